@@ -1,0 +1,100 @@
+"""What every source delivers: a tick of values in the source's own words.
+
+A source names its series once, in a `Layout`, and then sends only values, position by position. As long as the set of
+series stays the same the very same `Layout` object comes with every tick, so that Translate can work out once what each
+position means. This module knows nothing of GPUs or quantities.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, Protocol
+
+Dialect = Literal["exporter", "dmon"]
+"""Whose words a layout uses: a dcgm-exporter page (`DCGM_FI_DEV_GPU_UTIL`) or `dcgmi dmon` (`GPUTL`)."""
+
+RawValue = float | str | None
+"""A number, a text (dmon's string columns), or None where the source gave nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """One time series, named as the source names it.
+
+    Attributes:
+        name: metric name of an exporter page, or short name of a dmon column.
+        labels: label pairs in the source's order. A dmon row has `entity` (`GPU`, `GPU-I`, `GPU-CI`, `vGPU`, ...)
+            and `id` (the number behind it).
+    """
+
+    name: str
+    labels: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Layout:
+    """The series of a stream, in the order of the values; compared by identity.
+
+    Attributes:
+        dialect: whose words the names are.
+        series: one per position of `RawTick.values`.
+        help: HELP text by metric name, where the source has any.
+        types: declared TYPE by metric name, where the source has any. Never to be trusted (an exporter's operator sets
+            it), kept for republishing.
+    """
+
+    dialect: Dialect
+    series: tuple[Series, ...]
+    help: Mapping[str, str] = field(default_factory=dict)
+    types: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class RawTick:
+    """One sample of everything that a target reports.
+
+    Attributes:
+        target: what was read, in words for a person: an URL, a path, `demo`.
+        time: when, in Unix seconds (wall clock).
+        clock: when, in seconds of a clock that never steps; only differences mean something.
+        interval: nominal seconds between two ticks of this source.
+        layout: what the values are.
+        values: one per series of the layout; None where this tick has nothing.
+        rejected: rows that could not be read in this tick, counted by reason.
+    """
+
+    target: str
+    time: float
+    clock: float
+    interval: float
+    layout: Layout
+    values: Sequence[RawValue]
+    rejected: Mapping[str, int] = field(default_factory=dict)
+
+
+class Source(Protocol):
+    """Something that delivers ticks of one target. One module per kind; no source knows another."""
+
+    @property
+    def kind(self) -> str:
+        """The configuration's word for this kind of source: `exporter`, `replay`, `demo`."""
+
+    @property
+    def target(self) -> str:
+        """What is read, in words for a person; the label `target` of `pulsed_source_info`."""
+
+    @property
+    def interval(self) -> float:
+        """Nominal seconds between two ticks."""
+
+    async def read(self) -> RawTick:
+        """Wait for the next tick.
+
+        Raises:
+            SourceError: this attempt failed; calling again is allowed and is how a source recovers.
+            SourceEnded: there will be no more ticks.
+        """
+
+    async def close(self) -> None:
+        """Let go of files, sockets and children. Safe to call twice."""
