@@ -1,0 +1,77 @@
+"""What is known right now, target by target: the one place that the daemon writes and every output reads.
+
+Freshness is judged here and nowhere else: on the arrival of ticks by a clock that never steps, so that a stepped wall
+clock, or a replay of last year's capture, makes nothing old or new.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from pulsed.compute.tick import ComputedTick
+
+
+@dataclass(slots=True)
+class Target:
+    """The state of one source.
+
+    Attributes:
+        kind: `exporter`, `replay`, `demo`, ...
+        name: what is read, in words for a person.
+        interval: nominal seconds between two ticks.
+        stale_after: seconds after the last tick's arrival from which its GPUs count as stale.
+        up: whether the last attempt delivered a tick.
+        error: why not, with the remedy; empty while up.
+        tick: the last tick, None before the first.
+        arrived: when it arrived, in seconds of the monotonic clock.
+        samples: ticks so far.
+        rejected: rows that could not be read, by reason, so far.
+        errors: failed attempts so far, by reason.
+        ended: whether the source has said that there will be no more ticks.
+        version: grows with every change of this target.
+    """
+
+    kind: str
+    name: str
+    interval: float
+    stale_after: float
+    up: bool = False
+    error: str = ""
+    tick: ComputedTick | None = None
+    arrived: float = 0.0
+    samples: int = 0
+    rejected: dict[str, int] = field(default_factory=dict)
+    errors: dict[str, int] = field(default_factory=dict)
+    ended: bool = False
+    version: int = 0
+
+    def fresh(self, now: float) -> bool:
+        """Tell whether the last tick is young enough to be served; `now` is monotonic seconds."""
+        return self.tick is not None and now - self.arrived <= self.stale_after
+
+    def accept(self, tick: ComputedTick, now: float) -> None:
+        """Take a new tick that arrived at the monotonic time `now`."""
+        self.tick, self.arrived, self.up, self.error = tick, now, True, ""
+        self.samples += 1
+        self.version += 1
+        for reason, rows in tick.canonical.raw.rejected.items():
+            self.rejected[reason] = self.rejected.get(reason, 0) + rows
+
+    def fail(self, reason: str, message: str) -> None:
+        """Note a failed attempt; the last tick stays until it is stale."""
+        self.up, self.error = False, message
+        self.errors[reason] = self.errors.get(reason, 0) + 1
+        self.version += 1
+
+
+@dataclass(slots=True)
+class Board:
+    """All targets of this process, in the order of the configuration."""
+
+    node: str
+    targets: list[Target] = field(default_factory=list)
+
+    @property
+    def version(self) -> int:
+        """Grows with every change of any target."""
+        return sum(target.version for target in self.targets)

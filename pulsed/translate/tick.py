@@ -1,0 +1,91 @@
+"""What Translate delivers: a tick in pulsed's own words, whatever the source's were."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from pulsed.attribution.model import NOBODY, Attribution
+from pulsed.reader.tick import RawTick
+from pulsed.translate.vocabulary import Reading
+
+EntityKind = Literal["gpu", "mig", "vgpu"]
+
+
+@dataclass(frozen=True, slots=True)
+class Entity:
+    """Which GPU, MIG instance or vGPU a reading is about. Two readings of the same thing have equal entities.
+
+    Attributes:
+        kind: a whole GPU (also a board that is split, and what a vGPU guest sees), a MIG instance of one, or a vGPU as
+            its host sees it.
+        gpu: the index that the source gives the GPU; empty when it does not say (a dmon row of a MIG instance).
+        uuid: the UUID of the GPU, also for a MIG instance of it; empty when the source does not say.
+        mig_id: number of the MIG instance, or of the vGPU, on its board; empty for a whole GPU.
+        mig_profile: such as `1g.10gb`; empty for a whole GPU or when the source does not say.
+        node: the host that the GPU is in.
+    """
+
+    kind: EntityKind
+    gpu: str
+    uuid: str = ""
+    mig_id: str = ""
+    mig_profile: str = ""
+    node: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """An entity with what is known about it besides numbers. The same object as long as nothing of it changes.
+
+    Attributes:
+        entity: which one.
+        model: product name, such as `NVIDIA H100 80GB HBM3`; empty when unknown, like the other texts.
+        pci_bus_id: PCI address in the form `00000000:1B:00.0`.
+        driver_version: kernel driver, such as `535.129.03`.
+        device: the device file's name, such as `nvidia0`.
+        mig_uuid: UUID of the MIG instance itself.
+        guest: true inside a virtual machine that sees a share of a board (a vGPU guest).
+        attribution: who uses it, as far as the source says.
+    """
+
+    entity: Entity
+    model: str = ""
+    pci_bus_id: str = ""
+    driver_version: str = ""
+    device: str = ""
+    mig_uuid: str = ""
+    guest: bool = False
+    attribution: Attribution = NOBODY
+
+    @property
+    def whole(self) -> bool:
+        """Whether this is a whole physical GPU: below one, PCIe traffic does not exist (not: is not measured)."""
+        return self.entity.kind == "gpu" and not self.guest
+
+
+@dataclass(frozen=True, slots=True)
+class CanonicalTick:
+    """One sample of all GPUs of a target, in the one vocabulary.
+
+    Attributes:
+        target: what was read, in words for a person.
+        time: when, in Unix seconds.
+        clock: when, in seconds of a clock that never steps.
+        interval: nominal seconds between two ticks.
+        devices: the GPUs that this sample says anything about; the same tuple as long as nothing changes.
+        readings: one per device.
+        anomalies: by position in `devices`, why some of its inputs count as missing or were cut to their range:
+            `ratio_above_one`, ...
+        raw: what it was made from.
+    """
+
+    target: str
+    time: float
+    clock: float
+    interval: float
+    devices: tuple[Device, ...]
+    readings: tuple[Reading, ...]
+    raw: RawTick
+    anomalies: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
