@@ -57,6 +57,11 @@ class Target:
         for reason, rows in tick.canonical.raw.rejected.items():
             self.rejected[reason] = self.rejected.get(reason, 0) + rows
 
+    def end(self, message: str) -> None:
+        """Note that the source has no more ticks; the last tick stays until it is stale."""
+        self.up, self.ended, self.error = False, True, message
+        self.version += 1
+
     def fail(self, reason: str, message: str) -> None:
         """Note a failed attempt; the last tick stays until it is stale."""
         self.up, self.error = False, message

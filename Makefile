@@ -1,0 +1,52 @@
+# Two commands do everything: `make run` and `make test`.
+#   make run                 the daemon on its built-in demo: http://localhost:9401
+#   make run SOURCE=auto     the daemon on this node's GPUs
+#   make test                lint, types and every test
+#   make bench               the figures, with ratios against named baselines
+PYTHON ?= python3
+VENV   ?= .venv
+SOURCE ?= demo
+ARGS   ?=
+PYTEST ?= $(VENV)/bin/python -m pytest
+
+.PHONY: run test lint format bench docs dist clean
+
+$(VENV)/.run: pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || \
+	    { echo "pulsed needs Python 3.10 or newer: make PYTHON=python3.11 ..."; exit 1; }
+	@$(PYTHON) -m venv $(VENV) || { echo "The venv module is missing: apt-get install python3-venv"; exit 1; }
+	$(VENV)/bin/pip install --quiet --disable-pip-version-check --editable .
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.run
+	$(VENV)/bin/pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@touch $@
+
+run: $(VENV)/.run
+	@echo "pulsed: page for Prometheus http://localhost:9401/metrics, JSON http://localhost:9401/gpus, docs http://localhost:9401/docs"
+	$(VENV)/bin/pulsed serve --source $(SOURCE) $(ARGS)
+
+lint: $(VENV)/.dev
+	$(VENV)/bin/ruff format --check .
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/mypy
+
+format: $(VENV)/.dev
+	$(VENV)/bin/ruff format .
+	$(VENV)/bin/ruff check --fix .
+
+test: lint
+	$(PYTEST) $(ARGS)
+
+bench: $(VENV)/.dev
+	$(VENV)/bin/python -m tests.bench $(ARGS)
+
+docs: $(VENV)/.dev
+	$(VENV)/bin/python -m tests.generate_docs
+
+dist: $(VENV)/.dev
+	$(VENV)/bin/pip install --quiet --disable-pip-version-check build
+	$(VENV)/bin/python -m build
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis

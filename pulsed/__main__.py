@@ -1,0 +1,7 @@
+"""`python -m pulsed`."""
+
+import sys
+
+from pulsed.cli import main
+
+sys.exit(main())

@@ -1,0 +1,132 @@
+"""The command line: `pulsed serve`, `snapshot`, `export`, `check-config`.
+
+Every command imports what it needs when it runs, so that `pulsed --version` costs nothing and `snapshot` needs no server.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
+
+from pulsed import __version__
+from pulsed.errors import PulsedError, UsageError
+
+if TYPE_CHECKING:
+    from pulsed.config import Config
+
+EPILOG = "Precedence: flag, environment (PULSED_<KEY>__<SUBKEY>), file, default. Exit codes: 0 fine, 1 failed, 2 usage."
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise UsageError(f"{self.prog}: {message}", f"See `{self.prog} --help`")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; returns the exit code: 0 fine, 1 failed at run time, 2 wrong usage or configuration."""
+    try:
+        options = _parser().parse_args(arguments)
+        run: Callable[[argparse.Namespace], int] = options.run
+        return run(options)
+    except PulsedError as error:
+        print(f"pulsed: {error}", file=sys.stderr)  # noqa: T201
+        return error.exit_code
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:
+        # Whoever read us has read enough (`| head`). Python would complain again when it flushes at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = _Parser(prog="pulsed", description="GPU metrics that tell the truth.", epilog=EPILOG)
+    parser.add_argument("--version", action="version", version=f"pulsed {__version__}")
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True, parser_class=_Parser)
+
+    common = _Parser(add_help=False)
+    common.add_argument("--config.file", "--config", dest="config_file", metavar="FILE", help="configuration file (YAML)")
+    common.add_argument("--source", metavar="KIND", help="short for --set source.kind=KIND")
+    common.add_argument(
+        "--set", dest="overrides", metavar="KEY=VALUE", action="append", default=[],
+        help="any configuration key, such as source.interval=5s; the value is YAML; repeatable",
+    )  # fmt: skip
+    common.add_argument("--log.level", dest="log_level", choices=["debug", "info", "warn", "error"])
+    common.add_argument("--log.format", dest="log_format", choices=["logfmt", "json"])
+
+    serve = commands.add_parser("serve", parents=[common], help="run the daemon")
+    serve.add_argument("--web.listen-address", dest="listen", metavar="ADDRESS", action="append", help=":9401; repeatable")
+    serve.add_argument("--web.telemetry-path", dest="telemetry_path", metavar="PATH", help="where the page is: /metrics")
+    serve.add_argument("--web.max-requests", dest="max_requests", type=int, metavar="N", help="at a time; 0: no limit")
+    serve.set_defaults(run=_serve)
+
+    snapshot = commands.add_parser("snapshot", parents=[common], help="print one tick and exit")
+    snapshot.add_argument("--format", choices=["table", "json", "csv", "prometheus"], default="table")
+    snapshot.add_argument("--columns", default="all", help="for --format csv: default, all, or names with commas")
+    snapshot.set_defaults(run=_snapshot)
+
+    export = commands.add_parser("export", parents=[common], help="print every tick as CSV until the source ends")
+    export.add_argument("--columns", default="default", help="default, all, or names with commas")
+    export.set_defaults(run=_export)
+
+    check = commands.add_parser("check-config", help="validate a configuration file")
+    check.add_argument("file", metavar="FILE")
+    check.set_defaults(run=_check_config)
+    return parser
+
+
+def _configure(options: argparse.Namespace) -> Config:
+    from pulsed import log
+    from pulsed.config import load
+
+    flags: dict[str, object] = {
+        "source.kind": options.source,
+        "log.level": options.log_level,
+        "log.format": options.log_format,
+        "listen": getattr(options, "listen", None),
+        "telemetry_path": getattr(options, "telemetry_path", None),
+        "max_requests": getattr(options, "max_requests", None),
+    }
+    config = load(
+        Path(options.config_file) if options.config_file else None,
+        options.overrides,
+        os.environ,
+        {key: value for key, value in flags.items() if value is not None},
+    )
+    log.setup(config.log.level, config.log.format)
+    return config
+
+
+def _serve(options: argparse.Namespace) -> int:
+    from pulsed.daemon import serve
+
+    return serve(_configure(options))
+
+
+def _snapshot(options: argparse.Namespace) -> int:
+    from pulsed.once import snapshot
+
+    return snapshot(_configure(options), options.format, options.columns, sys.stdout)
+
+
+def _export(options: argparse.Namespace) -> int:
+    from pulsed.once import export
+
+    with contextlib.suppress(KeyboardInterrupt):
+        export(_configure(options), options.columns, sys.stdout)
+    return 0
+
+
+def _check_config(options: argparse.Namespace) -> int:
+    from pulsed.config import check
+
+    check(Path(options.file))
+    print(f"{options.file}: fine")  # noqa: T201
+    return 0
+
+

@@ -1,0 +1,118 @@
+"""One source through the layers onto the board, for as long as the daemon lives."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+
+from pulsed.compute.compute import compute
+from pulsed.compute.settings import Settings
+from pulsed.compute.tick import ComputedTick
+from pulsed.errors import SourceEnded, SourceError
+from pulsed.present.board import Target
+from pulsed.reader.tick import RawTick, Source
+from pulsed.translate.translator import Translator
+
+log = logging.getLogger(__name__)
+
+Observe = Callable[[str, float], None]
+"""Takes a layer's name and the seconds that it spent on a tick."""
+
+RETRY_SECONDS = 1.0
+"""A failed attempt is never followed by the next one sooner than this, or than the source's interval if less."""
+
+
+class Pipeline:
+    """Translate and Compute for one source; keeps what they remember between ticks."""
+
+    def __init__(self, settings: Settings, node: str, observe: Observe = lambda layer, seconds: None) -> None:
+        self._settings = settings
+        self._translator = Translator(node)
+        self._observe = observe
+
+    def process(self, raw: RawTick) -> ComputedTick:
+        """Take a tick through both layers."""
+        start = time.perf_counter()
+        canonical = self._translator.translate(raw)
+        translated = time.perf_counter()
+        computed = compute(canonical, self._settings)
+        self._observe("translate", translated - start)
+        self._observe("compute", time.perf_counter() - translated)
+        return computed
+
+
+class Feed:
+    """Reads one source without end and puts what comes onto its place on the board.
+
+    A failing source costs its own target only, and a tick that pulsed itself cannot digest is a failure of that tick.
+
+    Args:
+        source: what to read; closed when the feed ends.
+        pipeline: takes its ticks through the layers.
+        target: its place on the board.
+        also: called with every tick that was put there.
+    """
+
+    def __init__(
+        self,
+        source: Source,
+        pipeline: Pipeline,
+        target: Target,
+        also: Callable[[ComputedTick], None] = lambda tick: None,
+    ) -> None:
+        self._source = source
+        self._pipeline = pipeline
+        self._target = target
+        self._also = also
+        self._reported = ""
+        self._rejected: set[str] = set()
+
+    async def run(self) -> None:
+        """Feed until the source ends or the task is cancelled."""
+        try:
+            while await self._once():
+                pass
+        finally:
+            await self._source.close()
+
+    async def _once(self) -> bool:
+        started = time.monotonic()
+        try:
+            raw = await self._source.read()
+            tick = self._pipeline.process(raw)
+        except SourceEnded as end:
+            self._target.end(str(end))
+            log.info("source ended", extra={"target": self._target.name, "reason": str(end)})
+            return False
+        except SourceError as error:
+            self._failed(error.reason, str(error))
+        except Exception as error:
+            log.exception("pulsed could not digest a tick; please report this", extra={"target": self._target.name})
+            self._failed("internal", f"internal error: {error!r}")
+        else:
+            self._target.accept(tick, time.monotonic())
+            self._worked(raw)
+            self._also(tick)
+            return True
+        pause = min(RETRY_SECONDS, self._source.interval) - (time.monotonic() - started)
+        await asyncio.sleep(max(0.0, pause))
+        return True
+
+    def _failed(self, reason: str, message: str) -> None:
+        self._target.fail(reason, message)
+        if message != self._reported:
+            log.warning("source failed", extra={"target": self._target.name, "reason": reason, "error": message})
+            self._reported = message
+
+    def _worked(self, raw: RawTick) -> None:
+        if self._reported:
+            log.info("source works again", extra={"target": self._target.name})
+            self._reported = ""
+        for reason in raw.rejected.keys() - self._rejected:
+            self._rejected.add(reason)
+            log.warning(
+                "rows were left out; said once for each reason, counted in pulsed_source_rejected_rows_total",
+                extra={"target": self._target.name, "reason": reason, "rows": raw.rejected[reason]},
+            )

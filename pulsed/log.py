@@ -1,0 +1,65 @@
+"""Log lines for people and machines: logfmt or JSON on stderr, one line an event.
+
+Call `log.info("what happened", extra={"target": url})`: the extra keys become fields of the line.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+from datetime import datetime, timezone
+from typing import Literal, TextIO
+
+Level = Literal["debug", "info", "warn", "error"]
+Format = Literal["logfmt", "json"]
+
+_LEVELS: dict[Level, int] = {
+    "debug": logging.DEBUG,
+    "info": logging.INFO,
+    "warn": logging.WARNING,
+    "error": logging.ERROR,
+}
+_NAMES = {number: name for name, number in _LEVELS.items()} | {logging.CRITICAL: "error"}
+_RECORD_KEYS = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName", "color_message"}
+
+
+def setup(level: Level = "info", format: Format = "logfmt", stream: TextIO | None = None) -> None:
+    """Send everything that is logged in this process to `stream` (stderr), from `level` up."""
+    handler = logging.StreamHandler(stream or sys.stderr)
+    handler.setFormatter(_Json() if format == "json" else _Logfmt())
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(_LEVELS[level])
+    for chatty in ("asyncio", "uvicorn", "aiohttp"):
+        logging.getLogger(chatty).setLevel(logging.DEBUG if level == "debug" else logging.WARNING)
+
+
+def _fields(record: logging.LogRecord, formatter: logging.Formatter) -> dict[str, object]:
+    when = datetime.fromtimestamp(record.created, timezone.utc).isoformat(timespec="milliseconds")
+    fields: dict[str, object] = {
+        "time": when.replace("+00:00", "Z"),
+        "level": _NAMES.get(record.levelno, record.levelname.lower()),
+        "logger": record.name,
+        "msg": record.getMessage(),
+    }
+    fields.update((key, value) for key, value in vars(record).items() if key not in _RECORD_KEYS)
+    if record.exc_info:
+        fields["exception"] = formatter.formatException(record.exc_info)
+    return fields
+
+
+class _Logfmt(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        return " ".join(f"{key}={_quoted(str(value))}" for key, value in _fields(record, self).items())
+
+
+class _Json(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        return json.dumps(_fields(record, self), default=str, ensure_ascii=False)
+
+
+def _quoted(text: str) -> str:
+    if text and all(c > " " and c not in '"=\\' for c in text):
+        return text
+    return json.dumps(text, ensure_ascii=False)

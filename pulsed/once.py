@@ -1,0 +1,116 @@
+"""The commands that need no server: `snapshot` prints one tick, `export` prints every tick as CSV."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from typing import TextIO
+
+from pulsed.compute.tick import ComputedTick
+from pulsed.config import Config
+from pulsed.errors import PulsedError, SourceEnded, SourceError
+from pulsed.feed import Feed, Pipeline
+from pulsed.present import csv, documents
+from pulsed.present.board import Board, Target
+from pulsed.present.page import Pages
+from pulsed.present.table import table
+from pulsed.present.telemetry import Telemetry
+from pulsed.reader.tick import Source
+from pulsed.sources import open_sources, target_of
+
+EMPTY_TICKS = 3
+"""Ticks without any reading that `snapshot` lets pass: profiling counters need a baseline of one or two samples."""
+
+
+class NoSource(PulsedError):
+    """No source delivered anything."""
+
+
+def snapshot(config: Config, format: str, columns: str, out: TextIO) -> int:
+    """Print one tick of every target; returns the exit code.
+
+    Args:
+        config: says what to read.
+        format: `table`, `json`, `csv` or `prometheus`.
+        columns: which ones, for `csv`.
+        out: where to print.
+
+    Raises:
+        NoSource: no target delivered a tick.
+    """
+    names = csv.columns(columns)
+    board = asyncio.run(_read_once(config))
+    now = time.monotonic()
+    if not any(target.tick for target in board.targets):
+        raise NoSource("; ".join(target.error for target in board.targets))
+    if format == "table":
+        out.write(table(board, now))
+    elif format == "json":
+        json.dump(documents.gpus_document(board, now, time.time(), config.compute_settings().preset_name), out, indent=2)
+        out.write("\n")
+    elif format == "csv":
+        csv.write_header(out, names)
+        for target in board.targets:
+            if target.tick is not None:
+                csv.write_tick(out, names, target.tick)
+    else:
+        pages = Pages(board, Telemetry(board), passthrough=config.publish.passthrough)
+        out.write(pages.page(now, openmetrics=False, gzip=False).decode())
+    return 0
+
+
+async def _read_once(config: Config) -> Board:
+    sources = open_sources(config, staggered=False)
+    board = Board(config.node_name(), [target_of(source, config) for source in sources])
+    pipelines = [Pipeline(config.compute_settings(), board.node) for _ in sources]
+    await asyncio.gather(
+        *(_first_tick(*three) for three in zip(sources, pipelines, board.targets, strict=True))
+    )
+    return board
+
+
+async def _first_tick(source: Source, pipeline: Pipeline, target: Target) -> None:
+    """Read until something is said, or there is nothing more to hear."""
+    try:
+        for _ in range(EMPTY_TICKS + 1):
+            tick = pipeline.process(await source.read())
+            target.accept(tick, time.monotonic())
+            if any(any(value is not None for value in reading) for reading in tick.canonical.readings):
+                return
+    except SourceEnded as end:
+        if target.tick is None:
+            target.fail(end.reason, str(end))
+    except SourceError as error:
+        target.fail(error.reason, str(error))
+    finally:
+        await source.close()
+
+
+def export(config: Config, columns: str, out: TextIO) -> None:
+    """Print every tick as CSV rows until all sources have ended. A failing source is logged and tried again.
+
+    Raises:
+        NoSource: all sources ended without a tick.
+    """
+    names = csv.columns(columns)
+    csv.write_header(out, names)
+    out.flush()
+
+    def write(tick: ComputedTick) -> None:
+        csv.write_tick(out, names, tick)
+        out.flush()
+
+    async def run() -> Board:
+        sources = open_sources(config)
+        board = Board(config.node_name(), [target_of(source, config) for source in sources])
+        feeds = [
+            Feed(source, Pipeline(config.compute_settings(), board.node), target, write)
+            for source, target in zip(sources, board.targets, strict=True)
+        ]
+        await asyncio.gather(*(feed.run() for feed in feeds))
+        return board
+
+    board = asyncio.run(run())
+    if not any(target.samples for target in board.targets):
+        raise NoSource("; ".join(target.error for target in board.targets))

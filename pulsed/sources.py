@@ -1,0 +1,1 @@
+"""From configuration to sources: the only place that knows every kind."""
