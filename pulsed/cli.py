@@ -50,7 +50,9 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True, parser_class=_Parser)
 
     common = _Parser(add_help=False)
-    common.add_argument("--config.file", "--config", dest="config_file", metavar="FILE", help="configuration file (YAML)")
+    common.add_argument(
+        "--config.file", "--config", dest="config_file", metavar="FILE", help="configuration file (YAML)"
+    )
     common.add_argument("--source", metavar="KIND", help="short for --set source.kind=KIND")
     common.add_argument(
         "--set", dest="overrides", metavar="KEY=VALUE", action="append", default=[],
@@ -60,8 +62,12 @@ def _parser() -> argparse.ArgumentParser:
     common.add_argument("--log.format", dest="log_format", choices=["logfmt", "json"])
 
     serve = commands.add_parser("serve", parents=[common], help="run the daemon")
-    serve.add_argument("--web.listen-address", dest="listen", metavar="ADDRESS", action="append", help=":9401; repeatable")
-    serve.add_argument("--web.telemetry-path", dest="telemetry_path", metavar="PATH", help="where the page is: /metrics")
+    serve.add_argument(
+        "--web.listen-address", dest="listen", metavar="ADDRESS", action="append", help=":9401; repeatable"
+    )
+    serve.add_argument(
+        "--web.telemetry-path", dest="telemetry_path", metavar="PATH", help="where the page is: /metrics"
+    )
     serve.add_argument("--web.max-requests", dest="max_requests", type=int, metavar="N", help="at a time; 0: no limit")
     serve.set_defaults(run=_serve)
 
@@ -82,7 +88,7 @@ def _parser() -> argparse.ArgumentParser:
 
 def _configure(options: argparse.Namespace) -> Config:
     from pulsed import log
-    from pulsed.config import load
+    from pulsed.config_load import load
 
     flags: dict[str, object] = {
         "source.kind": options.source,
@@ -123,10 +129,8 @@ def _export(options: argparse.Namespace) -> int:
 
 
 def _check_config(options: argparse.Namespace) -> int:
-    from pulsed.config import check
+    from pulsed.config_load import check
 
     check(Path(options.file))
     print(f"{options.file}: fine")  # noqa: T201
     return 0
-
-

@@ -24,7 +24,7 @@ from pulsed.present.board import Board
 from pulsed.present.http import Front, api
 from pulsed.present.page import Pages
 from pulsed.present.telemetry import Telemetry
-from pulsed.sources import open_sources, target_of
+from pulsed.sources import node_name, open_sources, target_of
 
 log = logging.getLogger(__name__)
 
@@ -48,7 +48,7 @@ def serve(config: Config) -> int:
 
 
 async def _serve(config: Config, sockets: Sequence[socket.socket]) -> int:
-    node = config.node_name()
+    node = node_name(config)
     settings = config.compute_settings()
     sources = open_sources(config)
     board = Board(node, [target_of(source, config) for source in sources])
@@ -86,7 +86,9 @@ async def _serve(config: Config, sockets: Sequence[socket.socket]) -> int:
         )
     for target in board.targets:
         log.info("reading", extra={"source": target.kind, "target": target.name, "interval": target.interval})
-    tasks = [asyncio.create_task(feed.run(), name=target.name) for feed, target in zip(feeds, board.targets, strict=True)]
+    tasks = [
+        asyncio.create_task(feed.run(), name=target.name) for feed, target in zip(feeds, board.targets, strict=True)
+    ]
     # What start-up made lives as long as the process: keep the collector from walking it at every full collection.
     gc.collect()
     gc.freeze()

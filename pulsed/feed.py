@@ -53,6 +53,7 @@ class Feed:
         pipeline: takes its ticks through the layers.
         target: its place on the board.
         also: called with every tick that was put there.
+        patient: try again for ever; false ends the feed when the very first attempt fails.
     """
 
     def __init__(
@@ -61,11 +62,14 @@ class Feed:
         pipeline: Pipeline,
         target: Target,
         also: Callable[[ComputedTick], None] = lambda tick: None,
+        *,
+        patient: bool = True,
     ) -> None:
         self._source = source
         self._pipeline = pipeline
         self._target = target
         self._also = also
+        self._patient = patient
         self._reported = ""
         self._rejected: set[str] = set()
 
@@ -95,7 +99,10 @@ class Feed:
             self._target.accept(tick, time.monotonic())
             self._worked(raw)
             self._also(tick)
+            await asyncio.sleep(0)  # a source that never waits must not keep the others from running
             return True
+        if not self._patient and not self._target.samples:
+            return False
         pause = min(RETRY_SECONDS, self._source.interval) - (time.monotonic() - started)
         await asyncio.sleep(max(0.0, pause))
         return True

@@ -17,7 +17,7 @@ from pulsed.present.page import Pages
 from pulsed.present.table import table
 from pulsed.present.telemetry import Telemetry
 from pulsed.reader.tick import Source
-from pulsed.sources import open_sources, target_of
+from pulsed.sources import node_name, open_sources, target_of
 
 EMPTY_TICKS = 3
 """Ticks without any reading that `snapshot` lets pass: profiling counters need a baseline of one or two samples."""
@@ -47,7 +47,9 @@ def snapshot(config: Config, format: str, columns: str, out: TextIO) -> int:
     if format == "table":
         out.write(table(board, now))
     elif format == "json":
-        json.dump(documents.gpus_document(board, now, time.time(), config.compute_settings().preset_name), out, indent=2)
+        json.dump(
+            documents.gpus_document(board, now, time.time(), config.compute_settings().preset_name), out, indent=2
+        )
         out.write("\n")
     elif format == "csv":
         csv.write_header(out, names)
@@ -62,11 +64,9 @@ def snapshot(config: Config, format: str, columns: str, out: TextIO) -> int:
 
 async def _read_once(config: Config) -> Board:
     sources = open_sources(config, staggered=False)
-    board = Board(config.node_name(), [target_of(source, config) for source in sources])
+    board = Board(node_name(config), [target_of(source, config) for source in sources])
     pipelines = [Pipeline(config.compute_settings(), board.node) for _ in sources]
-    await asyncio.gather(
-        *(_first_tick(*three) for three in zip(sources, pipelines, board.targets, strict=True))
-    )
+    await asyncio.gather(*(_first_tick(*three) for three in zip(sources, pipelines, board.targets, strict=True)))
     return board
 
 
@@ -88,10 +88,10 @@ async def _first_tick(source: Source, pipeline: Pipeline, target: Target) -> Non
 
 
 def export(config: Config, columns: str, out: TextIO) -> None:
-    """Print every tick as CSV rows until all sources have ended. A failing source is logged and tried again.
+    """Print every tick as CSV rows until all sources have ended. One that fails after its first tick is tried again.
 
     Raises:
-        NoSource: all sources ended without a tick.
+        NoSource: no source delivered a tick.
     """
     names = csv.columns(columns)
     csv.write_header(out, names)
@@ -103,9 +103,9 @@ def export(config: Config, columns: str, out: TextIO) -> None:
 
     async def run() -> Board:
         sources = open_sources(config)
-        board = Board(config.node_name(), [target_of(source, config) for source in sources])
+        board = Board(node_name(config), [target_of(source, config) for source in sources])
         feeds = [
-            Feed(source, Pipeline(config.compute_settings(), board.node), target, write)
+            Feed(source, Pipeline(config.compute_settings(), board.node), target, write, patient=False)
             for source, target in zip(sources, board.targets, strict=True)
         ]
         await asyncio.gather(*(feed.run() for feed in feeds))

@@ -1,1 +1,109 @@
 """From configuration to sources: the only place that knows every kind."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from socket import gethostname
+
+from pulsed.config import Config
+from pulsed.config_source import STALE_INTERVALS, Exporter
+from pulsed.errors import ConfigError
+from pulsed.present.board import Target
+from pulsed.reader.tick import Source
+
+
+def open_sources(config: Config, *, staggered: bool = True) -> Sequence[Source]:
+    """Make the sources that the configuration asks for, one per target. Nothing is read yet.
+
+    Args:
+        config: says which.
+        staggered: spread many targets over the interval; false has all of them start at once.
+
+    Raises:
+        ConfigError: a target is no URL and no path, or a secret's file cannot be read.
+    """
+    return _KINDS[config.source.kind](config, staggered)
+
+
+def node_name(config: Config) -> str:
+    """The name of this host, for GPUs whose source does not say where they are."""
+    return config.node or gethostname()
+
+
+def target_of(source: Source, config: Config) -> Target:
+    """Make the source's place on the board."""
+    cadence = source.interval
+    if source.kind == "replay" and config.source.replay.speed:
+        cadence /= config.source.replay.speed
+    stale_after = config.source.stale_after or STALE_INTERVALS * cadence
+    return Target(source.kind, source.target, source.interval, stale_after)
+
+
+def _exporter(config: Config, staggered: bool) -> Sequence[Source]:
+    from pulsed.reader.exporter import ExporterSource, exporter_sources
+    from pulsed.reader.scraper import ExporterSettings, Scraper
+
+    given = config.source.exporter
+    settings = ExporterSettings(
+        interval=config.source.seconds() or 15.0,
+        timeout=given.timeout,
+        max_page_bytes=given.max_page_bytes,
+        username=given.username or "",
+        password=_password(given),
+        bearer_token=given.bearer_token.get_secret_value() if given.bearer_token else "",
+        bearer_token_file=given.bearer_token_file or "",
+        ca_file=given.ca_file or "",
+        insecure_skip_verify=given.insecure_skip_verify,
+        client_certificate_file=given.cert_file or "",
+        client_key_file=given.key_file or "",
+    )
+    if staggered:
+        return exporter_sources(given.targets, settings)
+    scraper = Scraper(settings)
+    return [ExporterSource(target, settings, scraper) for target in given.targets]
+
+
+def _password(given: Exporter) -> str:
+    if given.password is not None:
+        return given.password.get_secret_value()
+    if given.password_file is None:
+        return ""
+    try:
+        return Path(given.password_file).read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(
+            f"source.exporter.password_file {given.password_file} cannot be read: {error}",
+            "Name a text file that pulsed's user may read",
+        ) from error
+
+
+def _replay(config: Config, staggered: bool) -> Sequence[Source]:
+    from pulsed.reader.replay import DEFAULT_START, ReplaySource
+
+    given = config.source.replay
+    return [
+        ReplaySource(
+            given.path or "",
+            given.columns,
+            speed=given.speed,
+            loop=given.loop,
+            interval=config.source.seconds(),
+            start=DEFAULT_START if given.start is None else given.start,
+        )
+    ]
+
+
+def _demo(config: Config, staggered: bool) -> Sequence[Source]:
+    from pulsed.reader.demo import DemoSource
+
+    return [DemoSource(config.source.demo.seed, config.source.seconds() or 1.0)]
+
+
+_KINDS: Mapping[str, Callable[[Config, bool], Sequence[Source]]] = {
+    "auto": _exporter,
+    "exporter": _exporter,
+    "replay": _replay,
+    "demo": _demo,
+}
+"""One line per kind of source; each imports its module when it is asked for, because some are heavy."""

@@ -1,0 +1,202 @@
+"""The grammar of one line of the Prometheus text format 0.0.4 and of OpenMetrics 1.0.0: the slow, complete reading.
+
+Pure functions from a line to what it says; `exposition` decides which lines need them. Where the two formats or their
+parsers differ this one is lax, because a re-exporter must live with what dcgm-exporter prints, and strict where a wrong
+number could come out. Quoted UTF-8 metric and label names (Prometheus 3) are not read: they could not be republished.
+
+Everything up to the closing brace of a row is judged from left to right without looking further. The caches of
+`exposition` rest on that: the same text before the brace always means the same series, whatever follows.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import sys
+from dataclasses import dataclass
+from typing import NamedTuple
+
+Labels = tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a page may ask of the memory of its reader; counts of characters or pieces, never of bytes.
+
+    Attributes:
+        max_series: distinct series of one page. Rows of further series are rejected as `too_many_series`.
+        max_line_length: name and labels of a row together (`too_long`), or a whole comment (ignored when longer).
+        max_labels: labels of one row (`too_many_labels`).
+        max_label_length: a label's name, or its value before unescaping (`too_long`).
+    """
+
+    max_series: int = 200_000
+    max_line_length: int = 16_384
+    max_labels: int = 100
+    max_label_length: int = 1024
+
+
+class RowRejected(Exception):
+    """A row that cannot be read; `reason` is the word it is counted under."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+class Row(NamedTuple):
+    """One row, read.
+
+    Attributes:
+        text: the line up to, and without, the brace that closes the labels; the bare name of a row without braces.
+        name: metric name as written; `_total` stays.
+        labels: in the page's order, unescaped; None for a row without braces.
+        value: may be NaN or infinite.
+    """
+
+    text: str
+    name: str
+    labels: Labels | None
+    value: float
+
+
+class Metadata(NamedTuple):
+    """A HELP or TYPE line: `kind` is the keyword, `text` the unescaped help or the type as written."""
+
+    kind: str
+    name: str
+    text: str
+
+
+# What float() strips from ASCII text. The separators are the same set, so that float() on everything after the brace
+# and the reading below never disagree.
+_SPACE = r"[ \t\r\f\v\x1c-\x1f]"
+_NAME = re.compile(rf"{_SPACE}*([a-zA-Z_:][a-zA-Z0-9_:]*)({_SPACE}*)(\{{)?")
+# One comma before a label or before the brace is let pass, as prometheus_client does; two are not.
+_LABEL = re.compile(
+    rf'{_SPACE}*(?:,{_SPACE}*)?([a-zA-Z_][a-zA-Z0-9_]*){_SPACE}*={_SPACE}*"([^"\\]*(?:\\.[^"\\]*)*)"(?={_SPACE}*[,}}])'
+)
+_CLOSE = re.compile(rf"{_SPACE}*(?:,{_SPACE}*)?\}}")
+# An exemplar belongs to the row's history, not to its value: whatever follows ` #` is not looked at.
+_TAIL = re.compile(rf"{_SPACE}*([!-~]+)(?:{_SPACE}+([!-\"$-~][!-~]*))?{_SPACE}*(?:(?<={_SPACE})#.*)?", re.DOTALL)
+_METADATA = re.compile(
+    rf"{_SPACE}*#{_SPACE}+(HELP|TYPE){_SPACE}+([a-zA-Z_:][a-zA-Z0-9_:]*)(?:{_SPACE}+(.*))?", re.DOTALL
+)
+_LABEL_ESCAPE = re.compile(r'\\[\\n"]')
+_HELP_ESCAPE = re.compile(r"\\[\\n]")
+_UNESCAPED = {"\\\\": "\\", "\\n": "\n", '\\"': '"'}
+
+
+def read_row(line: str, limits: Limits, blocks: dict[str, Labels]) -> Row:
+    """Read one row in full.
+
+    Args:
+        line: without its line feed, not a comment, not blank.
+        limits: what the row may hold.
+        blocks: label blocks read before, from their text to their labels. Added to. The families of a page repeat the
+            same few blocks, so this halves the cost of a page seen for the first time, and its memory.
+
+    Raises:
+        RowRejected: with the reason `bad_name`, `bad_labels`, `bad_value`, `bad_timestamp`, `too_long` or
+            `too_many_labels`.
+    """
+    start = _NAME.match(line)
+    if start is None:
+        raise RowRejected("bad_name")
+    name = sys.intern(start[1])
+    if start[3] is None:
+        if not start[2]:
+            # Nothing follows the name, or something that no name may hold.
+            raise RowRejected("bad_value" if start.end() == len(line) else "bad_name")
+        if len(name) > limits.max_line_length:
+            raise RowRejected("too_long")
+        return Row(name, name, None, read_tail(line[start.end() :]))
+    opened = start.end()
+    closed = line.rfind("} ")
+    labels = blocks.get(line[opened:closed]) if closed >= opened else None
+    if labels is None:
+        labels, closed = _read_labels(line, opened, limits)
+        blocks[line[opened:closed]] = labels
+    if closed > limits.max_line_length:
+        raise RowRejected("too_long")
+    return Row(line[:closed], name, labels, read_tail(line[closed + 1 :]))
+
+
+def _read_labels(line: str, position: int, limits: Limits) -> tuple[Labels, int]:
+    """The labels from just behind the opening brace, and where the closing one stands."""
+    labels: dict[str, str] = {}
+    while label := _LABEL.match(line, position):
+        name, value = label[1], label[2]
+        # Two values for one name: either could be the wrong one, and it may be what tells two GPUs apart.
+        # Names with two underscores are Prometheus' own.
+        if name in labels or name.startswith("__"):
+            raise RowRejected("bad_labels")
+        if len(name) > limits.max_label_length or len(value) > limits.max_label_length:
+            raise RowRejected("too_long")
+        if len(labels) == limits.max_labels:
+            raise RowRejected("too_many_labels")
+        labels[sys.intern(name)] = _unescape(_LABEL_ESCAPE, value)
+        position = label.end()
+    end = _CLOSE.match(line, position)
+    if end is None:
+        raise RowRejected("bad_labels")
+    return tuple(labels.items()), end.end() - 1
+
+
+def read_tail(text: str) -> float:
+    """The value of a row, from the text behind its labels: value, perhaps a timestamp, perhaps an exemplar.
+
+    The timestamp is checked and let go: dcgm-exporter writes none, and a tick has one time for all its values.
+
+    Raises:
+        RowRejected: with the reason `bad_value` or `bad_timestamp`.
+    """
+    # Nearly every row is this; the pattern below says the same of it, at three times the cost.
+    before, _, after = text.strip(" ").partition(" ")
+    value = read_number(before)
+    if value is not None and (not after or _is_timestamp(after)):
+        return value
+    tail = _TAIL.fullmatch(text)
+    value = read_number(tail[1]) if tail is not None else None
+    if tail is None or value is None:
+        raise RowRejected("bad_value")
+    if tail[2] is not None and not _is_timestamp(tail[2]):
+        raise RowRejected("bad_timestamp")
+    return value
+
+
+def _is_timestamp(text: str) -> bool:
+    number = read_number(text)
+    return number is not None and math.isfinite(number)
+
+
+def read_number(text: str) -> float | None:
+    """A number as the formats spell it, with space around it or none; None for anything else.
+
+    `Inf`, `NaN` and `Infinity` may be in any case and signed, as Go's parser reads them.
+    """
+    # float() also takes 1_000 and the digits of every script.
+    if "_" in text or not text.isascii():
+        return None
+    try:
+        return float(text)
+    except ValueError:
+        return None
+
+
+def read_metadata(line: str) -> Metadata | None:
+    """What a comment declares; None for one that declares no HELP or TYPE, and for a broken one."""
+    match = _METADATA.fullmatch(line)
+    if match is None:
+        return None
+    kind, name, text = match[1], match[2], (match[3] or "").strip()
+    if kind == "TYPE" and not text:
+        return None
+    return Metadata(kind, sys.intern(name), _unescape(_HELP_ESCAPE, text) if kind == "HELP" else sys.intern(text))
+
+
+def _unescape(escape: re.Pattern[str], text: str) -> str:
+    """Replace the format's escapes; a backslash before anything else is that backslash, as dcgm-exporter means it."""
+    if "\\" not in text:
+        return text
+    return escape.sub(lambda found: _UNESCAPED[found[0]], text)
