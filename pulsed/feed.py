@@ -7,8 +7,7 @@ import logging
 import time
 from collections.abc import Callable
 
-from pulsed.compute.compute import compute
-from pulsed.compute.settings import Settings
+from pulsed.compute.compute import Settings, compute
 from pulsed.compute.tick import ComputedTick
 from pulsed.errors import SourceEnded, SourceError
 from pulsed.present.board import Target

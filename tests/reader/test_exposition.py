@@ -181,7 +181,7 @@ EDITS = st.sampled_from(
 )
 
 
-@settings(deadline=None, max_examples=600)
+@settings(deadline=None, max_examples=300)
 @given(pages(), st.lists(st.tuples(st.integers(0, 400), st.integers(0, 2), EDITS), min_size=1, max_size=3))
 def test_a_warm_parser_reads_a_damaged_page_as_a_cold_one_does(
     drawn: tuple[str, Samples, int, int], edits: list[tuple[int, int, str]]

@@ -1,0 +1,62 @@
+"""Who uses a GPU, as the labels of an exporter's page say it.
+
+dcgm-exporter writes pods and jobs into the labels of every row of a GPU; a row may stand there once per pod or job.
+Prometheus may have renamed those labels on the way. Knows labels, not pages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from pulsed.attribution.model import NOBODY, Attribution, Pod
+
+# dcgm-exporter's names, then those of its --use-old-namespace.
+_POD = ("pod", "pod_name")
+_NAMESPACE = ("namespace", "pod_namespace")
+_CONTAINER = ("container", "container_name")
+_UID = ("pod_uid",)
+_JOB = ("hpc_job",)
+
+_EXPORTED = "exported_"
+"""Prometheus, without `honorLabels`, puts this before the page's labels and gives the plain names to the scraped pod,
+which is the exporter's (dcgm-exporter#340, #363)."""
+
+_EXPORTERS_OWN = "dcgm-exporter"
+"""A pod with this in its name has no GPU: it is the scraped one, on a row that had no pod."""
+
+SHARES = frozenset({prefix + name for name in (*_POD, *_UID, *_JOB, "vgpu") for prefix in ("", _EXPORTED)})
+"""Labels that may mean a row is one pod's or one job's view of a GPU, beside a row of the whole."""
+
+
+def is_relabelled(rows: Iterable[Mapping[str, str]]) -> bool:
+    """Tell whether a page has been through a Prometheus that renamed its labels."""
+    names = {_EXPORTED + name for name in (*_POD, *_NAMESPACE, *_CONTAINER)}
+    return any(not names.isdisjoint(row) for row in rows)
+
+
+def attribution_of(rows: Iterable[Mapping[str, str]], relabelled: bool = False) -> Attribution:
+    """Collect the users of one device.
+
+    The same pod on several rows, also as several replicas (label `vgpu`), is one.
+
+    Args:
+        rows: the labels of all rows of the device, without empty ones.
+        relabelled: whether the page's own labels are called `exported_...` (see `is_relabelled`).
+    """
+    prefix = _EXPORTED if relabelled else ""
+    pods: dict[tuple[str, str, str], str] = {}
+    jobs: dict[str, None] = {}
+    for row in rows:
+        pod = _first(row, _POD, prefix)
+        if pod and _EXPORTERS_OWN not in pod:
+            key = (_first(row, _NAMESPACE, prefix), pod, _first(row, _CONTAINER, prefix))
+            pods[key] = pods.get(key) or _first(row, _UID, prefix) or _first(row, _UID, "")
+        if job := _first(row, _JOB, prefix) or _first(row, _JOB, ""):
+            jobs[job] = None
+    if not pods and not jobs:
+        return NOBODY
+    return Attribution(tuple(Pod(*key, uid) for key, uid in pods.items()), tuple(jobs))
+
+
+def _first(row: Mapping[str, str], names: tuple[str, ...], prefix: str) -> str:
+    return next((row[prefix + name] for name in names if row.get(prefix + name)), "")

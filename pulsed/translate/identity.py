@@ -1,0 +1,233 @@
+"""Which series are about which device: UUID before index, and whatever else the labels say.
+
+Two dialects end in the same `Subject`: the labels of dcgm-exporter's eras, with Prometheus' renaming on top, and dmon's
+entity rows. Knows labels and entities, but no field besides dmon's text columns.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from pulsed.attribution.labels import SHARES, attribution_of, is_relabelled
+from pulsed.reader.tick import Layout
+from pulsed.translate.tick import Device, Entity, EntityKind
+from pulsed.translate.units import BLANK_TEXTS
+
+# Spellings, the likelier first: `Hostname` until dcgm-exporter 4.8.2, then `hostname` (#655); `exported_` and the rest
+# from Prometheus.
+_NODE = ("Hostname", "hostname", "exported_Hostname", "exported_hostname", "kubernetes_node", "node", "instance")
+_UUID = ("UUID", "uuid")
+_GPU = ("gpu",)
+_MIG_ID = ("GPU_I_ID",)
+_MIG_PROFILE = ("GPU_I_PROFILE", "dra_mig_profile")
+_MIG_UUID = ("dra_mig_device_uuid", "DCGM_FI_DEV_UUID", "DCGM_FI_DEV_GPU_UUID")
+_TEXTS: Mapping[str, tuple[str, ...]] = {
+    "model": ("modelName", "model_name", "DCGM_FI_DEV_NAME", "DCGM_FI_DEV_GPU_NAME"),
+    "pci_bus_id": ("pci_bus_id", "DCGM_FI_DEV_PCI_BUSID", "DCGM_FI_DEV_PCI_BUS_ID"),
+    "driver_version": ("DCGM_FI_DRIVER_VERSION", "DCGM_FI_SYSTEM_DRIVER_VERSION"),
+    "device": ("device",),
+}
+
+_NOT_A_GPU = frozenset({"nvlink", "nvswitch", "cpu", "cpucore"})
+"""Labels of dcgm-exporter's rows about links, switches and processors; a link's row also names its GPU (`gpu_uuid`)."""
+
+# GRID A100-8C, NVIDIA H100-20C, NVIDIA A40-48Q, GRID M60-0B4, NVIDIA A100-1-5CME: vGPU types end in framebuffer GB and
+# series. Boards end in things like -40GB.
+_VGPU_TYPE = re.compile(r"-(\d+-)?\d+[ABCQ]\d?(ME)?$")
+
+_PCI_ADDRESS = re.compile(r"([0-9A-Fa-f]{1,8}):([0-9A-Fa-f]{2}):([0-9A-Fa-f]{2})\.([0-7])")
+
+_DMON_KINDS: Mapping[str, EntityKind] = {"GPU": "gpu", "GPU-I": "mig", "GPU-CI": "mig", "vGPU": "vgpu"}
+
+Labels = tuple[tuple[str, str], ...]
+"""Label pairs as a source gives them."""
+
+_CUT = "..."
+"""dmon's mark of a text that did not fit into its column."""
+
+
+@dataclass(slots=True)
+class Subject:
+    """A device while its rows are being gathered.
+
+    Attributes:
+        entity: which one.
+        texts: what is known of `model`, `pci_bus_id`, `driver_version`, `device`, `mig_uuid`.
+        rows: the labels of its rows.
+        series: positions of its series in the layout, each with its rank: rows of rank 0 come before those of rank 1.
+        parent: the board, of a MIG instance whose board is known.
+    """
+
+    entity: Entity
+    texts: dict[str, str] = field(default_factory=dict)
+    rows: list[Mapping[str, str]] = field(default_factory=list)
+    series: list[tuple[int, int]] = field(default_factory=list)
+    parent: Subject | None = None
+
+    def learn(self, texts: Iterable[tuple[str, str]]) -> None:
+        """Keep the first that is known of each."""
+        for name, text in texts:
+            if text:
+                self.texts.setdefault(name, text)
+
+
+def blocks_of(layout: Layout) -> dict[Labels, list[int]]:
+    """Give the positions of a layout by the labels of their series: a block is all that one kind of row says."""
+    blocks: dict[Labels, list[int]] = {}
+    for position, series in enumerate(layout.series):
+        blocks.setdefault(series.labels, []).append(position)
+    return blocks
+
+
+def exporter_subjects(blocks: Mapping[Labels, Sequence[int]], node: str) -> list[Subject]:
+    """Sort the rows of an exporter's page by device; boards that only their MIG instances speak for are added.
+
+    Rows of links, switches and processors are left out.
+
+    Args:
+        blocks: positions by labels, those of rows that are on the page now.
+        node: the host of rows that do not name one.
+    """
+    subjects: dict[tuple[str, str, str], Subject] = {}
+    for labels, positions in blocks.items():
+        if place := _place(_clean(labels), node, subjects):
+            subject, rank = place
+            subject.series += [(position, rank) for position in positions]
+    return sorted(subjects.values(), key=_order)
+
+
+def _place(
+    labels: Mapping[str, str], node: str, subjects: dict[tuple[str, str, str], Subject]
+) -> tuple[Subject, int] | None:
+    uuid, gpu = _first(labels, _UUID), _first(labels, _GPU)
+    if not _NOT_A_GPU.isdisjoint(labels) or not (uuid or (gpu and "gpu_uuid" not in labels)):
+        return None
+    node = _first(labels, _NODE) or node
+    mig_id, profile = _first(labels, _MIG_ID), _first(labels, _MIG_PROFILE)
+    texts = [(name, _first(labels, spellings)) for name, spellings in _TEXTS.items()]
+    board = _get(subjects, Entity("gpu", gpu, uuid, node=node))
+    subject = board
+    if mig_id:
+        subject = _get(subjects, Entity("mig", gpu, uuid, mig_id, profile, node))
+        subject.parent = board
+        board.learn(texts)
+        mig_uuids = (labels[name] for name in _MIG_UUID if labels.get(name, "").startswith("MIG-"))
+        subject.learn([("mig_uuid", next(mig_uuids, ""))])
+    subject.learn(texts)
+    subject.rows.append(labels)
+    return subject, int(not SHARES.isdisjoint(labels))
+
+
+def _get(subjects: dict[tuple[str, str, str], Subject], entity: Entity) -> Subject:
+    key = (entity.node, entity.uuid or f"gpu {entity.gpu}", entity.mig_id)
+    return subjects.setdefault(key, Subject(entity))
+
+
+def dmon_subjects(
+    blocks: Mapping[Labels, Sequence[int]], node: str, texts: Mapping[Labels, Mapping[str, str]]
+) -> list[Subject]:
+    """Sort dmon's rows by device.
+
+    dmon does not say which GPU a MIG instance or vGPU is on; where there is only one, it is that. Compute instances
+    stand for their GPU instances only where dmon shows none of these.
+
+    Args:
+        blocks: positions by labels.
+        node: the host.
+        texts: by labels, what the text columns say.
+    """
+    subjects: list[Subject] = []
+    instances = any(dict(labels).get("entity") == "GPU-I" for labels in blocks)
+    for labels, positions in blocks.items():
+        row = dict(labels)
+        kind, id_ = _DMON_KINDS.get(row.get("entity", "")), row.get("id", "")
+        if kind is None or (row["entity"] == "GPU-CI" and instances):
+            continue
+        known = dict(texts.get(labels, {}))
+        uuid = known.pop("uuid", "")
+        entity = Entity("gpu", id_, uuid, node=node) if kind == "gpu" else Entity(kind, "", "", id_, node=node)
+        if kind == "mig":
+            known["mig_uuid"] = uuid
+        subject = Subject(entity, series=[(position, 0) for position in positions])
+        subject.learn(known.items())
+        subjects.append(subject)
+    boards = [subject for subject in subjects if subject.entity.kind == "gpu"]
+    if len(boards) == 1:
+        for subject in subjects:
+            _adopt(subject, boards[0])
+    return sorted(subjects, key=_order)
+
+
+def _adopt(subject: Subject, board: Subject) -> None:
+    entity = subject.entity
+    if entity.kind == "gpu":
+        return
+    subject.entity = Entity(entity.kind, board.entity.gpu, board.entity.uuid, entity.mig_id, node=entity.node)
+    subject.learn((name, text) for name, text in board.texts.items() if name != "mig_uuid")
+    if entity.kind == "mig":
+        subject.parent = board
+
+
+def clean_text(value: object) -> str:
+    """Give the text of a dmon cell that identifies something; empty for blanks and for cells that were cut."""
+    return value if isinstance(value, str) and value not in BLANK_TEXTS and not value.endswith(_CUT) else ""
+
+
+def devices(subjects: Sequence[Subject], licensed: Iterable[int] = ()) -> tuple[Device, ...]:
+    """Give the devices of these subjects, in their order. A board has the users of its instances, too.
+
+    Args:
+        subjects: as gathered.
+        licensed: positions among `subjects` that show a vGPU licence and nothing that only a board has.
+    """
+    relabelled = is_relabelled(row for subject in subjects for row in subject.rows)
+    rows: dict[int, list[Mapping[str, str]]] = {}
+    for subject in subjects:
+        for owner in (subject, subject.parent):
+            if owner is not None:
+                rows.setdefault(id(owner), []).extend(subject.rows)
+    unnamed_guests = set(licensed)
+    return tuple(
+        Device(
+            entity=subject.entity,
+            model=(model := subject.texts.get("model", "")),
+            pci_bus_id=_pci_bus_id(subject.texts.get("pci_bus_id", "")),
+            driver_version=subject.texts.get("driver_version", ""),
+            device=subject.texts.get("device", ""),
+            mig_uuid=subject.texts.get("mig_uuid", ""),
+            guest=bool(_VGPU_TYPE.search(model)) if model else position in unnamed_guests,
+            attribution=attribution_of(rows[id(subject)], relabelled),
+        )
+        for position, subject in enumerate(subjects)
+    )
+
+
+def _pci_bus_id(text: str) -> str:
+    """Give a PCI address the form of DCGM: eight digits of domain, upper case."""
+    if not (match := _PCI_ADDRESS.fullmatch(text)):
+        return text
+    domain, bus, slot, function = match.groups()
+    return f"{domain.zfill(8)}:{bus}:{slot}.{function}".upper()
+
+
+def _clean(labels: Labels) -> Mapping[str, str]:
+    return {name: value for name, value in labels if value not in BLANK_TEXTS}
+
+
+def _first(labels: Mapping[str, str], names: tuple[str, ...]) -> str:
+    return next((labels[name] for name in names if name in labels), "")
+
+
+def _order(subject: Subject) -> tuple[str, float, str, str, float, str]:
+    entity = subject.entity
+    return (entity.node, _number(entity.gpu), entity.gpu, entity.uuid, _number(entity.mig_id or "-1"), entity.mig_id)
+
+
+def _number(text: str) -> float:
+    try:
+        return int(text)
+    except ValueError:
+        return math.inf

@@ -1,0 +1,212 @@
+"""What each position of a layout means, worked out once, so that a tick is little more than one loop.
+
+A layout's series are sorted by device and quantity into plans; reading a tick is then a walk over each plan. Knows the
+field table and the subjects, but nothing of ticks that came before.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from pulsed.reader.tick import Layout, RawValue
+from pulsed.translate.fields import AMBIGUOUS_NAME, BY_NAME, BY_SHORT, FIELDS, FIRST_BASE_UNIT_ID, IDENTITY, Field
+from pulsed.translate.identity import Subject
+from pulsed.translate.units import PERCENT, RATIO, UNDECIDED, Judge, Unit, judge_of
+from pulsed.translate.vocabulary import POSITION, Reading
+
+_EMPTY: list[float | None] = [None] * len(Reading._fields)
+
+_SIZE = POSITION["memory_bytes"]
+_USED = POSITION["memory_used_bytes"]
+_FREE = POSITION["memory_free_bytes"]
+_RESERVED = POSITION["memory_reserved_bytes"]
+_USED_RATIO = POSITION["memory_used_ratio"]
+_CRC = POSITION["nvlink_crc_errors_total"]
+_CRC_FLIT = POSITION["nvlink_crc_flit_errors_total"]
+_CRC_DATA = POSITION["nvlink_crc_data_errors_total"]
+
+_PREFERENCE: Mapping[tuple[int, str], int] = {
+    (field.id, field.quantity): preference for preference, field in enumerate(FIELDS)
+}
+
+_OF_A_BOARD_ONLY = frozenset(
+    {
+        "power_watts",
+        "energy_joules_total",
+        "temperature_celsius",
+        "graphics_engine_active_ratio",
+        "tensor_active_ratio",
+        "dram_active_ratio",
+    }
+)
+"""Of dcgm-exporter's default metrics, those that no vGPU guest has."""
+
+_INSTANCE_RANK = 2
+"""A board's own rows, of ranks 0 and 1, come before what its MIG instances repeat of it."""
+
+
+Slot = tuple[int, int, float, float, float, float, Judge]
+"""One series as a source of one quantity: position in the layout, position in `Reading`, the unit's `multiply`,
+`divide`, `low` and `certain`, and what to do with a value outside these two. A bare tuple: unpacking a named one would
+cost half as much as all the rest."""
+
+
+_Sources = dict[int, dict[tuple[int, int], list[Slot]]]
+"""By position in `Reading`, then by preference: the field's place in the table, then the row's rank."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How to read one device from the values of a layout.
+
+    Attributes:
+        single: quantities with one source.
+        contested: the others; by preference, groups of series of which the largest value counts.
+        reserved_known: whether the source reports reserved memory at all. Before 4.3, dcgm-exporter's default page did
+            not; there used plus free is the closest to the size that can be had.
+        texts: positions of columns with text.
+    """
+
+    single: tuple[Slot, ...]
+    contested: tuple[tuple[int, tuple[tuple[Slot, ...], ...]], ...]
+    reserved_known: bool
+    texts: tuple[int, ...]
+
+    def read(self, values: Sequence[RawValue], anomalies: list[str]) -> Reading:
+        """Give the device's reading; add to `anomalies` why values were cut or left out."""
+        numbers = _EMPTY[:]
+        try:
+            for series, quantity, multiply, divide, low, certain, judge in self.single:
+                value = values[series]
+                if value is not None:
+                    # A text raises TypeError here, which costs nothing as long as there is none.
+                    numbers[quantity] = (
+                        value * multiply / divide  # type: ignore[operator]
+                        if low <= value <= certain  # type: ignore[operator]
+                        else judge(value, anomalies)  # type: ignore[arg-type]
+                    )
+        except TypeError:
+            anomalies.clear()
+            return self.read([None if isinstance(value, str) else value for value in values], anomalies)
+        for quantity, groups in self.contested:
+            for group in groups:
+                found = [number for slot in group if (number := _read(slot, values, anomalies)) is not None]
+                if found:
+                    numbers[quantity] = max(found)
+                    break
+        self._derive(numbers)
+        return Reading._make(numbers)
+
+    def _derive(self, numbers: list[float | None]) -> None:
+        """Work out what `fields.DERIVED` promises."""
+        used = numbers[_USED]
+        if used is not None:
+            size, free = numbers[_SIZE], numbers[_FREE]
+            if size is None and free is not None:
+                reserved = numbers[_RESERVED] if self.reserved_known else 0.0
+                if reserved is not None:
+                    size = numbers[_SIZE] = used + free + reserved
+            if size:
+                numbers[_USED_RATIO] = min(used / size, 1.0)
+        if numbers[_CRC] is None:
+            flit, data = numbers[_CRC_FLIT], numbers[_CRC_DATA]
+            if flit is not None and data is not None:
+                numbers[_CRC] = flit + data
+
+
+def _read(slot: Slot, values: Sequence[RawValue], anomalies: list[str]) -> float | None:
+    series, _, multiply, divide, low, certain, judge = slot
+    value = values[series]
+    if value is None or isinstance(value, str):
+        return None
+    return value * multiply / divide if low <= value <= certain else judge(value, anomalies)
+
+
+def plans(layout: Layout, subjects: Sequence[Subject]) -> tuple[Plan, ...]:
+    """Give the plan of each subject of a layout."""
+    index = BY_NAME if layout.dialect == "exporter" else BY_SHORT
+    ambiguous = _unit_of_ambiguous_name(layout, subjects)
+    sources: dict[int, _Sources] = {id(subject): {} for subject in subjects}
+    for subject in subjects:
+        for series, row_rank in subject.series:
+            name = layout.series[series].name
+            for field in index.get(name, ()):
+                owner, rank = _owner(subject, field, row_rank)
+                if owner is None:
+                    continue
+                unit = ambiguous if name == AMBIGUOUS_NAME else field.unit
+                preference = (_PREFERENCE[field.id, field.quantity], rank)
+                of_quantity = sources[id(owner)].setdefault(POSITION[field.quantity], {})
+                slot = _slot(series, field, unit, whole=owner.entity.kind == "gpu")
+                of_quantity.setdefault(preference, []).append(slot)
+    reserved_known = any(_RESERVED in quantities for quantities in sources.values())
+    return tuple(_plan(sources[id(subject)], reserved_known, _texts(layout, subject)) for subject in subjects)
+
+
+def _plan(sources: _Sources, reserved_known: bool, texts: tuple[int, ...]) -> Plan:
+    single: list[Slot] = []
+    contested: list[tuple[int, tuple[tuple[Slot, ...], ...]]] = []
+    for quantity, by_preference in sorted(sources.items()):
+        groups = tuple(tuple(by_preference[preference]) for preference in sorted(by_preference))
+        if len(groups) == 1 and len(groups[0]) == 1:
+            single.append(groups[0][0])
+        else:
+            contested.append((quantity, groups))
+    return Plan(tuple(single), tuple(contested), reserved_known, texts)
+
+
+def _texts(layout: Layout, subject: Subject) -> tuple[int, ...]:
+    if layout.dialect == "exporter":
+        return ()
+    return tuple(position for position, _ in subject.series if layout.series[position].name in IDENTITY)
+
+
+def _slot(series: int, field: Field, unit: Unit, whole: bool) -> Slot:
+    position = POSITION[field.quantity]
+    return series, position, unit.multiply, unit.divide, unit.low, unit.certain, judge_of(unit, whole)
+
+
+def _owner(subject: Subject, field: Field, rank: int) -> tuple[Subject | None, int]:
+    """Tell whose quantity a field on a row of this subject is, and with which rank.
+
+    DCGM answers for a MIG instance with the board's value where a field is not the instance's: that goes to the board,
+    or nowhere if the board is not known, so that sums over devices are right.
+    """
+    kind = subject.entity.kind
+    if kind == "gpu" or field.level == "instance" or field.level == kind:
+        return subject, rank
+    return subject.parent, rank + _INSTANCE_RANK
+
+
+def _unit_of_ambiguous_name(layout: Layout, subjects: Sequence[Subject]) -> Unit:
+    """Decide per page what a utilization called ratio is in: a value of 1 alone cannot tell."""
+    names = set().union(*(_names(layout, subject) for subject in subjects)) - {AMBIGUOUS_NAME}
+    if any(field.id >= FIRST_BASE_UNIT_ID for name in names for field in BY_NAME.get(name, ())):
+        return RATIO
+    help_ = layout.help.get(AMBIGUOUS_NAME, "").lower()
+    if re.search(r"%|percent|\b100\b", help_):
+        return PERCENT
+    return RATIO if re.search(r"\bratio\b|\bfraction\b|\b0(\.0)?\s*(-|–|to|and|\.\.)\s*1\b", help_) else UNDECIDED
+
+
+def unnamed_guests(layout: Layout, subjects: Sequence[Subject]) -> list[int]:
+    """Give the positions of subjects that show a vGPU licence, and nothing that only a board has.
+
+    Only for devices without a model name: a board's default page shows the licence too, and may lack the rest.
+    """
+    return [
+        position
+        for position, subject in enumerate(subjects)
+        if "vgpu_license_status" in (quantities := _quantities(layout, subject))
+        and quantities.isdisjoint(_OF_A_BOARD_ONLY)
+    ]
+
+
+def _quantities(layout: Layout, subject: Subject) -> set[str]:
+    return {field.quantity for name in _names(layout, subject) for field in BY_NAME.get(name, ())}
+
+
+def _names(layout: Layout, subject: Subject) -> set[str]:
+    return {layout.series[position].name for position, _ in subject.series}

@@ -1,0 +1,184 @@
+"""From a source's tick to a canonical one.
+
+The work of understanding a layout is done when it changes; the same layout again costs one loop per device.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from pulsed.reader.tick import Layout, RawTick, RawValue
+from pulsed.translate.fields import IDENTITY
+from pulsed.translate.identity import Labels, blocks_of, clean_text, devices, dmon_subjects, exporter_subjects
+from pulsed.translate.plan import Plan, plans, unnamed_guests
+from pulsed.translate.tick import CanonicalTick, Device, Entity
+from pulsed.translate.vocabulary import NOTHING, Reading
+
+
+@dataclass(slots=True)
+class _Compiled:
+    """A layout, understood.
+
+    A page's layout keeps series for a while after they are gone. What they said of a device (a pod, a driver) is then
+    no longer so: rows that are not there are left out, and the layout is compiled anew when one comes or goes.
+
+    Attributes:
+        layout: which.
+        parts: its devices and how to read them, in the order of `CanonicalTick.devices`.
+        blocks: all of its rows.
+        live: the labels of those that were there.
+        heads: of each live row, a position that had a value.
+        gone: all positions of the other rows.
+        texts: positions of text columns that identify devices.
+        seen: what these said when last looked at.
+    """
+
+    layout: Layout
+    parts: tuple[tuple[Device, Plan], ...]
+    blocks: Mapping[Labels, Sequence[int]]
+    live: frozenset[Labels]
+    heads: tuple[int, ...]
+    gone: tuple[int, ...]
+    texts: tuple[int, ...]
+    seen: tuple[RawValue, ...]
+
+    def fits(self, values: Sequence[RawValue]) -> bool:
+        """Tell cheaply whether the same rows are there, with the same texts; a false no is possible."""
+        return (
+            None not in [values[position] for position in self.heads]
+            and all([values[position] is None for position in self.gone])  # noqa: C419 - a list is faster
+            and (not self.texts or tuple(values[position] for position in self.texts) == self.seen)
+        )
+
+
+class Translator:
+    """Translates the ticks of one target.
+
+    Args:
+        node: the host of GPUs whose series do not name one.
+    """
+
+    def __init__(self, node: str = "") -> None:
+        self._node = node
+        self._compiled: _Compiled | None = None
+        self._texts: dict[Labels, dict[str, str]] = {}
+        self._known: dict[Entity, Device] = {}
+        self._devices: tuple[Device, ...] = ()
+
+    def translate(self, raw: RawTick) -> CanonicalTick:
+        """Give the tick in the one vocabulary.
+
+        Devices of which the tick says nothing at all are left out: a GPU that is lost stays in the layout of some
+        sources.
+        """
+        values = raw.values
+        compiled = self._compiled
+        if compiled is None or raw.layout is not compiled.layout:
+            compiled = self._compile(raw.layout, values)
+        elif not compiled.fits(values):
+            compiled = self._look_again(compiled, values)
+        present: list[Device] = []
+        readings: list[Reading] = []
+        anomalies: dict[int, tuple[str, ...]] = {}
+        notes: list[str] = []
+        for device, plan in compiled.parts:
+            reading = plan.read(values, notes)
+            if notes:
+                anomalies[len(present)] = tuple(dict.fromkeys(notes))
+                notes = []
+            elif reading == NOTHING and all(values[position] is None for position in plan.texts):
+                continue
+            present.append(device)
+            readings.append(reading)
+        found = tuple(present)
+        if found != self._devices:
+            self._devices = found
+        return CanonicalTick(
+            target=raw.target,
+            time=raw.time,
+            clock=raw.clock,
+            interval=raw.interval,
+            devices=self._devices,
+            readings=tuple(readings),
+            raw=raw,
+            anomalies=anomalies,
+        )
+
+    def _look_again(self, compiled: _Compiled, values: Sequence[RawValue]) -> _Compiled:
+        layout, blocks = compiled.layout, compiled.blocks
+        if _live(layout, blocks, values) != compiled.live or self._learn(layout, values):
+            return self._compile(layout, values)
+        compiled.heads = _heads(layout, blocks, compiled.live, values)
+        compiled.seen = tuple(values[position] for position in compiled.texts)
+        return compiled
+
+    def _compile(self, layout: Layout, values: Sequence[RawValue]) -> _Compiled:
+        blocks = blocks_of(layout)
+        live = _live(layout, blocks, values)
+        if layout.dialect == "dmon":
+            self._learn(layout, values)
+            subjects = dmon_subjects(blocks, self._node, self._texts)
+            guests: list[int] = []
+        else:
+            present = {labels: positions for labels, positions in blocks.items() if labels in live}
+            subjects = exporter_subjects(present, self._node)
+            guests = unnamed_guests(layout, subjects)
+        fresh = devices(subjects, guests)
+        kept = tuple(known if (known := self._known.get(new.entity)) == new else new for new in fresh)
+        self._known = {device.entity: device for device in kept}
+        parts = tuple(zip(kept, plans(layout, subjects), strict=True))
+        texts = tuple(position for _, plan in parts for position in plan.texts)
+        self._compiled = _Compiled(
+            layout=layout,
+            parts=parts,
+            blocks=blocks,
+            live=live,
+            heads=_heads(layout, blocks, live, values),
+            gone=tuple(position for labels, block in blocks.items() if labels not in live for position in block),
+            texts=texts,
+            seen=tuple(values[position] for position in texts),
+        )
+        return self._compiled
+
+    def _learn(self, layout: Layout, values: Sequence[RawValue]) -> bool:
+        """Take up what dmon's text columns say; a cell that is blank now does not undo what it said before.
+
+        Returns:
+            Whether anything is new.
+        """
+        if layout.dialect != "dmon":
+            return False
+        news = False
+        for series, value in zip(layout.series, values, strict=True):
+            attribute = IDENTITY.get(series.name)
+            text = clean_text(value)
+            if attribute and text:
+                known = self._texts.setdefault(series.labels, {})
+                news |= known.get(attribute) != text
+                known[attribute] = text
+        return news
+
+
+def _live(layout: Layout, blocks: Mapping[Labels, Sequence[int]], values: Sequence[RawValue]) -> frozenset[Labels]:
+    """Give the rows that are there; all of them for dmon, where no label can grow old.
+
+    A GPU of dmon that is silent for a tick still counts when it is asked who is alone on a host.
+    """
+    if layout.dialect == "dmon":
+        return frozenset(blocks)
+    return frozenset(
+        labels for labels, positions in blocks.items() if any(values[position] is not None for position in positions)
+    )
+
+
+def _heads(
+    layout: Layout, blocks: Mapping[Labels, Sequence[int]], live: frozenset[Labels], values: Sequence[RawValue]
+) -> tuple[int, ...]:
+    if layout.dialect == "dmon":
+        return ()
+    return tuple(
+        next(position for position in positions if values[position] is not None)
+        for labels, positions in blocks.items()
+        if labels in live
+    )

@@ -1,0 +1,201 @@
+"""DCGM's units: how to get from one to a base unit, and which values are numbers at all.
+
+A unit knows the range in which a value is certainly a number; whatever lies outside goes to its judge, which is slower
+and tells blanks, rounding, excess and garbage apart. Knows no field names.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import Literal
+
+FieldType = Literal["int64", "double"]
+
+Judge = Callable[[float, list[str]], float | None]
+"""Takes a value outside its unit's certain range and the list of anomalies to add to; gives base units, or None."""
+
+RATIO_ABOVE_ONE = "ratio_above_one"
+"""Anomaly: a share was above 1 by an excess that DCGM is known for; it was cut to 1."""
+
+RATIO_ABSURD = "ratio_absurd"
+"""Anomaly: a share was far above 1; it counts as missing."""
+
+RATIO_UNIT_UNKNOWN = "ratio_unit_unknown"
+"""Anomaly: a share of exactly 1 that may mean 1 % or 100 %, on a page that does not say; it counts as missing."""
+
+# Blanks (dcgm_structs.h): DCGM's own test is `>= base`, but counters pass the double's base legally, and energy and
+# bytes pass the int32 ones, so that those are told by being equal. All are exact as floats, but for the int64 ones,
+# which round to 2**63.
+INT32_BLANKS = frozenset(2147483632.0 + kind for kind in range(4))
+DOUBLE_BLANKS = frozenset(140737488355328.0 + kind for kind in range(4))
+INT64_BLANK = 9223372036854774784.0
+"""The last double below 2**63: from here on, an int64 is blank."""
+
+_BLANKS = INT32_BLANKS | DOUBLE_BLANKS
+_BLANK_BASE = {"int64": INT64_BLANK, "double": min(DOUBLE_BLANKS)}
+
+BLANK_TEXTS = frozenset(
+    {
+        "",
+        "<<<NULL>>>",
+        "<<<NOT_FOUND>>>",
+        "<<<NOT_SUPPORTED>>>",
+        "<<<NOT_PERM>>>",
+        "SKIPPING DCGM VALUE",  # dcgm-exporter's label value for a blank on switches, links and CPUs
+        "ERROR - FAILED TO CONVERT TO STRING",
+        "N/A",
+    }
+)
+"""Texts that stand for nothing."""
+
+CERTAIN = min(INT32_BLANKS) - 1
+"""Up to here a value cannot be a blank."""
+
+ROUNDING = 1.005
+"""A share up to here is 1 with rounding, nothing to speak of."""
+
+WHOLE_EXCESS = 1.05
+"""Whole GPUs have not been seen above 1; this much is granted to sampling."""
+
+SHARED_EXCESS = 1.5
+"""MIG instances have been seen at 1.294 (DCGM#138, #152, #248)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """A unit of DCGM's and its way to a base unit: value times `multiply` over `divide`, one of which is 1.
+
+    Two steps rather than one factor, because 0.01 and 1e-9 are not exact: 55 % is to be 0.55.
+
+    Attributes:
+        name: as people write it.
+        multiply: towards the base unit.
+        divide: towards the base unit.
+        low: the smallest value that makes sense.
+        high: the largest value that makes sense.
+        share: whether it is a part of a whole, which cannot be above 1.
+        type: DCGM's type of the fields in this unit; it decides which blanks there are.
+    """
+
+    name: str
+    multiply: float = 1.0
+    divide: float = 1.0
+    low: float = 0.0
+    high: float = math.inf
+    share: bool = False
+    type: FieldType = "int64"
+
+    @property
+    def certain(self) -> float:
+        """Values from `low` up to here need no judge."""
+        return min(self.high, CERTAIN)
+
+    def not_zero(self) -> Unit:
+        """Give the unit for a quantity that cannot be 0, where DCGM's 0 means that there is no such thing."""
+        return replace(self, low=math.ulp(0.0))
+
+
+def is_blank(value: float, type_: FieldType) -> bool:
+    """Tell whether a value of a field of this type is one of DCGM's blanks, NaN or infinite, also after `float()`."""
+    return not value < _BLANK_BASE[type_] or value in _BLANKS
+
+
+@cache
+def judge_of(unit: Unit, whole: bool) -> Judge:
+    """Give the function that decides about values of a unit outside its `low` to `certain`.
+
+    Args:
+        unit: the unit.
+        whole: whether the device is a whole GPU, where less excess is credible than on a part of one.
+    """
+    if unit == UNDECIDED:
+        return _judge_undecided
+    return _judge_share(unit, whole) if unit.share else _judge_number(unit)
+
+
+def _judge_number(unit: Unit) -> Judge:
+    # Large counters and rates come here on every tick: the unit is taken apart beforehand.
+    low, high, multiply, divide = unit.low, unit.high, unit.multiply, unit.divide
+    base = _BLANK_BASE[unit.type]
+
+    def judge(value: float, _: list[str]) -> float | None:
+        if low <= value <= high and value < base and value not in _BLANKS:
+            return value * multiply / divide
+        return None
+
+    return judge
+
+
+def _judge_share(unit: Unit, whole: bool) -> Judge:
+    # Integer percentages have no excess: above 100 is garbage (203, go-dcgm#75).
+    most = ROUNDING if unit.type == "int64" else WHOLE_EXCESS if whole else SHARED_EXCESS
+
+    def judge(value: float, anomalies: list[str]) -> float | None:
+        if not value >= unit.low or is_blank(value, unit.type):
+            return None
+        ratio = value / unit.divide
+        if ratio <= ROUNDING:
+            return 1.0
+        if ratio <= most:
+            anomalies.append(RATIO_ABOVE_ONE)
+            return 1.0
+        anomalies.append(RATIO_ABSURD)
+        return None
+
+    return judge
+
+
+def _judge_undecided(value: float, anomalies: list[str]) -> float | None:
+    """Percent are integers, ratios end at 1: only 1 itself cannot be told."""
+    if not value >= 0 or is_blank(value, "int64"):
+        return None
+    if value < 1:
+        return value
+    if value == 1:
+        anomalies.append(RATIO_UNIT_UNKNOWN)
+        return None
+    if value <= 100:
+        return value / 100
+    anomalies.append(RATIO_ABSURD)
+    return None
+
+
+RATIO = Unit("ratio", high=1.0, share=True, type="double")
+PERCENT = Unit("%", divide=100.0, high=100.0, share=True)
+PERCENT_DOUBLE = replace(PERCENT, type="double")
+UNDECIDED = Unit("% or ratio", high=0.0, share=True)
+"""For a name that means percent in one DCGM and a ratio in the next, on a page that does not tell which it is."""
+
+# NVML lets the intended fan speed pass 100 %.
+FAN_PERCENT = Unit("%", divide=100.0, high=200.0)
+FAN_RATIO = Unit("ratio", high=2.0, type="double")
+
+# No link carries 100 TB/s; it is also below the blank of doubles.
+B_PER_SECOND = Unit("B/s", high=1e14)
+KB_PER_SECOND = Unit("kB/s", multiply=1e3, high=1e11)
+MB_PER_SECOND = Unit("MB/s", multiply=1e6, high=1e8)
+"""A rate that DCGM derives from a counter: negative after the counter was reset, which is no reading."""
+
+BYTES = Unit("B")
+MEBIBYTES = Unit("MiB", multiply=1048576.0, high=1e9)
+
+WATTS = Unit("W", high=1e6, type="double")
+JOULES = Unit("J")
+MILLIJOULES = Unit("mJ", divide=1e3)
+CELSIUS = Unit("°C", high=200.0)
+"""DCGM itself drops temperatures above 200."""
+CELSIUS_MARGIN = Unit("°C", low=-200.0, high=200.0)
+"""Below 0 when the limit is passed."""
+
+HERTZ = Unit("Hz", high=1e12)
+MEGAHERTZ = Unit("MHz", multiply=1e6, high=1e6)
+SECONDS = Unit("s", type="double")
+NANOSECONDS = Unit("ns", divide=1e9)
+
+COUNT = Unit("count")
+CODE = Unit("code")
+PSTATE = Unit("P-state", high=15.0)
+"""NVML says 32 when it does not know."""

@@ -1,0 +1,55 @@
+"""Ticks made by hand, and pages and captures read by pulsed's own readers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from itertools import count
+
+from pulsed.reader.dmon import DmonParser
+from pulsed.reader.exposition import PageParser
+from pulsed.reader.tick import Dialect, Layout, RawTick, RawValue, Series
+from pulsed.translate.tick import CanonicalTick, Device
+from pulsed.translate.vocabulary import Reading
+
+Row = tuple[str, Mapping[str, str], RawValue]
+
+_seconds = count(1_700_000_000)
+
+
+def raw_tick(layout: Layout, values: Iterable[RawValue]) -> RawTick:
+    now = float(next(_seconds))
+    return RawTick("test", now, now, 1.0, layout, list(values))
+
+
+def tick(rows: Iterable[Row], dialect: Dialect = "exporter", help_: Mapping[str, str] | None = None) -> RawTick:
+    """A tick of these series, with its own layout."""
+    rows = list(rows)
+    series = tuple(Series(name, tuple(labels.items())) for name, labels, _ in rows)
+    return raw_tick(Layout(dialect, series, help_ or {}), [value for _, _, value in rows])
+
+
+def page_tick(page: str, parser: PageParser | None = None) -> RawTick:
+    """A tick of an exporter's page, read as in production."""
+    read = (parser or PageParser()).parse(page.encode())
+    return raw_tick(read.layout, read.values)
+
+
+def dmon_ticks(text: str) -> list[RawTick]:
+    """The ticks of a dmon capture, read as in production."""
+    parser = DmonParser()
+    ticks = [parsed for line in text.splitlines() if (parsed := parser.feed(line))]
+    last = parser.finish()
+    return [raw_tick(parsed.layout, parsed.values) for parsed in [*ticks, *([last] if last else [])]]
+
+
+def by_key(canonical: CanonicalTick) -> dict[tuple[str, str], tuple[Device, Reading]]:
+    """Devices and readings by GPU index and MIG id."""
+    return {
+        (device.entity.gpu, device.entity.mig_id): (device, reading)
+        for device, reading in zip(canonical.devices, canonical.readings, strict=True)
+    }
+
+
+def present(reading: Reading) -> dict[str, float]:
+    """What a reading has."""
+    return {name: value for name, value in reading._asdict().items() if value is not None}

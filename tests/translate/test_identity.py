@@ -1,0 +1,313 @@
+"""Which series are about which device, in both dialects."""
+
+from __future__ import annotations
+
+import pytest
+
+from pulsed.attribution.model import Attribution, Pod
+from pulsed.reader.exposition import PageParser
+from pulsed.translate.tick import Device, Entity
+from pulsed.translate.translator import Translator
+from tests.translate.build import Row, by_key, dmon_ticks, page_tick, present, raw_tick, tick
+
+A = "GPU-aaaaaaaa-0000-0000-0000-000000000000"
+B = "GPU-bbbbbbbb-0000-0000-0000-000000000000"
+MIG = "MIG-cccccccc-0000-0000-0000-000000000000"
+
+
+def devices(*rows: Row) -> tuple[Device, ...]:
+    return Translator("here").translate(tick(rows)).devices
+
+
+def temperature(**labels: str) -> Row:
+    return "DCGM_FI_DEV_GPU_TEMP", labels, 40.0
+
+
+@pytest.mark.parametrize("label", ["UUID", "uuid"])
+def test_uuid_spellings(label: str) -> None:
+    (device,) = devices(temperature(gpu="3", **{label: A}))
+    assert device.entity == Entity("gpu", "3", A, node="here")
+
+
+@pytest.mark.parametrize(
+    "label", ["Hostname", "hostname", "exported_hostname", "exported_Hostname", "node", "instance"]
+)
+def test_node_spellings(label: str) -> None:
+    (device,) = devices(temperature(gpu="0", UUID=A, **{label: "n1"}))
+    assert device.entity.node == "n1"
+
+
+def test_hostname_comes_before_prometheus_labels() -> None:
+    (device,) = devices(temperature(gpu="0", UUID=A, instance="10.0.0.1:9400", node="k8s-1", hostname="n1"))
+    assert device.entity.node == "n1"
+
+
+@pytest.mark.parametrize("label", ["DCGM_FI_DRIVER_VERSION", "DCGM_FI_SYSTEM_DRIVER_VERSION"])
+def test_everything_else_about_a_device(label: str) -> None:
+    (device,) = devices(
+        temperature(
+            gpu="1", UUID=A, modelName="NVIDIA L4", device="nvidia1", pci_bus_id="0000:3b:00.0", **{label: "580.65"}
+        )
+    )
+    assert device == Device(
+        Entity("gpu", "1", A, node="here"),
+        model="NVIDIA L4",
+        pci_bus_id="00000000:3B:00.0",
+        driver_version="580.65",
+        device="nvidia1",
+    )
+
+
+@pytest.mark.parametrize("blank", ["", "<<<NULL>>>", "<<<NOT_SUPPORTED>>>", "SKIPPING DCGM VALUE"])
+def test_blank_labels_are_absent(blank: str) -> None:
+    (device,) = devices(
+        temperature(gpu="0", UUID=blank, Hostname=blank, GPU_I_ID=blank, pod=blank, DCGM_FI_DRIVER_VERSION=blank)
+    )
+    assert device == Device(Entity("gpu", "0", node="here"))
+
+
+def test_rows_with_one_uuid_are_one_device_however_else_they_differ() -> None:
+    canonical = Translator().translate(
+        tick(
+            [
+                temperature(gpu="0", UUID=A, pod="a", namespace="ml", vgpu="0"),
+                temperature(gpu="0", UUID=A, pod="b", namespace="ml", vgpu="1"),
+                ("DCGM_FI_DEV_XID_ERRORS", {"gpu": "0", "UUID": A, "err_code": "31", "err_msg": "x"}, 31.0),
+                ("DCGM_FI_DEV_FB_USED", {"gpu": "0", "UUID": A, "hpc_job": "7"}, 1.0),
+            ]
+        )
+    )
+    (device,) = canonical.devices
+    assert device.attribution == Attribution((Pod("ml", "a"), Pod("ml", "b")), ("7",))
+    assert present(canonical.readings[0]) == {
+        "temperature_celsius": 40.0,
+        "xid_last_code": 31.0,
+        "memory_used_bytes": 2**20,
+    }
+
+
+def test_without_uuid_the_index_tells() -> None:
+    found = devices(temperature(gpu="1"), temperature(gpu="0"), temperature(gpu="1", pod="a"))
+    assert [device.entity.gpu for device in found] == ["0", "1"]
+
+
+def test_one_index_on_two_nodes_is_two_devices() -> None:
+    found = devices(temperature(gpu="0", hostname="n2"), temperature(gpu="0", hostname="n1"))
+    assert [device.entity.node for device in found] == ["n1", "n2"]
+
+
+def test_order_is_node_then_index_then_instance() -> None:
+    found = devices(
+        temperature(gpu="10", UUID=A),
+        ("DCGM_FI_DEV_FB_USED", {"gpu": "2", "UUID": B, "GPU_I_ID": "13"}, 1.0),
+        ("DCGM_FI_DEV_FB_USED", {"gpu": "2", "UUID": B, "GPU_I_ID": "3"}, 1.0),
+        temperature(gpu="2", UUID=B),
+    )
+    assert [(device.entity.gpu, device.entity.mig_id) for device in found] == [
+        ("2", ""),
+        ("2", "3"),
+        ("2", "13"),
+        ("10", ""),
+    ]
+
+
+def test_links_switches_and_processors_are_not_gpus() -> None:
+    name = "DCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL"
+    canonical = Translator().translate(
+        tick(
+            [
+                (name, {"gpu": "0", "UUID": A}, 100.0),
+                (name, {"nvlink": "0", "gpu": "0", "gpu_uuid": A, "model_name": "x"}, 999.0),
+                (name, {"gpu": "0", "gpu_uuid": A, "model_name": "x"}, 999.0),
+                (name, {"nvlink": "1", "nvswitch": "nvswitch0"}, 999.0),
+                ("DCGM_FI_DEV_GPU_TEMP", {"nvswitch": "nvswitch0"}, 60.0),
+                ("DCGM_FI_DEV_GPU_TEMP", {"cpucore": "0", "cpu": "0"}, 60.0),
+                ("go_goroutines", {}, 7.0),
+            ]
+        )
+    )
+    assert [device.entity.uuid for device in canonical.devices] == [A]
+    assert present(canonical.readings[0]) == {"nvlink_bandwidth_bytes_per_second": 1e8}
+
+
+@pytest.mark.parametrize(
+    "model", ["GRID A100-8C", "NVIDIA H100-20C", "NVIDIA A40-48Q", "GRID M60-0B4", "NVIDIA A100-1-5CME", "GRID T4-16A"]
+)
+def test_vgpu_guests_by_model(model: str) -> None:
+    (device,) = devices(temperature(gpu="0", UUID=A, modelName=model))
+    assert device.guest
+    assert not device.whole
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        "NVIDIA A100-SXM4-40GB",
+        "NVIDIA A100 80GB PCIe",
+        "NVIDIA H100 80GB HBM3",
+        "Tesla T4",
+        "Tesla V100-PCIE-16GB",
+        "NVIDIA GH200 480GB",
+        "NVIDIA A800-SXM4-80GB",
+        "NVIDIA RTX 4000 Ada Generation",
+    ],
+)
+def test_boards_are_not_guests_although_they_show_a_licence(model: str) -> None:
+    (device,) = devices(("DCGM_FI_DEV_VGPU_LICENSE_STATUS", {"gpu": "0", "UUID": A, "modelName": model}, 0.0))
+    assert not device.guest
+    assert device.whole
+
+
+def test_guests_without_model_by_what_they_lack() -> None:
+    licence: Row = ("DCGM_FI_DEV_VGPU_LICENSE_STATUS", {"gpu": "0", "UUID": A}, 1.0)
+    (guest,) = devices(licence, ("DCGM_FI_DEV_GPU_UTIL", {"gpu": "0", "UUID": A}, 5.0))
+    (board,) = devices(licence, ("DCGM_FI_DEV_POWER_USAGE", {"gpu": "0", "UUID": A}, 55.0))
+    assert (guest.guest, board.guest) == (True, False)
+
+
+def test_a_mig_instance_has_its_boards_uuid_and_its_own_profile_and_pods() -> None:
+    board = {"gpu": "0", "UUID": A, "modelName": "NVIDIA A30", "Hostname": "n1"}
+    first = {**board, "GPU_I_PROFILE": "1g.6gb+me", "GPU_I_ID": "3", "dra_mig_device_uuid": MIG, "pod": "a"}
+    second = {**board, "GPU_I_PROFILE": "1g.6gb", "GPU_I_ID": "5", "pod": "b"}
+    whole, one, two = devices(
+        ("DCGM_FI_DEV_FB_USED", first, 1.0), ("DCGM_FI_DEV_FB_USED", second, 1.0), temperature(**second)
+    )
+    assert one.entity == Entity("mig", "0", A, "3", "1g.6gb+me", "n1")
+    assert (one.mig_uuid, one.model, one.attribution.pods) == (MIG, "NVIDIA A30", (Pod("", "a"),))
+    assert two.entity == Entity("mig", "0", A, "5", "1g.6gb", "n1")
+    assert whole.entity == Entity("gpu", "0", A, node="n1")
+    assert (whole.mig_uuid, whole.model) == ("", "NVIDIA A30")
+    assert whole.attribution.pods == (Pod("", "a"), Pod("", "b"))
+
+
+PAGE = """\
+DCGM_FI_DEV_GPU_TEMP{gpu="0",UUID="GPU-a",DCGM_FI_DRIVER_VERSION="535.1",pod="%s"} 40
+DCGM_FI_DEV_FB_USED{gpu="0",UUID="GPU-a",DCGM_FI_DRIVER_VERSION="535.1",pod="%s"} 10
+"""
+
+
+def test_what_is_no_longer_on_the_page_is_no_longer_so() -> None:
+    # The parser's layout keeps the series of a pod that is gone; the GPU is not its any more.
+    parser, translator = PageParser(), Translator()
+    names = []
+    for pod in ("a", "b", "b", "a"):
+        (device,) = translator.translate(page_tick(PAGE % (pod, pod), parser)).devices
+        names.append([pod.pod for pod in device.attribution.pods])
+    assert names == [["a"], ["b"], ["b"], ["a"]]
+    freed = PAGE.replace(',pod="%s"', "").replace("535.1", "580.2")
+    (device,) = translator.translate(page_tick(freed, parser)).devices
+    assert (device.driver_version, device.attribution.pods) == ("580.2", ())
+
+
+def test_a_value_missing_for_once_changes_no_device() -> None:
+    parser, translator = PageParser(), Translator()
+    page = PAGE % ("a", "a")
+    first = translator.translate(page_tick(page, parser)).devices
+    second = translator.translate(page_tick(page.splitlines()[1] + "\n", parser)).devices
+    third = translator.translate(page_tick(page, parser)).devices
+    assert first is second
+    assert second is third
+
+
+# --- dmon
+
+
+def test_dmon_entities() -> None:
+    (canonical,) = map(
+        Translator("here").translate,
+        dmon_ticks(
+            "#Entity         GRACT        POWER             \n"
+            "ID                                           W \n"
+            "GPU 10          0.500        300.000           \n"
+            "GPU 9           0.250        200.000           \n"
+            "GPU-I 70        0.750        300.000           \n"
+            "GPU-CI 71       0.700        300.000           \n"
+            "Switch 3        N/A          17.000            \n"
+            "CPU 0           N/A          18.000            \n"
+        ),
+    )
+    assert [device.entity for device in canonical.devices] == [
+        Entity("gpu", "9", node="here"),
+        Entity("gpu", "10", node="here"),
+        Entity("mig", "", mig_id="70", node="here"),
+    ]
+    assert [present(reading) for reading in canonical.readings] == [
+        {"graphics_engine_active_ratio": 0.25, "power_watts": 200.0},
+        {"graphics_engine_active_ratio": 0.5, "power_watts": 300.0},
+        # Which board repeats its power here is not known, and a board's power is not the instance's.
+        {"graphics_engine_active_ratio": 0.75},
+    ]
+
+
+def dmon(*rows: tuple[str, str, dict[str, float | str | None]]) -> list[Row]:
+    return [
+        (name, {"entity": entity, "id": id_}, value) for entity, id_, cells in rows for name, value in cells.items()
+    ]
+
+
+def test_dmons_only_gpu_is_the_board_of_its_instances() -> None:
+    canonical = Translator().translate(
+        tick(
+            dmon(
+                ("GPU", "0", {"UUID#": A, "DVNAM": "NVIDIA A100", "GRACT": 0.5, "POWER": None}),
+                ("GPU-I", "1", {"UUID#": MIG, "DVNAM": "NVIDIA A100", "GRACT": 0.9, "POWER": 300.5}),
+                ("GPU-I", "2", {"UUID#": None, "DVNAM": None, "GRACT": 0.1, "POWER": 300.0}),
+            ),
+            "dmon",
+        )
+    )
+    board, one, two = canonical.devices
+    assert (one.entity, one.mig_uuid) == (Entity("mig", "0", A, "1"), MIG)
+    assert (two.entity, two.mig_uuid, two.model) == (Entity("mig", "0", A, "2"), "", "NVIDIA A100")
+    assert board.entity == Entity("gpu", "0", A)
+    assert [reading.power_watts for reading in canonical.readings] == [300.5, None, None]
+    assert [reading.graphics_engine_active_ratio for reading in canonical.readings] == [0.5, 0.9, 0.1]
+
+
+def test_compute_instances_stand_in_where_dmon_shows_no_gpu_instances() -> None:
+    rows = dmon(("GPU", "0", {"GRACT": 0.5}), ("GPU-CI", "4", {"GRACT": 0.7}))
+    found = by_key(Translator().translate(tick(rows, "dmon")))
+    assert found["0", "4"][1].graphics_engine_active_ratio == 0.7
+    assert found["0", "4"][0].entity.kind == "mig"
+
+
+def test_a_vgpu_as_its_host_sees_it() -> None:
+    rows = dmon(
+        ("GPU", "0", {"VMUSG": 0.0, "POWER": 60.0, "VLCST": None}),
+        ("vGPU", "7", {"VMUSG": 4096.0, "POWER": 60.0, "VLCST": 1.0}),
+    )
+    board, vgpu = Translator().translate(tick(rows, "dmon")).readings
+    assert present(board) == {"vgpu_memory_used_bytes": 0.0, "power_watts": 60.0}
+    assert present(vgpu) == {"vgpu_memory_used_bytes": 2.0**32, "vgpu_license_status": 1.0}
+
+
+def test_dmons_texts_name_the_device() -> None:
+    cells: dict[str, float | str | None] = {
+        "UUID#": A,
+        "DVNAM": "NVIDIA H100 80GB HBM3",
+        "PCBID": "00000000:1B:00.0",
+        "DRVER": "535.129.03",
+        "POWER": 70.0,
+    }
+    (device,) = Translator("here").translate(tick(dmon(("GPU", "0", cells)), "dmon")).devices
+    assert device == Device(
+        Entity("gpu", "0", A, node="here"), "NVIDIA H100 80GB HBM3", "00000000:1B:00.0", "535.129.03"
+    )
+
+
+def test_dmons_texts_may_change_and_may_fail_for_once() -> None:
+    translator = Translator()
+    first = tick(dmon(("GPU", "0", {"UUID#": A, "POWER": 70.0})), "dmon")
+    one = translator.translate(first).devices
+    blank = translator.translate(raw_tick(first.layout, [None, 71.0])).devices
+    cut = translator.translate(raw_tick(first.layout, ["GPU-aaaa...", 71.0])).devices
+    other = translator.translate(raw_tick(first.layout, [B, 72.0])).devices
+    assert one is blank
+    assert one is cut
+    assert [device.entity.uuid for device in (*one, *other)] == [A, B]
+
+
+def test_a_gpu_that_says_only_its_name_is_there() -> None:
+    rows = dmon(("GPU", "0", {"UUID#": A, "POWER": None}), ("GPU", "1", {"UUID#": None, "POWER": None}))
+    (device,) = Translator().translate(tick(rows, "dmon")).devices
+    assert device.entity.uuid == A
