@@ -46,7 +46,9 @@ def nearest(key: str, known: Sequence[str]) -> str | None:
 
 def _lines(problem: ErrorDetails, given: Given) -> list[str]:
     path = tuple(problem["loc"])
-    where, key = _origin(given, path), _dotted(path)
+    if path and isinstance(path[-1], int) and not isinstance(_find(given, path[:-1]).value, list):
+        path = path[:-1]  # one address instead of a list of one
+    where, key = _find(given, path).origin, _dotted(path)
     if problem["type"] == "extra_forbidden":
         near = nearest(key, list(_KEYS))
         hint = f"did you mean {near}?" if near else _keys_of(path[:-1])
@@ -55,7 +57,7 @@ def _lines(problem: ErrorDetails, given: Given) -> list[str]:
         return [f"{where}: {key}: unknown key; {hint}"]
     if problem["type"] == "rules":
         broken = problem["ctx"]["problems"]
-        return [f"{_origin(given, (*path, k))}: {_dotted((*path, k))}: {message}" for k, message in broken]
+        return [f"{_find(given, (*path, k)).origin}: {_dotted((*path, k))}: {message}" for k, message in broken]
     field = _KEYS[".".join(part for part in path if isinstance(part, str))]
     if section_of(field):
         return [f"{where}: {key}: {_value(problem['input'])} is not allowed; {_keys_of(path)}"]
@@ -65,8 +67,8 @@ def _lines(problem: ErrorDetails, given: Given) -> list[str]:
     return [f"{where}: {key}: {value} {why}; allowed: {_allowed(field)}"]
 
 
-def _origin(given: Given, path: Path) -> str:
-    """Where the value at a path was given, or the closest section around it."""
+def _find(given: Given, path: Path) -> Given:
+    """What was given at a path, or for the closest section around it."""
     for part in path:
         inner, found = given.value, None
         if isinstance(inner, dict):
@@ -76,7 +78,7 @@ def _origin(given: Given, path: Path) -> str:
         if found is None:
             break
         given = found
-    return given.origin
+    return given
 
 
 def _dotted(path: Path) -> str:

@@ -66,6 +66,7 @@ class YamlText:
             BadYaml: it cannot be read at all.
         """
         try:
+            self._refuse_depth()
             node = yaml.compose(self.text, Loader=_LOADER)
             return Given(None, self.origin) if node is None else self._given(node, path)
         except yaml.YAMLError as error:
@@ -73,8 +74,19 @@ class YamlText:
             where = f"{self.origin}:{mark.line + 1}:{mark.column + 1}" if self.file and mark else self.origin
             problem = getattr(error, "problem", None) or getattr(error, "reason", None) or "cannot be read"
             raise BadYaml(f"{where}: this is no YAML: {_NAMES.sub('', problem)}") from None
-        except RecursionError:
+        except RecursionError:  # an alias inside of what it stands for
             raise BadYaml(f"{self.origin}: this is no configuration: it is nested without end") from None
+
+    def _refuse_depth(self) -> None:
+        """Look how deep the text is nested, event by event: at 100,000 levels libyaml's composer ends the process."""
+        depth = 0
+        for event in yaml.parse(self.text, Loader=_LOADER):
+            if isinstance(event, yaml.CollectionStartEvent):
+                depth += 1
+            elif isinstance(event, yaml.CollectionEndEvent):
+                depth -= 1
+            if depth > _MOST_DEPTH:
+                raise BadYaml(f"{self.origin}: this is no configuration: it is nested deeper than {_MOST_DEPTH} levels")
 
     def _given(self, node: yaml.Node, path: tuple[str, ...]) -> Given:
         self.nodes += 1
@@ -124,6 +136,7 @@ def _loader() -> type[yaml.SafeLoader] | type[yaml.CSafeLoader]:
 
 _LOADER = _loader()
 
+_MOST_DEPTH = 50
 _MOST_NODES = 100_000
 """An alias of aliases can unfold to billions."""
 

@@ -89,8 +89,10 @@ def _right_cells(line: str, start: int, width: int, is_text: bool, spaced: bool)
         if is_text:  # an empty text; the blanks may have been lost at the end of the line
             yield min(edge, len(line)), ""
         return
-    alone = line[edge : edge + 1] in ("", " ")
-    if len(cell) == width and cell[0] == " " and cell[-1] != " " and (alone or not spaced) and _may_be(text, is_text):
+    # In DCGM 1.x the next value may touch. A value with a single blank before it could be the beginning of one that
+    # overflows as in 2.x; two blanks rule that out.
+    ends = line[edge : edge + 1] in ("", " ") or (not spaced and cell[:2] == "  ")
+    if len(cell) == width and cell[0] == " " and cell[-1] != " " and ends and _may_be(text, is_text):
         yield edge, text
     if spaced != (cell[0] == " "):
         return
@@ -101,7 +103,7 @@ def _right_cells(line: str, start: int, width: int, is_text: bool, spaced: bool)
         text = line[first:stop]
         if "  " in text or (not is_text and " " in text):
             return
-        if text[-1] != " " and (not spaced or line[stop : stop + 1] in ("", " ")) and _may_be(text, is_text):
+        if text[-1] != " " and line[stop : stop + 1] in ("", " ") and _may_be(text, is_text):
             yield stop, text
 
 

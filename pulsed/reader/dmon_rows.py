@@ -64,7 +64,7 @@ class SplitTable:
         row = split_row(line, self._texts)
         if not self.names and row is not None:
             return BadRow(row.entity, "no_header")
-        if not terminated and isinstance(row, Row) and not is_surely_whole(line.split()[-1]):
+        if not terminated and row is not None and (isinstance(row, BadRow) or not is_surely_whole(line.split()[-1])):
             return BadRow(row.entity, "half_row")
         return row
 
