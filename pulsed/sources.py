@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from socket import gethostname
 
 from pulsed.config import Config
-from pulsed.config_source import STALE_INTERVALS, Exporter
-from pulsed.errors import ConfigError
+from pulsed.config_load import password_of
+from pulsed.config_source import STALE_INTERVALS
 from pulsed.present.board import Target
 from pulsed.reader.tick import Source
 
@@ -50,7 +49,7 @@ def _exporter(config: Config, staggered: bool) -> Sequence[Source]:
         timeout=given.timeout,
         max_page_bytes=given.max_page_bytes,
         username=given.username or "",
-        password=_password(given),
+        password=password_of(given),
         bearer_token=given.bearer_token.get_secret_value() if given.bearer_token else "",
         bearer_token_file=given.bearer_token_file or "",
         ca_file=given.ca_file or "",
@@ -62,20 +61,6 @@ def _exporter(config: Config, staggered: bool) -> Sequence[Source]:
         return exporter_sources(given.targets, settings)
     scraper = Scraper(settings)
     return [ExporterSource(target, settings, scraper) for target in given.targets]
-
-
-def _password(given: Exporter) -> str:
-    if given.password is not None:
-        return given.password.get_secret_value()
-    if given.password_file is None:
-        return ""
-    try:
-        return Path(given.password_file).read_text(encoding="utf-8").strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(
-            f"source.exporter.password_file {given.password_file} cannot be read: {error}",
-            "Name a text file that pulsed's user may read",
-        ) from error
 
 
 def _replay(config: Config, staggered: bool) -> Sequence[Source]:

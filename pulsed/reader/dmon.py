@@ -67,6 +67,7 @@ _ERRORS = (
 _CODE = re.compile(r"(?:Result:|Return:?|Error:) *(-[0-9]+)\b")
 _LEFT_OUT = frozenset({"", "^C", "...", "…"})
 _MOST_MESSAGES = 64
+_MOST_LAYOUTS = 16
 
 
 def message_of(line: str) -> DmonMessage | None:
@@ -96,8 +97,8 @@ class DmonParser:
         self._rows: dict[Entity, list[RawValue] | None] = {}  # None: the row came and could not be read
         self._previous: frozenset[Entity] = frozenset()
         self._awaited: set[Entity] = set()
-        self._layout: Layout | None = None
-        self._order: tuple[Entity, ...] = ()
+        self._known: set[Entity] = set()
+        self._layouts: dict[frozenset[Entity], tuple[Layout, tuple[Entity, ...]]] = {}
         self._rejected: dict[str, int] = {}
         self._total: Counter[str] = Counter()
         self._messages: deque[DmonMessage] = deque(maxlen=_MOST_MESSAGES)
@@ -149,7 +150,8 @@ class DmonParser:
         entity = row.entity
         # A line that only looks like a row must not bring a GPU into the world that does not exist.
         tick = self._cut() if entity in self._rows else None
-        if isinstance(row, Row) or entity in self._rows or entity in self._order:
+        if isinstance(row, Row) or entity in self._known:
+            self._known.add(entity)
             self._rows[entity] = row.values if isinstance(row, Row) else None
             self._awaited.discard(entity)
         if isinstance(row, BadRow):
@@ -181,7 +183,7 @@ class DmonParser:
             self._reject("not_a_row")
             return
         if table.names != self._table.names:
-            self._layout = None
+            self._layouts.clear()
             self._rows.clear()
         self._table = table
         self._header = line
@@ -190,22 +192,27 @@ class DmonParser:
         rows = self._rows
         if not any(rows.values()):
             return None
-        if self._layout is None or not rows.keys() <= set(self._order):
-            # What was there a tick ago may come back, so it keeps its place; what is gone for longer is let go.
-            before = self._order if self._layout else ()
-            gone = [entity for entity in before if entity in self._previous and entity not in rows]
-            self._order = (*(entity for entity in rows), *gone)
-            self._layout = _layout_of(self._table.names, self._order)
+        layout, order = self._layout(frozenset(rows))
         nothing: list[RawValue] = [None] * len(self._table.names)
         values: list[RawValue] = []
-        for entity in self._order:
-            values += rows.get(entity) or nothing
-        tick = DmonTick(self._layout, values, self._rejected)
+        for entity in order:
+            values += rows[entity] or nothing
+        tick = DmonTick(layout, values, self._rejected)
         self._previous = frozenset(rows)
         self._awaited = set(rows)
         self._rows = {}
         self._rejected = {}
         return tick
+
+    def _layout(self, entities: frozenset[Entity]) -> tuple[Layout, tuple[Entity, ...]]:
+        """The layout of a tick with just these rows: a GPU whose cells are all N/A is there, one without row is not."""
+        known = self._layouts.get(entities)
+        if known is None:
+            if len(self._layouts) >= _MOST_LAYOUTS:
+                self._layouts.clear()
+            order = tuple(self._rows)
+            known = self._layouts[entities] = _layout_of(self._table.names, order), order
+        return known
 
     def _reject(self, reason: str, count: int = 1) -> None:
         self._rejected[reason] = self._rejected.get(reason, 0) + count

@@ -69,8 +69,8 @@ class Translator:
     def translate(self, raw: RawTick) -> CanonicalTick:
         """Give the tick in the one vocabulary.
 
-        Devices of which the tick says nothing at all are left out: a GPU that is lost stays in the layout of some
-        sources.
+        Devices of which the tick says nothing at all are left out, because a GPU that is lost stays in an exporter's
+        layout. A row of dmon is there or not: one with nothing but N/A is a GPU of which nothing is known.
         """
         values = raw.values
         compiled = self._compiled
@@ -82,12 +82,13 @@ class Translator:
         readings: list[Reading] = []
         anomalies: dict[int, tuple[str, ...]] = {}
         notes: list[str] = []
+        silent_too = raw.layout.dialect == "dmon"
         for device, plan in compiled.parts:
             reading = plan.read(values, notes)
             if notes:
                 anomalies[len(present)] = tuple(dict.fromkeys(notes))
                 notes = []
-            elif reading == NOTHING and all(values[position] is None for position in plan.texts):
+            elif reading == NOTHING and not silent_too:
                 continue
             present.append(device)
             readings.append(reading)

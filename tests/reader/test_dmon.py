@@ -292,7 +292,7 @@ def test_ticks_are_cut_where_an_entity_repeats_and_at_headers(era: Era) -> None:
 
 
 @eras
-def test_a_missing_entity_keeps_the_layout_and_a_new_one_changes_it(era: Era) -> None:
+def test_a_layout_holds_just_the_entities_that_have_a_row(era: Era) -> None:
     writer = DmonWriter(era, [1001])
     both: Rows = [("GPU 0", [0.1]), ("GPU 1", [0.2])]
     text = writer.header() + writer.tick(both) + writer.tick(both[:1]) + writer.tick(both)
@@ -300,21 +300,13 @@ def test_a_missing_entity_keeps_the_layout_and_a_new_one_changes_it(era: Era) ->
     ticks, _ = read(text)
     assert [table(tick) for tick in ticks] == [
         {"GPU 0": [0.1], "GPU 1": [0.2]},
-        {"GPU 0": [0.1], "GPU 1": [None]},
+        {"GPU 0": [0.1]},
         {"GPU 0": [0.1], "GPU 1": [0.2]},
         {"GPU 0": [0.1], "GPU 1": [0.2], "GPU 2": [0.3]},
-        {"GPU 0": [0.1], "GPU 1": [0.2], "GPU 2": [None]},
+        {"GPU 0": [0.1], "GPU 1": [0.2]},
     ]
-    assert ticks[0].layout is ticks[1].layout is ticks[2].layout
-    assert ticks[3].layout is ticks[4].layout is not ticks[0].layout
-
-
-def test_an_entity_that_left_long_ago_leaves_the_next_layout() -> None:
-    writer = DmonWriter(ERAS["C1"], [1001])
-    text = writer.header() + writer.tick([("GPU 0", [0.2]), ("vGPU 1", [0.1])]) + writer.tick([("GPU 0", [0.3])]) * 3
-    ticks, _ = read(text + writer.tick([("GPU 0", [0.5]), ("vGPU 2", [0.4])]) * 2)
-    assert table(ticks[3]) == {"vGPU 1": [None], "GPU 0": [0.3]}
-    assert table(ticks[-1]) == {"vGPU 2": [0.4], "GPU 0": [0.5]}
+    assert ticks[0].layout is ticks[2].layout is ticks[4].layout
+    assert len({id(tick.layout) for tick in ticks}) == 3
 
 
 @eras

@@ -307,7 +307,7 @@ def test_dmons_texts_may_change_and_may_fail_for_once() -> None:
     assert [device.entity.uuid for device in (*one, *other)] == [A, B]
 
 
-def test_a_gpu_that_says_only_its_name_is_there() -> None:
+def test_a_row_of_dmon_is_a_gpu_even_if_it_says_nothing() -> None:
     rows = dmon(("GPU", "0", {"UUID#": A, "POWER": None}), ("GPU", "1", {"UUID#": None, "POWER": None}))
-    (device,) = Translator().translate(tick(rows, "dmon")).devices
-    assert device.entity.uuid == A
+    named, nameless = Translator().translate(tick(rows, "dmon")).devices
+    assert (named.entity.uuid, nameless.entity.uuid) == (A, "")

@@ -7,7 +7,7 @@ import pytest
 from pulsed.attribution.model import Pod
 from pulsed.translate.tick import CanonicalTick, Entity
 from pulsed.translate.translator import Translator
-from pulsed.translate.vocabulary import Reading
+from pulsed.translate.vocabulary import NOTHING, Reading
 from tests.samples import SAMPLES, needs_samples
 from tests.translate.build import by_key, dmon_ticks, page_tick, present
 
@@ -238,8 +238,10 @@ def test_dmon_of_descending_rows_comes_in_order() -> None:
     assert [reading.dram_active_ratio for reading in canonical.readings] == [0.881, 0.869, 0.252]
 
 
-def test_dmon_that_has_no_value_has_no_device() -> None:
-    assert all(canonical.devices == () for canonical in capture("dmon-423-x8-smact-all-na"))
+def test_dmon_without_a_value_has_gpus_of_which_nothing_is_known() -> None:
+    for canonical in capture("dmon-423-x8-smact-all-na"):
+        assert [device.entity.gpu for device in canonical.devices] == list("01234567")
+        assert set(canonical.readings) == {NOTHING}
 
 
 def test_dmon_of_a_gaming_card() -> None:
