@@ -1,0 +1,104 @@
+"""What the activity inputs can be, given what is known: exact where measured, bounded by physics where missing.
+
+The physics, all in 0..1: `GR >= SM >= max(TENSOR, FP64, FP32, FP16, OCCUPANCY)`, since a pipe is busy only while a
+warp is on the SM, and an SM only while the graphics or compute engine runs. NVML's time shares are ceilings where the
+counter itself is missing: `GR <= gpu_utilization_ratio` and `DRAM <= memory_utilization_ratio`, since they count any
+use, however small. This module must not know weights or classes.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from pulsed.translate.vocabulary import Reading, Value
+
+
+class Inputs(NamedTuple):
+    """One value per activity input of the formula and of the class table, 0..1."""
+
+    sm: float
+    tensor: float
+    dram: float
+    graphics_engine: float
+    fp64: float
+
+
+class Bounds(NamedTuple):
+    """The lowest and the highest that each input can be, `low <= high` input by input.
+
+    When all inputs are present both are the same object.
+    """
+
+    low: Inputs
+    high: Inputs
+
+
+def bounds_of(reading: Reading) -> Bounds:
+    """Bound the inputs by what the reading says.
+
+    A present input is exactly what it is, clamped to 0..1. Where the floor of a missing one lies above its ceiling
+    (sampling noise: counters are not read at the same instant) it lies between the two.
+    """
+    sm = reading.sm_active_ratio
+    tensor = reading.tensor_active_ratio
+    dram = reading.dram_active_ratio
+    graphics_engine = reading.graphics_engine_active_ratio
+    fp64 = reading.fp64_active_ratio
+    if sm is None or tensor is None or dram is None or graphics_engine is None or fp64 is None:
+        return _bounds_of_incomplete(reading)
+    inputs = Inputs(_clamped(sm), _clamped(tensor), _clamped(dram), _clamped(graphics_engine), _clamped(fp64))
+    return Bounds(inputs, inputs)
+
+
+def zero_filled(reading: Reading) -> Bounds:
+    """Take missing inputs for 0, as KempnerPulse does; GR falls back to `gpu_utilization_ratio` as in the formula."""
+    graphics_engine = reading.graphics_engine_active_ratio
+    inputs = Inputs(
+        _clamped(reading.sm_active_ratio or 0.0),
+        _clamped(reading.tensor_active_ratio or 0.0),
+        _clamped(reading.dram_active_ratio or 0.0),
+        _clamped((reading.gpu_utilization_ratio if graphics_engine is None else graphics_engine) or 0.0),
+        _clamped(reading.fp64_active_ratio or 0.0),
+    )
+    return Bounds(inputs, inputs)
+
+
+def _bounds_of_incomplete(reading: Reading) -> Bounds:
+    busiest_pipe = 0.0
+    for value in (
+        reading.tensor_active_ratio,
+        reading.fp64_active_ratio,
+        reading.fp32_active_ratio,
+        reading.fp16_active_ratio,
+        reading.sm_occupancy_ratio,
+    ):
+        if value is not None and value > busiest_pipe:
+            busiest_pipe = value
+    sm = reading.sm_active_ratio
+    engine = reading.graphics_engine_active_ratio
+    floor = _clamped(busiest_pipe)
+    engine_ceiling = _ceiling(reading.gpu_utilization_ratio)
+    sm_low, sm_high = _interval(sm, floor, engine_ceiling if engine is None else _clamped(engine))
+    engine_low, engine_high = _interval(engine, floor if sm is None else sm_low, engine_ceiling)
+    tensor_low, tensor_high = _interval(reading.tensor_active_ratio, 0.0, sm_high)
+    dram_low, dram_high = _interval(reading.dram_active_ratio, 0.0, _ceiling(reading.memory_utilization_ratio))
+    fp64_low, fp64_high = _interval(reading.fp64_active_ratio, 0.0, sm_high)
+    return Bounds(
+        Inputs(sm_low, tensor_low, dram_low, engine_low, fp64_low),
+        Inputs(sm_high, tensor_high, dram_high, engine_high, fp64_high),
+    )
+
+
+def _interval(value: Value, floor: float, ceiling: float) -> tuple[float, float]:
+    if value is not None:
+        exact = _clamped(value)
+        return exact, exact
+    return (floor, ceiling) if floor <= ceiling else (ceiling, floor)
+
+
+def _ceiling(value: Value) -> float:
+    return 1.0 if value is None else _clamped(value)
+
+
+def _clamped(value: float) -> float:
+    return 0.0 if value < 0.0 else 1.0 if value > 1.0 else value

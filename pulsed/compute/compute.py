@@ -1,0 +1,60 @@
+"""From a canonical tick to a computed one: real utilization and workload class of every GPU."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pulsed.compute.bounds import bounds_of, zero_filled
+from pulsed.compute.real_utilization import PRESETS, Weights, real_utilization
+from pulsed.compute.rules import DEFAULT_THRESHOLDS, Thresholds
+from pulsed.compute.tick import ComputedTick, Result
+from pulsed.compute.workload import Classifier, Missing, Profile, classifier, traffic
+from pulsed.errors import ConfigError
+from pulsed.translate.tick import CanonicalTick
+from pulsed.translate.vocabulary import Reading
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """How to compute.
+
+    Attributes:
+        weights: of real utilization.
+        preset_name: what the weights are called; `custom` when they are no preset's.
+        min_coverage: least share of weight, 0..1, whose inputs must be present for a point value.
+        missing: what a missing input is: `bounds` whatever physics allows, `zero` 0 (the older convention).
+        profile: whose IO rule.
+        thresholds: of the workload classes.
+
+    Raises:
+        ConfigError: `min_coverage` is not in 0..1.
+    """
+
+    weights: Weights = PRESETS["ai"]
+    preset_name: str = "ai"
+    min_coverage: float = 0.5
+    missing: Missing = "bounds"
+    profile: Profile = "pulsed"
+    thresholds: Thresholds = DEFAULT_THRESHOLDS
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.min_coverage <= 1:
+            raise ConfigError(f"min_coverage of real utilization is {self.min_coverage}", "Give a number from 0 to 1.")
+
+
+def compute(tick: CanonicalTick, settings: Settings) -> ComputedTick:
+    """Work out what follows from every reading of a tick."""
+    classes = classifier(settings.thresholds)
+    results = [
+        _result(reading, settings, classes, whole=device.whole)
+        for device, reading in zip(tick.devices, tick.readings, strict=True)
+    ]
+    return ComputedTick(tick, tuple(results))
+
+
+def _result(reading: Reading, settings: Settings, classes: Classifier, *, whole: bool) -> Result:
+    zero = settings.missing == "zero"
+    bounds = zero_filled(reading) if zero else bounds_of(reading)
+    utilization = real_utilization(reading, bounds, settings.weights, min_coverage=settings.min_coverage, zero=zero)
+    io = traffic(reading, settings.thresholds, whole=whole, profile=settings.profile, missing=settings.missing)
+    return Result(utilization, classes.classify(bounds, (utilization.lower, utilization.upper), io))

@@ -1,0 +1,136 @@
+"""Real utilization: how much of a GPU does real work, as one weighted number with its bounds.
+
+`RU = w_sm*SM + w_tensor*TENSOR + w_dram*DRAM + w_gr*GR`, all ratios. This module must not know classes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+
+from pulsed.compute.bounds import Bounds, Inputs
+from pulsed.compute.tick import RealUtilization
+from pulsed.errors import ConfigError
+from pulsed.translate.vocabulary import Reading
+
+
+@dataclass(frozen=True, slots=True)
+class Weights:
+    """How much each input counts. Given in any scale, kept scaled to sum to 1.
+
+    Raises:
+        ConfigError: a weight is negative or not a number, or all are zero.
+    """
+
+    sm: float
+    tensor: float
+    dram: float
+    graphics_engine: float
+
+    def __post_init__(self) -> None:
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        for name, value in values.items():
+            if not 0 <= value < math.inf:
+                raise ConfigError(f"weight {name} of real utilization is {value}", "Give a number of 0 or more.")
+        if not 0 < sum(values.values()) < math.inf:
+            raise ConfigError(f"the weights of real utilization cannot be scaled: {values}", "Make one larger than 0.")
+        total = math.fsum(values.values())
+        for name, value in values.items():
+            object.__setattr__(self, name, value / total)
+
+
+# Weights: KempnerPulse 0.5's presets.
+PRESETS: Mapping[str, Weights] = {
+    "ai": Weights(sm=0.35, tensor=0.35, dram=0.20, graphics_engine=0.10),
+    "hpc": Weights(sm=0.45, tensor=0.15, dram=0.25, graphics_engine=0.15),
+    "mem": Weights(sm=0.35, tensor=0.10, dram=0.40, graphics_engine=0.15),
+}
+"""The weights that have a name; `ai` is the default."""
+
+COVERAGE_DIGITS = 12
+"""Decimals of the coverage: sums of weights must compare with 0.5 as they do on paper (.45 + .05)."""
+
+FULL = 1.0 - 1e-15
+"""From here on a weighted sum is 1: scaled weights sum to 1 only within the last bits of a float."""
+
+
+def real_utilization(
+    reading: Reading, bounds: Bounds, weights: Weights, *, min_coverage: float, zero: bool = False
+) -> RealUtilization:
+    """Work out the real utilization of one reading.
+
+    The point value is the weighted mean over the present inputs, kept inside the bounds. A missing
+    `graphics_engine_active_ratio` is replaced by `gpu_utilization_ratio` there, which then counts as present in the
+    coverage (the formula says so), though it is named in `missing` and only a ceiling in the bounds.
+
+    Args:
+        reading: what was measured.
+        bounds: what its inputs can be.
+        weights: how much each input counts.
+        min_coverage: least coverage, 0..1, for which there is a point value.
+        zero: the bounds are those of `zero_filled`: missing inputs are taken for 0 as a fact, so that ratio, lower and
+            upper are one number and always there. Coverage and `missing` still tell the truth.
+    """
+    lower = _weighted(weights, bounds.low)
+    if (
+        reading.sm_active_ratio is not None
+        and reading.tensor_active_ratio is not None
+        and reading.dram_active_ratio is not None
+        and reading.graphics_engine_active_ratio is not None
+    ):
+        return RealUtilization(lower, lower, lower, 1.0, ())
+    upper = _weighted(weights, bounds.high)
+    ratio, coverage = _mean_of_present(reading, bounds, weights)
+    if zero:
+        ratio = lower
+    elif ratio is not None:
+        ratio = None if coverage < min_coverage else min(max(ratio, lower), upper)
+    return RealUtilization(ratio, lower, upper, coverage, _missing(reading, weights))
+
+
+def _weighted(weights: Weights, inputs: Inputs) -> float:
+    total = (
+        weights.sm * inputs.sm
+        + weights.tensor * inputs.tensor
+        + weights.dram * inputs.dram
+        + weights.graphics_engine * inputs.graphics_engine
+    )
+    return 1.0 if total > FULL else total
+
+
+def _mean_of_present(reading: Reading, bounds: Bounds, weights: Weights) -> tuple[float | None, float]:
+    """Return the weighted mean over the present inputs (None without any) and the share of weight that they have."""
+    present = bounds.low  # equal to bounds.high where present
+    total = coverage = 0.0
+    if reading.sm_active_ratio is not None:
+        coverage += weights.sm
+        total += weights.sm * present.sm
+    if reading.tensor_active_ratio is not None:
+        coverage += weights.tensor
+        total += weights.tensor * present.tensor
+    if reading.dram_active_ratio is not None:
+        coverage += weights.dram
+        total += weights.dram * present.dram
+    if reading.graphics_engine_active_ratio is not None:
+        coverage += weights.graphics_engine
+        total += weights.graphics_engine * present.graphics_engine
+    elif reading.gpu_utilization_ratio is not None:
+        coverage += weights.graphics_engine
+        total += weights.graphics_engine * min(max(reading.gpu_utilization_ratio, 0.0), 1.0)
+    rounded = round(coverage, COVERAGE_DIGITS)
+    return total / coverage if rounded > 0 else None, rounded
+
+
+def _missing(reading: Reading, weights: Weights) -> tuple[str, ...]:
+    """Name the inputs that have a weight and no value."""
+    names = []
+    if reading.sm_active_ratio is None and weights.sm > 0:
+        names.append("sm_active_ratio")
+    if reading.tensor_active_ratio is None and weights.tensor > 0:
+        names.append("tensor_active_ratio")
+    if reading.dram_active_ratio is None and weights.dram > 0:
+        names.append("dram_active_ratio")
+    if reading.graphics_engine_active_ratio is None and weights.graphics_engine > 0:
+        names.append("graphics_engine_active_ratio")
+    return tuple(names)

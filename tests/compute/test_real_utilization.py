@@ -1,0 +1,184 @@
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pulsed.compute.compute import Settings
+from pulsed.compute.real_utilization import PRESETS, Weights
+from pulsed.compute.tick import RealUtilization
+from pulsed.errors import ConfigError
+from pulsed.translate.vocabulary import NOTHING, Reading
+from tests.compute.readings import INPUTS, arbitrary, consistent, hidden, hide, many, result_of
+
+T4 = Reading(  # a T4 without SM activity: nvidia-smi says 91 % busy
+    gpu_utilization_ratio=0.91,
+    memory_utilization_ratio=0.73,
+    graphics_engine_active_ratio=0.156,
+    tensor_active_ratio=0.0,
+    dram_active_ratio=0.04,
+    pcie_transmit_bytes_per_second=3e6,
+    pcie_receive_bytes_per_second=7e6,
+)
+
+# Whole numbers keep the sums of scaled weights at those of the presets, which are what coverage is compared with.
+weight_sets = st.one_of(
+    st.sampled_from(list(PRESETS.values())),
+    st.lists(st.integers(0, 100), min_size=4, max_size=4).filter(any).map(lambda values: Weights(*values)),
+    st.lists(st.floats(0, 1), min_size=4, max_size=4).filter(lambda w: sum(w) > 1e-3).map(lambda w: Weights(*w)),
+)
+
+
+def utilization(reading: Reading, options: Settings | None = None) -> RealUtilization:
+    return result_of(reading, options).real_utilization
+
+
+def test_presets_are_those_of_the_documentation() -> None:
+    assert {
+        "ai": Weights(0.35, 0.35, 0.20, 0.10),
+        "hpc": Weights(0.45, 0.15, 0.25, 0.15),
+        "mem": Weights(0.35, 0.10, 0.40, 0.15),
+    } == PRESETS
+    assert PRESETS["ai"].sm == 0.35
+    assert Settings().weights == PRESETS[Settings().preset_name]
+
+
+def test_custom_weights_are_scaled_to_one() -> None:
+    assert Weights(2, 1, 1, 0) == Weights(0.5, 0.25, 0.25, 0.0)
+
+
+@pytest.mark.parametrize(
+    "weights", [(-1, 1, 1, 1), (0, 0, 0, 0), (math.nan, 1, 1, 1), (math.inf, 1, 1, 1), (1e308, 1e308, 0, 0)]
+)
+def test_weights_that_cannot_be_scaled_are_refused(weights: tuple[float, float, float, float]) -> None:
+    with pytest.raises(ConfigError, match="real utilization"):
+        Weights(*weights)
+
+
+@pytest.mark.parametrize(("preset", "expected"), [("ai", 0.445), ("hpc", 0.47), ("mem", 0.43)])
+def test_complete_inputs_give_the_formula(preset: str, expected: float) -> None:
+    reading = Reading(
+        sm_active_ratio=0.5, tensor_active_ratio=0.4, dram_active_ratio=0.2, graphics_engine_active_ratio=0.9
+    )
+    result = utilization(reading, Settings(PRESETS[preset], preset))
+    assert result.ratio == pytest.approx(expected)
+    assert result.lower == result.ratio == result.upper
+    assert (result.coverage, result.missing) == (1.0, ())
+
+
+def test_t4_page_is_not_busy() -> None:
+    result = utilization(T4)
+    assert result.missing == ("sm_active_ratio",)
+    assert result.coverage == 0.65
+    assert result.ratio is not None
+    assert result.lower <= result.ratio <= result.upper < 0.1
+
+
+def test_gpu_utilization_stands_in_for_the_engine_but_only_bounds_it() -> None:
+    reading = Reading(sm_active_ratio=0.2, tensor_active_ratio=0.0, dram_active_ratio=0.0, gpu_utilization_ratio=0.8)
+    result = utilization(reading)
+    assert result.missing == ("graphics_engine_active_ratio",)
+    assert result.coverage == 1.0
+    assert result.ratio == result.upper == pytest.approx(0.35 * 0.2 + 0.1 * 0.8)
+    assert result.lower == pytest.approx(0.35 * 0.2 + 0.1 * 0.2)
+
+
+def test_nothing_known_has_bounds_and_no_value() -> None:
+    assert utilization(NOTHING) == RealUtilization(
+        None,
+        0.0,
+        1.0,
+        0.0,
+        ("sm_active_ratio", "tensor_active_ratio", "dram_active_ratio", "graphics_engine_active_ratio"),
+    )
+    assert utilization(NOTHING, Settings(min_coverage=0.0)).ratio is None
+
+
+def test_the_value_ends_where_coverage_ends() -> None:
+    half = Reading(sm_active_ratio=0.5, graphics_engine_active_ratio=0.5)  # 0.35 + 0.15 of `mem`
+    mem = PRESETS["mem"]
+    assert utilization(half, Settings(mem, "mem")).ratio == 0.5
+    assert utilization(half, Settings(mem, "mem", min_coverage=0.51)).ratio is None
+    assert utilization(half, Settings(PRESETS["ai"], "ai")).ratio is None
+
+
+def test_a_fully_busy_gpu_is_exactly_full() -> None:
+    busy = Reading(
+        sm_active_ratio=1.0, tensor_active_ratio=1.0, dram_active_ratio=1.0, graphics_engine_active_ratio=1.0
+    )
+    for name, weights in PRESETS.items():
+        assert utilization(busy, Settings(weights, name)).ratio == 1.0
+
+
+def test_coverage_compares_as_on_paper() -> None:
+    weights = Weights(sm=0.1, tensor=0.2, dram=0.3, graphics_engine=0.4)
+    reading = Reading(sm_active_ratio=0.5, tensor_active_ratio=0.5, dram_active_ratio=0.5)
+    assert utilization(reading, Settings(weights, "custom", min_coverage=0.6)).coverage == 0.6
+
+
+def test_the_value_is_kept_inside_the_bounds() -> None:
+    # The mean over the present inputs, 0.75, forgets that SM cannot be above the engine.
+    weights = Weights(sm=0.5, tensor=0.0, dram=0.4, graphics_engine=0.1)
+    reading = Reading(dram_active_ratio=0.9, graphics_engine_active_ratio=0.1)
+    result = utilization(reading, Settings(weights, "custom", min_coverage=0.4))
+    assert result.ratio == result.upper == pytest.approx(0.5 * 0.1 + 0.4 * 0.9 + 0.1 * 0.1)
+
+
+def test_an_input_without_weight_is_not_missed() -> None:
+    weights = Weights(sm=1, tensor=0, dram=1, graphics_engine=0)
+    result = utilization(Reading(sm_active_ratio=0.3, dram_active_ratio=0.7), Settings(weights, "custom"))
+    assert result == RealUtilization(0.5, 0.5, 0.5, 1.0, ())
+
+
+def test_missing_zero_takes_it_for_a_fact_but_says_what_it_took() -> None:
+    result = utilization(Reading(sm_active_ratio=0.4), Settings(missing="zero"))
+    assert result.ratio == result.lower == result.upper == pytest.approx(0.14)
+    assert result.coverage == 0.35
+    assert result.missing == ("tensor_active_ratio", "dram_active_ratio", "graphics_engine_active_ratio")
+    assert utilization(NOTHING, Settings(missing="zero")).ratio == 0.0
+
+
+@pytest.mark.parametrize("value", [-0.1, 1.1, math.nan])
+def test_min_coverage_is_a_ratio(value: float) -> None:
+    with pytest.raises(ConfigError, match="min_coverage"):
+        Settings(min_coverage=value)
+
+
+@many
+@given(consistent(), hidden, hidden, weight_sets, st.floats(0, 1))
+def test_bounds_hold_the_truth(
+    reading: Reading, some: set[str], more: set[str], weights: Weights, min_coverage: float
+) -> None:
+    options = Settings(weights, "custom", min_coverage)
+    truth = utilization(reading, options)
+    inner = utilization(hide(reading, some), options)
+    outer = utilization(hide(reading, some | more), options)
+    assert truth.ratio is not None
+    assert truth.lower == truth.ratio == truth.upper
+    assert outer.lower <= inner.lower <= truth.ratio <= inner.upper <= outer.upper
+    assert outer.coverage <= inner.coverage <= truth.coverage == 1.0
+    assert set(inner.missing) <= set(outer.missing)
+
+
+@many
+@given(arbitrary(), weight_sets, st.floats(0, 1))
+def test_the_value_lies_within_the_bounds(reading: Reading, weights: Weights, min_coverage: float) -> None:
+    result = utilization(reading, Settings(weights, "custom", min_coverage))
+    assert 0 <= result.lower <= result.upper <= 1
+    assert (result.ratio is not None) == (result.coverage >= min_coverage and result.coverage > 0)
+    if result.ratio is not None:
+        assert result.lower <= result.ratio <= result.upper
+
+
+@many
+@given(arbitrary(), weight_sets)
+def test_missing_zero_equals_zeros(reading: Reading, weights: Weights) -> None:
+    filled = reading._replace(
+        **{name: 0.0 for name in INPUTS if getattr(reading, name) is None and name != "graphics_engine_active_ratio"}
+    )
+    if filled.graphics_engine_active_ratio is None:
+        filled = filled._replace(graphics_engine_active_ratio=filled.gpu_utilization_ratio)
+    zero = utilization(reading, Settings(weights, "custom", missing="zero"))
+    assert zero.ratio == zero.lower == zero.upper == utilization(filled, Settings(weights, "custom")).ratio
