@@ -1,6 +1,6 @@
 """The command line: `pulsed serve`, `snapshot`, `export`, `check-config`.
 
-Every command imports what it needs when it runs, so that `pulsed --version` costs nothing and `snapshot` needs no server.
+Every command imports what it needs when it runs: `pulsed --version` costs nothing, and `snapshot` needs no server.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def _parser() -> argparse.ArgumentParser:
 
 def _configure(options: argparse.Namespace) -> Config:
     from pulsed import log
-    from pulsed.config_load import load
+    from pulsed.config.load import load
 
     flags: dict[str, object] = {
         "source.kind": options.source,
@@ -129,7 +129,7 @@ def _export(options: argparse.Namespace) -> int:
 
 
 def _check_config(options: argparse.Namespace) -> int:
-    from pulsed.config_load import check
+    from pulsed.config.load import check
 
     check(Path(options.file))
     print(f"{options.file}: fine")  # noqa: T201

@@ -70,6 +70,74 @@ class BadCapture(SourceError):
     reason = "bad_capture"
 
 
+class CommandMissing(SourceError):
+    """There is no `dcgmi` to run, or it cannot be run."""
+
+    reason = "dcgmi_missing"
+
+
+class HostEngineUnavailable(SourceError):
+    """DCGM's host engine does not answer, or has no GPUs to speak of."""
+
+    reason = "engine_unavailable"
+
+
+class StreamBroke(SourceError):
+    """A stream of samples ended before its time: the process exited, closed its output, or spoke of something else."""
+
+    reason = "stream_broke"
+
+
+class StreamHung(SourceError):
+    """A stream of samples says nothing any more, or nothing that can be read; its process was killed."""
+
+    reason = "hung"
+
+
+class WatchRefused(SourceError):
+    """The host engine or `dcgmi` refused what it was asked to watch."""
+
+    reason = "watch_refused"
+
+
+class FieldRefused(WatchRefused):
+    """At least one of the fields is not to be had here.
+
+    Attributes:
+        field: the id of that field, where the refusal names it.
+    """
+
+    reason = "field_refused"
+
+    def __init__(self, message: str, remedy: str = "", field: int | None = None) -> None:
+        super().__init__(message, remedy)
+        self.field = field
+
+
+class NotPermitted(WatchRefused):
+    """Some of the fields need a host engine with more rights."""
+
+    reason = "not_permitted"
+
+
+class ProfilingUnavailable(WatchRefused):
+    """This GPU, or this engine, has no profiling counters."""
+
+    reason = "profiling_unavailable"
+
+
+class ProfilingHeld(WatchRefused):
+    """Another process holds the profiling hardware; it may let go."""
+
+    reason = "profiling_held"
+
+
+class TooManyCounters(WatchRefused):
+    """The hardware cannot count so many profiling fields at the same time."""
+
+    reason = "profiling_multi_pass"
+
+
 class SourceEnded(SourceError):
     """A finite source (a replay without loop) has no more ticks. Not a failure."""
 

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from socket import gethostname
 
 from pulsed.config import Config
-from pulsed.config_load import password_of
-from pulsed.config_source import STALE_INTERVALS
+from pulsed.config.load import password_of
+from pulsed.config.source import STALE_INTERVALS
 from pulsed.present.board import Target
 from pulsed.reader.tick import Source
 

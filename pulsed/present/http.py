@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import platform
 import time
-from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
 from typing import Annotated, Any
 
 from fastapi import FastAPI, Path, Query, Response
@@ -150,13 +150,13 @@ def api(board: Board, config: Mapping[str, Any], telemetry_path: str = "/metrics
         gpu: Annotated[str, Path(description="an index, a UUID, a MIG UUID, or `index:MIG id`")],
         node: Annotated[str | None, Query(description="needed when several nodes have a GPU of that index")] = None,
     ) -> Response:
-        found = documents.find(board, gpu, node)
+        now = time.monotonic()
+        found = documents.find(board, gpu, node, now)
         if not found:
             return _json({"error": f"no GPU {gpu!r} is known; /gpus lists those that are"}, 404)
         if len(found) > 1:
-            nodes = ", ".join(sorted({match.device.entity.node for match in found}))
-            return _json({"error": f"several nodes have a GPU {gpu!r}: add ?node= with one of {nodes}"}, 409)
-        return _json(documents.gpu_document(found[0], time.monotonic(), preset))
+            return _json({"error": f"{gpu!r} names more than one: {_choices(found)}"}, 409)
+        return _json(documents.gpu_document(found[0], now, preset))
 
     @app.get("/version", response_model=schema.Version, summary="Which pulsed this is")
     async def version() -> Response:
@@ -170,7 +170,9 @@ def api(board: Board, config: Mapping[str, Any], telemetry_path: str = "/metrics
         return Response("pulsed is healthy\n", media_type="text/plain")
 
     for path in ("/-/healthy", "/health"):
-        app.get(path, summary="Whether the process answers; says nothing about sources", response_class=Response)(healthy)
+        app.get(path, summary="Whether the process answers; says nothing about sources", response_class=Response)(
+            healthy
+        )
 
     @app.get("/-/ready", summary="Whether there is fresh data", response_class=Response, responses={503: {}})
     async def ready() -> Response:
@@ -181,6 +183,15 @@ def api(board: Board, config: Mapping[str, Any], telemetry_path: str = "/metrics
         return Response(f"no fresh data\n{why}", 503, {"Retry-After": "5"}, media_type="text/plain")
 
     return app
+
+
+def _choices(found: Sequence[documents.Match]) -> str:
+    """What to ask for instead of a name that several GPUs share."""
+    nodes = sorted({match.node for match in found})
+    if len(nodes) > 1:
+        return f"add ?node= with one of {', '.join(nodes)}"
+    entities = [match.device.entity for match in found]
+    return f"ask for one of {', '.join(f'{entity.gpu or entity.uuid}:{entity.mig_id}' for entity in entities)}"
 
 
 def _json(document: Mapping[str, Any], status: int = 200) -> Response:

@@ -87,7 +87,7 @@ def test_a_source_that_fails_never_takes_the_http_side_down(tmp_path: Path) -> N
         assert ready.headers["retry-after"]
         page = daemon.get("/metrics")
         assert page.status == 200
-        assert f'pulsed_source_up{{source="{nobody}"}} 0.0' in page.text
+        assert f'pulsed_source_up{{source="{nobody}"}} 0' in page.text
         assert "pulsed_gpu_sm_active_ratio" not in page.text
 
 

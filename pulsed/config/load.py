@@ -1,0 +1,226 @@
+"""How a configuration comes about: flags over environment over file over defaults, and every mistake told at once.
+
+The order among flags: one of its own (`--log.level`) goes before `--set`, and of several `--set` the last one counts.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from pulsed.config import Config
+from pulsed.config.problems import nearest, told
+from pulsed.config.section import keys, section_of
+from pulsed.config.source import Exporter
+from pulsed.config.values import Style, notation_of
+from pulsed.config.yaml import BadYaml, Given, YamlText
+from pulsed.errors import ConfigError
+
+FILE_VARIABLE = "PULSED_CONFIG_FILE"
+PREFIX = "PULSED_"
+
+FLAGS: Mapping[str, str] = {
+    "listen": "--web.listen-address",
+    "telemetry_path": "--web.telemetry-path",
+    "max_requests": "--web.max-requests",
+    "log.level": "--log.level",
+    "log.format": "--log.format",
+    "source.kind": "--source",
+}
+"""Keys that have a flag of their own; those of the web are exporter-toolkit's."""
+
+# Kubernetes tells every container about the Services of its namespace in such variables, also of a Service `pulsed`.
+_SERVICE_LINK = re.compile(
+    r"PULSED_(\w+_)?(SERVICE_HOST|SERVICE_PORT(_[A-Z0-9_]+)?|PORT_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)"
+)
+_SERVICE_PORT = re.compile(r"PULSED_(\w+_)?PORT")  # `tcp://10.0.0.1:9401`; a bare 9401 is somebody's mistake
+
+_KEYS = keys(Config)
+
+
+def load(
+    file: Path | None,
+    overrides: Sequence[str],
+    environment: Mapping[str, str],
+    flags: Mapping[str, object] | None = None,
+) -> Config:
+    """Put the configuration together.
+
+    Args:
+        file: the YAML file; None takes the one that the environment names in `PULSED_CONFIG_FILE`, or none.
+        overrides: the values of `--set`, each `key.path=value`, the value in YAML.
+        environment: all variables of the process; those that do not begin with `PULSED_` are left alone.
+        flags: values of flags of their own by key (see `FLAGS`): the text as given, or a list of such; None is a flag
+            that was not given.
+
+    Raises:
+        ConfigError: with all problems, a line each: where, which key, what was given, and what is allowed.
+    """
+    if file is None and environment.get(FILE_VARIABLE):
+        file = Path(environment[FILE_VARIABLE])
+    problems: list[str] = []
+    given = Given({}, "the configuration")
+    for layer in (
+        *_file(file, problems),
+        *_environment(environment, problems),
+        *_overrides(overrides, problems),
+        *_flags(flags or {}, problems),
+    ):
+        given = _over(given, layer)
+    try:
+        config = Config.model_validate(_plain(given))
+    except ValidationError as error:
+        problems += told(error, given)
+    if problems:
+        raise ConfigError("\n".join(problems))
+    return config
+
+
+def check(file: Path) -> Config:
+    """Load a file alone, without environment and flags.
+
+    Raises:
+        ConfigError: see `load`.
+    """
+    return load(file, (), {})
+
+
+def password_of(exporter: Exporter) -> str:
+    """Return the password to scrape with, from its file where it has one; empty: none.
+
+    Raises:
+        ConfigError: the file cannot be read.
+    """
+    if exporter.password_file is None:
+        return exporter.password.get_secret_value() if exporter.password else ""
+    try:
+        return Path(exporter.password_file).read_text(encoding="utf-8").rstrip("\r\n")
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is no text"
+        raise ConfigError(
+            f"source.exporter.password_file: cannot read {exporter.password_file}: {reason}",
+            "Name a file that pulsed's user may read",
+        ) from None
+
+
+def _file(file: Path | None, problems: list[str]) -> list[Given]:
+    if file is None:
+        return []
+    try:
+        text = file.read_bytes().decode("utf-8-sig")
+    except OSError as error:
+        problems.append(f"{file}: cannot be read: {error.strerror}; name a YAML file that pulsed's user may read")
+        return []
+    except ValueError as error:  # a zero byte in the name, or not UTF-8
+        reason = "it is not UTF-8" if isinstance(error, UnicodeDecodeError) else str(error)
+        problems.append(f"{file}: cannot be read: {reason}; name a YAML file")
+        return []
+    yaml = YamlText(text, str(file), _style, file=True)
+    try:
+        given = yaml.read()
+    except BadYaml as error:
+        problems.append(str(error))
+        return []
+    problems += yaml.problems
+    if given.value is None:
+        return []
+    if not isinstance(given.value, dict):
+        problems.append(f"{given.origin}: the file must hold keys with values, as in 'listen: :9401'")
+        return []
+    return [given]
+
+
+def _environment(environment: Mapping[str, str], problems: list[str]) -> list[Given]:
+    layers: list[Given] = []
+    for name, text in sorted(environment.items()):
+        if not name.startswith(PREFIX) or name == FILE_VARIABLE:
+            continue
+        key, origin = name[len(PREFIX) :].lower().replace("__", "."), f"environment variable {name}"
+        if key in _KEYS:
+            secret = (notation := notation_of(_KEYS[key])) is not None and notation.secret
+            # A secret comes as it is: whoever puts it there (a Kubernetes Secret) knows nothing of YAML.
+            value = Given(text, origin) if secret else _value(text, origin, key, problems)
+            layers += _layer(key, value)
+        elif not _is_service_link(name, text):
+            near = nearest(key, list(_KEYS))
+            hint = f"did you mean {PREFIX}{near.upper().replace('.', '__')}?" if near else "see CONFIGURATION.md"
+            problems.append(f"{origin}: no key has this name; {hint}")
+    return layers
+
+
+def _overrides(overrides: Sequence[str], problems: list[str]) -> list[Given]:
+    layers: list[Given] = []
+    for number, override in enumerate(overrides, start=1):
+        key, equals, text = override.partition("=")
+        key = key.strip()
+        if not equals or not re.fullmatch(r"\w+(\.\w+)*", key):  # the text may be a secret: it is not repeated
+            problems.append(f"--set number {number}: must be key.path=value, as in --set source.interval=15s")
+            continue
+        layers += _layer(key, _value(text, "--set", key, problems))
+    return layers
+
+
+def _flags(flags: Mapping[str, object], problems: list[str]) -> list[Given]:
+    layers: list[Given] = []
+    for key, value in flags.items():
+        origin = FLAGS.get(key, f"flag for {key}")
+        if isinstance(value, str):
+            layers += _layer(key, _value(value, origin, key, problems))
+        elif isinstance(value, (list, tuple)):
+            layers += _layer(key, Given([Given(str(item), origin) for item in value], origin))
+        elif isinstance(value, (bool, int, float)):
+            layers += _layer(key, Given(value, origin))
+    return layers
+
+
+def _value(text: str, origin: str, key: str, problems: list[str]) -> Given | None:
+    """The value that a text in YAML means. An address or a name that is no YAML (`[::1]:9401`) is taken as it is."""
+    path, yaml = tuple(key.split(".")), YamlText(text, origin, _style)
+    try:
+        given = yaml.read(path)
+    except BadYaml as error:
+        if _style(path) != "typed":
+            return Given(text, origin)
+        problems.append(f"{error} (key {key})")
+        return None
+    problems += yaml.problems
+    return given
+
+
+def _style(path: tuple[str, ...]) -> Style:
+    field = _KEYS.get(".".join(path))
+    notation = notation_of(field) if field and not section_of(field) else None
+    return notation.style if notation else "typed"
+
+
+def _layer(key: str, given: Given | None) -> list[Given]:
+    """The value wrapped into the sections of its key; nothing for a value that could not be read."""
+    if given is None:
+        return []
+    for name in reversed(key.split(".")):
+        given = Given({name: given}, given.origin)
+    return [given]
+
+
+def _over(lower: Given, upper: Given) -> Given:
+    """The upper value over the lower: mappings are merged, all else is replaced."""
+    if not isinstance(lower.value, dict) or not isinstance(upper.value, dict):
+        return upper
+    merged = dict(lower.value)
+    for name, given in upper.value.items():
+        merged[name] = _over(merged[name], given) if name in merged else given
+    return Given(merged, upper.origin)
+
+
+def _plain(given: Given) -> object:
+    """The values alone. A key that is given nothing (`interval:`) has its default."""
+    if isinstance(given.value, dict):
+        return {name: _plain(inner) for name, inner in given.value.items() if inner.value is not None}
+    return [_plain(item) for item in given.value] if isinstance(given.value, list) else given.value
+
+
+def _is_service_link(name: str, text: str) -> bool:
+    return bool(_SERVICE_LINK.fullmatch(name) or (_SERVICE_PORT.fullmatch(name) and "://" in text))

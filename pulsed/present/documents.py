@@ -1,0 +1,206 @@
+"""The JSON documents of the API, as plain dictionaries.
+
+Unlike the page for Prometheus they list stale GPUs too, and say that they are. A missing reading is null; the keys are
+always all there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from math import isfinite
+from typing import Any, NamedTuple
+
+from pulsed.compute.tick import Result
+from pulsed.present.board import Board, Target
+from pulsed.present.identity import key_of, node_of, repeated
+from pulsed.present.rfc3339 import rfc3339
+from pulsed.translate.tick import Device, Entity
+from pulsed.translate.vocabulary import Reading
+
+Document = dict[str, Any]
+
+
+class Match(NamedTuple):
+    """One GPU or MIG instance on the board, with the target that shows it."""
+
+    target: Target
+    device: Device
+    reading: Reading
+    result: Result
+    node: str
+    time: float
+
+
+def gpus_document(board: Board, now: float, wall_time: float, preset: str) -> Document:
+    """Make the document of everything that is known.
+
+    Args:
+        board: what is known.
+        now: monotonic seconds, against which ages are told.
+        wall_time: Unix seconds, the document's own time.
+        preset: name of the weights of real utilization.
+    """
+    sources = [_source(target) for target in board.targets]
+    return {
+        "node": board.node,
+        "time": rfc3339(wall_time),
+        "source": _all_sources(sources),
+        "sources": sources,
+        "gpus": [gpu_document(match, now, preset) for match in matches(board, now)],
+    }
+
+
+def gpu_document(match: Match, now: float, preset: str) -> Document:
+    """Make the document of one GPU.
+
+    Args:
+        match: the GPU, from `find` or `matches`.
+        now: monotonic seconds, against which its age is told.
+        preset: name of the weights of real utilization.
+    """
+    target, device, result = match.target, match.device, match.result
+    utilization, workload = result.real_utilization, result.workload
+    return {
+        "gpu": device.entity.gpu,
+        "uuid": device.entity.uuid or None,
+        "node": match.node,
+        "model": device.model or None,
+        "mig": _mig(device),
+        "time": rfc3339(match.time),
+        "age_seconds": round(max(0.0, now - target.arrived), 3),
+        "stale": not target.fresh(now),
+        "real_utilization": {
+            "ratio": utilization.ratio,
+            "lower": utilization.lower,
+            "upper": utilization.upper,
+            "coverage": utilization.coverage,
+            "preset": preset,
+            "missing_inputs": list(utilization.missing),
+        },
+        "saturation": {"ratio": None, "limiting_resource": None},
+        "workload": {
+            "class": workload.raw_class,
+            "bottleneck": workload.bottleneck,
+            "since": None,
+            "raw_class": workload.raw_class,
+            "candidates": list(workload.candidates),
+        },
+        # No check is judged: that is neither ok nor a fault.
+        "health": {"state": "unknown", "coverage": 0.0, "checks": []},
+        "metrics": _metrics(match.reading),
+        "attribution": _attribution(device),
+    }
+
+
+def find(board: Board, wanted: str, node: str | None = None, now: float | None = None) -> list[Match]:
+    """Find a GPU by what a person calls it.
+
+    Args:
+        board: what is known.
+        wanted: an index, a GPU's UUID, a MIG instance's UUID, or index or UUID and MIG id as `0:7`.
+        node: the node that it must be in, None for any.
+        now: monotonic seconds; when two targets report the same GPU a fresh one is preferred. None: the first.
+
+    Returns:
+        Empty if there is none; more than one if several nodes have such a GPU, or if it is known only by its MIG
+        instances.
+    """
+    found = [match for match in matches(board, now) if node is None or match.node == node]
+    exact = [match for match in found if wanted in _names(match.device)]
+    if exact:
+        return exact
+    return [match for match in found if wanted and wanted in (match.device.entity.gpu, match.device.entity.uuid)]
+
+
+def matches(board: Board, now: float | None = None) -> Iterator[Match]:
+    """Go through all GPUs, each once, in the order of the configuration; what a fresh target has counts first."""
+    seen = [target for target in board.targets if target.tick is not None]
+    ranked = seen if now is None else sorted(seen, key=lambda target: not target.fresh(now))
+    keys = [[key_of(device, board.node) for device in _devices(target)] for target in ranked]
+    hidden = {id(target): positions for target, positions in zip(ranked, repeated(keys), strict=True)}
+    for target in seen:
+        tick = target.tick
+        if tick is None:
+            continue
+        canonical = tick.canonical
+        rows = zip(canonical.devices, canonical.readings, tick.results, strict=True)
+        for position, (device, reading, result) in enumerate(rows):
+            if position not in hidden[id(target)]:
+                yield Match(target, device, reading, result, node_of(device, board.node), canonical.time)
+
+
+def _devices(target: Target) -> tuple[Device, ...]:
+    return target.tick.canonical.devices if target.tick is not None else ()
+
+
+def _names(device: Device) -> set[str]:
+    """Give the texts that name this device and no other of its node."""
+    entity: Entity = device.entity
+    if not entity.mig_id:
+        return {entity.gpu, entity.uuid} - {""}
+    boards = {entity.gpu, entity.uuid} - {""}
+    return ({device.mig_uuid} - {""}) | {f"{board}:{entity.mig_id}" for board in boards}
+
+
+def _mig(device: Device) -> Document | None:
+    entity = device.entity
+    if not entity.mig_id:
+        return None
+    return {"id": entity.mig_id, "profile": entity.mig_profile or None, "uuid": device.mig_uuid or None}
+
+
+def _metrics(reading: Reading) -> dict[str, float | None]:
+    metrics: dict[str, float | None] = reading._asdict()
+    try:
+        finite = isfinite(sum(value for value in reading if value is not None))
+    except OverflowError:
+        finite = False
+    if finite:
+        return metrics
+    # JSON has no word for them, and no gauge reads infinity.
+    return {name: value if value is not None and isfinite(value) else None for name, value in metrics.items()}
+
+
+def _attribution(device: Device) -> Document:
+    attribution = device.attribution
+    return {
+        "pods": [
+            {"namespace": pod.namespace, "pod": pod.pod, "container": pod.container, "uid": pod.uid}
+            for pod in attribution.pods
+        ],
+        "slurm_job": ",".join(attribution.slurm_jobs) or None,
+        "processes": [],
+    }
+
+
+def _source(target: Target) -> Document:
+    return {
+        "kind": target.kind,
+        "target": target.name,
+        "up": target.up,
+        "error": target.error or None,
+        "interval_seconds": target.interval,
+        "last_sample_time": None if target.tick is None else rfc3339(target.tick.canonical.time),
+        "demo": target.kind == "demo",
+    }
+
+
+def _all_sources(sources: list[Document]) -> Mapping[str, Any]:
+    """Sum up the sources as one: up only if all of them are, with the first error."""
+    if len(sources) == 1:
+        return sources[0]
+    down = [source for source in sources if not source["up"]]
+    error = next((source["error"] for source in down if source["error"]), None)
+    if len(down) > 1:
+        error = f"{len(down)} of {len(sources)} sources are down" + (f"; the first: {error}" if error else "")
+    kinds = dict.fromkeys(source["kind"] for source in sources)
+    times = [source["last_sample_time"] for source in sources if source["last_sample_time"]]
+    return {
+        "kind": ",".join(kinds),
+        "target": f"{len(sources)} targets",
+        "up": bool(sources) and not down,
+        "error": error,
+        "interval_seconds": max((source["interval_seconds"] for source in sources), default=0.0),
+        "last_sample_time": max(times, default=None),
+        "demo": any(source["demo"] for source in sources),
+    }

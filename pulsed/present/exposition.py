@@ -1,0 +1,66 @@
+"""The words of the Prometheus text formats: escaping, labels, HELP and TYPE lines.
+
+Two formats are written: text 0.0.4 and OpenMetrics 1.0.0. Their sample lines are the same; what differs is how a family
+is named and typed. This module knows nothing of GPUs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Literal, cast
+
+from prometheus_client import Metric
+
+MetricType = Literal["gauge", "counter", "histogram", "info", "unknown"]
+"""Types as OpenMetrics calls them; text 0.0.4 says `gauge` for info and `untyped` for unknown."""
+
+END = b"# EOF\n"
+"""The last line of an OpenMetrics page."""
+
+_TEXT_TYPES = {"info": "gauge", "unknown": "untyped"}
+_SUFFIXES = {"counter": "_total", "info": "_info"}
+
+
+def escape(text: str) -> str:
+    """Escape a label value, for both formats."""
+    if "\\" in text or "\n" in text or '"' in text:
+        return text.replace("\\", r"\\").replace("\n", r"\n").replace('"', r"\"")
+    return text
+
+
+def label_pairs(labels: Iterable[tuple[str, str]]) -> str:
+    """Write label pairs as they stand between braces: `a="1",b="2"`."""
+    return ",".join([f'{name}="{escape(value)}"' for name, value in labels])
+
+
+def header(name: str, type: MetricType, help: str, openmetrics: bool) -> str:
+    """Write the HELP and TYPE lines of a family.
+
+    Args:
+        name: of its samples: a counter's with `_total`, an info's with `_info`.
+        type: of the family.
+        help: one line or more; an empty one leaves the HELP line out.
+        openmetrics: whether the page is OpenMetrics 1.0.0, where a family's name lacks the suffix of its samples.
+    """
+    if openmetrics:
+        name = name.removesuffix(_SUFFIXES.get(type, ""))
+        help = escape(help)
+    else:
+        help = help.replace("\\", r"\\").replace("\n", r"\n")
+    declared = type if openmetrics else _TEXT_TYPES.get(type, type)
+    return f"# HELP {name} {help}\n# TYPE {name} {declared}\n" if help else f"# TYPE {name} {declared}\n"
+
+
+def lines(families: Iterable[Metric], openmetrics: bool) -> Iterator[str]:
+    """Write families as prometheus_client's own writers do, a few times faster.
+
+    Args:
+        families: from a registry; without exemplars, sample timestamps and `_created` samples.
+        openmetrics: OpenMetrics 1.0.0 rather than text 0.0.4.
+    """
+    for family in families:
+        name = family.name + _SUFFIXES.get(family.type, "")
+        yield header(name, cast("MetricType", family.type), family.documentation, openmetrics)
+        for sample in family.samples:
+            labels = f"{{{label_pairs(sample.labels.items())}}}" if sample.labels else ""
+            yield f"{sample.name}{labels} {sample.value!r}\n"

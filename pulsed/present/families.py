@@ -1,0 +1,190 @@
+"""The catalogue of GPU metrics: one line per family, from which the page for Prometheus is made.
+
+Every quantity of the vocabulary is a family by itself. What is computed stands in `DERIVED`, one entry each: a new
+family is one more entry there. This module knows no text format.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from pulsed.compute.rules import RULES
+from pulsed.compute.tick import UNKNOWN, ComputedTick, Result
+from pulsed.present.exposition import MetricType
+from pulsed.translate.fields import DERIVED as COMPOSED
+from pulsed.translate.fields import sources
+from pulsed.translate.tick import Device
+from pulsed.translate.vocabulary import QUANTITIES, Reading, is_counter
+
+PREFIX = "pulsed_gpu_"
+
+WORKLOAD_CLASSES = (*(rule.name for rule in RULES), UNKNOWN)
+"""The states of `pulsed_gpu_workload_class`."""
+
+BOTTLENECKS = (*dict.fromkeys(rule.bottleneck for rule in RULES), UNKNOWN)
+"""The states of `pulsed_gpu_bottleneck`."""
+
+
+class Subject(NamedTuple):
+    """Everything that one tick says about one GPU."""
+
+    device: Device
+    reading: Reading
+    result: Result
+    anomalies: tuple[str, ...]
+    time: float
+
+
+Samples = tuple[tuple[tuple[str, ...], float], ...]
+"""The samples that a family has of one GPU: the values of the family's own labels, and the value."""
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """A metric family with one series per GPU.
+
+    Attributes:
+        name: of its samples; a counter's ends in `_total`, an info's in `_info`.
+        type: of the family.
+        help: one line.
+    """
+
+    name: str
+    type: MetricType
+    help: str
+
+
+@dataclass(frozen=True, slots=True)
+class DerivedFamily(Family):
+    """A family whose samples follow from a whole `Subject`.
+
+    Attributes:
+        labels: names of the labels that the family has beside those of every GPU series.
+        samples: gives the samples of one GPU, in a fixed order; none when there is nothing to say.
+    """
+
+    labels: tuple[str, ...]
+    samples: Callable[[Subject], Samples]
+
+
+def subjects(tick: ComputedTick) -> list[Subject]:
+    """Say of each device of a tick all that the tick says about it."""
+    canonical = tick.canonical
+    anomalies = canonical.anomalies
+    return [
+        Subject(device, reading, result, anomalies.get(position, ()), canonical.time)
+        for position, (device, reading, result) in enumerate(
+            zip(canonical.devices, canonical.readings, tick.results, strict=True)
+        )
+    ]
+
+
+def _value(name: str, help: str, get: Callable[[Subject], float | None]) -> DerivedFamily:
+    """Declare a gauge without labels of its own; absent while `get` gives None."""
+
+    def samples(subject: Subject) -> Samples:
+        value = get(subject)
+        return () if value is None else (((), value),)
+
+    return DerivedFamily(PREFIX + name, "gauge", help, (), samples)
+
+
+def _state_set(
+    name: str, label: str, states: tuple[str, ...], help: str, get: Callable[[Subject], str]
+) -> DerivedFamily:
+    """Declare a state set: a series per state, 1 for the state that `get` gives and 0 for all others.
+
+    Its type is gauge: OpenMetrics' stateset demands a label named like the metric.
+    """
+
+    def row(true: str) -> Samples:
+        return tuple(((state,), int(state == true)) for state in states)
+
+    rows = {state: row(state) for state in states}
+
+    def samples(subject: Subject) -> Samples:
+        return rows[get(subject)]
+
+    return DerivedFamily(PREFIX + name, "gauge", help, (label,), samples)
+
+
+def _info(subject: Subject) -> Samples:
+    device = subject.device
+    return (((device.model, device.pci_bus_id, device.driver_version, device.device), 1),)
+
+
+def _bounds(subject: Subject) -> Samples:
+    found = subject.result.real_utilization
+    return ((("lower",), found.lower), (("upper",), found.upper))
+
+
+def _help(name: str) -> str:
+    """Say what a quantity means and which of DCGM's fields it comes from."""
+    origins = [f"DCGM field {field}" for field in sources(name)]
+    if name in COMPOSED:
+        origins.append(COMPOSED[name])
+    meaning = QUANTITIES[name].meaning
+    return f"{meaning}; from {', else '.join(origins)}" if origins else meaning
+
+
+QUANTITY_FAMILIES: tuple[Family, ...] = tuple(
+    Family(PREFIX + name, "counter" if is_counter(name) else "gauge", _help(name)) for name in QUANTITIES
+)
+"""One per quantity of the vocabulary, in the order of `Reading`: the n-th family has the n-th value of a reading."""
+
+DERIVED: tuple[DerivedFamily, ...] = (
+    DerivedFamily(
+        PREFIX + "info",
+        "info",
+        "What is known about the GPU besides numbers",
+        ("model", "pci_bus_id", "driver_version", "device"),
+        _info,
+    ),
+    _value(
+        "real_utilization_ratio",
+        "How much of the GPU does real work: the weighted mean of SM, tensor, DRAM and graphics engine activity;"
+        " absent while too few of them are known",
+        lambda subject: subject.result.real_utilization.ratio,
+    ),
+    DerivedFamily(
+        PREFIX + "real_utilization_bound_ratio",
+        "gauge",
+        "Between which bounds the real utilization lies, whatever the missing inputs are",
+        ("bound",),
+        _bounds,
+    ),
+    _value(
+        "real_utilization_coverage_ratio",
+        "Share of the weights of the real utilization whose input is known",
+        lambda subject: subject.result.real_utilization.coverage,
+    ),
+    _state_set(
+        "workload_class",
+        "class",
+        WORKLOAD_CLASSES,
+        "What kind of work the GPU does: 1 for its class, 0 for all others",
+        lambda subject: subject.result.workload.raw_class,
+    ),
+    _state_set(
+        "bottleneck",
+        "bottleneck",
+        BOTTLENECKS,
+        "What limits the work on the GPU: 1 for the one that holds, 0 for all others",
+        lambda subject: subject.result.workload.bottleneck,
+    ),
+    DerivedFamily(
+        PREFIX + "inputs_inconsistent",
+        "gauge",
+        "1 while some inputs are left out, or cut to their range, because they cannot be true",
+        ("reason",),
+        lambda subject: tuple(((reason,), 1) for reason in subject.anomalies),
+    ),
+    _value(
+        "last_sample_timestamp_seconds",
+        "When the values of this GPU were sampled; its series leave the page once they are too old",
+        lambda subject: subject.time,
+    ),
+)
+"""What is computed, in the order of the page."""

@@ -1,0 +1,152 @@
+"""What a client of `/metrics` wants: the format from Accept, the coding from Accept-Encoding.
+
+Written to RFC 9110: q-values, wildcards, and the most specific range that matches an offer decides about it.
+prometheus_client's own choice ignores q. Headers that cannot be read never fail a scrape: text goes to everyone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+
+LONGEST = 2048
+"""Longer headers count as absent; Prometheus 3 sends some 250 characters."""
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """How the page is written.
+
+    Attributes:
+        openmetrics: OpenMetrics rather than text 0.0.4.
+        content_type: the header's exact value. Prometheus 3 fails a scrape whose Content-Type it does not know.
+    """
+
+    openmetrics: bool
+    content_type: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Offer:
+    type: str
+    subtype: str
+    version: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Range:
+    """One element of an Accept header."""
+
+    type: str
+    subtype: str
+    parameters: Mapping[str, str]
+    quality: float
+
+    def specificity(self, offer: _Offer) -> int:
+        """Say how precisely this range names the offer: 0 not at all, 1 as `*/*`, up to 4 with its version."""
+        if (self.type, self.subtype) == ("*", "*"):
+            return 1
+        if self.type != offer.type or self.subtype not in ("*", offer.subtype):
+            return 0
+        if self.subtype == "*":
+            return 2
+        version = self.parameters.get("version")
+        if version is None:
+            return 3
+        return 4 if version == offer.version else 0
+
+
+_TEXT = _Offer("text", "plain", "0.0.4")
+_OFFERS = (
+    _TEXT,
+    _Offer("application", "openmetrics-text", "1.0.0"),
+    _Offer("application", "openmetrics-text", "0.0.1"),
+)
+"""In the order of our liking, for clients that like them alike. The page reads the same under both OpenMetrics
+versions; Prometheus before 2.26 knows only 0.0.1."""
+
+
+def choose_format(accept: str) -> Format:
+    """Choose how to write the page.
+
+    Args:
+        accept: the Accept header, empty when there is none.
+
+    Returns:
+        The format that the client likes best; text 0.0.4 when it names none that there is.
+    """
+    return _choose_format(accept if len(accept) <= LONGEST else "")
+
+
+def accepts_gzip(accept_encoding: str) -> bool:
+    """Tell whether to compress.
+
+    Args:
+        accept_encoding: the Accept-Encoding header, empty when there is none.
+    """
+    return _accepts_gzip(accept_encoding if len(accept_encoding) <= LONGEST else "")
+
+
+@lru_cache(maxsize=256)
+def _choose_format(accept: str) -> Format:
+    ranges = _ranges(accept)
+    best: tuple[float, int, int] | None = None
+    chosen, escaping = _TEXT, ""
+    for offer in _OFFERS:
+        matching = [
+            (found.specificity(offer), -place, found) for place, found in enumerate(ranges) if found.specificity(offer)
+        ]
+        if not matching:
+            continue
+        specificity, place, deciding = max(matching, key=lambda match: match[:2])
+        rank = (deciding.quality, specificity, place)
+        if deciding.quality > 0 and (best is None or rank > best):
+            best, chosen, escaping = rank, offer, deciding.parameters.get("escaping", "")
+    content_type = f"{chosen.type}/{chosen.subtype}; version={chosen.version}; charset=utf-8"
+    if escaping == "underscores":  # all our names are legacy names: it changes nothing but the answer
+        content_type += "; escaping=underscores"
+    return Format(chosen is not _TEXT, content_type)
+
+
+@lru_cache(maxsize=256)
+def _accepts_gzip(accept_encoding: str) -> bool:
+    qualities: dict[str, float] = {}
+    for element in accept_encoding.split(","):
+        name, parameters = _element(element)
+        quality = _quality(parameters)
+        if name and quality is not None:
+            qualities.setdefault("gzip" if name == "x-gzip" else name, quality)
+    gzip = qualities.get("gzip", qualities.get("*", 0.0))
+    return gzip > 0 and gzip >= qualities.get("identity", 0.0)
+
+
+def _ranges(accept: str) -> list[_Range]:
+    """Read an Accept header; elements that cannot be read are left out."""
+    ranges = []
+    for element in accept.split(","):
+        name, parameters = _element(element)
+        type, slash, subtype = name.partition("/")
+        quality = _quality(parameters)
+        if slash and type and subtype and quality is not None:
+            ranges.append(_Range(type, subtype, parameters, quality))
+    return ranges
+
+
+def _element(text: str) -> tuple[str, dict[str, str]]:
+    """Split `name; parameter=value; ...`; names are lowered, quotes around values removed."""
+    name, *rest = text.split(";")
+    parameters = {}
+    for parameter in rest:
+        key, _, value = parameter.partition("=")
+        parameters[key.strip().lower()] = value.strip().strip('"')
+    return name.strip().lower(), parameters
+
+
+def _quality(parameters: Mapping[str, str]) -> float | None:
+    """Read the q-value: 1 when there is none, None when it is no number of 0..1."""
+    text = parameters.get("q", "1")
+    if not text.replace(".", "", 1).isdecimal() or not text.isascii():
+        return None
+    quality = float(text)
+    return quality if quality <= 1 else None

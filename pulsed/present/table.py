@@ -1,0 +1,166 @@
+"""One look at all GPUs, for a terminal of 120 columns.
+
+What is not known is a `-`, and below the table it says which inputs were missing. Names come from elsewhere: control
+characters in them never reach the terminal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from math import isfinite
+from typing import NamedTuple
+from unicodedata import east_asian_width
+
+from pulsed.present.board import Board
+from pulsed.present.documents import Match, matches
+
+WIDTH = 120
+MISSING = "-"
+
+Cell = Callable[[Match], str]
+
+
+class Column(NamedTuple):
+    """A column: its title, the most cells of the terminal that it takes, on which side it is filled up, its text."""
+
+    title: str
+    width: int
+    right: bool
+    cell: Cell
+
+
+def table(board: Board, now: float) -> str:
+    """Draw the table of all GPUs, with what is wrong above and below it; ends with a newline.
+
+    Args:
+        board: what is known.
+        now: monotonic seconds, against which freshness is judged.
+    """
+    found = list(matches(board, now))
+    lines = []
+    if any(target.kind == "demo" for target in board.targets):
+        lines.append("DEMO DATA: these GPUs do not exist")
+    if found:
+        several = len({match.node for match in found}) > 1
+        lines.extend(_rows(found, [column for column in _COLUMNS if several or column is not _NODE]))
+    else:
+        lines.append("no GPU is known")
+    lines.extend(_missing_inputs(found))
+    lines.extend(f"stale: {_clean(target.name)}" for target in board.targets if target.tick and not target.fresh(now))
+    lines.extend(
+        f"down: {_clean(target.name)}: {_clean(target.error or 'no data yet')}"
+        for target in board.targets
+        if not target.up and not target.ended
+    )
+    return "\n".join(lines) + "\n"
+
+
+def _percent(name: str) -> Cell:
+    return _number(name, lambda value: f"{100 * value:.0f}%")
+
+
+def _number(name: str, format: Callable[[float], str]) -> Cell:
+    def cell(match: Match) -> str:
+        value = getattr(match.reading, name)
+        return MISSING if value is None or not isfinite(value) else format(value)
+
+    return cell
+
+
+def _real_utilization(match: Match) -> str:
+    found = match.result.real_utilization
+    point = "?" if found.ratio is None else f"{100 * found.ratio:.0f}%"
+    lower, upper = f"{100 * found.lower:.0f}", f"{100 * found.upper:.0f}"
+    return point if lower == upper and found.ratio is not None else f"{point} {lower}..{upper}"
+
+
+def _mig(match: Match) -> str:
+    entity = match.device.entity
+    return " ".join(part for part in (entity.mig_id, entity.mig_profile) if part)
+
+
+def _memory(match: Match) -> str:
+    used, size = match.reading.memory_used_bytes, match.reading.memory_bytes
+    texts = [MISSING if value is None or not isfinite(value) else f"{value / 2**30:.1f}" for value in (used, size)]
+    return MISSING if texts == [MISSING, MISSING] else "/".join(texts)
+
+
+_NODE = Column("NODE", 24, False, lambda match: match.node)
+
+_COLUMNS = (
+    _NODE,
+    Column("GPU", 4, True, lambda match: match.device.entity.gpu or MISSING),
+    Column("MIG", 11, False, _mig),
+    Column("MODEL", 32, False, lambda match: match.device.model.removeprefix("NVIDIA ") or MISSING),
+    Column("REAL UTIL", 12, True, _real_utilization),
+    Column("CLASS", 20, False, lambda match: match.result.workload.raw_class),
+    Column("SM", 4, True, _percent("sm_active_ratio")),
+    Column("TENS", 4, True, _percent("tensor_active_ratio")),
+    Column("DRAM", 4, True, _percent("dram_active_ratio")),
+    Column("GR", 4, True, _percent("graphics_engine_active_ratio")),
+    Column("UTIL", 4, True, _percent("gpu_utilization_ratio")),
+    Column("MEM GiB", 11, True, _memory),
+    Column("W", 4, True, _number("power_watts", lambda value: f"{value:.0f}")),
+    Column("°C", 3, True, _number("temperature_celsius", lambda value: f"{value:.0f}")),
+)
+
+
+def _rows(found: list[Match], columns: list[Column]) -> Iterable[str]:
+    cells = [[_clean(column.cell(match)) for column in columns] for match in found]
+    # A column without a word in it (MIG where there is none) takes no room.
+    used = [at for at in range(len(columns)) if any(row[at] for row in cells)]
+    widths = {
+        at: min(columns[at].width, max(_width(columns[at].title), *(_width(row[at]) for row in cells))) for at in used
+    }
+    _give_way(widths, columns)
+    for row in [[column.title for column in columns], *cells]:
+        yield "  ".join(_fit(row[at], widths[at], right=columns[at].right) for at in used).rstrip()
+
+
+def _give_way(widths: dict[int, int], columns: list[Column]) -> None:
+    """Narrow names until the table fits; numbers are never cut."""
+    over = sum(widths.values()) + 2 * (len(widths) - 1) - WIDTH
+    for title, least in (("MODEL", 6), ("NODE", 6), ("CLASS", 10), ("MIG", 7)):
+        for at in widths:
+            if columns[at].title == title and over > 0:
+                cut = max(0, min(over, widths[at] - least))
+                widths[at] -= cut
+                over -= cut
+
+
+def _missing_inputs(found: list[Match]) -> Iterable[str]:
+    """Say which inputs of real utilization are missing, for all GPUs together that miss the same."""
+    groups: dict[tuple[str, ...], list[str]] = {}
+    several = len({match.node for match in found}) > 1
+    for match in found:
+        missing = match.result.real_utilization.missing
+        if missing:
+            entity = match.device.entity
+            name = (entity.gpu or entity.uuid) + (f":{entity.mig_id}" if entity.mig_id else "")
+            groups.setdefault(missing, []).append(_clean(f"{match.node}/{name}" if several else name))
+    for missing, names in groups.items():
+        shown = "all GPUs" if len(names) == len(found) and len(found) > 1 else "GPU " + _listed(names)
+        yield f"missing on {shown}: {', '.join(missing)}"
+
+
+def _listed(names: list[str], most: int = 16) -> str:
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
+
+
+def _clean(text: str) -> str:
+    return "".join(character if character.isprintable() else "?" for character in text)
+
+
+def _width(text: str) -> int:
+    """Count the cells that a text takes on a terminal."""
+    return len(text) if text.isascii() else sum(2 if east_asian_width(character) in "WF" else 1 for character in text)
+
+
+def _fit(text: str, width: int, *, right: bool) -> str:
+    """Cut or fill a text to so many cells."""
+    if _width(text) > width:
+        while _width(text) > width - 1:
+            text = text[:-1]
+        text += "…"
+    fill = " " * (width - _width(text))
+    return fill + text if right else text + fill

@@ -1,0 +1,263 @@
+"""What the demo's eight GPUs are doing: one function of time per workload.
+
+Every story repeats after its period and is made of arithmetic only, so that any instant can be asked for without
+playing what came before. Nothing here knows power, clocks, field names or ticks.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import inf
+from typing import NamedTuple
+
+from pulsed.reader.demo.troubles import (
+    CONTAINED_ERROR,
+    EIGHT_MINUTES,
+    SIX_MINUTES,
+    UNCORRECTABLE_ERROR,
+    Faults,
+    failing_cooling,
+    failing_memory,
+)
+
+GIBIBYTE = 1024.0
+"""In MiB, DCGM's unit of frame buffer."""
+
+
+class Activity(NamedTuple):
+    """What the workload asks of the GPU: ratios 0..1, traffic in bytes per second, memory in MiB.
+
+    A scene may ask for a little too much or break an order (more tensor than SM): the board settles that.
+    """
+
+    graphics_engine: float = 0.0
+    sm: float = 0.0
+    occupancy: float = 0.0
+    tensor: float = 0.0
+    integer_tensor: float = 0.0
+    fp64: float = 0.0
+    fp32: float = 0.0
+    fp16: float = 0.0
+    integer: float = 0.0
+    dram: float = 0.0
+    encoder: float = 0.0
+    decoder: float = 0.0
+    pcie_transmit: float = 0.0
+    pcie_receive: float = 0.0
+    nvlink: float = 0.0
+    memory_used: float = 0.0
+
+
+class Wobble(NamedTuple):
+    """Three independent smooth noises of one GPU at one instant, each -1..1, named by how fast they change."""
+
+    slow: float
+    middle: float
+    fast: float
+
+
+@dataclass(frozen=True, slots=True)
+class Noise:
+    """Smooth noise: random knots, one every `spacing` seconds, joined without corners; repeats after the last one."""
+
+    knots: tuple[float, ...]
+    spacing: float
+
+    @classmethod
+    def drawn(cls, name: str, period: float, spacing: float) -> Noise:
+        """Draw the knots of one noise; the same name always draws the same ones, on every Python."""
+        rng = random.Random(name)
+        return cls(tuple(2.0 * rng.random() - 1.0 for _ in range(round(period / spacing))), spacing)
+
+    def at(self, t: float) -> float:
+        """Value in -1..1 at `t` seconds, which must not be negative."""
+        position = t / self.spacing
+        whole = int(position)
+        part = position - whole
+        knots = self.knots
+        left = knots[whole % len(knots)]
+        return left + (knots[(whole + 1) % len(knots)] - left) * part * part * (3.0 - 2.0 * part)
+
+
+def pulse(t: float, start: float, end: float, ramp: float = 1.0) -> float:
+    """Return 1 between `start` and `end`, 0 outside, with straight ramps inside both ends."""
+    return max(0.0, min(1.0, (t - start) / ramp, (end - t) / ramp))
+
+
+def training(t: float, wobble: Wobble) -> Activity:
+    """Train a language model: tensor cores full, starved by the loader twice and checkpointed once in two minutes."""
+    phase = t % 120.0
+    checkpoint = pulse(phase, 100.0, 112.0)
+    starved = max(pulse(phase, 30.0, 34.0), pulse(phase, 66.0, 70.0))
+    busy = (1.0 - checkpoint) * (1.0 - 0.82 * starved) * (1.0 + 0.05 * wobble.fast)
+    return Activity(
+        graphics_engine=0.05 + 0.92 * busy,
+        sm=0.02 + 0.86 * busy,
+        occupancy=0.34 * busy,
+        tensor=0.66 * busy,
+        fp32=0.12 * busy,
+        fp16=0.03 * busy,
+        integer=0.10 * busy,
+        dram=0.03 + (0.43 + 0.04 * wobble.middle) * busy,
+        pcie_transmit=0.2e9 + 14e9 * checkpoint,
+        pcie_receive=0.4e9 + 8e9 * starved,
+        nvlink=120e9 * busy,
+        memory_used=71.0 * GIBIBYTE,
+    )
+
+
+def inference(t: float, wobble: Wobble) -> Activity:
+    """Serve a model: a burst of prompts (tensor cores), then answers (memory bandwidth), then nobody asks."""
+    phase = t % 24.0
+    load = 0.9 + 0.1 * wobble.slow
+    prefill = load * pulse(phase, 0.0, 6.0)
+    decode = load * pulse(phase, 5.0, 17.0)
+    return Activity(
+        graphics_engine=0.01 + 0.95 * max(prefill, decode),
+        sm=0.68 * prefill + (0.36 + 0.03 * wobble.fast) * decode,
+        occupancy=0.30 * prefill + 0.15 * decode,
+        tensor=0.42 * prefill + 0.06 * decode,
+        integer_tensor=0.10 * prefill,
+        fp32=0.10 * prefill + 0.08 * decode,
+        fp16=0.04 * prefill + 0.05 * decode,
+        integer=0.06 * prefill + 0.05 * decode,
+        dram=0.30 * prefill + (0.64 + 0.03 * wobble.fast) * decode,
+        pcie_transmit=20e6 + 60e6 * decode,
+        pcie_receive=20e6 + 150e6 * prefill,
+        memory_used=(68.0 + 1.5 * wobble.slow) * GIBIBYTE,
+    )
+
+
+def simulation(t: float, wobble: Wobble) -> Activity:
+    """Solve equations in double precision, with a short exchange of boundaries every quarter of a minute."""
+    exchange = pulse(t % 15.0, 12.5, 14.5)
+    busy = (1.0 - 0.3 * exchange) * (1.0 + 0.04 * wobble.fast)
+    return Activity(
+        graphics_engine=0.97,
+        sm=0.85 * busy,
+        occupancy=0.48 * busy,
+        fp64=(0.45 + 0.03 * wobble.middle) * busy,
+        fp32=0.04 * busy,
+        integer=0.12 * busy,
+        dram=(0.34 + 0.03 * wobble.slow) * busy,
+        pcie_transmit=60e6,
+        pcie_receive=60e6,
+        nvlink=2e9 + 45e9 * exchange,
+        memory_used=52.0 * GIBIBYTE,
+    )
+
+
+def data_loading(t: float, wobble: Wobble) -> Activity:
+    """Decode pictures as fast as PCIe brings them; the kernels are done long before the next batch."""
+    flow = 1.0 + 0.2 * wobble.middle + 0.05 * wobble.fast
+    return Activity(
+        graphics_engine=0.27 * flow,
+        sm=0.12 * flow,
+        occupancy=0.06 * flow,
+        tensor=0.03 * flow,
+        fp32=0.04 * flow,
+        integer=0.04 * flow,
+        dram=0.16 * flow,
+        decoder=0.45 * flow,
+        pcie_transmit=0.6e9 * flow,
+        pcie_receive=17e9 * flow,
+        memory_used=(30.0 + 0.5 * wobble.slow) * GIBIBYTE,
+    )
+
+
+def streaming(t: float, wobble: Wobble) -> Activity:
+    """Stream arrays through memory: near DRAM's practical top of 0.8, few instructions for each byte."""
+    return Activity(
+        graphics_engine=0.99,
+        sm=0.40 + 0.03 * wobble.middle,
+        occupancy=0.30 + 0.02 * wobble.middle,
+        tensor=0.01,
+        fp32=0.12 + 0.02 * wobble.middle,
+        integer=0.08,
+        dram=0.72 + 0.03 * wobble.slow + 0.01 * wobble.fast,
+        pcie_transmit=30e6,
+        pcie_receive=45e6,
+        memory_used=64.0 * GIBIBYTE,
+    )
+
+
+def forgotten(t: float, wobble: Wobble) -> Activity:
+    """Do nothing at all, but keep the memory: the notebook that somebody left open."""
+    return Activity(memory_used=40.0 * GIBIBYTE)
+
+
+def burn_in(t: float, wobble: Wobble) -> Activity:
+    """Compute at full tilt until it gets too hot, then rest until it has cooled."""
+    busy = (1.0 - 0.9 * pulse(t % SIX_MINUTES, 254.0, 338.0, ramp=6.0)) * (1.0 + 0.03 * wobble.fast)
+    return Activity(
+        graphics_engine=0.98 * busy,
+        sm=0.91 * busy,
+        occupancy=0.62 * busy,
+        tensor=0.10 * busy,
+        fp32=0.64 * busy,
+        integer=0.20 * busy,
+        dram=0.30 * busy,
+        pcie_transmit=10e6,
+        pcie_receive=10e6,
+        memory_used=20.0 * GIBIBYTE,
+    )
+
+
+def fine_tuning(t: float, wobble: Wobble) -> Activity:
+    """Compute until bad memory kills the job, start once more, and be killed for good; again after the GPU's reset."""
+    phase = t % EIGHT_MINUTES
+    alive = pulse(phase, 12.0, CONTAINED_ERROR + 1.0) + pulse(phase, CONTAINED_ERROR + 20.0, UNCORRECTABLE_ERROR + 1.0)
+    busy = alive * (1.0 + 0.05 * wobble.fast)
+    return Activity(
+        graphics_engine=0.90 * busy,
+        sm=(0.62 + 0.03 * wobble.middle) * busy,
+        occupancy=0.40 * busy,
+        tensor=0.08 * busy,
+        fp32=0.34 * busy,
+        fp16=0.05 * busy,
+        integer=0.10 * busy,
+        dram=0.30 * busy,
+        pcie_transmit=80e6 * busy,
+        pcie_receive=250e6 * busy,
+        memory_used=(0.6 + 44.0 * alive) * GIBIBYTE,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """One GPU's part in the demo.
+
+    Attributes:
+        activity: what its workload does.
+        pod: name of the pod that has the GPU, `""` for none; all pods are in the namespace `demo`.
+        container: the pod's container.
+        period: seconds after which everything but lifetime counters repeats; a multiple of 20.
+        heat: die temperature in °C, where it is not simply what the power makes of it.
+        faults: the memory's errors.
+        reset_each_period: whether the GPU is reset at the end of each period: its counters start from 0.
+        seconds_per_replay: of PCIe packets.
+    """
+
+    activity: Callable[[float, Wobble], Activity]
+    pod: str
+    container: str
+    period: float = EIGHT_MINUTES
+    heat: Callable[[float], float] | None = None
+    faults: Callable[[float], Faults] | None = None
+    reset_each_period: bool = False
+    seconds_per_replay: float = inf
+
+
+SCENES: tuple[Scene, ...] = (
+    Scene(training, "demo-llm-train-0", "train"),
+    Scene(inference, "demo-chat-7c9d8b6f4d-x2k7q", "server"),
+    Scene(simulation, "demo-fluid-solver-0", "solver"),
+    Scene(data_loading, "demo-image-loader-m4tzp", "loader", seconds_per_replay=1200.0),
+    Scene(streaming, "demo-graph-analytics-0", "analytics"),
+    Scene(forgotten, "demo-notebook-0", "notebook"),
+    Scene(burn_in, "", "", period=SIX_MINUTES, heat=failing_cooling),
+    Scene(fine_tuning, "demo-fine-tune-9xw2c", "tune", faults=failing_memory, reset_each_period=True),
+)
+"""By GPU index."""

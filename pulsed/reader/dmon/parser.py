@@ -1,0 +1,224 @@
+"""The text of `dcgmi dmon`, line by line, to ticks.
+
+dmon prints no time and no mark between two ticks, so a tick is cut where an entity comes again or a header is
+repeated. This module does no I/O and knows no clock: whoever feeds it stamps the ticks.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from pulsed.reader.dmon.cells import Entity
+from pulsed.reader.dmon.layout import is_header, is_unit_line, table_of
+from pulsed.reader.dmon.rows import BadRow, Row, SplitTable, Table
+from pulsed.reader.tick import Layout, RawValue, Series
+
+
+@dataclass(frozen=True, slots=True)
+class DmonTick:
+    """One tick of dmon: a row per entity.
+
+    Attributes:
+        layout: dialect `dmon`; a series per entity and column. The same object as long as the columns stay and no new
+            entity comes; an entity that is missing in one tick has None there.
+        values: one per series: a number, a text in the string columns, None for `N/A`, a blank cell, a number that
+            dcgmi cut with `...`, NaN and infinity.
+        rejected: what could not be read since the tick before, by reason: `short_row`, `misaligned`, `half_row`,
+            `no_header`, `not_a_row` count lines, `bad_cell` counts cells.
+    """
+
+    layout: Layout
+    values: list[RawValue]
+    rejected: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class DmonMessage:
+    """A line that is not data.
+
+    Attributes:
+        kind: `error`, or `stopped` for dcgmi's notice that a signal ended it.
+        text: the line, without blanks around it.
+        code: DCGM's result code where the text has one (-37), else None: versions before 2.4 print none.
+    """
+
+    kind: Literal["error", "stopped"]
+    text: str
+    code: int | None = None
+
+
+_STOPPED = "dmon was stopped"
+_ERRORS = (
+    # Beginnings of what dcgmi prints when it fails (dcgmi/*.cpp, DCGM 2.1 to 4.6; `Enable` is its own slip).
+    "Error",
+    "PARSE ERROR",
+    "An error occurred",
+    "Unable to ",
+    "Enable to retrieve",
+    "Expected a numerical groupId",
+    "Got error",
+    "Only one of --",
+    "No data returned from the hostengine",
+)
+_CODE = re.compile(r"(?:Result:|Return:?|Error:) *(-[0-9]+)\b")
+_LEFT_OUT = frozenset({"", "^C", "...", "…"})
+_MOST_MESSAGES = 64
+_MOST_LAYOUTS = 16
+
+
+def message_of(line: str) -> DmonMessage | None:
+    """What a line of dcgmi's stdout or stderr tells beside data; None if it is no message of dcgmi."""
+    text = line.strip()
+    if text.startswith(_STOPPED):
+        return DmonMessage("stopped", text)
+    if text.startswith(_ERRORS):
+        code = _CODE.search(text)
+        return DmonMessage("error", text, int(code[1]) if code else None)
+    return None
+
+
+class DmonParser:
+    """Reads the output of one `dcgmi dmon`, or a capture of it, of any DCGM version and any field list.
+
+    Feed it the lines in order; at the end of the stream `feed_rest` what came after the last newline, then `finish`.
+    No text makes it raise.
+
+    Args:
+        columns: short names of the columns, for a capture without header. A header overrides them.
+    """
+
+    def __init__(self, columns: Sequence[str] = ()) -> None:
+        self._table: Table = SplitTable(tuple(columns))
+        self._header = ""
+        self._rows: dict[Entity, list[RawValue] | None] = {}  # None: the row came and could not be read
+        self._previous: frozenset[Entity] = frozenset()
+        self._awaited: set[Entity] = set()
+        self._known: set[Entity] = set()
+        self._layouts: dict[frozenset[Entity], tuple[Layout, tuple[Entity, ...]]] = {}
+        self._rejected: dict[str, int] = {}
+        self._total: Counter[str] = Counter()
+        self._messages: deque[DmonMessage] = deque(maxlen=_MOST_MESSAGES)
+
+    @property
+    def complete(self) -> bool:
+        """Whether the tick in progress already holds every entity of the tick before it.
+
+        A live reader may then take it by `finish`, once nothing more has come for a moment: a new entity's row would
+        still be under way.
+        """
+        return bool(self._rows) and bool(self._previous) and not self._awaited
+
+    @property
+    def rejected(self) -> Mapping[str, int]:
+        """What could not be read since the beginning, by reason, also where no tick followed."""
+        return self._total
+
+    def drain_messages(self) -> list[DmonMessage]:
+        """Errors and notices since the last call, oldest first; of very many only the last 64."""
+        messages = list(self._messages)
+        self._messages.clear()
+        return messages
+
+    def feed(self, line: str) -> DmonTick | None:
+        """Take one whole line, without its newline; returns the finished tick if this line begins the next one."""
+        line = line.removesuffix("\r")  # a capture that was saved on Windows
+        row = self._table.read(line)
+        return self._other(line) if row is None else self._add(row)
+
+    def feed_rest(self, rest: str) -> DmonTick | None:
+        """Take what the stream left after its last newline. A row counts only if surely nothing of it is cut."""
+        rest = rest.removesuffix("\r")
+        row = self._table.read(rest, terminated=False)
+        if row is not None:
+            return self._add(row)
+        message = message_of(rest)
+        if message is not None:
+            self._messages.append(message)
+        elif rest.strip() not in _LEFT_OUT and not is_unit_line(rest) and not is_header(rest):
+            self._reject("half_row")
+        return None
+
+    def finish(self) -> DmonTick | None:
+        """The tick in progress, which then counts as finished; None if it has no row."""
+        return self._cut()
+
+    def _add(self, row: Row | BadRow) -> DmonTick | None:
+        entity = row.entity
+        # A line that only looks like a row must not bring a GPU into the world that does not exist.
+        tick = self._cut() if entity in self._rows else None
+        if isinstance(row, Row) or entity in self._known:
+            self._known.add(entity)
+            self._rows[entity] = row.values if isinstance(row, Row) else None
+            self._awaited.discard(entity)
+        if isinstance(row, BadRow):
+            self._reject(row.reason)
+        elif row.bad_cells:
+            self._reject("bad_cell", row.bad_cells)
+        return tick
+
+    def _other(self, line: str) -> DmonTick | None:
+        text = line.strip()
+        # Era A prints a blank line before a repeated header, a stopped dmon before its notice: blank lines cut nothing.
+        if text in _LEFT_OUT or is_unit_line(line):
+            return None
+        message = message_of(text)
+        if message is not None:
+            self._messages.append(message)
+            return None
+        if not is_header(line):
+            self._reject("not_a_row")
+            return None
+        tick = self._cut()
+        if line != self._header:
+            self._change_header(line)
+        return tick
+
+    def _change_header(self, line: str) -> None:
+        table = table_of(line)
+        if table is None:
+            self._reject("not_a_row")
+            return
+        if table.names != self._table.names:
+            self._layouts.clear()
+            self._rows.clear()
+        self._table = table
+        self._header = line
+
+    def _cut(self) -> DmonTick | None:
+        rows = self._rows
+        if not any(rows.values()):
+            return None
+        layout, order = self._layout(frozenset(rows))
+        nothing: list[RawValue] = [None] * len(self._table.names)
+        values: list[RawValue] = []
+        for entity in order:
+            values += rows[entity] or nothing
+        tick = DmonTick(layout, values, self._rejected)
+        self._previous = frozenset(rows)
+        self._awaited = set(rows)
+        self._rows = {}
+        self._rejected = {}
+        return tick
+
+    def _layout(self, entities: frozenset[Entity]) -> tuple[Layout, tuple[Entity, ...]]:
+        """The layout of a tick with just these rows: a GPU whose cells are all N/A is there, one without row is not."""
+        known = self._layouts.get(entities)
+        if known is None:
+            if len(self._layouts) >= _MOST_LAYOUTS:
+                self._layouts.clear()
+            order = tuple(self._rows)
+            known = self._layouts[entities] = _layout_of(self._table.names, order), order
+        return known
+
+    def _reject(self, reason: str, count: int = 1) -> None:
+        self._rejected[reason] = self._rejected.get(reason, 0) + count
+        self._total[reason] += count
+
+
+def _layout_of(names: Sequence[str], entities: Sequence[Entity]) -> Layout:
+    labels = [(("entity", entity.label), ("id", entity.id)) for entity in entities]
+    return Layout("dmon", tuple(Series(name, label) for label in labels for name in names))

@@ -1,0 +1,292 @@
+"""From a Prometheus or OpenMetrics page to values, at the cost of little more than float() per row.
+
+This is where a fleet's CPU goes, so the same series is never read twice. A page is read in the cheapest way that is
+certain to be right:
+
+1. It is the last page with other numbers: `exposition_template` cuts the numbers out, without looking at lines.
+2. Otherwise line by line: the text of a row up to its `}` names a series seen before, and the rest is a number.
+3. A line that is new or odd is read in full by `exposition_row`, and its text remembered.
+
+A row that cannot be read costs that row, never the page. This module knows the format, and no metric's meaning.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from pulsed.errors import BadPage
+from pulsed.reader.exposition.row import (
+    Labels,
+    Limits,
+    RowRejected,
+    read_metadata,
+    read_number,
+    read_row,
+    read_tail,
+)
+from pulsed.reader.exposition.template import Template, make_template
+from pulsed.reader.tick import Layout, RawValue, Series
+
+__all__ = ["Limits", "Page", "PageParser"]
+
+# Pages in a row that a series must be absent from before it may be forgotten: at the usual 15 s two and a half minutes,
+# so that a pod that restarts or an exporter that comes back finds its series where they were.
+FORGET_AFTER_PAGES = 10
+# Pages at most to go without a template after one that did not fit, or a page that none could be made of. dcgm-exporter
+# prints its groups (GPUs, links, CPUs) in random order, and a template of such a page is seldom of use to the next.
+MAX_TEMPLATE_PAUSE = 63
+# Texts to remember beyond a few per series, so that small pages never come near the bound.
+SPARE_TEXTS = 1000
+# What one family's samples may be called beside its own name, in either format.
+FAMILY_SUFFIXES = ("", "_total", "_sum", "_count", "_bucket", "_created", "_info")
+
+_NONE_REJECTED: Mapping[str, int] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """One page, read.
+
+    Attributes:
+        layout: the series, HELP and TYPE of this target so far, in the dialect `exporter`; the same object as last time
+            unless one of them is new, has changed or was forgotten.
+        values: parallel to `layout.series`; None where the series is known from before and absent here. The numbers
+            are the page's own: DCGM's blank values (such as 9223372036854775794) come through as numbers.
+        samples: rows read on this page. 0 is what an exporter serves while it reloads its configuration.
+        rejected: rows that could not be read, by reason: `bad_name`, `bad_labels`, `bad_value`, `bad_timestamp`,
+            `too_long`, `too_many_labels`, `too_many_series`.
+    """
+
+    layout: Layout
+    values: list[RawValue]
+    samples: int
+    rejected: Mapping[str, int]
+
+
+class PageParser:
+    """Reads the pages of one target and remembers its series from page to page.
+
+    Memory is bounded by a small multiple of the series of one page: those that no longer come (an XID's `err_code`
+    label moves on, a pod goes away) are forgotten once they outnumber the live ones for `FORGET_AFTER_PAGES` pages.
+
+    Args:
+        limits: what one page may ask for.
+    """
+
+    def __init__(self, limits: Limits = Limits()) -> None:  # noqa: B008 - it is frozen
+        self._limits = limits
+        self._layout = Layout("exporter", ())
+        self._layout_outdated = False
+        self._series: list[Series] = []
+        self._help: dict[str, str] = {}
+        self._types: dict[str, str] = {}
+        self._slots: dict[tuple[str, Labels], int] = {}  # by identity: name and sorted labels
+        self._keyed: dict[str, int] = {}  # by text up to the closing brace
+        self._bare: dict[str, int] = {}  # by name, rows without braces; apart, since `up} 1` is not `up 1`
+        self._blocks: dict[str, Labels] = {}  # by text between the braces
+        self._comments = {""}  # lines that say nothing new
+        self._room = 0  # for series not known yet, on the page being read
+        self._live = 0  # rows of the last page
+        self._template: Template | None = None
+        self._template_pause = 0
+        self._pages_to_template = 0
+        self._absent: set[int] | None = None  # slots absent from each of the last `_absent_pages` pages
+        self._absent_pages = 0
+
+    def parse(self, page: bytes) -> Page:
+        """Read one page; rows that cannot be read are counted, not raised.
+
+        Raises:
+            BadPage: this is no exposition page at all: HTML, something binary, or text without one readable row. What
+                is known of the target stays as it was.
+        """
+        text = _decode(page)
+        if self._template is not None:
+            values = self._template.read(text)
+            if values is not None:
+                self._template_pause = 0
+                return self._finish(values, self._template.samples, _NONE_REJECTED)
+            self._template = None
+            self._pause_templates()
+        return self._read_lines(text)
+
+    def _pause_templates(self) -> None:
+        self._template_pause = min(2 * self._template_pause + 1, MAX_TEMPLATE_PAUSE)
+        self._pages_to_template = self._template_pause
+
+    def _read_lines(self, text: str) -> Page:
+        if text[:1024].lstrip().startswith("<"):
+            raise BadPage(
+                "The answer is an HTML or XML page, not metrics",
+                "Check the URL: its path is usually /metrics, and a proxy may have answered instead",
+            )
+        values: list[RawValue] = [None] * len(self._series)
+        rejected: dict[str, int] = {}
+        self._room = self._limits.max_series - self._live
+        # str.splitlines() would also cut at \x0b, \x85 and \u2028, which may stand inside a label.
+        lines = text.split("\n")
+        samples = len(lines)
+        find, comments = self._keyed.get, self._comments
+        for line in lines:
+            # Whatever stands before a known text's closing brace means what it meant before (see exposition_row), so
+            # the rest decides alone; the last `} ` of a line with an exemplar is the exemplar's, and misses.
+            key, _, rest = line.rpartition("} ")
+            slot = find(key)
+            if slot is not None:
+                if "_" not in rest and rest.isascii():
+                    try:
+                        values[slot] = float(rest)
+                        continue
+                    except ValueError:
+                        pass  # a timestamp, or no number: the long way
+            elif line in comments:
+                samples -= 1
+                continue
+            try:
+                if slot is not None:
+                    values[slot] = read_tail(rest)
+                elif not self._read_line(line, values):
+                    samples -= 1
+            except RowRejected as problem:
+                samples -= 1
+                rejected[problem.reason] = rejected.get(problem.reason, 0) + 1
+        self._bound_texts()
+        if rejected and samples == 0 and not any(map(read_metadata, lines)):
+            raise BadPage(*_unreadable(text))
+        result = self._finish(values, samples, rejected or _NONE_REJECTED)
+        if self._pages_to_template:
+            self._pages_to_template -= 1
+        elif not rejected:
+            self._template = make_template(text, samples, len(self._series), self._keyed)
+            if self._template is None:
+                self._pause_templates()
+        return result
+
+    def _read_line(self, line: str, values: list[RawValue]) -> bool:
+        """Read a line whose text is not known; whether it is a row. Raises RowRejected."""
+        start = line.lstrip()[:1]
+        if start in ("", "#"):
+            self._read_comment(line)
+            return False
+        name, _, rest = line.partition(" ")
+        slot = self._bare.get(name)
+        value = read_number(rest) if slot is not None else None
+        if slot is None or value is None:
+            row = read_row(line, self._limits, self._blocks)
+            slot, value = self._slot(row.name, row.labels or (), values), row.value
+            if row.labels is None:
+                self._bare[row.text] = slot
+            else:
+                self._keyed[row.text] = slot
+        values[slot] = value
+        return True
+
+    def _slot(self, name: str, labels: Labels, values: list[RawValue]) -> int:
+        identity = (name, tuple(sorted(labels)))
+        slot = self._slots.get(identity)
+        if slot is None:
+            if self._room <= 0:
+                raise RowRejected("too_many_series")
+            self._room -= 1
+            slot = self._slots[identity] = len(self._series)
+            self._series.append(Series(name, labels))
+            self._layout_outdated = True
+            values.append(None)
+        return slot
+
+    def _read_comment(self, line: str) -> None:
+        if len(line) > self._limits.max_line_length:
+            return
+        declared = read_metadata(line)
+        if declared is not None:
+            texts = self._help if declared.kind == "HELP" else self._types
+            before = texts.get(declared.name)
+            if before != declared.text:
+                texts[declared.name] = declared.text
+                self._layout_outdated = True
+                if before is not None:
+                    # The line that said it before would say something new again.
+                    self._comments.clear()
+                    self._comments.add("")
+        self._comments.add(line)
+
+    def _finish(self, values: list[RawValue], samples: int, rejected: Mapping[str, int]) -> Page:
+        if samples:  # an empty page is an exporter that reloads, and says nothing about its series
+            self._live = samples
+            self._age(values, samples)
+        if self._layout_outdated:
+            self._layout_outdated = False
+            known = self._layout
+            if known.help != self._help or known.types != self._types or known.series != tuple(self._series):
+                self._layout = Layout("exporter", tuple(self._series), dict(self._help), dict(self._types))
+        return Page(self._layout, values, samples, rejected)
+
+    def _age(self, values: list[RawValue], samples: int) -> None:
+        """Forget what has been absent for long, once it outnumbers what is there."""
+        if len(values) <= 2 * samples:
+            self._absent, self._absent_pages = None, 0
+            return
+        absent = {slot for slot, value in enumerate(values) if value is None}
+        self._absent = absent if self._absent is None else self._absent & absent
+        self._absent_pages += 1
+        if len(values) > 2 * self._limits.max_series:
+            self._forget(absent, values)  # every page brings new series: memory comes before patience
+        elif self._absent_pages >= FORGET_AFTER_PAGES:
+            self._forget(self._absent, values)
+
+    def _forget(self, gone: set[int], values: list[RawValue]) -> None:
+        kept = [slot for slot in range(len(values)) if slot not in gone]
+        moved = {slot: place for place, slot in enumerate(kept)}
+        values[:] = [values[slot] for slot in kept]
+        self._series = [self._series[slot] for slot in kept]
+        self._slots = {identity: moved[slot] for identity, slot in self._slots.items() if slot in moved}
+        self._keyed = {text: moved[slot] for text, slot in self._keyed.items() if slot in moved}
+        self._bare = {name: moved[slot] for name, slot in self._bare.items() if slot in moved}
+        self._absent, self._absent_pages = None, 0
+        self._template = None
+        self._blocks.clear()
+        self._forget_families()
+        self._layout_outdated = True
+
+    def _forget_families(self) -> None:
+        """Let go of HELP and TYPE of families without a series."""
+        names = {series.name for series in self._series}
+        for texts in (self._help, self._types):
+            for family in [name for name in texts if not any(name + suffix in names for suffix in FAMILY_SUFFIXES)]:
+                del texts[family]
+        self._comments = {""}
+        self._layout_outdated = True
+
+    def _bound_texts(self) -> None:
+        """Start over with the texts of lines when there are far more than series: spellings or comments that change.
+
+        They are caches, except for HELP and TYPE of families that the page has no row of.
+        """
+        bound = 2 * len(self._series) + SPARE_TEXTS
+        if len(self._keyed) > bound:
+            self._keyed.clear()
+        if len(self._blocks) > bound:
+            self._blocks.clear()
+        if len(self._comments) > 2 * bound:
+            self._comments = {""}
+        if len(self._help) + len(self._types) > 2 * bound:
+            self._forget_families()
+
+
+def _decode(page: bytes) -> str:
+    try:
+        text = page.decode()
+    except UnicodeDecodeError:
+        # One byte of a wrong encoding must not cost the page; written out, different bytes stay different labels.
+        text = page.decode(errors="backslashreplace")
+    return text.removeprefix("\ufeff")
+
+
+def _unreadable(text: str) -> tuple[str, str]:
+    """What to say of a page without one readable row: message and remedy."""
+    if "\0" in text or text.startswith("\x1f\\x8b"):
+        return "The answer is binary, not a page of metrics", "Check what serves this URL, and that it sends plain text"
+    start = next(line for line in text.split("\n") if line.strip())[:80]
+    return f"Not one line of the answer is a metric; it starts with {start!r}", "Check what serves this URL"

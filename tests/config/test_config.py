@@ -1,0 +1,527 @@
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pulsed.compute.compute import Settings
+from pulsed.compute.real_utilization import PRESETS, Weights
+from pulsed.compute.rules import Thresholds
+from pulsed.config import Config
+from pulsed.config.load import FLAGS, check, load, password_of
+from pulsed.config.section import keys, section_of
+from pulsed.config.source import CADENCES, Exporter
+from pulsed.config.values import notation_of
+from pulsed.errors import ConfigError
+from pulsed.reader.replay import DEFAULT_START
+from tests.generate_docs import ROOT, example, manual
+
+FIXTURES = Path(__file__).parent / "fixtures"
+SECRET = "hunter2"
+
+
+def problems(
+    overrides: Sequence[str] = (),
+    environment: Mapping[str, str] | None = None,
+    flags: Mapping[str, object] | None = None,
+    file: Path | None = None,
+) -> list[str]:
+    with pytest.raises(ConfigError) as caught:
+        load(file, overrides, environment or {}, flags)
+    assert caught.value.exit_code == 2
+    return str(caught.value).splitlines()
+
+
+DURATION = "allowed: seconds as a number above 0, or a text such as 100ms, 15s, 1m, 1h30m"
+ADDRESS = "allowed: host:port such as :9401, 127.0.0.1:9401, [::1]:9401; one or a list of them"
+TARGET = "allowed: a URL such as http://localhost:9400/metrics, or the name of a saved page; one or a list of them"
+
+BAD = {
+    "alias-without-end": [": this is no configuration: it is nested without end"],
+    "demo-seed-text": [":3: source.demo.seed: 'lucky' is not allowed; allowed: a whole number"],
+    "dotted-key": [":1: source.kind: unknown key; write it nested, as in {source: {kind: ...}}"],
+    "duplicate-key": [":5: log: is given twice, first at FILE:1; leave one of them out"],
+    "interval-garbage": [f":2: source.interval: '15 parsecs' is no duration; {DURATION}"],
+    "interval-negative": [f":2: source.interval: '-15s' is negative; {DURATION}"],
+    "interval-not-a-number": [f":2: source.interval: '.nan' is no duration; {DURATION}"],
+    "interval-too-short-for-demo": [":3: source.interval: is 0.05 s; allowed for the kind demo: 0.1 s and up"],
+    "interval-too-short-for-exporter": [":3: source.interval: is 0.5 s; allowed for the kind exporter: 1 s and up"],
+    "interval-zero": [f":2: source.interval: 0 is no time at all; {DURATION}"],
+    "key-at-wrong-level": [":1: targets: unknown key; did you mean source.exporter.targets?"],
+    "key-file-without-cert-file": [":3: source.exporter.key_file: needs its certificate too; set cert_file"],
+    "listen-ipv6-without-brackets": [f":1: listen: '::1:9401' needs brackets around its IPv6 address; {ADDRESS}"],
+    "listen-nothing": [f":1: listen: an empty list is not allowed; {ADDRESS}"],
+    "listen-port-too-large": [f":1: listen: '127.0.0.1:99999' has no port of 0 to 65535; {ADDRESS}"],
+    "listen-without-port": [f":1: listen[1]: 'localhost' has no port; {ADDRESS}"],
+    "log-format-yaml-1.1-boolean": [":2: log.format: 'on' is not allowed; allowed: logfmt, json"],
+    "log-level-unknown": [":2: log.level: 'loud' is not allowed; allowed: debug, info, warn, error"],
+    "max-page-bytes-unknown-unit": [
+        ":3: source.exporter.max_page_bytes: '64 megs' is no size; "
+        "allowed: bytes as a number, or a text such as 512KiB, 64MiB, 1GB"
+    ],
+    "max-requests-fraction": [":1: max_requests: 1.5 is not allowed; allowed: a whole number, 0 or more"],
+    "max-requests-negative": [":1: max_requests: -1 is not allowed; allowed: a whole number, 0 or more"],
+    "min-coverage-in-percent": [
+        ":3: compute.real_utilization.min_coverage: 50 is not allowed; allowed: a number from 0 to 1"
+    ],
+    "missing-unknown": [":2: compute.missing: 'none' is not allowed; allowed: bounds, zero"],
+    "not-a-mapping": [":1: the file must hold keys with values, as in 'listen: :9401'"],
+    "not-utf-8": [": cannot be read: it is not UTF-8; name a YAML file"],
+    "not-yaml": [":5:1: this is no YAML: found unexpected end of stream"],
+    "password-list": [":4: source.exporter.password: this value is not allowed; allowed: a text"],
+    "password-twice": [":5: source.exporter.password_file: cannot be set together with password; set one of them"],
+    "password-unknown-key": [":3: source.exporter.pasword: unknown key; did you mean source.exporter.password?"],
+    "password-without-username": [":3: source.exporter.password: needs a user too; set username"],
+    "preset-and-weights": [
+        ":3: compute.real_utilization.preset: is hpc, but weights are given; write custom, or leave one of the two out"
+    ],
+    "preset-custom-without-weights": [
+        ":3: compute.real_utilization.preset: is custom, which needs weights; set compute.real_utilization.weights"
+    ],
+    "preset-unknown": [":3: compute.real_utilization.preset: 'aii' is not allowed; allowed: ai, hpc, mem, custom"],
+    "replay-speed-negative": [":3: source.replay.speed: -1 is not allowed; allowed: a number, 0 or more"],
+    "replay-start-garbage": [
+        ":3: source.replay.start: 'yesterday' is no time; allowed: Unix seconds, or a text such as 2026-01-01T00:00:00Z"
+    ],
+    "replay-without-path": [":2: source.kind: is replay, which needs a recording; set source.replay.path"],
+    "section-as-text": [
+        ":1: source: 'demo' is not allowed; source has the keys kind, interval, stale_after, exporter, replay, demo"
+    ],
+    "several-mistakes": [
+        ":1: listn: unknown key; did you mean listen?",
+        ":2: max_requests: 'many' is not allowed; allowed: a whole number, 0 or more",
+        ":4: log.level: 'verbose' is not allowed; allowed: debug, info, warn, error",
+        f":6: source.interval: 'soon' is no duration; {DURATION}",
+        f":8: source.exporter.timeout: 'later' is no duration; {DURATION}",
+    ],
+    "source-kind-unknown": [
+        ":2: source.kind: 'prometheus' is not allowed; allowed: auto, exporter, replay, demo",
+    ],
+    "stale-after-list": [f":2: source.stale_after: a list is no duration; {DURATION}"],
+    "switch-as-number": [":2: publish.passthrough: 2 is not allowed; allowed: true, false"],
+    "tag": [":1: node: has a YAML tag; write the value without it"],
+    "target-other-scheme": [
+        f":3: source.exporter.targets: 'ftp://***@bad/metrics' does not begin with http:// or https://; {TARGET}"
+    ],
+    "target-without-host": [f":3: source.exporter.targets: 'http:///metrics' names no host; {TARGET}"],
+    "target-without-scheme": [
+        f":5: source.exporter.targets[1]: '***@bad:9400/metrics' does not begin with http:// or https://; {TARGET}"
+    ],
+    "telemetry-path-empty": [
+        ":1: telemetry_path: '' is no path of a page; allowed: a path that begins with /, such as /metrics"
+    ],
+    "telemetry-path-relative": [
+        ":1: telemetry_path: 'metrics' is no path of a page; allowed: a path that begins with /, such as /metrics"
+    ],
+    "threshold-in-percent": [
+        ":4: compute.workload.thresholds.compute_heavy_sm_ratio: 80 is not allowed; allowed: a number from 0 to 1"
+    ],
+    "threshold-unknown": [
+        ":4: compute.workload.thresholds.compute_heavy_sm: unknown key; "
+        "did you mean compute.workload.thresholds.compute_heavy_sm_ratio?"
+    ],
+    "two-documents": [":2:1: this is no YAML: but found another document"],
+    "unknown-key": [":3: source.exporter.target: unknown key; did you mean source.exporter.targets?"],
+    "unknown-section": [":1: sauce: unknown key; did you mean source?"],
+    "username-and-bearer-token": [
+        ":5: source.exporter.bearer_token: cannot be set together with username; set one of them"
+    ],
+    "username-without-password": [":3: source.exporter.username: needs a password too; set password or password_file"],
+    "weight-negative": [":3: compute.real_utilization.weights.sm: -1 is not allowed; allowed: a number, 0 or more"],
+    "weight-unknown": [
+        ":3: compute.real_utilization.weights.graphics: unknown key; "
+        "did you mean compute.real_utilization.weights.graphics_engine?"
+    ],
+    "weights-all-zero": [
+        ":3: compute.real_utilization.weights.sm: and the other weights are all 0; allowed: at least one above 0"
+    ],
+}
+"""What is said of each bad fixture, after the name of the file; FILE stands for that name."""
+
+
+@pytest.mark.parametrize("name", sorted(path.name.removesuffix(".bad.yml") for path in FIXTURES.glob("*.bad.yml")))
+def test_bad_fixture(name: str) -> None:
+    file = FIXTURES / f"{name}.bad.yml"
+    with pytest.raises(ConfigError) as caught:
+        check(file)
+    lines = str(caught.value).splitlines()
+    assert sorted(lines) == [f"{file}{line}".replace("FILE", str(file)) for line in BAD[name]]
+    assert SECRET not in repr(caught.value)
+    assert caught.value.__cause__ is None  # pydantic's error repeats what it was given
+    assert caught.value.__suppress_context__ or caught.value.__context__ is None
+
+
+def test_every_expectation_has_its_fixture() -> None:
+    assert set(BAD) == {path.name.removesuffix(".bad.yml") for path in FIXTURES.glob("*.bad.yml")}
+
+
+@pytest.mark.parametrize("name", ["empty", "only-comments", "empty-sections"])
+def test_nothing_given_is_the_default(name: str) -> None:
+    assert check(FIXTURES / f"{name}.good.yml") == Config()
+
+
+def test_everything_given() -> None:
+    config = check(FIXTURES / "everything.good.yml")
+    exporter, replay = config.source.exporter, config.source.replay
+    assert config.listen == ("127.0.0.1:9401", "[::1]:9401", ":9402")
+    assert (config.telemetry_path, config.max_requests, config.node) == ("/gpu/metrics", 0, "007")
+    assert (config.log.level, config.log.format) == ("warn", "json")
+    assert (config.source.kind, config.source.interval, config.source.stale_after) == ("replay", 0.1, 60.0)
+    assert (exporter.timeout, exporter.max_page_bytes, exporter.username) == (2.5, 3 * 2**19, "12345")
+    assert password_of(exporter) == "0123"
+    assert exporter.insecure_skip_verify
+    assert replay.columns == ("GPUTL", "POWER")
+    assert (replay.speed, replay.loop, replay.start) == (10.0, True, 1770087906.0)
+    assert config.source.demo.seed == -3
+    assert config.publish.passthrough
+    assert config.compute_settings() == Settings(
+        weights=Weights(sm=0.25, tensor=0, dram=0, graphics_engine=0.75),
+        preset_name="custom",
+        min_coverage=0,
+        missing="zero",
+        profile="kempnerpulse",
+        thresholds=Thresholds(io_bytes_per_second=2e9, idle_dram_ratio=1),
+    )
+
+
+def test_relative_files_count_from_the_configuration_file() -> None:
+    config = check(FIXTURES / "everything.good.yml")
+    exporter = config.source.exporter
+    assert config.state_dir == str(FIXTURES / "state")
+    assert config.source.replay.path == str(FIXTURES / "capture.txt")
+    assert exporter.ca_file == str(FIXTURES / "ca.pem")
+    assert exporter.key_file == "/etc/pulsed/client.key"
+    assert exporter.targets == (
+        "https://a:9400/metrics",
+        str(FIXTURES / "pages/b.prom"),
+        "/srv/c.prom",
+        "file:///srv/d.prom",
+    )
+    assert load(None, ["source.replay.path=capture.txt"], {}).source.replay.path == "capture.txt"
+
+
+def test_every_good_fixture_loads() -> None:
+    for file in FIXTURES.glob("*.good.yml"):
+        check(file)
+
+
+# Where values come from
+
+
+def test_flag_over_set_over_environment_over_file_over_default(tmp_path: Path) -> None:
+    file = tmp_path / "pulsed.yaml"
+    file.write_text("log: {level: error}\nmax_requests: 1\nnode: file\nsource: {demo: {seed: 1}}\n")
+    environment = {"PULSED_LOG__LEVEL": "warn", "PULSED_MAX_REQUESTS": "2", "PULSED_NODE": "environment"}
+    overrides = ["log.level=debug", "max_requests=3", "max_requests=4"]
+    config = load(file, overrides, environment, {"log.level": "info"})
+    assert config.log.level == "info"
+    assert config.max_requests == 4
+    assert config.node == "environment"
+    assert config.source.demo.seed == 1
+    assert config.telemetry_path == "/metrics"
+
+
+def test_mappings_merge_and_lists_replace(tmp_path: Path) -> None:
+    file = tmp_path / "pulsed.yaml"
+    file.write_text("listen: [':1', ':2']\nsource: {interval: 20s, exporter: {timeout: 3s}}\n")
+    config = load(file, ["source.exporter={timeout: 4s}"], {"PULSED_LISTEN": "[':3']"})
+    assert config.listen == (":3",)
+    assert (config.source.interval, config.source.exporter.timeout) == (20.0, 4.0)
+
+
+def test_null_resets_to_the_default(tmp_path: Path) -> None:
+    file = tmp_path / "pulsed.yaml"
+    file.write_text("node: file\nsource: {interval: 20s, exporter: {timeout: 3s}}\n")
+    config = load(file, ["source.exporter=null", "node="], {"PULSED_SOURCE__INTERVAL": "~"})
+    assert config == Config()
+
+
+def test_file_from_the_environment(tmp_path: Path) -> None:
+    named, given = tmp_path / "named.yaml", tmp_path / "given.yaml"
+    named.write_text("node: named\n")
+    given.write_text("node: given\n")
+    environment = {"PULSED_CONFIG_FILE": str(named)}
+    assert load(None, (), environment).node == "named"
+    assert load(given, (), environment).node == "given"
+    assert load(None, (), {"PULSED_CONFIG_FILE": ""}) == Config()
+
+
+def test_byte_order_mark_is_no_key(tmp_path: Path) -> None:
+    file = tmp_path / "pulsed.yaml"
+    file.write_bytes(b"\xef\xbb\xbfnode: a\n")
+    assert check(file).node == "a"
+
+
+@pytest.mark.parametrize(("name", "reason"), [("missing.yaml", "No such file"), (".", "Is a directory")])
+def test_unreadable_file(tmp_path: Path, name: str, reason: str) -> None:
+    (line,) = problems(file=tmp_path / name)
+    assert line.startswith(f"{tmp_path / name}: cannot be read: {reason}")
+    assert "name a YAML file" in line
+
+
+def test_targets_by_environment() -> None:
+    one = {"PULSED_SOURCE__EXPORTER__TARGETS": "http://a:9400/metrics"}
+    two = {"PULSED_SOURCE__EXPORTER__TARGETS": "[http://a:9400/metrics, http://b:9400/metrics]"}
+    assert load(None, (), one).source.exporter.targets == ("http://a:9400/metrics",)
+    assert load(None, (), two).source.exporter.targets == ("http://a:9400/metrics", "http://b:9400/metrics")
+
+
+def test_ipv6_needs_no_quotes_outside_of_a_file() -> None:
+    assert load(None, ["listen=[::1]:9401"], {}).listen == ("[::1]:9401",)
+    assert load(None, (), {"PULSED_LISTEN": "[::1]:9401"}).listen == ("[::1]:9401",)
+    assert load(None, (), {}, {"listen": ["[::1]:9401", ":0"]}).listen == ("[::1]:9401", ":0")
+
+
+def test_bare_port_listens_on_all_interfaces() -> None:
+    assert load(None, ["listen=9401"], {}).listen == (":9401",)
+
+
+@pytest.mark.parametrize("word", ["yes", "on", "true", "True"])
+def test_words_for_true(word: str) -> None:
+    assert load(None, [f"publish.passthrough={word}"], {}).publish.passthrough
+
+
+def test_flags_have_keys_and_are_texts() -> None:
+    assert set(FLAGS) <= set(keys(Config))
+    flags = {"max_requests": "7", "source.kind": "demo", "log.format": None, "telemetry_path": "/m"}
+    config = load(None, (), {}, flags)
+    assert (config.max_requests, config.source.kind, config.telemetry_path) == (7, "demo", "/m")
+
+
+def test_problems_name_where_they_come_from(tmp_path: Path) -> None:
+    file = tmp_path / "pulsed.yaml"
+    file.write_text("max_requests: -1\n")
+    lines = problems(
+        ["log.format=xml", "sorce.kind=demo", "publish={a"],
+        {"PULSED_SOURCE__DEMO__SEED": "lucky"},
+        {"log.level": "loud"},
+        file,
+    )
+    (no_yaml,) = [line for line in lines if "no YAML" in line]
+    assert re.fullmatch(r"--set: this is no YAML: .* \(key publish\)", no_yaml)
+    assert sorted(set(lines) - {no_yaml}) == [
+        "--log.level: log.level: 'loud' is not allowed; allowed: debug, info, warn, error",
+        "--set: log.format: 'xml' is not allowed; allowed: logfmt, json",
+        "--set: sorce: unknown key; did you mean source?",
+        f"{file}:1: max_requests: -1 is not allowed; allowed: a whole number, 0 or more",
+        "environment variable PULSED_SOURCE__DEMO__SEED: source.demo.seed: 'lucky' is not allowed; "
+        "allowed: a whole number",
+    ]
+
+
+@pytest.mark.parametrize("override", [SECRET, f"={SECRET}", f"source. exporter={SECRET}", f"a b={SECRET}"])
+def test_set_without_a_key(override: str) -> None:
+    assert problems([override]) == ["--set number 1: must be key.path=value, as in --set source.interval=15s"]
+
+
+def test_unknown_environment_variable_names_the_nearest() -> None:
+    environment = {"PULSED_SOURCE__EXPORTER__TARGET": SECRET, "PULSED_LOG_LEVEL": "debug", "PULSED_PORT": "9401"}
+    assert problems(environment=environment) == [
+        "environment variable PULSED_LOG_LEVEL: no key has this name; did you mean PULSED_LOG__LEVEL?",
+        "environment variable PULSED_PORT: no key has this name; see CONFIGURATION.md",
+        "environment variable PULSED_SOURCE__EXPORTER__TARGET: no key has this name; "
+        "did you mean PULSED_SOURCE__EXPORTER__TARGETS?",
+    ]
+
+
+def test_kubernetes_service_variables_are_left_alone() -> None:
+    links = {
+        "PULSED_SERVICE_HOST": "10.96.0.10",
+        "PULSED_SERVICE_PORT": "9401",
+        "PULSED_SERVICE_PORT_METRICS": "9401",
+        "PULSED_PORT": "tcp://10.96.0.10:9401",
+        "PULSED_PORT_9401_TCP": "tcp://10.96.0.10:9401",
+        "PULSED_PORT_9401_TCP_PROTO": "tcp",
+        "PULSED_PORT_9401_TCP_PORT": "9401",
+        "PULSED_PORT_9401_TCP_ADDR": "10.96.0.10",
+        "PULSED_GPU_METRICS_SERVICE_HOST": "10.96.0.11",  # of a Service `pulsed-gpu-metrics`
+        "PULSED_GPU_METRICS_PORT": "tcp://10.96.0.11:9401",
+        "PATH": "/bin",
+    }
+    assert load(None, (), links) == Config()
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("listen: " + "[" * 100_000, "it is nested deeper than 50 levels"),
+        (
+            "a: &a [x,x,x,x,x,x,x,x,x,x]\n"
+            + "".join(f"{b}: &{b} [{','.join([f'*{a}'] * 10)}]\n" for a, b in zip("abcdefgh", "bcdefghi", strict=True)),
+            "it has more than 100000 values",
+        ),
+    ],
+    ids=["deep", "unfolding"],
+)
+def test_files_that_would_exhaust_the_process(tmp_path: Path, text: str, reason: str) -> None:
+    file = tmp_path / "pulsed.yaml"
+    file.write_text(text)
+    assert problems(file=file) == [f"{file}: this is no configuration: {reason}"]
+
+
+# Secrets
+
+
+@pytest.mark.parametrize(
+    "exporter",
+    [
+        {"username": "u", "password": SECRET},
+        {"bearer_token": SECRET},
+        {"targets": [f"http://u:{SECRET}@a:9400/metrics", f"http://a/metrics?token={SECRET}"]},
+    ],
+)
+def test_secrets_are_never_shown(exporter: Mapping[str, object]) -> None:
+    config = load(None, [f"source.exporter={json.dumps(exporter)}"], {})
+    for shown in (repr(config), str(config), json.dumps(config.masked())):
+        assert SECRET not in shown
+    assert "***" in json.dumps(config.masked())
+
+
+def test_masked_is_the_rest_as_it_is() -> None:
+    masked = load(None, ["source.exporter={username: u, password: p}", "node=n"], {}).masked()
+    assert masked["node"] == "n"
+    source = masked["source"]
+    assert isinstance(source, dict)
+    exporter = source["exporter"]
+    assert isinstance(exporter, dict)
+    assert exporter["username"] == "u"
+    assert set(str(exporter["password"])) == {"*"}
+    assert exporter["targets"] == ["http://localhost:9400/metrics"]
+
+
+@pytest.mark.parametrize("secret", ["a: b #c", "0123", "null", "", "[x", "*x", "'x'", "a\nb"])
+def test_secret_of_the_environment_is_taken_as_it_is(secret: str) -> None:
+    environment = {"PULSED_SOURCE__EXPORTER__USERNAME": "u", "PULSED_SOURCE__EXPORTER__PASSWORD": secret}
+    assert password_of(load(None, (), environment).source.exporter) == secret
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"source: {{exporter: {{password: *{SECRET}}}}}",
+        f"source: {{exporter: {{password: !{SECRET} x}}}}",
+        f"source: {{exporter: {{password: '{SECRET}}}}}",
+        f"source: {{exporter: {{password: @{SECRET}}}}}",
+        f"source: {{exporter: [{{password: {SECRET}}}]}}",
+        f"source: {{exporter: {{bearer_token: {{a: {SECRET}}}}}}}",
+        f"source: {{exporter: {{targets: [{{a: {SECRET}}}]}}}}",
+        f"source: {{exporter: {{targets: 'http://u:{SECRET}@[a'}}}}",
+        f"source: {{exporter: {{targets: 'u:{SECRET}/x@a:9400'}}}}",
+    ],
+)
+def test_errors_never_show_secrets(tmp_path: Path, text: str) -> None:
+    file = tmp_path / "pulsed.yaml"
+    file.write_text(text)
+    assert SECRET not in "\n".join(problems(file=file))
+    assert SECRET not in "\n".join(problems([text.replace(": ", "=", 1)]))
+
+
+def test_password_file(tmp_path: Path) -> None:
+    file = tmp_path / "password"
+    file.write_text("secret \n")
+    assert password_of(Exporter(targets=("a",), username="u", password_file=str(file))) == "secret "
+    assert password_of(Exporter()) == ""
+    with pytest.raises(ConfigError, match=r"cannot read .*missing: No such file"):
+        password_of(Exporter(username="u", password_file=str(tmp_path / "missing")))
+
+
+# What follows
+
+
+def test_cadences_cover_every_kind() -> None:
+    assert set(CADENCES) == {"auto", "exporter", "replay", "demo"}
+    assert load(None, (), {}).source.seconds() == 15.0
+    assert load(None, ["source.kind=demo"], {}).source.seconds() == 1.0
+    assert load(None, ["source={kind: replay, replay: {path: x}}"], {}).source.seconds() is None
+    assert load(None, ["source={kind: demo, interval: 2}"], {}).source.seconds() == 2.0
+
+
+def test_defaults_are_those_of_compute() -> None:
+    assert Config().compute_settings() == Settings()
+    assert Config().compute.workload.thresholds.model_dump() == asdict(Thresholds())
+
+
+@pytest.mark.parametrize("preset", sorted(PRESETS))
+def test_presets(preset: str) -> None:
+    settings = load(None, [f"compute.real_utilization.preset={preset}"], {}).compute_settings()
+    assert (settings.weights, settings.preset_name) == (PRESETS[preset], preset)
+
+
+def test_configuration_is_frozen() -> None:
+    with pytest.raises(ValueError, match="frozen"):
+        Config().node = "other"
+
+
+@given(
+    st.sampled_from(["listen", "source.interval", "source.exporter.targets", "source.replay.start", "compute"]),
+    st.text(max_size=60) | st.text("[]{}:,-*&!'\"# \n0129.eE@/", max_size=30),
+)
+def test_whatever_is_set_is_read_or_refused(key: str, text: str) -> None:
+    with contextlib.suppress(ConfigError):
+        assert load(None, [f"{key}={text}"], {}).compute_settings()
+
+
+# What is written about it
+
+
+def test_manual_is_current() -> None:
+    assert (ROOT / "CONFIGURATION.md").read_text(encoding="utf-8") == manual(), "python -m tests.generate_docs"
+
+
+def test_example_is_current() -> None:
+    text = (ROOT / "config.example.yaml").read_text(encoding="utf-8")
+    assert text == example(), "python -m tests.generate_docs"
+
+
+def test_example_is_the_default() -> None:
+    assert check(ROOT / "config.example.yaml") == Config()
+
+
+def test_every_key_has_a_description() -> None:
+    assert [key for key, field in keys(Config).items() if not field.description] == []
+
+
+WITH_OTHERS = {
+    "source.exporter.username": ["source.exporter.password=p"],
+    "source.exporter.password": ["source.exporter.username=u"],
+    "source.exporter.password_file": ["source.exporter.username=u"],
+    "source.exporter.key_file": ["source.exporter.cert_file=c"],
+}
+"""What some keys cannot be without."""
+
+
+def test_every_key_of_the_example_can_be_uncommented(tmp_path: Path) -> None:
+    lines = (ROOT / "config.example.yaml").read_text(encoding="utf-8").splitlines()
+    file = tmp_path / "pulsed.yaml"
+    seen: list[str] = []
+    path: list[str] = []
+    for number, line in enumerate(lines):
+        if not (entry := re.fullmatch(r"( *)(#?)(\w+):(.*)", line)):
+            continue
+        path[len(entry[1]) // 2 :] = [entry[3]]
+        seen.append(key := ".".join(path))
+        if entry[2]:
+            file.write_text("\n".join([*lines[:number], line.replace("#", "", 1), *lines[number + 1 :]]))
+            config = load(file, WITH_OTHERS.get(key, ()), {})
+            field = keys(Config)[key]
+            if not field.examples:
+                assert config == Config(), key
+            elif key not in WITH_OTHERS:
+                assert config != Config(), key
+    assert seen == list(keys(Config))
+
+
+def test_replay_start_is_as_the_manual_says() -> None:
+    assert load(None, ["source.replay.start=2026-01-01T00:00:00Z"], {}).source.replay.start == DEFAULT_START
+
+
+def test_every_value_says_what_is_allowed() -> None:
+    for key, field in keys(Config).items():
+        assert section_of(field) or notation_of(field) or "Literal" in str(field.annotation), key

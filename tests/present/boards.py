@@ -1,0 +1,116 @@
+"""Boards made by hand, for tests and benchmarks of what is presented."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from pulsed.compute.tick import ComputedTick, RealUtilization, Result, Workload
+from pulsed.present.board import Board, Target
+from pulsed.reader.tick import Layout, RawTick, RawValue, Series
+from pulsed.translate.tick import CanonicalTick, Device, Entity
+from pulsed.translate.vocabulary import NOTHING, QUANTITIES, Reading
+
+TIME = 1767225600.1
+"""2026-01-01T00:00:00.100Z"""
+
+SETTLED = Result(RealUtilization(0.62, 0.62, 0.62, 1.0, ()), Workload("memory_bound", "memory"))
+OPEN = Result(
+    RealUtilization(None, 0.1, 0.9, 0.2, ("sm_active_ratio", "dram_active_ratio")),
+    Workload("unknown", "unknown", ("idle", "mixed_or_moderate")),
+)
+
+
+class Gpu(NamedTuple):
+    """One device of a tick."""
+
+    device: Device
+    reading: Reading = NOTHING
+    result: Result = SETTLED
+    anomalies: tuple[str, ...] = ()
+
+
+def gpu(number: int, node: str = "node1", result: Result = SETTLED, **reading: float | None) -> Gpu:
+    entity = Entity("gpu", str(number), f"GPU-{node}-{number:04}", node=node)
+    device = Device(entity, "NVIDIA H100 80GB HBM3", f"00000000:{number:02X}:00.0", "580.105.08", f"nvidia{number}")
+    return Gpu(device, Reading(**reading), result)
+
+
+def mig(number: int, instance: int, profile: str = "1g.10gb", **reading: float | None) -> Gpu:
+    entity = Entity("mig", str(number), f"GPU-node1-{number:04}", str(instance), profile, "node1")
+    return Gpu(Device(entity, "NVIDIA H100 80GB HBM3", mig_uuid=f"MIG-{number}-{instance}"), Reading(**reading), OPEN)
+
+
+def tick(
+    gpus: Sequence[Gpu],
+    time: float = TIME,
+    series: Sequence[tuple[Series, RawValue]] = (),
+    help: Mapping[str, str] | None = None,
+    types: Mapping[str, str] | None = None,
+    rejected: Mapping[str, int] | None = None,
+    layout: Layout | None = None,
+) -> ComputedTick:
+    layout = layout or Layout("exporter", tuple(each for each, _ in series), help or {}, types or {})
+    raw = RawTick("made", time, time, 1.0, layout, tuple(value for _, value in series), rejected or {})
+    canonical = CanonicalTick(
+        "made",
+        time,
+        time,
+        1.0,
+        tuple(each.device for each in gpus),
+        tuple(each.reading for each in gpus),
+        raw,
+        {position: each.anomalies for position, each in enumerate(gpus) if each.anomalies},
+    )
+    return ComputedTick(canonical, tuple(each.result for each in gpus))
+
+
+def target(
+    name: str, computed: ComputedTick | None = None, *, kind: str = "exporter", arrived: float = 100.0
+) -> Target:
+    made = Target(kind, name, 1.0, 10.0)
+    if computed is not None:
+        made.accept(computed, arrived)
+    return made
+
+
+def board(*targets: Target) -> Board:
+    return Board("here", list(targets))
+
+
+FIRST_FORTY = tuple(QUANTITIES)[:40]
+
+
+def busy_gpus(count: int, seed: int, node: str = "node1") -> list[Gpu]:
+    """GPUs with forty readings each, different for every seed; an exporter prints six decimals."""
+    rng = random.Random(seed)
+    return [
+        gpu(number, node)._replace(reading=NOTHING._replace(**{name: round(rng.random(), 6) for name in FIRST_FORTY}))
+        for number in range(count)
+    ]
+
+
+def next_tick(before: ComputedTick, seed: int) -> ComputedTick:
+    """A tick of the very same devices with other readings, as a stream delivers it."""
+    rng = random.Random(f"next {seed}")
+    canonical = before.canonical
+    readings = tuple(
+        Reading(*[None if value is None else round(rng.random(), 6) for value in reading])
+        for reading in canonical.readings
+    )
+    later = CanonicalTick(
+        canonical.target,
+        canonical.time + 1,
+        canonical.clock + 1,
+        canonical.interval,
+        canonical.devices,
+        readings,
+        canonical.raw,
+    )
+    results = [
+        Result(RealUtilization(ratio, ratio, ratio, 1.0, ()), result.workload)
+        for result in before.results
+        for ratio in [rng.random()]
+    ]
+    return ComputedTick(later, tuple(results))

@@ -1,0 +1,124 @@
+"""The GPU families once more, in the plainest way: a prometheus_client collector that knows nothing of the page.
+
+It is written from the contract (names, labels, types), not from `pulsed.present.families`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator
+
+from prometheus_client import Metric
+from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily
+from prometheus_client.registry import Collector
+
+from pulsed.present.board import Board
+from pulsed.translate.vocabulary import QUANTITIES
+from tests.present.boards import Gpu
+
+CLASSES = (
+    "idle",
+    "tensor_heavy_compute",
+    "tensor_compute",
+    "fp64_hpc_compute",
+    "io_or_data_loading",
+    "memory_bound",
+    "compute_heavy",
+    "compute_active",
+    "memory_active",
+    "busy_low_sm_use",
+    "low_utilization",
+    "mixed_or_moderate",
+    "unknown",
+)
+BOTTLENECKS = ("idle", "compute", "io", "memory", "mixed", "unknown")
+
+Labels = dict[str, str]
+Get = Callable[[Gpu, float], Iterable[tuple[Labels, float | None]]]
+
+
+class ReferenceCollector(Collector):
+    def __init__(self, board: Board, now: float) -> None:
+        self._gpus = list(_shown(board, now))
+
+    def collect(self) -> Iterator[Metric]:
+        for family in self._families():
+            if family.samples:
+                yield family
+
+    def _families(self) -> Iterator[Metric]:
+        for position, (name, quantity) in enumerate(QUANTITIES.items()):
+            values = [(labels, gpu.reading[position]) for labels, gpu, _ in self._gpus]
+            kind = CounterMetricFamily if name.endswith("_total") else GaugeMetricFamily
+            family = kind(f"pulsed_gpu_{name}", quantity.meaning)
+            _add(family, f"pulsed_gpu_{name}", values)
+            yield family
+        info = InfoMetricFamily("pulsed_gpu", "What is known about the GPU besides numbers")
+        for labels, gpu, _ in self._gpus:
+            known = {name: getattr(gpu.device, name) for name in ("model", "pci_bus_id", "driver_version", "device")}
+            info.add_metric([], {**{name: value for name, value in known.items() if value}, **labels})
+        yield info
+        yield self._gauge("real_utilization_ratio", lambda gpu, time: [({}, gpu.result.real_utilization.ratio)])
+        yield self._gauge(
+            "real_utilization_bound_ratio",
+            lambda gpu, time: [
+                ({"bound": bound}, getattr(gpu.result.real_utilization, bound)) for bound in ("lower", "upper")
+            ],
+        )
+        yield self._gauge(
+            "real_utilization_coverage_ratio", lambda gpu, time: [({}, gpu.result.real_utilization.coverage)]
+        )
+        yield self._gauge(
+            "workload_class",
+            lambda gpu, time: [({"class": name}, float(name == gpu.result.workload.raw_class)) for name in CLASSES],
+        )
+        yield self._gauge(
+            "bottleneck",
+            lambda gpu, time: [
+                ({"bottleneck": name}, float(name == gpu.result.workload.bottleneck)) for name in BOTTLENECKS
+            ],
+        )
+        yield self._gauge(
+            "inputs_inconsistent", lambda gpu, time: [({"reason": reason}, 1.0) for reason in gpu.anomalies]
+        )
+        yield self._gauge("last_sample_timestamp_seconds", lambda gpu, time: [({}, time)])
+
+    def _gauge(self, name: str, get: Get) -> Metric:
+        family = GaugeMetricFamily(f"pulsed_gpu_{name}", "")
+        values = [({**own, **labels}, value) for labels, gpu, time in self._gpus for own, value in get(gpu, time)]
+        _add(family, f"pulsed_gpu_{name}", values)
+        return family
+
+
+def _add(family: Metric, name: str, values: Iterable[tuple[Labels, float | None]]) -> None:
+    for labels, value in values:
+        if value is not None and math.isfinite(value) and (value >= 0 or not name.endswith("_total")):
+            family.add_sample(name, labels, value)
+
+
+def _shown(board: Board, now: float) -> Iterator[tuple[Labels, Gpu, float]]:
+    fresh = [target.tick for target in board.targets if target.tick and now - target.arrived <= target.stale_after]
+    gpus = [
+        (Gpu(device, reading, result, tuple(tick.canonical.anomalies.get(position, ()))), tick.canonical.time)
+        for tick in fresh
+        for position, (device, reading, result) in enumerate(
+            zip(tick.canonical.devices, tick.canonical.readings, tick.results, strict=True)
+        )
+    ]
+    nodes = [gpu.device.entity.node or board.node for gpu, _ in gpus]
+    with_node = len(board.targets) > 1 or len(set(nodes)) > 1
+    seen = set()
+    for (gpu, time), node in zip(gpus, nodes, strict=True):
+        entity = gpu.device.entity
+        key = (node, entity.uuid, None if entity.uuid else entity.gpu, entity.mig_id)
+        if key in seen:
+            continue
+        seen.add(key)
+        labels = {"gpu": entity.gpu, "uuid": entity.uuid}
+        if entity.mig_id:
+            labels["mig_id"] = entity.mig_id
+        if entity.mig_profile:
+            labels["mig_profile"] = entity.mig_profile
+        if with_node:
+            labels["node"] = node
+        yield labels, gpu, time

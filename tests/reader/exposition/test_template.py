@@ -1,0 +1,73 @@
+from __future__ import annotations
+
+import pytest
+
+from pulsed.reader.exposition.template import make_template
+
+KEYED = {'a{g="0"': 0, 'a{g="1"': 1, 'b{g="0"': 2}
+PAGE = '# HELP a x\na{g="0"} 1\na{g="1"} 2.5\n# TYPE b gauge\n\nb{g="0"} NaN\n'
+
+
+def test_a_page_with_other_numbers_fits() -> None:
+    template = make_template(PAGE, 3, 3, KEYED)
+    assert template is not None
+    assert template.read(PAGE.replace("NaN", "-1e3").replace("2.5", "+Inf")) == [1.0, float("inf"), -1000.0]
+    assert template.read(PAGE.replace(" 1\n", "  17 \r\n").replace("NaN", "0")) == [17.0, 2.5, 0.0]
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        PAGE.replace(" 1\n", " 1 1395066363000\n"),
+        PAGE.replace(" 1\n", " 1_0\n"),
+        PAGE.replace(" 1\n", " ١\n"),
+        PAGE.replace(" 1\n", " \n"),
+        PAGE.replace(" 1\n", " \n1\n"),
+        PAGE.replace(" 1\n", " 1\n\n"),
+        PAGE.replace(" 1\n", " ERROR\n"),
+        PAGE.replace(" 1\n", " 1} 2\n"),
+        PAGE.replace('a{g="1"} 2.5\n', ""),
+        PAGE.replace(' 1\na{g="1"} 2.5', " 1} 2.5"),
+        PAGE.replace("HELP a x", "HELP a y"),
+        PAGE.replace('g="1"', 'g="2"'),
+        PAGE.removesuffix("\n"),
+        PAGE + "c 5\n",
+        PAGE + 'c{g="0"} 5\n',
+        "",
+        "}}}",
+    ],
+)
+def test_other_pages_do_not_fit(page: str) -> None:
+    template = make_template(PAGE, 3, 3, KEYED)
+    assert template is not None
+    assert template.read(page) is None
+
+
+def test_absent_series_are_missing_and_order_does_not_matter() -> None:
+    page = 'b{g="0"} 1\na{g="0"} 2\n'
+    template = make_template(page, 2, 4, KEYED)
+    assert template is not None
+    assert template.read(page) == [2.0, None, 1.0, None]
+
+
+def test_the_last_of_a_series_given_twice() -> None:
+    page = 'a{g="0"} 1\na{g="0"} 2\n'
+    template = make_template(page, 2, 1, KEYED)
+    assert template is not None
+    assert template.read(page) == [2.0]
+
+
+@pytest.mark.parametrize(
+    ("page", "samples"),
+    [
+        ("", 0),
+        ("# only a comment\n", 0),
+        ('a{g="0"} 1\nup 1\n', 2),  # a number that a template would take for constant
+        ('a{g="0"} 1\n# HELP a }\nup 1\n', 2),
+        ('a{g="0"} 1 1395066363000\n', 1),
+        ('a{g="0"} 1\nnew{g="0"} 1\n', 2),
+        ('a{g="0"} 1 # {} 5\nup 1\n', 2),
+    ],
+)
+def test_pages_that_no_template_is_made_of(page: str, samples: int) -> None:
+    assert make_template(page, samples, 3, KEYED) is None
