@@ -21,7 +21,7 @@ from pulsed.config import Config
 from pulsed.errors import ListenError
 from pulsed.feed import Feed, Pipeline
 from pulsed.present.board import Board
-from pulsed.present.http import Front, api
+from pulsed.present.front import App, Front
 from pulsed.present.page import Pages
 from pulsed.present.telemetry import Telemetry
 from pulsed.sources import node_name, open_sources, target_of
@@ -58,13 +58,13 @@ async def _serve(config: Config, sockets: Sequence[socket.socket]) -> int:
         for source, target in zip(sources, board.targets, strict=True)
     ]
     pages = Pages(board, telemetry, passthrough=config.publish.passthrough)
-    front = Front(
-        pages,
-        api(board, config.masked(), config.telemetry_path, settings.preset_name),
-        telemetry,
-        config.telemetry_path,
-        config.max_requests,
-    )
+
+    def make_api() -> App:
+        from pulsed.present.api import api
+
+        return api(board, config.masked(), config.telemetry_path, settings.preset_name)
+
+    front = Front(board, pages, make_api, telemetry, config.telemetry_path, config.max_requests)
     server = _Server(
         uvicorn.Config(
             front,

@@ -1,0 +1,156 @@
+"""The HTTP side's front: one ASGI application that answers the hot and the vital paths by itself.
+
+`/metrics` goes out as the bytes that were rendered for the tick, and the probes are answered without any framework;
+everything else is the JSON API's, which is loaded by the first request that needs it: a node that is only scraped never
+pays its memory. Nothing here waits for a source, and no state of a source makes an answer fail.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any
+
+from pulsed.present.board import Board
+from pulsed.present.negotiation import accepts_gzip, choose_format
+from pulsed.present.page import Pages
+from pulsed.present.telemetry import Telemetry
+
+Scope = MutableMapping[str, Any]
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+App = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+Header = tuple[bytes, bytes]
+
+HEALTHY, HEALTH, READY = "/-/healthy", "/health", "/-/ready"
+
+
+class Front:
+    """The ASGI application.
+
+    Args:
+        board: what is known, for the probes.
+        pages: gives the page.
+        api: makes the application for every other path; called once, in a thread, when it is first needed.
+        telemetry: counts the requests.
+        telemetry_path: where the page is.
+        max_requests: answered at the same time; one more gets 503. 0 means no limit.
+    """
+
+    def __init__(
+        self,
+        board: Board,
+        pages: Pages,
+        api: Callable[[], App],
+        telemetry: Telemetry,
+        telemetry_path: str = "/metrics",
+        max_requests: int = 40,
+    ) -> None:
+        self._board = board
+        self._pages = pages
+        self._make_api = api
+        self._api: asyncio.Future[App] | None = None
+        self._telemetry = telemetry
+        self._telemetry_path = telemetry_path
+        self._max_requests = max_requests
+        self._running = 0
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        if scope["type"] != "http":
+            return
+        if self._max_requests and self._running >= self._max_requests:
+            self._telemetry.count_request("other", 503)
+            await _plain(send, scope, 503, "too many requests at the same time\n", (b"retry-after", b"1"))
+            return
+        self._running += 1
+        try:
+            path = scope["path"]
+            if path == self._telemetry_path:
+                await self._metrics(scope, send)
+            elif path in (HEALTHY, HEALTH, READY):
+                await self._probe(path, scope, send)
+            else:
+                await self._others(scope, receive, send)
+        finally:
+            self._running -= 1
+
+    async def _metrics(self, scope: Scope, send: Send) -> None:
+        if await self._refused(self._telemetry_path, scope, send):
+            return
+        accept = encoding = ""
+        for name, value in scope["headers"]:
+            if name == b"accept":
+                accept = f"{accept},{value.decode('latin-1')}" if accept else value.decode("latin-1")
+            elif name == b"accept-encoding":
+                encoding = f"{encoding},{value.decode('latin-1')}" if encoding else value.decode("latin-1")
+        chosen = choose_format(accept)
+        gzip = accepts_gzip(encoding)
+        self._telemetry.count_request(self._telemetry_path, 200)
+        body = self._pages.page(time.monotonic(), openmetrics=chosen.openmetrics, gzip=gzip)
+        headers: list[Header] = [
+            (b"content-type", chosen.content_type.encode()),
+            (b"content-length", str(len(body)).encode()),
+            (b"vary", b"Accept, Accept-Encoding"),
+        ]
+        if gzip:
+            headers.append((b"content-encoding", b"gzip"))
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else body})
+
+    async def _probe(self, path: str, scope: Scope, send: Send) -> None:
+        if await self._refused(path, scope, send):
+            return
+        now = time.monotonic()
+        status, text = 200, "pulsed is healthy\n"
+        headers: tuple[Header, ...] = ()
+        if path == READY:
+            text = "pulsed is ready\n"
+            if not any(target.fresh(now) for target in self._board.targets):
+                why = "".join(f"{target.name}: {target.error or 'no data yet'}\n" for target in self._board.targets)
+                status, text, headers = 503, f"no fresh data\n{why}", ((b"retry-after", b"5"),)
+        self._telemetry.count_request(path, status)
+        await _plain(send, scope, status, text, *headers)
+
+    async def _refused(self, path: str, scope: Scope, send: Send) -> bool:
+        """Answer a request that would change something; there is nothing to change."""
+        if scope["method"] in ("GET", "HEAD"):
+            return False
+        self._telemetry.count_request(path, 405)
+        await _plain(send, scope, 405, "only GET and HEAD\n", (b"allow", b"GET, HEAD"))
+        return True
+
+    async def _others(self, scope: Scope, receive: Receive, send: Send) -> None:
+        status = 500
+        if scope["method"] == "HEAD":  # the server leaves the body away
+            scope = {**scope, "method": "GET"}
+
+        async def watch(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+            await send(message)
+
+        if self._api is None:
+            # In a thread: the import takes some 0.2 s, and ticks go on arriving.
+            self._api = asyncio.ensure_future(asyncio.to_thread(self._make_api))
+        try:
+            api = await asyncio.shield(self._api)
+            await api(scope, receive, watch)
+        finally:
+            route = scope.get("route")
+            self._telemetry.count_request(getattr(route, "path", "other"), status)
+
+
+async def _plain(send: Send, scope: Scope, status: int, text: str, *headers: Header) -> None:
+    body = text.encode()
+    start: list[Header] = [
+        (b"content-type", b"text/plain; charset=utf-8"),
+        (b"content-length", str(len(body)).encode()),
+        *headers,
+    ]
+    await send({"type": "http.response.start", "status": status, "headers": start})
+    await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else body})
