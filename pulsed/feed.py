@@ -33,6 +33,8 @@ class Pipeline:
 
     def process(self, raw: RawTick) -> ComputedTick:
         """Take a tick through both layers."""
+        if raw.read_seconds:
+            self._observe("read", raw.read_seconds)
         start = time.perf_counter()
         canonical = self._translator.translate(raw)
         translated = time.perf_counter()

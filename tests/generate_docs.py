@@ -1,4 +1,4 @@
-"""Writes CONFIGURATION.md and config.example.yaml from the models of the configuration.
+"""Writes CONFIGURATION.md, config.example.yaml and METRICS.md from the code's own tables.
 
 Run as `python -m tests.generate_docs`.
 """
@@ -17,6 +17,7 @@ from pydantic.fields import FieldInfo
 from pulsed.config import Config
 from pulsed.config.section import Section, keys, section_of
 from pulsed.config.values import notation_of
+from tests.metrics_docs import metrics
 
 ROOT = Path(__file__).parents[1]
 WIDTH = 100
@@ -124,3 +125,4 @@ def _written(field: FieldInfo, value: object) -> str:
 if __name__ == "__main__":
     (ROOT / "CONFIGURATION.md").write_text(manual(), encoding="utf-8")
     (ROOT / "config.example.yaml").write_text(example(), encoding="utf-8")
+    (ROOT / "METRICS.md").write_text(metrics(), encoding="utf-8")

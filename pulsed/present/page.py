@@ -6,6 +6,7 @@ without a sample are left out; samples carry no timestamps; GPUs of a stale targ
 
 from __future__ import annotations
 
+import time
 import zlib
 from collections.abc import Iterator
 
@@ -74,7 +75,9 @@ class Pages:
             if gzip:
                 page = compress(self.page(now, openmetrics=openmetrics, gzip=False))
             else:
+                begun = time.perf_counter()
                 page = self._render(now, openmetrics)
+                self._telemetry.observe("present", time.perf_counter() - begun)
             self._pages[openmetrics, gzip] = page
         return page
 

@@ -79,13 +79,15 @@ class ExporterSource:
         arrival, clock = self._wall(), self._clock()
         if not page.strip():
             raise BadPage(f"{self.target}: empty page", self._empty_remedy())
+        begun = time.perf_counter()
         try:
             parsed = self._parser.parse(page)
         except BadPage as error:
             raise BadPage(f"{self.target}: {error.args[0]}", error.remedy) from error
         if parsed.samples == 0:
             raise BadPage(f"{self.target}: no sample that can be read", "See whether this is an exporter's page")
-        return RawTick(self.target, arrival, clock, self.interval, parsed.layout, parsed.values, parsed.rejected)
+        spent = time.perf_counter() - begun
+        return RawTick(self.target, arrival, clock, self.interval, parsed.layout, parsed.values, parsed.rejected, spent)
 
     async def close(self) -> None:
         """Let go of the shared connections. Safe to call twice."""

@@ -62,6 +62,7 @@ class RawTick:
         layout: what the values are.
         values: one per series of the layout; None where this tick has nothing.
         rejected: rows that could not be read in this tick, counted by reason.
+        read_seconds: what reading its text took pulsed, waiting left out; 0 where there is no text.
     """
 
     target: str
@@ -71,6 +72,7 @@ class RawTick:
     layout: Layout
     values: Sequence[RawValue]
     rejected: Mapping[str, int] = field(default_factory=dict)
+    read_seconds: float = 0.0
 
 
 class Source(Protocol):
