@@ -18,13 +18,13 @@ What `/metrics` serves. Every name is `pulsed_gpu_` and a word of pulsed's one v
 (`/gpus`) and the column in CSV (`pulsed export`). Units are base units: ratios 0..1, bytes, seconds, hertz, watts,
 joules, degrees Celsius.
 
-**A missing reading is absent**: never 0. A target whose data is older than `source.stale_after` loses its GPU series, so
-that Prometheus marks them stale. Values are those of the last sample; `pulsed_gpu_last_sample_timestamp_seconds` says
-when that was.
+**A missing reading is absent**: never 0. A target whose data is older than `source.stale_after` loses its GPU series,
+so that Prometheus marks them stale. Values are those of the last sample; `pulsed_gpu_last_sample_timestamp_seconds`
+says when that was.
 
-Every GPU series has the labels `gpu` (index) and `uuid`; a MIG instance also `mig_id` and `mig_profile`, its `uuid` being
-that of the board; with several targets or hosts also `node`. All else about a GPU is in `pulsed_gpu_info`. Scrape with
-`honor_labels: true`.
+Every GPU series has the labels `gpu` (index) and `uuid`; a MIG instance also `mig_id` and `mig_profile`, its `uuid`
+being that of the board; with several targets or hosts also `node`. All else about a GPU is in `pulsed_gpu_info`. Scrape
+with `honor_labels: true`.
 
 On a MIG board, what DCGM only knows of the whole board (power, temperature, clocks, errors) is published once, for the
 board, and never repeated on its instances: `sum(pulsed_gpu_power_watts)` is right.
