@@ -63,6 +63,26 @@ def _exporter(config: Config, staggered: bool) -> Sequence[Source]:
     return [ExporterSource(target, settings, scraper) for target in given.targets]
 
 
+def _dcgmi(config: Config, staggered: bool) -> Sequence[Source]:
+    from pulsed.reader.dcgmi.settings import DcgmiSettings
+    from pulsed.reader.dcgmi.source import DcgmiSource
+    from pulsed.translate.watches import fields_to_watch
+
+    given = config.source.dcgmi
+    fast, slow = fields_to_watch(given.groups, given.fields)
+    settings = DcgmiSettings(
+        fast=fast,
+        slow=slow,
+        interval=config.source.seconds() or DcgmiSettings(fast).interval,
+        slow_interval=given.slow_interval,
+        path=given.path,
+        host=given.host or "",
+        entities=given.entities or "",
+        read_timeout=given.read_timeout,
+    )
+    return [DcgmiSource(settings)]
+
+
 def _replay(config: Config, staggered: bool) -> Sequence[Source]:
     from pulsed.reader.replay import DEFAULT_START, ReplaySource
 
@@ -87,6 +107,7 @@ def _demo(config: Config, staggered: bool) -> Sequence[Source]:
 
 _KINDS: Mapping[str, Callable[[Config, bool], Sequence[Source]]] = {
     "auto": _exporter,
+    "dcgmi": _dcgmi,
     "exporter": _exporter,
     "replay": _replay,
     "demo": _demo,

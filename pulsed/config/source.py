@@ -13,7 +13,9 @@ from pulsed.config.values import (
     Columns,
     Duration,
     Factor,
+    FieldIds,
     FileName,
+    Groups,
     Moment,
     Secret,
     Size,
@@ -22,8 +24,9 @@ from pulsed.config.values import (
     Text,
     WholeNumber,
 )
+from pulsed.translate.watches import GROUPS
 
-Kind = Literal["auto", "exporter", "replay", "demo"]
+Kind = Literal["auto", "dcgmi", "exporter", "replay", "demo"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +34,7 @@ class Cadence:
     """How often a kind of source can be read.
 
     Attributes:
-        least: shortest `source.interval`, seconds; less is an error.
+        least: shortest `source.interval`, seconds; less is an error. 0: the source itself raises it.
         default: seconds when `source.interval` is not set; None: the source itself says.
     """
 
@@ -40,7 +43,8 @@ class Cadence:
 
 
 CADENCES: Mapping[str, Cadence] = {
-    "auto": Cadence(1.0, 15.0),  # as long as it means an exporter
+    "auto": Cadence(0.0, None),  # each candidate keeps its own
+    "dcgmi": Cadence(0.0, 1.0),
     "exporter": Cadence(1.0, 15.0),
     "replay": Cadence(0.01, None),
     "demo": Cadence(0.1, 1.0),
@@ -49,6 +53,39 @@ CADENCES: Mapping[str, Cadence] = {
 
 STALE_INTERVALS = 3
 """After so many intervals without a new sample data is stale, when `source.stale_after` is not set."""
+
+
+class Dcgmi(Section):
+    """For the kind `dcgmi`."""
+
+    path: Text = Field(default="dcgmi", description="The program: its path, or its name in PATH.")
+    host: Text | None = Field(
+        default=None,
+        description="A host engine elsewhere: `host[:port]`, or `unix:///path` for a socket. Unset: this machine's.",
+        examples=["gpu1:5555"],
+    )
+    groups: Groups = Field(
+        default=tuple(GROUPS),
+        description="Which fields to read: "
+        + "; ".join(f"`{name}` {group.meaning}" for name, group in GROUPS.items())
+        + ". What this DCGM or these GPUs cannot give is left out, and the log says so once.",
+    )
+    fields: FieldIds = Field(default=(), description="Ids of further DCGM fields to read with every sample.")
+    entities: Text | None = Field(
+        default=None,
+        description="What to watch, as `dcgmi dmon -i` takes it. Unset: all GPUs and MIG instances.",
+        examples=["0,1"],
+    )
+    slow_interval: Duration = Field(
+        default=30.0,
+        description="Time between two readings of what changes slowly: limits, error counts, settings.",
+    )
+    read_timeout: Duration | None = Field(
+        default=None,
+        description="Time without a sample after which dcgmi counts as hung and is started anew. Unset: ten intervals, "
+        "at least 10s.",
+        examples=["10s"],
+    )
 
 
 class Exporter(Section):
@@ -150,13 +187,15 @@ class Source(Section):
 
     kind: Kind = Field(
         default="auto",
-        description="`exporter` scrapes dcgm-exporters, `replay` plays a recording, `demo` simulates eight GPUs, "
-        "`auto` takes the exporter at `source.exporter.targets` and never falls back to demo data.",
+        description="`dcgmi` runs `dcgmi dmon`, `exporter` scrapes dcgm-exporters, `replay` plays a recording, `demo` "
+        "simulates eight GPUs. `auto` takes the first that works: `dcgmi` with a reachable host engine, else the "
+        "exporter at `source.exporter.targets`; never demo data.",
     )
     interval: Duration | None = Field(
         default=None,
-        description="Time between two samples. Unset: 15s for `exporter`, 1s for `demo`, that of the recording for "
-        "`replay`. Least: 1s for `exporter`, 100ms for `demo`, 10ms for `replay`.",
+        description="Time between two samples. Unset: 15s for `exporter`, 1s for `dcgmi` and `demo`, that of the "
+        "recording for `replay`. Least: 100ms for `dcgmi`, which raises less to that, 1s for `exporter`, 100ms for "
+        "`demo`, 10ms for `replay`.",
         examples=["15s"],
     )
     stale_after: Duration | None = Field(
@@ -164,6 +203,7 @@ class Source(Section):
         description="Data older than this leaves /metrics and is marked as stale in the API. Unset: three intervals.",
         examples=["45s"],
     )
+    dcgmi: Dcgmi = Field(default=Dcgmi(), description="The host engine, and what to read from it.")
     exporter: Exporter = Field(default=Exporter(), description="The exporters to scrape, and how.")
     replay: Replay = Field(default=Replay(), description="The recording to play, and how.")
     demo: Demo = Field(default=Demo(), description="The simulation.")

@@ -19,6 +19,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, Strict
 from pydantic.fields import FieldInfo
 
 from pulsed.reader.scraper import masked
+from pulsed.translate.watches import GROUPS
 
 Style = Literal["typed", "text", "file"]
 """How a scalar without quotes is taken: by YAML's types; as it is written (`node: 007`); so too, as a file's name."""
@@ -187,6 +188,12 @@ def _http_path(value: str) -> str:
     return value
 
 
+def _group(value: str) -> str:
+    if value not in GROUPS:
+        raise ValueError("is no group of fields")
+    return value
+
+
 def _not_empty(value: str) -> str:
     if not value.strip():
         raise ValueError("is empty")
@@ -251,4 +258,14 @@ Columns = Annotated[
         ...,
     ],
     BeforeValidator(_columns),
+]
+Groups = Annotated[
+    tuple[Annotated[str, AfterValidator(_group), Notation("group", f"some of {', '.join(GROUPS)}", "text")], ...],
+    BeforeValidator(_columns),
+]
+FieldIds = Annotated[
+    tuple[
+        Annotated[int, Strict(), Field(ge=1, le=65535), Notation("field", "ids of DCGM fields, such as [1017]")], ...
+    ],
+    BeforeValidator(_one_or_many),
 ]

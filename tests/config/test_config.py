@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
+from typing import get_args
 
 import pytest
 from hypothesis import given
@@ -17,7 +18,7 @@ from pulsed.compute.rules import Thresholds
 from pulsed.config import Config
 from pulsed.config.load import FLAGS, check, load, password_of
 from pulsed.config.section import keys, section_of
-from pulsed.config.source import CADENCES, Exporter
+from pulsed.config.source import CADENCES, Exporter, Kind
 from pulsed.config.values import notation_of
 from pulsed.errors import ConfigError
 from pulsed.reader.replay import DEFAULT_START
@@ -92,7 +93,8 @@ BAD = {
     ],
     "replay-without-path": [":2: source.kind: is replay, which needs a recording; set source.replay.path"],
     "section-as-text": [
-        ":1: source: 'demo' is not allowed; source has the keys kind, interval, stale_after, exporter, replay, demo"
+        ":1: source: 'demo' is not allowed; "
+        "source has the keys kind, interval, stale_after, dcgmi, exporter, replay, demo"
     ],
     "several-mistakes": [
         ":1: listn: unknown key; did you mean listen?",
@@ -101,8 +103,14 @@ BAD = {
         f":6: source.interval: 'soon' is no duration; {DURATION}",
         f":8: source.exporter.timeout: 'later' is no duration; {DURATION}",
     ],
+    "field-id-zero": [
+        ":3: source.dcgmi.fields[0]: 0 is not allowed; allowed: ids of DCGM fields, such as [1017]",
+    ],
+    "group-unknown": [
+        ":4: source.dcgmi.groups[1]: 'cor' is no group of fields; allowed: some of core, health, nvlink, media",
+    ],
     "source-kind-unknown": [
-        ":2: source.kind: 'prometheus' is not allowed; allowed: auto, exporter, replay, demo",
+        ":2: source.kind: 'prometheus' is not allowed; allowed: auto, dcgmi, exporter, replay, demo",
     ],
     "stale-after-list": [f":2: source.stale_after: a list is no duration; {DURATION}"],
     "switch-as-number": [":2: publish.passthrough: 2 is not allowed; allowed: true, false"],
@@ -436,8 +444,10 @@ def test_password_file(tmp_path: Path) -> None:
 
 
 def test_cadences_cover_every_kind() -> None:
-    assert set(CADENCES) == {"auto", "exporter", "replay", "demo"}
-    assert load(None, (), {}).source.seconds() == 15.0
+    assert set(CADENCES) == set(get_args(Kind))
+    assert load(None, (), {}).source.seconds() is None
+    assert load(None, ["source.kind=exporter"], {}).source.seconds() == 15.0
+    assert load(None, ["source={kind: dcgmi, interval: 0.1}"], {}).source.seconds() == 0.1
     assert load(None, ["source.kind=demo"], {}).source.seconds() == 1.0
     assert load(None, ["source={kind: replay, replay: {path: x}}"], {}).source.seconds() is None
     assert load(None, ["source={kind: demo, interval: 2}"], {}).source.seconds() == 2.0
