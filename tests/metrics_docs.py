@@ -29,7 +29,16 @@ with `honor_labels: true`.
 On a MIG board, what DCGM only knows of the whole board (power, temperature, clocks, errors) is published once, for the
 board, and never repeated on its instances: `sum(pulsed_gpu_power_watts)` is right.
 
-`publish.passthrough: true` adds the source's own `DCGM_FI_*` series, unchanged.
+`publish.passthrough: true` adds the source's own `DCGM_FI_*` series, unchanged. From `dcgmi dmon` (live or a capture)
+they are those that a dcgm-exporter with classic names (4.0 to 4.8.2) serves for the same fields, in its units and with
+its labels as far as dmon tells them, so that its dashboard works without it. What is different:
+
+* On a MIG board the exporter repeats the board's values on every instance. Here they come once, without `GPU_I_*`
+  labels, so that sums are right; an instance's own values come from the instances only. While boards are shown,
+  instances of which dmon does not tell the board are left out.
+* Only true counters are declared so: `DCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL` is a rate, and a gauge.
+* XIDs have the label `err_code`, but not `err_msg`.
+* HELP is in pulsed's words, and fields that no metric below is made from are left out.
 
 ## Computed
 """

@@ -74,7 +74,7 @@ def api(board: Board, config: Mapping[str, Any], telemetry_path: str = "/metrics
         title=app.title, version=app.version, summary=app.summary, license_info=app.license_info, routes=app.routes
     )
     document["paths"] |= _front_paths(telemetry_path)
-    app.openapi_schema = document
+    app.openapi = lambda: document  # type: ignore[method-assign] # FastAPI's way; what is in openapi_schema it may redo
     return app
 
 
@@ -110,8 +110,10 @@ async def _failure(request: Request, error: Exception) -> Response:
     """Every error of the API has the same shape."""
     status = error.status_code if isinstance(error, HTTPException) else 500
     said = error.detail if isinstance(error, HTTPException) else "internal error"
-    return _json({"error": f"{request.url.path}: {said}"}, status)
+    headers = error.headers if isinstance(error, HTTPException) else None  # a 405 has to say what is allowed
+    return _json({"error": f"{request.url.path}: {said}"}, status, headers)
 
 
-def _json(document: Mapping[str, Any], status: int = 200) -> Response:
-    return Response(json.dumps(document, separators=(",", ":"), allow_nan=False), status, media_type="application/json")
+def _json(document: Mapping[str, Any], status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+    text = json.dumps(document, separators=(",", ":"), allow_nan=False)
+    return Response(text, status, headers, media_type="application/json")

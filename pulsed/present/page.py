@@ -36,7 +36,7 @@ class _Place:
     def __init__(self, target: Target, here: str) -> None:
         self.target = target
         self.chunks = TargetChunks(here)
-        self.passthrough = TargetPassthrough()
+        self.passthrough = TargetPassthrough(here)
         self.hidden: frozenset[int] = frozenset()
         self.hidden_series: frozenset[int] = frozenset()
 
@@ -111,7 +111,7 @@ class Pages:
         # Every place must see its tick, so no any() over a generator.
         new_devices = [place.chunks.see(tick.canonical.devices) for place in fresh if (tick := place.target.tick)]
         new_layouts = self._passthrough and [
-            place.passthrough.see(tick.canonical.raw.layout) for place in fresh if (tick := place.target.tick)
+            place.passthrough.see(tick.canonical) for place in fresh if (tick := place.target.tick)
         ]
         if shown != self._shown or any(new_devices):
             self._share_devices(fresh)

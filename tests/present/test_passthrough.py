@@ -103,11 +103,6 @@ def test_the_first_of_several_targets_has_a_series_whatever_the_order_of_its_lab
     ]
 
 
-def test_dmon_columns_are_not_republished() -> None:
-    computed = tick([gpu(0)], series=[row(UTIL, 1.0)], layout=Layout("dmon", (Series(UTIL),)))
-    assert republished(board(target("a", computed))) == []
-
-
 def test_a_new_tick_of_the_same_layout_shows_new_values() -> None:
     layout = Layout("exporter", (Series(UTIL),))
     made = board(target("a", tick([gpu(0)], series=[(layout.series[0], 1.0)], layout=layout)))
