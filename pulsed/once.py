@@ -76,7 +76,7 @@ async def _first_tick(source: Source, pipeline: Pipeline, target: Target) -> Non
         for _ in range(EMPTY_TICKS + 1):
             tick = pipeline.process(await source.read())
             target.accept(tick, time.monotonic())
-            if any(any(value is not None for value in reading) for reading in tick.canonical.readings):
+            if _says_enough(tick, source.kind):
                 return
     except SourceEnded as end:
         if target.tick is None:
@@ -85,6 +85,13 @@ async def _first_tick(source: Source, pipeline: Pipeline, target: Target) -> Non
         target.fail(error.reason, str(error))
     finally:
         await source.close()
+
+
+def _says_enough(tick: ComputedTick, kind: str) -> bool:
+    """Whether it is no use to wait for the next tick: a live dcgmi gives activity from its second or third one on."""
+    if kind == "dcgmi":
+        return any(result.real_utilization.coverage > 0 for result in tick.results)
+    return any(any(value is not None for value in reading) for reading in tick.canonical.readings)
 
 
 def export(config: Config, columns: str, out: TextIO) -> None:

@@ -131,8 +131,8 @@ def dmon_subjects(
 ) -> list[Subject]:
     """Sort dmon's rows by device.
 
-    dmon does not say which GPU a MIG instance or vGPU is on; where there is only one, it is that. Compute instances
-    stand for their GPU instances only where dmon shows none of these.
+    dmon does not say which GPU a MIG instance or vGPU is on: a live source adds that as labels, and where there is only
+    one GPU, it is that. Compute instances stand for their GPU instances only where dmon shows none of these.
 
     Args:
         blocks: positions by labels.
@@ -140,25 +140,41 @@ def dmon_subjects(
         texts: by labels, what the text columns say.
     """
     subjects: list[Subject] = []
+    places: dict[str, str] = {}
     instances = any(dict(labels).get("entity") == "GPU-I" for labels in blocks)
     for labels, positions in blocks.items():
         row = dict(labels)
-        kind, id_ = _DMON_KINDS.get(row.get("entity", "")), row.get("id", "")
+        kind = _DMON_KINDS.get(row.get("entity", ""))
         if kind is None or (row["entity"] == "GPU-CI" and instances):
             continue
-        known = dict(texts.get(labels, {}))
+        known = {name: row[name] for name in ("uuid", "model", "pci_bus_id") if name in row} | texts.get(labels, {})
         uuid = known.pop("uuid", "")
-        entity = Entity("gpu", id_, uuid, node=node) if kind == "gpu" else Entity(kind, "", "", id_, node=node)
-        if kind == "mig":
+        if kind == "gpu":
+            entity = Entity("gpu", row.get("id", ""), uuid, node=node)
+        else:
+            entity = Entity(kind, row.get("gpu", ""), "", row.get("instance_id", row.get("id", "")), node=node)
+            if row.get("uuid") and "gpu" in row:
+                places[row["gpu"]] = row["uuid"]
+        if kind == "mig" and uuid != row.get("uuid"):
             known["mig_uuid"] = uuid
         subject = Subject(entity, series=[(position, 0) for position in positions])
         subject.learn(known.items())
         subjects.append(subject)
-    boards = [subject for subject in subjects if subject.entity.kind == "gpu"]
-    if len(boards) == 1:
-        for subject in subjects:
-            _adopt(subject, boards[0])
+    boards = {subject.entity.gpu: subject for subject in subjects if subject.entity.kind == "gpu"}
+    for subject in list(subjects):
+        gpu = subject.entity.gpu
+        if subject.entity.kind == "mig" and gpu and gpu not in boards:
+            boards[gpu] = Subject(Entity("gpu", gpu, places.get(gpu, ""), node=node))
+            boards[gpu].learn((name, text) for name, text in subject.texts.items() if name != "mig_uuid")
+            subjects.append(boards[gpu])
+    for subject in subjects:
+        if board := boards.get(subject.entity.gpu) if subject.entity.gpu else _only(boards):
+            _adopt(subject, board)
     return sorted(subjects, key=_order)
+
+
+def _only(boards: Mapping[str, Subject]) -> Subject | None:
+    return next(iter(boards.values())) if len(boards) == 1 else None
 
 
 def _adopt(subject: Subject, board: Subject) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import pytest
 
 from pulsed.attribution.model import Attribution, Pod
@@ -311,3 +313,38 @@ def test_a_row_of_dmon_is_a_gpu_even_if_it_says_nothing() -> None:
     rows = dmon(("GPU", "0", {"UUID#": A, "POWER": None}), ("GPU", "1", {"UUID#": None, "POWER": None}))
     named, nameless = Translator().translate(tick(rows, "dmon")).devices
     assert (named.entity.uuid, nameless.entity.uuid) == (A, "")
+
+
+def live(entity: str, id_: str, column: str, value: float, **facts: str) -> tuple[str, Mapping[str, str], float]:
+    """A series as the live source labels it."""
+    return column, {"entity": entity, "id": id_, **facts}, value
+
+
+def test_a_live_source_says_who_the_gpus_are() -> None:
+    board = {"uuid": A, "model": "NVIDIA A100-SXM4-40GB", "pci_bus_id": "00000000:07:00.0"}
+    other = {"uuid": B, "model": "NVIDIA A100-SXM4-40GB", "pci_bus_id": "00000000:0F:00.0"}
+    canonical = Translator("host").translate(
+        tick(
+            [
+                live("GPU", "0", "POWER", 80.0, **board),
+                live("GPU", "1", "POWER", 90.0, **other),
+                live("GPU-I", "7", "GRACT", 0.5, gpu="1", instance_id="3", **other),
+                live("GPU-I", "7", "POWER", 91.0, gpu="1", instance_id="3", **other),
+            ],
+            "dmon",
+        )
+    )
+    whole, split, instance = canonical.devices
+    assert (whole.entity.gpu, whole.entity.uuid, whole.model) == ("0", A, "NVIDIA A100-SXM4-40GB")
+    assert (split.entity.uuid, split.pci_bus_id) == (B, "00000000:0F:00.0")
+    assert (instance.entity.gpu, instance.entity.uuid, instance.entity.mig_id) == ("1", B, "3")
+    assert instance.mig_uuid == ""
+    assert [reading.power_watts for reading in canonical.readings] == [80.0, 90.0, None]
+    assert canonical.readings[2].graphics_engine_active_ratio == 0.5
+
+
+def test_a_live_instance_whose_board_has_no_row_still_has_a_board() -> None:
+    row = live("GPU-I", "7", "POWER", 91.0, gpu="1", instance_id="3", uuid=B, model="NVIDIA A30")
+    board, instance = Translator("host").translate(tick([row], "dmon")).devices
+    assert (board.entity.kind, board.entity.gpu, board.entity.uuid, board.model) == ("gpu", "1", B, "NVIDIA A30")
+    assert instance.entity.mig_id == "3"
