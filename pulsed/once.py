@@ -90,7 +90,7 @@ async def _first_tick(source: Source, pipeline: Pipeline, target: Target) -> Non
 def _says_enough(tick: ComputedTick, kind: str) -> bool:
     """Whether it is no use to wait for the next tick: a live dcgmi gives activity from its second or third one on."""
     if kind == "dcgmi":
-        return any(result.real_utilization.coverage > 0 for result in tick.results)
+        return any(result.real_utilization.ratio is not None for result in tick.results)
     return any(any(value is not None for value in reading) for reading in tick.canonical.readings)
 
 

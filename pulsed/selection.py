@@ -68,9 +68,9 @@ class Selection:
 
 EVERYTHING = Selection(everything=True)
 
-_INDEX = re.compile(r"\d+")
-_RANGE = re.compile(r"(\d+)-(\d+)")
-_INSTANCE = re.compile(r"(\d+):(\d+)")
+_INDEX = re.compile(r"[0-9]{1,6}")
+_RANGE = re.compile(r"([0-9]{1,6})-([0-9]{1,6})")
+_INSTANCE = re.compile(r"([0-9]{1,6}):([0-9]{1,6})")
 _UUID = re.compile(r"(GPU|MIG)-[0-9A-Fa-f][0-9A-Fa-f-]*|MIG-GPU-[0-9A-Fa-f-]+/\d+/\d+", re.IGNORECASE)
 _MOST_GPUS = 1024
 

@@ -40,6 +40,8 @@ _VGPU_TYPE = re.compile(r"-(\d+-)?\d+[ABCQ]\d?(ME)?$")
 
 _PCI_ADDRESS = re.compile(r"([0-9A-Fa-f]{1,8}):([0-9A-Fa-f]{2}):([0-9A-Fa-f]{2})\.([0-7])")
 
+_FACTS = frozenset({"uuid", "model", "pci_bus_id"})
+
 _DMON_KINDS: Mapping[str, EntityKind] = {"GPU": "gpu", "GPU-I": "mig", "GPU-CI": "mig", "vGPU": "vgpu"}
 
 Labels = tuple[tuple[str, str], ...]
@@ -147,7 +149,8 @@ def dmon_subjects(
         kind = _DMON_KINDS.get(row.get("entity", ""))
         if kind is None or (row["entity"] == "GPU-CI" and instances):
             continue
-        known = {name: row[name] for name in ("uuid", "model", "pci_bus_id") if name in row} | texts.get(labels, {})
+        known: dict[str, str] = {name: row[name] for name in row.keys() & _FACTS}
+        known |= texts.get(labels, {})
         uuid = known.pop("uuid", "")
         if kind == "gpu":
             entity = Entity("gpu", row.get("id", ""), uuid, node=node)
