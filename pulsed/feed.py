@@ -86,6 +86,7 @@ class Feed:
         started = time.monotonic()
         try:
             raw = await self._source.read()
+            self._target.restarts = self._source.restarts
             tick = self._pipeline.process(raw)
         except SourceEnded as end:
             self._target.end(str(end))

@@ -27,6 +27,7 @@ class Target:
         samples: ticks so far.
         rejected: rows that could not be read, by reason, so far.
         errors: failed attempts so far, by reason.
+        restarts: how often the source's child process was started again.
         ended: whether the source has said that there will be no more ticks.
         version: grows with every change of this target.
     """
@@ -42,6 +43,7 @@ class Target:
     samples: int = 0
     rejected: dict[str, int] = field(default_factory=dict)
     errors: dict[str, int] = field(default_factory=dict)
+    restarts: int = 0
     ended: bool = False
     version: int = 0
 

@@ -31,7 +31,12 @@ LAYERS = ("read", "translate", "compute", "present")
 BUCKETS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
 """Upper bounds in seconds of `pulsed_tick_duration_seconds`: eight GPUs take some 100 us, 10,000 about a second."""
 
-ERROR_REASONS = tuple(sorted({kind.reason for kind in SourceError.__subclasses__() if kind is not SourceEnded}))
+
+def _reasons(kind: type[SourceError]) -> set[str]:
+    return {kind.reason}.union(*(_reasons(narrower) for narrower in kind.__subclasses__()))
+
+
+ERROR_REASONS = tuple(sorted(_reasons(SourceError) - {SourceEnded.reason}))
 """The reasons that every source starts with at 0, so that a first error is seen as an increase."""
 
 
@@ -48,7 +53,6 @@ class Telemetry:
         self.duplicate_gpus: Mapping[str, int] = {}
         self._durations = {layer: _Durations() for layer in LAYERS}
         self._requests: dict[tuple[str, str], int] = {}
-        self._restarts: dict[str, int] = {}
         self._revision = revision
         self._board = board
         self._now = 0.0
@@ -65,10 +69,6 @@ class Telemetry:
         key = (path, str(code))
         self._requests[key] = self._requests.get(key, 0) + 1
 
-    def count_restart(self, source: str) -> None:
-        """Count that the child process or connection of the target named `source` was started again."""
-        self._restarts[source] = self._restarts.get(source, 0) + 1
-
     def render(self, now: float, *, openmetrics: bool) -> bytes:
         """Write all families; without OpenMetrics' last line, as GPU families may follow.
 
@@ -81,7 +81,7 @@ class Telemetry:
 
     def _collect(self) -> Iterator[Metric]:
         yield self._build()
-        yield from _source_families(_by_name(self._board.targets), self._now, self._restarts, self.duplicate_gpus)
+        yield from _source_families(_by_name(self._board.targets), self._now, self.duplicate_gpus)
         durations = HistogramMetricFamily(
             "pulsed_tick_duration_seconds", "Time that a layer took for one tick of one source", labels=["layer"]
         )
@@ -148,9 +148,7 @@ def _by_name(targets: Sequence[Target]) -> dict[str, Target]:
     return found
 
 
-def _source_families(
-    targets: Mapping[str, Target], now: float, restarts: Mapping[str, int], duplicates: Mapping[str, int]
-) -> Iterator[Metric]:
+def _source_families(targets: Mapping[str, Target], now: float, duplicates: Mapping[str, int]) -> Iterator[Metric]:
     source = ["source"]
     info = InfoMetricFamily("pulsed_source", "What is read", labels=["kind", "target"])
     up = GaugeMetricFamily(
@@ -178,7 +176,7 @@ def _source_families(
             errors.add_metric([name, reason], target.errors.get(reason, 0))
         for reason, rows in target.rejected.items():
             rejected.add_metric([name, reason], rows)
-        restarted.add_metric([name], restarts.get(name, 0))
+        restarted.add_metric([name], target.restarts)
         if target.tick is not None:
             last.add_metric([name], target.tick.canonical.time)
         repeated.add_metric([name], duplicates.get(name, 0))

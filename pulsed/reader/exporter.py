@@ -42,6 +42,7 @@ class ExporterSource:
     """
 
     kind = "exporter"
+    restarts = 0
 
     def __init__(
         self,

@@ -14,8 +14,9 @@ from typing import BinaryIO, Literal, cast
 
 from pulsed.errors import BadCapture
 from pulsed.reader.dmon import message_of
+from pulsed.reader.record.lines import SESSION_MARK
 
-Recording = Literal["dmon", "page", "folder"]
+Recording = Literal["dmon", "page", "folder", "record"]
 """What can be replayed."""
 
 BROKEN_FILE = (OSError, EOFError, zlib.error)
@@ -24,10 +25,11 @@ BROKEN_FILE = (OSError, EOFError, zlib.error)
 LONGEST_LINE = 64 * 1024
 """Characters after which a line is taken for two."""
 
-REMEDY = "Give a capture of dcgmi dmon, a saved page of dcgm-exporter, or a folder of such pages"
+REMEDY = "Give a record of `pulsed record`, a capture of dcgmi dmon, a saved page, or a folder of such pages"
 DMON_REMEDY = "Correct what it names, or ask `pulsed doctor`, then capture again"
 
 _HEAD = 64 * 1024  # characters that must show what a file is; dmon's longest banner has less than one thousand
+_RECORD = re.compile(rf"^{re.escape(SESSION_MARK)}", re.MULTILINE)
 _HEADER = re.compile(r"^\s*#\s*Entity", re.MULTILINE)
 _ROW = re.compile(r"^\s*(?:GPU|GPU-I|GPU-CI|vGPU|Switch|LINK|CPU|CPU Core|CX)\s*\d+\s+\S", re.MULTILINE)
 _PAGE = re.compile(r"^(?:# (?:HELP|TYPE) \S|[A-Za-z_:][\w:]*\{.*\}\s*\S)", re.MULTILINE)
@@ -63,6 +65,8 @@ def look(path: Path, columns: Sequence[str] = ()) -> Recording:
         raise BadCapture(f"{path} is empty", REMEDY)
     if "\0" in head:
         raise BadCapture(f"{path} is a binary file", REMEDY)
+    if _RECORD.search(head):
+        return "record"
     if _HEADER.search(head):
         return "dmon"
     if _PAGE.search(head):

@@ -1,12 +1,12 @@
 """The source `replay`: plays a recording again, with timestamps that are the same in every run.
 
-A recording is a `dcgmi dmon` capture of any DCGM version, an exposition page, or a folder of pages in natural order;
-each file may be gzipped. Captures are streamed, so that their size does not matter. What the text means is the
-parsers' business; this module finds out what a path is, and keeps the time.
+A recording is a record of `pulsed record`, a `dcgmi dmon` capture of any DCGM version, an exposition page, or a folder
+of pages in natural order; each file may be gzipped. Records and captures are streamed, so that their size does not
+matter. What the text means is the parsers' business; this module finds out what a path is, and keeps the time.
 
-Tick n is stamped `start + n * interval`, whatever the pace: a recording holds no times of its own (`dcgmi dmon` prints
-none), and a page that cannot be read leaves a gap of one interval. Freshness is therefore to be judged by when a tick
-arrives, never by its `time`.
+A record has its own times, targets and pace, see `pulsed.reader.record.player`. The others have none (`dcgmi dmon`
+prints none): tick n is stamped `start + n * interval`, whatever the pace, and a page that cannot be read leaves a gap
+of one interval. Freshness is therefore to be judged by when a tick arrives, never by its `time`.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from typing import Protocol
 from pulsed.errors import BadCapture, BadPage, SourceEnded, SourceError
 from pulsed.reader.dmon import DmonParser
 from pulsed.reader.exposition import PageParser
+from pulsed.reader.record.player import play, recorded_targets
 from pulsed.reader.recording import (
     BROKEN_FILE,
     DMON_REMEDY,
@@ -35,7 +36,7 @@ from pulsed.reader.recording import (
     pages_of,
     unreadable,
 )
-from pulsed.reader.tick import Layout, RawTick, RawValue
+from pulsed.reader.tick import Layout, RawTick, RawValue, Source
 
 DEFAULT_START = 1767225600.0
 """The time of the first tick unless another is given: 2026-01-01T00:00:00Z."""
@@ -63,8 +64,27 @@ _Frames = Generator[_Sample | SourceError | None, None, str]
 Returns the last words of the recording: the error that ended it, or nothing."""
 
 
+def replay_sources(
+    path: str | os.PathLike[str],
+    columns: Sequence[str] = (),
+    *,
+    speed: float = 1.0,
+    loop: bool = False,
+    interval: float | None = None,
+    start: float = DEFAULT_START,
+) -> Sequence[Source]:
+    """Make the sources of a recording: one per target of a record, else one `ReplaySource`, whose arguments these are.
+
+    A record has its own `interval` and `start`, and no use for `columns`.
+    """
+    with contextlib.suppress(BadCapture):  # `read` tells it
+        if look(Path(path), columns) == "record":
+            return play(Path(path), speed=speed, loop=loop)
+    return [ReplaySource(path, columns, speed=speed, loop=loop, interval=interval, start=start)]
+
+
 class ReplaySource:
-    """A recording, played once or for ever.
+    """A recording that is no record, played once or for ever.
 
     Args:
         path: a capture, a page, or a folder of pages.
@@ -78,6 +98,7 @@ class ReplaySource:
     """
 
     kind = "replay"
+    restarts = 0
 
     def __init__(
         self,
@@ -176,6 +197,9 @@ class ReplaySource:
 
     def _look(self) -> Recording:
         recording = look(self._path, self._columns)
+        if recording == "record":
+            recorded_targets(self._path)  # raises what is wrong with it
+            raise BadCapture(f"{self._path} is a record that was not there at the start", "Start pulsed again")
         self.interval = self._given_interval or DEFAULT_INTERVALS[recording]
         return recording
 

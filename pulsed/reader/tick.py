@@ -90,6 +90,10 @@ class Source(Protocol):
     def interval(self) -> float:
         """Nominal seconds between two ticks."""
 
+    @property
+    def restarts(self) -> int:
+        """How often a child process that the source lives on was started again; 0 where there is none."""
+
     async def read(self) -> RawTick:
         """Wait for the next tick.
 

@@ -34,7 +34,7 @@ GROUPS: Mapping[str, WatchGroup] = {
             *(155, 156, 150, 140, 100, 101, 112, 252, 251, 253),
             *(1014, 1013, 1015, 1016, 190),
         ),
-        slow=(1, 113, 114, 164, 160, 161, 162, 163, 110, 111, 66, 67, 74),
+        slow=(1, 54, 113, 114, 164, 160, 161, 162, 163, 110, 111, 66, 67, 74),
     ),
     "health": WatchGroup(
         "XID and memory errors, row remapping, throttling, PCIe and fabric state, temperature limits",

@@ -22,12 +22,12 @@ Parse = Callable[[str], Iterable[Metric]]
 
 def busy() -> tuple[Board, Telemetry]:
     made = board(target('odd "name"\\\n', tick([gpu(0)], rejected={"bad_value": 3})), target("silent", kind="replay"))
+    made.targets[1].restarts = 1
     made.targets[1].fail(ScrapeFailed.reason, "refused")
     telemetry = Telemetry(made, revision="abc123")
     telemetry.observe("compute", 0.0003)
     telemetry.observe("compute", 99.0)
     telemetry.count_request("/gpus/{gpu}", 200)
-    telemetry.count_restart("silent")
     return made, telemetry
 
 

@@ -50,6 +50,7 @@ class DemoSource:
     """
 
     kind = "demo"
+    restarts = 0
     target = "demo"
 
     def __init__(

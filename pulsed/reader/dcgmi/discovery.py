@@ -1,0 +1,187 @@
+"""Who the GPUs are: what `dcgmi discovery` prints, and how to ask for it.
+
+`-l` has the GPUs with name, PCI address and UUID. `-c` has the tree of MIG instances: which entity id of dmon is which
+NVML instance of which GPU; it names neither profiles nor the instances' own UUIDs (Query.cpp, DCGM 2.1 to 4.7).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from pulsed.errors import SourceError, StreamBroke, StreamHung
+from pulsed.reader.dcgmi.child import Child
+from pulsed.reader.dcgmi.failures import failure_of
+from pulsed.reader.dmon.cells import read_text
+
+Labels = tuple[tuple[str, str], ...]
+"""Label pairs, as a `Series` has them."""
+
+_MOST_BYTES = 2**20
+
+
+@dataclass(frozen=True, slots=True)
+class Topology:
+    """What is known of the entities that dmon's rows are about.
+
+    Attributes:
+        labels: by `entity` and `id` of a row. A GPU has `uuid`, `model`, `pci_bus_id`; a MIG instance has `gpu` (the id
+            of its GPU's row), `instance_id` (NVML's), a compute instance also `compute_instance_id`, and both have the
+            texts of their GPU. What is not known is left out.
+    """
+
+    labels: Mapping[tuple[str, str], Labels] = field(default_factory=dict)
+
+    @property
+    def has_instances(self) -> bool:
+        """Whether any GPU is split by MIG."""
+        return any(entity == "GPU-I" for entity, _ in self.labels)
+
+
+NOTHING_KNOWN = Topology()
+
+
+def is_outdated(before: Topology, now: Topology) -> bool:
+    """Whether a dmon that was started before does not watch what is there now: it keeps the entities of its start.
+
+    GPUs that are gone do not count: their rows are blank or left out, which says it.
+    """
+    changed = before.labels.keys() ^ now.labels.keys()
+    if any(entity != "GPU" for entity, _ in changed):
+        return True
+    return bool(before.labels) and not changed.isdisjoint(now.labels)
+
+
+_CELLS = re.compile(r"\|\s*(.*?)\s*\|\s*(.*?)\s*\|")
+_GPU_ID = re.compile(r"(?:GPU\s+)?(\d+)")
+_FACT = re.compile(r"(Name|PCI Bus ID|Device UUID):\s*(.*?)(?:\s*\(last known\))?")
+_FACT_LABELS = {"Name": "model", "PCI Bus ID": "pci_bus_id", "Device UUID": "uuid"}
+_FACT_ORDER = ("uuid", "model", "pci_bus_id")
+_BRANCH = re.compile(r"(?:->\s*)?(GPU|I|CI) ([\d/]+)")
+_ENTITY = re.compile(r"(?:.*?(GPU-[0-9A-Fa-f-]+))?.*\(EntityID:\s*(\d+)\)")
+
+
+def parse_listing(text: str) -> dict[str, dict[str, str]]:
+    """Read `dcgmi discovery -l`: by GPU id `uuid`, `model`, `pci_bus_id`, as far as they are known."""
+    gpus: dict[str, dict[str, str]] = {}
+    about_gpus, current = False, None
+    for line in text.splitlines():
+        match = _CELLS.fullmatch(line.strip())
+        if match is None:
+            if not line.startswith("+"):  # `8 GPUs found.`, `0 NvSwitches found.`: another table begins
+                about_gpus, current = False, None
+            continue
+        left, right = match.groups()
+        if right == "Device Information":
+            about_gpus, current = left == "GPU ID", None
+            continue
+        if about_gpus and left and (number := _GPU_ID.fullmatch(left)):
+            current = gpus.setdefault(number[1], {})
+        fact = _FACT.fullmatch(right)
+        known = read_text(fact[2]) if fact else None
+        if about_gpus and current is not None and fact and known:
+            current[_FACT_LABELS[fact[1]]] = known
+    return gpus
+
+
+def parse_hierarchy(text: str) -> dict[tuple[str, str], dict[str, str]]:
+    """Read `dcgmi discovery -c`: by entity and id of MIG instances `gpu`, `instance_id` and so on, and GPUs' `uuid`."""
+    found: dict[tuple[str, str], dict[str, str]] = {}
+    gpu = ""
+    for line in text.splitlines():
+        match = _CELLS.fullmatch(line.strip())
+        branch = _BRANCH.fullmatch(match[1]) if match else None
+        entity = _ENTITY.fullmatch(match[2]) if match else None
+        if branch is None or entity is None:
+            continue
+        uuid, id_ = entity.groups()
+        place = branch[2].split("/")
+        if branch[1] == "GPU":
+            # The GPU's number here is NVML's, which need not be that of its row in dmon: the entity id is.
+            gpu = id_
+            found["GPU", id_] = {"uuid": uuid} if uuid else {}
+        elif branch[1] == "I" and len(place) == 2:
+            found["GPU-I", id_] = {"gpu": gpu, "instance_id": place[1]}
+        elif branch[1] == "CI" and len(place) == 3:
+            found["GPU-CI", id_] = {"gpu": gpu, "instance_id": place[1], "compute_instance_id": place[2]}
+    return found
+
+
+def topology_of(listing: str, hierarchy: str) -> Topology:
+    """Put both printouts together; either may be empty."""
+    gpus = parse_listing(listing)
+    labels: dict[tuple[str, str], Labels] = {("GPU", id_): _in_order(facts) for id_, facts in gpus.items()}
+    for (entity, id_), facts in parse_hierarchy(hierarchy).items():
+        if entity == "GPU":
+            labels.setdefault((entity, id_), _in_order(facts))
+            gpus.setdefault(id_, facts)
+        else:
+            labels[entity, id_] = (*facts.items(), *_in_order(gpus.get(facts["gpu"], {})))
+    return Topology(labels)
+
+
+def _in_order(facts: Mapping[str, str]) -> Labels:
+    return tuple((name, facts[name]) for name in _FACT_ORDER if name in facts)
+
+
+async def discover(command: Sequence[str], patience: float) -> Topology:
+    """Ask `dcgmi` who the GPUs are.
+
+    Args:
+        command: its path, and the options that come with every subcommand.
+        patience: seconds for each of the two questions.
+
+    Raises:
+        SourceError: nobody answers which GPUs there are. That nobody knows of MIG is no error.
+    """
+    path, *options = command
+    hierarchy = asyncio.ensure_future(_printed((path, "discovery", *options, "-c"), patience))
+    try:
+        listing = await _printed((path, "discovery", *options, "-l"), patience)
+        try:
+            return topology_of(listing, await hierarchy)
+        except SourceError:
+            return topology_of(listing, "")
+    finally:
+        hierarchy.cancel()
+        await asyncio.gather(hierarchy, return_exceptions=True)
+
+
+async def _printed(command: Sequence[str], patience: float) -> str:
+    """What a command prints, run to its end.
+
+    Raises:
+        SourceError: it failed, or took too long.
+    """
+    name = " ".join(command)
+    chunks: list[bytes] = []
+    size = 0
+    over = asyncio.get_running_loop().create_future()
+
+    def hear(data: bytes) -> None:
+        nonlocal size
+        size += len(data)
+        if size <= _MOST_BYTES:
+            chunks.append(data)
+        elif not over.done():
+            over.set_result(None)
+
+    def end() -> None:
+        if not over.done():
+            over.set_result(None)
+
+    child = await Child.start(command, hear, end)
+    try:
+        await asyncio.wait({over}, timeout=patience)
+        if not over.done():
+            raise StreamHung(f"{name} did not answer for {patience:g} s", "Restart the host engine")
+        if size > _MOST_BYTES:
+            raise StreamBroke(f"{name} prints without end")
+        text = b"".join(chunks).decode("utf-8", "replace")
+        if child.status != 0:
+            raise failure_of(name, child.status, [*text.splitlines()[-3:], *child.stderr])
+        return text
+    finally:
+        await child.end_now()

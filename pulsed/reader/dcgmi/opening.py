@@ -1,0 +1,63 @@
+"""From a list of fields to a running stream of those that can be had."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from pulsed.errors import FieldRefused, SourceError
+from pulsed.reader.dcgmi.stream import Arrival, DmonStream
+from pulsed.reader.dcgmi.watch import Watch
+
+_BETWEEN_ATTEMPTS = 0.1  # seconds: a list taken apart is many starts, but never a storm of them
+
+
+async def open_stream(
+    watch: Watch,
+    make: Callable[[tuple[int, ...]], DmonStream],
+    patience: float,
+    sleep: Callable[[float], Awaitable[object]],
+) -> tuple[DmonStream, Arrival]:
+    """Start streams until one runs with every field that can be had; gives it and its first tick.
+
+    What is learned stays in `watch`, also when this fails half way.
+
+    Args:
+        watch: the fields.
+        make: a stream of some of them.
+        patience: seconds to wait for a first tick.
+        sleep: waits for so many seconds.
+
+    Raises:
+        SourceError: it failed for another reason than a field, or no field at all can be had.
+    """
+    while True:
+        stream = make(watch.attempt())
+        try:
+            await stream.start()
+            arrival = await stream.next(patience)
+        except SourceError as error:
+            await stream.end_now()
+            if not watch.refuse(error):
+                if watch.settled and not watch.attempt():
+                    watch.reset()  # everything was refused: that may change, the next try asks for all again
+                raise _nothing_left(error, watch) from error
+        except asyncio.CancelledError:
+            await stream.end_now()
+            raise
+        else:
+            watch.accept()
+            if watch.settled:
+                return stream, arrival
+            await stream.end_now()
+        await sleep(_BETWEEN_ATTEMPTS)
+
+
+def _nothing_left(error: SourceError, watch: Watch) -> SourceError:
+    """The error itself; a single field's if all of several were refused, which then is only an example."""
+    if isinstance(error, FieldRefused) and len(watch.wanted) > 1:
+        return FieldRefused(
+            f"none of {len(watch.wanted)} fields can be had; the last refusal: {error.args[0]}",
+            "dcgmi dmon -l lists the fields that this version of DCGM knows",
+        )
+    return error

@@ -1,0 +1,314 @@
+"""The source `dcgmi`: ticks of a supervised `dcgmi dmon`, with everything that dcgmi can say about the GPUs.
+
+A stream that fails is an error of this `read`; the next one starts it again after a pause. Background work (the slow
+fields, a look at what changed) costs a tick nothing and its failures cost only what it is for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random as random_module
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+
+from pulsed.errors import CommandMissing, ConfigError, HostEngineUnavailable, SourceError, StreamBroke, WatchRefused
+from pulsed.reader.dcgmi.assembly import Assembly, entities, values
+from pulsed.reader.dcgmi.child import find
+from pulsed.reader.dcgmi.discovery import NOTHING_KNOWN, Labels, Topology, discover, is_outdated
+from pulsed.reader.dcgmi.opening import open_stream
+from pulsed.reader.dcgmi.pauses import Pauses
+from pulsed.reader.dcgmi.settings import LEAST_INTERVAL, DcgmiSettings
+from pulsed.reader.dcgmi.slow import SlowWatch
+from pulsed.reader.dcgmi.stream import Arrival, DmonStream
+from pulsed.reader.dcgmi.watch import Watch
+from pulsed.reader.tick import Layout, RawTick
+
+log = logging.getLogger(__name__)
+
+_ALL_WITH_INSTANCES = "*,*/*"
+
+_NAMELESS_SECONDS = 30.0
+"""When to look again if nothing is known of the GPUs."""
+
+_LEAST_UPKEEP_SECONDS = 5.0
+"""From one look at what changed to the next, also where entities come and go all the time."""
+
+
+class DcgmiSource:
+    """The GPUs of one host engine, read by `dcgmi dmon`.
+
+    Args:
+        settings: what to run.
+        clock: a clock that never steps, seconds.
+        wall: Unix seconds.
+        sleep: waits for so many seconds; for pauses.
+        random: a number from 0 up to 1; for jitter.
+
+    Raises:
+        ConfigError: no field is asked for.
+
+    Attributes:
+        starts: how often the stream of the fast fields was started with success; all but the first are restarts.
+    """
+
+    kind = "dcgmi"
+
+    def __init__(
+        self,
+        settings: DcgmiSettings,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        wall: Callable[[], float] = time.time,
+        sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
+        random: Callable[[], float] = random_module.random,
+    ) -> None:
+        if not settings.fast:
+            raise ConfigError("the source dcgmi has no field to read", "Choose at least one group of fields")
+        self._settings, self._clock, self._wall, self._sleep = settings, clock, wall, sleep
+        self.interval = max(settings.interval, LEAST_INTERVAL)
+        if settings.interval < LEAST_INTERVAL:
+            log.warning(
+                "the interval is too short for DCGM and was raised",
+                extra={"asked": settings.interval, "interval": LEAST_INTERVAL},
+            )
+        self.target = settings.host or "localhost"
+        self.starts = 0
+        self._path = settings.path
+        self._patience = settings.patience
+        self._pauses = Pauses(settings.first_pause, settings.longest_pause, random)
+        self._due = clock()
+        self._watch = Watch(settings.fast)
+        self._slow_watch = Watch(field for field in settings.slow if field not in settings.fast)
+        self._slow = SlowWatch(
+            self._slow_watch,
+            settings.slow_interval,
+            settings.slow_patience,
+            lambda fields: self._make(fields, settings.slow_interval),
+            Pauses(settings.first_pause, settings.longest_pause, random),
+            sleep,
+            self._tell_lost,
+        )
+        self._stream: DmonStream | None = None
+        self._late = 0
+        self._began = 0.0
+        self._topology = NOTHING_KNOWN
+        self._asks_for_instances = True
+        self._assembly = Assembly()
+        self._layout: Layout | None = None
+        self._entities: frozenset[Labels] = frozenset()
+        self._upkeep: asyncio.Task[None] | None = None
+        self._upkeep_at = self._kept_up_at = 0.0
+        self._wants_restart = False
+        self._told: Mapping[str, tuple[int, ...]] = {}
+        self._is_closed = False
+
+    @property
+    def restarts(self) -> int:
+        """How often the stream of the fast fields was started again."""
+        return max(0, self.starts - 1)
+
+    @property
+    def lost(self) -> Mapping[str, tuple[int, ...]]:
+        """Fields that were asked for and cannot be had now, by the reason of the error that says why."""
+        lost = dict(self._watch.lost)
+        for reason, fields in self._slow_watch.lost.items():
+            lost[reason] = (*lost.get(reason, ()), *fields)
+        return lost
+
+    @property
+    def late_ticks(self) -> int:
+        """Ticks that came in one burst with a newer one, after pulsed stood still, and were left out."""
+        return self._late + (self._stream.late if self._stream else 0)
+
+    @property
+    def slow_failures(self) -> int:
+        """How often the stream of the slow fields failed."""
+        return self._slow.failures
+
+    @property
+    def pid(self) -> int | None:
+        """Process id of the running dmon."""
+        return self._stream.pid if self._stream else None
+
+    async def read(self) -> RawTick:
+        """Wait for the next tick; starts dcgmi if none runs, after a pause if it failed before.
+
+        Several ticks that come at once, after pulsed or the machine stood still, are one: the newest, stamped when it
+        came. The time until then is a gap for whoever accounts for it.
+
+        Raises:
+            SourceError: dcgmi is not there, ended, hung, or was refused; the next call tries again.
+        """
+        if self._is_closed:
+            raise StreamBroke(f"{self.target} is closed", "Make a new source")
+        if self._wants_restart:
+            self._wants_restart = False
+            await self._stop()
+        try:
+            arrival = await (self._begin() if self._stream is None else self._stream.next(self._patience))
+        except SourceError:
+            if self._stream is not None:
+                await self._stop(in_order=False)
+                self._watch.reset()  # whatever comes back may be another engine
+                self._slow_watch.reset()
+            self._due = self._clock() + self._pauses.next()
+            raise
+        self._look_after(arrival)
+        return self._tick(arrival)
+
+    async def close(self) -> None:
+        """End all children. Safe to call twice."""
+        self._is_closed = True
+        await self._stop()
+
+    async def _begin(self) -> Arrival:
+        while (delay := self._due - self._clock()) > 0:
+            await self._sleep(delay)
+        self._path = find(self._settings.path)
+        self._topology = await self._introduce()
+        while True:
+            try:
+                self._stream, arrival = await open_stream(
+                    self._watch, lambda fields: self._make(fields, self.interval), self._patience, self._sleep
+                )
+                break
+            except WatchRefused as error:
+                if type(error) is not WatchRefused or not self._selection():
+                    raise
+                if self._settings.entities or not self._asks_for_instances:
+                    raise
+                log.warning("MIG instances cannot be watched, only whole GPUs", extra={"error": str(error)})
+                self._asks_for_instances = False
+                self._watch.reset()
+        self.starts += 1
+        self._began = self._clock()
+        self._schedule_upkeep(self._began)
+        self._layout, self._entities = arrival.layout, entities(arrival.layout)
+        self._tell_lost()
+        self._slow.start()
+        return arrival
+
+    async def _introduce(self) -> Topology:
+        """Ask who the GPUs are, before the first tick: nothing is known if dcgmi does not answer properly.
+
+        Raises:
+            CommandMissing, HostEngineUnavailable: there is no point in going on.
+        """
+        try:
+            return await self._discover()
+        except (CommandMissing, HostEngineUnavailable):
+            raise
+        except SourceError as error:
+            log.warning("the GPUs have no names and UUIDs", extra={"target": self.target, "error": str(error)})
+            return NOTHING_KNOWN
+
+    async def _discover(self) -> Topology:
+        found = await discover((self._path, *self._settings.options()), self._settings.discovery_timeout)
+        return self._topology if found == self._topology else found
+
+    def _schedule_upkeep(self, now: float) -> None:
+        seconds = self._settings.upkeep_interval
+        self._kept_up_at = now
+        self._upkeep_at = now + (seconds if self._topology.labels else min(seconds, _NAMELESS_SECONDS))
+
+    def _make(self, fields: Sequence[int], interval: float) -> DmonStream:
+        selection = self._selection()
+        command = (
+            self._path,
+            "dmon",
+            *self._settings.options(),
+            *(("-i", selection) if selection else ()),
+            "-e",
+            ",".join(map(str, fields)),
+            "-d",
+            str(round(interval * 1000)),
+        )
+        return DmonStream(command, interval, self._clock, self._wall)
+
+    def _selection(self) -> str:
+        if self._settings.entities:
+            return self._settings.entities
+        return _ALL_WITH_INSTANCES if self._asks_for_instances and self._topology.has_instances else ""
+
+    def _tick(self, arrival: Arrival) -> RawTick:
+        slow_layout, slow_values = self._slow.latest(arrival.clock)
+        return RawTick(
+            self.target,
+            arrival.time,
+            arrival.clock,
+            self.interval,
+            self._assembly.layout(arrival.layout, slow_layout, self._topology),
+            values(arrival.values, slow_values, slow_layout),
+            arrival.rejected,
+        )
+
+    def _look_after(self, arrival: Arrival) -> None:
+        """What is to be done now and then, beside the ticks."""
+        now = self._clock()
+        if now - self._began >= self._settings.good_after:
+            self._pauses.reset()
+        if arrival.layout is not self._layout:
+            self._layout = arrival.layout
+            if (found := entities(arrival.layout)) != self._entities:
+                self._entities = found
+                self._upkeep_at = min(self._upkeep_at, self._kept_up_at + _LEAST_UPKEEP_SECONDS)
+        if self._upkeep is not None and self._upkeep.done():
+            self._upkeep.result()
+            self._upkeep = None
+        if now >= self._upkeep_at and self._upkeep is None:
+            self._schedule_upkeep(now)
+            self._upkeep = asyncio.create_task(self._keep_up(), name="dcgmi: upkeep")
+
+    async def _keep_up(self) -> None:
+        """See whether the GPUs are still the same, and whether lost profiling fields can be had again."""
+        try:
+            before, self._topology = self._topology, await self._discover()
+            if not self._settings.entities and is_outdated(before, self._topology):
+                self._wants_restart = True
+        except SourceError as error:
+            log.debug("the GPUs cannot be looked up now", extra={"error": str(error)})
+        if not (missed := self._watch.lost_profiling):
+            return
+        probe = Watch(missed)
+        try:
+            stream, _ = await open_stream(
+                probe, lambda fields: self._make(fields, self.interval), self._patience, self._sleep
+            )
+        except SourceError as error:
+            log.debug("still no profiling", extra={"error": str(error)})
+            return
+        await stream.end_now()
+        self._watch.restore(probe.attempt())
+        self._wants_restart = True
+
+    def _tell_lost(self) -> None:
+        lost = self.lost
+        if lost == self._told:
+            return
+        self._told = lost
+        if not lost:
+            log.info("all fields can be had again", extra={"target": self.target})
+            return
+        why = dict(self._slow_watch.why) | dict(self._watch.why)
+        log.warning(
+            "some fields cannot be had and are left out",
+            extra={
+                "target": self.target,
+                "fields": "; ".join(f"{reason}: {' '.join(map(str, fields))}" for reason, fields in lost.items()),
+                "why": "; ".join(why.values()),
+            },
+        )
+
+    async def _stop(self, *, in_order: bool = True) -> None:
+        """End all children and the background work."""
+        upkeep, self._upkeep = self._upkeep, None
+        if upkeep is not None:
+            upkeep.cancel()
+            await asyncio.wait({upkeep})
+        stream, self._stream = self._stream, None
+        ends = [self._slow.stop()]
+        if stream is not None:
+            self._late += stream.late
+            ends.append(stream.end() if in_order else stream.end_now())
+        await asyncio.gather(*ends)

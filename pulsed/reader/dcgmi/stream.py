@@ -1,0 +1,259 @@
+"""A running `dcgmi dmon` as a stream of ticks, each stamped when its rows arrived.
+
+Cuts the output to lines, lets the parser cut those to ticks, and decides when a tick is whole and which of several that
+come at once is delivered. Does the work in the callback that brings the data: nothing is awaited per line.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from pulsed.errors import StreamHung
+from pulsed.reader.dcgmi.child import Child
+from pulsed.reader.dcgmi.failures import failure_of
+from pulsed.reader.dmon.parser import DmonParser
+from pulsed.reader.tick import Layout, RawValue
+
+_QUIET_SECONDS = 0.05
+"""A tick that lacks an entity of the one before counts as whole after so long without another row, at most half an
+interval: dcgmi writes a tick at once, in a few pieces if it is large."""
+
+_TURNS = 2
+"""A complete tick counts as whole after so many turns of the loop without more output: what already waits in the pipe
+has then been read. Timers would do, but waking up costs as much as reading a tick."""
+
+_LONGEST_LINE = 2**14
+_LONGEST_TALK = 2 * 2**20
+"""So many bytes without a tick are no dmon: 16 GPUs in 7 instances with 60 fields are a seventh of it."""
+
+_MOST_WAITING = 64
+
+_ORDERLY_SECONDS, _SHORT_ORDERLY_SECONDS = 0.5, 0.1
+"""How long dmon has to leave by itself: if its delay is shorter, and if not."""
+
+Clock = Callable[[], float]
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """A tick and when its last row came.
+
+    Attributes:
+        layout: as the parser names its series.
+        values: one per series.
+        rejected: what could not be read, by reason, since the last delivered tick.
+        clock: seconds of a clock that never steps.
+        time: Unix seconds.
+    """
+
+    layout: Layout
+    values: Sequence[RawValue]
+    rejected: Mapping[str, int]
+    clock: float
+    time: float
+
+
+class DmonStream:
+    """One `dcgmi dmon` process, from its start to its end.
+
+    Args:
+        command: the words to run, the first a path.
+        interval: seconds between two ticks.
+        clock: a clock that never steps, for the stamps.
+        wall: Unix seconds, for the stamps.
+
+    Attributes:
+        late: ticks that were left out, because they had waited for pulsed and their age could not be told.
+    """
+
+    def __init__(self, command: Sequence[str], interval: float, clock: Clock, wall: Clock) -> None:
+        self._command, self._interval = tuple(command), interval
+        self._clock, self._wall = clock, wall
+        self._quiet = min(_QUIET_SECONDS, interval / 2)
+        self._parser = DmonParser()
+        self._loop = asyncio.get_running_loop()
+        self._child: Child | None = None
+        self._rest = b""
+        self._stamp = (clock(), wall())
+        self._talk = 0
+        self._chunks = 0
+        self._heard = 0.0
+        self._timer: asyncio.TimerHandle | None = None
+        self._found: list[Arrival] = []
+        self._latest: Arrival | None = None
+        self._delivered_at = clock()
+        self._owed: Counter[str] = Counter()
+        self._ticks = 0
+        self._over = False
+        self._flooded = False
+        self._waiter: asyncio.Future[None] | None = None
+        self.late = 0
+
+    async def start(self) -> None:
+        """Start the process.
+
+        Raises:
+            CommandMissing: it cannot be started.
+        """
+        self._child = await Child.start(self._command, self._hear, self._finish)
+
+    @property
+    def pid(self) -> int:
+        """Process id of the child."""
+        assert self._child is not None
+        return self._child.pid
+
+    async def next(self, patience: float) -> Arrival:
+        """The newest tick that was not given yet; waits for one.
+
+        Args:
+            patience: seconds without any tick after which the process counts as hung.
+
+        Raises:
+            SourceError: the process ended, or hung; what the typed error says.
+        """
+        while self._latest is None:
+            if self._over:
+                raise self._failure()
+            ticks = self._ticks
+            self._waiter = self._loop.create_future()
+            await asyncio.wait({self._waiter}, timeout=patience)
+            if not self._waiter.done():
+                # Perhaps it was pulsed that stood still: let in what waits in the pipe before judging.
+                await asyncio.sleep(2 * self._quiet)
+                if ticks == self._ticks and not self._over:
+                    raise self._hung(patience)
+        arrival, self._latest = self._latest, None
+        return arrival
+
+    async def end(self) -> None:
+        """End the process in order; if it does not want to, by force."""
+        self._cancel_timer()
+        if self._child is not None:
+            # It sleeps out its delay first. Nothing is lost if not: the engine drops the watches of whoever leaves.
+            await self._child.end(_ORDERLY_SECONDS if self._interval < _ORDERLY_SECONDS else _SHORT_ORDERLY_SECONDS)
+
+    async def end_now(self) -> None:
+        """Kill the process."""
+        self._cancel_timer()
+        if self._child is not None:
+            await self._child.end_now()
+
+    def _hear(self, data: bytes) -> None:
+        if self._flooded:
+            return
+        now = (self._clock(), self._wall())
+        head, newline, tail = data.rpartition(b"\n")
+        if newline:
+            lines = (self._rest + head).decode("utf-8", "replace").split("\n")
+            self._rest = tail
+        else:
+            lines, self._rest = [], self._rest + data
+        if len(self._rest) > _LONGEST_LINE:
+            lines.append(self._rest.decode("utf-8", "replace"))  # no row: the parser will say so
+            self._rest = b""
+        feed = self._parser.feed
+        for line in lines:
+            tick = feed(line)
+            if tick is not None:
+                self._found.append(Arrival(tick.layout, tick.values, tick.rejected, *self._stamp))
+                del self._found[:-_MOST_WAITING]
+                self._talk = 0
+            self._stamp = now
+        self._talk += len(data)
+        if self._talk > _LONGEST_TALK:
+            self._flooded = True
+            self._finish()
+            return
+        self._chunks += 1
+        self._heard = self._loop.time()
+        if self._parser.complete:
+            self._loop.call_soon(self._take_turn, self._chunks, _TURNS)
+        elif self._timer is None:
+            self._timer = self._loop.call_at(self._heard + self._quiet, self._settle)
+
+    def _take_turn(self, chunks: int, turns: int) -> None:
+        """Wait for more that is already there, without sleeping."""
+        if chunks != self._chunks or self._over:
+            return
+        if turns:
+            self._loop.call_soon(self._take_turn, chunks, turns - 1)
+            return
+        self._cancel_timer()
+        self._take_rest()
+        self._deliver()
+
+    def _settle(self) -> None:
+        """It may have been quiet for long enough."""
+        self._timer = None
+        if self._loop.time() - self._heard < self._quiet / 2:
+            self._timer = self._loop.call_at(self._heard + self._quiet, self._settle)
+            return
+        self._take_rest()
+        self._deliver()
+
+    def _take_rest(self) -> None:
+        tick = self._parser.finish()
+        if tick is not None:
+            self._found.append(Arrival(tick.layout, tick.values, tick.rejected, *self._stamp))
+            self._talk = 0
+
+    def _deliver(self) -> None:
+        found, self._found = self._found, []
+        if not found:
+            return
+        self._ticks += len(found)
+        newest = found[-1]
+        gap, self._delivered_at = newest.clock - self._delivered_at, newest.clock
+        for arrival in found:
+            if arrival.rejected:
+                self._owed.update(arrival.rejected)
+        if len(found) > 1 and 2 * len(found) * self._interval < gap:
+            # They waited for pulsed, and are fewer than the time has room for: the pipe was full, and dmon stood still
+            # with it. Even the newest is old, by nobody knows how much. The next one is at most an interval away.
+            self.late += len(found)
+            return
+        self.late += len(found) - 1 + (self._latest is not None)
+        self._latest = Arrival(newest.layout, newest.values, dict(self._owed), newest.clock, newest.time)
+        self._owed.clear()
+        self._wake()
+
+    def _finish(self) -> None:
+        """The output is over."""
+        self._cancel_timer()
+        if not self._flooded:
+            rest, self._rest = self._rest.decode("utf-8", "replace"), b""
+            tick = self._parser.feed_rest(rest)
+            if tick is not None:
+                self._found.append(Arrival(tick.layout, tick.values, tick.rejected, *self._stamp))
+            self._take_rest()
+            self._deliver()
+        self._over = True
+        self._wake()
+
+    def _failure(self) -> Exception:
+        assert self._child is not None
+        name = f"{self._command[0]} dmon"
+        if self._flooded:
+            return StreamHung(f"{name} prints what is no table of dmon", "See what source.dcgmi.path runs")
+        said = [message.text for message in self._parser.drain_messages()]
+        return failure_of(name, self._child.status, said + self._child.stderr)
+
+    def _hung(self, patience: float) -> StreamHung:
+        return StreamHung(
+            f"{self._command[0]} dmon has printed nothing that can be read for {patience:g} s",
+            "It is killed and started again; if that repeats, look for XID 119 in the kernel's log and restart the "
+            "host engine",
+        )
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    def _cancel_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None

@@ -1,0 +1,72 @@
+"""The whole pipeline without the daemon: what is replayed in, pages and documents out, alike in every run."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from pulsed.config.load import load
+from pulsed.errors import SourceEnded
+from pulsed.feed import Pipeline
+from pulsed.present.board import Board
+from pulsed.present.documents import gpus_document
+from pulsed.present.page import Pages
+from pulsed.present.telemetry import Telemetry
+from pulsed.reader.replay import DEFAULT_START
+from pulsed.sources import open_sources, target_of
+
+NODE = "here"
+
+_OF_THIS_RUN = re.compile(r"(?:process_|pulsed_build|pulsed_tick_duration_seconds)")
+"""Families that tell of the process and the machine."""
+
+
+class Output(NamedTuple):
+    """What pulsed shows after the last tick of a recording."""
+
+    text: str
+    openmetrics: str
+    gpus: str
+
+    @property
+    def document(self) -> Any:
+        return json.loads(self.gpus)
+
+
+async def replayed(path: Path | str, *overrides: str) -> Output:
+    """Replay a recording to its end, and look.
+
+    Args:
+        path: the recording; it stands in the output, and so should be relative.
+        overrides: configuration, as for `--set`.
+    """
+    config = load(
+        None,
+        ["source.kind=replay", f"source.replay.path={path}", "source.replay.speed=0", f"node={NODE}", *overrides],
+        {},
+    )
+    (source,) = open_sources(config)
+    settings = config.compute_settings()
+    board = Board(NODE, [target_of(source, config)])
+    (target,) = board.targets
+    pipeline = Pipeline(settings, NODE)
+    try:
+        while True:
+            target.accept(pipeline.process(await source.read()), 0.0)
+    except SourceEnded:
+        await source.close()
+    pages = Pages(board, Telemetry(board), passthrough=config.publish.passthrough)
+    document = gpus_document(board, 0.0, DEFAULT_START + 60, settings.preset_name)
+    return Output(
+        text=_lasting(pages.page(0.0, openmetrics=False, gzip=False)),
+        openmetrics=_lasting(pages.page(0.0, openmetrics=True, gzip=False)),
+        gpus=json.dumps(document, indent=1, ensure_ascii=False) + "\n",
+    )
+
+
+def _lasting(page: bytes) -> str:
+    """The page without the families that differ from run to run."""
+    lines = page.decode().splitlines(keepends=True)
+    return "".join(line for line in lines if not _OF_THIS_RUN.match(re.sub(r"^# (?:HELP|TYPE) ", "", line)))

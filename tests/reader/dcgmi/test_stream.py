@@ -1,0 +1,141 @@
+"""How output becomes ticks: pieces of lines, pieces of ticks, too much of everything. Scripts stand for dmon."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from pulsed.errors import SourceError, StreamBroke, StreamHung
+from pulsed.reader.dcgmi.stream import Arrival, DmonStream
+from tests.reader.dcgmi.processes import SECONDS, children, script
+
+HEADER = "#Entity    POWER             \\nID          W                \\n"
+
+
+def line(gpu: int, watts: str) -> str:
+    return f"GPU {gpu}      {watts.ljust(18)}\\n"
+
+
+@contextlib.asynccontextmanager
+async def stream(folder: Path, text: str, interval: float = 0.1) -> AsyncIterator[DmonStream]:
+    made = DmonStream((script(folder, text),), interval, time.monotonic, time.time)
+    try:
+        await made.start()
+        yield made
+    finally:
+        await made.end_now()
+        assert children() == []
+
+
+def watts(arrival: Arrival) -> list[object]:
+    return list(arrival.values)
+
+
+async def test_the_first_tick_does_not_wait_for_the_second(tmp_path: Path) -> None:
+    say = f"printf '{HEADER}{line(0, '1.000')}{line(1, '2.000')}'; sleep 60"
+    async with stream(tmp_path, say, interval=30.0) as made:
+        assert watts(await made.next(SECONDS)) == [1.0, 2.0]
+
+
+async def test_pieces_of_lines_are_one_tick(tmp_path: Path) -> None:
+    pieces = [HEADER[:20], HEADER[20:] + line(0, "1.000")[:9], line(0, "1.000")[9:] + line(1, "2.000")]
+    say = "; sleep 0.01; ".join(f"printf '{piece}'" for piece in pieces)
+    async with stream(tmp_path, f"{say}; sleep 60") as made:
+        arrival = await made.next(SECONDS)
+        assert watts(arrival) == [1.0, 2.0]
+        assert arrival.rejected == {}
+
+
+async def test_a_last_line_without_newline_counts_if_it_is_whole(tmp_path: Path) -> None:
+    say = f"printf '{HEADER}{line(0, '1.000')}{line(1, '2.000').rstrip(chr(92) + 'n')}'"
+    async with stream(tmp_path, say) as made:
+        assert watts(await made.next(SECONDS)) == [1.0, 2.0]
+        with pytest.raises(StreamBroke, match="exit code 0"):
+            await made.next(SECONDS)
+        with pytest.raises(StreamBroke):
+            await made.next(SECONDS)
+
+
+async def test_what_was_rejected_without_a_tick_is_told_with_the_next(tmp_path: Path) -> None:
+    say = f"printf '{HEADER}what\\nis\\nthis\\n'; sleep 0.2; printf '{line(0, '1.000')}'; sleep 60"
+    async with stream(tmp_path, say) as made:
+        assert (await made.next(SECONDS)).rejected == {"not_a_row": 3}
+
+
+async def test_of_ticks_that_come_at_once_the_newest_counts(tmp_path: Path) -> None:
+    ticks = "".join(line(0, f"{number}.000") + line(1, f"{number}.500") for number in range(5))
+    async with stream(tmp_path, f"printf '{HEADER}{ticks}'; sleep 60") as made:
+        assert watts(await made.next(SECONDS)) == [4.0, 4.5]
+        assert made.late == 4
+
+
+async def test_ticks_of_unknown_age_do_not_count(tmp_path: Path) -> None:
+    """pulsed stood still for longer than these ticks fill: nobody knows how old the newest of them is."""
+    say = (
+        f"printf '{HEADER}{line(0, '1.000')}'; sleep 0.3; "
+        f"printf '{line(0, '2.000')}{line(0, '3.000')}'; sleep 1.2; printf '{line(0, '4.000')}'; sleep 60"
+    )
+    async with stream(tmp_path, say) as made:
+        assert watts(await made.next(SECONDS)) == [1.0]
+        time.sleep(1.0)  # noqa: ASYNC251 - pulsed stands still
+        assert watts(await made.next(SECONDS)) == [4.0]
+        assert made.late == 2
+
+
+async def test_a_tick_that_nobody_fetched_gives_way_to_the_next(tmp_path: Path) -> None:
+    say = f"printf '{HEADER}{line(0, '1.000')}'; sleep 0.3; printf '{line(0, '2.000')}'; sleep 60"
+    async with stream(tmp_path, say) as made:
+        await asyncio.sleep(0.7)
+        assert watts(await made.next(SECONDS)) == [2.0]
+        assert made.late == 1
+
+
+async def test_a_line_without_end_is_cut(tmp_path: Path) -> None:
+    long = "head -c 300000 /dev/zero | tr '\\0' x; echo"
+    say = f"printf '{HEADER}'; {long}; printf '{line(0, '1.000')}'; sleep 60"
+    async with stream(tmp_path, say) as made:
+        arrival = await made.next(SECONDS)
+        assert watts(arrival) == [1.0]
+        assert arrival.rejected.keys() == {"not_a_row"}
+        assert len(made._rest) == 0
+
+
+@pytest.mark.parametrize("flood", ["yes", "cat /dev/zero", "yes 'GPU 0 what'"])
+async def test_a_flood_is_no_dmon(tmp_path: Path, flood: str) -> None:
+    async with stream(tmp_path, f"exec {flood}") as made:
+        with pytest.raises(StreamHung, match="no table of dmon"):
+            await made.next(SECONDS)
+
+
+async def test_silence_is_told(tmp_path: Path) -> None:
+    async with stream(tmp_path, f"printf '{HEADER}'; sleep 60") as made:
+        with pytest.raises(StreamHung, match=r"for 0\.2 s"):
+            await made.next(0.2)
+
+
+async def test_last_words_of_both_streams_are_in_the_error(tmp_path: Path) -> None:
+    async with stream(tmp_path, "echo 'Error: one'; echo two >&2; exit 9") as made:
+        with pytest.raises(SourceError, match="exit code 9: Error: one / two"):
+            await made.next(SECONDS)
+
+
+async def test_a_command_that_is_no_program(tmp_path: Path) -> None:
+    path = tmp_path / "dcgmi"
+    path.write_text("")
+    made = DmonStream((str(path),), 0.1, time.monotonic, time.time)
+    await made.start()
+    with pytest.raises(SourceError) as raised:
+        await made.next(SECONDS)
+    assert raised.value.reason == "dcgmi_missing"
+    await made.end_now()
+
+
+async def test_a_stream_that_never_started_can_be_ended() -> None:
+    made = DmonStream(("/bin/true",), 0.1, time.monotonic, time.time)
+    await made.end()
+    await made.end_now()
