@@ -63,7 +63,7 @@ def snapshot(config: Config, format: str, columns: str, out: TextIO) -> int:
 
 
 async def _read_once(config: Config) -> Board:
-    sources = open_sources(config, staggered=False)
+    sources = open_sources(config, hurried=True)
     board = Board(node_name(config), [target_of(source, config) for source in sources])
     pipelines = [Pipeline(config.compute_settings(), board.node) for _ in sources]
     await asyncio.gather(*(_first_tick(*three) for three in zip(sources, pipelines, board.targets, strict=True)))
@@ -109,7 +109,7 @@ def export(config: Config, columns: str, out: TextIO) -> None:
         out.flush()
 
     async def run() -> Board:
-        sources = open_sources(config)
+        sources = open_sources(config, hurried=True)
         board = Board(node_name(config), [target_of(source, config) for source in sources])
         feeds = [
             Feed(source, Pipeline(config.compute_settings(), board.node), target, write, patient=False)

@@ -12,17 +12,18 @@ from pulsed.present.board import Target
 from pulsed.reader.tick import Source
 
 
-def open_sources(config: Config, *, staggered: bool = True) -> Sequence[Source]:
+def open_sources(config: Config, *, hurried: bool = False) -> Sequence[Source]:
     """Make the sources that the configuration asks for, one per target. Nothing is read yet.
 
     Args:
         config: says which.
-        staggered: spread many targets over the interval; false has all of them start at once.
+        hurried: for a command that somebody waits for: start with all targets at once, instead of spreading many over
+            the interval, and play a recording as fast as it can be read.
 
     Raises:
         ConfigError: a target is no URL and no path, or a secret's file cannot be read.
     """
-    return _KINDS[config.source.kind](config, staggered)
+    return _KINDS[config.source.kind](config, hurried)
 
 
 def node_name(config: Config) -> str:
@@ -39,7 +40,7 @@ def target_of(source: Source, config: Config) -> Target:
     return Target(source.kind, source.target, source.interval, stale_after)
 
 
-def _exporter(config: Config, staggered: bool) -> Sequence[Source]:
+def _exporter(config: Config, hurried: bool) -> Sequence[Source]:
     from pulsed.reader.exporter import ExporterSource, exporter_sources
     from pulsed.reader.scraper import ExporterSettings, Scraper
 
@@ -57,13 +58,13 @@ def _exporter(config: Config, staggered: bool) -> Sequence[Source]:
         client_certificate_file=given.cert_file or "",
         client_key_file=given.key_file or "",
     )
-    if staggered:
+    if not hurried:
         return exporter_sources(given.targets, settings)
     scraper = Scraper(settings)
     return [ExporterSource(target, settings, scraper) for target in given.targets]
 
 
-def _dcgmi(config: Config, staggered: bool) -> Sequence[Source]:
+def _dcgmi(config: Config, hurried: bool) -> Sequence[Source]:
     from pulsed.reader.dcgmi.settings import DcgmiSettings
     from pulsed.reader.dcgmi.source import DcgmiSource
     from pulsed.translate.watches import fields_to_watch
@@ -83,23 +84,21 @@ def _dcgmi(config: Config, staggered: bool) -> Sequence[Source]:
     return [DcgmiSource(settings)]
 
 
-def _replay(config: Config, staggered: bool) -> Sequence[Source]:
-    from pulsed.reader.replay import DEFAULT_START, ReplaySource
+def _replay(config: Config, hurried: bool) -> Sequence[Source]:
+    from pulsed.reader.replay import DEFAULT_START, replay_sources
 
     given = config.source.replay
-    return [
-        ReplaySource(
-            given.path or "",
-            given.columns,
-            speed=given.speed,
-            loop=given.loop,
-            interval=config.source.seconds(),
-            start=DEFAULT_START if given.start is None else given.start,
-        )
-    ]
+    return replay_sources(
+        given.path or "",
+        given.columns,
+        speed=0.0 if hurried else given.speed,
+        loop=given.loop,
+        interval=config.source.seconds(),
+        start=DEFAULT_START if given.start is None else given.start,
+    )
 
 
-def _demo(config: Config, staggered: bool) -> Sequence[Source]:
+def _demo(config: Config, hurried: bool) -> Sequence[Source]:
     from pulsed.reader.demo import DemoSource
 
     return [DemoSource(config.source.demo.seed, config.source.seconds() or 1.0)]

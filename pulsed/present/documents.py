@@ -40,7 +40,7 @@ def gpus_document(board: Board, now: float, wall_time: float, preset: str) -> Do
         wall_time: Unix seconds, the document's own time.
         preset: name of the weights of real utilization.
     """
-    sources = [_source(target) for target in board.targets]
+    sources = [_source(target, now) for target in board.targets]
     return {
         "node": board.node,
         "time": rfc3339(wall_time),
@@ -173,11 +173,11 @@ def _attribution(device: Device) -> Document:
     }
 
 
-def _source(target: Target) -> Document:
+def _source(target: Target, now: float) -> Document:
     return {
         "kind": target.kind,
         "target": target.name,
-        "up": target.up,
+        "up": target.up and target.fresh(now),  # as on the page: one that hangs has not failed yet
         "error": target.error or None,
         "interval_seconds": target.interval,
         "last_sample_time": None if target.tick is None else rfc3339(target.tick.canonical.time),

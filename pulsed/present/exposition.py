@@ -55,10 +55,13 @@ def lines(families: Iterable[Metric], openmetrics: bool) -> Iterator[str]:
     """Write families as prometheus_client's own writers do, a few times faster.
 
     Args:
-        families: from a registry; without exemplars, sample timestamps and `_created` samples.
+        families: from a registry; without exemplars, sample timestamps and `_created` samples. Those without a sample
+            are left out.
         openmetrics: OpenMetrics 1.0.0 rather than text 0.0.4.
     """
     for family in families:
+        if not family.samples:
+            continue
         name = family.name + _SUFFIXES.get(family.type, "")
         yield header(name, cast("MetricType", family.type), family.documentation, openmetrics)
         for sample in family.samples:

@@ -37,7 +37,7 @@ class Front:
         api: makes the application for every other path; called once, in a thread, when it is first needed.
         telemetry: counts the requests.
         telemetry_path: where the page is.
-        max_requests: answered at the same time; one more gets 503. 0 means no limit.
+        max_requests: pages served at the same time; one more gets 503. 0 means no limit.
     """
 
     def __init__(
@@ -62,25 +62,28 @@ class Front:
         """Answer one request."""
         if scope["type"] != "http":
             return
-        if self._max_requests and self._running >= self._max_requests:
-            self._telemetry.count_request("other", 503)
-            await _plain(send, scope, 503, "too many requests at the same time\n", (b"retry-after", b"1"))
-            return
-        self._running += 1
-        try:
-            path = scope["path"]
-            if path == self._telemetry_path:
-                await self._metrics(scope, send)
-            elif path in (HEALTHY, HEALTH, READY):
-                await self._probe(path, scope, send)
-            else:
-                await self._others(scope, receive, send)
-        finally:
-            self._running -= 1
+        path = scope["path"]
+        if path == self._telemetry_path:
+            await self._metrics(scope, send)
+        elif path in (HEALTHY, HEALTH, READY):
+            await self._probe(path, scope, send)
+        else:
+            await self._others(scope, receive, send)
 
     async def _metrics(self, scope: Scope, send: Send) -> None:
         if await self._refused(self._telemetry_path, scope, send):
             return
+        if self._max_requests and self._running >= self._max_requests:
+            self._telemetry.count_request(self._telemetry_path, 503)
+            await _plain(send, scope, 503, "too many requests at the same time\n", (b"retry-after", b"1"))
+            return
+        self._running += 1
+        try:
+            await self._page(scope, send)
+        finally:
+            self._running -= 1
+
+    async def _page(self, scope: Scope, send: Send) -> None:
         accept = encoding = ""
         for name, value in scope["headers"]:
             if name == b"accept":

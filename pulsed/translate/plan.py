@@ -177,7 +177,7 @@ def _owner(subject: Subject, field: Field, rank: int) -> tuple[Subject | None, i
     kind = subject.entity.kind
     if kind == "gpu" or field.level == "instance" or field.level == kind:
         return subject, rank
-    return subject.parent, rank + _INSTANCE_RANK
+    return subject.parent, _INSTANCE_RANK  # whoever uses the instance: the board's value is the same on all
 
 
 def _unit_of_ambiguous_name(layout: Layout, subjects: Sequence[Subject]) -> Unit:

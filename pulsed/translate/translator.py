@@ -25,7 +25,8 @@ class _Compiled:
 
     Attributes:
         layout: which.
-        parts: its devices and how to read them, in the order of `CanonicalTick.devices`.
+        parts: its devices, how to read them, and whether they have a row of their own (a board may be known from its
+            MIG instances only), in the order of `CanonicalTick.devices`.
         blocks: all of its rows.
         live: the labels of those that were there.
         heads: of each live row, a position that had a value.
@@ -35,7 +36,7 @@ class _Compiled:
     """
 
     layout: Layout
-    parts: tuple[tuple[Device, Plan], ...]
+    parts: tuple[tuple[Device, Plan, bool], ...]
     blocks: Mapping[Labels, Sequence[int]]
     live: frozenset[Labels]
     heads: tuple[int, ...]
@@ -69,8 +70,7 @@ class Translator:
     def translate(self, raw: RawTick) -> CanonicalTick:
         """Give the tick in the one vocabulary.
 
-        Devices of which the tick says nothing at all are left out, because a GPU that is lost stays in an exporter's
-        layout. A row of dmon is there or not: one with nothing but N/A is a GPU of which nothing is known.
+        A row that is there is a GPU, also when there is nothing on it but N/A: then nothing is known of it.
         """
         values = raw.values
         compiled = self._compiled
@@ -82,13 +82,12 @@ class Translator:
         readings: list[Reading] = []
         anomalies: dict[int, tuple[str, ...]] = {}
         notes: list[str] = []
-        silent_too = raw.layout.dialect == "dmon"
-        for device, plan in compiled.parts:
+        for device, plan, has_row in compiled.parts:
             reading = plan.read(values, notes)
             if notes:
                 anomalies[len(present)] = tuple(dict.fromkeys(notes))
                 notes = []
-            elif reading == NOTHING and not silent_too:
+            elif reading == NOTHING and not has_row:
                 continue
             present.append(device)
             readings.append(reading)
@@ -128,8 +127,9 @@ class Translator:
         fresh = devices(subjects, guests)
         kept = tuple(known if (known := self._known.get(new.entity)) == new else new for new in fresh)
         self._known = {device.entity: device for device in kept}
-        parts = tuple(zip(kept, plans(layout, subjects), strict=True))
-        texts = tuple(position for _, plan in parts for position in plan.texts)
+        has_row = [bool(subject.series) for subject in subjects]
+        parts = tuple(zip(kept, plans(layout, subjects), has_row, strict=True))
+        texts = tuple(position for _, plan, _ in parts for position in plan.texts)
         self._compiled = _Compiled(
             layout=layout,
             parts=parts,

@@ -30,9 +30,6 @@ T4 = "exporter-4x-t4-whole-page.prom"
 
 BLANKS = {float(base + kind) for base in (2147483632, 140737488355328, 9223372036854775792) for kind in range(4)}
 
-OWN_OF_AN_INSTANCE = re.compile(r"_(FB|PROF)_")
-"""What DCGM measures of a MIG instance; on its other rows it repeats what it knows of the board."""
-
 Identity = tuple[str, str, str]
 """Node, UUID and MIG id."""
 
@@ -57,9 +54,7 @@ def identities(name: str) -> set[Identity]:
     found = set()
     for row in rows((SAMPLES / "exporter" / name).read_text()):
         node, uuid, instance = row.label("Hostname", "hostname"), row.label("UUID"), row.label("GPU_I_ID")
-        found.add((node, uuid, ""))
-        if OWN_OF_AN_INSTANCE.search(row.name):
-            found.add((node, uuid, instance))
+        found |= {(node, uuid, ""), (node, uuid, instance)}
     return found
 
 

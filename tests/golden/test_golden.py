@@ -109,7 +109,6 @@ async def test_old_names_and_new_units_are_the_same_numbers(monkeypatch: pytest.
     assert old.document["gpus"] == new.document["gpus"]
 
 
-@pytest.mark.xfail(strict=True, reason="an instance without a pod hides what DCGM says on the rows of those with one")
 async def test_an_xid_on_the_row_of_a_used_instance_reaches_its_board(tmp_path: Path) -> None:
     row = 'DCGM_FI_DEV_XID_ERRORS{{gpu="0",UUID="GPU-a",GPU_I_PROFILE="1g.10gb",GPU_I_ID="{}"{}}} {}\n'
     page = tmp_path / "page.prom"

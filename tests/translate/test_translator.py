@@ -322,15 +322,16 @@ def test_ratios_above_one() -> None:
     assert canonical.anomalies == {0: (RATIO_ABSURD,), 1: (RATIO_ABOVE_ONE,)}
 
 
-def test_anomalies_stand_at_the_position_among_the_devices_that_are_there() -> None:
+def test_a_gpu_with_nothing_but_blanks_is_there_and_anomalies_stand_at_the_right_position() -> None:
     name = "DCGM_FI_PROF_SM_ACTIVE"
     rows: list[Row] = [
         (name, {"gpu": "0"}, 9223372036854775794),  # blanks that old exporters print: the GPU says nothing
         (name, {"gpu": "1"}, 1.01),
     ]
     canonical = Translator().translate(tick(rows))
-    assert [device.entity.gpu for device in canonical.devices] == ["1"]
-    assert canonical.anomalies == {0: (RATIO_ABOVE_ONE,)}
+    assert [device.entity.gpu for device in canonical.devices] == ["0", "1"]
+    assert canonical.readings[0] == NOTHING
+    assert canonical.anomalies == {1: (RATIO_ABOVE_ONE,)}
 
 
 # --- from tick to tick
