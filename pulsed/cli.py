@@ -1,4 +1,4 @@
-"""The command line: `pulsed serve`, `snapshot`, `export`, `check-config`.
+"""The command line: `pulsed serve`, `snapshot`, `export`, `record`, `check-config`.
 
 Every command imports what it needs when it runs: `pulsed --version` costs nothing, and `snapshot` needs no server.
 """
@@ -80,6 +80,14 @@ def _parser() -> argparse.ArgumentParser:
     export.add_argument("--columns", default="default", help="default, all, or names with commas")
     export.set_defaults(run=_export)
 
+    record = commands.add_parser(
+        "record", parents=[common], help="keep what the source says, for replay, until the source ends"
+    )
+    record.add_argument("file", metavar="FILE", help="made or continued; gzipped if named .gz; - is stdout")
+    record.add_argument("--duration", type=_duration, metavar="TIME", help="stop after so long, such as 60s")
+    record.add_argument("--ticks", type=_count, metavar="N", help="stop after so many, of all targets together")
+    record.set_defaults(run=_record)
+
     check = commands.add_parser("check-config", help="validate a configuration file")
     check.add_argument("file", metavar="FILE")
     check.set_defaults(run=_check_config)
@@ -126,6 +134,27 @@ def _export(options: argparse.Namespace) -> int:
     with contextlib.suppress(KeyboardInterrupt):
         export(_configure(options), options.columns, sys.stdout)
     return 0
+
+
+def _record(options: argparse.Namespace) -> int:
+    from pulsed.recorder import record
+
+    return record(_configure(options), options.file, seconds=options.duration, ticks=options.ticks)
+
+
+def _duration(text: str) -> float:
+    from pulsed.config.values import duration
+
+    try:
+        return duration(float(text) if text.replace(".", "", 1).isdecimal() else text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"{text!r} {error}; give a duration such as 60s or 1h30m") from None
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal() or (number := int(text)) == 0:
+        raise argparse.ArgumentTypeError(f"{text!r} is no whole number above 0")
+    return number
 
 
 def _check_config(options: argparse.Namespace) -> int:
