@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import gc
 import logging
+import resource
 import signal
 import socket
 from collections.abc import Iterator, Sequence
@@ -39,12 +40,21 @@ def serve(config: Config) -> int:
         ListenError: a listen address cannot be taken.
         ConfigError: a source cannot be made from the configuration.
     """
+    _raise_descriptor_limit()
     sockets = [bind(address) for address in config.listen]
     try:
         return uvloop.run(_serve(config, sockets))
     finally:
         for listening in sockets:
             listening.close()
+
+
+def _raise_descriptor_limit() -> None:
+    """Allow as many open files as the system permits: every target keeps a connection, every child a few pipes."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        with contextlib.suppress(ValueError, OSError):  # some systems say that there is no limit and mean one
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 async def _serve(config: Config, sockets: Sequence[socket.socket]) -> int:
@@ -90,8 +100,10 @@ async def _serve(config: Config, sockets: Sequence[socket.socket]) -> int:
         asyncio.create_task(feed.run(), name=target.name) for feed, target in zip(feeds, board.targets, strict=True)
     ]
     # What start-up made lives as long as the process: keep the collector from walking it at every full collection.
+    # Ticks make many objects that live for one interval and no cycles, so that there is little to look for.
     gc.collect()
     gc.freeze()
+    gc.set_threshold(10_000, 20, 20)
     try:
         await server.serve(sockets=list(sockets))
     finally:

@@ -37,7 +37,8 @@ def target_of(source: Source, config: Config) -> Target:
     if source.kind == "replay" and config.source.replay.speed:
         cadence /= config.source.replay.speed
     stale_after = config.source.stale_after or STALE_INTERVALS * cadence
-    return Target(source.kind, source.target, source.interval, stale_after)
+    errors = {kind.reason: 0 for kind in source.failures}
+    return Target(source.kind, source.target, source.interval, stale_after, errors=errors)
 
 
 def _exporter(config: Config, hurried: bool) -> Sequence[Source]:

@@ -9,11 +9,11 @@ import pytest
 
 
 def tool(name: str, package: str) -> str:
-    """The path of a program; skips the test without it, or fails it where PULSED_REQUIRE_TOOLS is set."""
+    """The path of a program; skips the test without it, or fails it where REQUIRE_TOOLS is set."""
     path = shutil.which(name)
     if path is None:
         message = f"{name} is not installed: apt-get install {package}"
-        if os.environ.get("PULSED_REQUIRE_TOOLS"):
+        if os.environ.get("REQUIRE_TOOLS"):
             pytest.fail(message)
         pytest.skip(message)
     return path

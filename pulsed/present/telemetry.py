@@ -21,23 +21,14 @@ from prometheus_client.metrics_core import (
 from prometheus_client.registry import Collector
 
 from pulsed import __version__
-from pulsed.errors import SourceEnded, SourceError
 from pulsed.present.board import Board, Target
 from pulsed.present.exposition import lines
 
 LAYERS = ("read", "translate", "compute", "present")
 """The values of the label `layer`."""
 
-BUCKETS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
+BUCKETS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.01, 0.1, 1.0)
 """Upper bounds in seconds of `pulsed_tick_duration_seconds`: eight GPUs take some 100 us, 10,000 about a second."""
-
-
-def _reasons(kind: type[SourceError]) -> set[str]:
-    return {kind.reason}.union(*(_reasons(narrower) for narrower in kind.__subclasses__()))
-
-
-ERROR_REASONS = tuple(sorted(_reasons(SourceError) - {SourceEnded.reason}))
-"""The reasons that every source starts with at 0, so that a first error is seen as an increase."""
 
 
 class Telemetry:
@@ -172,8 +163,8 @@ def _source_families(targets: Mapping[str, Target], now: float, duplicates: Mapp
         info.add_metric([], {"kind": target.kind, "target": name})
         up.add_metric([name], int(target.up and target.fresh(now)))
         samples.add_metric([name], target.samples)
-        for reason in dict.fromkeys((*ERROR_REASONS, *target.errors)):
-            errors.add_metric([name, reason], target.errors.get(reason, 0))
+        for reason, count in target.errors.items():
+            errors.add_metric([name, reason], count)
         for reason, rows in target.rejected.items():
             rejected.add_metric([name, reason], rows)
         restarted.add_metric([name], target.restarts)

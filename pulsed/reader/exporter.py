@@ -42,6 +42,7 @@ class ExporterSource:
     """
 
     kind = "exporter"
+    failures = (ScrapeFailed, BadPage)
     restarts = 0
 
     def __init__(

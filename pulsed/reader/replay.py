@@ -98,6 +98,7 @@ class ReplaySource:
     """
 
     kind = "replay"
+    failures = (BadCapture, BadPage)
     restarts = 0
 
     def __init__(

@@ -7,9 +7,11 @@ position means. This module knows nothing of GPUs or quantities.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
+
+from pulsed.errors import SourceError
 
 Dialect = Literal["exporter", "dmon"]
 """Whose words a layout uses: a dcgm-exporter page (`DCGM_FI_DEV_GPU_UTIL`) or `dcgmi dmon` (`GPUTL`)."""
@@ -89,6 +91,10 @@ class Source(Protocol):
     @property
     def interval(self) -> float:
         """Nominal seconds between two ticks."""
+
+    @property
+    def failures(self) -> Collection[type[SourceError]]:
+        """The errors that this source is known to raise: each is counted from 0 on."""
 
     @property
     def restarts(self) -> int:

@@ -9,10 +9,12 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
 from pulsed import __version__
+from pulsed.config.load import load
 from pulsed.errors import BadPage, ScrapeFailed
 from pulsed.present.board import Board
 from pulsed.present.exposition import END
-from pulsed.present.telemetry import ERROR_REASONS, LAYERS, Telemetry
+from pulsed.present.telemetry import LAYERS, Telemetry
+from pulsed.sources import open_sources, target_of
 from tests.present.boards import TIME, board, gpu, target, tick
 
 NOW = 100.0
@@ -84,11 +86,13 @@ def test_sources_are_told_as_the_board_has_them() -> None:
 
 
 def test_known_reasons_of_errors_stand_at_zero_from_the_start() -> None:
-    found = values(busy()[1])
-    assert {ScrapeFailed.reason, BadPage.reason} <= set(ERROR_REASONS)
-    assert "ended" not in ERROR_REASONS
-    for reason in ERROR_REASONS:
-        name = f'pulsed_source_errors_total{{source="silent",reason="{reason}"}}'
+    config = load(None, ["source={kind: exporter, exporter: {targets: http://gpu1:9400/metrics}}"], {})
+    (source,) = open_sources(config)
+    made = Board("node", [target_of(source, config)])
+    made.targets[0].fail(ScrapeFailed.reason, "refused")
+    found = values(Telemetry(made))
+    for reason in (ScrapeFailed.reason, BadPage.reason):
+        name = f'pulsed_source_errors_total{{source="http://gpu1:9400/metrics",reason="{reason}"}}'
         assert found[name] == (reason == ScrapeFailed.reason)
 
 
@@ -114,7 +118,7 @@ def test_a_target_that_is_configured_twice_has_no_series_twice() -> None:
 def test_durations_are_a_histogram_by_layer() -> None:
     found = values(busy()[1])
     name = 'pulsed_tick_duration_seconds_bucket{layer="compute",le="%s"}'
-    assert [found[name % bound] for bound in ("0.00025", "0.0005", "2.5", "+Inf")] == [0, 1, 1, 2]
+    assert [found[name % bound] for bound in ("0.00025", "0.0005", "1.0", "+Inf")] == [0, 1, 1, 2]
     assert found['pulsed_tick_duration_seconds_count{layer="compute"}'] == 2
     assert found['pulsed_tick_duration_seconds_sum{layer="compute"}'] == 99.0003
     assert all(f'pulsed_tick_duration_seconds_count{{layer="{layer}"}}' in found for layer in LAYERS)

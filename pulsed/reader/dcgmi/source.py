@@ -12,7 +12,15 @@ import random as random_module
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 
-from pulsed.errors import CommandMissing, ConfigError, HostEngineUnavailable, SourceError, StreamBroke, WatchRefused
+from pulsed.errors import (
+    CommandMissing,
+    ConfigError,
+    HostEngineUnavailable,
+    SourceError,
+    StreamBroke,
+    StreamHung,
+    WatchRefused,
+)
 from pulsed.reader.dcgmi.assembly import Assembly, entities, values
 from pulsed.reader.dcgmi.child import find
 from pulsed.reader.dcgmi.discovery import NOTHING_KNOWN, Labels, Topology, discover, is_outdated
@@ -53,6 +61,13 @@ class DcgmiSource:
     """
 
     kind = "dcgmi"
+    failures: tuple[type[SourceError], ...] = (
+        CommandMissing,
+        HostEngineUnavailable,
+        StreamBroke,
+        StreamHung,
+        *WatchRefused.__subclasses__(),
+    )
 
     def __init__(
         self,

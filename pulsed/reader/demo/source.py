@@ -50,6 +50,7 @@ class DemoSource:
     """
 
     kind = "demo"
+    failures = ()
     restarts = 0
     target = "demo"
 

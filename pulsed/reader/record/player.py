@@ -63,6 +63,7 @@ class RecordedSource:
     """
 
     kind = "replay"
+    failures = (BadCapture,)
     restarts = 0
 
     def __init__(self, player: _Player, target: str, interval: float) -> None:
