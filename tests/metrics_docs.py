@@ -80,6 +80,7 @@ def _own() -> Iterator[str]:
     yield "\n## About pulsed itself\n\n| metric | type | labels | meaning |\n|---|---|---|---|"
     board = Board("node", [Target("demo", "demo", 1.0, 3.0)])
     board.targets[0].rejected["bad_value"] = 1
+    board.targets[0].errors["scrape_failed"] = 1
     telemetry = Telemetry(board)
     telemetry.count_request("/metrics", 200)
     for family in telemetry.registry.collect():
