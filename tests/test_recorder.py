@@ -47,6 +47,7 @@ NAMES = ["record", "record.gz"]
 class Taped:
     """A source whose ticks are remembered."""
 
+    failures = ()
     restarts = 0
 
     def __init__(self, source: Source, tape: list[RawTick], then: Callable[[], object] = lambda: None) -> None:
