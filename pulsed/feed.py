@@ -7,7 +7,8 @@ import logging
 import time
 from collections.abc import Callable
 
-from pulsed.compute.compute import Settings, compute
+from pulsed.compute.compute import Settings
+from pulsed.compute.computer import Computer
 from pulsed.compute.tick import ComputedTick
 from pulsed.errors import SourceEnded, SourceError
 from pulsed.present.board import Target
@@ -27,7 +28,7 @@ class Pipeline:
     """Translate and Compute for one source; keeps what they remember between ticks."""
 
     def __init__(self, settings: Settings, node: str, observe: Observe = lambda layer, seconds: None) -> None:
-        self._settings = settings
+        self._computer = Computer(settings)
         self._translator = Translator(node)
         self._observe = observe
 
@@ -38,7 +39,7 @@ class Pipeline:
         start = time.perf_counter()
         canonical = self._translator.translate(raw)
         translated = time.perf_counter()
-        computed = compute(canonical, self._settings)
+        computed = self._computer.compute(canonical)
         self._observe("translate", translated - start)
         self._observe("compute", time.perf_counter() - translated)
         return computed

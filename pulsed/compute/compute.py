@@ -1,8 +1,13 @@
-"""From a canonical tick to a computed one: real utilization and workload class of every GPU."""
+"""From a canonical tick alone to a computed one: real utilization and workload class of every GPU.
+
+What follows from several ticks is `pulsed.compute.computer`'s business.
+"""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+from itertools import pairwise
 
 from pulsed.compute.bounds import bounds_of, zero_filled
 from pulsed.compute.real_utilization import PRESETS, Weights, real_utilization
@@ -25,9 +30,13 @@ class Settings:
         missing: what a missing input is: `bounds` whatever physics allows, `zero` 0 (the older convention).
         profile: whose IO rule.
         thresholds: of the workload classes.
+        hold: seconds that the samples of a new class must cover before it is the held one.
+        held_memory_bytes: an idle GPU with at least so much memory in use counts as held. On data centre GPUs the first
+            CUDA context of a process takes some 300 to 550 MiB; with none, at most 128 MiB were seen in use.
+        histogram: upper bounds of the buckets of real utilization, ascending, 0..1; empty: no distribution.
 
     Raises:
-        ConfigError: `min_coverage` is not in 0..1.
+        ConfigError: `min_coverage` is not in 0..1, `hold` is negative, or `histogram` is not ascending.
     """
 
     weights: Weights = PRESETS["ai"]
@@ -36,14 +45,21 @@ class Settings:
     missing: Missing = "bounds"
     profile: Profile = "pulsed"
     thresholds: Thresholds = DEFAULT_THRESHOLDS
+    hold: float = 2.0
+    held_memory_bytes: float = 256 * 2**20
+    histogram: tuple[float, ...] = (0.05, 0.25, 0.5, 0.75, 0.95)
 
     def __post_init__(self) -> None:
         if not 0 <= self.min_coverage <= 1:
             raise ConfigError(f"min_coverage of real utilization is {self.min_coverage}", "Give a number from 0 to 1.")
+        if not 0 <= self.hold < math.inf:
+            raise ConfigError(f"the hold of the workload class is {self.hold}", "Give seconds, 0 or more.")
+        if any(low >= high for low, high in pairwise(self.histogram)):
+            raise ConfigError(f"the histogram's bounds are {self.histogram}", "Give them in ascending order.")
 
 
 def compute(tick: CanonicalTick, settings: Settings) -> ComputedTick:
-    """Work out what follows from every reading of a tick."""
+    """Work out what follows from every reading of a tick; nothing is held or counted."""
     classes = classifier(settings.thresholds)
     results = [
         _result(reading, settings, classes, whole=device.whole)

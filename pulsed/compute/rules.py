@@ -157,7 +157,13 @@ RULES: tuple[Rule, ...] = (
 """The class table, first match wins; the last rule always matches."""
 
 CLASSES: tuple[str, ...] = tuple(rule.name for rule in RULES)
-"""The twelve classes in the order of the rules; `UNKNOWN` is the thirteenth answer."""
+"""The twelve classes in the order of the rules."""
+
+UNKNOWN = "unknown"
+"""The class, or bottleneck, of a GPU whose inputs do not settle it: the thirteenth answer."""
+
+WORKLOAD_CLASSES: tuple[str, ...] = (*CLASSES, UNKNOWN)
+"""All thirteen answers."""
 
 BOTTLENECKS: tuple[str, ...] = tuple(dict.fromkeys(rule.bottleneck for rule in RULES))
 """The bottlenecks that a class can have; `UNKNOWN` is one more answer."""

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
+from pulsed.compute.account import NOTHING_COUNTED, Account
+from pulsed.compute.rules import UNKNOWN
 from pulsed.translate.tick import CanonicalTick
-
-UNKNOWN = "unknown"
-"""The class of a GPU whose inputs do not settle it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,11 +45,57 @@ class Workload:
 
 
 @dataclass(frozen=True, slots=True)
+class HeldWorkload:
+    """What kind of work a GPU does, flickers left out.
+
+    Attributes:
+        workload_class: one of the twelve classes, or `unknown`.
+        bottleneck: that of the newest sample of this class.
+        since: when the first sample of the run was taken that made it the class, in Unix seconds; None before any.
+        changes: how often the class has changed so far.
+    """
+
+    workload_class: str
+    bottleneck: str
+    since: float | None
+    changes: int = 0
+
+
+NOT_HELD = HeldWorkload(UNKNOWN, UNKNOWN, None)
+"""Before the first sample."""
+
+
+@dataclass(frozen=True, slots=True)
 class Result:
-    """What follows from one reading."""
+    """What follows from one reading, and from those before it.
+
+    Attributes:
+        real_utilization: of this tick alone, as is `workload`.
+        workload: with the raw class.
+        held: the class with flickers left out.
+        account: what was counted up to and with this tick.
+    """
 
     real_utilization: RealUtilization
     workload: Workload
+    held: HeldWorkload = NOT_HELD
+    account: Account = NOTHING_COUNTED
+
+
+class ClassChange(NamedTuple):
+    """A held class gave way to another one.
+
+    Attributes:
+        position: which device of the tick.
+        before: the class that it had.
+        after: the class that it has.
+        time: since when, in Unix seconds: the first sample of the new class, which may be some ticks ago.
+    """
+
+    position: int
+    before: str
+    after: str
+    time: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +105,9 @@ class ComputedTick:
     Attributes:
         canonical: the sample.
         results: one per device of the sample.
+        changes: of held classes that this sample brought.
     """
 
     canonical: CanonicalTick
     results: tuple[Result, ...]
+    changes: tuple[ClassChange, ...] = ()

@@ -15,8 +15,8 @@ from functools import lru_cache
 from typing import Literal, NamedTuple
 
 from pulsed.compute.bounds import Bounds
-from pulsed.compute.rules import RULES, VARIABLES, Condition, Rule, Thresholds, Variable
-from pulsed.compute.tick import UNKNOWN, Workload
+from pulsed.compute.rules import RULES, UNKNOWN, VARIABLES, Condition, Rule, Thresholds, Variable
+from pulsed.compute.tick import Workload
 from pulsed.translate.vocabulary import Reading
 
 Profile = Literal["pulsed", "kempnerpulse"]

@@ -18,7 +18,19 @@ from pulsed.compute.rules import RULES, Thresholds
 from pulsed.compute.workload import Missing, Profile
 from pulsed.config.section import Problem, Section
 from pulsed.config.source import Source
-from pulsed.config.values import Addresses, Count, Factor, FileName, HttpPath, Ratio, Switch, Text
+from pulsed.config.values import (
+    Addresses,
+    Bounds,
+    Count,
+    Duration,
+    Factor,
+    FileName,
+    HttpPath,
+    Ratio,
+    Size,
+    Switch,
+    Text,
+)
 from pulsed.reader.scraper import masked
 
 Preset = Literal["ai", "hpc", "mem", "custom"]
@@ -66,6 +78,11 @@ class RealUtilization(Section):
         default=0.5,
         description="Least share of the weights whose input must be present for a number to be published. The bounds "
         "are always published.",
+    )
+    histogram: Bounds = Field(
+        default=Settings().histogram,
+        description="Upper bounds of the buckets of `pulsed_gpu_real_utilization_distribution_ratio`, which counts "
+        "every sample. Each is one more series per GPU. `[]`: no histogram.",
     )
 
     @model_validator(mode="before")
@@ -124,8 +141,24 @@ class Workload(Section):
         description="Whose rule for IO: `kempnerpulse` also takes a high `memory_utilization_ratio` for a busy copy "
         "engine.",
     )
+    hold: Duration = Field(
+        default=Settings().hold,
+        description="A change of class counts once the samples of the new class cover this much time: a sample of 15 s "
+        "counts at once, a flicker of 100 ms does not. `raw_class` is never held.",
+    )
     thresholds: ThresholdsSection = Field(
         default=ThresholdsSection(), description="The numbers of the class table: ratios, and bytes per second."
+    )
+
+
+class Idle(Section):
+    """When an idle GPU is held by somebody, and when it is free."""
+
+    held_memory: Size = Field(
+        default=int(Settings().held_memory_bytes),
+        description="With at least so much device memory in use an idle GPU counts as held, also if no pod or job is "
+        "known to have it. A CUDA context takes some 300 to 550 MiB on data centre GPUs; with none, at most 128 MiB "
+        "were seen. NVIDIA drivers before 510 count what they reserve for themselves as in use: choose more there.",
     )
 
 
@@ -140,6 +173,7 @@ class Compute(Section):
         default=RealUtilization(), description="How much of a GPU does real work."
     )
     workload: Workload = Field(default=Workload(), description="What kind of work a GPU does.")
+    idle: Idle = Field(default=Idle(), description="When an idle GPU is held by somebody, and when it is free.")
 
 
 class Publish(Section):
@@ -184,6 +218,9 @@ class Config(Section):
             missing=self.compute.missing,
             profile=workload.profile,
             thresholds=Thresholds(**workload.thresholds.model_dump()),
+            hold=workload.hold,
+            held_memory_bytes=self.compute.idle.held_memory,
+            histogram=utilization.histogram,
         )
 
     def masked(self) -> dict[str, JsonValue]:

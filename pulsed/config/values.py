@@ -12,6 +12,7 @@ import re
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from ipaddress import IPv6Address
+from itertools import pairwise
 from typing import Annotated, Literal, TypeGuard
 from urllib.parse import urlsplit
 
@@ -194,6 +195,12 @@ def _group(value: str) -> str:
     return value
 
 
+def _ascending(value: tuple[float, ...]) -> tuple[float, ...]:
+    if any(low >= high for low, high in pairwise(value)):
+        raise ValueError("is not in ascending order")
+    return value
+
+
 def _not_empty(value: str) -> str:
     if not value.strip():
         raise ValueError("is empty")
@@ -205,6 +212,19 @@ WholeNumber = Annotated[int, Strict(), Notation("int", "a whole number")]
 Count = Annotated[int, Strict(), Field(ge=0), Notation("count", "a whole number, 0 or more")]
 Factor = Annotated[float, Strict(), Field(ge=0, allow_inf_nan=False), Notation("number", "a number, 0 or more")]
 Ratio = Annotated[float, Strict(), Field(ge=0, le=1, allow_inf_nan=False), Notation("ratio", "a number from 0 to 1")]
+Bounds = Annotated[
+    tuple[
+        Annotated[
+            float,
+            Strict(),
+            Field(ge=0, le=1, allow_inf_nan=False),
+            Notation("bounds", "ratios in ascending order, such as [0.25, 0.5, 0.75]"),
+        ],
+        ...,
+    ],
+    BeforeValidator(_one_or_many),
+    AfterValidator(_ascending),
+]
 Duration = Annotated[
     float,
     BeforeValidator(duration),

@@ -6,29 +6,56 @@ written anew. Both text formats have the same sample lines, so that chunks serve
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from math import inf, isfinite
 from typing import cast
 
 from pulsed.compute.tick import ComputedTick
 from pulsed.present.exposition import label_pairs
-from pulsed.present.families import DERIVED, QUANTITY_FAMILIES, DerivedFamily, Family, Samples, Subject, subjects
+from pulsed.present.families import (
+    COUNTER_FAMILIES,
+    DERIVED,
+    QUANTITY_FAMILIES,
+    DerivedFamily,
+    Family,
+    Samples,
+    Subject,
+    subjects,
+)
 from pulsed.present.identity import Key, key_of, label_text, node_of
 from pulsed.translate.tick import Device
 from pulsed.translate.vocabulary import Value
 
-FAMILIES: tuple[Family, ...] = (*QUANTITY_FAMILIES, *DERIVED)
-"""The families in the order of the page; a target's chunks are in this order."""
-
-_QUANTITY_COLUMNS = tuple(
-    (family.name + "{", 0.0 if family.type == "counter" else -inf) for family in QUANTITY_FAMILIES
+FAMILIES: tuple[Family, ...] = (
+    *QUANTITY_FAMILIES,
+    *(family for family in COUNTER_FAMILIES for _ in family.states),
+    *DERIVED,
 )
-"""How the lines of a quantity begin, and the least value that it can have."""
-
-
-_NO_COLUMNS: Sequence[tuple[Value, ...]] = ((),) * len(QUANTITY_FAMILIES)
+"""The family of each chunk of a target, in the order of the page. A counter per state has a chunk per state; a GPU has
+all of them or none."""
 _NO_SAMPLES: Sequence[list[Samples]] = ([],) * len(DERIVED)
+
+
+_Shape = tuple[int | tuple[str, ...], ...]
+"""What a template of a computed family was made for: samples per GPU, then each sample's own label values."""
+
+_NO_TEMPLATE: tuple[_Shape, bytes] = ((), b"")
+
+
+@lru_cache(maxsize=4096)
+def _prefix(name: str, labels: tuple[str, ...], values: tuple[str, ...]) -> str:
+    pairs = label_pairs((label, value) for label, value in zip(labels, values, strict=True) if value)
+    return f"{name}{{{pairs}," if pairs else name + "{"
+
+
+_COLUMNS = (
+    *((family.name + "{", 0.0 if family.type == "counter" else -inf) for family in QUANTITY_FAMILIES),
+    *((_prefix(family.name, (family.label,), (state,)), 0.0) for family in COUNTER_FAMILIES for state in family.states),
+)
+"""How the lines of a quantity or a counter begin, and the least value that it can have."""
+
+_NO_COLUMNS: Sequence[tuple[Value, ...]] = ((),) * len(_COLUMNS)
 
 
 class TargetChunks:
@@ -53,6 +80,8 @@ class TargetChunks:
         self._chunks = [b""] * len(FAMILIES)
         self._columns: Sequence[tuple[Value, ...]] = _NO_COLUMNS
         self._samples: Sequence[list[Samples]] = _NO_SAMPLES
+        self._column_templates: dict[int, bytes] = {}
+        self._derived_templates: dict[int, tuple[_Shape, bytes]] = {}
 
     def see(self, devices: tuple[Device, ...]) -> bool:
         """Take notice of the target's devices; tells whether they are others than before."""
@@ -80,6 +109,8 @@ class TargetChunks:
             ]
             self._chunks = [b""] * len(FAMILIES)
             self._columns, self._samples = _NO_COLUMNS, _NO_SAMPLES
+            self._column_templates.clear()
+            self._derived_templates.clear()
         if tick is not self._tick:
             self._tick = tick
             shown = subjects(tick)
@@ -91,58 +122,74 @@ class TargetChunks:
 
     def _update(self, shown: Sequence[Subject]) -> None:
         """Write again what is not as it was."""
-        chunks, labels = self._chunks, self._labels
-        columns = list(zip(*[subject.reading for subject in shown], strict=True))
+        chunks = self._chunks
+        columns = list(zip(*[(*subject.reading, *subject.result.account.values) for subject in shown], strict=True))
         for place, (column, before) in enumerate(zip(columns, self._columns, strict=True)):
             if column != before:
-                chunks[place] = _column(*_QUANTITY_COLUMNS[place], labels, column)
+                chunks[place] = self._column(place, column)
         samples = [list(map(family.samples, shown)) for family in DERIVED]
         for place, (found, known) in enumerate(zip(samples, self._samples, strict=True)):
             if found != known:
-                chunks[len(columns) + place] = _derived(DERIVED[place], labels, found)
+                chunks[len(columns) + place] = self._derived(place, found)
         self._columns, self._samples = columns, samples
 
+    def _column(self, place: int, column: tuple[Value, ...]) -> bytes:
+        """Write one quantity or counter of all GPUs.
 
-def _column(prefix: str, least: float, labels: Sequence[str], column: tuple[Value, ...]) -> bytes:
-    """Write one quantity of all GPUs.
+        Only finite numbers are readings, and OpenMetrics refuses a page with a negative counter. That a column needs no
+        look at each value is found in C: by its sum, which None spoils, and by its minimum.
+        """
+        prefix, least = _COLUMNS[place]
+        numbers = cast("tuple[float, ...]", column)  # or a TypeError
+        try:
+            whole = isfinite(sum(numbers)) and min(numbers) >= least
+        except TypeError:
+            whole = False
+        if not whole:
+            return _encoded(
+                f"{prefix}{label}{value!r}\n"
+                for label, value in zip(self._labels, column, strict=True)
+                if value is not None and isfinite(value) and value >= least
+            )
+        template = self._column_templates.get(place)
+        if template is None:
+            template = _template(prefix + label for label in self._labels)
+            self._column_templates[place] = template
+        return template % column
 
-    Only finite numbers are readings, and OpenMetrics refuses a page with a negative counter. That a column needs no
-    look at each value is found in C: by its sum, which None spoils, and by its minimum.
+    def _derived(self, place: int, samples: Sequence[Samples]) -> bytes:
+        """Write one computed family of all GPUs."""
+        family = DERIVED[place]
+        numbers = tuple([value for each in samples for _, value in each])
+        if not all(map(isfinite, numbers)):
+            finite = [tuple([(own, value) for own, value in each if isfinite(value)]) for each in samples]
+            return self._derived(place, finite)
+        shape: _Shape = (*map(len, samples), *[own for each in samples for own, _ in each])
+        known, template = self._derived_templates.get(place, _NO_TEMPLATE)
+        if shape != known:
+            template = _template(
+                _start(family, own) + label
+                for label, each in zip(self._labels, samples, strict=True)
+                for own, _ in each
+            )
+            self._derived_templates[place] = (shape, template)
+        return template % numbers
+
+
+def _start(family: DerivedFamily, own: tuple[str, ...]) -> str:
+    if family.type == "histogram":
+        return _prefix(family.name + own[0], family.labels, own[1:])
+    return _prefix(family.name, family.labels, own)
+
+
+def _template(starts: Iterable[str]) -> bytes:
+    """Make the lines without their numbers, to be filled in with `%`: half the time of writing them one by one.
+
+    Of ints and floats `%a` writes what `repr` does.
     """
-    numbers = cast("tuple[float, ...]", column)  # or a TypeError
-    try:
-        whole = isfinite(sum(numbers)) and min(numbers) >= least
-    except TypeError:
-        whole = False
-    if whole:
-        lines = [f"{prefix}{label}{value!r}\n" for label, value in zip(labels, column, strict=True)]
-    else:
-        lines = [
-            f"{prefix}{label}{value!r}\n"
-            for label, value in zip(labels, column, strict=True)
-            if value is not None and isfinite(value) and value >= least
-        ]
-    return _encoded(lines)
+    return _encoded(start.replace("%", "%%") + "%a\n" for start in starts)
 
 
-def _derived(family: DerivedFamily, labels: Sequence[str], samples: Sequence[Samples]) -> bytes:
-    own, name = family.labels, family.name
-    return _encoded(
-        [
-            f"{_prefix(name, own, values)}{label}{value!r}\n"
-            for label, found in zip(labels, samples, strict=True)
-            for values, value in found
-            if isfinite(value)
-        ]
-    )
-
-
-def _encoded(lines: list[str]) -> bytes:
+def _encoded(lines: Iterable[str]) -> bytes:
     # A label may hold half a surrogate pair, which UTF-8 cannot; it must not cost the page.
     return "".join(lines).encode("utf-8", "replace")
-
-
-@lru_cache(maxsize=4096)
-def _prefix(name: str, labels: tuple[str, ...], values: tuple[str, ...]) -> str:
-    pairs = label_pairs((label, value) for label, value in zip(labels, values, strict=True) if value)
-    return f"{name}{{{pairs}," if pairs else name + "{"

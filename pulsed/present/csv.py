@@ -11,7 +11,8 @@ from difflib import get_close_matches
 from math import isfinite
 from typing import TextIO
 
-from pulsed.compute.tick import UNKNOWN, ComputedTick
+from pulsed.compute.rules import UNKNOWN
+from pulsed.compute.tick import ComputedTick
 from pulsed.errors import UsageError
 from pulsed.present.families import Subject, subjects
 from pulsed.present.rfc3339 import rfc3339
@@ -36,9 +37,9 @@ COLUMNS: Mapping[str, Cell] = {
     "real_utilization_lower_ratio": lambda subject: subject.result.real_utilization.lower,
     "real_utilization_upper_ratio": lambda subject: subject.result.real_utilization.upper,
     "real_utilization_coverage_ratio": lambda subject: subject.result.real_utilization.coverage,
-    "workload_class": lambda subject: subject.result.workload.raw_class,
+    "workload_class": lambda subject: subject.result.held.workload_class,
     "raw_class": lambda subject: subject.result.workload.raw_class,
-    "bottleneck": lambda subject: subject.result.workload.bottleneck,
+    "bottleneck": lambda subject: subject.result.held.bottleneck,
     "health_state": lambda subject: UNKNOWN,
     "saturation_ratio": lambda subject: None,
     "limiting_resource": lambda subject: None,

@@ -59,7 +59,7 @@ def gpu_document(match: Match, now: float, preset: str) -> Document:
         preset: name of the weights of real utilization.
     """
     target, device, result = match.target, match.device, match.result
-    utilization, workload = result.real_utilization, result.workload
+    utilization, workload, held = result.real_utilization, result.workload, result.held
     return {
         "gpu": device.entity.gpu,
         "uuid": device.entity.uuid or None,
@@ -79,9 +79,9 @@ def gpu_document(match: Match, now: float, preset: str) -> Document:
         },
         "saturation": {"ratio": None, "limiting_resource": None},
         "workload": {
-            "class": workload.raw_class,
-            "bottleneck": workload.bottleneck,
-            "since": None,
+            "class": held.workload_class,
+            "bottleneck": held.bottleneck,
+            "since": None if held.since is None else rfc3339(held.since),
             "raw_class": workload.raw_class,
             "candidates": list(workload.candidates),
         },

@@ -1,17 +1,20 @@
 """The catalogue of GPU metrics: one line per family, from which the page for Prometheus is made.
 
-Every quantity of the vocabulary is a family by itself. What is computed stands in `DERIVED`, one entry each: a new
-family is one more entry there. This module knows no text format.
+Every quantity of the vocabulary and every counter of the account is a family by itself. What else is computed stands in
+`DERIVED`, one entry each: a new family is one more entry there. This module knows no text format.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import NamedTuple
 
-from pulsed.compute.rules import RULES
-from pulsed.compute.tick import UNKNOWN, ComputedTick, Result
+from pulsed.compute.account import COUNTERS
+from pulsed.compute.rules import BOTTLENECKS as KNOWN_BOTTLENECKS
+from pulsed.compute.rules import UNKNOWN, WORKLOAD_CLASSES
+from pulsed.compute.tick import ComputedTick, Result
 from pulsed.present.exposition import MetricType
 from pulsed.translate.fields import DERIVED as COMPOSED
 from pulsed.translate.fields import sources
@@ -20,10 +23,7 @@ from pulsed.translate.vocabulary import QUANTITIES, Reading, is_counter
 
 PREFIX = "pulsed_gpu_"
 
-WORKLOAD_CLASSES = (*(rule.name for rule in RULES), UNKNOWN)
-"""The states of `pulsed_gpu_workload_class`."""
-
-BOTTLENECKS = (*dict.fromkeys(rule.bottleneck for rule in RULES), UNKNOWN)
+BOTTLENECKS = (*KNOWN_BOTTLENECKS, UNKNOWN)
 """The states of `pulsed_gpu_bottleneck`."""
 
 
@@ -57,12 +57,26 @@ class Family:
 
 
 @dataclass(frozen=True, slots=True)
+class CounterFamily(Family):
+    """A counter of the account.
+
+    Attributes:
+        label: what its states are of; empty for a counter without states.
+        states: one series each.
+    """
+
+    label: str
+    states: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class DerivedFamily(Family):
     """A family whose samples follow from a whole `Subject`.
 
     Attributes:
         labels: names of the labels that the family has beside those of every GPU series.
-        samples: gives the samples of one GPU, in a fixed order; none when there is nothing to say.
+        samples: gives the samples of one GPU, in a fixed order; none when there is nothing to say. Those of a histogram
+            have the suffix of their name (`_bucket`, `_sum`, `_count`) before the values of the labels.
     """
 
     labels: tuple[str, ...]
@@ -89,6 +103,16 @@ def _value(name: str, help: str, get: Callable[[Subject], float | None]) -> Deri
         return () if value is None else (((), value),)
 
     return DerivedFamily(PREFIX + name, "gauge", help, (), samples)
+
+
+def _distribution(subject: Subject) -> Samples:
+    found = subject.result.account.distribution
+    if found is None:
+        return ()
+    below = list(accumulate(found.counts))
+    bounds = [*map(repr, map(float, found.bounds)), "+Inf"]
+    buckets: Samples = tuple((("_bucket", bound), count) for bound, count in zip(bounds, below, strict=True))
+    return (*buckets, (("_count", ""), below[-1]), (("_sum", ""), found.sum))
 
 
 def _state_set(
@@ -134,6 +158,11 @@ QUANTITY_FAMILIES: tuple[Family, ...] = tuple(
 )
 """One per quantity of the vocabulary, in the order of `Reading`: the n-th family has the n-th value of a reading."""
 
+COUNTER_FAMILIES: tuple[CounterFamily, ...] = tuple(
+    CounterFamily(f"{PREFIX}{each.name}_total", "counter", each.meaning, each.label, each.states) for each in COUNTERS
+)
+"""One per counter of the account, in the order of its values."""
+
 DERIVED: tuple[DerivedFamily, ...] = (
     DerivedFamily(
         PREFIX + "info",
@@ -164,15 +193,34 @@ DERIVED: tuple[DerivedFamily, ...] = (
         "workload_class",
         "class",
         WORKLOAD_CLASSES,
-        "What kind of work the GPU does: 1 for its class, 0 for all others",
-        lambda subject: subject.result.workload.raw_class,
+        "What kind of work the GPU does, flickers left out: 1 for its class, 0 for all others",
+        lambda subject: subject.result.held.workload_class,
+    ),
+    DerivedFamily(
+        PREFIX + "workload_class_changes_total",
+        "counter",
+        "Changes of that class",
+        (),
+        lambda subject: (((), subject.result.held.changes),),
     ),
     _state_set(
         "bottleneck",
         "bottleneck",
         BOTTLENECKS,
         "What limits the work on the GPU: 1 for the one that holds, 0 for all others",
-        lambda subject: subject.result.workload.bottleneck,
+        lambda subject: subject.result.held.bottleneck,
+    ),
+    DerivedFamily(
+        PREFIX + "real_utilization_distribution_ratio",
+        "histogram",
+        "How often the real utilization of a sample was how high, over observed time; samples without one do not count",
+        ("le",),
+        _distribution,
+    ),
+    _value(
+        "accounting_created_timestamp_seconds",
+        "When the counters over observed time began at 0: the first sample of this GPU since pulsed started",
+        lambda subject: subject.result.account.created,
     ),
     DerivedFamily(
         PREFIX + "inputs_inconsistent",

@@ -56,11 +56,11 @@ class Saturation(Shape):
 class WorkloadShape(Shape):
     """What kind of work the GPU does."""
 
-    workload_class: str = Field(alias="class")
-    bottleneck: str
-    since: str | None
-    raw_class: str
-    candidates: list[str] = Field(description="what the class could be while it is unknown")
+    workload_class: str = Field(alias="class", description="the held class: flickers of raw_class are left out")
+    bottleneck: str = Field(description="what limits work of the held class")
+    since: str | None = Field(description="when the first sample of the held class was taken")
+    raw_class: str = Field(description="the class of the newest sample alone")
+    candidates: list[str] = Field(description="what raw_class could be while it is unknown")
 
 
 class HealthCheck(Shape):

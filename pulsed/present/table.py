@@ -93,7 +93,7 @@ _COLUMNS = (
     Column("MIG", 11, False, _mig),
     Column("MODEL", 32, False, lambda match: match.device.model.removeprefix("NVIDIA ") or MISSING),
     Column("REAL UTIL", 12, True, _real_utilization),
-    Column("CLASS", 20, False, lambda match: match.result.workload.raw_class),
+    Column("CLASS", 20, False, lambda match: match.result.held.workload_class),
     Column("SM", 4, True, _percent("sm_active_ratio")),
     Column("TENS", 4, True, _percent("tensor_active_ratio")),
     Column("DRAM", 4, True, _percent("dram_active_ratio")),

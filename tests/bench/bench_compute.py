@@ -1,14 +1,10 @@
-"""What Compute costs per GPU: run as `python -m tests.bench.bench_compute`.
-
-Every figure is also given as a ratio to a named baseline of the same run: the class table as plain `if` statements over
-complete inputs, the cheapest thing that could be called computing.
-"""
+"""Compute: real utilization and workload class, 10,000 GPUs that all differ."""
 
 from __future__ import annotations
 
 import random
-import time
-from collections.abc import Callable
+from collections.abc import Iterator
+from functools import partial
 
 from pulsed.compute.compute import Settings, compute
 from pulsed.compute.rules import DEFAULT_THRESHOLDS
@@ -16,6 +12,8 @@ from pulsed.compute.workload import Classifier
 from pulsed.reader.tick import Layout, RawTick
 from pulsed.translate.tick import CanonicalTick, Device, Entity
 from pulsed.translate.vocabulary import Reading
+from tests.bench.figure import Figure
+from tests.bench.measure import cpu_seconds
 from tests.compute.readings import RATIO_INPUTS, hide
 from tests.compute.test_workload import expected
 
@@ -24,14 +22,38 @@ ROUNDS = 5
 
 # What is missing in common set-ups: dcgm-exporter's default list has no SM activity and no FP64.
 CASES: dict[str, set[str]] = {
-    "complete": set(),
-    "exporter's default list": {"sm_active_ratio", "fp64_active_ratio", "fp32_active_ratio", "fp16_active_ratio"},
+    "all inputs": set(),
+    "inputs of the exporter's default list": {
+        "sm_active_ratio",
+        "fp64_active_ratio",
+        "fp32_active_ratio",
+        "fp16_active_ratio",
+    },
     "no profiling": {*RATIO_INPUTS, "fp32_active_ratio", "fp16_active_ratio", "sm_occupancy_ratio"},
 }
 
 
-def readings(count: int, seed: int = 1) -> list[Reading]:
-    """Make up physically consistent GPUs, every one different."""
+def run() -> Iterator[Figure]:
+    complete = _readings(GPUS)
+    seconds = cpu_seconds(lambda: [expected(reading) for reading in complete], rounds=ROUNDS)
+    baseline = Figure("the class table in plain ifs, all inputs", seconds / GPUS * 1e6, "µs/GPU")
+    yield baseline
+    for name, missing in CASES.items():
+        tick = _tick(tuple(hide(reading, missing) for reading in complete))
+        unknown = sum(bool(result.workload.candidates) for result in compute(tick, Settings()).results)
+        seconds = cpu_seconds(partial(compute, tick, Settings()), rounds=ROUNDS)
+        yield Figure(name, seconds / GPUS * 1e6, "µs/GPU", baseline, note=f"{unknown / GPUS:.0%} unknown")
+    seconds = cpu_seconds(lambda: Classifier(DEFAULT_THRESHOLDS), times=20)
+    yield Figure("compile the class table, once", seconds * 1e6, "µs", baseline)
+
+
+def _tick(readings: tuple[Reading, ...]) -> CanonicalTick:
+    raw = RawTick("bench", 0.0, 0.0, 1.0, Layout("exporter", ()), ())
+    return CanonicalTick("bench", 0.0, 0.0, 1.0, (Device(Entity("gpu", "0")),) * len(readings), readings, raw)
+
+
+def _readings(count: int, seed: int = 1) -> list[Reading]:
+    """Make up physically consistent GPUs."""
     chance = random.Random(seed)
     made = []
     for _ in range(count):
@@ -55,45 +77,3 @@ def readings(count: int, seed: int = 1) -> list[Reading]:
             )
         )
     return made
-
-
-def best(work: Callable[[], object]) -> float:
-    """Return the shortest of some runs, seconds of CPU."""
-    times = []
-    for _ in range(ROUNDS):
-        start = time.process_time()
-        work()
-        times.append(time.process_time() - start)
-    return min(times)
-
-
-def main() -> None:
-    complete = readings(GPUS)
-    devices = (Device(Entity("gpu", "0")),) * GPUS
-    baseline = best(lambda: [expected(reading) for reading in complete]) / GPUS
-    print(f"baseline, plain cascade on complete inputs: {baseline * 1e6:6.2f} µs per GPU")
-    for name, missing in CASES.items():
-        tick = CanonicalTick(
-            "bench",
-            0.0,
-            0.0,
-            1.0,
-            devices,
-            tuple(hide(reading, missing) for reading in complete),
-            RawTick("bench", 0.0, 0.0, 1.0, Layout("exporter", ()), ()),
-        )
-        first = time.process_time()
-        results = compute(tick, Settings()).results
-        first = (time.process_time() - first) / GPUS
-        again = best(lambda tick=tick: compute(tick, Settings())) / GPUS  # type: ignore[misc]
-        unknown = sum(bool(result.workload.candidates) for result in results) / GPUS
-        print(
-            f"{name:>24}: {again * 1e6:6.2f} µs per GPU, {again / baseline:5.2f} of the baseline;"
-            f" first tick {first * 1e6:6.2f} µs; {unknown:4.0%} unknown"
-        )
-    compiled = best(lambda: Classifier(DEFAULT_THRESHOLDS))
-    print(f"compiling the class table: {compiled * 1e6:.0f} µs, once per set of thresholds")
-
-
-if __name__ == "__main__":
-    main()

@@ -1,53 +1,34 @@
-"""What translating costs per GPU: `python -m tests.bench.bench_translate`."""
+"""Translate: from values to the one vocabulary, 8 GPUs x 40 fields."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from timeit import repeat
+from collections.abc import Callable, Iterator
 
-from pulsed.reader.exposition import PageParser
 from pulsed.reader.tick import RawTick
 from pulsed.translate.translator import Translator
-from tests.bench.pages import exporter_page
-
-GPUS = 8
-FIELDS = 40
-
-
-def main() -> None:
-    parser = PageParser()
-    ticks = []
-    for seed in range(8):
-        page = parser.parse(exporter_page(GPUS, FIELDS, seed))
-        ticks.append(RawTick("bench", float(seed), float(seed), 1.0, page.layout, page.values))
-
-    def floor() -> None:
-        # The least that reading a tick can be: every value looked at and made a float.
-        for tick in ticks:
-            for value in tick.values:
-                if value is not None:
-                    float(value)
-
-    translator = Translator()
-
-    def translate() -> None:
-        for tick in ticks:
-            translator.translate(tick)
-
-    def compile_and_translate() -> None:
-        for tick in ticks:
-            Translator().translate(tick)
-
-    base = _microseconds(floor, len(ticks))
-    print(f"{GPUS} GPUs x {FIELDS} fields, per GPU and tick; ratio to float() of every value")
-    for name, run in (("float()", floor), ("translate", translate), ("compile and translate", compile_and_translate)):
-        cost = _microseconds(run, len(ticks))
-        print(f"{name:>22}: {cost:8.2f} µs  {cost / base:6.1f}x")
+from tests.bench.figure import Figure
+from tests.bench.measure import cpu_seconds
+from tests.bench.ticks import GPUS, raw_ticks
 
 
-def _microseconds(run: Callable[[], None], ticks: int) -> float:
-    return min(repeat(run, number=10, repeat=15)) / 10 / ticks / GPUS * 1e6
+def run() -> Iterator[Figure]:
+    ticks = raw_ticks(GPUS, 8)
+    known = Translator()
+
+    def figure(name: str, translate: Callable[[RawTick], object], baseline: Figure | None = None) -> Figure:
+        def work() -> None:
+            for tick in ticks:
+                translate(tick)
+
+        return Figure(name, cpu_seconds(work, times=5) / len(ticks) / GPUS * 1e6, "µs/GPU", baseline)
+
+    baseline = figure("float() of every value", _floats)
+    yield baseline
+    yield figure("translate a known layout", known.translate, baseline)
+    yield figure("understand a new layout and translate", lambda tick: Translator().translate(tick), baseline)
 
 
-if __name__ == "__main__":
-    main()
+def _floats(tick: RawTick) -> None:
+    for value in tick.values:
+        if value is not None:
+            float(value)

@@ -230,7 +230,7 @@ def exporter_page(gpus: int, fields: int = 40, seed: int = 0, node: str = "n0") 
     if fields > len(FIELDS):
         raise ValueError(f"{fields} fields asked for, {len(FIELDS)} are known")
     identities = [_identity(node, gpu) for gpu in range(gpus)]
-    loads = [_load(node, gpu, seed) for gpu in range(gpus)]
+    loads = [load_of(node, gpu, seed) for gpu in range(gpus)]
     lines: list[str] = []
     for field in sorted(FIELDS[:fields]):
         name = f"DCGM_FI_{field.name}"
@@ -252,7 +252,7 @@ def _identity(node: str, gpu: int) -> str:
     )
 
 
-def _load(node: str, gpu: int, seed: int) -> Load:
+def load_of(node: str, gpu: int, seed: int) -> Load:
     """A load that hardware could have: graphics >= sm >= tensor and occupancy."""
     random_ = random.Random(f"{node}/{gpu}/{seed}")
     graphics = random_.random()

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from pulsed.compute.bounds import Bounds, Inputs
 from pulsed.compute.compute import Settings
 from pulsed.compute.real_utilization import PRESETS, Weights
-from pulsed.compute.rules import CLASSES, DEFAULT_THRESHOLDS, RULES, VARIABLES, Thresholds
-from pulsed.compute.tick import UNKNOWN, Workload
+from pulsed.compute.rules import CLASSES, DEFAULT_THRESHOLDS, RULES, UNKNOWN, VARIABLES, Thresholds
+from pulsed.compute.tick import Workload
 from pulsed.compute.workload import REMEMBERED, Classifier
 from pulsed.translate.tick import Device
 from pulsed.translate.vocabulary import NOTHING, Reading

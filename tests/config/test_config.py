@@ -42,6 +42,7 @@ def problems(
 
 DURATION = "allowed: seconds as a number above 0, or a text such as 100ms, 15s, 1m, 1h30m"
 ADDRESS = "allowed: host:port such as :9401, 127.0.0.1:9401, [::1]:9401; one or a list of them"
+BOUNDS = "allowed: ratios in ascending order, such as [0.25, 0.5, 0.75]"
 TARGET = "allowed: a URL such as http://localhost:9400/metrics, or the name of a saved page; one or a list of them"
 
 BAD = {
@@ -49,6 +50,8 @@ BAD = {
     "demo-seed-text": [":3: source.demo.seed: 'lucky' is not allowed; allowed: a whole number"],
     "dotted-key": [":1: source.kind: unknown key; write it nested, as in {source: {kind: ...}}"],
     "duplicate-key": [":5: log: is given twice, first at FILE:1; leave one of them out"],
+    "histogram-in-percent": [f":3: compute.real_utilization.histogram[1]: 90 is not allowed; {BOUNDS}"],
+    "histogram-not-ascending": [f":3: compute.real_utilization.histogram: a list is not in ascending order; {BOUNDS}"],
     "interval-garbage": [f":2: source.interval: '15 parsecs' is no duration; {DURATION}"],
     "interval-negative": [f":2: source.interval: '-15s' is negative; {DURATION}"],
     "interval-not-a-number": [f":2: source.interval: '.nan' is no duration; {DURATION}"],
@@ -196,6 +199,9 @@ def test_everything_given() -> None:
         missing="zero",
         profile="kempnerpulse",
         thresholds=Thresholds(io_bytes_per_second=2e9, idle_dram_ratio=1),
+        hold=0.5,
+        held_memory_bytes=2**30,
+        histogram=(),
     )
 
 

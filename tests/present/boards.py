@@ -6,7 +6,8 @@ import random
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from pulsed.compute.tick import ComputedTick, RealUtilization, Result, Workload
+from pulsed.compute.account import POSITION, Account, Distribution
+from pulsed.compute.tick import ComputedTick, HeldWorkload, RealUtilization, Result, Workload
 from pulsed.present.board import Board, Target
 from pulsed.reader.tick import Layout, RawTick, RawValue, Series
 from pulsed.translate.tick import CanonicalTick, Device, Entity
@@ -15,10 +16,20 @@ from pulsed.translate.vocabulary import NOTHING, QUANTITIES, Reading
 TIME = 1767225600.1
 """2026-01-01T00:00:00.100Z"""
 
-SETTLED = Result(RealUtilization(0.62, 0.62, 0.62, 1.0, ()), Workload("memory_bound", "memory"))
+COUNTED = Account(tuple(map(float, range(len(POSITION)))), TIME - 60, Distribution((0.25, 0.5), (3, 0, 7), 5.5))
+
+SETTLED = Result(
+    RealUtilization(0.62, 0.62, 0.62, 1.0, ()),
+    Workload("memory_bound", "memory"),
+    HeldWorkload("memory_bound", "memory", TIME - 10, 2),
+    COUNTED,
+)
+FLICKER = Result(SETTLED.real_utilization, SETTLED.workload, HeldWorkload("idle", "idle", TIME - 100), SETTLED.account)
 OPEN = Result(
     RealUtilization(None, 0.1, 0.9, 0.2, ("sm_active_ratio", "dram_active_ratio")),
     Workload("unknown", "unknown", ("idle", "mixed_or_moderate")),
+    HeldWorkload("unknown", "unknown", TIME),
+    Account((None,) * len(POSITION), TIME),
 )
 
 
@@ -109,7 +120,7 @@ def next_tick(before: ComputedTick, seed: int) -> ComputedTick:
         canonical.raw,
     )
     results = [
-        Result(RealUtilization(ratio, ratio, ratio, 1.0, ()), result.workload)
+        Result(RealUtilization(ratio, ratio, ratio, 1.0, ()), result.workload, result.held, result.account)
         for result in before.results
         for ratio in [rng.random()]
     ]

@@ -9,7 +9,12 @@ import math
 from collections.abc import Callable, Iterable, Iterator
 
 from prometheus_client import Metric
-from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily
+from prometheus_client.metrics_core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    InfoMetricFamily,
+)
 from prometheus_client.registry import Collector
 
 from pulsed.present.board import Board
@@ -32,6 +37,27 @@ CLASSES = (
     "unknown",
 )
 BOTTLENECKS = ("idle", "compute", "io", "memory", "mixed", "unknown")
+
+INTEGRALS = {
+    "real_utilization": "real_utilization_seconds",
+    "sm_active": "sm_active_seconds",
+    "tensor_active": "tensor_active_seconds",
+    "dram_active": "dram_active_seconds",
+    "pcie_transmit": "observed_pcie_transmit_bytes",
+    "pcie_receive": "observed_pcie_receive_bytes",
+    "nvlink_transmit": "observed_nvlink_transmit_bytes",
+    "nvlink_receive": "observed_nvlink_receive_bytes",
+}
+COUNTERS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
+    ("observed_seconds", "", ("",)),
+    ("workload_class_seconds", "class", CLASSES),
+    ("class_energy_joules", "class", CLASSES),
+    ("energy_unknown_seconds", "", ("",)),
+    ("idle_seconds", "kind", ("free", "held", "unknown")),
+    ("idle_energy_joules", "kind", ("free", "held", "unknown")),
+    *((integral, "", ("",)) for integral in INTEGRALS.values()),
+    *((f"{word}_unknown_seconds", "", ("",)) for word in INTEGRALS),
+)
 
 Labels = dict[str, str]
 Get = Callable[[Gpu, float], Iterable[tuple[Labels, float | None]]]
@@ -70,23 +96,51 @@ class ReferenceCollector(Collector):
         )
         yield self._gauge(
             "workload_class",
-            lambda gpu, time: [({"class": name}, float(name == gpu.result.workload.raw_class)) for name in CLASSES],
+            lambda gpu, time: [({"class": name}, float(name == gpu.result.held.workload_class)) for name in CLASSES],
         )
+        yield self._counter("workload_class_changes", lambda gpu, time: [({}, gpu.result.held.changes)])
         yield self._gauge(
             "bottleneck",
             lambda gpu, time: [
-                ({"bottleneck": name}, float(name == gpu.result.workload.bottleneck)) for name in BOTTLENECKS
+                ({"bottleneck": name}, float(name == gpu.result.held.bottleneck)) for name in BOTTLENECKS
             ],
         )
         yield self._gauge(
             "inputs_inconsistent", lambda gpu, time: [({"reason": reason}, 1.0) for reason in gpu.anomalies]
         )
         yield self._gauge("last_sample_timestamp_seconds", lambda gpu, time: [({}, time)])
+        yield from self._accounts()
+
+    def _accounts(self) -> Iterator[Metric]:
+        for name, label, states in COUNTERS:
+            yield self._counter(
+                name,
+                lambda gpu, time, name=name, label=label, states=states: [  # type: ignore[misc]
+                    ({label: state} if label else {}, gpu.result.account.value(name, state)) for state in states
+                ],
+            )
+        yield self._gauge("accounting_created_timestamp_seconds", lambda gpu, time: [({}, gpu.result.account.created)])
+        histogram = HistogramMetricFamily("pulsed_gpu_real_utilization_distribution_ratio", "")
+        for labels, gpu, _ in self._gpus:
+            found = gpu.result.account.distribution
+            if found is not None:
+                bounds = [*map(str, found.bounds), "+Inf"]
+                counts = [sum(found.counts[: at + 1]) for at in range(len(bounds))]
+                for bound, count in zip(bounds, counts, strict=True):
+                    histogram.add_sample(f"{histogram.name}_bucket", {"le": bound, **labels}, count)
+                histogram.add_sample(f"{histogram.name}_count", labels, counts[-1])
+                histogram.add_sample(f"{histogram.name}_sum", labels, found.sum)
+        yield histogram
 
     def _gauge(self, name: str, get: Get) -> Metric:
-        family = GaugeMetricFamily(f"pulsed_gpu_{name}", "")
+        return self._filled(GaugeMetricFamily(f"pulsed_gpu_{name}", ""), f"pulsed_gpu_{name}", get)
+
+    def _counter(self, name: str, get: Get) -> Metric:
+        return self._filled(CounterMetricFamily(f"pulsed_gpu_{name}", ""), f"pulsed_gpu_{name}_total", get)
+
+    def _filled(self, family: Metric, name: str, get: Get) -> Metric:
         values = [({**own, **labels}, value) for labels, gpu, time in self._gpus for own, value in get(gpu, time)]
-        _add(family, f"pulsed_gpu_{name}", values)
+        _add(family, name, values)
         return family
 
 

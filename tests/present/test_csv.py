@@ -10,7 +10,7 @@ from pulsed.errors import UsageError
 from pulsed.present import csv
 from pulsed.translate.tick import Device, Entity
 from pulsed.translate.vocabulary import QUANTITIES
-from tests.present.boards import OPEN, Gpu, gpu, mig, tick
+from tests.present.boards import FLICKER, OPEN, Gpu, gpu, mig, tick
 
 
 def rows(columns: str, *gpus: Gpu) -> list[dict[str, str]]:
@@ -45,6 +45,11 @@ def test_a_row_per_gpu_with_empty_cells_for_what_is_missing() -> None:
     assert (instance["mig_id"], instance["mig_profile"]) == ("7", "1g.10gb")
     assert (instance["real_utilization_ratio"], instance["workload_class"]) == ("", "unknown")
     assert instance["real_utilization_upper_ratio"] == repr(OPEN.real_utilization.upper)
+
+
+def test_the_class_is_held_and_the_raw_one_beside_it() -> None:
+    (row,) = rows("workload_class,raw_class,bottleneck", gpu(0, result=FLICKER))
+    assert row == {"workload_class": "idle", "raw_class": "memory_bound", "bottleneck": "idle"}
 
 
 def test_numbers_read_back_as_the_same_numbers() -> None:

@@ -10,10 +10,21 @@ from pulsed.present import schema
 from pulsed.present.documents import find, gpu_document, gpus_document
 from pulsed.translate.tick import Device, Entity
 from pulsed.translate.vocabulary import QUANTITIES
-from tests.present.boards import OPEN, TIME, Gpu, board, gpu, mig, target, tick
+from tests.present.boards import FLICKER, OPEN, TIME, Gpu, board, gpu, mig, target, tick
 
 NOW = 100.25
 WALL = TIME + 0.25
+
+
+def test_the_class_is_held_and_the_raw_one_beside_it() -> None:
+    made = board(target("a", tick([gpu(0, result=FLICKER)])))
+    assert gpu_document(find(made, "0")[0], NOW, "ai")["workload"] == {
+        "class": "idle",
+        "bottleneck": "idle",
+        "since": "2025-12-31T23:58:20.100Z",
+        "raw_class": "memory_bound",
+        "candidates": [],
+    }
 
 
 def test_a_gpu_object_is_the_contracts() -> None:
@@ -41,7 +52,7 @@ def test_a_gpu_object_is_the_contracts() -> None:
         "workload": {
             "class": "memory_bound",
             "bottleneck": "memory",
-            "since": None,
+            "since": "2025-12-31T23:59:50.100Z",
             "raw_class": "memory_bound",
             "candidates": [],
         },

@@ -4,18 +4,23 @@ import re
 
 import pytest
 
-from pulsed.compute.rules import RULES
-from pulsed.present.families import BOTTLENECKS, DERIVED, QUANTITY_FAMILIES, WORKLOAD_CLASSES, Family, subjects
+from pulsed.compute.account import COUNTERS
+from pulsed.compute.rules import RULES, WORKLOAD_CLASSES
+from pulsed.present.families import BOTTLENECKS, COUNTER_FAMILIES, DERIVED, QUANTITY_FAMILIES, Family, subjects
 from pulsed.translate.vocabulary import Reading
 from tests.present.boards import OPEN, TIME, gpu, tick
 from tests.present.reference import BOTTLENECKS as CONTRACT_BOTTLENECKS
 from tests.present.reference import CLASSES as CONTRACT_CLASSES
 
-ALL: tuple[Family, ...] = (*QUANTITY_FAMILIES, *DERIVED)
+ALL: tuple[Family, ...] = (*QUANTITY_FAMILIES, *COUNTER_FAMILIES, *DERIVED)
 
 
 def test_every_quantity_has_a_family_in_the_order_of_a_reading() -> None:
     assert [family.name for family in QUANTITY_FAMILIES] == [f"pulsed_gpu_{name}" for name in Reading._fields]
+
+
+def test_every_counter_of_the_account_has_a_family() -> None:
+    assert [family.name for family in COUNTER_FAMILIES] == [f"pulsed_gpu_{each.name}_total" for each in COUNTERS]
 
 
 def test_names_are_prometheus_names_and_unique() -> None:
@@ -47,7 +52,8 @@ def test_samples_have_a_value_for_every_label(family: Family) -> None:
     (derived,) = (each for each in DERIVED if each is family)
     for subject in subjects(tick([gpu(0)._replace(anomalies=("ratio_above_one",)), gpu(1, result=OPEN)])):
         samples = derived.samples(subject)
-        assert all(len(values) == len(derived.labels) for values, _ in samples)
+        suffix = derived.type == "histogram"
+        assert all(len(values) == len(derived.labels) + suffix for values, _ in samples)
         assert len({values for values, _ in samples}) == len(samples)
 
 

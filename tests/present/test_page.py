@@ -11,13 +11,14 @@ from prometheus_client import Metric
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
-from pulsed.compute.tick import ComputedTick, RealUtilization, Result, Workload
+from pulsed.compute.account import COUNTERS, Account, Distribution
+from pulsed.compute.tick import ComputedTick, HeldWorkload, RealUtilization, Result, Workload
 from pulsed.present.board import Board
 from pulsed.present.page import Pages
 from pulsed.present.telemetry import Telemetry
 from pulsed.translate.tick import Device, Entity
 from pulsed.translate.vocabulary import NOTHING, QUANTITIES
-from tests.present.boards import OPEN, TIME, Gpu, board, busy_gpus, gpu, mig, next_tick, target, tick
+from tests.present.boards import COUNTED, FLICKER, OPEN, TIME, Gpu, board, busy_gpus, gpu, mig, next_tick, target, tick
 from tests.present.reference import BOTTLENECKS, CLASSES, ReferenceCollector
 
 NOW = 100.0
@@ -51,6 +52,30 @@ ratio = st.floats(0, 1)
 value = st.one_of(st.none(), st.floats(), st.integers(0, 2**63).map(float))
 
 
+amount = st.floats(0, 1e15)
+
+
+@st.composite
+def accounts(draw: st.DrawFn) -> Account:
+    """A counter per state has all of its states or none."""
+    values: list[float | None] = []
+    for counter in COUNTERS:
+        known = draw(st.booleans())
+        values.extend(draw(amount) if known else None for _ in counter.states)
+    counts = st.lists(st.integers(0, 10**9), min_size=3, max_size=3).map(tuple)
+    distribution = st.none() | st.builds(Distribution, st.just((0.05, 0.5)), counts, amount)
+    return Account(tuple(values), draw(st.none() | st.floats(0, 4e9)), draw(distribution))
+
+
+held = st.builds(
+    HeldWorkload,
+    st.sampled_from(CLASSES),
+    st.sampled_from(BOTTLENECKS),
+    st.none() | st.floats(0, 4e9),
+    st.integers(0, 2**40),
+)
+
+
 @st.composite
 def gpus(draw: st.DrawFn) -> Gpu:
     entity = Entity("gpu", draw(weird), draw(weird), draw(weird), draw(weird), draw(st.sampled_from(["", "n1", 'n"2'])))
@@ -59,6 +84,8 @@ def gpus(draw: st.DrawFn) -> Gpu:
     result = Result(
         RealUtilization(draw(st.none() | ratio), draw(ratio), draw(ratio), draw(ratio), ()),
         Workload(draw(st.sampled_from(CLASSES)), draw(st.sampled_from(BOTTLENECKS))),
+        draw(held),
+        draw(accounts() if draw(st.booleans()) else st.just(COUNTED)),
     )
     return Gpu(device, reading, result, tuple(draw(st.lists(weird.filter(bool), max_size=2, unique=True))))
 
@@ -154,6 +181,43 @@ def test_an_unsettled_class_is_unknown_and_has_no_point_value() -> None:
     ]
     assert "pulsed_gpu_real_utilization_ratio" not in text
     assert len(lines_of(text, "pulsed_gpu_real_utilization_bound_ratio{")) == 2
+
+
+def test_the_class_on_the_page_is_the_held_one() -> None:
+    text = text_of(board(target("a", tick([gpu(0, result=FLICKER)]))))
+    ones = [line for line in lines_of(text, "pulsed_gpu_workload_class{") if line.endswith(" 1")]
+    assert [line.partition(",")[0] for line in ones] == ['pulsed_gpu_workload_class{class="idle"']
+    (bottleneck,) = (line for line in lines_of(text, "pulsed_gpu_bottleneck{") if line.endswith(" 1"))
+    assert bottleneck.startswith('pulsed_gpu_bottleneck{bottleneck="idle",')
+
+
+def test_a_counter_per_state_is_one_family() -> None:
+    lines = text_of(board(target("a", tick([gpu(0), gpu(1)])))).splitlines()
+    name = "pulsed_gpu_workload_class_seconds_total"
+    first = lines.index(f"# TYPE {name} counter") + 1
+    assert {line.partition("{")[0] for line in lines[first : first + 26]} == {name}
+    assert lines[first] == f'{name}{{class="idle",gpu="0",uuid="GPU-node1-0000"}} 1.0'
+    assert len([line for line in lines if name in line]) == 28
+
+
+def test_the_distribution_is_a_classic_histogram() -> None:
+    text = text_of(board(target("a", tick([gpu(0)]))))
+    name, labels = "pulsed_gpu_real_utilization_distribution_ratio", 'gpu="0",uuid="GPU-node1-0000"'
+    assert f"# TYPE {name} histogram" in text.splitlines()
+    assert lines_of(text, name) == [
+        f'{name}_bucket{{le="0.25",{labels}}} 3',
+        f'{name}_bucket{{le="0.5",{labels}}} 3',
+        f'{name}_bucket{{le="+Inf",{labels}}} 10',
+        f"{name}_count{{{labels}}} 10",
+        f"{name}_sum{{{labels}}} 5.5",
+    ]
+
+
+def test_what_was_never_known_is_not_counted() -> None:
+    text = text_of(board(target("a", tick([gpu(0, result=OPEN)]))))
+    assert "pulsed_gpu_class_energy_joules" not in text
+    assert "pulsed_gpu_real_utilization_distribution" not in text
+    assert len(lines_of(text, "pulsed_gpu_workload_class_changes_total{")) == 1
 
 
 def test_a_mig_instance_says_which_it_is() -> None:

@@ -9,11 +9,12 @@ from math import inf, isfinite, nan
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pulsed.compute.rules import WORKLOAD_CLASSES
 from pulsed.compute.tick import RealUtilization, Result, Workload
 from pulsed.present import schema
 from pulsed.present.board import Board, Target
 from pulsed.present.documents import find, gpu_document, gpus_document
-from pulsed.present.families import BOTTLENECKS, WORKLOAD_CLASSES
+from pulsed.present.families import BOTTLENECKS
 from pulsed.present.page import Pages
 from pulsed.present.telemetry import Telemetry
 from pulsed.translate.tick import Device, Entity

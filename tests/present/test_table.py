@@ -6,7 +6,7 @@ from pulsed.present.board import Board
 from pulsed.present.table import WIDTH, table
 from pulsed.translate.tick import Device, Entity
 from pulsed.translate.vocabulary import NOTHING
-from tests.present.boards import OPEN, Gpu, board, busy_gpus, gpu, mig, target, tick
+from tests.present.boards import FLICKER, OPEN, Gpu, board, busy_gpus, gpu, mig, target, tick
 
 NOW = 100.0
 
@@ -26,6 +26,11 @@ def test_a_line_per_gpu() -> None:
     assert head.split()[:3] == ["GPU", "MODEL", "REAL"]
     assert " ".join(first.split()) == "0 H100 80GB HBM3 62% memory_bound 41% - - - - 1.0/80.0 312 -"
     assert second.split()[-8:] == ["-"] * 8
+
+
+def test_the_class_is_the_held_one() -> None:
+    _, line = lines(board(target("a", tick([gpu(0, result=FLICKER)]))))
+    assert line.split()[5] == "idle"
 
 
 def test_bounds_stand_beside_what_is_not_settled_and_missing_inputs_below() -> None:

@@ -1,0 +1,84 @@
+"""Runs benchmarks and prints their figures: `python -m tests.bench [NAME ...]`."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import platform
+from collections.abc import Mapping, Sequence
+from importlib.metadata import version
+from types import ModuleType
+
+from tests.bench import (
+    bench_accounting,
+    bench_compute,
+    bench_daemon,
+    bench_fleet,
+    bench_parse,
+    bench_render,
+    bench_serve,
+    bench_tick,
+    bench_translate,
+)
+from tests.bench.figure import HEADER, Bench, Figure, Skipped, line
+
+BENCHES: Mapping[str, ModuleType] = {
+    "parse": bench_parse,
+    "translate": bench_translate,
+    "compute": bench_compute,
+    "accounting": bench_accounting,
+    "render": bench_render,
+    "tick": bench_tick,
+    "serve": bench_serve,
+    "daemon": bench_daemon,
+    "fleet": bench_fleet,
+}
+
+
+def main() -> None:
+    arguments = argparse.ArgumentParser(prog="python -m tests.bench", description=__doc__)
+    arguments.add_argument("names", nargs="*", metavar="NAME", help=f"which: {', '.join(BENCHES)}; all by default")
+    names = arguments.parse_args().names or list(BENCHES)
+    for unknown in set(names) - BENCHES.keys():
+        arguments.error(f"there is no benchmark {unknown!r}: {', '.join(BENCHES)}")
+    print(
+        f"Python {platform.python_version()}, prometheus_client {version('prometheus-client')}, uvicorn"
+        f" {version('uvicorn')}; {os.cpu_count()} cores of {_processor()}, load {os.getloadavg()[0]:.2f}"
+    )
+    figures = [figure for name in names for figure in _print(BENCHES[name])]
+    _sum_up(figures)
+
+
+def _processor() -> str:
+    with contextlib.suppress(OSError), open("/proc/cpuinfo", encoding="utf-8") as file:
+        for row in file:
+            if row.startswith("model name"):
+                return row.partition(":")[2].strip()
+    return platform.machine()
+
+
+def _print(module: ModuleType) -> list[Figure]:
+    """Run one benchmark, printing each figure as it comes."""
+    run: Bench = module.run
+    print(f"\n{(module.__doc__ or '').splitlines()[0]}\n{HEADER}", flush=True)
+    figures = []
+    try:
+        for figure in run():
+            print(line(figure), flush=True)
+            figures.append(figure)
+    except Skipped as reason:
+        print(f"  SKIPPED: {reason}", flush=True)
+    return figures
+
+
+def _sum_up(figures: Sequence[Figure]) -> None:
+    with_bar = [figure for figure in figures if figure.bar]
+    missed = [figure for figure in with_bar if not figure.met]
+    print(f"\n{len(with_bar) - len(missed)} of {len(with_bar)} bars are met; load {os.getloadavg()[0]:.2f} at the end")
+    for figure in missed:
+        print(f"MISSED {line(figure).strip()}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,90 @@
+"""Daemon: CPU and memory of running daemons, 8 GPUs each, scraped every 15 s."""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+import time
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from tests.bench.captures import capture
+from tests.bench.children import Usage, child
+from tests.bench.exporters import url
+from tests.bench.figure import Bar, Figure
+from tests.daemon import Daemon, free_port, serving
+
+SCRAPE_SECONDS = 15.0
+SCRAPES = 2
+TICKS = 600
+"""A minute of 10 Hz: longer than the measurement, so that no value comes twice."""
+
+AS_PROMETHEUS = {"Accept": "application/openmetrics-text;version=1.0.0", "Accept-Encoding": "gzip"}
+
+
+class _Case(NamedTuple):
+    name: str
+    arguments: tuple[str, ...]
+    cpu: Bar | None = None
+
+
+def run() -> Iterator[Figure]:
+    with contextlib.ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        recording = folder / "capture.txt"
+        recording.write_text(capture(TICKS), encoding="utf-8")
+        exporters = free_port()
+        stack.enter_context(child("tests.bench.exporters", exporters, 1))
+        cases = (
+            _Case("demo, 1 s", ("--source", "demo")),
+            _Case(
+                "dmon capture, 10 Hz",
+                (
+                    *("--source", "replay", "--set", f"source.replay.path={recording}"),
+                    *("--set", "source.replay.loop=true", "--set", "source.interval=0.1"),
+                ),
+                Bar("value", 1.5),
+            ),
+            _Case(
+                "exporter over HTTP, 1 s",
+                (
+                    *("--source", "exporter", "--set", f"source.exporter.targets=[{url(exporters, 0)}]"),
+                    *("--set", "source.interval=1"),
+                ),
+            ),
+        )
+        yield from _measured(stack, folder, cases, url(exporters, 0))
+
+
+def _measured(stack: contextlib.ExitStack, folder: Path, cases: tuple[_Case, ...], page: str) -> Iterator[Figure]:
+    """Run all at the same time: none needs as much as a tenth of a core."""
+    port = free_port()
+    begun = time.monotonic()
+    republisher = stack.enter_context(child("tests.bench.client_app", port, page, 1))
+    start = Figure("prometheus_client republishes: start", time.monotonic() - begun, "s")
+    yield start
+    daemons: list[Daemon] = []
+    for case in cases:
+        begun = time.monotonic()
+        daemons.append(stack.enter_context(serving(folder, *case.arguments)))
+        spent = time.monotonic() - begun
+        yield Figure(f"{case.name}: start to ready", spent, "s", start, Bar("value", 1), "to within 0.05 s")
+    time.sleep(1)  # the first second is not the usual one
+    baseline, usages = Usage(republisher.pid), [Usage(daemon.process.pid) for daemon in daemons]
+    for _ in range(SCRAPES):
+        time.sleep(SCRAPE_SECONDS / 2)
+        urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10).close()
+        for daemon in daemons:
+            daemon.get("/metrics", AS_PROMETHEUS)
+        time.sleep(SCRAPE_SECONDS / 2)
+    cpu = Figure("prometheus_client republishes every 1 s: CPU", baseline.cpu_percent(), "% of a core")
+    memory = Figure("prometheus_client republishes: memory", baseline.resident_megabytes(), "MB")
+    yield from (cpu, memory)
+    for case, usage, daemon in zip(cases, usages, daemons, strict=True):
+        yield Figure(f"{case.name}: CPU", usage.cpu_percent(), "% of a core", cpu, case.cpu)
+        yield Figure(f"{case.name}: memory", usage.resident_megabytes(), "MB", memory, Bar("value", 60))
+        daemon.get("/gpus")
+        name = f"{case.name}: memory with JSON API"
+        yield Figure(name, usage.resident_megabytes(), "MB", memory, Bar("value", 60), "after the first /gpus")

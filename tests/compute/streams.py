@@ -1,0 +1,54 @@
+"""Streams of samples for Compute with a memory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pulsed.compute.tick import ComputedTick
+from pulsed.reader.tick import Layout, RawTick
+from pulsed.translate.tick import CanonicalTick, Device, Entity
+from pulsed.translate.vocabulary import Reading
+
+RAW = RawTick("test", 0.0, 0.0, 1.0, Layout("exporter", ()), ())
+
+GPU = Device(Entity("gpu", "0", "GPU-0"))
+OTHER = Device(Entity("gpu", "1", "GPU-1"))
+
+DAY = 1767225600.0
+"""2026-01-01T00:00:00Z"""
+
+
+def activity(level: float) -> dict[str, float]:
+    """All inputs of real utilization at the same level, which then is the real utilization, too."""
+    names = ("sm_active_ratio", "tensor_active_ratio", "dram_active_ratio", "graphics_engine_active_ratio")
+    return {**dict.fromkeys(names, level), "fp64_active_ratio": 0.0, **quiet()}
+
+
+def quiet() -> dict[str, float]:
+    return {"pcie_transmit_bytes_per_second": 0.0, "pcie_receive_bytes_per_second": 0.0}
+
+
+IDLE = Reading(**activity(0.0), memory_used_bytes=0.0)
+BUSY = Reading(**activity(0.9), memory_used_bytes=40e9)
+MEMORY = Reading(**{**activity(0.0), "dram_active_ratio": 0.7, "graphics_engine_active_ratio": 0.2})
+NAMES = {IDLE: "idle", BUSY: "tensor_heavy_compute", MEMORY: "memory_bound", Reading(): "unknown"}
+"""The classes of these readings."""
+
+
+def sample(
+    clock: float,
+    *readings: Reading,
+    devices: Sequence[Device] = (GPU, OTHER),
+    interval: float = 1.0,
+    time: float | None = None,
+) -> CanonicalTick:
+    """A tick of the first devices, as many as there are readings; by default the wall clock goes with the other one."""
+    when = DAY + clock if time is None else time
+    return CanonicalTick("test", when, clock, interval, tuple(devices[: len(readings)]), readings, RAW)
+
+
+def counted(tick: ComputedTick, name: str, state: str = "", position: int = 0) -> float:
+    """The value of a counter that must be there."""
+    value = tick.results[position].account.value(name, state)
+    assert value is not None
+    return value
