@@ -138,6 +138,12 @@ class TooManyCounters(WatchRefused):
     reason = "profiling_multi_pass"
 
 
+class NoSourceWorks(SourceError):
+    """The source `auto` found none that delivers; the message says why of each."""
+
+    reason = "no_source"
+
+
 class SourceEnded(SourceError):
     """A finite source (a replay without loop) has no more ticks. Not a failure."""
 

@@ -88,6 +88,7 @@ class Feed:
         try:
             raw = await self._source.read()
             self._target.restarts = self._source.restarts
+            self._target.follow(self._source.kind, self._source.target, self._source.interval)
             tick = self._pipeline.process(raw)
         except SourceEnded as end:
             self._target.end(str(end))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
+from dataclasses import replace
 from typing import TextIO
 
 from pulsed.compute.tick import ComputedTick
@@ -65,7 +66,8 @@ def snapshot(config: Config, format: str, columns: str, out: TextIO) -> int:
 async def _read_once(config: Config) -> Board:
     sources = open_sources(config, hurried=True)
     board = Board(node_name(config), [target_of(source, config) for source in sources])
-    pipelines = [Pipeline(config.compute_settings(), board.node) for _ in sources]
+    settings = replace(config.compute_settings(), hold=0.0)  # no class is held before the one tick that is shown
+    pipelines = [Pipeline(settings, board.node) for _ in sources]
     await asyncio.gather(*(_first_tick(*three) for three in zip(sources, pipelines, board.targets, strict=True)))
     return board
 
@@ -75,6 +77,7 @@ async def _first_tick(source: Source, pipeline: Pipeline, target: Target) -> Non
     try:
         for _ in range(EMPTY_TICKS + 1):
             tick = pipeline.process(await source.read())
+            target.follow(source.kind, source.target, source.interval)
             target.accept(tick, time.monotonic())
             if _says_enough(tick, source.kind):
                 return

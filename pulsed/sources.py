@@ -7,7 +7,8 @@ from socket import gethostname
 
 from pulsed.config import Config
 from pulsed.config.load import password_of
-from pulsed.config.source import STALE_INTERVALS
+from pulsed.config.source import CADENCES, STALE_INTERVALS
+from pulsed.errors import ProfilingHeld
 from pulsed.present.board import Target
 from pulsed.reader.tick import Source
 
@@ -33,12 +34,18 @@ def node_name(config: Config) -> str:
 
 def target_of(source: Source, config: Config) -> Target:
     """Make the source's place on the board."""
-    cadence = source.interval
+    given, intervals = config.source.stale_after, float(STALE_INTERVALS)
     if source.kind == "replay" and config.source.replay.speed:
-        cadence /= config.source.replay.speed
-    stale_after = config.source.stale_after or STALE_INTERVALS * cadence
+        intervals /= config.source.replay.speed
     errors = {kind.reason: 0 for kind in source.failures}
-    return Target(source.kind, source.target, source.interval, stale_after, errors=errors)
+    return Target(
+        source.kind,
+        source.target,
+        source.interval,
+        intervals * source.interval if given is None else given,
+        errors=errors,
+        stale_intervals=intervals if given is None else None,
+    )
 
 
 def _exporter(config: Config, hurried: bool) -> Sequence[Source]:
@@ -47,7 +54,7 @@ def _exporter(config: Config, hurried: bool) -> Sequence[Source]:
 
     given = config.source.exporter
     settings = ExporterSettings(
-        interval=config.source.seconds() or 15.0,
+        interval=_exporter_interval(config),
         timeout=given.timeout,
         max_page_bytes=given.max_page_bytes,
         username=given.username or "",
@@ -63,6 +70,28 @@ def _exporter(config: Config, hurried: bool) -> Sequence[Source]:
         return exporter_sources(given.targets, settings)
     scraper = Scraper(settings)
     return [ExporterSource(target, settings, scraper) for target in given.targets]
+
+
+def _auto(config: Config, hurried: bool) -> Sequence[Source]:
+    from pulsed.reader.auto import AutoSource, Candidate
+
+    if len(config.source.exporter.targets) > 1:
+        return _exporter(config, hurried)
+    return [
+        AutoSource(
+            [
+                Candidate(lambda: _dcgmi(config, hurried)[0], _lacks_profiling),
+                Candidate(lambda: _exporter(config, hurried)[0]),
+            ]
+        )
+    ]
+
+
+def _lacks_profiling(source: Source) -> bool:
+    """Whether somebody else, most likely a dcgm-exporter, holds the profiling hardware and so knows more."""
+    from pulsed.reader.dcgmi.source import DcgmiSource
+
+    return isinstance(source, DcgmiSource) and ProfilingHeld.reason in source.lost
 
 
 def _dcgmi(config: Config, hurried: bool) -> Sequence[Source]:
@@ -83,6 +112,12 @@ def _dcgmi(config: Config, hurried: bool) -> Sequence[Source]:
         read_timeout=given.read_timeout,
     )
     return [DcgmiSource(settings)]
+
+
+def _exporter_interval(config: Config) -> float:
+    """What is set, unless `auto` was given an interval that only dcgmi can keep."""
+    given, cadence = config.source.interval, CADENCES["exporter"]
+    return given if given is not None and given >= cadence.least else cadence.default or 15.0
 
 
 def _replay(config: Config, hurried: bool) -> Sequence[Source]:
@@ -106,7 +141,7 @@ def _demo(config: Config, hurried: bool) -> Sequence[Source]:
 
 
 _KINDS: Mapping[str, Callable[[Config, bool], Sequence[Source]]] = {
-    "auto": _exporter,
+    "auto": _auto,
     "dcgmi": _dcgmi,
     "exporter": _exporter,
     "replay": _replay,

@@ -20,6 +20,7 @@ class Target:
         name: what is read, in words for a person.
         interval: nominal seconds between two ticks.
         stale_after: seconds after the last tick's arrival from which its GPUs count as stale.
+        stale_intervals: the same in intervals, where the configuration names no time: it then follows the interval.
         up: whether the last attempt delivered a tick.
         error: why not, with the remedy; empty while up.
         tick: the last tick, None before the first.
@@ -46,6 +47,15 @@ class Target:
     restarts: int = 0
     ended: bool = False
     version: int = 0
+    stale_intervals: float | None = None
+
+    def follow(self, kind: str, name: str, interval: float) -> None:
+        """Be about another source from now on: `auto` has chosen one."""
+        if (self.kind, self.name, self.interval) != (kind, name, interval):
+            self.kind, self.name, self.interval = kind, name, interval
+            self.version += 1
+            if self.stale_intervals is not None:
+                self.stale_after = self.stale_intervals * interval
 
     def fresh(self, now: float) -> bool:
         """Tell whether the last tick is young enough to be served; `now` is monotonic seconds."""

@@ -8,9 +8,9 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from pulsed.errors import SourceError
 from pulsed.reader.dcgmi.opening import open_stream
-from pulsed.reader.dcgmi.pauses import Pauses
 from pulsed.reader.dcgmi.stream import Arrival, DmonStream
 from pulsed.reader.dcgmi.watch import Watch
+from pulsed.reader.pauses import Pauses
 from pulsed.reader.tick import Layout, RawValue
 
 log = logging.getLogger(__name__)

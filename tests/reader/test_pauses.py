@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from pulsed.reader.dcgmi.pauses import Pauses
+from pulsed.reader.pauses import Pauses
 
 
 def test_pauses_double_up_to_the_longest_and_begin_anew() -> None:
