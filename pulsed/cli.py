@@ -1,4 +1,4 @@
-"""The command line: `pulsed serve`, `snapshot`, `export`, `record`, `check-config`.
+"""The command line: `pulsed serve`, `snapshot`, `export`, `record`, `doctor`, `check-config`.
 
 Every command imports what it needs when it runs: `pulsed --version` costs nothing, and `snapshot` needs no server.
 """
@@ -88,6 +88,10 @@ def _parser() -> argparse.ArgumentParser:
     record.add_argument("--ticks", type=_count, metavar="N", help="stop after so many, of all targets together")
     record.set_defaults(run=_record)
 
+    doctor = commands.add_parser("doctor", parents=[common], help="tell which sources work here, and what they lack")
+    doctor.add_argument("--format", choices=["table", "json"], default="table")
+    doctor.set_defaults(run=_doctor)
+
     check = commands.add_parser("check-config", help="validate a configuration file")
     check.add_argument("file", metavar="FILE")
     check.set_defaults(run=_check_config)
@@ -155,6 +159,12 @@ def _count(text: str) -> int:
     if not text.isdecimal() or (number := int(text)) == 0:
         raise argparse.ArgumentTypeError(f"{text!r} is no whole number above 0")
     return number
+
+
+def _doctor(options: argparse.Namespace) -> int:
+    from pulsed.doctor import doctor
+
+    return doctor(_configure(options), options.format, sys.stdout)
 
 
 def _check_config(options: argparse.Namespace) -> int:

@@ -27,6 +27,15 @@ def open_sources(config: Config, *, hurried: bool = False) -> Sequence[Source]:
     return _KINDS[config.source.kind](config, hurried)
 
 
+def sources_of(kind: str, config: Config) -> Sequence[Source]:
+    """Make the sources of one kind, whatever kind the configuration asks for: to try whether they work.
+
+    Raises:
+        ConfigError: as `open_sources`.
+    """
+    return _KINDS[kind](config, True)
+
+
 def node_name(config: Config) -> str:
     """The name of this host, for GPUs whose source does not say where they are."""
     return config.node or gethostname()
