@@ -58,6 +58,8 @@ def _parser() -> argparse.ArgumentParser:
         "--set", dest="overrides", metavar="KEY=VALUE", action="append", default=[],
         help="any configuration key, such as source.interval=5s; the value is YAML; repeatable",
     )  # fmt: skip
+    common.add_argument("--gpus", metavar="LIST", help="show these only: indexes, UUIDs, GPU:instance, all or none")
+    common.add_argument("--show-all", dest="gpus", action="store_const", const="all", help="short for --gpus all")
     common.add_argument("--log.level", dest="log_level", choices=["debug", "info", "warn", "error"])
     common.add_argument("--log.format", dest="log_format", choices=["logfmt", "json"])
 
@@ -104,6 +106,7 @@ def _configure(options: argparse.Namespace) -> Config:
 
     flags: dict[str, object] = {
         "source.kind": options.source,
+        "gpus": options.gpus,
         "log.level": options.log_level,
         "log.format": options.log_format,
         "listen": getattr(options, "listen", None),

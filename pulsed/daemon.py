@@ -25,7 +25,7 @@ from pulsed.present.board import Board
 from pulsed.present.front import App, Front
 from pulsed.present.page import Pages
 from pulsed.present.telemetry import Telemetry
-from pulsed.sources import node_name, open_sources, target_of
+from pulsed.sources import node_name, open_sources, selection_of, target_of
 
 log = logging.getLogger(__name__)
 
@@ -64,7 +64,7 @@ async def _serve(config: Config, sockets: Sequence[socket.socket]) -> int:
     board = Board(node, [target_of(source, config) for source in sources])
     telemetry = Telemetry(board)
     feeds = [
-        Feed(source, Pipeline(settings, node, telemetry.observe), target)
+        Feed(source, Pipeline(settings, node, telemetry.observe, selection_of(config, {})), target)
         for source, target in zip(sources, board.targets, strict=True)
     ]
     pages = Pages(board, telemetry, passthrough=config.publish.passthrough)

@@ -7,12 +7,14 @@ import logging
 import time
 from collections.abc import Callable
 
+from pulsed.chosen import Chosen
 from pulsed.compute.compute import Settings
 from pulsed.compute.computer import Computer
 from pulsed.compute.tick import ComputedTick
 from pulsed.errors import SourceEnded, SourceError
 from pulsed.present.board import Target
 from pulsed.reader.tick import RawTick, Source
+from pulsed.selection import EVERYTHING, Selection
 from pulsed.translate.translator import Translator
 
 log = logging.getLogger(__name__)
@@ -25,9 +27,23 @@ RETRY_SECONDS = 1.0
 
 
 class Pipeline:
-    """Translate and Compute for one source; keeps what they remember between ticks."""
+    """Translate and Compute for one source; keeps what they remember between ticks.
 
-    def __init__(self, settings: Settings, node: str, observe: Observe = lambda layer, seconds: None) -> None:
+    Args:
+        settings: for Compute.
+        node: the host of GPUs whose source does not say where they are.
+        observe: takes the seconds that each layer spends.
+        selection: the GPUs to compute; the others are left out.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        node: str,
+        observe: Observe = lambda layer, seconds: None,
+        selection: Selection = EVERYTHING,
+    ) -> None:
+        self._chosen = Chosen(selection)
         self._computer = Computer(settings)
         self._translator = Translator(node)
         self._observe = observe
@@ -37,7 +53,7 @@ class Pipeline:
         if raw.read_seconds:
             self._observe("read", raw.read_seconds)
         start = time.perf_counter()
-        canonical = self._translator.translate(raw)
+        canonical = self._chosen.of(self._translator.translate(raw))
         translated = time.perf_counter()
         computed = self._computer.compute(canonical)
         self._observe("translate", translated - start)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import time
 from dataclasses import replace
 from typing import TextIO
@@ -18,7 +19,7 @@ from pulsed.present.page import Pages
 from pulsed.present.table import table
 from pulsed.present.telemetry import Telemetry
 from pulsed.reader.tick import Source
-from pulsed.sources import node_name, open_sources, target_of
+from pulsed.sources import node_name, open_sources, selection_of, target_of
 
 EMPTY_TICKS = 3
 """Ticks without any reading that `snapshot` lets pass: profiling counters need a baseline of one or two samples."""
@@ -67,7 +68,8 @@ async def _read_once(config: Config) -> Board:
     sources = open_sources(config, hurried=True)
     board = Board(node_name(config), [target_of(source, config) for source in sources])
     settings = replace(config.compute_settings(), hold=0.0)  # no class is held before the one tick that is shown
-    pipelines = [Pipeline(settings, board.node) for _ in sources]
+    selection = selection_of(config, os.environ)
+    pipelines = [Pipeline(settings, board.node, selection=selection) for _ in sources]
     await asyncio.gather(*(_first_tick(*three) for three in zip(sources, pipelines, board.targets, strict=True)))
     return board
 
@@ -114,8 +116,15 @@ def export(config: Config, columns: str, out: TextIO) -> None:
     async def run() -> Board:
         sources = open_sources(config, hurried=True)
         board = Board(node_name(config), [target_of(source, config) for source in sources])
+        selection = selection_of(config, os.environ)
         feeds = [
-            Feed(source, Pipeline(config.compute_settings(), board.node), target, write, patient=False)
+            Feed(
+                source,
+                Pipeline(config.compute_settings(), board.node, selection=selection),
+                target,
+                write,
+                patient=False,
+            )
             for source, target in zip(sources, board.targets, strict=True)
         ]
         await asyncio.gather(*(feed.run() for feed in feeds))

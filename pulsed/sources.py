@@ -11,6 +11,7 @@ from pulsed.config.source import CADENCES, STALE_INTERVALS
 from pulsed.errors import ProfilingHeld
 from pulsed.present.board import Target
 from pulsed.reader.tick import Source
+from pulsed.selection import EVERYTHING, Selection, from_environment, parse
 
 
 def open_sources(config: Config, *, hurried: bool = False) -> Sequence[Source]:
@@ -39,6 +40,20 @@ def sources_of(kind: str, config: Config) -> Sequence[Source]:
 def node_name(config: Config) -> str:
     """The name of this host, for GPUs whose source does not say where they are."""
     return config.node or gethostname()
+
+
+def selection_of(config: Config, environment: Mapping[str, str]) -> Selection:
+    """Which GPUs to show: those of the key `gpus`, else those that the environment leaves a job on this node, else all.
+
+    Args:
+        config: says which.
+        environment: variables by name; empty for a daemon, which shows all by default.
+    """
+    if config.gpus is not None:
+        return parse(config.gpus, "gpus")
+    if config.source.kind in ("auto", "dcgmi") and config.source.dcgmi.host is None:
+        return from_environment(environment)
+    return EVERYTHING
 
 
 def target_of(source: Source, config: Config) -> Target:

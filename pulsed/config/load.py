@@ -29,6 +29,7 @@ FLAGS: Mapping[str, str] = {
     "log.level": "--log.level",
     "log.format": "--log.format",
     "source.kind": "--source",
+    "gpus": "--gpus",
 }
 """Keys that have a flag of their own; those of the web are exporter-toolkit's."""
 

@@ -25,6 +25,7 @@ from pulsed.config.values import (
     Duration,
     Factor,
     FileName,
+    GpuList,
     HttpPath,
     Ratio,
     Size,
@@ -202,6 +203,12 @@ class Config(Section):
     )
     node: Text | None = Field(
         default=None, description="Name of this host. Unset: its host name.", examples=["gpu-node-1"]
+    )
+    gpus: GpuList | None = Field(
+        default=None,
+        description="Which GPUs to show. Unset: all; `pulsed snapshot` and `pulsed export` on a node's own GPUs then "
+        "show those that CUDA_VISIBLE_DEVICES, NVIDIA_VISIBLE_DEVICES, SLURM_STEP_GPUS or SLURM_JOB_GPUS leave a job.",
+        examples=["0,2-3"],
     )
     log: Log = Field(default=Log(), description="What the daemon writes to its standard error.")
     source: Source = Field(default=Source(), description="Where the readings come from.")

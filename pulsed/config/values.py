@@ -19,7 +19,9 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, Strict
 from pydantic.fields import FieldInfo
 
+from pulsed.errors import UsageError
 from pulsed.reader.scraper import masked
+from pulsed.selection import parse
 from pulsed.translate.watches import GROUPS
 
 Style = Literal["typed", "text", "file"]
@@ -201,6 +203,14 @@ def _ascending(value: tuple[float, ...]) -> tuple[float, ...]:
     return value
 
 
+def _gpu_list(value: str) -> str:
+    try:
+        parse(value)
+    except UsageError:
+        raise ValueError("names no GPUs") from None
+    return value
+
+
 def _not_empty(value: str) -> str:
     if not value.strip():
         raise ValueError("is empty")
@@ -237,6 +247,11 @@ Moment = Annotated[
     float, BeforeValidator(moment), Notation("time", "Unix seconds, or a text such as 2026-01-01T00:00:00Z")
 ]
 Text = Annotated[str, AfterValidator(_not_empty), Notation("string", "a text that is not empty", "text")]
+GpuList = Annotated[
+    str,
+    AfterValidator(_gpu_list),
+    Notation("gpus", "indexes (0,2-3), UUIDs or their beginnings, GPU:instance (0:7), all or none", "text"),
+]
 FileName = Annotated[str, AfterValidator(_not_empty), Notation("filename", "the name of a file or folder", "file")]
 Secret = Annotated[SecretStr, Notation("secret", "a text", "text", secret=True)]
 HttpPath = Annotated[
