@@ -40,6 +40,10 @@ def api(board: Board, config: Mapping[str, Any], telemetry_path: str = "/metrics
     )
     app.add_exception_handler(HTTPException, _failure)
 
+    @app.get("/", include_in_schema=False)
+    async def landing() -> Response:
+        return Response(_landing_page(telemetry_path), media_type="text/html")
+
     @app.get("/gpus", response_model=schema.Gpus, summary="Every GPU, as it is now")
     async def gpus() -> Response:
         return _json(documents.gpus_document(board, time.monotonic(), time.time(), preset))
@@ -76,6 +80,16 @@ def api(board: Board, config: Mapping[str, Any], telemetry_path: str = "/metrics
     document["paths"] |= _front_paths(telemetry_path)
     app.openapi = lambda: document  # type: ignore[method-assign] # FastAPI's way; what is in openapi_schema it may redo
     return app
+
+
+def _landing_page(telemetry_path: str) -> str:
+    """A page for whoever opens the address in a browser: where everything is."""
+    links = {telemetry_path: "for Prometheus", "/gpus": "every GPU as JSON", "/docs": "the API", "/config": "settings"}
+    items = "".join(f'<li><a href="{path}">{path}</a> {meaning}</li>' for path, meaning in links.items())
+    return (
+        '<!doctype html><html lang="en"><head><meta charset="utf-8"><title>pulsed</title></head>'
+        f"<body><h1>pulsed {__version__}</h1><p>What the GPUs of this node really do.</p><ul>{items}</ul></body></html>"
+    )
 
 
 def _front_paths(telemetry_path: str) -> dict[str, Any]:

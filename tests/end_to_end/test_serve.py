@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import re
 import signal
 import subprocess
 import time
@@ -82,6 +83,10 @@ def test_the_api_answers(tmp_path: Path) -> None:
         for path in ("/-/healthy", "/health", "/-/ready"):
             assert daemon.get(path).status == 200
             assert daemon.get(path, method="HEAD").status == 200
+        landing = daemon.get("/")
+        assert landing.headers["content-type"].startswith("text/html")
+        for path in re.findall(r'href="([^"]+)"', landing.text):
+            assert daemon.get(path).status == 200
         docs = daemon.get("/docs").text
         assert "http://" not in docs.replace(f"http://{daemon.address}", "")
         assert "https://" not in docs, "the documentation must work without internet"
