@@ -8,10 +8,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import random as random_module
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
-from pulsed.errors import NoSourceWorks, SourceEnded, SourceError
+from pulsed.errors import ConfigError, NoSourceWorks, SourceEnded, SourceError
 from pulsed.reader.pauses import Pauses
 from pulsed.reader.tick import RawTick, Source
 
@@ -34,6 +35,15 @@ class Candidate:
     limited: Callable[[Source], bool] = lambda source: False
 
 
+@dataclass(frozen=True, slots=True)
+class _Trial:
+    """A source that delivered."""
+
+    candidate: Candidate
+    source: Source
+    tick: RawTick
+
+
 class AutoSource:
     """The first candidate that delivers a tick, else a limited one.
 
@@ -41,6 +51,8 @@ class AutoSource:
         candidates: in the order of preference.
         first_pause: seconds before the second round through all of them; doubles with every further one.
         longest_pause: seconds.
+        second_look: seconds after which a limited one is left, if another has come to work by then.
+        clock: a clock that never steps, seconds.
         sleep: waits for so many seconds.
         random: a number from 0 up to 1, for jitter.
     """
@@ -53,13 +65,18 @@ class AutoSource:
         *,
         first_pause: float = 1.0,
         longest_pause: float = 60.0,
+        second_look: float = 300.0,
+        clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
         random: Callable[[], float] = random_module.random,
     ) -> None:
-        self._candidates, self._sleep = candidates, sleep
+        self._candidates, self._second_look, self._clock, self._sleep = candidates, second_look, clock, sleep
         self._pauses = Pauses(first_pause, longest_pause, random)
         self._pause = 0.0
         self._chosen: Source | None = None
+        self._candidate: Candidate | None = None
+        self._look_at = 0.0
+        self._search: asyncio.Task[_Trial | None] | None = None
         self._failed = 0
         self._restarts = 0
 
@@ -90,6 +107,11 @@ class AutoSource:
             NoSourceWorks: none of them delivered a tick; says why, one by one.
             SourceError: the chosen one failed.
         """
+        if self._search is not None and self._search.done():
+            better, self._search = self._search.result(), None
+            if better is not None:
+                await self._drop()
+                return self._take(better)
         if self._chosen is None:
             return await self._choose()
         try:
@@ -103,53 +125,85 @@ class AutoSource:
                 await self._drop()
             raise
         self._failed = 0
+        self._look_around()
         return tick
 
     async def close(self) -> None:
         """Close the chosen source. Safe to call twice."""
         await self._drop()
 
+    def _look_around(self) -> None:
+        """Now and then, if the chosen one is limited, begin to look for one that is not; the ticks go on meanwhile."""
+        if self._search is not None or self._clock() < self._look_at:
+            return
+        self._look_at = self._clock() + self._second_look
+        if self._chosen is not None and self._candidate is not None and self._candidate.limited(self._chosen):
+            others = [candidate for candidate in self._candidates if candidate is not self._candidate]
+            self._search = asyncio.create_task(_first_that_works(others, [], limited=False), name="auto: second look")
+
     async def _choose(self) -> RawTick:
         if self._pause:
             await self._sleep(self._pause)
         reasons: list[str] = []
-        fallback: Candidate | None = None
-        for candidate in self._candidates:
-            try:
-                tick = await self._try(candidate)
-            except SourceError as error:
-                reasons.append(str(error))
-                continue
-            if self._chosen is not None and not candidate.limited(self._chosen):
-                return self._take(tick)
-            fallback = fallback or candidate
-            await self._drop()
-        if fallback is not None:
-            return self._take(await self._try(fallback))
+        found = await _first_that_works(self._candidates, reasons, limited=True)
+        if found is not None:
+            return self._take(found)
         self._pause = self._pauses.next()
         raise NoSourceWorks(
             "no source works here: " + "; ".join(f"({number}) {why}" for number, why in enumerate(reasons, 1)),
             "`pulsed doctor` looks closer; `--source demo` shows pulsed without a GPU",
         )
 
-    async def _try(self, candidate: Candidate) -> RawTick:
-        source = candidate.make()
-        try:
-            tick = await source.read()
-        except BaseException:
-            await source.close()
-            raise
-        self._chosen = source
-        return tick
-
-    def _take(self, tick: RawTick) -> RawTick:
+    def _take(self, trial: _Trial) -> RawTick:
+        self._chosen, self._candidate = trial.source, trial.candidate
         log.info("source chosen", extra={"source": self.kind, "target": self.target})
         self._pause, self._failed = 0.0, 0
         self._pauses.reset()
-        return tick
+        self._look_at = self._clock() + self._second_look
+        return trial.tick
 
     async def _drop(self) -> None:
+        search, self._search = self._search, None
+        if search is not None:
+            search.cancel()
+            (found,) = await asyncio.gather(search, return_exceptions=True)
+            if isinstance(found, _Trial):
+                await found.source.close()
         chosen, self._chosen = self._chosen, None
         if chosen is not None:
             self._restarts += chosen.restarts
             await chosen.close()
+
+
+async def _first_that_works(candidates: Sequence[Candidate], reasons: list[str], *, limited: bool) -> _Trial | None:
+    """Try candidates one after the other; all sources but that of the answer are closed again.
+
+    Args:
+        candidates: in the order of preference.
+        reasons: is given why those that do not work do not.
+        limited: whether a limited one is better than none.
+    """
+    held: list[_Trial] = []
+    try:
+        for candidate in candidates:
+            try:
+                trial = await _try(candidate)
+            except (SourceError, ConfigError) as error:
+                reasons.append(str(error))
+                continue
+            if not candidate.limited(trial.source):
+                return trial
+            held.append(trial)
+        return held.pop(0) if limited and held else None
+    finally:
+        for trial in held:
+            await trial.source.close()
+
+
+async def _try(candidate: Candidate) -> _Trial:
+    source = candidate.make()
+    try:
+        return _Trial(candidate, source, await source.read())
+    except BaseException:
+        await source.close()
+        raise

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
-from pulsed.errors import HostEngineUnavailable, NoSourceWorks, ScrapeFailed, SourceError
+from pulsed.errors import ConfigError, HostEngineUnavailable, NoSourceWorks, ScrapeFailed, SourceError
 from pulsed.reader.auto import GIVE_UP_AFTER, AutoSource, Candidate
 from pulsed.reader.tick import Layout, RawTick
 
@@ -40,9 +42,10 @@ class Machine:
         self.works: dict[str, SourceError | None] = {"engine": None, "exporter": None}
         self.made: list[Scripted] = []
         self.slept: list[float] = []
+        self.now = 0.0
         candidates = [Candidate(lambda: self._make("engine"), lambda source: source.kind in limited)]
         candidates.append(Candidate(lambda: self._make("exporter")))
-        self.auto = AutoSource(candidates, sleep=self._sleep, random=lambda: 0.0)
+        self.auto = AutoSource(candidates, clock=lambda: self.now, sleep=self._sleep, random=lambda: 0.0)
 
     def _make(self, kind: str) -> Scripted:
         self.made.append(Scripted(kind, self.works))
@@ -122,3 +125,61 @@ async def test_closing_closes_the_chosen_one() -> None:
     await machine.auto.close()
     await machine.auto.close()
     assert machine.open == []
+
+
+async def test_a_limited_one_is_started_once_only() -> None:
+    machine = Machine("engine")
+    machine.works["exporter"] = ScrapeFailed("refused")
+    await machine.auto.read()
+    assert [source.kind for source in machine.made] == ["engine", "exporter"]
+
+
+async def test_a_limited_one_is_left_when_another_comes_to_work() -> None:
+    machine = Machine("engine")
+    machine.works["exporter"] = ScrapeFailed("refused")
+    assert (await machine.auto.read()).target == "the engine"
+    for now in (299.0, 300.0, 301.0):
+        machine.now = now
+        assert (await machine.auto.read()).target == "the engine"
+        await asyncio.sleep(0.01)
+    machine.works["exporter"] = None
+    machine.now = 599.0
+    assert (await machine.auto.read()).target == "the engine"
+    await asyncio.sleep(0.01)
+    assert (await machine.auto.read()).target == "the engine", "it is not time to look again"
+    machine.now = 600.0
+    assert (await machine.auto.read()).target == "the engine"
+    await asyncio.sleep(0.01)
+    assert (await machine.auto.read()).target == "the exporter"
+    assert machine.open == ["exporter"]
+
+
+async def test_one_that_is_not_limited_is_not_left() -> None:
+    machine = Machine()
+    await machine.auto.read()
+    machine.now = 1000.0
+    await machine.auto.read()
+    await asyncio.sleep(0.01)
+    assert [source.kind for source in machine.made] == ["engine"]
+
+
+async def test_closing_ends_a_second_look() -> None:
+    machine = Machine("engine")
+    machine.works["exporter"] = ScrapeFailed("refused")
+    await machine.auto.read()
+    machine.now, machine.works["exporter"] = 300.0, None
+    await machine.auto.read()
+    await asyncio.sleep(0.01)  # it has found one that nobody takes any more
+    await machine.auto.close()
+    assert machine.open == []
+
+
+async def test_a_candidate_that_cannot_be_made_is_one_that_does_not_work() -> None:
+    """Such as an exporter whose file with the password is missing."""
+
+    def unmakable() -> Scripted:
+        raise ConfigError("no such file")
+
+    auto = AutoSource([Candidate(unmakable)])
+    with pytest.raises(NoSourceWorks, match="no such file"):
+        await auto.read()

@@ -137,9 +137,9 @@ async def discover(command: Sequence[str], patience: float) -> Topology:
         SourceError: nobody answers which GPUs there are. That nobody knows of MIG is no error.
     """
     path, *options = command
-    hierarchy = asyncio.ensure_future(_printed((path, "discovery", *options, "-c"), patience))
+    hierarchy = asyncio.ensure_future(printed((path, "discovery", *options, "-c"), patience))
     try:
-        listing = await _printed((path, "discovery", *options, "-l"), patience)
+        listing = await printed((path, "discovery", *options, "-l"), patience)
         try:
             return topology_of(listing, await hierarchy)
         except SourceError:
@@ -149,8 +149,12 @@ async def discover(command: Sequence[str], patience: float) -> Topology:
         await asyncio.gather(hierarchy, return_exceptions=True)
 
 
-async def _printed(command: Sequence[str], patience: float) -> str:
-    """What a command prints, run to its end.
+async def printed(command: Sequence[str], patience: float) -> str:
+    """Give what a command prints, run to its end.
+
+    Args:
+        command: the words to run, the first a path.
+        patience: seconds.
 
     Raises:
         SourceError: it failed, or took too long.

@@ -132,6 +132,11 @@ class DcgmiSource:
         return lost
 
     @property
+    def why(self) -> Mapping[str, str]:
+        """By reason, the last refusal that said so, with its remedy."""
+        return dict(self._slow_watch.why) | dict(self._watch.why)
+
+    @property
     def late_ticks(self) -> int:
         """Ticks that came in one burst with a newer one, after pulsed stood still, and were left out."""
         return self._late + (self._stream.late if self._stream else 0)
@@ -305,13 +310,12 @@ class DcgmiSource:
         if not lost:
             log.info("all fields can be had again", extra={"target": self.target})
             return
-        why = dict(self._slow_watch.why) | dict(self._watch.why)
         log.warning(
             "some fields cannot be had and are left out",
             extra={
                 "target": self.target,
                 "fields": "; ".join(f"{reason}: {' '.join(map(str, fields))}" for reason, fields in lost.items()),
-                "why": "; ".join(why.values()),
+                "why": "; ".join(self.why.values()),
             },
         )
 

@@ -1,0 +1,106 @@
+"""What this machine has of NVIDIA's: GPUs on the bus, the driver, its device files, its library. Opens no device."""
+
+from __future__ import annotations
+
+import ctypes
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+NVML = "libnvidia-ml.so.1"
+
+_DRIVER = re.compile(r"Kernel Module\s+(?:for \S+\s+)?(\d[\d.]+)")
+_NVIDIA = "0x10de"
+_DISPLAY = ("0x0300", "0x0302")  # PCI classes: VGA and 3D controllers
+_DEVICE_FILE = re.compile(r"nvidia\d+")
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """What was found.
+
+    Attributes:
+        gpus_on_bus: NVIDIA's GPUs on the PCI bus, with a driver or without.
+        driver: version of the loaded kernel driver; empty if there is none.
+        device_files: names of the GPUs' files in /dev.
+        has_nvml: whether the driver's library can be loaded.
+    """
+
+    gpus_on_bus: int
+    driver: str
+    device_files: tuple[str, ...]
+    has_nvml: bool
+
+
+def look(root: Path = Path("/"), library: str = NVML) -> Machine:
+    """Look at the machine.
+
+    Args:
+        root: where the file system begins.
+        library: file name of NVML.
+    """
+    return Machine(_gpus_on_bus(root), driver_version(root), _device_files(root), _is_loadable(library))
+
+
+def driver_version(root: Path = Path("/")) -> str:
+    """The version of the NVIDIA kernel driver that is loaded; empty if there is none.
+
+    Args:
+        root: where the file system begins.
+    """
+    said = _text(root / "proc/driver/nvidia/version")
+    found = _DRIVER.search(said)
+    return found[1] if found else "unknown" if said else ""
+
+
+def advice(machine: Machine) -> str:
+    """Say what to do about a machine on which no source works."""
+    elsewhere = (
+        "To serve GPUs of other nodes, point source.exporter.targets to their exporters, or source.dcgmi.host to a "
+        "host engine. To look around without a GPU: --source demo"
+    )
+    if machine.driver and machine.device_files:
+        return (
+            f"There is an NVIDIA driver, and {len(machine.device_files)} GPUs, but nothing that measures them: install "
+            "DCGM (package datacenter-gpu-manager) and start it (systemctl start nvidia-dcgm), or run a dcgm-exporter"
+        )
+    if machine.driver:
+        return (
+            "There is an NVIDIA driver, but no GPU in /dev. In a container, ask for the GPUs (docker run --gpus all, "
+            f"or runtimeClassName: nvidia); else let nvidia-smi, run as root, make the files. {elsewhere}"
+        )
+    if machine.gpus_on_bus:
+        return (
+            f"There are {machine.gpus_on_bus} NVIDIA GPUs on the PCI bus, but no driver is loaded: install the driver "
+            f"(nvidia-smi must work), then DCGM. {elsewhere}"
+        )
+    return (
+        "There is no NVIDIA GPU on this machine: none on the PCI bus, and no driver. On a node with GPUs, install the "
+        f"driver and DCGM. {elsewhere}"
+    )
+
+
+def _gpus_on_bus(root: Path) -> int:
+    return sum(
+        _text(device / "vendor").strip() == _NVIDIA and _text(device / "class").startswith(_DISPLAY)
+        for device in (root / "sys/bus/pci/devices").glob("*")
+    )
+
+
+def _device_files(root: Path) -> tuple[str, ...]:
+    return tuple(sorted(file.name for file in (root / "dev").glob("nvidia*") if _DEVICE_FILE.fullmatch(file.name)))
+
+
+def _is_loadable(library: str) -> bool:
+    try:
+        ctypes.CDLL(library)
+    except OSError:
+        return False
+    return True
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
