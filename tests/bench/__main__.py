@@ -18,6 +18,7 @@ from tests.bench import (
     bench_parse,
     bench_render,
     bench_serve,
+    bench_soak,
     bench_tick,
     bench_translate,
 )
@@ -32,6 +33,7 @@ BENCHES: Mapping[str, ModuleType] = {
     "tick": bench_tick,
     "serve": bench_serve,
     "daemon": bench_daemon,
+    "soak": bench_soak,
     "fleet": bench_fleet,
 }
 

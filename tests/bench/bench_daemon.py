@@ -15,6 +15,8 @@ from tests.bench.children import Usage, child
 from tests.bench.exporters import url
 from tests.bench.figure import Bar, Figure
 from tests.daemon import Daemon, free_port, serving
+from tests.standin.install import install
+from tests.standin.scenario import Scenario, gpus
 
 SCRAPE_SECONDS = 15.0
 SCRAPES = 2
@@ -44,6 +46,14 @@ def run() -> Iterator[Figure]:
                 (
                     *("--source", "replay", "--set", f"source.replay.path={recording}"),
                     *("--set", "source.replay.loop=true", "--set", "source.interval=0.1"),
+                ),
+                Bar("value", 1.5),
+            ),
+            _Case(
+                "live dcgmi, 10 Hz",
+                (
+                    *("--source", "dcgmi", "--set", "source.interval=100ms"),
+                    *("--set", f"source.dcgmi.path={install(folder, Scenario(gpus=gpus('hopper', 8)))}"),
                 ),
                 Bar("value", 1.5),
             ),
