@@ -71,6 +71,10 @@ def _parser() -> argparse.ArgumentParser:
         "--web.telemetry-path", dest="telemetry_path", metavar="PATH", help="where the page is: /metrics"
     )
     serve.add_argument("--web.max-requests", dest="max_requests", type=int, metavar="N", help="at a time; 0: no limit")
+    serve.add_argument(
+        "--web.enable-lifecycle", dest="enable_lifecycle", action="store_true", default=None,
+        help="allow POST /-/reload",
+    )  # fmt: skip
     serve.set_defaults(run=_serve)
 
     snapshot = commands.add_parser("snapshot", parents=[common], help="print one tick and exit")
@@ -102,6 +106,13 @@ def _parser() -> argparse.ArgumentParser:
 
 def _configure(options: argparse.Namespace) -> Config:
     from pulsed import log
+
+    config = _load(options)
+    log.setup(config.log.level, config.log.format)
+    return config
+
+
+def _load(options: argparse.Namespace) -> Config:
     from pulsed.config.load import load
 
     flags: dict[str, object] = {
@@ -112,21 +123,25 @@ def _configure(options: argparse.Namespace) -> Config:
         "listen": getattr(options, "listen", None),
         "telemetry_path": getattr(options, "telemetry_path", None),
         "max_requests": getattr(options, "max_requests", None),
+        "enable_lifecycle": getattr(options, "enable_lifecycle", None),
     }
-    config = load(
-        Path(options.config_file) if options.config_file else None,
+    return load(
+        _file(options),
         options.overrides,
         os.environ,
         {key: value for key, value in flags.items() if value is not None},
     )
-    log.setup(config.log.level, config.log.format)
-    return config
+
+
+def _file(options: argparse.Namespace) -> Path | None:
+    return Path(options.config_file) if options.config_file else None
 
 
 def _serve(options: argparse.Namespace) -> int:
+    from pulsed.config.load import file_of
     from pulsed.daemon import serve
 
-    return serve(_configure(options))
+    return serve(_configure(options), lambda: _load(options), file_of(_file(options), os.environ))
 
 
 def _snapshot(options: argparse.Namespace) -> int:

@@ -48,6 +48,11 @@ class Pipeline:
         self._translator = Translator(node)
         self._observe = observe
 
+    def reconfigure(self, settings: Settings, selection: Selection) -> None:
+        """Compute so, and these GPUs, from the next tick on; what was counted stays."""
+        self._chosen = Chosen(selection)
+        self._computer.reconfigure(settings)
+
     def process(self, raw: RawTick) -> ComputedTick:
         """Take a tick through both layers."""
         if raw.read_seconds:
@@ -88,6 +93,7 @@ class Feed:
         self._target = target
         self._also = also
         self._patient = patient
+        self._restarts = target.restarts
         self._reported = ""
         self._rejected: set[str] = set()
 
@@ -103,7 +109,7 @@ class Feed:
         started = time.monotonic()
         try:
             raw = await self._source.read()
-            self._target.restarts = self._source.restarts
+            self._target.restarts = self._restarts + self._source.restarts
             self._target.follow(self._source.kind, self._source.target, self._source.interval)
             tick = self._pipeline.process(raw)
         except SourceEnded as end:

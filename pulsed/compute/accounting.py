@@ -72,6 +72,12 @@ class Ledger:
         self._buckets = [0] * (len(bounds) + 1)
         self._ratios = 0.0
 
+    def reconfigure(self, bounds: tuple[float, ...], held_bytes: float) -> None:
+        """Count as the arguments of a new ledger say from now on; a distribution over other buckets begins anew."""
+        self._held_bytes = held_bytes
+        if bounds != self._bounds:
+            self._bounds, self._buckets, self._ratios = bounds, [0] * (len(bounds) + 1), 0.0
+
     def begin(self, device: Device, reading: Reading, ratio: Value, workload_class: str) -> None:
         """Take a sample that covers nothing: the first one, or the first after a gap."""
         self._energy = None

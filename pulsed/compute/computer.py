@@ -41,6 +41,13 @@ class Computer:
         self._devices: tuple[Device, ...] = ()
         self._here: list[_Followed] = []
 
+    def reconfigure(self, settings: Settings) -> None:
+        """Compute so from now on; what was counted stays."""
+        self._settings = settings
+        for followed in self._followed.values():
+            followed.hold.reconfigure(settings.hold)
+            followed.ledger.reconfigure(settings.histogram, settings.held_memory_bytes)
+
     def compute(self, tick: CanonicalTick) -> ComputedTick:
         """Work out what follows from a tick; they come in the order of their clock."""
         if tick.devices is not self._devices:

@@ -26,9 +26,13 @@ class ClassHold:
 
     def __init__(self, seconds: float) -> None:
         self.held = NOT_HELD
-        self._enough = seconds * (1 - ROUNDING)
+        self.reconfigure(seconds)
         self._candidate = ""
         self._since = self._covered = 0.0
+
+    def reconfigure(self, seconds: float) -> None:
+        """Hold for so long from now on."""
+        self._enough = seconds * (1 - ROUNDING)
 
     def settle(self, workload: Workload, time: float) -> None:
         """Take the class of a sample that has nothing before it, or only what is long ago, whatever was held."""

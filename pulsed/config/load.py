@@ -26,6 +26,7 @@ FLAGS: Mapping[str, str] = {
     "listen": "--web.listen-address",
     "telemetry_path": "--web.telemetry-path",
     "max_requests": "--web.max-requests",
+    "enable_lifecycle": "--web.enable-lifecycle",
     "log.level": "--log.level",
     "log.format": "--log.format",
     "source.kind": "--source",
@@ -60,8 +61,7 @@ def load(
     Raises:
         ConfigError: with all problems, a line each: where, which key, what was given, and what is allowed.
     """
-    if file is None and environment.get(FILE_VARIABLE):
-        file = Path(environment[FILE_VARIABLE])
+    file = file_of(file, environment)
     problems: list[str] = []
     given = Given({}, "the configuration")
     for layer in (
@@ -78,6 +78,12 @@ def load(
     if problems:
         raise ConfigError("\n".join(problems))
     return config
+
+
+def file_of(file: Path | None, environment: Mapping[str, str]) -> Path | None:
+    """The configuration file: the given one, else the one that the environment names, if any."""
+    named = environment.get(FILE_VARIABLE)
+    return Path(named) if file is None and named else file
 
 
 def check(file: Path) -> Config:

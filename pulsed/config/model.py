@@ -196,6 +196,9 @@ class Config(Section):
     max_requests: Count = Field(
         default=40, description="How many requests of the metrics page are served at once; more get a 503. 0: no limit."
     )
+    enable_lifecycle: Switch = Field(
+        default=False, description="Whether `POST /-/reload` is allowed. SIGHUP and a change of the file always reload."
+    )
     state_dir: FileName | None = Field(
         default=None,
         description="Folder for what must outlive a restart. Unset: nothing is kept.",

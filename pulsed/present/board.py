@@ -6,6 +6,7 @@ clock, or a replay of last year's capture, makes nothing old or new.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from pulsed.compute.tick import ComputedTick
@@ -57,6 +58,14 @@ class Target:
             if self.stale_intervals is not None:
                 self.stale_after = self.stale_intervals * interval
 
+    def succeed(self, before: Target) -> None:
+        """Go on where another target of the same source, whose configuration has changed, has stopped."""
+        self.kind, self.name, self.tick, self.arrived = before.kind, before.name, before.tick, before.arrived
+        self.up, self.error, self.ended = before.up, before.error, before.ended
+        self.samples, self.restarts = before.samples, before.restarts
+        self.rejected, self.errors = dict(before.rejected), self.errors | before.errors
+        self.version = before.version + 1
+
     def fresh(self, now: float) -> bool:
         """Tell whether the last tick is young enough to be served; `now` is monotonic seconds."""
         return self.tick is not None and now - self.arrived <= self.stale_after
@@ -87,8 +96,15 @@ class Board:
 
     node: str
     targets: list[Target] = field(default_factory=list)
+    _base: int = 0
 
     @property
     def version(self) -> int:
-        """Grows with every change of any target."""
-        return sum(target.version for target in self.targets)
+        """Grows with every change of any target, and with `replace`."""
+        return self._base + sum(target.version for target in self.targets)
+
+    def replace(self, targets: Sequence[Target]) -> None:
+        """Have other targets from now on; those that were there before may be among them."""
+        before = self.version
+        self.targets = list(targets)
+        self._base += before + 1 - self.version

@@ -25,7 +25,7 @@ App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 Header = tuple[bytes, bytes]
 
-HEALTHY, HEALTH, READY = "/-/healthy", "/health", "/-/ready"
+HEALTHY, HEALTH, READY, RELOAD = "/-/healthy", "/health", "/-/ready", "/-/reload"
 
 
 class Front:
@@ -38,6 +38,10 @@ class Front:
         telemetry: counts the requests.
         telemetry_path: where the page is.
         max_requests: pages served at the same time; one more gets 503. 0 means no limit.
+        reload: reads the configuration again and says what is wrong with it; None: nobody may ask for it by HTTP.
+
+    Attributes:
+        max_requests: as given; may be changed.
     """
 
     def __init__(
@@ -48,6 +52,7 @@ class Front:
         telemetry: Telemetry,
         telemetry_path: str = "/metrics",
         max_requests: int = 40,
+        reload: Callable[[], str] | None = None,
     ) -> None:
         self._board = board
         self._pages = pages
@@ -55,7 +60,8 @@ class Front:
         self._api: asyncio.Future[App] | None = None
         self._telemetry = telemetry
         self._telemetry_path = telemetry_path
-        self._max_requests = max_requests
+        self.max_requests = max_requests
+        self._reload = reload
         self._running = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -67,13 +73,19 @@ class Front:
             await self._metrics(scope, send)
         elif path in (HEALTHY, HEALTH, READY):
             await self._probe(path, scope, send)
+        elif path == RELOAD:
+            await self._ask_to_reload(scope, send)
         else:
             await self._others(scope, receive, send)
+
+    def renew_api(self) -> None:
+        """Make the application for other paths anew when it is needed next."""
+        self._api = None
 
     async def _metrics(self, scope: Scope, send: Send) -> None:
         if await self._refused(self._telemetry_path, scope, send):
             return
-        if self._max_requests and self._running >= self._max_requests:
+        if self.max_requests and self._running >= self.max_requests:
             self._telemetry.count_request(self._telemetry_path, 503)
             await _plain(send, scope, 503, "too many requests at the same time\n", (b"retry-after", b"1"))
             return
@@ -116,6 +128,18 @@ class Front:
                 why = "".join(f"{target.name}: {target.error or 'no data yet'}\n" for target in self._board.targets)
                 status, text, headers = 503, f"no fresh data\n{why}", ((b"retry-after", b"5"),)
         self._telemetry.count_request(path, status)
+        await _plain(send, scope, status, text, *headers)
+
+    async def _ask_to_reload(self, scope: Scope, send: Send) -> None:
+        headers: tuple[Header, ...] = ()
+        if self._reload is None:
+            status, text = 403, "reloading by HTTP is off; --web.enable-lifecycle allows it, SIGHUP does it\n"
+        elif scope["method"] not in ("POST", "PUT"):
+            status, text, headers = 405, "only POST and PUT\n", ((b"allow", b"POST, PUT"),)
+        else:
+            problem = self._reload()
+            status, text = (500, f"the old configuration stays: {problem}\n") if problem else (200, "reloaded\n")
+        self._telemetry.count_request(RELOAD, status)
         await _plain(send, scope, status, text, *headers)
 
     async def _refused(self, path: str, scope: Scope, send: Send) -> bool:

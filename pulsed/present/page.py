@@ -59,12 +59,22 @@ class Pages:
     def __init__(self, board: Board, telemetry: Telemetry, *, passthrough: bool = False) -> None:
         self._board = board
         self._telemetry = telemetry
-        self._passthrough = passthrough
+        self._republishes = passthrough
         self._edition = Edition()
         self._pages: dict[tuple[bool, bool], bytes] = {}
         self._places: dict[int, _Place] = {}
         self._shown: list[int] = []
         self._with_node = False
+
+    @property
+    def passthrough(self) -> bool:
+        """Whether the source's own series are republished."""
+        return self._republishes
+
+    @passthrough.setter
+    def passthrough(self, wanted: bool) -> None:
+        self._republishes = wanted
+        self._pages.clear()
 
     def page(self, now: float, *, openmetrics: bool, gzip: bool) -> bytes:
         """Give the page.
@@ -99,7 +109,7 @@ class Pages:
             if any(lines):
                 parts.append(head)
                 parts.extend(lines)
-        if self._passthrough:
+        if self._republishes:
             parts.extend(_republished(fresh, openmetrics))
         parts.append(self._telemetry.render(now, openmetrics=openmetrics))
         if openmetrics:
@@ -116,12 +126,12 @@ class Pages:
         shown = [id(place.target) for place in fresh]
         # Every place must see its tick, so no any() over a generator.
         new_devices = [place.chunks.see(tick.canonical.devices) for place in fresh if (tick := place.target.tick)]
-        new_layouts = self._passthrough and [
+        new_layouts = self._republishes and [
             place.passthrough.see(tick.canonical) for place in fresh if (tick := place.target.tick)
         ]
         if shown != self._shown or any(new_devices):
             self._share_devices(fresh)
-        if self._passthrough and (shown != self._shown or any(new_layouts or ())):
+        if self._republishes and (shown != self._shown or any(new_layouts or ())):
             _share_series(fresh)
         self._shown = shown
         return fresh

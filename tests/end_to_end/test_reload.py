@@ -1,0 +1,146 @@
+"""The configuration of a running daemon is changed: by signal, by HTTP, by the file itself, and too often."""
+
+from __future__ import annotations
+
+import re
+import signal
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.daemon import Daemon, serving
+
+CONFIG = "source: {kind: demo, interval: %s}\ncompute: {real_utilization: {preset: %s}}\n"
+
+
+def preset(daemon: Daemon) -> str:
+    found: str = daemon.get("/gpus").json()["gpus"][0]["real_utilization"]["preset"]
+    return found
+
+
+def value(page: str, series: str) -> float:
+    found = re.search(rf"^{re.escape(series)}(?:{{[^}}]*}})? (\S+)$", page, re.MULTILINE)
+    assert found, series
+    return float(found[1])
+
+
+def until(what: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 20
+    while not what():
+        assert time.monotonic() < deadline, "it never came true"
+        time.sleep(0.05)
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "pulsed.yaml"
+    path.write_text(CONFIG % ("1s", "ai"))
+    return path
+
+
+def test_the_signal_reloads_and_a_wrong_file_changes_nothing(tmp_path: Path, file: Path) -> None:
+    with serving(tmp_path, "--config.file", str(file)) as daemon:
+        assert preset(daemon) == "ai"
+        file.write_text(CONFIG % ("1s", "hpc"))
+        daemon.process.send_signal(signal.SIGHUP)
+        until(lambda: preset(daemon) == "hpc")
+        file.write_text(CONFIG % ("1s", "best"))
+        daemon.process.send_signal(signal.SIGHUP)
+        refused = "pulsed_config_last_reload_successful"
+        until(lambda: value(daemon.get("/metrics").text, refused) == 0)
+        assert preset(daemon) == "hpc"
+        assert "best" in daemon.log()
+        file.write_text(CONFIG % ("1s", "mem"))
+        daemon.process.send_signal(signal.SIGHUP)
+        until(lambda: value(daemon.get("/metrics").text, refused) == 1)
+        assert preset(daemon) == "mem"
+        assert daemon.stop() == 0
+
+
+def test_a_change_of_the_file_is_noticed(tmp_path: Path, file: Path) -> None:
+    with serving(tmp_path, "--config.file", str(file)) as daemon:
+        other = tmp_path / "other.yaml"
+        other.write_text(CONFIG % ("1s", "hpc"))
+        other.rename(file)  # as editors and Kubernetes do it
+        until(lambda: preset(daemon) == "hpc")
+        file.unlink()
+        time.sleep(3)
+        assert daemon.get("/-/ready").status == 200
+        assert preset(daemon) == "hpc"
+
+
+def test_http_may_reload_only_when_that_is_allowed(tmp_path: Path, file: Path) -> None:
+    with serving(tmp_path, "--config.file", str(file)) as daemon:
+        answer = daemon.get("/-/reload", method="POST")
+        assert (answer.status, "--web.enable-lifecycle" in answer.text) == (403, True)
+    with serving(tmp_path, "--config.file", str(file), "--web.enable-lifecycle") as daemon:
+        assert daemon.get("/-/reload").status == 405
+        file.write_text(CONFIG % ("1s", "hpc"))
+        assert daemon.get("/-/reload", method="POST").status == 200
+        assert preset(daemon) == "hpc"
+        file.write_text(CONFIG % ("1s", "best"))
+        answer = daemon.get("/-/reload", method="POST")
+        assert (answer.status, "best" in answer.text) == (500, True)
+        assert preset(daemon) == "hpc"
+
+
+def test_what_takes_a_restart_is_said(tmp_path: Path, file: Path) -> None:
+    with serving(tmp_path, "--config.file", str(file)) as daemon:
+        file.write_text(CONFIG % ("1s", "hpc") + "telemetry_path: /other\n")
+        daemon.process.send_signal(signal.SIGHUP)
+        until(lambda: "this takes a restart" in daemon.log())
+        assert "telemetry_path" in daemon.log()
+        assert daemon.get("/metrics").status == 200
+
+
+def test_two_hundred_reloads_under_load_cost_nothing(tmp_path: Path, file: Path) -> None:
+    """No failed scrape, no counter that falls, no memory and no descriptor more."""
+    counter = "pulsed_gpu_observed_seconds_total"
+    failures: list[str] = []
+    seen: list[float] = []
+    done = threading.Event()
+
+    def scrape(daemon: Daemon) -> None:
+        while not done.is_set():
+            try:
+                answer = daemon.get("/metrics")
+            except OSError as error:
+                failures.append(repr(error))
+                continue
+            if answer.status != 200 or "pulsed_gpu_real_utilization_ratio{" not in answer.text:
+                failures.append(f"{answer.status}: {len(answer.body)} bytes")
+            else:
+                seen.append(value(answer.text, counter))
+
+    def reload(daemon: Daemon, number: int) -> None:
+        # The interval is the source's own business: every second reload replaces the source.
+        file.write_text(CONFIG % (("0.1s", "0.1s", "0.2s", "0.2s")[number % 4], ("ai", "hpc")[number % 2]))
+        answer = daemon.get("/-/reload", method="POST")
+        assert answer.status == 200, answer.text
+
+    with serving(tmp_path, "--config.file", str(file), "--web.enable-lifecycle", "--set", "log.level=error") as daemon:
+        scrapers = [threading.Thread(target=scrape, args=(daemon,)) for _ in range(4)]
+        for scraper in scrapers:
+            scraper.start()
+        try:
+            for number in range(40):
+                reload(daemon, number)
+            process = psutil.Process(daemon.process.pid)
+            memory, descriptors = process.memory_info().rss, process.num_fds()
+            for number in range(200):
+                reload(daemon, number)
+        finally:
+            done.set()
+            for scraper in scrapers:
+                scraper.join()
+        time.sleep(0.5)
+        assert process.num_fds() <= descriptors
+        assert process.memory_info().rss - memory < 4 * 2**20
+    assert failures == []
+    assert len(seen) > 200
+    assert max(seen) > 0
+    assert seen[-1] >= max(seen) - 0.5, "a counter fell"
