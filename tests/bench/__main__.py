@@ -19,6 +19,7 @@ from tests.bench import (
     bench_render,
     bench_serve,
     bench_soak,
+    bench_square,
     bench_tick,
     bench_translate,
 )
@@ -35,6 +36,7 @@ BENCHES: Mapping[str, ModuleType] = {
     "daemon": bench_daemon,
     "soak": bench_soak,
     "fleet": bench_fleet,
+    "square": bench_square,
 }
 
 

@@ -1,0 +1,77 @@
+"""A GPU that is busy for 0.3 s of every second, as a real Prometheus sees it that scrapes every 15 s."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.daemon import serving
+from tests.prometheus import CONFIG, prometheus
+from tests.standin.install import Standin
+from tests.standin.scenario import Scenario, gpus
+from tests.standin.signals import Constant, Signal, Square
+
+BUSY = 0.3
+"""The truth: the share of time that the GPU is busy in, wholly, and its real utilization over any whole second."""
+
+ACTIVITY = (1001, 1002, 1003, 1004, 1005)
+"""DCGM's fields of graphics engine, SM, occupancy, tensor and DRAM activity."""
+
+PCIE = (1009, 1010)
+
+SCRAPE_SECONDS = 15
+TICK = 0.1
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What can be known of the real utilization afterwards.
+
+    Attributes:
+        counter: from the counters: integral over observed time.
+        gauge: the mean of the scraped gauge.
+        idle: share of the observed time in the class idle.
+        observed: share of the wall time that was observed.
+        samples: of the gauge.
+    """
+
+    counter: float
+    gauge: float
+    idle: float
+    observed: float
+    samples: int
+
+
+def compare(folder: Path, scrapes: int) -> Seen:
+    """Let Prometheus scrape so often, and ask it."""
+    (folder / "bin").mkdir()
+    # The edges are half a tick away from the ticks, whose times are whole tenths of seconds.
+    wave = Square(period=1.0, busy=BUSY, phase=-TICK / 2)
+    values: dict[int, Signal] = {**dict.fromkeys(ACTIVITY, wave), **dict.fromkeys(PCIE, Constant(0))}
+    standin = Standin(folder / "bin", Scenario(gpus=gpus("hopper", 1), values={"*": values}))
+    flags = {"source.interval": f"{TICK}", "source.dcgmi.path": str(standin.path)}
+    words = [word for key, value in flags.items() for word in ("--set", f"{key}={value}")]
+    with (
+        serving(folder, "--source", "dcgmi", *words) as daemon,
+        prometheus(folder, CONFIG.format(interval=f"{SCRAPE_SECONDS}s", address=daemon.address)) as server,
+    ):
+        observed = "pulsed_gpu_observed_seconds_total"
+        server.wait_for(f"{observed} > 0", 3 * SCRAPE_SECONDS)
+        server.wait_for(f"count_over_time({observed}[1h]) >= {scrapes}", (scrapes + 2) * SCRAPE_SECONDS)
+
+        def growth(series: str) -> float:
+            kept = server.ask(f"{series}[1h]")
+            (only,) = kept
+            return float(only["values"][-1][1]) - float(only["values"][0][1])
+
+        (kept,) = server.ask(f"{observed}[1h]")
+        wall = kept["values"][-1][0] - kept["values"][0][0]
+        seconds = growth(observed)
+        idle = 'pulsed_gpu_workload_class_seconds_total{class="idle"}'
+        return Seen(
+            counter=growth("pulsed_gpu_real_utilization_seconds_total") / seconds,
+            gauge=server.value("avg_over_time(pulsed_gpu_real_utilization_ratio[1h])"),
+            idle=growth(idle) / seconds,
+            observed=seconds / wall,
+            samples=len(kept["values"]),
+        )
