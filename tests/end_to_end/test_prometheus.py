@@ -29,7 +29,7 @@ def test_prometheus_scrapes_the_daemon_and_answers(tmp_path: Path) -> None:
 
 @pytest.mark.timeout(300)
 def test_the_counters_are_exact_between_two_scrapes(tmp_path: Path) -> None:
-    """0.3 s busy, 0.7 s idle, sampled ten times a second and scraped every 15 s: the gauge cannot tell, counters can."""
+    """0.3 s busy, 0.7 s idle, ten samples a second, a scrape every 15 s: the gauge cannot tell, counters can."""
     seen = compare(tmp_path, scrapes=9)
     assert seen.counter == pytest.approx(BUSY, rel=0.005)
     assert seen.idle == pytest.approx(1 - BUSY, rel=0.005)

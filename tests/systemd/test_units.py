@@ -1,0 +1,85 @@
+"""The units hold what their README says, and systemd's own tools agree."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from pulsed.config.load import check
+from tests.tools import tool
+
+FOLDER = Path(__file__).parents[2] / "systemd"
+README = (FOLDER / "README.md").read_text(encoding="utf-8")
+
+
+@pytest.fixture
+def units(tmp_path: Path) -> Path:
+    """The units, with a program that is there."""
+    for name in ("pulsed.service", "pulsed.socket"):
+        text = (FOLDER / name).read_text(encoding="utf-8")
+        (tmp_path / name).write_text(text.replace("/opt/pulsed/bin/pulsed", "/bin/true"), encoding="utf-8")
+    return tmp_path
+
+
+@pytest.mark.parametrize("name", ["pulsed.service", "pulsed.socket"])
+def test_systemd_finds_nothing_wrong(units: Path, name: str) -> None:
+    analyze = tool("systemd-analyze", "systemd")
+    done = subprocess.run(
+        [analyze, "verify", "--man=no", units / name], capture_output=True, text=True, timeout=60, check=False
+    )
+    ours = [line for line in done.stderr.splitlines() if "pulsed" in line]
+    assert (done.returncode, ours) == (0, [])
+
+
+def test_the_sandbox_is_as_tight_as_the_readme_says(units: Path) -> None:
+    analyze = tool("systemd-analyze", "systemd")
+    done = subprocess.run(
+        [analyze, "security", "--offline=true", "--no-pager", units / "pulsed.service"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    found = re.search(r"Overall exposure level for pulsed.service: ([\d.]+)", done.stdout)
+    said = re.search(r"says ([\d.]+) of 10", README)
+    assert found
+    assert said
+    assert float(found[1]) <= 2.0
+    assert found[1] == said[1]
+
+
+def test_systemd_accepts_the_user_and_the_folders(tmp_path: Path) -> None:
+    sysusers, tmpfiles = tool("systemd-sysusers", "systemd"), tool("systemd-tmpfiles", "systemd")
+    (tmp_path / "etc").mkdir()
+    for command, name in (([sysusers], "sysusers"), ([tmpfiles, "--create"], "tmpfiles")):
+        done = subprocess.run(
+            [*command, f"--root={tmp_path}", FOLDER / f"pulsed.{name}.conf"],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+    assert re.search(r"^pulsed:", (tmp_path / "etc/passwd").read_text(), re.MULTILINE)
+    folder = tmp_path / "etc/pulsed"
+    assert folder.stat().st_mode & 0o777 == 0o750
+
+
+def test_every_file_of_the_recipe_is_there() -> None:
+    (recipe,) = re.findall(r"```sh\n(.*?)```", README, re.DOTALL)
+    named = set(re.findall(r"(?<=[ ])systemd/([\w.]+)", recipe))
+    assert named == {path.name for path in FOLDER.iterdir()} - {"README.md"}
+
+
+def test_the_recipe_installs_where_the_unit_looks() -> None:
+    unit = (FOLDER / "pulsed.service").read_text(encoding="utf-8")
+    for path in re.findall(r"(?:EnvironmentFile=-|ExecStart=|--config.file )(/\S+)", unit):
+        assert path in README
+
+
+def test_the_shipped_settings_are_right() -> None:
+    config = check(FOLDER / "pulsed.yaml")
+    assert config.state_dir == "/var/lib/pulsed"
