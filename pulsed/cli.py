@@ -1,4 +1,4 @@
-"""The command line: `pulsed serve`, `snapshot`, `export`, `record`, `doctor`, `check-config`.
+"""The command line: `pulsed serve`, `snapshot`, `export`, `record`, `doctor`, `health`, `check-config`.
 
 Every command imports what it needs when it runs: `pulsed --version` costs nothing, and `snapshot` needs no server.
 """
@@ -75,6 +75,11 @@ def _parser() -> argparse.ArgumentParser:
         "--web.enable-lifecycle", dest="enable_lifecycle", action="store_true", default=None,
         help="allow POST /-/reload",
     )  # fmt: skip
+    serve.add_argument("--web.config.file", dest="web_config_file", metavar="FILE", help="TLS, users, headers (YAML)")
+    serve.add_argument(
+        "--web.systemd-socket", dest="systemd_socket", action="store_true", default=None,
+        help="serve on the sockets that systemd hands over",
+    )  # fmt: skip
     serve.set_defaults(run=_serve)
 
     snapshot = commands.add_parser("snapshot", parents=[common], help="print one tick and exit")
@@ -84,6 +89,10 @@ def _parser() -> argparse.ArgumentParser:
 
     export = commands.add_parser("export", parents=[common], help="print every tick as CSV until the source ends")
     export.add_argument("--columns", default="default", help="default, all, or names with commas")
+    export.add_argument(
+        "--schema", choices=["pulsed", "kempnerpulse"], default="pulsed",
+        help="whose columns and units; kempnerpulse implies compute.workload.profile=kempnerpulse",
+    )  # fmt: skip
     export.set_defaults(run=_export)
 
     record = commands.add_parser(
@@ -98,8 +107,20 @@ def _parser() -> argparse.ArgumentParser:
     doctor.add_argument("--format", choices=["table", "json"], default="table")
     doctor.set_defaults(run=_doctor)
 
+    health = commands.add_parser(
+        "health",
+        help="tell what is wrong with the GPUs and what to do",
+        description="Asks a running pulsed. Exit codes: 0 ok, 1 warn or hot, 2 crit, 3 unknown.",
+    )
+    health.add_argument("url", metavar="URL", nargs="?", default="http://localhost:9401", help="default: %(default)s")
+    health.add_argument("--format", choices=["table", "json", "line"], default="table", help="line: as Nagios wants it")
+    health.add_argument("--timeout", type=_duration, metavar="TIME", default=10.0, help="such as 5s; default: 10s")
+    health.add_argument("--ca-file", dest="ca_file", metavar="FILE", help="certificates to trust, for https")
+    health.set_defaults(run=_health)
+
     check = commands.add_parser("check-config", help="validate a configuration file")
-    check.add_argument("file", metavar="FILE")
+    check.add_argument("file", metavar="FILE", nargs="?")
+    check.add_argument("--web.config.file", dest="web_config_file", metavar="FILE", help="a web configuration file")
     check.set_defaults(run=_check_config)
     return parser
 
@@ -123,6 +144,8 @@ def _load(options: argparse.Namespace) -> Config:
         "listen": getattr(options, "listen", None),
         "telemetry_path": getattr(options, "telemetry_path", None),
         "max_requests": getattr(options, "max_requests", None),
+        "web.config_file": getattr(options, "web_config_file", None),
+        "web.systemd_socket": getattr(options, "systemd_socket", None),
         "enable_lifecycle": getattr(options, "enable_lifecycle", None),
     }
     return load(
@@ -154,7 +177,7 @@ def _export(options: argparse.Namespace) -> int:
     from pulsed.once import export
 
     with contextlib.suppress(KeyboardInterrupt):
-        export(_configure(options), options.columns, sys.stdout)
+        export(_configure(options), options.columns, sys.stdout, options.schema)
     return 0
 
 
@@ -185,9 +208,23 @@ def _doctor(options: argparse.Namespace) -> int:
     return doctor(_configure(options), options.format, sys.stdout)
 
 
+def _health(options: argparse.Namespace) -> int:
+    from pulsed.checkup import checkup
+
+    return checkup(options.url, options.format, sys.stdout, timeout=options.timeout, ca_file=options.ca_file)
+
+
 def _check_config(options: argparse.Namespace) -> int:
     from pulsed.config.load import check
 
-    check(Path(options.file))
-    print(f"{options.file}: fine")  # noqa: T201
+    if not options.file and not options.web_config_file:
+        raise UsageError("pulsed check-config: no file is named", "See `pulsed check-config --help`")
+    web_config_file = options.web_config_file
+    if options.file:
+        web_config_file = web_config_file or check(Path(options.file)).web.config_file
+    if web_config_file:
+        from pulsed.present.web.live import check as check_web
+
+        check_web(Path(web_config_file))
+    print("".join(f"{file}: fine\n" for file in (options.file, web_config_file) if file), end="")  # noqa: T201
     return 0

@@ -12,29 +12,32 @@ import logging
 import os
 import resource
 import signal
-import socket
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
-import uvicorn
 import uvloop
 
 from pulsed import __version__
+from pulsed.compute.tick import ComputedTick
 from pulsed.config import Config
-from pulsed.errors import ConfigError, ListenError
+from pulsed.errors import ConfigError
 from pulsed.feeds import Feeds
 from pulsed.log import setup
 from pulsed.notify import Notifier
 from pulsed.present.board import Board
-from pulsed.present.front import App, Front
+from pulsed.present.events import Events
+from pulsed.present.front import HEALTH, HEALTHY, READY, App, Front
+from pulsed.present.history import History
 from pulsed.present.page import Pages
 from pulsed.present.telemetry import Telemetry
+from pulsed.present.web.guard import Guard
+from pulsed.present.web.limits import Limits
+from pulsed.present.web.listen import Listener, take, take_over
+from pulsed.present.web.live import Live
+from pulsed.present.web.server import Server
 from pulsed.sources import node_name
 
 log = logging.getLogger(__name__)
-
-SHUTDOWN_SECONDS = 1.0
-"""How long requests may take to finish once the daemon has been told to stop."""
 
 WATCH_SECONDS = 1.0
 """How often the configuration file is looked at. One that has changed is read when it has stood still for as long."""
@@ -50,15 +53,16 @@ def serve(config: Config, load: Callable[[], Config], file: Path | None = None) 
 
     Raises:
         ListenError: a listen address cannot be taken.
-        ConfigError: a source cannot be made from the configuration.
+        ConfigError: a source cannot be made from the configuration, or the web configuration cannot be used.
     """
     _raise_descriptor_limit()
-    sockets = [bind(address) for address in config.listen]
+    daemon = _Daemon(config, load, file)
+    listeners = take_over(os.environ) if config.web.systemd_socket else take(config.listen)
     try:
-        return uvloop.run(_Daemon(config, load, file).run(sockets))
+        return uvloop.run(daemon.run(listeners))
     finally:
-        for listening in sockets:
-            listening.close()
+        for listener in listeners:
+            listener.close()
 
 
 def _raise_descriptor_limit() -> None:
@@ -76,7 +80,10 @@ class _Daemon:
         self._config, self._load, self._file = config, load, file
         self._board = Board(node_name(config))
         self._telemetry = Telemetry(self._board)
-        self._feeds = Feeds(self._board, self._telemetry.observe, lambda tick: None)
+        kept = config.history
+        self._history = History(kept.seconds, kept.max_bytes, kept.fields)
+        self._events = Events(lambda: self._board.node, config.events.max_subscribers, config.events.heartbeat)
+        self._feeds = Feeds(self._board, self._telemetry.observe, self._pass_on)
         self._pages = Pages(self._board, self._telemetry, passthrough=config.publish.passthrough)
         self._front = Front(
             self._board,
@@ -87,29 +94,18 @@ class _Daemon:
             config.max_requests,
             self.reload if config.enable_lifecycle else None,
         )
+        self._web = Live(Path(config.web.config_file)) if config.web.config_file else None
         self._notifier = Notifier(os.environ)
 
-    async def run(self, sockets: Sequence[socket.socket]) -> int:
+    async def run(self, listeners: Sequence[Listener]) -> int:
         """Serve until told to stop."""
-        server = _Server(
-            self._notifier,
-            uvicorn.Config(
-                self._front,
-                http="httptools",
-                ws="none",
-                lifespan="off",
-                log_config=None,
-                access_log=False,
-                server_header=False,
-                timeout_graceful_shutdown=int(SHUTDOWN_SECONDS),
-            ),
-        )
+        server = self._server()
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, server.stop, number)
+            loop.add_signal_handler(number, self._stop, server, number)
         loop.add_signal_handler(signal.SIGHUP, self.reload)
-        for listening in sockets:
-            url = f"http://{_shown(listening)}{self._config.telemetry_path}"
+        for listener in listeners:
+            url = f"{listener.url(tls=server.tls)}{self._config.telemetry_path}"
             log.info("serving", extra={"version": __version__, "metrics": url})
         self._feeds.follow(self._config)
         for target in self._board.targets:
@@ -123,7 +119,7 @@ class _Daemon:
         gc.freeze()
         gc.set_threshold(10_000, 20, 20)
         try:
-            await server.serve(sockets=list(sockets))
+            await server.serve(sockets=[listener.socket for listener in listeners])
         finally:
             self._notifier.stopping()
             for task in beside:
@@ -165,11 +161,42 @@ class _Daemon:
         self._config = config
         self._front.renew_api()
 
+    def _server(self) -> Server:
+        web = self._config.web
+        app: App = self._front
+        if self._web is not None:
+            app = Guard(
+                app,
+                self._web,
+                self._telemetry.count_request,
+                named=frozenset((self._config.telemetry_path, HEALTHY, HEALTH, READY)),
+                open_paths=frozenset((HEALTHY, HEALTH, READY)) if web.open_probes else frozenset(),
+            )
+        limits = Limits(web.max_connections, web.request_timeout, web.keep_alive)
+        return Server(app, limits, self._web, lambda: self._notifier.ready(""))
+
+    def _pass_on(self, tick: ComputedTick) -> None:
+        """Have a tick remembered and told."""
+        self._history.add(tick)
+        self._events.publish(tick)
+
+    def _stop(self, server: Server, number: signal.Signals) -> None:
+        """End soon: streams would go on for ever."""
+        self._events.close()
+        server.stop(number)
+
     def _make_api(self) -> App:
         from pulsed.present.api import api
 
         config = self._config
-        return api(self._board, config.masked(), config.telemetry_path, config.compute_settings().preset_name)
+        return api(
+            self._board,
+            config.masked(),
+            config.telemetry_path,
+            config.compute_settings().preset_name,
+            history=self._history,
+            events=self._events,
+        )
 
     async def _watch(self, file: Path) -> None:
         """Reload when the file has changed, and has stood still since the last look."""
@@ -183,7 +210,7 @@ class _Daemon:
             seen = now
 
 
-_FIXED = ("listen", "telemetry_path", "enable_lifecycle")
+_FIXED = ("listen", "telemetry_path", "enable_lifecycle", "web", "history", "events")
 """Keys of which a reload takes no notice."""
 
 
@@ -194,54 +221,3 @@ def _signature(file: Path) -> tuple[int, int, int] | None:
     except OSError:
         return None
     return found.st_mtime_ns, found.st_size, found.st_ino
-
-
-class _Server(uvicorn.Server):
-    """uvicorn without its own signal handling: it would end the process by the signal, not with an exit code."""
-
-    def __init__(self, notifier: Notifier, config: uvicorn.Config) -> None:
-        super().__init__(config)
-        self._notifier = notifier
-
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Begin to serve, and say so."""
-        await super().startup(sockets)
-        self._notifier.ready("")
-
-    @contextlib.contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        yield
-
-    def stop(self, number: signal.Signals) -> None:
-        log.info("stopping", extra={"signal": number.name})
-        self.should_exit = True
-
-
-def bind(address: str) -> socket.socket:
-    """Take a listen address such as `:9401`, `127.0.0.1:9401` or `[::1]:9401`.
-
-    Raises:
-        ListenError: it cannot be taken.
-    """
-    host, _, port = address.rpartition(":")
-    host = host.strip("[]")
-    try:
-        if host:
-            found = socket.getaddrinfo(host, int(port), type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
-            return socket.create_server(found[4][:2], family=found[0], backlog=512)
-        if socket.has_dualstack_ipv6():
-            with contextlib.suppress(OSError):
-                return socket.create_server(("::", int(port)), family=socket.AF_INET6, dualstack_ipv6=True, backlog=512)
-        return socket.create_server(("", int(port)), backlog=512)
-    except OSError as error:
-        raise ListenError(
-            f"cannot listen on {address}: {error.strerror or error}",
-            "Is another pulsed running? Choose another address with --web.listen-address",
-        ) from error
-
-
-def _shown(listening: socket.socket) -> str:
-    host, port = listening.getsockname()[:2]
-    if host in ("::", "0.0.0.0"):
-        host = "localhost"
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

@@ -7,13 +7,14 @@ import json
 import os
 import time
 from dataclasses import replace
+from functools import partial
 from typing import TextIO
 
 from pulsed.compute.tick import ComputedTick
 from pulsed.config import Config
 from pulsed.errors import PulsedError, SourceEnded, SourceError
 from pulsed.feed import Feed, Pipeline
-from pulsed.present import csv, documents
+from pulsed.present import csv, documents, kempnerpulse
 from pulsed.present.board import Board, Target
 from pulsed.present.page import Pages
 from pulsed.present.table import table
@@ -99,18 +100,32 @@ def _says_enough(tick: ComputedTick, kind: str) -> bool:
     return any(any(value is not None for value in reading) for reading in tick.canonical.readings)
 
 
-def export(config: Config, columns: str, out: TextIO) -> None:
+def export(config: Config, columns: str, out: TextIO, schema: str = "pulsed") -> None:
     """Print every tick as CSV rows until all sources have ended. One that fails after its first tick is tried again.
+
+    Args:
+        config: says what to read.
+        columns: which ones.
+        out: where to print.
+        schema: whose columns, `pulsed` or `kempnerpulse`; the latter implies the workload profile of that name.
 
     Raises:
         NoSource: no source delivered a tick.
+        UsageError: a column is unknown.
     """
-    names = csv.columns(columns)
+    settings = config.compute_settings()
+    if schema == "kempnerpulse":
+        names = kempnerpulse.columns(columns)
+        write_rows = kempnerpulse.Writer(out, names, settings.weights).write
+        settings = replace(settings, profile="kempnerpulse")
+    else:
+        names = csv.columns(columns)
+        write_rows = partial(csv.write_tick, out, names)
     csv.write_header(out, names)
     out.flush()
 
     def write(tick: ComputedTick) -> None:
-        csv.write_tick(out, names, tick)
+        write_rows(tick)
         out.flush()
 
     async def run() -> Board:
@@ -120,7 +135,7 @@ def export(config: Config, columns: str, out: TextIO) -> None:
         feeds = [
             Feed(
                 source,
-                Pipeline(config.compute_settings(), board.node, selection=selection),
+                Pipeline(settings, board.node, selection=selection),
                 target,
                 write,
                 patient=False,

@@ -1,4 +1,4 @@
-"""From a canonical tick alone to a computed one: real utilization and workload class of every GPU.
+"""From a canonical tick alone to a computed one: real utilization, class and saturation of every GPU.
 
 What follows from several ticks is `pulsed.compute.computer`'s business.
 """
@@ -10,12 +10,14 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from pulsed.compute.bounds import bounds_of, zero_filled
+from pulsed.compute.plausibility import DEFAULT_PLAUSIBLE, Plausible
 from pulsed.compute.real_utilization import PRESETS, Weights, real_utilization
 from pulsed.compute.rules import DEFAULT_THRESHOLDS, Thresholds
+from pulsed.compute.saturation import DEFAULT_SATURATORS, Saturators
 from pulsed.compute.tick import ComputedTick, Result
 from pulsed.compute.workload import Classifier, Missing, Profile, classifier, traffic
 from pulsed.errors import ConfigError
-from pulsed.translate.tick import CanonicalTick
+from pulsed.translate.tick import CanonicalTick, Device
 from pulsed.translate.vocabulary import Reading
 
 
@@ -33,6 +35,8 @@ class Settings:
         hold: seconds that the samples of a new class must cover before it is the held one.
         held_memory_bytes: an idle GPU with at least so much memory in use counts as held. On data centre GPUs the first
             CUDA context of a process takes some 300 to 550 MiB; with none, at most 128 MiB were seen in use.
+        saturators: with the practical peaks of every architecture.
+        plausible: which inputs are not believed.
         histogram: upper bounds of the buckets of real utilization, ascending, 0..1; empty: no distribution.
 
     Raises:
@@ -47,6 +51,8 @@ class Settings:
     thresholds: Thresholds = DEFAULT_THRESHOLDS
     hold: float = 2.0
     held_memory_bytes: float = 256 * 2**20
+    saturators: Saturators = DEFAULT_SATURATORS
+    plausible: Plausible = DEFAULT_PLAUSIBLE
     histogram: tuple[float, ...] = (0.05, 0.25, 0.5, 0.75, 0.95)
 
     def __post_init__(self) -> None:
@@ -62,15 +68,16 @@ def compute(tick: CanonicalTick, settings: Settings) -> ComputedTick:
     """Work out what follows from every reading of a tick; nothing is held or counted."""
     classes = classifier(settings.thresholds)
     results = [
-        _result(reading, settings, classes, whole=device.whole)
-        for device, reading in zip(tick.devices, tick.readings, strict=True)
+        _result(device, reading, settings, classes) for device, reading in zip(tick.devices, tick.readings, strict=True)
     ]
     return ComputedTick(tick, tuple(results))
 
 
-def _result(reading: Reading, settings: Settings, classes: Classifier, *, whole: bool) -> Result:
+def _result(device: Device, reading: Reading, settings: Settings, classes: Classifier) -> Result:
+    whole = device.whole
     zero = settings.missing == "zero"
     bounds = zero_filled(reading) if zero else bounds_of(reading)
     utilization = real_utilization(reading, bounds, settings.weights, min_coverage=settings.min_coverage, zero=zero)
     io = traffic(reading, settings.thresholds, whole=whole, profile=settings.profile, missing=settings.missing)
-    return Result(utilization, classes.classify(bounds, (utilization.lower, utilization.upper), io))
+    workload = classes.classify(bounds, (utilization.lower, utilization.upper), io)
+    return Result(utilization, workload, settings.saturators.of(device.model, whole).of(reading, bounds.high))

@@ -1,4 +1,4 @@
-"""Compute for one source: every tick by itself, then what follows from the ticks before it.
+"""Compute for one source: what of a tick can be believed, what follows from it alone, and from those before it.
 
 Knows which time a sample covers, and remembers every GPU. Time is what the ticks' clock says, which never steps; the
 wall clock only dates things.
@@ -6,11 +6,13 @@ wall clock only dates things.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import inf
 
 from pulsed.compute.accounting import Ledger
 from pulsed.compute.compute import Settings, compute
 from pulsed.compute.hold import ClassHold
+from pulsed.compute.sceptic import Sceptic
 from pulsed.compute.tick import ClassChange, ComputedTick, Result
 from pulsed.translate.tick import CanonicalTick, Device, Entity
 
@@ -47,13 +49,15 @@ class Computer:
         for followed in self._followed.values():
             followed.hold.reconfigure(settings.hold)
             followed.ledger.reconfigure(settings.histogram, settings.held_memory_bytes)
+            followed.sceptic = Sceptic(settings.plausible)
 
     def compute(self, tick: CanonicalTick) -> ComputedTick:
         """Work out what follows from a tick; they come in the order of their clock."""
         if tick.devices is not self._devices:
             self._meet(tick)
-        computed = compute(tick, self._settings)
         limit = (GAP_INTERVALS + ROUNDING) * tick.interval
+        tick = self._believed(tick, limit)
+        computed = compute(tick, self._settings)
         results: list[Result] = []
         changes: list[ClassChange] = []
         for followed, device, reading, result in zip(
@@ -77,8 +81,22 @@ class Computer:
             held = hold.held
             if held.changes != before.changes:
                 changes.append(ClassChange(len(results), before.workload_class, held.workload_class, held.since or 0.0))
-            results.append(Result(utilization, workload, held, ledger.account()))
+            results.append(Result(utilization, workload, result.saturation, held, ledger.account()))
         return ComputedTick(tick, tuple(results), tuple(changes))
+
+    def _believed(self, tick: CanonicalTick, limit: float) -> CanonicalTick:
+        """Take out the inputs that cannot be believed; the same tick if there are none."""
+        limit = max(limit, self._settings.hold)  # a hiccup must not make a stuck profiler look sane
+        readings = list(tick.readings)
+        doubts: dict[int, tuple[str, ...]] = {}
+        for position, (followed, reading) in enumerate(zip(self._here, tick.readings, strict=True)):
+            seconds = tick.clock - followed.clock
+            readings[position], reasons = followed.sceptic.look(reading, seconds if seconds <= limit else 0.0)
+            if reasons:
+                doubts[position] = (*tick.anomalies.get(position, ()), *reasons)
+        if not doubts:
+            return tick
+        return replace(tick, readings=tuple(readings), anomalies={**tick.anomalies, **doubts})
 
     def _meet(self, tick: CanonicalTick) -> None:
         """Find what is known of the devices of a tick, and forget those that are gone the longest if they are many."""
@@ -89,7 +107,7 @@ class Computer:
             known = followed.pop(device.entity, None)
             if known is None:
                 ledger = Ledger(tick.time, settings.histogram, settings.held_memory_bytes)
-                known = _Followed(ClassHold(settings.hold), ledger)
+                known = _Followed(ClassHold(settings.hold), ledger, Sceptic(settings.plausible))
             followed[device.entity] = known  # at the end: the first are those that were not seen for the longest
             self._here.append(known)
         while len(followed) > len(tick.devices) + KEPT:
@@ -99,9 +117,10 @@ class Computer:
 class _Followed:
     """What is remembered of one GPU; `clock` is that of its last sample that counted."""
 
-    __slots__ = ("clock", "hold", "ledger")
+    __slots__ = ("clock", "hold", "ledger", "sceptic")
 
-    def __init__(self, hold: ClassHold, ledger: Ledger) -> None:
+    def __init__(self, hold: ClassHold, ledger: Ledger, sceptic: Sceptic) -> None:
         self.clock = -inf
         self.hold = hold
         self.ledger = ledger
+        self.sceptic = sceptic

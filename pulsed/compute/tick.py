@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from pulsed.compute.account import NOTHING_COUNTED, Account
+from pulsed.compute.health.model import NOT_JUDGED, Health, HealthChange, NodeHealth
 from pulsed.compute.rules import UNKNOWN
+from pulsed.compute.saturation import Saturation
 from pulsed.translate.tick import CanonicalTick
 
 
@@ -72,14 +75,20 @@ class Result:
     Attributes:
         real_utilization: of this tick alone, as is `workload`.
         workload: with the raw class.
+        saturation: how close it is to a limit, of this tick alone too.
         held: the class with flickers left out.
         account: what was counted up to and with this tick.
+        health: of the GPU; a MIG instance has its board's.
+        clock_event_shares: by reason, the share of the last minute in which the clocks were held for it.
     """
 
     real_utilization: RealUtilization
     workload: Workload
+    saturation: Saturation
     held: HeldWorkload = NOT_HELD
     account: Account = NOTHING_COUNTED
+    health: Health = NOT_JUDGED
+    clock_event_shares: tuple[tuple[str, float], ...] = ()
 
 
 class ClassChange(NamedTuple):
@@ -103,11 +112,17 @@ class ComputedTick:
     """One sample of all GPUs of a target, with what follows from it.
 
     Attributes:
-        canonical: the sample.
+        canonical: the sample, without the inputs that cannot be believed. Lost GPUs come last, with nothing read.
         results: one per device of the sample.
         changes: of held classes that this sample brought.
+        lost: by position, when a lost GPU was seen last, in Unix seconds.
+        health_changes: of checks and of whole GPUs that this sample brought.
+        node_health: all of its GPUs together; None before any was judged.
     """
 
     canonical: CanonicalTick
     results: tuple[Result, ...]
     changes: tuple[ClassChange, ...] = ()
+    lost: Mapping[int, float] = field(default_factory=dict)
+    health_changes: tuple[HealthChange, ...] = ()
+    node_health: NodeHealth | None = None

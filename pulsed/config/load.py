@@ -26,6 +26,8 @@ FLAGS: Mapping[str, str] = {
     "listen": "--web.listen-address",
     "telemetry_path": "--web.telemetry-path",
     "max_requests": "--web.max-requests",
+    "web.config_file": "--web.config.file",
+    "web.systemd_socket": "--web.systemd-socket",
     "enable_lifecycle": "--web.enable-lifecycle",
     "log.level": "--log.level",
     "log.format": "--log.format",

@@ -6,35 +6,52 @@ environment and flags become such a tree is `pulsed.config.load`'s business.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import fields
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field, JsonValue, create_model, model_validator
 
 from pulsed.compute.compute import Settings
+from pulsed.compute.peaks import ARCHITECTURE_NAMES, DEFAULT, LINKS, RESOURCES, Resource, peaks_by_architecture
+from pulsed.compute.plausibility import Plausible
 from pulsed.compute.real_utilization import PRESETS, Weights
 from pulsed.compute.rules import RULES, Thresholds
+from pulsed.compute.saturation import DEFAULT_SATURATORS, Saturators
 from pulsed.compute.workload import Missing, Profile
 from pulsed.config.section import Problem, Section
 from pulsed.config.source import Source
 from pulsed.config.values import (
     Addresses,
     Bounds,
+    Columns,
     Count,
     Duration,
     Factor,
     FileName,
     GpuList,
     HttpPath,
+    Notation,
+    PositiveCount,
     Ratio,
     Size,
     Switch,
     Text,
 )
+from pulsed.errors import ConfigError
+from pulsed.present.events import HEARTBEAT_SECONDS, MAX_SUBSCRIBERS
+from pulsed.present.history import DEFAULT_FIELDS, FIELDS, MAX_BYTES, SECONDS, nearest_field
 from pulsed.reader.scraper import masked
 
 Preset = Literal["ai", "hpc", "mem", "custom"]
+
+_FIELDS = "allowed: what METRICS.md lists, without pulsed_gpu_"
+Kept = Annotated[
+    Columns,
+    Field(min_length=1),
+    Notation("names", "names of quantities, such as [sm_active_ratio, power_watts]", "text"),
+]
 
 
 class Log(Section):
@@ -152,6 +169,112 @@ class Workload(Section):
     )
 
 
+def _peak(resource: Resource) -> tuple[Any, Any]:
+    """Declare a peak as a key; the default is the table's."""
+    if resource in LINKS:
+        meaning = f"Bytes per second and direction over {resource}. Unset: as the link or the product says."
+        return Factor | None, Field(default=None, description=meaning, examples=[50e9])
+    return Ratio | None, Field(
+        default=None, description=f"Highest {resource} activity in practice. Unset: the table's.", examples=[0.9]
+    )
+
+
+if TYPE_CHECKING:
+    PeaksByArchitecture = Section
+else:  # one key per resource and architecture of Compute's own tables
+    PeaksSection = create_model(
+        "PeaksSection",
+        __base__=Section,
+        __doc__="What each resource reaches in practice.",
+        **{resource: _peak(resource) for resource in RESOURCES},
+    )
+    PeaksByArchitecture = create_model(
+        "PeaksByArchitecture",
+        __base__=Section,
+        __doc__="Practical peaks of your own.",
+        **{
+            name: (
+                PeaksSection | None,
+                Field(
+                    default=None,
+                    description=f"Of {name} GPUs." if name != DEFAULT else "Of all architectures without their own.",
+                ),
+            )
+            for name in ARCHITECTURE_NAMES
+        },
+    )
+
+
+class SaturationSection(Section):
+    """How near a GPU is to the limits of its hardware."""
+
+    peaks: PeaksByArchitecture = Field(
+        default=PeaksByArchitecture(), description="Practical peaks of your own, by architecture."
+    )
+
+    def saturators(self) -> Saturators:
+        """What Compute needs to know."""
+        given = self.model_dump(exclude_none=True)["peaks"]
+        return Saturators(peaks_by_architecture(given)) if given else DEFAULT_SATURATORS
+
+
+_PLAUSIBLE_KEYS = (
+    "enabled",
+    "busy_utilization_ratio",
+    "stuck_seconds",
+    "stuck_samples",
+    "frozen_seconds",
+    "frozen_samples",
+    "moved_ratio",
+    "power_max_watts",
+)
+"""What of Compute's own table can be set: the rest is what no hardware does."""
+
+
+def _plausible(name: str) -> tuple[Any, Any]:
+    """Declare a number of that table as a key, in the words of its docstring."""
+    (default,) = [field.default for field in fields(Plausible) if field.name == name]
+    found = re.search(rf"^ +{name}: (.*?)(?=^ +\w+: |^ *$)", Plausible.__doc__ or "", re.MULTILINE | re.DOTALL)
+    said = " ".join(found[1].split()) if found else name
+    kinds = {"enabled": Switch, "samples": Count, "seconds": Duration, "ratio": Ratio}
+    kind = kinds.get(name.rpartition("_")[2], Factor)
+    return kind, Field(default=default, description=said[0].upper() + said[1:])
+
+
+def _refusal(name: str, value: Any) -> str:
+    """Say what Compute's own table wants instead of this number; empty when it takes it."""
+    try:
+        Plausible(**{name: value})
+    except ConfigError as error:
+        return error.remedy
+    return ""
+
+
+class _Plausibility(Section):
+    """Which inputs are not believed: they count as missing."""
+
+    def problems(self) -> Iterator[Problem]:
+        """Find numbers that Compute's own table does not allow."""
+        for name, value in self.model_dump().items():
+            if remedy := _refusal(name, value):
+                yield name, f"is {value:g}; {remedy}"
+
+    def plausible(self) -> Plausible:
+        """What Compute needs to know."""
+        return Plausible(**self.model_dump())
+
+
+if TYPE_CHECKING:
+    PlausibilitySection = _Plausibility
+else:
+    PlausibilitySection = create_model(
+        "PlausibilitySection",
+        __base__=_Plausibility,
+        __doc__=_Plausibility.__doc__,
+        **{name: _plausible(name) for name in _PLAUSIBLE_KEYS},
+    )
+
+
 class Idle(Section):
     """When an idle GPU is held by somebody, and when it is free."""
 
@@ -174,6 +297,12 @@ class Compute(Section):
         default=RealUtilization(), description="How much of a GPU does real work."
     )
     workload: Workload = Field(default=Workload(), description="What kind of work a GPU does.")
+    saturation: SaturationSection = Field(
+        default=SaturationSection(), description="How near a GPU is to the limits of its hardware."
+    )
+    plausibility: PlausibilitySection = Field(
+        default=PlausibilitySection(), description="Which inputs are not believed: they count as missing."
+    )
     idle: Idle = Field(default=Idle(), description="When an idle GPU is held by somebody, and when it is free.")
 
 
@@ -183,6 +312,73 @@ class Publish(Section):
     passthrough: Switch = Field(
         default=False,
         description="Also republish the source's own `DCGM_FI_*` series, for existing dashboards and alerts.",
+    )
+
+
+class HistorySection(Section):
+    """What is kept in memory of the last minutes, for `/gpus/{gpu}/history`."""
+
+    seconds: Duration = Field(default=SECONDS, description="How long a sample is kept.")
+    max_bytes: Size = Field(
+        default=MAX_BYTES,
+        description="How much memory the samples of all GPUs may take; beyond it the oldest go. With the default "
+        "fields a sample takes some 190 bytes, and a GPU 480 besides.",
+    )
+    fields: Kept = Field(
+        default=DEFAULT_FIELDS,
+        description="What is kept of each sample: any canonical name, `real_utilization_ratio`, "
+        "`real_utilization_lower_ratio`, `real_utilization_upper_ratio`, `saturation_ratio`, `workload_class`, "
+        "`raw_class`, `health_state`. A list, or names with commas.",
+    )
+
+    def problems(self) -> Iterator[Problem]:
+        """Find fields that nobody knows."""
+        for name in self.fields:
+            if name not in FIELDS:
+                near = nearest_field(name)
+                yield "fields", f"has {name!r}, which is no field; " + (f"did you mean {near}?" if near else _FIELDS)
+
+
+class EventsSection(Section):
+    """Server-sent events, at `/events`."""
+
+    max_subscribers: Count = Field(
+        default=MAX_SUBSCRIBERS, description="How many readers there may be at once; more get a 503. 0: none at all."
+    )
+    heartbeat: Duration = Field(
+        default=HEARTBEAT_SECONDS,
+        description="After so long without an event a comment is sent, for proxies that close what is silent.",
+    )
+
+
+class Web(Section):
+    """Who may ask over HTTP, and how much of the daemon they may take up."""
+
+    config_file: FileName | None = Field(
+        default=None,
+        description="Web configuration file of Prometheus' exporter-toolkit: TLS, users with passwords, headers, a "
+        "rate limit. Read again when it, or a file that it names, changes. Unset: plain HTTP for everybody.",
+        examples=["/etc/pulsed/web.yml"],
+    )
+    open_probes: Switch = Field(
+        default=False,
+        description="Answer `/-/healthy`, `/-/ready` and `/health` without a password, for probes that have none. "
+        "TLS and certificates are asked for all the same.",
+    )
+    systemd_socket: Switch = Field(
+        default=False, description="Serve on the sockets that systemd hands over, instead of on those of `listen`."
+    )
+    max_connections: PositiveCount = Field(
+        default=512,
+        description="How many connections may be open. One more closes those that are idle; the one more is refused "
+        "only when all are being answered.",
+    )
+    request_timeout: Duration = Field(
+        default=10.0, description="How long a client may take to send a request, and for the handshake of TLS."
+    )
+    keep_alive: Duration = Field(
+        default=120.0,
+        description="How long a connection stays open between two requests; more than the scrape interval is cheapest.",
     )
 
 
@@ -213,10 +409,13 @@ class Config(Section):
         "show those that CUDA_VISIBLE_DEVICES, NVIDIA_VISIBLE_DEVICES, SLURM_STEP_GPUS or SLURM_JOB_GPUS leave a job.",
         examples=["0,2-3"],
     )
+    web: Web = Field(default=Web(), description="Who may ask over HTTP, and how much they may take up.")
     log: Log = Field(default=Log(), description="What the daemon writes to its standard error.")
     source: Source = Field(default=Source(), description="Where the readings come from.")
     compute: Compute = Field(default=Compute(), description="What is worked out from them.")
     publish: Publish = Field(default=Publish(), description="What is republished.")
+    history: HistorySection = Field(default=HistorySection(), description="What is kept in memory of the last minutes.")
+    events: EventsSection = Field(default=EventsSection(), description="Server-sent events.")
 
     def compute_settings(self) -> Settings:
         """Return what Compute needs to know."""
@@ -231,6 +430,8 @@ class Config(Section):
             hold=workload.hold,
             held_memory_bytes=self.compute.idle.held_memory,
             histogram=utilization.histogram,
+            saturators=self.compute.saturation.saturators(),
+            plausible=self.compute.plausibility.plausible(),
         )
 
     def masked(self) -> dict[str, JsonValue]:

@@ -45,6 +45,9 @@ class Notation:
     secret: bool = False
 
 
+UNIX = "unix:"
+"""How the listen address of a Unix socket begins."""
+
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _DURATION = re.compile(r"(?:\d{1,12}(?:\.\d+)?(?:ms|s|m|h|d))+")
 _DURATION_PART = re.compile(r"(\d{1,12}(?:\.\d+)?)(ms|s|m|h|d)")
@@ -166,6 +169,10 @@ def _columns(value: object) -> object:
 
 
 def _address(value: str) -> str:
+    if value.startswith(UNIX):
+        if not re.fullmatch(r"/[^\0]*[^/\0]", value.removeprefix(UNIX)):
+            raise ValueError("has no path that begins with /")
+        return value
     host_and_port(value)
     return f":{value}" if value.isdecimal() else value
 
@@ -220,6 +227,7 @@ def _not_empty(value: str) -> str:
 Switch = Annotated[bool, Notation("boolean", "true, false")]
 WholeNumber = Annotated[int, Strict(), Notation("int", "a whole number")]
 Count = Annotated[int, Strict(), Field(ge=0), Notation("count", "a whole number, 0 or more")]
+PositiveCount = Annotated[int, Strict(), Field(ge=1), Notation("positive", "a whole number, 1 or more")]
 Factor = Annotated[float, Strict(), Field(ge=0, allow_inf_nan=False), Notation("number", "a number, 0 or more")]
 Ratio = Annotated[float, Strict(), Field(ge=0, le=1, allow_inf_nan=False), Notation("ratio", "a number from 0 to 1")]
 Bounds = Annotated[
@@ -262,7 +270,11 @@ Addresses = Annotated[
         Annotated[
             str,
             AfterValidator(_address),
-            Notation("address", "host:port such as :9401, 127.0.0.1:9401, [::1]:9401; one or a list of them", "text"),
+            Notation(
+                "address",
+                "host:port such as :9401, 127.0.0.1:9401, [::1]:9401, or unix:/run/pulsed.sock; one or a list of them",
+                "text",
+            ),
         ],
         ...,
     ],

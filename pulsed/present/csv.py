@@ -11,7 +11,6 @@ from difflib import get_close_matches
 from math import isfinite
 from typing import TextIO
 
-from pulsed.compute.rules import UNKNOWN
 from pulsed.compute.tick import ComputedTick
 from pulsed.errors import UsageError
 from pulsed.present.families import Subject, subjects
@@ -40,9 +39,9 @@ COLUMNS: Mapping[str, Cell] = {
     "workload_class": lambda subject: subject.result.held.workload_class,
     "raw_class": lambda subject: subject.result.workload.raw_class,
     "bottleneck": lambda subject: subject.result.held.bottleneck,
-    "health_state": lambda subject: UNKNOWN,
-    "saturation_ratio": lambda subject: None,
-    "limiting_resource": lambda subject: None,
+    "health_state": lambda subject: subject.result.health.state,
+    "saturation_ratio": lambda subject: subject.result.saturation.ratio,
+    "limiting_resource": lambda subject: subject.result.saturation.limiting_resource,
     **{name: _reading(position) for name, position in POSITION.items()},
 }
 """All columns in their order, with what fills them."""
@@ -71,14 +70,28 @@ def columns(text: str) -> tuple[str, ...]:
     Raises:
         UsageError: a column is unknown; the message names the nearest.
     """
+    return choose(text, tuple(COLUMNS), DEFAULT)
+
+
+def choose(text: str, known: tuple[str, ...], default: tuple[str, ...]) -> tuple[str, ...]:
+    """Read the value of `--columns` for a schema.
+
+    Args:
+        text: `default`, `all`, or names with commas between them.
+        known: all columns of the schema.
+        default: those of `default`.
+
+    Raises:
+        UsageError: a column is unknown; the message names the nearest.
+    """
     if text == "default":
-        return DEFAULT
+        return default
     if text == "all":
-        return tuple(COLUMNS)
+        return known
     names = tuple(name.strip() for name in text.split(","))
     for name in names:
-        if name not in COLUMNS:
-            near = get_close_matches(name, COLUMNS, n=1, cutoff=0.5)
+        if name not in known:
+            near = get_close_matches(name, known, n=1, cutoff=0.5)
             raise UsageError(
                 f"unknown column {name!r} in --columns",
                 f"Did you mean {near[0]}?" if near else "--columns all shows the columns that there are.",

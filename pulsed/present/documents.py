@@ -10,6 +10,9 @@ from collections.abc import Iterator, Mapping
 from math import isfinite
 from typing import Any, NamedTuple
 
+from pulsed.compute.health.model import CheckState, Health
+from pulsed.compute.peaks import RESOURCES
+from pulsed.compute.saturation import Saturation
 from pulsed.compute.tick import Result
 from pulsed.present.board import Board, Target
 from pulsed.present.identity import key_of, node_of, repeated
@@ -29,6 +32,7 @@ class Match(NamedTuple):
     result: Result
     node: str
     time: float
+    lost: bool = False
 
 
 def gpus_document(board: Board, now: float, wall_time: float, preset: str) -> Document:
@@ -67,8 +71,8 @@ def gpu_document(match: Match, now: float, preset: str) -> Document:
         "model": device.model or None,
         "mig": _mig(device),
         "time": rfc3339(match.time),
-        "age_seconds": round(max(0.0, now - target.arrived), 3),
-        "stale": not target.fresh(now),
+        "age_seconds": round(_age(match, now), 3),
+        "stale": match.lost or not target.fresh(now),
         "real_utilization": {
             "ratio": utilization.ratio,
             "lower": utilization.lower,
@@ -77,7 +81,7 @@ def gpu_document(match: Match, now: float, preset: str) -> Document:
             "preset": preset,
             "missing_inputs": list(utilization.missing),
         },
-        "saturation": {"ratio": None, "limiting_resource": None},
+        "saturation": _saturation(result.saturation),
         "workload": {
             "class": held.workload_class,
             "bottleneck": held.bottleneck,
@@ -85,11 +89,37 @@ def gpu_document(match: Match, now: float, preset: str) -> Document:
             "raw_class": workload.raw_class,
             "candidates": list(workload.candidates),
         },
-        # No check is judged: that is neither ok nor a fault.
-        "health": {"state": "unknown", "coverage": 0.0, "checks": []},
+        "health": _health(result.health),
         "metrics": _metrics(match.reading),
         "attribution": _attribution(device),
     }
+
+
+def health_document(board: Board, now: float) -> list[Document]:
+    """Make the flat list of the health of all GPUs, for scripts: what is worse than ok is in `problems`.
+
+    Args:
+        board: what is known.
+        now: monotonic seconds, against which ages are told.
+    """
+    found = []
+    for match in matches(board, now):
+        device, health = match.device, match.result.health
+        found.append(
+            {
+                "node": match.node,
+                "gpu": device.entity.gpu,
+                "uuid": device.entity.uuid or None,
+                "mig": _mig(device),
+                "model": device.model or None,
+                "stale": match.lost or not match.target.fresh(now),
+                "state": health.state,
+                "severity": health.severity,
+                "coverage": health.coverage,
+                "problems": [check_document(check) for check in health.checks if check.severity > 0],
+            }
+        )
+    return found
 
 
 def find(board: Board, wanted: str, node: str | None = None, now: float | None = None) -> list[Match]:
@@ -126,7 +156,9 @@ def matches(board: Board, now: float | None = None) -> Iterator[Match]:
         rows = zip(canonical.devices, canonical.readings, tick.results, strict=True)
         for position, (device, reading, result) in enumerate(rows):
             if position not in hidden[id(target)]:
-                yield Match(target, device, reading, result, node_of(device, board.node), canonical.time)
+                lost = position in tick.lost
+                time = tick.lost[position] if lost else canonical.time
+                yield Match(target, device, reading, result, node_of(device, board.node), time, lost)
 
 
 def _devices(target: Target) -> tuple[Device, ...]:
@@ -159,6 +191,58 @@ def _metrics(reading: Reading) -> dict[str, float | None]:
         return metrics
     # JSON has no word for them, and no gauge reads infinity.
     return {name: value if value is not None and isfinite(value) else None for name, value in metrics.items()}
+
+
+def _age(match: Match, now: float) -> float:
+    """Tell how old the values are; those of a lost GPU are older than the sample that it is missing from."""
+    target = match.target
+    sample = match.time if target.tick is None else target.tick.canonical.time
+    return max(0.0, now - target.arrived) + max(0.0, sample - match.time)
+
+
+def _health(health: Health) -> Document:
+    last = health.xid_last
+    return {
+        "state": health.state,
+        "severity": health.severity,
+        "coverage": health.coverage,
+        "checks": [check_document(check) for check in health.checks if check.applies],
+        "last_xid": None
+        if last is None
+        else {
+            "code": last.code,
+            "description": last.description,
+            "time": None if last.time is None else rfc3339(last.time),
+        },
+    }
+
+
+def check_document(check: CheckState) -> Document:
+    """Make the document of one check."""
+    return {
+        "id": check.id,
+        "state": check.state,
+        "since": None if check.since is None else rfc3339(check.since),
+        "last_event": None if check.last_event is None else rfc3339(check.last_event),
+        "covered": check.covered,
+        "message": check.message,
+        "evidence": {name: value if isfinite(value) else None for name, value in check.evidence},
+        "remedy": check.remedy,
+    }
+
+
+def _saturation(saturation: Saturation) -> Document:
+    return {
+        "ratio": saturation.ratio,
+        "lower": saturation.lower,
+        "upper": saturation.upper,
+        "limiting_resource": saturation.limiting_resource,
+        "compute": saturation.compute,
+        "memory": saturation.memory,
+        "resources": dict(zip(RESOURCES, saturation.resources, strict=True)),
+        "missing": list(saturation.missing),
+        "tensor_throughput_ratio": saturation.tensor_throughput_ratio,
+    }
 
 
 def _attribution(device: Device) -> Document:

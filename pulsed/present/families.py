@@ -12,8 +12,11 @@ from itertools import accumulate
 from typing import NamedTuple
 
 from pulsed.compute.account import COUNTERS
+from pulsed.compute.health.model import STATES, CheckState
+from pulsed.compute.peaks import RESOURCES
 from pulsed.compute.rules import BOTTLENECKS as KNOWN_BOTTLENECKS
 from pulsed.compute.rules import UNKNOWN, WORKLOAD_CLASSES
+from pulsed.compute.saturation import LIMITING_RESOURCES
 from pulsed.compute.tick import ComputedTick, Result
 from pulsed.present.exposition import MetricType
 from pulsed.translate.fields import DERIVED as COMPOSED
@@ -85,10 +88,10 @@ class DerivedFamily(Family):
 
 def subjects(tick: ComputedTick) -> list[Subject]:
     """Say of each device of a tick all that the tick says about it."""
-    canonical = tick.canonical
+    canonical, lost = tick.canonical, tick.lost
     anomalies = canonical.anomalies
     return [
-        Subject(device, reading, result, anomalies.get(position, ()), canonical.time)
+        Subject(device, reading, result, anomalies.get(position, ()), lost.get(position, canonical.time))
         for position, (device, reading, result) in enumerate(
             zip(canonical.devices, canonical.readings, tick.results, strict=True)
         )
@@ -142,6 +145,39 @@ def _info(subject: Subject) -> Samples:
 def _bounds(subject: Subject) -> Samples:
     found = subject.result.real_utilization
     return ((("lower",), found.lower), (("upper",), found.upper))
+
+
+def _check_value(
+    name: str, help: str, get: Callable[[CheckState], float | None], type: MetricType = "gauge"
+) -> DerivedFamily:
+    """Declare a gauge per check of a board; parts of it have the health of the board and do not repeat its checks."""
+
+    def samples(subject: Subject) -> Samples:
+        if subject.device.entity.kind != "gpu":
+            return ()
+        checks = subject.result.health.checks
+        return tuple([((each.id,), value) for each in checks if each.applies and (value := get(each)) is not None])
+
+    return DerivedFamily(PREFIX + name, type, help, ("check",), samples)
+
+
+def _xids(subject: Subject) -> Samples:
+    if subject.device.entity.kind != "gpu":
+        return ()
+    return tuple([((str(code),), count) for code, count in subject.result.health.xid_events])
+
+
+def _last_xid(subject: Subject) -> Samples:
+    last = subject.result.health.xid_last
+    if last is None or subject.device.entity.kind != "gpu":
+        return ()
+    return ((("unknown" if last.time is None else "known",), last.code),)
+
+
+def _health_events(subject: Subject) -> Samples:
+    if subject.device.entity.kind != "gpu":
+        return ()
+    return tuple([((check,), count) for check, count in subject.result.health.events])
 
 
 def _help(name: str) -> str:
@@ -209,6 +245,101 @@ DERIVED: tuple[DerivedFamily, ...] = (
         BOTTLENECKS,
         "What limits the work on the GPU: 1 for the one that holds, 0 for all others",
         lambda subject: subject.result.held.bottleneck,
+    ),
+    _value(
+        "saturation_ratio",
+        "How near the GPU is to a limit of its hardware: the largest of resource_saturation_ratio; absent while neither"
+        " memory and a compute pipe are known nor the rest is bounded",
+        lambda subject: subject.result.saturation.ratio,
+    ),
+    DerivedFamily(
+        PREFIX + "saturation_bound_ratio",
+        "gauge",
+        "Between which bounds the saturation lies, whatever the missing inputs are",
+        ("bound",),
+        lambda subject: (
+            (("lower",), subject.result.saturation.lower),
+            (("upper",), subject.result.saturation.upper),
+        ),
+    ),
+    DerivedFamily(
+        PREFIX + "resource_saturation_ratio",
+        "gauge",
+        "Activity over what the resource reaches in practice on this architecture",
+        ("resource",),
+        lambda subject: tuple(
+            ((resource,), value)
+            for resource, value in zip(RESOURCES, subject.result.saturation.resources, strict=True)
+            if value is not None
+        ),
+    ),
+    _state_set(
+        "limiting_resource",
+        "resource",
+        LIMITING_RESOURCES,
+        "Which resource is nearest to its limit: 1 for that one, 0 for all others",
+        lambda subject: subject.result.saturation.limiting_resource,
+    ),
+    _value(
+        "tensor_throughput_ratio",
+        "Tensor activity times SM clock over its maximum: the nearest to model FLOP utilization that counters give",
+        lambda subject: subject.result.saturation.tensor_throughput_ratio,
+    ),
+    _state_set(
+        "health_state",
+        "state",
+        STATES,
+        "Worst state of all checks that could be judged: 1 for that one, 0 for all others; unknown is not ok",
+        lambda subject: subject.result.health.state,
+    ),
+    _value(
+        "health_severity",
+        "The same as a number: -1 unknown, 0 ok, 1 info, 2 warn, 3 hot, 4 crit",
+        lambda subject: subject.result.health.severity,
+    ),
+    _value(
+        "health_coverage_ratio",
+        "Share of the checks that apply to this GPU which could be judged",
+        lambda subject: subject.result.health.coverage,
+    ),
+    _check_value(
+        "health_check",
+        "State of one check: -1 unknown, 0 ok, 1 info, 2 warn, 3 hot, 4 crit",
+        lambda each: each.severity,
+    ),
+    _check_value(
+        "health_check_since_timestamp_seconds",
+        "Since when a check is in its state, while that is worse than ok",
+        lambda each: each.since if each.severity > 0 else None,
+    ),
+    _check_value(
+        "health_check_last_event_timestamp_seconds",
+        "When the last event that counts for a check happened",
+        lambda each: each.last_event,
+    ),
+    DerivedFamily(
+        PREFIX + "health_events_total", "counter", "Events that count for a check", ("check",), _health_events
+    ),
+    DerivedFamily(
+        PREFIX + "xid_events_total",
+        "counter",
+        "XIDs seen to happen, by code; critical codes are there from 0 on",
+        ("xid",),
+        _xids,
+    ),
+    DerivedFamily(
+        PREFIX + "xid_last",
+        "gauge",
+        "Code of the last XID; its age is unknown when it was there before pulsed was",
+        ("age",),
+        _last_xid,
+    ),
+    DerivedFamily(
+        PREFIX + "clock_event_ratio",
+        "gauge",
+        "Share of the last minute in which the clocks were held down for this reason",
+        ("reason",),
+        lambda subject: tuple([((reason,), share) for reason, share in subject.result.clock_event_shares]),
     ),
     DerivedFamily(
         PREFIX + "real_utilization_distribution_ratio",

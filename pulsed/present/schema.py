@@ -46,11 +46,18 @@ class RealUtilizationShape(Shape):
     missing_inputs: list[str]
 
 
-class Saturation(Shape):
-    """How close the GPU is to a hardware limit."""
+class SaturationShape(Shape):
+    """How close the GPU is to a limit of its hardware, as ratios 0..1."""
 
-    ratio: float | None
-    limiting_resource: str | None
+    ratio: float | None = Field(description="the largest of resources; null while too few of them are known")
+    lower: float = Field(description="no lower than this, whatever the missing resources do")
+    upper: float = Field(description="no higher than this")
+    limiting_resource: str = Field(description="its name; none when all are 0, unknown while that is open")
+    compute: float | None = Field(description="the largest compute pipe")
+    memory: float | None
+    resources: dict[str, float | None] = Field(description="activity over what this architecture reaches in practice")
+    missing: list[str] = Field(description="resources that this GPU has and that are not known")
+    tensor_throughput_ratio: float | None = Field(description="tensor activity times SM clock over its maximum")
 
 
 class WorkloadShape(Shape):
@@ -67,18 +74,46 @@ class HealthCheck(Shape):
     """One check of the GPU's health."""
 
     id: str
-    state: str
+    state: str = Field(description="unknown (its inputs are absent), ok, info, warn, hot or crit")
     since: str | None
+    last_event: str | None = Field(description="when the last event that counts for it happened")
+    covered: bool = Field(description="whether its inputs are there now; a latched state outlives them")
     message: str
+    evidence: dict[str, float | None] = Field(description="the numbers that decided")
     remedy: str
 
 
-class Health(Shape):
+class LastXid(Shape):
+    """The last XID of a GPU."""
+
+    code: int
+    description: str
+    time: str | None = Field(description="null when it was there before pulsed was")
+
+
+class HealthShape(Shape):
     """Whether the GPU is in order; `unknown` means that nothing could be judged, not that it is."""
 
-    state: str
-    coverage: float
+    state: str = Field(description="the worst of the checks that could be judged")
+    severity: int = Field(description="-1 unknown, 0 ok, 1 info, 2 warn, 3 hot, 4 crit")
+    coverage: float = Field(description="share of the checks that apply which could be judged")
     checks: list[HealthCheck]
+    last_xid: LastXid | None
+
+
+class GpuHealth(Shape):
+    """Health of one GPU, for scripts."""
+
+    node: str
+    gpu: str
+    uuid: str | None
+    mig: MigInstance | None
+    model: str | None
+    stale: bool
+    state: str
+    severity: int
+    coverage: float
+    problems: list[HealthCheck] = Field(description="the checks that are worse than ok")
 
 
 class PodShape(Shape):
@@ -110,9 +145,9 @@ class Gpu(Shape):
     age_seconds: float
     stale: bool
     real_utilization: RealUtilizationShape
-    saturation: Saturation
+    saturation: SaturationShape
     workload: WorkloadShape
-    health: Health
+    health: HealthShape
     metrics: dict[str, float | None] = Field(description="every canonical quantity; null where the source gave nothing")
     attribution: AttributionShape
 
@@ -137,3 +172,18 @@ class Gpus(Shape):
     source: SourceShape
     sources: list[SourceShape]
     gpus: list[Gpu]
+
+
+class History(Shape):
+    """What a GPU was doing lately, column by column, oldest sample first."""
+
+    gpu: str
+    uuid: str | None
+    mig_id: str | None
+    node: str
+    interval_seconds: float = Field(description="nominal time between two samples; 0 while there is none")
+    seconds: float = Field(description="how far back this looks")
+    time: list[float] = Field(description="when each sample was taken, in Unix seconds")
+    fields: dict[str, list[float | str | None]] = Field(
+        description="one list per field, as long as time; null where the source gave nothing"
+    )

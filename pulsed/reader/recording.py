@@ -13,10 +13,11 @@ from pathlib import Path
 from typing import BinaryIO, Literal, cast
 
 from pulsed.errors import BadCapture
+from pulsed.reader.csv import header_of, problem_of
 from pulsed.reader.dmon import message_of
 from pulsed.reader.record.lines import SESSION_MARK
 
-Recording = Literal["dmon", "page", "folder", "record"]
+Recording = Literal["dmon", "page", "folder", "record", "csv"]
 """What can be replayed."""
 
 BROKEN_FILE = (OSError, EOFError, zlib.error)
@@ -25,7 +26,10 @@ BROKEN_FILE = (OSError, EOFError, zlib.error)
 LONGEST_LINE = 64 * 1024
 """Characters after which a line is taken for two."""
 
-REMEDY = "Give a record of `pulsed record`, a capture of dcgmi dmon, a saved page, or a folder of such pages"
+REMEDY = (
+    "Give a record of `pulsed record`, a CSV of `pulsed export`, a capture of dcgmi dmon, a saved page, or a folder of "
+    "such pages"
+)
 DMON_REMEDY = "Correct what it names, or ask `pulsed doctor`, then capture again"
 
 _HEAD = 64 * 1024  # characters that must show what a file is; dmon's longest banner has less than one thousand
@@ -33,7 +37,7 @@ _RECORD = re.compile(rf"^{re.escape(SESSION_MARK)}", re.MULTILINE)
 _HEADER = re.compile(r"^\s*#\s*Entity", re.MULTILINE)
 _ROW = re.compile(r"^\s*(?:GPU|GPU-I|GPU-CI|vGPU|Switch|LINK|CPU|CPU Core|CX)\s*\d+\s+\S", re.MULTILINE)
 _PAGE = re.compile(r"^(?:# (?:HELP|TYPE) \S|[A-Za-z_:][\w:]*\{.*\}\s*\S)", re.MULTILINE)
-_CSV = re.compile(r"\A(?:time|timestamp),\w+,")
+_CSV = re.compile(r"\A\ufeff?(?:[a-z0-9_]+,)*(?:time|timestamp|gpu|gpu_id|uuid)(?:,[a-z0-9_]+)*\r?\n?$", re.MULTILINE)
 _NATURAL = re.compile(r"(\d+)")
 
 
@@ -85,8 +89,10 @@ def _look_at_headerless(path: Path, head: str, columns: Sequence[str]) -> Record
             f"{path} looks like a dcgmi dmon capture without its header",
             "Name its columns in source.replay.columns, as in [GPUTL, POWER]",
         )
-    if _CSV.search(head):
-        raise BadCapture(f"{path} is a CSV file, which replay does not read", REMEDY)
+    if match := _CSV.search(head):
+        if problem := problem_of(header_of(match[0])):
+            raise BadCapture(f"{path} is {problem[0]}", problem[1])
+        return "csv"
     if head.lstrip().startswith("<"):
         raise BadCapture(f"{path} is an HTML or XML file", REMEDY)
     first = head.strip().splitlines()[0][:80]

@@ -1,12 +1,13 @@
 """The source `replay`: plays a recording again, with timestamps that are the same in every run.
 
-A recording is a record of `pulsed record`, a `dcgmi dmon` capture of any DCGM version, an exposition page, or a folder
-of pages in natural order; each file may be gzipped. Records and captures are streamed, so that their size does not
-matter. What the text means is the parsers' business; this module finds out what a path is, and keeps the time.
+A recording is a record of `pulsed record`, a CSV of `pulsed export`, a `dcgmi dmon` capture of any DCGM version, an
+exposition page, or a folder of pages in natural order; each file may be gzipped. Records, CSV and captures are
+streamed, so that their size does not matter. What the text means is the parsers' business; this module finds out what a
+path is, and keeps the time.
 
-A record has its own times, targets and pace, see `pulsed.reader.record.player`. The others have none (`dcgmi dmon`
-prints none): tick n is stamped `start + n * interval`, whatever the pace, and a page that cannot be read leaves a gap
-of one interval. Freshness is therefore to be judged by when a tick arrives, never by its `time`.
+A record has its own times, targets and pace, see `pulsed.reader.record.player`. CSV has its own times. The others have
+none (`dcgmi dmon` prints none): tick n is stamped `start + n * interval`, whatever the pace, and a page that cannot be
+read leaves a gap of one interval. Freshness is therefore to be judged by when a tick arrives, never by its `time`.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from pathlib import Path
 from typing import Protocol
 
 from pulsed.errors import BadCapture, BadPage, SourceEnded, SourceError
+from pulsed.reader.csv import CsvTick, csv_ticks, interval_of
 from pulsed.reader.dmon import DmonParser
 from pulsed.reader.exposition import PageParser
 from pulsed.reader.record.player import play, recorded_targets
@@ -41,15 +43,15 @@ from pulsed.reader.tick import Layout, RawTick, RawValue, Source
 DEFAULT_START = 1767225600.0
 """The time of the first tick unless another is given: 2026-01-01T00:00:00Z."""
 
-DEFAULT_INTERVALS: Mapping[Recording, float] = {"dmon": 1.0, "page": 15.0, "folder": 15.0}
-"""Seconds between two ticks: dmon's own default delay, and a usual scrape interval."""
+DEFAULT_INTERVALS: Mapping[Recording, float] = {"dmon": 1.0, "page": 15.0, "folder": 15.0, "csv": 1.0}
+"""Seconds between two ticks: dmon's own default delay, a usual scrape interval, and that of a CSV with one tick."""
 
 _LARGEST_PAGE = 64 * 2**20
 _BREATH = 1000  # lines without a tick after which other tasks may run
 
 
 class _Sample(Protocol):
-    """What both parsers deliver for a tick."""
+    """What every parser delivers for a tick."""
 
     @property
     def layout(self) -> Layout: ...
@@ -75,7 +77,7 @@ def replay_sources(
 ) -> Sequence[Source]:
     """Make the sources of a recording: one per target of a record, else one `ReplaySource`, whose arguments these are.
 
-    A record has its own `interval` and `start`, and no use for `columns`.
+    A record has its own `interval` and `start`, and no use for `columns`. CSV has no use for `start` and `columns`.
     """
     with contextlib.suppress(BadCapture):  # `read` tells it
         if look(Path(path), columns) == "record":
@@ -87,12 +89,13 @@ class ReplaySource:
     """A recording that is no record, played once or for ever.
 
     Args:
-        path: a capture, a page, or a folder of pages.
+        path: a capture, a page, a folder of pages, or a CSV.
         columns: short names of a capture that has no header.
         speed: 1 as recorded, 10 ten times as fast, 0 as fast as the reader takes it.
         loop: start over at the end; time goes on increasing.
-        interval: seconds between two ticks; by default that of `DEFAULT_INTERVALS`.
-        start: Unix seconds of the first tick.
+        interval: seconds between two ticks; by default that of `DEFAULT_INTERVALS`. CSV has its own times: there it is
+            what they are held against, by default the usual distance.
+        start: Unix seconds of the first tick, except of a CSV.
         clock: a clock that never steps, seconds; for the pace only.
         sleep: waits for so many seconds.
     """
@@ -116,7 +119,7 @@ class ReplaySource:
         self._path, self._columns = Path(path), tuple(columns)
         self._speed, self._loop, self._start = speed, loop, start
         self._clock, self._sleep = clock, sleep
-        self._given_interval = interval
+        self._given_interval, self._timed = interval, False
         self.target = str(path)
         self.interval = interval or DEFAULT_INTERVALS["dmon"]
         with contextlib.suppress(BadCapture):  # `read` tells it: a daemon starts without its source, and says why
@@ -126,7 +129,9 @@ class ReplaySource:
         self._pending: _Sample | SourceError | None = None
         self._number = 0
         self._delivered = 0  # samples in this pass
-        self._due: float | None = None
+        self._moment = 0.0  # of the newest tick, in seconds since the first
+        self._pass_moment = 0.0  # at which this pass began
+        self._due: tuple[float, float] | None = None
         self._end = ""
 
     async def read(self) -> RawTick:
@@ -141,16 +146,17 @@ class ReplaySource:
             raise SourceEnded(self._end)
         if self._pending is None:  # else a read was cancelled while it waited
             self._pending = await self._next()
-        await self._pace()
+        moment = self._moment_of(self._pending)
+        await self._pace(moment)
         frame, self._pending = self._pending, None
-        moment = self._number * self.interval
         self._number += 1
+        self._moment = moment
         if isinstance(frame, SourceError):
             raise frame
         self._delivered += 1
         return RawTick(
             self.target,
-            self._start + moment,
+            frame.time + self._pass_moment if isinstance(frame, CsvTick) else self._start + moment,
             moment,
             self.interval,
             frame.layout,
@@ -169,6 +175,7 @@ class ReplaySource:
         while True:
             if self._frames is None:
                 self._frames, self._delivered = self._open(), 0
+                self._pass_moment = self._moment + self.interval if self._number else 0.0
             try:
                 frame = next(self._frames)
             except StopIteration as stop:
@@ -186,22 +193,31 @@ class ReplaySource:
                     return frame
             await asyncio.sleep(0)
 
-    async def _pace(self) -> None:
+    def _moment_of(self, frame: _Sample | SourceError) -> float:
+        if not self._timed:
+            return self._number * self.interval
+        return self._pass_moment + frame.clock if isinstance(frame, CsvTick) else self._moment
+
+    async def _pace(self, moment: float) -> None:
         if self._speed <= 0:
             await asyncio.sleep(0)  # other tasks run between two ticks
             return
-        step, now = self.interval / self._speed, self._clock()
-        due = now if self._due is None or now - self._due > step else self._due  # a late reader gets no burst
+        now = self._clock()
+        due = now if self._due is None else self._due[0] + (moment - self._due[1]) / self._speed
+        if now - due > self.interval / self._speed:
+            due = now  # a late reader gets no burst
         while (delay := due - self._clock()) > 0:
             await self._sleep(delay)
-        self._due = due + step
+        self._due = due, moment
 
     def _look(self) -> Recording:
         recording = look(self._path, self._columns)
         if recording == "record":
             recorded_targets(self._path)  # raises what is wrong with it
             raise BadCapture(f"{self._path} is a record that was not there at the start", "Start pulsed again")
-        self.interval = self._given_interval or DEFAULT_INTERVALS[recording]
+        self._timed = recording == "csv"
+        usual = _csv_interval(self._path) if self._timed and not self._given_interval else None
+        self.interval = self._given_interval or usual or DEFAULT_INTERVALS[recording]
         return recording
 
     def _open(self) -> _Frames:
@@ -210,6 +226,8 @@ class ReplaySource:
             return _dmon_frames(self._path, self._rows)
         if recording == "page":
             return _page_frames(self._path, self._pages)
+        if recording == "csv":
+            return _csv_frames(self._path, self.interval)
         return _folder_frames(pages_of(self._path), self._pages)
 
 
@@ -239,6 +257,34 @@ def _dmon_frames(path: Path, parser: DmonParser) -> _Frames:
             raise BadCapture(f"{path} is a dcgmi dmon capture without data: {words[0]}", DMON_REMEDY)
         raise BadCapture(f"{path} has a header of dcgmi dmon and no data", "Let the capture run for longer")
     return words[-1] if words else ""
+
+
+def _csv_frames(path: Path, interval: float) -> _Frames:
+    ticks = 0
+    try:
+        with open_text(path) as file:
+            for tick in csv_ticks(file, path, interval):
+                ticks += tick is not None
+                yield tick
+    except EOFError:
+        pass  # as of a capture
+    except (OSError, zlib.error, BadCapture) as error:
+        told = error if isinstance(error, BadCapture) else unreadable(path, error)
+        if not ticks:
+            raise told from error
+        yield told
+        return str(told)
+    if not ticks:
+        raise BadCapture(f"{path} has a header of pulsed export and no whole row", "Let the export run for longer")
+    return ""
+
+
+def _csv_interval(path: Path) -> float | None:
+    try:
+        with open_text(path) as file:
+            return interval_of(file, path)
+    except BROKEN_FILE as error:
+        raise unreadable(path, error) from error
 
 
 def _page_frames(path: Path, parser: PageParser) -> _Frames:

@@ -9,12 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, Protocol
+from typing import Literal, Protocol, get_args
 
 from pulsed.errors import SourceError
 
-Dialect = Literal["exporter", "dmon"]
-"""Whose words a layout uses: a dcgm-exporter page (`DCGM_FI_DEV_GPU_UTIL`) or `dcgmi dmon` (`GPUTL`)."""
+Dialect = Literal["exporter", "dmon", "pulsed"]
+"""Whose words a layout uses: a dcgm-exporter page (`DCGM_FI_DEV_GPU_UTIL`), `dcgmi dmon` (`GPUTL`), or pulsed's own CSV
+(`gpu_utilization_ratio`)."""
+
+DIALECTS: tuple[Dialect, ...] = get_args(Dialect)
 
 RawValue = float | str | None
 """A number, a text (dmon's string columns), or None where the source gave nothing."""
@@ -25,9 +28,9 @@ class Series:
     """One time series, named as the source names it.
 
     Attributes:
-        name: metric name of an exporter page, or short name of a dmon column.
+        name: metric name of an exporter page, short name of a dmon column, or name of a column of pulsed's CSV.
         labels: label pairs in the source's order. A dmon row has `entity` (`GPU`, `GPU-I`, `GPU-CI`, `vGPU`, ...)
-            and `id` (the number behind it).
+            and `id` (the number behind it). A CSV row has what its identity columns say.
     """
 
     name: str

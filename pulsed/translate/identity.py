@@ -1,7 +1,7 @@
 """Which series are about which device: UUID before index, and whatever else the labels say.
 
-Two dialects end in the same `Subject`: the labels of dcgm-exporter's eras, with Prometheus' renaming on top, and dmon's
-entity rows. Knows labels and entities, but no field besides dmon's text columns.
+Three dialects end in the same `Subject`: the labels of dcgm-exporter's eras, with Prometheus' renaming on top, dmon's
+entity rows, and pulsed's own names. Knows labels and entities, but no field besides dmon's text columns.
 """
 
 from __future__ import annotations
@@ -188,6 +188,32 @@ def _adopt(subject: Subject, board: Subject) -> None:
     subject.learn((name, text) for name, text in board.texts.items() if name != "mig_uuid")
     if entity.kind == "mig":
         subject.parent = board
+
+
+def pulsed_subjects(blocks: Mapping[Labels, Sequence[int]], node: str) -> list[Subject]:
+    """Give the rows of a CSV of pulsed's own, each of which is a device, in their order.
+
+    It does not tell a vGPU as its host sees it from a MIG instance.
+
+    Args:
+        blocks: positions by labels.
+        node: the host of rows that do not name one.
+    """
+    subjects = []
+    for labels, positions in blocks.items():
+        row = dict(labels)
+        mig_id = row.get("mig_id", "")
+        entity = Entity(
+            "mig" if mig_id else "gpu",
+            row.get("gpu", ""),
+            row.get("uuid", ""),
+            mig_id,
+            row.get("mig_profile", ""),
+            row.get("node", node),
+        )
+        subjects.append(Subject(entity, series=[(position, 0) for position in positions]))
+        subjects[-1].learn([("model", row.get("model", ""))])
+    return subjects
 
 
 def clean_text(value: object) -> str:

@@ -6,6 +6,7 @@ field table and the subjects, but nothing of ticks that came before.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -126,6 +127,8 @@ def _read(slot: Slot, values: Sequence[RawValue], anomalies: list[str]) -> float
 
 def plans(layout: Layout, subjects: Sequence[Subject]) -> tuple[Plan, ...]:
     """Give the plan of each subject of a layout."""
+    if layout.dialect == "pulsed":
+        return tuple(_plan_of_own(layout, subject) for subject in subjects)
     index = BY_NAME if layout.dialect == "exporter" else BY_SHORT
     ambiguous = _unit_of_ambiguous_name(layout, subjects)
     sources: dict[int, _Sources] = {id(subject): {} for subject in subjects}
@@ -155,6 +158,20 @@ def _plan(sources: _Sources, reserved_known: bool, texts: tuple[int, ...]) -> Pl
         else:
             contested.append((quantity, groups))
     return Plan(tuple(single), tuple(contested), reserved_known, texts)
+
+
+def _plan_of_own(layout: Layout, subject: Subject) -> Plan:
+    """Take the quantities as they are: pulsed wrote them, in their base units and after all judgement."""
+    slots = [
+        (series, POSITION[name], 1.0, 1.0, -math.inf, math.inf, _no_judge)
+        for series, _ in subject.series
+        if (name := layout.series[series].name) in POSITION
+    ]
+    return Plan(tuple(slots), (), True, ())
+
+
+def _no_judge(value: float, anomalies: list[str]) -> None:
+    """Judge a value outside the infinite range: it is no number."""
 
 
 def _texts(layout: Layout, subject: Subject) -> tuple[int, ...]:
@@ -205,7 +222,10 @@ def unnamed_guests(layout: Layout, subjects: Sequence[Subject]) -> list[int]:
 
 
 def _quantities(layout: Layout, subject: Subject) -> set[str]:
-    return {field.quantity for name in _names(layout, subject) for field in BY_NAME.get(name, ())}
+    names = _names(layout, subject)
+    if layout.dialect == "pulsed":
+        return names
+    return {field.quantity for name in names for field in BY_NAME.get(name, ())}
 
 
 def _names(layout: Layout, subject: Subject) -> set[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from pulsed.attribution.model import NOBODY, Attribution
 from pulsed.reader.tick import RawTick
@@ -65,6 +65,23 @@ class Device:
         return self.entity.kind == "gpu" and not self.guest
 
 
+class Extras(NamedTuple):
+    """What a dcgm-exporter says of a GPU in metrics of its own; each None if it is not on the page.
+
+    Attributes:
+        xid_counts: by XID, how many samples of the last minutes had it. A code that stays in the driver's gauge is
+            counted with every sample: a number above 0 means that it was there, not how often it happened.
+        xid_totals: by XID, how often it happened since the exporter was started (dcgm-exporter 4.8.3 and newer).
+        health_watches: by watch of DCGM (`PCIE`, `MEM`, ...), 0 pass, 10 warning, 20 failure.
+        clock_events: by reason (`hw_thermal`, ...), how many samples of the last minutes had it.
+    """
+
+    xid_counts: tuple[tuple[int, float], ...] | None = None
+    xid_totals: tuple[tuple[int, float], ...] | None = None
+    health_watches: tuple[tuple[str, float], ...] | None = None
+    clock_events: tuple[tuple[str, float], ...] | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class CanonicalTick:
     """One sample of all GPUs of a target, in the one vocabulary.
@@ -79,6 +96,7 @@ class CanonicalTick:
         anomalies: by position in `devices`, why some of its inputs count as missing or were cut to their range:
             `ratio_above_one`, ...
         raw: what it was made from.
+        extras: by position in `devices`, what only a dcgm-exporter's own metrics say.
     """
 
     target: str
@@ -89,3 +107,4 @@ class CanonicalTick:
     readings: tuple[Reading, ...]
     raw: RawTick
     anomalies: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
+    extras: Mapping[int, Extras] = field(default_factory=dict)

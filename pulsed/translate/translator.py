@@ -9,11 +9,22 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from pulsed.reader.tick import Layout, RawTick, RawValue
+from pulsed.translate.extras import ExtrasPlan, extras_plans
 from pulsed.translate.fields import IDENTITY
-from pulsed.translate.identity import Labels, blocks_of, clean_text, devices, dmon_subjects, exporter_subjects
+from pulsed.translate.identity import (
+    Labels,
+    blocks_of,
+    clean_text,
+    devices,
+    dmon_subjects,
+    exporter_subjects,
+    pulsed_subjects,
+)
 from pulsed.translate.plan import Plan, plans, unnamed_guests
-from pulsed.translate.tick import CanonicalTick, Device, Entity
+from pulsed.translate.tick import CanonicalTick, Device, Entity, Extras
 from pulsed.translate.vocabulary import NOTHING, Reading
+
+_NO_EXTRAS: Mapping[int, Extras] = {}
 
 
 @dataclass(slots=True)
@@ -33,6 +44,7 @@ class _Compiled:
         gone: all positions of the other rows.
         texts: positions of text columns that identify devices.
         seen: what these said when last looked at.
+        extras: how to read a dcgm-exporter's own metrics, of devices that have any.
     """
 
     layout: Layout
@@ -43,6 +55,7 @@ class _Compiled:
     gone: tuple[int, ...]
     texts: tuple[int, ...]
     seen: tuple[RawValue, ...]
+    extras: Mapping[Entity, ExtrasPlan]
 
     def fits(self, values: Sequence[RawValue]) -> bool:
         """Tell cheaply whether the same rows are there, with the same texts; a false no is possible."""
@@ -103,6 +116,7 @@ class Translator:
             readings=tuple(readings),
             raw=raw,
             anomalies=anomalies,
+            extras=_extras(compiled.extras, present, values) if compiled.extras else _NO_EXTRAS,
         )
 
     def _look_again(self, compiled: _Compiled, values: Sequence[RawValue]) -> _Compiled:
@@ -120,6 +134,9 @@ class Translator:
             self._learn(layout, values)
             subjects = dmon_subjects(blocks, self._node, self._texts)
             guests: list[int] = []
+        elif layout.dialect == "pulsed":
+            subjects = pulsed_subjects(blocks, self._node)
+            guests = unnamed_guests(layout, subjects)
         else:
             present = {labels: positions for labels, positions in blocks.items() if labels in live}
             subjects = exporter_subjects(present, self._node)
@@ -139,6 +156,7 @@ class Translator:
             gone=tuple(position for labels, block in blocks.items() if labels not in live for position in block),
             texts=texts,
             seen=tuple(values[position] for position in texts),
+            extras=extras_plans(layout, subjects),
         )
         return self._compiled
 
@@ -162,11 +180,11 @@ class Translator:
 
 
 def _live(layout: Layout, blocks: Mapping[Labels, Sequence[int]], values: Sequence[RawValue]) -> frozenset[Labels]:
-    """Give the rows that are there; all of them for dmon, where no label can grow old.
+    """Give the rows that are there; all of them but for an exporter: only there a label can grow old.
 
     A GPU of dmon that is silent for a tick still counts when it is asked who is alone on a host.
     """
-    if layout.dialect == "dmon":
+    if layout.dialect != "exporter":
         return frozenset(blocks)
     return frozenset(
         labels for labels, positions in blocks.items() if any(values[position] is not None for position in positions)
@@ -176,10 +194,20 @@ def _live(layout: Layout, blocks: Mapping[Labels, Sequence[int]], values: Sequen
 def _heads(
     layout: Layout, blocks: Mapping[Labels, Sequence[int]], live: frozenset[Labels], values: Sequence[RawValue]
 ) -> tuple[int, ...]:
-    if layout.dialect == "dmon":
+    if layout.dialect != "exporter":
         return ()
     return tuple(
         next(position for position in positions if values[position] is not None)
         for labels, positions in blocks.items()
         if labels in live
     )
+
+
+def _extras(
+    plans_of: Mapping[Entity, ExtrasPlan], devices_there: Sequence[Device], values: Sequence[RawValue]
+) -> Mapping[int, Extras]:
+    return {
+        position: extras
+        for position, device in enumerate(devices_there)
+        if (plan := plans_of.get(device.entity)) and (extras := plan.read(values))
+    }

@@ -41,7 +41,9 @@ def problems(
 
 
 DURATION = "allowed: seconds as a number above 0, or a text such as 100ms, 15s, 1m, 1h30m"
-ADDRESS = "allowed: host:port such as :9401, 127.0.0.1:9401, [::1]:9401; one or a list of them"
+ADDRESS = (
+    "allowed: host:port such as :9401, 127.0.0.1:9401, [::1]:9401, or unix:/run/pulsed.sock; one or a list of them"
+)
 BOUNDS = "allowed: ratios in ascending order, such as [0.25, 0.5, 0.75]"
 TARGET = "allowed: a URL such as http://localhost:9400/metrics, or the name of a saved page; one or a list of them"
 

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 from pulsed.compute.account import POSITION, Account, Distribution
+from pulsed.compute.health.model import CheckState, Health, XidLast
+from pulsed.compute.peaks import RESOURCES
+from pulsed.compute.saturation import Saturation
 from pulsed.compute.tick import ComputedTick, HeldWorkload, RealUtilization, Result, Workload
 from pulsed.present.board import Board, Target
 from pulsed.reader.tick import Layout, RawTick, RawValue, Series
@@ -18,16 +22,49 @@ TIME = 1767225600.1
 
 COUNTED = Account(tuple(map(float, range(len(POSITION)))), TIME - 60, Distribution((0.25, 0.5), (3, 0, 7), 5.5))
 
+SATURATED = Saturation(0.9, 0.9, 1.0, "dram", (0.3, 0.0, 0.25, 0.0, 0.1, 0.9, None, 0.05), 0.3, 0.9, 0.28, ("pcie",))
+NOT_SATURATED = Saturation(None, 0.0, 1.0, "unknown", (None,) * 8, None, None, None, RESOURCES)
+
+REMAPPING = CheckState(
+    "row_remap_pending",
+    "warn",
+    TIME - 5,
+    None,
+    "A memory repair waits for a reset",
+    (("row_remap_pending", 1.0),),
+    "Reset the GPU when the current jobs finish",
+    True,
+)
+SICK = Health(
+    "warn",
+    2,
+    0.5,
+    (
+        REMAPPING,
+        CheckState("xid_critical", "ok", TIME - 60, TIME - 50, covered=True),
+        CheckState("pcie_link", "unknown"),
+        CheckState("retired_pages", "unknown", applies=False),
+    ),
+    (("xid_critical", 3),),
+    ((79, 0), (13, 3)),
+    XidLast(13, TIME - 50, "graphics engine exception"),
+)
+"""Judged: one check warns, one is fine, one cannot be judged, one makes no sense here."""
+
 SETTLED = Result(
     RealUtilization(0.62, 0.62, 0.62, 1.0, ()),
     Workload("memory_bound", "memory"),
+    SATURATED,
     HeldWorkload("memory_bound", "memory", TIME - 10, 2),
     COUNTED,
+    SICK,
+    (("power_cap", 0.25),),
 )
-FLICKER = Result(SETTLED.real_utilization, SETTLED.workload, HeldWorkload("idle", "idle", TIME - 100), SETTLED.account)
+FLICKER = replace(SETTLED, held=HeldWorkload("idle", "idle", TIME - 100))
 OPEN = Result(
     RealUtilization(None, 0.1, 0.9, 0.2, ("sm_active_ratio", "dram_active_ratio")),
     Workload("unknown", "unknown", ("idle", "mixed_or_moderate")),
+    NOT_SATURATED,
     HeldWorkload("unknown", "unknown", TIME),
     Account((None,) * len(POSITION), TIME),
 )
@@ -120,7 +157,7 @@ def next_tick(before: ComputedTick, seed: int) -> ComputedTick:
         canonical.raw,
     )
     results = [
-        Result(RealUtilization(ratio, ratio, ratio, 1.0, ()), result.workload, result.held, result.account)
+        replace(result, real_utilization=RealUtilization(ratio, ratio, ratio, 1.0, ()))
         for result in before.results
         for ratio in [rng.random()]
     ]

@@ -17,6 +17,7 @@ from prometheus_client.metrics_core import (
 )
 from prometheus_client.registry import Collector
 
+from pulsed.compute.health.model import NOT_JUDGED, CheckState, Health
 from pulsed.present.board import Board
 from pulsed.translate.vocabulary import QUANTITIES
 from tests.present.boards import Gpu
@@ -37,6 +38,9 @@ CLASSES = (
     "unknown",
 )
 BOTTLENECKS = ("idle", "compute", "io", "memory", "mixed", "unknown")
+
+RESOURCES = ("tensor", "fp64", "fp32", "fp16", "integer", "dram", "pcie", "nvlink")
+HEALTH_STATES = ("unknown", "ok", "info", "warn", "hot", "crit")
 
 INTEGRALS = {
     "real_utilization": "real_utilization_seconds",
@@ -110,6 +114,73 @@ class ReferenceCollector(Collector):
         )
         yield self._gauge("last_sample_timestamp_seconds", lambda gpu, time: [({}, time)])
         yield from self._accounts()
+        yield from self._saturation()
+        yield from self._health()
+
+    def _saturation(self) -> Iterator[Metric]:
+        yield self._gauge("saturation_ratio", lambda gpu, time: [({}, gpu.result.saturation.ratio)])
+        yield self._gauge(
+            "saturation_bound_ratio",
+            lambda gpu, time: [
+                ({"bound": bound}, getattr(gpu.result.saturation, bound)) for bound in ("lower", "upper")
+            ],
+        )
+        yield self._gauge(
+            "resource_saturation_ratio",
+            lambda gpu, time: [
+                ({"resource": name}, value)
+                for name, value in zip(RESOURCES, gpu.result.saturation.resources, strict=True)
+            ],
+        )
+        yield self._gauge(
+            "limiting_resource",
+            lambda gpu, time: [
+                ({"resource": name}, float(name == gpu.result.saturation.limiting_resource))
+                for name in (*RESOURCES, "none", "unknown")
+            ],
+        )
+        yield self._gauge(
+            "tensor_throughput_ratio", lambda gpu, time: [({}, gpu.result.saturation.tensor_throughput_ratio)]
+        )
+
+    def _health(self) -> Iterator[Metric]:
+        yield self._gauge(
+            "health_state",
+            lambda gpu, time: [({"state": state}, float(state == gpu.result.health.state)) for state in HEALTH_STATES],
+        )
+        yield self._gauge("health_severity", lambda gpu, time: [({}, gpu.result.health.severity)])
+        yield self._gauge("health_coverage_ratio", lambda gpu, time: [({}, gpu.result.health.coverage)])
+
+        def checks(get: Callable[[CheckState], float | None]) -> Get:
+            return lambda gpu, time: [
+                ({"check": check.id}, get(check)) for check in _board_health(gpu).checks if check.applies
+            ]
+
+        yield self._gauge("health_check", checks(lambda check: check.severity))
+        yield self._gauge(
+            "health_check_since_timestamp_seconds",
+            checks(lambda check: check.since if check.state not in ("ok", "unknown") else None),
+        )
+        yield self._gauge("health_check_last_event_timestamp_seconds", checks(lambda check: check.last_event))
+        yield self._counter(
+            "health_events", lambda gpu, time: [({"check": name}, count) for name, count in _board_health(gpu).events]
+        )
+        yield self._counter(
+            "xid_events",
+            lambda gpu, time: [({"xid": str(code)}, count) for code, count in _board_health(gpu).xid_events],
+        )
+        yield self._gauge(
+            "xid_last",
+            lambda gpu, time: [
+                ({"age": "unknown" if last.time is None else "known"}, last.code)
+                for last in [_board_health(gpu).xid_last]
+                if last
+            ],
+        )
+        yield self._gauge(
+            "clock_event_ratio",
+            lambda gpu, time: [({"reason": reason}, share) for reason, share in gpu.result.clock_event_shares],
+        )
 
     def _accounts(self) -> Iterator[Metric]:
         for name, label, states in COUNTERS:
@@ -142,6 +213,11 @@ class ReferenceCollector(Collector):
         values = [({**own, **labels}, value) for labels, gpu, time in self._gpus for own, value in get(gpu, time)]
         _add(family, name, values)
         return family
+
+
+def _board_health(gpu: Gpu) -> Health:
+    """The checks, which a part of a board does not repeat."""
+    return gpu.result.health if gpu.device.entity.kind == "gpu" else NOT_JUDGED
 
 
 def _add(family: Metric, name: str, values: Iterable[tuple[Labels, float | None]]) -> None:

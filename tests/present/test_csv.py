@@ -41,7 +41,7 @@ def test_a_row_per_gpu_with_empty_cells_for_what_is_missing() -> None:
     assert (whole["node"], whole["gpu"], whole["uuid"]) == ("node1", "0", "GPU-node1-0000")
     assert (whole["real_utilization_ratio"], whole["workload_class"]) == ("0.62", "memory_bound")
     assert (whole["power_watts"], whole["pcie_replays_total"], whole["sm_active_ratio"]) == ("70.25", "0.0", "")
-    assert (whole["mig_id"], whole["saturation_ratio"], whole["health_state"]) == ("", "", "unknown")
+    assert (whole["mig_id"], whole["saturation_ratio"], whole["health_state"]) == ("", "0.9", "warn")
     assert (instance["mig_id"], instance["mig_profile"]) == ("7", "1g.10gb")
     assert (instance["real_utilization_ratio"], instance["workload_class"]) == ("", "unknown")
     assert instance["real_utilization_upper_ratio"] == repr(OPEN.real_utilization.upper)

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 
 import pytest
 
@@ -31,6 +32,7 @@ def test_a_gpu_object_is_the_contracts() -> None:
     made = board(target("a", tick([gpu(0, sm_active_ratio=0.41)])))
     document = gpu_document(find(made, "0")[0], NOW, "ai")
     metrics = document.pop("metrics")
+    health = document["health"]
     assert document == {
         "gpu": "0",
         "uuid": "GPU-node1-0000",
@@ -48,7 +50,26 @@ def test_a_gpu_object_is_the_contracts() -> None:
             "preset": "ai",
             "missing_inputs": [],
         },
-        "saturation": {"ratio": None, "limiting_resource": None},
+        "saturation": {
+            "ratio": 0.9,
+            "lower": 0.9,
+            "upper": 1.0,
+            "limiting_resource": "dram",
+            "compute": 0.3,
+            "memory": 0.9,
+            "resources": {
+                "tensor": 0.3,
+                "fp64": 0.0,
+                "fp32": 0.25,
+                "fp16": 0.0,
+                "integer": 0.1,
+                "dram": 0.9,
+                "pcie": None,
+                "nvlink": 0.05,
+            },
+            "missing": ["pcie"],
+            "tensor_throughput_ratio": 0.28,
+        },
         "workload": {
             "class": "memory_bound",
             "bottleneck": "memory",
@@ -56,12 +77,41 @@ def test_a_gpu_object_is_the_contracts() -> None:
             "raw_class": "memory_bound",
             "candidates": [],
         },
-        "health": {"state": "unknown", "coverage": 0.0, "checks": []},
+        "health": health,
         "attribution": {"pods": [], "slurm_job": None, "processes": []},
     }
     assert list(metrics) == list(QUANTITIES)
     assert metrics.pop("sm_active_ratio") == 0.41
     assert set(metrics.values()) == {None}
+
+
+def test_health_says_what_is_wrong_since_when_and_what_to_do() -> None:
+    health = gpu_document(find(board(target("a", tick([gpu(0)]))), "0")[0], NOW, "ai")["health"]
+    assert (health["state"], health["severity"], health["coverage"]) == ("warn", 2, 0.5)
+    assert [check["id"] for check in health["checks"]] == ["row_remap_pending", "xid_critical", "pcie_link"]
+    assert health["checks"][0] == {
+        "id": "row_remap_pending",
+        "state": "warn",
+        "since": "2025-12-31T23:59:55.100Z",
+        "last_event": None,
+        "covered": True,
+        "message": "A memory repair waits for a reset",
+        "evidence": {"row_remap_pending": 1.0},
+        "remedy": "Reset the GPU when the current jobs finish",
+    }
+    assert health["last_xid"] == {
+        "code": 13,
+        "description": "graphics engine exception",
+        "time": "2025-12-31T23:59:10.100Z",
+    }
+
+
+def test_a_lost_gpu_is_as_old_as_its_last_sample() -> None:
+    lost = replace(tick([gpu(0), gpu(1)]), lost={1: TIME - 30})
+    here, gone = gpus_document(board(target("a", lost)), NOW, WALL, "ai")["gpus"]
+    assert (here["stale"], gone["stale"]) == (False, True)
+    assert gone["age_seconds"] == here["age_seconds"] + 30
+    assert gone["time"] == "2025-12-31T23:59:30.100Z"
 
 
 def test_what_is_not_settled_says_what_it_could_be() -> None:

@@ -12,13 +12,30 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
 from pulsed.compute.account import COUNTERS, Account, Distribution
+from pulsed.compute.health.model import NOT_JUDGED
 from pulsed.compute.tick import ComputedTick, HeldWorkload, RealUtilization, Result, Workload
 from pulsed.present.board import Board
 from pulsed.present.page import Pages
 from pulsed.present.telemetry import Telemetry
 from pulsed.translate.tick import Device, Entity
 from pulsed.translate.vocabulary import NOTHING, QUANTITIES
-from tests.present.boards import COUNTED, FLICKER, OPEN, TIME, Gpu, board, busy_gpus, gpu, mig, next_tick, target, tick
+from tests.present.boards import (
+    COUNTED,
+    FLICKER,
+    NOT_SATURATED,
+    OPEN,
+    SATURATED,
+    SICK,
+    TIME,
+    Gpu,
+    board,
+    busy_gpus,
+    gpu,
+    mig,
+    next_tick,
+    target,
+    tick,
+)
 from tests.present.reference import BOTTLENECKS, CLASSES, ReferenceCollector
 
 NOW = 100.0
@@ -84,8 +101,11 @@ def gpus(draw: st.DrawFn) -> Gpu:
     result = Result(
         RealUtilization(draw(st.none() | ratio), draw(ratio), draw(ratio), draw(ratio), ()),
         Workload(draw(st.sampled_from(CLASSES)), draw(st.sampled_from(BOTTLENECKS))),
+        draw(st.sampled_from([SATURATED, NOT_SATURATED])),
         draw(held),
         draw(accounts() if draw(st.booleans()) else st.just(COUNTED)),
+        draw(st.sampled_from([SICK, NOT_JUDGED])),
+        draw(st.sampled_from([(), (("power_cap", 0.25), ("sw_thermal", 0.0))])),
     )
     return Gpu(device, reading, result, tuple(draw(st.lists(weird.filter(bool), max_size=2, unique=True))))
 

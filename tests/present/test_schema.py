@@ -9,6 +9,7 @@ from math import inf, isfinite, nan
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pulsed.compute.health.model import NOT_JUDGED
 from pulsed.compute.rules import WORKLOAD_CLASSES
 from pulsed.compute.tick import RealUtilization, Result, Workload
 from pulsed.present import schema
@@ -19,7 +20,7 @@ from pulsed.present.page import Pages
 from pulsed.present.telemetry import Telemetry
 from pulsed.translate.tick import Device, Entity
 from pulsed.translate.vocabulary import NOTHING, QUANTITIES
-from tests.present.boards import Gpu, tick
+from tests.present.boards import NOT_SATURATED, SATURATED, SICK, Gpu, tick
 
 NOW = 100.0
 
@@ -53,7 +54,9 @@ workloads = st.builds(
     st.sampled_from(BOTTLENECKS),
     st.lists(st.sampled_from(WORKLOAD_CLASSES), max_size=3).map(tuple),
 )
-gpus = st.builds(Gpu, devices, readings, st.builds(Result, utilizations, workloads))
+saturations = st.sampled_from([SATURATED, NOT_SATURATED])
+results = st.builds(Result, utilizations, workloads, saturations, health=st.sampled_from([SICK, NOT_JUDGED]))
+gpus = st.builds(Gpu, devices, readings, results)
 
 
 @st.composite

@@ -31,7 +31,7 @@ from dataclasses import dataclass
 from typing import cast
 
 from pulsed.errors import BadCapture
-from pulsed.reader.tick import Layout, RawTick, RawValue, Series
+from pulsed.reader.tick import DIALECTS, Layout, RawTick, RawValue, Series
 
 FORMAT = 1
 """The version of the format, in each session's first line. A greater one cannot be read."""
@@ -198,8 +198,8 @@ def _session(said: Mapping[str, object]) -> Session:
 
 
 def _layout(said: Mapping[str, object]) -> Layout:
-    dialect = said["dialect"]
-    if dialect not in ("exporter", "dmon"):
+    dialect = next((known for known in DIALECTS if known == said["dialect"]), None)
+    if dialect is None:
         raise ValueError("unknown dialect")
     # Numbered from 0 by a dictionary, so that a negative number is none.
     labels = dict(enumerate(tuple(_texts(labels).items()) for labels in _list(said["labels"])))

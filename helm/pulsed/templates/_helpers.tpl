@@ -1,0 +1,131 @@
+{{/* Name of the chart in labels. */}}
+{{- define "pulsed.name" -}}
+{{- default .Chart.Name .Values.nameOverride | trunc 63 | trimSuffix "-" }}
+{{- end }}
+
+{{/* Name of the objects: the release, with the chart's name unless it has that already. */}}
+{{- define "pulsed.fullname" -}}
+{{- if .Values.fullnameOverride }}
+{{- .Values.fullnameOverride | trunc 63 | trimSuffix "-" }}
+{{- else }}
+{{- $name := include "pulsed.name" . }}
+{{- contains $name .Release.Name | ternary .Release.Name (printf "%s-%s" .Release.Name $name) | trunc 63 | trimSuffix "-" }}
+{{- end }}
+{{- end }}
+
+{{- define "pulsed.selectorLabels" -}}
+app.kubernetes.io/name: {{ include "pulsed.name" . }}
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end }}
+
+{{/* Labels of the pods; those of the chart's version are left out: a new chart that changes nothing restarts nothing. */}}
+{{- define "pulsed.podLabels" -}}
+{{- with .Values.commonLabels }}
+{{- toYaml . }}
+{{ end -}}
+{{ with .Values.podLabels -}}
+{{- toYaml . }}
+{{ end -}}
+{{ include "pulsed.selectorLabels" . }}
+{{- end }}
+
+{{- define "pulsed.labels" -}}
+{{- with .Values.commonLabels }}
+{{- toYaml . }}
+{{ end -}}
+{{ include "pulsed.selectorLabels" . }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
+{{- end }}
+
+{{- define "pulsed.serviceAccountName" -}}
+{{- .Values.serviceAccount.name | default (.Values.serviceAccount.create | ternary (include "pulsed.fullname" .) "default") }}
+{{- end }}
+
+{{- define "pulsed.image" -}}
+{{- with .Values.image }}
+{{- if .digest }}
+{{- .repository }}@{{ .digest }}
+{{- else }}
+{{- $suffix := eq $.Values.source.kind "dcgmi" | ternary "-dcgmi" "" }}
+{{- .repository }}:{{ .tag | default (printf "%s%s" $.Chart.AppVersion $suffix) }}
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{/* The host of a node-local source, from its `via` and `service`. Call with (list . $source). */}}
+{{- define "pulsed.sourceHost" -}}
+{{- $root := index . 0 }}
+{{- $source := index . 1 }}
+{{- if eq $source.via "service" }}
+{{- $source.service.name }}.{{ $source.service.namespace | default $root.Release.Namespace }}.svc
+{{- else }}
+{{- "$(HOST_IP)" }}
+{{- end }}
+{{- end }}
+
+{{/* The scheme of pulsed's own port. */}}
+{{- define "pulsed.scheme" -}}
+{{- if and .Values.webConfig.existingSecret .Values.webConfig.tls }}https{{ else }}http{{ end }}
+{{- end }}
+
+{{/* pulsed's configuration file: the user's, and what the chart has values of its own for. */}}
+{{- define "pulsed.config" -}}
+{{- $source := dict "kind" .Values.source.kind }}
+{{- if and (eq .Values.source.kind "exporter") .Values.source.exporter.targets }}
+{{- $_ := set $source "exporter" (dict "targets" .Values.source.exporter.targets) }}
+{{- end }}
+{{- if and (eq .Values.source.kind "dcgmi") .Values.source.dcgmi.host }}
+{{- $_ := set $source "dcgmi" (dict "host" .Values.source.dcgmi.host) }}
+{{- end }}
+{{- $base := dict }}
+{{- if .Values.webConfig.existingSecret }}
+{{- $_ := set $base "web" (dict "open_probes" true) }}
+{{- end }}
+{{- mergeOverwrite $base (deepCopy .Values.config) (dict "listen" (printf ":%d" (int .Values.port)) "source" $source) | toYaml }}
+{{- end }}
+
+{{/* What both kinds of monitor say about one endpoint. Call with (list . $monitor). */}}
+{{- define "pulsed.endpoint" -}}
+{{- $root := index . 0 }}
+{{- $monitor := index . 1 -}}
+port: http
+path: {{ $root.Values.config.telemetry_path | default "/metrics" }}
+scheme: {{ include "pulsed.scheme" $root }}
+honorLabels: {{ $monitor.honorLabels }}
+{{- with $monitor.interval }}
+interval: {{ . }}
+{{- end }}
+{{- with $monitor.scrapeTimeout }}
+scrapeTimeout: {{ . }}
+{{- end }}
+{{- with $monitor.tlsConfig }}
+tlsConfig: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with $monitor.basicAuth }}
+basicAuth: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- if or $monitor.nodeLabel $monitor.relabelings }}
+relabelings:
+  {{- if $monitor.nodeLabel }}
+  - {sourceLabels: [__meta_kubernetes_pod_node_name], targetLabel: node}
+  {{- end }}
+  {{- with $monitor.relabelings }}
+  {{- toYaml . | nindent 2 }}
+  {{- end }}
+{{- end }}
+{{- with $monitor.metricRelabelings }}
+metricRelabelings: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end }}
+
+{{/* One probe's question. Call with (list . $path). */}}
+{{- define "pulsed.question" -}}
+{{- $root := index . 0 }}
+{{- if and $root.Values.webConfig.existingSecret $root.Values.webConfig.clientCertificates -}}
+tcpSocket: {port: http}
+{{- else -}}
+httpGet: {path: {{ index . 1 }}, port: http, scheme: {{ include "pulsed.scheme" $root | upper }}}
+{{- end }}
+{{- end }}

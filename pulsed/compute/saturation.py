@@ -1,0 +1,227 @@
+"""Saturation: how close a GPU is to a limit of its hardware, and to which one.
+
+Each resource is its activity over the practical peak; the largest is the saturation, its name the limiting resource.
+A maximum is honest where a sum is not: nothing counts twice (the "speed of light" pair of Nsight and utilyze). This
+module must not know classes or weights.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+from pulsed.compute.bounds import Inputs
+from pulsed.compute.peaks import (
+    DEFAULT,
+    LINKS,
+    RESOURCES,
+    Peaks,
+    architecture_of,
+    nvlink_of,
+    pcie_peak,
+    peaks_by_architecture,
+)
+from pulsed.translate.vocabulary import Reading, Value
+
+NONE: Final = "none"
+"""The limiting resource of a GPU whose known resources are all 0."""
+
+UNKNOWN: Final = "unknown"
+"""The limiting resource where too little is known to name a saturation."""
+
+LIMITING_RESOURCES: Final[tuple[str, ...]] = (*RESOURCES, NONE, UNKNOWN)
+"""All answers."""
+
+DEFAULT_PEAKS: Final = peaks_by_architecture()
+
+
+class Saturation(NamedTuple):
+    """How close a GPU is to its limits, all in 0..1; None where not known.
+
+    Attributes:
+        ratio: the largest of the known `resources`, when that means something: at least memory and one compute pipe are
+            known, or nothing that is missing can be nearer its limit.
+        lower: no lower than this, whatever is missing; never None.
+        upper: no higher than this, by the physics of `bounds`; never None.
+        limiting_resource: the name of the largest, the first of `RESOURCES` if several are equal; `none` when nothing
+            can be above 0, `unknown` when there is no ratio, or it is 0 and what is missing may be more.
+        resources: one per `RESOURCES`: activity over practical peak.
+        compute: the largest known pipe.
+        memory: device memory.
+        tensor_throughput_ratio: tensor activity times SM clock over the board's highest: the nearest thing to model
+            FLOP utilization that counters give (overall FLOP utilization, arXiv 2605.20799).
+        missing: the resources that this device has and that are not known.
+    """
+
+    ratio: Value
+    lower: float
+    upper: float
+    limiting_resource: str
+    resources: tuple[Value, ...]
+    compute: Value
+    memory: Value
+    tensor_throughput_ratio: Value
+    missing: tuple[str, ...]
+
+
+class Saturator:
+    """Works out the saturation of one kind of device; what does not change between readings is looked up once."""
+
+    __slots__ = ("_absent", "_least_pipe_peak", "_nvlink", "_peaks", "_whole")
+
+    def __init__(self, model: str, whole: bool, peaks: Mapping[str, Peaks] = DEFAULT_PEAKS) -> None:
+        """Look the peaks up.
+
+        Args:
+            model: product name; empty when unknown.
+            whole: false for a MIG instance and in a vGPU guest, where the links do not exist.
+            peaks: by architecture, from `peaks_by_architecture`.
+        """
+        row = peaks.get(architecture_of(model), peaks[DEFAULT])
+        nvlink = nvlink_of(model)
+        self._peaks = row
+        self._whole = whole
+        self._least_pipe_peak = min(row.tensor, row.fp64, row.fp32, row.fp16, row.integer)
+        self._nvlink = row.nvlink if row.nvlink is not None or nvlink is None else nvlink.peak
+        self._absent: tuple[str, ...] = () if whole else LINKS
+        if whole and nvlink is not None and nvlink.links == 0:
+            self._absent = ("nvlink",)
+
+    def of(self, reading: Reading, high: Inputs) -> Saturation:
+        """Work out the saturation of one reading of such a device.
+
+        Args:
+            reading: what was read.
+            high: the highest that its inputs can be, from `bounds_of`.
+        """
+        peaks = self._peaks
+        tensor = _share(reading.tensor_active_ratio, peaks.tensor)
+        fp64 = _share(reading.fp64_active_ratio, peaks.fp64)
+        fp32 = _share(reading.fp32_active_ratio, peaks.fp32)
+        fp16 = _share(reading.fp16_active_ratio, peaks.fp16)
+        integer = _share(reading.integer_active_ratio, peaks.integer)
+        dram = _share(reading.dram_active_ratio, peaks.dram)
+        pcie = self._pcie(reading) if self._whole else None
+        nvlink = self._nvlink_share(reading) if self._whole else None
+        resources = (tensor, fp64, fp32, fp16, integer, dram, pcie, nvlink)
+        missing = self._missing(resources) if None in resources else ()
+        compute = _largest((tensor, fp64, fp32, fp16, integer))
+        ratio = _largest((compute, dram, pcie, nvlink))
+        lower = ratio or 0.0
+        upper = self._upper(lower, high, missing) if missing else lower
+        limiting = UNKNOWN
+        if ratio is None or ((compute is None or dram is None) and upper > lower):
+            ratio = None
+        elif ratio > 0.0:
+            limiting = RESOURCES[resources.index(ratio)]
+        elif upper == 0.0:
+            limiting = NONE
+        throughput = _throughput(reading)
+        return Saturation(ratio, lower, upper, limiting, resources, compute, dram, throughput, missing)
+
+    def _pcie(self, reading: Reading) -> Value:
+        transmit = reading.pcie_transmit_bytes_per_second
+        receive = reading.pcie_receive_bytes_per_second
+        peak = self._peaks.pcie
+        if peak is not None or (transmit is None and receive is None):
+            return _link_share(transmit, receive, peak)
+        # An idle link steps down, in generation and width (nvidia-smi --help-query-gpu): the limit is what it can train
+        # to. One that cannot get there is the business of the health checks.
+        generation = reading.pcie_link_generation_max or reading.pcie_link_generation
+        width = reading.pcie_link_width_max or reading.pcie_link_width
+        return _link_share(transmit, receive, pcie_peak(generation, width))
+
+    def _nvlink_share(self, reading: Reading) -> Value:
+        if "nvlink" in self._absent:
+            return None
+        transmit = reading.nvlink_transmit_bytes_per_second
+        receive = reading.nvlink_receive_bytes_per_second
+        both = reading.nvlink_bandwidth_bytes_per_second
+        if both is not None and (transmit is None or receive is None):
+            # The larger direction lies between half of the sum and all of it: sure at both ends of the scale only.
+            # In between it stays missing, rather than an even split that nobody measured.
+            if both <= 0.0:
+                return 0.0
+            if transmit is None and receive is None:
+                transmit = both / 2
+        return _link_share(transmit, receive, self._nvlink)
+
+    def _missing(self, resources: tuple[Value, ...]) -> tuple[str, ...]:
+        absent = self._absent
+        pairs = zip(RESOURCES, resources, strict=False)  # strict costs, and both are eight
+        return tuple([name for name, value in pairs if value is None and name not in absent])
+
+    def _upper(self, lower: float, high: Inputs, missing: tuple[str, ...]) -> float:
+        """Say how near its limit anything that is missing can be."""
+        if not _LINKS.isdisjoint(missing):
+            return 1.0
+        if not _PIPES.isdisjoint(missing):
+            lower = max(lower, high.sm / self._least_pipe_peak)
+        if "dram" in missing:
+            lower = max(lower, high.dram / self._peaks.dram)
+        return min(lower, 1.0)
+
+
+class Saturators:
+    """One saturator per kind of device, made when it is first met.
+
+    Args:
+        peaks: by architecture, from `peaks_by_architecture`.
+    """
+
+    def __init__(self, peaks: Mapping[str, Peaks]) -> None:
+        self._peaks = peaks
+        self._known: dict[tuple[str, bool], Saturator] = {}
+
+    def of(self, model: str, whole: bool) -> Saturator:
+        """Give the one for a product's name, and for a whole GPU or a part of one."""
+        found = self._known.get((model, whole))
+        if found is None:
+            found = self._known[model, whole] = Saturator(model, whole, self._peaks)
+        return found
+
+
+DEFAULT_SATURATORS: Final = Saturators(DEFAULT_PEAKS)
+
+_LINKS: Final = frozenset(LINKS)
+_PIPES: Final = frozenset(RESOURCES) - _LINKS - {"dram"}
+
+
+def _share(activity: Value, peak: float) -> Value:
+    """Divide, and cut to 0..1; what is not a number is missing."""
+    if activity is None:
+        return None
+    share = activity / peak
+    if share >= 1.0:
+        return 1.0
+    if share > 0.0:
+        return share
+    return 0.0 if share <= 0.0 else None
+
+
+def _largest(values: tuple[Value, ...]) -> Value:
+    largest = None
+    for value in values:
+        if value is not None and (largest is None or value > largest):
+            largest = value
+    return largest
+
+
+def _link_share(transmit: Value, receive: Value, peak: Value) -> Value:
+    """Return the larger direction over the peak: no traffic needs no peak, and a full direction no other one."""
+    if transmit is None or receive is None:
+        known = receive if transmit is None else transmit
+        return 1.0 if known is not None and peak is not None and known >= peak else None
+    larger = transmit if transmit > receive else receive
+    if larger <= 0.0:
+        return 0.0
+    return None if peak is None else _share(larger, peak)
+
+
+def _throughput(reading: Reading) -> Value:
+    tensor = reading.tensor_active_ratio
+    clock = reading.sm_clock_hertz
+    highest = reading.sm_clock_max_hertz
+    if tensor is None or clock is None or highest is None or not highest > 0.0:
+        return None
+    return _share(tensor * clock, highest)

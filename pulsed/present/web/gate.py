@@ -1,0 +1,91 @@
+"""How many connections there are, and which go when there are too many or have had their time.
+
+Whoever asks for something stays; of the others those go first that never asked for anything, then those that were
+silent the longest: a scraper that finds its connection closed opens another and is let in.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import socket
+from collections.abc import Callable
+from heapq import nsmallest
+
+from uvicorn.server import ServerState
+
+from pulsed.present.web.connection import Connection
+from pulsed.present.web.limits import Limits
+
+log = logging.getLogger(__name__)
+
+LOG_SECONDS = 60.0
+"""A flood is told of once in this time."""
+
+SHARE = 16
+"""A full house is cleared by one part of so many at a time, so that a flood does not cost a search for each."""
+
+
+class Gate:
+    """All connections of a server.
+
+    Args:
+        state: uvicorn's, with the connections that are open.
+        limits: how many there may be.
+
+    Attributes:
+        opening: sockets of connections that are not ready yet (TLS shakes hands), with the loop time of their begin.
+    """
+
+    def __init__(self, state: ServerState, limits: Limits) -> None:
+        self._connections = state.connections
+        self._limits = limits
+        self.opening: dict[socket.socket, float] = {}
+        self._logged = -LOG_SECONDS
+
+    def has_room(self, now: float) -> bool:
+        """Whether one more may come in; makes room if it can.
+
+        Args:
+            now: loop time.
+        """
+        count = len(self._connections) + len(self.opening)
+        if count < self._limits.connections:
+            return True
+        closed = self._close_idle(max(1, self._limits.connections // SHARE))
+        if now - self._logged >= LOG_SECONDS:
+            self._logged = now
+            log.warning(
+                "as many connections as allowed, closing those that are idle",
+                extra={"connections": count, "closed": closed},
+            )
+        return closed > 0
+
+    def sweep(self, now: float) -> None:
+        """Close what is overdue; to be called once a second."""
+        for connection in [each for each in self._connections if isinstance(each, Connection)]:
+            if connection.overdue(now):
+                connection.drop()
+
+    def _close_idle(self, count: int) -> int:
+        idle: list[tuple[bool, float, Callable[[], None]]] = [
+            (not each.stranger, each.active, each.drop)
+            for each in self._connections
+            if isinstance(each, Connection) and not each.running
+        ]
+        idle += [(False, since, _Closer(taken)) for taken, since in self.opening.items()]
+        chosen = nsmallest(count, idle, key=lambda entry: entry[:2])
+        for _, _, close in chosen:
+            close()
+        return len(chosen)
+
+
+class _Closer:
+    """Ends a connection whose handshake goes on."""
+
+    def __init__(self, taken: socket.socket) -> None:
+        self._taken = taken
+
+    def __call__(self) -> None:
+        with contextlib.suppress(OSError):  # it has ended by itself
+            self._taken.shutdown(socket.SHUT_RDWR)

@@ -1,0 +1,147 @@
+"""Where to listen: TCP addresses, Unix sockets, or the sockets that systemd hands over."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import stat
+from collections.abc import MutableMapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from pulsed.config.values import UNIX
+from pulsed.errors import ListenError
+
+BACKLOG = 512
+FIRST_DESCRIPTOR = 3
+"""Of the sockets of systemd (sd_listen_fds(3))."""
+
+UNIX_MASK = 0o117
+"""A Unix socket is for its owner and group."""
+
+_ANOTHER = "Is another pulsed running? Choose another address with --web.listen-address"
+
+
+@dataclass(frozen=True, slots=True)
+class Listener:
+    """A listening socket.
+
+    Attributes:
+        path: the Unix socket's file that is ours, with its inode; None: there is none to remove.
+    """
+
+    socket: socket.socket
+    path: tuple[Path, int] | None = None
+
+    def close(self) -> None:
+        """Listen no more, and leave no file behind; a file that somebody else put there since is theirs."""
+        self.socket.close()
+        if self.path is not None:
+            path, inode = self.path
+            with contextlib.suppress(OSError):
+                if path.stat().st_ino == inode:
+                    path.unlink()
+
+    def url(self, *, tls: bool) -> str:
+        """Say where a client finds it."""
+        name = self.socket.getsockname()
+        if self.socket.family == socket.AF_UNIX:
+            return f"{UNIX}{name}"
+        host, port = name[:2]
+        if host in ("::", "0.0.0.0"):
+            host = "localhost"
+        return f"http{'s' * tls}://{f'[{host}]' if ':' in host else host}:{port}"
+
+
+def take(addresses: Sequence[str]) -> list[Listener]:
+    """Take every address, or none.
+
+    Raises:
+        ListenError: one cannot be taken.
+    """
+    taken: list[Listener] = []
+    try:
+        for address in addresses:
+            listener = _unix(address) if address.startswith(UNIX) else Listener(_tcp(address))
+            taken.append(listener)
+    except ListenError:
+        for listener in taken:
+            listener.close()
+        raise
+    return taken
+
+
+def take_over(environment: MutableMapping[str, str]) -> list[Listener]:
+    """Take the sockets that systemd hands over, and its variables away, which are not for our children.
+
+    Raises:
+        ListenError: there are none, or one is no listening stream socket.
+    """
+    process, count, _ = (environment.pop(name, "") for name in ("LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES"))
+    if process != str(os.getpid()) or not count.isdecimal() or int(count) == 0:
+        raise ListenError(
+            "systemd hands over no sockets", "Start pulsed by a .socket unit, or leave --web.systemd-socket out"
+        )
+    return [Listener(_inherited(FIRST_DESCRIPTOR + number)) for number in range(int(count))]
+
+
+def _inherited(descriptor: int) -> socket.socket:
+    try:
+        found = socket.socket(fileno=descriptor)
+        listens = found.type == socket.SOCK_STREAM and found.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN)
+    except OSError as error:
+        raise ListenError(f"descriptor {descriptor} of systemd is no socket: {error.strerror}") from None
+    if not listens:
+        raise ListenError(
+            f"descriptor {descriptor} of systemd is no listening stream socket", "Use ListenStream= in the .socket unit"
+        )
+    found.set_inheritable(False)
+    return found
+
+
+def _tcp(address: str) -> socket.socket:
+    host, _, port = address.rpartition(":")
+    host = host.strip("[]")
+    try:
+        if host:
+            found = socket.getaddrinfo(host, int(port), type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
+            return socket.create_server(found[4], family=found[0], backlog=BACKLOG)
+        if socket.has_dualstack_ipv6():
+            with contextlib.suppress(OSError):
+                return socket.create_server(
+                    ("::", int(port)), family=socket.AF_INET6, dualstack_ipv6=True, backlog=BACKLOG
+                )
+        return socket.create_server(("", int(port)), backlog=BACKLOG)
+    except OSError as error:
+        raise ListenError(f"cannot listen on {address}: {error.strerror or error}", _ANOTHER) from error
+
+
+def _unix(address: str) -> Listener:
+    path = Path(address.removeprefix(UNIX))
+    listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        _remove_stale(path)
+        before = os.umask(UNIX_MASK)
+        try:
+            listening.bind(str(path))
+        finally:
+            os.umask(before)
+        listening.listen(BACKLOG)
+        return Listener(listening, (path, path.stat().st_ino))
+    except OSError as error:
+        listening.close()
+        raise ListenError(f"cannot listen on {address}: {error.strerror or error}", _ANOTHER) from error
+
+
+def _remove_stale(path: Path) -> None:
+    """Remove a socket that nobody listens on, as a daemon leaves it behind that was killed."""
+    with contextlib.suppress(FileNotFoundError):
+        if not stat.S_ISSOCK(path.lstat().st_mode):
+            return  # whatever it is, it is not ours; to bind says so
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+            probe.settimeout(1)
+            try:
+                probe.connect(str(path))
+            except ConnectionRefusedError:
+                path.unlink()

@@ -1,0 +1,104 @@
+"""HTTP basic authentication: is this a user with their password, at a price that tells nobody anything.
+
+bcrypt is slow on purpose (some 50 ms at cost 10): it runs in a thread, one at a time, and what it said is remembered
+under a keyed digest, so that a scraper pays once. A name that nobody has costs what a known one costs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import hashlib
+import secrets
+from collections import OrderedDict
+from collections.abc import Mapping
+
+import bcrypt
+
+KEPT = 100
+"""Answers of bcrypt that are remembered, right and wrong ones apart; exporter-toolkit keeps as many."""
+
+MOST_WAITING = 32
+"""Requests that may wait for bcrypt at once; the caller has the others come again."""
+
+MOST_PASSWORD_BYTES = 72
+"""bcrypt takes no more; Go compares these, and so must we (newer bcrypt refuses instead)."""
+
+
+class Busy(Exception):
+    """So many requests wait for bcrypt that this one should come again."""
+
+
+class Users:
+    """The users of one configuration.
+
+    Args:
+        hashes: bcrypt hashes by name.
+    """
+
+    def __init__(self, hashes: Mapping[str, str]) -> None:
+        self._hashes = {name.encode(): text.encode() for name, text in hashes.items()}
+        # For a name that nobody has: the dearest of the real ones. Nobody gets in by it.
+        self._decoy = max(self._hashes.values(), key=lambda text: text[4:6])
+        self._key = secrets.token_bytes(32)
+        self._right: OrderedDict[bytes, None] = OrderedDict()
+        self._wrong: OrderedDict[bytes, None] = OrderedDict()
+        self._one_at_a_time = asyncio.Lock()
+        self._waiting = 0
+
+    def remembers(self, authorization: bytes) -> bool | None:
+        """Say what is known of a header `Authorization` without asking bcrypt; None: nothing."""
+        digest = self._digest(authorization)
+        for kept, answer in ((self._right, True), (self._wrong, False)):
+            if digest in kept:
+                kept.move_to_end(digest)
+                return answer
+        return None
+
+    async def check(self, authorization: bytes) -> bool:
+        """Say whether a header `Authorization` names a user with their password.
+
+        Raises:
+            Busy: too many wait already.
+        """
+        credentials = _credentials(authorization)
+        if credentials is None:
+            return False
+        if self._waiting >= MOST_WAITING:
+            raise Busy
+        self._waiting += 1
+        try:
+            async with self._one_at_a_time:
+                if (answer := self.remembers(authorization)) is None:  # the same may have waited ahead
+                    answer = await asyncio.to_thread(self._matches, *credentials)
+                    _keep(self._right if answer else self._wrong, self._digest(authorization))
+                return answer
+        finally:
+            self._waiting -= 1
+
+    def _matches(self, name: bytes, password: bytes) -> bool:
+        found = self._hashes.get(name)
+        matches = bcrypt.checkpw(password[:MOST_PASSWORD_BYTES], found or self._decoy)
+        return matches and found is not None
+
+    def _digest(self, authorization: bytes) -> bytes:
+        return hashlib.blake2b(authorization, key=self._key, digest_size=32).digest()
+
+
+def _keep(kept: OrderedDict[bytes, None], digest: bytes) -> None:
+    kept[digest] = None
+    if len(kept) > KEPT:
+        kept.popitem(last=False)
+
+
+def _credentials(authorization: bytes) -> tuple[bytes, bytes] | None:
+    """Name and password of `Basic …` (RFC 7617); None: it is something else."""
+    scheme, _, encoded = authorization.partition(b" ")
+    if scheme.lower() != b"basic":
+        return None
+    try:
+        name, colon, password = base64.b64decode(encoded.strip(), validate=True).partition(b":")
+    except binascii.Error:
+        return None
+    return (name, password) if colon else None

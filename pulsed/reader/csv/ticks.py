@@ -1,0 +1,261 @@
+"""Reads the CSV of `pulsed export`: rows of one time are a tick.
+
+The columns that say when and about which GPU become labels; those that pulsed worked out are left out, because Compute
+works them out again; every other one is a series under its own name. What that name means is Translate's business.
+Times are in the file, to the millisecond, and so are the distances between ticks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta, timezone
+from io import TextIOWrapper
+from itertools import pairwise
+from math import isfinite
+from pathlib import Path
+from statistics import median
+
+from pulsed.errors import BadCapture
+from pulsed.reader.csv.records import IDENTITY, REMEDY, TIME, Records, read_header
+from pulsed.reader.tick import Layout, RawValue, Series
+
+DERIVED = frozenset(
+    {
+        "real_utilization_ratio",
+        "real_utilization_lower_ratio",
+        "real_utilization_upper_ratio",
+        "real_utilization_coverage_ratio",
+        "workload_class",
+        "raw_class",
+        "bottleneck",
+        "health_state",
+        "saturation_ratio",
+        "limiting_resource",
+    }
+)
+"""Columns that follow from the others."""
+
+_TELL_APART = "Export with the columns that tell GPUs apart: node, uuid and mig_id"
+_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+_MILLISECOND = timedelta(milliseconds=1)
+_STEPS_FOR_PACE = 32
+_ROWS_FOR_PACE = 100_000
+_BREATH = 1000  # rows without a tick after which other tasks may run
+
+_Labels = tuple[tuple[str, str], ...]
+_Key = tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CsvTick:
+    """The rows of one time.
+
+    Attributes:
+        time: when, in Unix seconds.
+        clock: seconds since the first tick of the file; grows also where the file was continued with older rows.
+        layout: dialect `pulsed`; the same object as long as the same GPUs come with the same columns filled.
+        values: one per series of the layout.
+        rejected: rows that could not be read, by reason.
+    """
+
+    time: float
+    clock: float
+    layout: Layout
+    values: Sequence[RawValue]
+    rejected: Mapping[str, int]
+
+
+def csv_ticks(file: TextIOWrapper, path: Path, interval: float) -> Generator[CsvTick | None, None, None]:
+    """Give the ticks of an open file in order, None to let other tasks run.
+
+    A last row without its line end is left out, and counted in the last tick's `rejected`.
+
+    Args:
+        file: open at its beginning.
+        path: what to call it.
+        interval: seconds by which rows follow that were added to the file though they are older than those before.
+
+    Raises:
+        BadCapture: the header cannot be used, or a row cannot be read; names its line. What came before is given first.
+        OSError, EOFError, zlib.error: as the file is read.
+    """
+    records = Records(file, path)
+    header = read_header(records, path)
+    parser = _Parser(path, header, interval)
+    try:
+        for number, cells in records:
+            if (tick := parser.feed(number, cells)) is not None:
+                yield tick
+            elif number % _BREATH == 0:
+                yield None
+    except (EOFError, BadCapture):
+        if (tick := parser.finish()) is not None:
+            yield tick
+        raise
+    if (tick := parser.finish({"half_row": 1} if records.torn else {})) is not None:
+        yield tick
+
+
+def interval_of(file: TextIOWrapper, path: Path) -> float | None:
+    """Give the usual seconds between two ticks of one GPU, by the first rows; None if there are no two.
+
+    Raises:
+        BadCapture: the header cannot be used.
+        OSError, EOFError, zlib.error: as the file is read.
+    """
+    records = Records(file, path)
+    rows = _Rows(read_header(records, path))
+    times: dict[_Key, list[int]] = {}
+    try:
+        for number, cells in records:
+            of_gpu = times.setdefault(rows.key(cells), [])
+            of_gpu.append(_milliseconds(cells[rows.time]))
+            if len(of_gpu) > _STEPS_FOR_PACE or number > _ROWS_FOR_PACE:
+                break
+    except (BadCapture, EOFError, IndexError, ValueError):
+        pass  # who reads the ticks will be told
+    steps = [later - sooner for of_gpu in times.values() for sooner, later in pairwise(of_gpu) if later > sooner]
+    return median(steps) / 1000 if steps else None
+
+
+class _Rows:
+    """Where a row has what."""
+
+    def __init__(self, header: Sequence[str]) -> None:
+        self.time = header.index(TIME)
+        self._identity = [(name, header.index(name)) for name in IDENTITY if name in header]
+        self._places = [place for _, place in self._identity]
+
+    def key(self, cells: Sequence[str]) -> _Key:
+        """What tells the row's GPU from others."""
+        return tuple([cells[place] for place in self._places])
+
+    def labels(self, key: _Key) -> _Labels:
+        """The identity of a key as labels; what is empty is left out."""
+        return tuple((name, cell) for (name, _), cell in zip(self._identity, key, strict=True) if cell)
+
+
+@dataclass(slots=True)
+class _Gpu:
+    """What is remembered of a GPU of the file.
+
+    Attributes:
+        labels: its identity.
+        filled: places of the columns that have had a value; a layout has no series for columns that are always empty.
+        last: its latest time, in milliseconds.
+    """
+
+    labels: _Labels
+    filled: tuple[int, ...] = ()
+    last: int | None = None
+
+
+@dataclass(slots=True)
+class _Rest:
+    """The rows of the tick that is being gathered."""
+
+    time: int
+    keys: list[_Key] = field(default_factory=list)
+    values: list[RawValue] = field(default_factory=list)
+
+
+class _Parser:
+    """Gathers rows to ticks. Each row is a series `time`, so that a GPU without any value is there, and its values."""
+
+    def __init__(self, path: Path, header: Sequence[str], interval: float) -> None:
+        self._path, self._header = path, tuple(header)
+        self._interval = round(interval * 1000)
+        self._rows = _Rows(header)
+        left_out = {TIME, *IDENTITY, *DERIVED}
+        self._numbers = [place for place, name in enumerate(header) if name not in left_out]
+        self._gpus: dict[_Key, _Gpu] = {}
+        self._layout: Layout | None = None
+        self._keys: list[_Key] = []
+        self._rest: _Rest | None = None
+        self._shift = self._clock = 0
+        self._joined = False
+
+    def feed(self, number: int, cells: Sequence[str]) -> CsvTick | None:
+        """Take a row; give the tick that it ends."""
+        if len(cells) != len(self._header):
+            raise self._bad(number, f"{len(cells)} cells under a header of {len(self._header)}")
+        if tuple(cells) == self._header:  # one export was appended to another
+            self._joined = True
+            for known in self._gpus.values():
+                known.last = None
+            return self.finish()
+        try:
+            time = _milliseconds(cells[self._rows.time])
+        except ValueError:
+            raise self._bad(number, f"{cells[self._rows.time]!r} in column time is no RFC 3339 time") from None
+        values = {place: self._number(number, place, cells[place]) for place in self._numbers if cells[place]}
+        key = self._rows.key(cells)
+        gpu = self._gpus.get(key)
+        if gpu is None:
+            gpu = self._gpus[key] = _Gpu(self._rows.labels(key))
+        if time == gpu.last:
+            raise BadCapture(f"{self._path}, line {number}: the GPU of this row comes twice at this time", _TELL_APART)
+        tick = None
+        if self._rest is None or time != self._rest.time:
+            tick = self.finish()
+            self._begin(time, older=self._joined or (gpu.last is not None and time < gpu.last))
+        self._gather(key, gpu, time, values)
+        return tick
+
+    def finish(self, rejected: Mapping[str, int] | None = None) -> CsvTick | None:
+        """Give the tick of the rows so far, if any."""
+        rest, self._rest = self._rest, None
+        if rest is None:
+            return None
+        if self._layout is None or rest.keys != self._keys:
+            self._keys = rest.keys
+            self._layout = Layout("pulsed", tuple(series for key in rest.keys for series in self._series(key)))
+        clock = (rest.time + self._shift) / 1000
+        return CsvTick(rest.time / 1000, clock, self._layout, rest.values, rejected or {})
+
+    def _begin(self, time: int, *, older: bool) -> None:
+        """Begin a tick; `older`: it may be, and if so follows the newest one by an interval."""
+        if not self._keys:
+            self._shift = -time
+        elif older and time + self._shift <= self._clock:
+            self._shift = self._clock + self._interval - time
+        self._clock = max(self._clock, time + self._shift)
+        self._rest, self._joined = _Rest(time), False
+
+    def _gather(self, key: _Key, gpu: _Gpu, time: int, values: Mapping[int, float]) -> None:
+        if not values.keys() <= set(gpu.filled):
+            gpu.filled = tuple(sorted({*gpu.filled, *values}))
+            self._layout = None
+        gpu.last = time
+        if self._rest is not None:
+            self._rest.keys.append(key)
+            self._rest.values += [time / 1000, *(values.get(place) for place in gpu.filled)]
+
+    def _series(self, key: _Key) -> list[Series]:
+        gpu = self._gpus[key]
+        return [Series(name, gpu.labels) for name in (TIME, *(self._header[place] for place in gpu.filled))]
+
+    def _number(self, number: int, place: int, cell: str) -> float:
+        try:
+            value = float(cell)
+        except ValueError:
+            value = float("nan")
+        if not isfinite(value):
+            raise self._bad(number, f"{cell!r} in column {self._header[place]} is no number")
+        return value
+
+    def _bad(self, number: int, what: str) -> BadCapture:
+        return BadCapture(f"{self._path}, line {number}: {what}", REMEDY)
+
+
+def _milliseconds(text: str) -> int:
+    """Read RFC 3339 as Unix milliseconds.
+
+    Raises:
+        ValueError: it is something else.
+    """
+    moment = datetime.fromisoformat(text.replace("Z", "+00:00"))
+    if moment.tzinfo is None:
+        raise ValueError("no time zone")
+    return round((moment - _EPOCH) / _MILLISECOND)

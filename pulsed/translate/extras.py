@@ -1,0 +1,89 @@
+"""What a dcgm-exporter's own metrics say with labels instead of names: XIDs, health watches, clock events.
+
+Their series are many and come and go, so they are no quantities of a `Reading`. All are off in the exporter's default
+page; a page without them costs nothing here. Source: dcgm-exporter's collectors (`DCGM_EXP_*`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from pulsed.reader.tick import Layout, RawValue
+from pulsed.translate.identity import Subject
+from pulsed.translate.tick import Entity, Extras
+
+_FAMILIES: Mapping[str, tuple[str, str]] = {
+    "DCGM_EXP_XID_ERRORS_COUNT": ("xid_counts", "xid"),
+    "DCGM_EXP_XID_ERRORS_TOTAL": ("xid_totals", "xid"),
+    "DCGM_EXP_GPU_HEALTH_STATUS": ("health_watches", "health_watch"),
+    "DCGM_EXP_CLOCK_EVENTS_COUNT": ("clock_events", "clock_event"),
+}
+"""By metric: the attribute of `Extras` that it fills, and the label that says what a series is about."""
+
+_MOST = 1e15
+"""Above are DCGM's blanks."""
+
+_Slot = tuple[int, str]
+"""Position in the layout, and the value of the label; empty on the one series that an exporter gives for no XID."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExtrasPlan:
+    """Where the extras of one device are among the values of a layout, by attribute of `Extras`."""
+
+    slots: Mapping[str, tuple[_Slot, ...]]
+
+    def read(self, values: Sequence[RawValue]) -> Extras | None:
+        """Give what is there; None if nothing is. Several series of the same label, as of several pods: the largest."""
+        found = {name: read for name, slots in self.slots.items() if (read := _read(slots, values)) is not None}
+        if not found:
+            return None
+        return Extras(
+            xid_counts=_codes(found.get("xid_counts")),
+            xid_totals=_codes(found.get("xid_totals")),
+            health_watches=_texts(found.get("health_watches")),
+            clock_events=_texts(found.get("clock_events")),
+        )
+
+
+def extras_plans(layout: Layout, subjects: Sequence[Subject]) -> Mapping[Entity, ExtrasPlan]:
+    """Give the plans of the subjects of a layout that have extras. What a MIG instance repeats goes to its board."""
+    if layout.dialect != "exporter":
+        return {}
+    slots: dict[Entity, dict[str, list[_Slot]]] = {}
+    for subject in subjects:
+        owner = subject.parent or subject
+        for position, _ in subject.series:
+            series = layout.series[position]
+            if family := _FAMILIES.get(series.name):
+                attribute, label = family
+                slot = (position, dict(series.labels).get(label, ""))
+                slots.setdefault(owner.entity, {}).setdefault(attribute, []).append(slot)
+    return {
+        entity: ExtrasPlan({attribute: tuple(of_attribute) for attribute, of_attribute in of_entity.items()})
+        for entity, of_entity in slots.items()
+    }
+
+
+def _read(slots: Sequence[_Slot], values: Sequence[RawValue]) -> dict[str, float] | None:
+    """Give the largest value by label; None if no series has a value."""
+    found: dict[str, float] = {}
+    is_there = False
+    for position, label in slots:
+        value = values[position]
+        if isinstance(value, (int, float)) and 0 <= value < _MOST:
+            is_there = True
+            if label:
+                found[label] = max(value, found.get(label, 0.0))
+    return found if is_there else None
+
+
+def _codes(found: Mapping[str, float] | None) -> tuple[tuple[int, float], ...] | None:
+    if found is None:
+        return None
+    return tuple(sorted((int(label), value) for label, value in found.items() if label.isdecimal() and int(label)))
+
+
+def _texts(found: Mapping[str, float] | None) -> tuple[tuple[str, float], ...] | None:
+    return None if found is None else tuple(sorted(found.items()))

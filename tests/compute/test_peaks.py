@@ -1,0 +1,220 @@
+from __future__ import annotations
+
+import math
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pulsed.compute.peaks import (
+    ARCHITECTURE_NAMES,
+    ARCHITECTURES,
+    DEFAULT,
+    LINKS,
+    NVLINKS,
+    PCIE_LANE_BYTES_PER_SECOND,
+    PRACTICAL_PEAKS,
+    RESOURCES,
+    Peaks,
+    architecture_of,
+    nvlink_of,
+    pcie_peak,
+    peaks_by_architecture,
+)
+from pulsed.errors import ConfigError
+from tests.compute.readings import many
+
+PRODUCTS = {
+    "volta": (
+        "Tesla V100-SXM2-16GB",
+        "Tesla V100-PCIE-32GB",
+        "Tesla V100S-PCIE-32GB",
+        "Quadro GV100",
+        "NVIDIA TITAN V",
+    ),
+    "turing": (
+        "Tesla T4",
+        "NVIDIA T4G",
+        "Quadro RTX 4000",
+        "Quadro RTX 6000",
+        "NVIDIA GeForce RTX 2080 Ti",
+        "NVIDIA GeForce GTX 1660",
+        "GRID RTX6000-8Q",
+        "NVIDIA TITAN RTX",
+    ),
+    "ampere": (
+        "NVIDIA A100-SXM4-40GB",
+        "NVIDIA A100 80GB PCIe",
+        "NVIDIA A800-SXM4-80GB",
+        "NVIDIA A30",
+        "NVIDIA A10",
+        "NVIDIA A10G",
+        "NVIDIA A40",
+        "NVIDIA A2",
+        "NVIDIA GeForce RTX 3090",
+        "NVIDIA RTX A6000",
+        "GRID A100-8C",
+        "GRID A100DX-40C",
+    ),
+    "ada": (
+        "NVIDIA L4",
+        "NVIDIA L40",
+        "NVIDIA L40S",
+        "NVIDIA L20",
+        "NVIDIA GeForce RTX 4090",
+        "NVIDIA GeForce RTX 4070 Ti SUPER",
+        "NVIDIA RTX 6000 Ada Generation",
+        "NVIDIA RTX 4000 SFF Ada Generation",
+        "NVIDIA RTX 2000 Ada Generation",
+    ),
+    "hopper": (
+        "NVIDIA H100 80GB HBM3",
+        "NVIDIA H100 PCIe",
+        "NVIDIA H100 NVL",
+        "NVIDIA H100-20C",
+        "NVIDIA H100XM-80C",
+        "NVIDIA H200",
+        "NVIDIA H800",
+        "NVIDIA H20",
+        "NVIDIA GH200 480GB",
+    ),
+    "blackwell": (
+        "NVIDIA B100",
+        "NVIDIA B200",
+        "NVIDIA B300 SXM6 AC",
+        "NVIDIA GB200",
+        "NVIDIA GB300",
+        "NVIDIA RTX PRO 6000 Blackwell Server Edition",
+        "NVIDIA RTX PRO 4000 Blackwell",
+        "NVIDIA GeForce RTX 5090",
+    ),
+    DEFAULT: ("", "Tesla P100-SXM2-16GB", "Tesla K80", "NVIDIA Something New", "AMD Instinct MI300X"),
+}
+
+
+@pytest.mark.parametrize(
+    ("model", "architecture"), [(model, name) for name, models in PRODUCTS.items() for model in models]
+)
+def test_a_product_name_tells_the_architecture(model: str, architecture: str) -> None:
+    assert architecture_of(model) == architecture
+
+
+def test_patterns_are_plain_enough_for_re2() -> None:
+    for pattern in [row.pattern for row in ARCHITECTURES] + [row.pattern for row in NVLINKS]:
+        re.compile(pattern)
+        assert not re.search(r"\(\?|\\[1-9]|[*+?]\+|\\[AZ]", pattern), "no lookaround, backreference, possessive or \\A"
+
+
+def test_every_architecture_has_a_row_and_every_number_a_source() -> None:
+    assert tuple(peaks_by_architecture()) == ARCHITECTURE_NAMES
+    assert {row.architecture for row in PRACTICAL_PEAKS} <= set(ARCHITECTURE_NAMES)
+    assert {row.resource for row in PRACTICAL_PEAKS if row.architecture == DEFAULT} == set(RESOURCES) - set(LINKS)
+    assert len({row[:2] for row in PRACTICAL_PEAKS}) == len(PRACTICAL_PEAKS), "no number twice"
+    assert all(row.source for row in (*PRACTICAL_PEAKS, *NVLINKS))
+
+
+def test_an_architecture_differs_only_where_a_source_says_so() -> None:
+    table = peaks_by_architecture()
+    assert table["ampere"] == table[DEFAULT] == Peaks(0.93, 1.0, 1.0, 1.0, 1.0, 0.8)
+    assert table["hopper"] == Peaks(0.93, 1.0, 1.0, 1.0, 1.0, 0.87)
+
+
+def test_overrides_of_default_replace_every_row_and_those_of_an_architecture_go_before_them() -> None:
+    table = peaks_by_architecture({"default": {"dram": 0.9, "pcie": 25e9}, "hopper": {"dram": 0.95, "nvlink": 4e11}})
+    assert (table["volta"].dram, table["volta"].pcie, table["volta"].nvlink) == (0.9, 25e9, None)
+    assert (table["hopper"].dram, table["hopper"].pcie, table["hopper"].nvlink) == (0.95, 25e9, 4e11)
+    assert table["hopper"].tensor == 0.93
+
+
+@pytest.mark.parametrize(
+    ("overrides", "words"),
+    [
+        ({"hoper": {}}, "architecture 'hoper'"),
+        ({"hopper": {"vram": 0.5}}, "resource 'vram'"),
+        ({"hopper": {"dram": 0.0}}, "dram is 0"),
+        ({"hopper": {"tensor": 93.0}}, "tensor is 93"),
+        ({"default": {"fp64": -0.1}}, "fp64 is -0.1"),
+        ({"default": {"integer": math.nan}}, "integer is nan"),
+        ({"default": {"pcie": 0.0}}, "pcie is 0"),
+        ({"default": {"pcie": -1.0}}, "pcie is -1"),
+        ({"default": {"nvlink": math.inf}}, "nvlink is inf"),
+        ({"default": {"nvlink": math.nan}}, "nvlink is nan"),
+    ],
+)
+def test_a_wrong_override_is_refused_by_name(overrides: dict[str, dict[str, float]], words: str) -> None:
+    with pytest.raises(ConfigError, match=re.escape(words)) as caught:
+        peaks_by_architecture(overrides)
+    assert caught.value.remedy
+
+
+@pytest.mark.parametrize(
+    ("generation", "gigabytes"), [(1, 4.0), (2, 8.0), (3, 15.754), (4, 31.508), (5, 63.015), (6, 121.0)]
+)
+def test_sixteen_lanes_carry_what_the_specification_says_less_the_protocol(generation: int, gigabytes: float) -> None:
+    assert PCIE_LANE_BYTES_PER_SECOND[generation] * 16 / 1e9 == pytest.approx(gigabytes, abs=1e-3)
+    peak = pcie_peak(float(generation), 16.0)
+    assert peak is not None
+    assert peak == pytest.approx(gigabytes * 1e9 * 0.935, rel=1e-4)
+    assert pcie_peak(generation, 8) == pytest.approx(peak / 2)
+
+
+@pytest.mark.parametrize(
+    ("generation", "width"),
+    [(None, 16.0), (5.0, None), (0.0, 16.0), (5.0, 0.0), (7.0, 16.0), (3.5, 16.0), (5.0, -8.0), (5.0, 1e9)],
+)
+def test_an_unknown_link_has_no_peak(generation: float | None, width: float | None) -> None:
+    assert pcie_peak(generation, width) is None
+
+
+@many
+@given(st.none() | st.floats(), st.none() | st.floats())
+def test_no_link_has_a_peak_that_cannot_be_divided_by(generation: float | None, width: float | None) -> None:
+    peak = pcie_peak(generation, width)
+    assert peak is None or 0 < peak < math.inf
+
+
+@pytest.mark.parametrize(
+    ("model", "links", "gigabytes"),
+    [
+        ("Tesla V100-SXM2-32GB", 6, 150 * 0.96),
+        ("NVIDIA A100-SXM4-80GB", 12, 300 * 0.92),
+        ("NVIDIA A800-SXM4-80GB", 8, 200 * 0.92),
+        ("NVIDIA H100 80GB HBM3", 18, 450 * 0.92),
+        ("NVIDIA H200", 18, 450 * 0.92),
+        ("NVIDIA H20", 18, 450 * 0.92),
+        ("NVIDIA H800", 8, 200 * 0.92),
+        ("NVIDIA B200", 18, 900 * 0.92),
+        ("NVIDIA GB300", 18, 900 * 0.92),
+        ("Tesla T4", 0, 0),
+        ("NVIDIA L40S", 0, 0),
+        ("NVIDIA A10G", 0, 0),
+        ("NVIDIA RTX 6000 Ada Generation", 0, 0),
+        ("NVIDIA RTX PRO 6000 Blackwell Server Edition", 0, 0),
+        ("Tesla V100-PCIE-16GB", 0, 0),
+    ],
+)
+def test_a_product_has_so_many_nvlinks(model: str, links: int, gigabytes: float) -> None:
+    nvlinks = nvlink_of(model)
+    assert nvlinks is not None
+    assert nvlinks.links == links
+    assert nvlinks.peak == pytest.approx(gigabytes * 1e9)
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        "",
+        "NVIDIA A100 80GB PCIe",
+        "NVIDIA A30",
+        "NVIDIA A40",
+        "NVIDIA RTX A6000",
+        "NVIDIA H100 PCIe",
+        "NVIDIA H100 NVL",
+        "NVIDIA H200 NVL",
+        "NVIDIA H800 PCIe",
+        "NVIDIA GH200 480GB",
+    ],
+)
+def test_a_board_whose_bridges_the_name_does_not_tell_is_unknown(model: str) -> None:
+    assert nvlink_of(model) is None

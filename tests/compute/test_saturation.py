@@ -1,0 +1,305 @@
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pulsed.compute.bounds import bounds_of
+from pulsed.compute.peaks import LINKS, RESOURCES, nvlink_of, pcie_peak, peaks_by_architecture
+from pulsed.compute.saturation import LIMITING_RESOURCES, NONE, UNKNOWN, Saturation, Saturator
+from pulsed.translate.vocabulary import Reading
+from tests.compute.readings import INPUTS, at_most, consistent, hide, many, rates
+
+A100 = "NVIDIA A100-SXM4-40GB"
+H100 = "NVIDIA H100 80GB HBM3"
+MODELS = ("", "Tesla T4", A100, H100, "NVIDIA H100 NVL")
+
+PIPES = ("tensor", "fp64", "fp32", "fp16", "integer")
+LINK_FIELDS = ("pcie_link_generation", "pcie_link_generation_max", "pcie_link_width", "pcie_link_width_max")
+NVLINK_RATES = (
+    "nvlink_transmit_bytes_per_second",
+    "nvlink_receive_bytes_per_second",
+    "nvlink_bandwidth_bytes_per_second",
+)
+CLOCKS = ("sm_clock_hertz", "sm_clock_max_hertz")
+ALL_INPUTS = (*INPUTS, "integer_active_ratio", *NVLINK_RATES, *LINK_FIELDS, *CLOCKS)
+
+LOADED = Reading(
+    sm_active_ratio=0.8,
+    graphics_engine_active_ratio=0.9,
+    tensor_active_ratio=0.465,
+    fp64_active_ratio=0.1,
+    fp32_active_ratio=0.2,
+    fp16_active_ratio=0.3,
+    integer_active_ratio=0.4,
+    dram_active_ratio=0.2,
+    pcie_transmit_bytes_per_second=1e9,
+    pcie_receive_bytes_per_second=2e9,
+    pcie_link_generation=4.0,
+    pcie_link_width=16.0,
+    nvlink_transmit_bytes_per_second=138e9,
+    nvlink_receive_bytes_per_second=27.6e9,
+)
+
+
+def of(reading: Reading, model: str = A100, whole: bool = True) -> Saturation:
+    return Saturator(model, whole).of(reading, bounds_of(reading).high)
+
+
+def named(saturation: Saturation) -> tuple[float | None, str]:
+    return saturation.ratio, saturation.limiting_resource
+
+
+def share(saturation: Saturation, resource: str) -> float | None:
+    return saturation.resources[RESOURCES.index(resource)]
+
+
+def test_all_inputs_known() -> None:
+    saturation = of(LOADED)
+    pcie = 2e9 / (16 * 16e9 / 8 * 128 / 130 * 0.935)
+    assert saturation.resources == pytest.approx((0.5, 0.1, 0.2, 0.3, 0.4, 0.25, pcie, 0.5))
+    assert saturation.ratio == pytest.approx(0.5)
+    assert saturation.compute == pytest.approx(0.5)
+    assert saturation.memory == pytest.approx(0.25)
+    assert saturation.missing == ()
+
+
+def test_a_tie_goes_to_the_first() -> None:
+    saturation = of(LOADED._replace(tensor_active_ratio=0.0, fp32_active_ratio=0.7, fp16_active_ratio=0.7))
+    assert (saturation.ratio, saturation.limiting_resource) == (0.7, "fp32")
+
+
+def test_t4_page_with_nvml_time_shares_only() -> None:
+    reading = Reading(gpu_utilization_ratio=0.8, memory_utilization_ratio=0.5, sm_clock_hertz=1.59e9)
+    assert of(reading, "Tesla T4") == Saturation(
+        None, 0.0, 1.0, UNKNOWN, (None,) * 8, None, None, None, (*PIPES, "dram", "pcie")
+    ), "and a T4 has no NVLink to miss"
+
+
+def test_default_page_of_dcgm_exporter() -> None:
+    reading = Reading(graphics_engine_active_ratio=0.9, tensor_active_ratio=0.186, dram_active_ratio=0.6)
+    ampere, hopper = of(reading), of(reading, H100)
+    assert (ampere.ratio, hopper.ratio) == pytest.approx((0.75, 0.6 / 0.87))
+    assert ampere.limiting_resource == hopper.limiting_resource == "dram"
+    assert ampere.compute == pytest.approx(0.2)
+    assert ampere.missing == ("fp64", "fp32", "fp16", "integer", "pcie", "nvlink")
+
+
+def test_memory_at_its_practical_peak_is_saturated() -> None:
+    reading = Reading(tensor_active_ratio=0.1, dram_active_ratio=0.83)
+    assert named(of(reading)) == (1.0, "dram")
+
+
+def test_a_mig_instance_has_no_links() -> None:
+    saturation = of(LOADED._replace(pcie_receive_bytes_per_second=29e9), whole=False)
+    assert saturation.resources[-2:] == (None, None)
+    assert saturation.missing == ()
+    assert saturation.ratio == pytest.approx(0.5)
+    assert saturation.limiting_resource == "tensor"
+
+
+def test_idle() -> None:
+    reading = Reading(graphics_engine_active_ratio=0.0, tensor_active_ratio=0.0, dram_active_ratio=0.0)
+    assert named(of(reading)) == (0.0, UNKNOWN), "the links may be busy"
+    assert named(of(reading, whole=False)) == (0.0, NONE)
+
+
+def test_nothing_known() -> None:
+    assert named(of(Reading())) == (None, UNKNOWN)
+
+
+# Without a pipe and memory together: published only where physics leaves no room above.
+
+LINKS_QUIET = Reading(
+    pcie_transmit_bytes_per_second=0.0, pcie_receive_bytes_per_second=0.0, nvlink_bandwidth_bytes_per_second=0.0
+)
+
+
+def test_missing_pipes_are_no_nearer_their_limit_than_a_nearly_idle_engine_allows() -> None:
+    quiet = LINKS_QUIET._replace(dram_active_ratio=0.4)
+    assert named(of(quiet)) == (None, UNKNOWN)
+    assert named(of(quiet._replace(gpu_utilization_ratio=0.3))) == (0.5, "dram")
+    assert named(of(quiet._replace(gpu_utilization_ratio=0.9, graphics_engine_active_ratio=0.3))) == (0.5, "dram")
+    assert named(of(quiet._replace(gpu_utilization_ratio=0.9, sm_active_ratio=0.3))) == (0.5, "dram")
+    assert named(of(quiet._replace(sm_active_ratio=0.48))) == (None, UNKNOWN), "0.48 of tensor is above 0.5 of its peak"
+
+
+def test_missing_memory_is_no_nearer_its_limit_than_its_time_share_allows() -> None:
+    pipes = LINKS_QUIET._replace(fp32_active_ratio=0.6, sm_active_ratio=0.5)
+    assert named(of(pipes)) == (None, UNKNOWN)
+    assert named(of(pipes._replace(memory_utilization_ratio=0.5))) == (None, UNKNOWN)
+    assert named(of(pipes._replace(memory_utilization_ratio=0.4))) == (0.6, "fp32")
+
+
+def test_a_missing_link_is_bounded_by_nothing() -> None:
+    reading = Reading(dram_active_ratio=0.4, sm_active_ratio=0.1)
+    assert named(of(reading)) == (None, UNKNOWN)
+    assert named(of(reading, whole=False)) == (0.5, "dram")
+
+
+def test_nothing_can_exceed_a_full_resource() -> None:
+    assert named(of(Reading(dram_active_ratio=0.8))) == (1.0, "dram")
+
+
+# The links.
+
+
+@pytest.mark.parametrize(
+    ("link", "generation", "width"),
+    [
+        ({"pcie_link_generation": 4.0, "pcie_link_width": 16.0}, 4, 16),
+        ({"pcie_link_generation": 1.0, "pcie_link_generation_max": 4.0, "pcie_link_width": 16.0}, 4, 16),
+        ({"pcie_link_generation_max": 4.0, "pcie_link_width": 4.0, "pcie_link_width_max": 16.0}, 4, 16),
+        ({"pcie_link_generation": 3.0, "pcie_link_generation_max": 0.0, "pcie_link_width": 8.0}, 3, 8),
+    ],
+)
+def test_pcie_is_measured_by_the_link_that_it_can_train_to(link: dict[str, float], generation: int, width: int) -> None:
+    reading = Reading(pcie_transmit_bytes_per_second=1e8, pcie_receive_bytes_per_second=3e9, **link)
+    peak = pcie_peak(generation, width)
+    assert peak is not None
+    assert share(of(reading), "pcie") == pytest.approx(3e9 / peak)
+
+
+def test_pcie_of_an_unknown_link_is_known_only_while_nothing_moves() -> None:
+    reading = Reading(pcie_transmit_bytes_per_second=0.0, pcie_receive_bytes_per_second=0.0)
+    assert share(of(reading), "pcie") == 0.0
+    assert share(of(reading._replace(pcie_receive_bytes_per_second=1.0)), "pcie") is None
+
+
+def test_one_direction_alone_settles_only_a_full_link() -> None:
+    reading = Reading(pcie_link_generation=3.0, pcie_link_width=16.0)
+    assert share(of(reading._replace(pcie_receive_bytes_per_second=1e9)), "pcie") is None
+    assert share(of(reading._replace(pcie_transmit_bytes_per_second=15.5e9)), "pcie") == 1.0
+    assert share(of(Reading(nvlink_receive_bytes_per_second=280e9)), "nvlink") == 1.0
+
+
+@pytest.mark.parametrize(
+    ("both", "expected"), [(0.0, 0.0), (100e9, None), (551e9, None), (552e9, 1.0), (600e9, 1.0), (math.nan, None)]
+)
+def test_the_sum_of_both_nvlink_directions_is_sure_at_the_ends_only(both: float, expected: float | None) -> None:
+    assert share(of(Reading(nvlink_bandwidth_bytes_per_second=both)), "nvlink") == expected
+
+
+def test_directions_go_before_their_sum() -> None:
+    reading = Reading(**dict(zip(NVLINK_RATES, (27.6e9, 13.8e9, 41.4e9), strict=True)))
+    assert share(of(reading), "nvlink") == pytest.approx(0.1)
+
+
+def test_nvlink_of_a_bridged_board_needs_an_override() -> None:
+    reading = Reading(nvlink_transmit_bytes_per_second=3e11, nvlink_receive_bytes_per_second=1e11)
+    peaks = peaks_by_architecture({"hopper": {"nvlink": 6e11}})
+    assert share(of(reading, "NVIDIA H100 NVL"), "nvlink") is None
+    assert share(
+        Saturator("NVIDIA H100 NVL", True, peaks).of(reading, bounds_of(reading).high), "nvlink"
+    ) == pytest.approx(0.5)
+    assert share(Saturator(H100, True, peaks).of(reading, bounds_of(reading).high), "nvlink") == pytest.approx(0.5)
+
+
+def test_overrides_move_the_yardstick() -> None:
+    peaks = peaks_by_architecture({"default": {"dram": 0.5, "pcie": 4e9}})
+    saturation = Saturator(A100, True, peaks).of(LOADED._replace(pcie_link_generation=None), bounds_of(LOADED).high)
+    assert saturation.memory == pytest.approx(0.4)
+    assert share(saturation, "pcie") == pytest.approx(0.5)
+
+
+# Tensor throughput.
+
+
+@pytest.mark.parametrize(
+    ("tensor", "clock", "highest", "expected"),
+    [
+        (0.5, 1.2e9, 1.5e9, 0.4),
+        (0.0, 1.2e9, 1.5e9, 0.0),
+        (1.0, 1.6e9, 1.5e9, 1.0),
+        (None, 1.2e9, 1.5e9, None),
+        (0.5, None, 1.5e9, None),
+        (0.5, 1.2e9, None, None),
+        (0.5, 1.2e9, 0.0, None),
+    ],
+)
+def test_tensor_throughput(
+    tensor: float | None, clock: float | None, highest: float | None, expected: float | None
+) -> None:
+    reading = Reading(tensor_active_ratio=tensor, sm_clock_hertz=clock, sm_clock_max_hertz=highest)
+    assert of(reading).tensor_throughput_ratio == (None if expected is None else pytest.approx(expected))
+
+
+# Properties.
+
+anything = st.fixed_dictionaries({}, optional=dict.fromkeys(ALL_INPUTS, st.none() | st.floats() | st.floats(0, 1)))
+
+
+@many
+@given(anything, st.sampled_from(MODELS), st.booleans())
+def test_any_input_gives_ratios_or_nothing(values: dict[str, float | None], model: str, whole: bool) -> None:
+    saturation = of(Reading(**values), model, whole)
+    known = [value for value in saturation.resources if value is not None]
+    for value in (*known, saturation.ratio, saturation.tensor_throughput_ratio):
+        assert value is None or 0.0 <= value <= 1.0
+    assert saturation.limiting_resource in LIMITING_RESOURCES
+    if saturation.ratio is None:
+        assert saturation.limiting_resource == UNKNOWN
+    else:
+        assert saturation.ratio == max(known)
+        nothing = NONE if saturation.upper == 0 else UNKNOWN
+        expected = nothing if saturation.ratio == 0 else RESOURCES[saturation.resources.index(saturation.ratio)]
+        assert saturation.limiting_resource == expected
+    assert saturation.lower == max(known, default=0.0)
+    assert saturation.lower <= saturation.upper <= 1.0
+    pipes = [value for value in saturation.resources[: len(PIPES)] if value is not None]
+    assert saturation.compute == max(pipes, default=None)
+    assert saturation.memory == share(saturation, "dram")
+    row = nvlink_of(model)
+    absent = set() if whole else set(LINKS)
+    if row is not None and row.links == 0:
+        absent.add("nvlink")
+    unknown = {name for name, value in zip(RESOURCES, saturation.resources, strict=True) if value is None}
+    assert set(saturation.missing) == unknown - absent
+    assert absent <= unknown
+
+
+@st.composite
+def loads(draw: st.DrawFn) -> Reading:
+    """Everything that saturation looks at, as physics has it."""
+    reading = draw(consistent())
+    transmit, receive = draw(rates), draw(rates)
+    return reading._replace(
+        integer_active_ratio=draw(at_most(reading.sm_active_ratio or 0.0)),
+        nvlink_transmit_bytes_per_second=transmit,
+        nvlink_receive_bytes_per_second=receive,
+        nvlink_bandwidth_bytes_per_second=transmit + receive,
+        pcie_link_generation=draw(st.sampled_from([None, 1.0, 5.0])),
+        pcie_link_width=16.0,
+    )
+
+
+measured = st.sets(st.sampled_from((*INPUTS, "integer_active_ratio", *NVLINK_RATES)))
+
+
+@many
+@given(loads(), measured, measured, st.sampled_from(MODELS), st.booleans())
+def test_more_known_inputs_never_lower_the_ratio(
+    reading: Reading, hidden: set[str], more: set[str], model: str, whole: bool
+) -> None:
+    more_known = of(hide(reading, hidden), model, whole).ratio
+    less_known = of(hide(reading, hidden | more), model, whole).ratio
+    assert less_known is None or (more_known is not None and more_known >= less_known)
+
+
+@many
+@given(loads(), measured, st.sampled_from(MODELS), st.booleans())
+def test_the_truth_lies_between_the_bounds(reading: Reading, hidden: set[str], model: str, whole: bool) -> None:
+    full, part = of(reading, model, whole), of(hide(reading, hidden), model, whole)
+    assert part.lower <= full.lower <= part.upper
+
+
+@many
+@given(loads(), measured, st.sampled_from(MODELS), st.booleans())
+def test_a_ratio_without_a_pipe_or_memory_is_the_final_one(
+    reading: Reading, hidden: set[str], model: str, whole: bool
+) -> None:
+    full, part = of(reading, model, whole), of(hide(reading, hidden), model, whole)
+    if part.ratio is not None and (part.compute is None or part.memory is None):
+        assert part.ratio == full.ratio

@@ -1,0 +1,175 @@
+"""Values that the chart must take, with every combination of the switches that meet, and values that it refuses."""
+
+from __future__ import annotations
+
+import itertools
+
+from tests.deploy.chart import NAMESPACE, Values
+
+HOST = "10.0.0.7"
+"""The address of the node, as the kubelet would fill it in."""
+
+SOURCES: dict[str, Values] = {
+    "exporter on the node": {},
+    "exporter by a Service": {"source": {"exporter": {"via": "service", "service": {"namespace": "gpu-operator"}}}},
+    "exporters by URL": {"source": {"exporter": {"targets": ["http://a:9400/metrics", "https://b:9400/metrics"]}}},
+    "dcgmi on the node": {"source": {"kind": "dcgmi"}},
+    "dcgmi by a Service": {"source": {"kind": "dcgmi", "dcgmi": {"via": "service"}}},
+    "dcgmi by its address": {"source": {"kind": "dcgmi", "dcgmi": {"host": "unix:///run/nv.sock"}}},
+    "demo": {"source": {"kind": "demo"}},
+}
+
+REACHED: dict[str, tuple[str, object]] = {
+    "exporter on the node": ("exporter", (f"http://{HOST}:9400/metrics",)),
+    "exporter by a Service": ("exporter", ("http://nvidia-dcgm-exporter.gpu-operator.svc:9400/metrics",)),
+    "exporters by URL": ("exporter", ("http://a:9400/metrics", "https://b:9400/metrics")),
+    "dcgmi on the node": ("dcgmi", f"{HOST}:5555"),
+    "dcgmi by a Service": ("dcgmi", f"nvidia-dcgm.{NAMESPACE}.svc:5555"),
+    "dcgmi by its address": ("dcgmi", "unix:///run/nv.sock"),
+    "demo": ("demo", None),
+}
+
+WEB: dict[str, Values] = {
+    "plain": {},
+    "TLS": {"webConfig": {"existingSecret": "web"}},
+    "users": {"webConfig": {"existingSecret": "web", "tls": False}},
+    "client certificates": {"webConfig": {"existingSecret": "web", "clientCertificates": True}},
+}
+
+TLS = {"ca": {"secret": {"name": "ca", "key": "ca.crt"}}, "serverName": "pulsed"}
+USER = {"username": {"name": "user", "key": "name"}, "password": {"name": "user", "key": "password"}}
+MONITOR: Values = {
+    "enabled": True,
+    "namespace": "prometheus",
+    "labels": {"release": "prometheus"},
+    "interval": "15s",
+    "scrapeTimeout": "10s",
+    "tlsConfig": TLS,
+    "basicAuth": USER,
+    "relabelings": [{"sourceLabels": ["__meta_kubernetes_namespace"], "targetLabel": "where"}],
+    "metricRelabelings": [{"action": "labeldrop", "regex": "mig_profile"}],
+}
+MONITORS: dict[str, Values] = {
+    "unscraped": {},
+    "ServiceMonitor": {"serviceMonitor": {"enabled": True}},
+    "PodMonitor": {"podMonitor": {"enabled": True}},
+}
+
+PRODUCT = {
+    ", ".join(names): {**SOURCES[names[0]], **WEB[names[1]], **MONITORS[names[2]]}
+    for names in itertools.product(SOURCES, WEB, MONITORS)
+}
+
+SINGLE: dict[str, Values] = {
+    "no Service": {"service": {"enabled": False}},
+    "somebody else's ServiceAccount": {"serviceAccount": {"create": False, "name": "mine"}},
+    "the default ServiceAccount": {"serviceAccount": {"create": False}},
+    "network policy": {"networkPolicy": {"enabled": True}},
+    "network policy of dcgmi": {"networkPolicy": {"enabled": True}, "source": {"kind": "dcgmi"}},
+    "network policy of the demo": {"networkPolicy": {"enabled": True}, "source": {"kind": "demo"}},
+    "narrow network policy": {
+        "networkPolicy": {
+            "enabled": True,
+            "from": [{"namespaceSelector": {"matchLabels": {"name": "prometheus"}}}],
+            "extraEgress": [{"ports": [{"port": 443, "protocol": "TCP"}]}],
+        }
+    },
+    "whole ServiceMonitor": {"serviceMonitor": MONITOR},
+    "whole PodMonitor": {"podMonitor": MONITOR},
+    "monitor without the node's label": {"serviceMonitor": {"enabled": True, "nodeLabel": False, "honorLabels": False}},
+    "own rules": {
+        "prometheusRule": {
+            "enabled": True,
+            "namespace": "prometheus",
+            "labels": {"release": "prometheus"},
+            "extraGroups": [{"name": "own", "rules": [{"alert": "Down", "expr": "up == 0", "for": "5m"}]}],
+        }
+    },
+    "all nodes": {"gpuNodes": {"only": False}, "tolerations": [{"operator": "Exists"}]},
+    "own affinity": {
+        "affinity": {
+            "podAntiAffinity": {
+                "requiredDuringSchedulingIgnoredDuringExecution": [
+                    {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"a": "b"}}}
+                ]
+            }
+        },
+        "nodeSelector": {"pool": "gpu"},
+    },
+    "manual updates": {"updateStrategy": {"type": "OnDelete"}},
+    "one at a time": {"updateStrategy": {"maxUnavailable": 1}},
+    "digest": {"image": {"repository": "r.example/pulsed", "digest": f"sha256:{'0' * 64}"}},
+    "readiness by data": {"probes": {"readinessPath": "/-/ready"}},
+    "everything that is extra": {
+        "nameOverride": "gpus",
+        "imagePullSecrets": [{"name": "pull"}],
+        "commonLabels": {"team": "hpc"},
+        "annotations": {"a": "1"},
+        "podAnnotations": {"prometheus.io/scrape": "true"},
+        "podLabels": {"b": "2"},
+        "extraArgs": ["--log.format=json"],
+        "extraEnv": [{"name": "SSL_CERT_FILE", "value": "/etc/ssl/own.pem"}],
+        "extraVolumes": [{"name": "password", "secret": {"secretName": "exporter"}}],
+        "extraVolumeMounts": [{"name": "password", "mountPath": "/run/password", "readOnly": True}],
+        "priorityClassName": "system-node-critical",
+        "runtimeClassName": "nvidia",
+        "service": {"annotations": {"c": "3"}},
+        "serviceAccount": {"annotations": {"d": "4"}},
+        "extraObjects": [
+            {"apiVersion": "v1", "kind": "LimitRange", "metadata": {"name": "x"}, "spec": {"limits": []}},
+            'apiVersion: v1\nkind: Service\nmetadata: {name: "{{ .Release.Name }}-2"}\nspec: {clusterIP: None}',
+        ],
+    },
+    "own configuration": {
+        "port": 19401,
+        "config": {
+            "telemetry_path": "/gpu",
+            "source": {
+                "interval": "5s",
+                "exporter": {"timeout": "2s", "username": "me", "password_file": "/run/password/it"},
+            },
+            "compute": {"real_utilization": {"preset": "hpc"}},
+            "publish": {"passthrough": True},
+        },
+        "serviceMonitor": {"enabled": True},
+    },
+}
+
+CASES = PRODUCT | SINGLE
+
+
+REFUSED: dict[str, tuple[Values, str]] = {
+    "unknown value": ({"tolerance": []}, "tolerance"),
+    "unknown source": ({"source": {"kind": "nvml"}}, "source/kind"),
+    "unknown key of the source": ({"source": {"exporter": {"url": "http://a"}}}, "url"),
+    "targets that are no URLs": ({"source": {"exporter": {"targets": ["gpu1:9400"]}}}, "targets/0"),
+    "port as text": ({"port": "9401"}, "port"),
+    "privileged port": ({"port": 80}, "port"),
+    "port out of range": ({"source": {"exporter": {"port": 70000}}}, "port"),
+    "path without slash": ({"source": {"exporter": {"path": "metrics"}}}, "path"),
+    "scheme": ({"source": {"exporter": {"scheme": "ftp"}}}, "scheme"),
+    "listen in config": ({"config": {"listen": ":1"}}, "config"),
+    "node in config": ({"config": {"node": "a"}}, "config"),
+    "kind in config": ({"config": {"source": {"kind": "demo"}}}, "config/source"),
+    "targets in config": ({"config": {"source": {"exporter": {"targets": "http://a"}}}}, "config/source/exporter"),
+    "web configuration in config": ({"config": {"web": {"config_file": "/a"}}}, "config/web"),
+    "host in config": ({"config": {"source": {"dcgmi": {"host": "a"}}}}, "config/source/dcgmi"),
+    "readiness": ({"probes": {"readinessPath": "/metrics"}}, "readinessPath"),
+    "no pod may be away": ({"updateStrategy": {"maxUnavailable": 0}}, "maxUnavailable"),
+    "zero percent": ({"updateStrategy": {"maxUnavailable": "0%"}}, "maxUnavailable"),
+    "pull policy": ({"image": {"pullPolicy": "Sometimes"}}, "pullPolicy"),
+    "digest": ({"image": {"digest": "0000"}}, "digest"),
+    "argument that is none": ({"extraArgs": ["log.level=debug"]}, "extraArgs/0"),
+    "label of the chart": ({"podLabels": {"app.kubernetes.io/name": "x"}}, "app.kubernetes.io/name"),
+    "label too long": ({"commonLabels": {"a": "x" * 64}}, "commonLabels"),
+    "interval without unit": ({"serviceMonitor": {"interval": "15"}}, "interval"),
+    "misspelled switch": ({"serviceMonitor": {"enable": True}}, "enable"),
+    "switch as text": ({"podMonitor": {"enabled": "yes"}}, "enabled"),
+    "effect": ({"tolerations": [{"key": "a", "effect": "Never"}]}, "effect"),
+    "Secret's name": ({"webConfig": {"existingSecret": "Web_Config"}}, "existingSecret"),
+    "both monitors": ({"podMonitor": {"enabled": True}, "serviceMonitor": {"enabled": True}}, "choose one"),
+    "monitor without Service": (
+        {"serviceMonitor": {"enabled": True}, "service": {"enabled": False}},
+        "needs service.enabled",
+    ),
+}

@@ -1,0 +1,291 @@
+"""The chart: rendered by a real helm and judged by Kubernetes' and the Prometheus operator's schemas."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from pulsed import __version__
+from pulsed.config import Config
+from pulsed.config.load import load
+from tests.daemon import pulsed
+from tests.deploy.cases import CASES, HOST, MONITORS, REACHED, REFUSED, SINGLE, SOURCES, WEB
+from tests.deploy.chart import (
+    CHART,
+    Manifest,
+    Refused,
+    Values,
+    complaints,
+    config,
+    container,
+    environment_of,
+    helm,
+    only,
+    render,
+)
+from tests.deploy.chart_readme import page
+from tests.deploy.install import KUBERNETES
+
+
+def configured(manifests: Sequence[Manifest], folder: Path) -> Config:
+    """pulsed's configuration in that container."""
+    file = folder / "config.yaml"
+    file.write_text(config(manifests))
+    return load(file, [], environment_of(manifests, HOST))
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_every_object_is_valid_and_the_pods_are_harmless(name: str, tmp_path: Path) -> None:
+    manifests = render(CASES[name])
+    assert complaints(manifests, KUBERNETES[-1]) == []
+    kinds = {manifest["kind"] for manifest in manifests}
+    assert not kinds & {"Role", "ClusterRole", "RoleBinding", "ClusterRoleBinding", "Secret"}
+    for pod in pods(manifests):
+        check_restricted(pod)
+    configured(manifests, tmp_path)
+
+
+@pytest.mark.parametrize("kubernetes", KUBERNETES)
+@pytest.mark.parametrize("name", ["exporter on the node, TLS, ServiceMonitor", *SINGLE])
+def test_every_kubernetes_that_the_chart_admits_takes_it(name: str, kubernetes: str) -> None:
+    assert complaints(render(CASES[name]), kubernetes) == []
+
+
+@pytest.mark.parametrize("name", SINGLE)
+def test_helm_3_renders_the_same(name: str) -> None:
+    assert render(CASES[name], program="helm-3") == render(CASES[name])
+
+
+@pytest.mark.parametrize("name", SOURCES)
+def test_pulsed_reads_what_the_values_say(name: str, tmp_path: Path) -> None:
+    kind, reached = REACHED[name]
+    seen = configured(render(SOURCES[name]), tmp_path)
+    assert seen.source.kind == kind
+    assert seen.node == "node-a"
+    if kind == "exporter":
+        assert tuple(str(target) for target in seen.source.exporter.targets) == reached
+    elif kind == "dcgmi":
+        assert seen.source.dcgmi.host == reached
+
+
+def test_the_judges_see_what_is_wrong() -> None:
+    manifests = render({**MONITORS["ServiceMonitor"], "networkPolicy": {"enabled": True}})
+    only(manifests, "DaemonSet")["spec"]["template"]["spec"]["hostNetwrk"] = True
+    only(manifests, "NetworkPolicy")["spec"]["policyTypes"] = "Ingress"
+    only(manifests, "ServiceMonitor")["spec"]["endpoints"][0]["honourLabels"] = True
+    found = "\n".join(complaints(manifests, KUBERNETES[-1]))
+    for word in ("hostNetwrk", "policyTypes", "honourLabels: unknown"):
+        assert word in found
+
+
+def pods(manifests: Sequence[Manifest]) -> Iterator[Manifest]:
+    yield only(manifests, "DaemonSet")["spec"]["template"]["spec"]
+    yield from (manifest["spec"] for manifest in manifests if manifest["kind"] == "Pod")
+
+
+def check_restricted(pod: Manifest) -> None:
+    """The Pod Security Standard `restricted`, and no token."""
+    assert pod["automountServiceAccountToken"] is False
+    assert pod["enableServiceLinks"] is False, "the variables of a Service `pulsed-x` would look like pulsed's own"
+    assert not {"hostNetwork", "hostPID", "hostIPC", "initContainers"} & pod.keys()
+    assert not [volume for volume in pod.get("volumes", []) if "hostPath" in volume]
+    assert pod["securityContext"]["runAsNonRoot"] is True
+    assert pod["securityContext"]["runAsUser"] > 0
+    assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+    for one in pod["containers"]:
+        rights = one["securityContext"]
+        assert rights == {
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "capabilities": {"drop": ["ALL"]},
+        }
+        assert not [port for port in one.get("ports", []) if "hostPort" in port]
+        assert one["resources"]["requests"], "a pod without requests is the first to go"
+        assert not [source for source in one.get("env", []) if "secretKeyRef" in source.get("valueFrom", {})]
+
+
+def test_lint_is_strict_and_finds_nothing() -> None:
+    assert "0 chart(s) failed" in helm("lint", "--strict", str(CHART))
+
+
+def test_the_chart_is_of_this_version() -> None:
+    chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
+    assert chart["appVersion"] == __version__
+
+
+def test_the_readme_has_the_values() -> None:
+    assert (CHART / "README.md").read_text() == page(), "run `python -m tests.deploy.chart_readme`"
+
+
+def test_the_schema_knows_every_value() -> None:
+    """A value that the schema does not know would be refused, so every default must pass; and be described by type."""
+    schema = json.loads((CHART / "values.schema.json").read_text())
+    values = yaml.safe_load((CHART / "values.yaml").read_text())
+    assert schema["additionalProperties"] is False
+    assert set(schema["properties"]) - {"global"} == set(values)
+
+
+def test_a_package_renders_as_the_folder_does(tmp_path: Path) -> None:
+    helm("package", str(CHART), "--destination", str(tmp_path))
+    (package,) = tmp_path.glob("pulsed-*.tgz")
+    assert render({}, package) == render({})
+
+
+def test_a_changed_configuration_restarts_the_pods_and_a_monitor_does_not() -> None:
+    def template(values: Values) -> Manifest:
+        found = only(render(values), "DaemonSet")["spec"]["template"]
+        assert isinstance(found, dict)
+        return found
+
+    assert template({"config": {"publish": {"passthrough": True}}}) != template({})
+    assert template({"serviceMonitor": {"enabled": True}, "service": {"annotations": {"a": "b"}}}) == template({})
+
+
+def test_a_broken_source_stays_visible() -> None:
+    """A node whose source is down must not leave the Service: its `pulsed_source_up 0` is the signal."""
+    manifests = render({})
+    assert container(manifests)["readinessProbe"]["httpGet"]["path"] == "/-/healthy"
+    service = only(manifests, "Service")["spec"]
+    assert service["publishNotReadyAddresses"] is True
+    assert service["clusterIP"] == "None"
+
+
+@pytest.mark.parametrize("kind", ["ServiceMonitor", "PodMonitor"])
+def test_the_monitors_keep_the_labels_of_the_gpu_s_user(kind: str) -> None:
+    manifests = render(MONITORS[kind])
+    spec = only(manifests, kind)["spec"]
+    (endpoint,) = spec.get("endpoints") or spec["podMetricsEndpoints"]
+    assert endpoint["honorLabels"] is True
+    assert endpoint["relabelings"] == [{"sourceLabels": ["__meta_kubernetes_pod_node_name"], "targetLabel": "node"}]
+    labels = only(manifests, "DaemonSet")["spec"]["template"]["metadata"]["labels"].items()
+    assert spec["selector"]["matchLabels"].items() <= labels
+    assert endpoint["port"] in [port["name"] for port in container(manifests)["ports"]]
+
+
+def test_the_web_configuration_reaches_probes_and_monitors() -> None:
+    tls = render({**WEB["TLS"], **MONITORS["ServiceMonitor"]})
+    assert container(tls)["livenessProbe"]["httpGet"]["scheme"] == "HTTPS"
+    assert only(tls, "ServiceMonitor")["spec"]["endpoints"][0]["scheme"] == "https"
+    users = render({**WEB["users"], **MONITORS["PodMonitor"]})
+    assert container(users)["livenessProbe"]["httpGet"]["scheme"] == "HTTP"
+    assert only(users, "PodMonitor")["spec"]["podMetricsEndpoints"][0]["scheme"] == "http"
+    certificates = container(render(WEB["client certificates"]))
+    assert certificates["livenessProbe"]["tcpSocket"] == {"port": "http"}
+    assert {"name": "web", "mountPath": "/etc/pulsed-web", "readOnly": True} in certificates["volumeMounts"]
+    own = render({**WEB["users"], "config": {"web": {"open_probes": False, "keep_alive": "1m"}}})
+    assert yaml.safe_load(config(own))["web"] == {"open_probes": False, "keep_alive": "1m"}
+
+
+@pytest.mark.parametrize(
+    ("values", "ports"),
+    [
+        ({}, [53, 53, 9400]),
+        ({"source": {"exporter": {"port": 19400}}}, [53, 53, 19400]),
+        ({"source": {"kind": "dcgmi"}}, [53, 53, 5555]),
+        ({"source": {"kind": "demo"}}, [53, 53]),
+    ],
+)
+def test_the_network_policy_lets_the_source_through(values: Values, ports: list[int]) -> None:
+    spec = only(render({**values, "networkPolicy": {"enabled": True}}), "NetworkPolicy")["spec"]
+    assert [port["port"] for rule in spec["egress"] for port in rule["ports"]] == ports
+    assert [port["port"] for rule in spec["ingress"] for port in rule["ports"]] == ["http"]
+
+
+def test_gpu_nodes_are_chosen_by_any_of_the_known_labels() -> None:
+    def terms(values: Values) -> list[Any]:
+        affinity = only(render(values), "DaemonSet")["spec"]["template"]["spec"].get("affinity", {})
+        required = affinity.get("nodeAffinity", {}).get("requiredDuringSchedulingIgnoredDuringExecution", {})
+        found: list[Any] = required.get("nodeSelectorTerms", [])
+        return found
+
+    assert {term["matchExpressions"][0]["key"] for term in terms({})} >= {
+        "nvidia.com/gpu.present",
+        "feature.node.kubernetes.io/pci-10de.present",
+        "cloud.google.com/gke-accelerator",
+    }
+    assert all(len(term["matchExpressions"]) == 1 for term in terms({})), "terms are alternatives, not conditions"
+    assert terms(SOURCES["demo"]) == []
+    assert terms({"gpuNodes": {"only": False}}) == []
+    assert len(terms(SINGLE["own affinity"])) == len(terms({})), "other affinity leaves the choice of nodes alone"
+    assert terms({"affinity": {"nodeAffinity": {}}}) == []
+
+
+@pytest.mark.parametrize(
+    ("values", "image"),
+    [
+        ({}, f"pulsed:{__version__}"),
+        ({"source": {"kind": "dcgmi"}}, f"pulsed:{__version__}-dcgmi"),
+        ({"image": {"tag": "x"}, "source": {"kind": "dcgmi"}}, "pulsed:x"),
+        (SINGLE["digest"], f"r.example/pulsed@sha256:{'0' * 64}"),
+    ],
+)
+def test_the_image(values: Values, image: str) -> None:
+    assert container(render(values))["image"] == image
+
+
+def copied(folder: Path) -> Path:
+    """The chart without its generated files."""
+    chart = folder / "pulsed"
+    shutil.copytree(CHART, chart, ignore=shutil.ignore_patterns("*.json", "rules.yaml"))
+    shutil.copy(CHART / "values.schema.json", chart)
+    return chart
+
+
+def test_dashboards_become_config_maps(tmp_path: Path) -> None:
+    chart = copied(tmp_path)
+    values = {"dashboards": {"enabled": True, "namespace": "grafana", "annotations": {"grafana_folder": "GPU"}}}
+    assert [m["kind"] for m in render(values, chart)].count("ConfigMap") == 1, "only the configuration: there are none"
+    folder = chart / "files" / "dashboards"
+    folder.mkdir(parents=True, exist_ok=True)
+    board = '{"title": "GPU {{ $labels }}", "panels": ["\\"quoted\\"", "a\\\\nb", "% ü"]}\n'
+    (folder / "Fleet_view.json").write_text(board)
+    manifests = render(values, chart)
+    (found,) = (m for m in manifests if m["metadata"]["name"] == "gpu-pulsed-fleet-view")
+    assert found["data"] == {"Fleet_view.json": board}
+    assert found["metadata"]["labels"]["grafana_dashboard"] == "1"
+    assert found["metadata"]["namespace"] == "grafana"
+    assert complaints(manifests, KUBERNETES[-1]) == []
+    assert [m["kind"] for m in render({}, chart)].count("ConfigMap") == 1
+
+
+def test_rules_become_a_prometheus_rule(tmp_path: Path) -> None:
+    chart = copied(tmp_path)
+    with pytest.raises(Refused, match=r"packaged without files/rules\.yaml"):
+        render({"prometheusRule": {"enabled": True}}, chart)
+    rule = {"alert": "Hot", "expr": 'x{a=~"b|c"} > 1', "annotations": {"summary": "{{ $labels.gpu }} is {{ $value }}"}}
+    (chart / "files").mkdir(exist_ok=True)
+    (chart / "files" / "rules.yaml").write_text(yaml.safe_dump({"groups": [{"name": "a", "rules": [rule]}]}))
+    manifests = render({"prometheusRule": {"enabled": True, "extraGroups": [{"name": "b", "rules": []}]}}, chart)
+    groups = only(manifests, "PrometheusRule")["spec"]["groups"]
+    assert groups == [{"name": "a", "rules": [rule]}, {"name": "b", "rules": []}]
+    assert complaints(manifests, KUBERNETES[-1]) == []
+
+
+def test_the_rules_and_dashboards_of_this_chart_render() -> None:
+    """Whatever generated files the chart has."""
+    rules, boards = CHART / "files" / "rules.yaml", list((CHART / "files" / "dashboards").glob("*.json"))
+    manifests = render({"prometheusRule": {"enabled": rules.exists()}, "dashboards": {"enabled": True}})
+    assert [m["kind"] for m in manifests].count("ConfigMap") == 1 + len(boards)
+    assert [m["kind"] for m in manifests].count("PrometheusRule") == rules.exists()
+    assert complaints(manifests, KUBERNETES[-1]) == []
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_bad_values_are_refused_by_name(name: str) -> None:
+    values, word = REFUSED[name]
+    with pytest.raises(Refused) as refused:
+        render(values)
+    assert word in str(refused.value)
+
+
+def test_check_config_passes_the_rendered_file(tmp_path: Path) -> None:
+    file = tmp_path / "config.yaml"
+    file.write_text(config(render(SINGLE["own configuration"])))
+    done = pulsed("check-config", str(file))
+    assert done.returncode == 0, done.stderr

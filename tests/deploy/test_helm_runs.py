@@ -1,0 +1,142 @@
+"""What the chart starts, started: the daemon with the rendered arguments, variables and files, probed as rendered."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import json
+import re
+import socket
+import ssl
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import bcrypt
+import pytest
+import yaml
+
+from tests.daemon import START_SECONDS, Daemon, environment, free_port
+from tests.deploy.cases import HOST, WEB
+from tests.deploy.chart import Manifest, Values, config, container, environment_of, render
+from tests.end_to_end.exporters import Exporter, exporting
+from tests.end_to_end.exporters import page as exporter_page
+from tests.present.web.certificates import make
+
+
+@contextlib.contextmanager
+def deployed(values: Values, folder: Path, host: str = HOST) -> Iterator[Daemon]:
+    """The daemon as the container would run it, with its arguments, variables and files; alive as its probes have it.
+
+    What the Secret of the web configuration holds is to be in `folder`.
+    """
+    port = free_port()
+    manifests = render({**values, "port": port})
+    (folder / "config.yaml").write_text(config(manifests))
+    arguments = [re.sub(r"=/etc/pulsed(-web)?/", f"={folder}/", argument) for argument in container(manifests)["args"]]
+    log_path = folder / "pulsed.log"
+    with log_path.open("w") as log:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "pulsed", *arguments],
+            stdout=log,
+            stderr=log,
+            text=True,
+            env=environment(**environment_of(manifests, host)),
+        )
+    daemon = Daemon(process, port, log_path)
+    try:
+        for name in ("startupProbe", "livenessProbe", "readinessProbe"):
+            deadline = time.monotonic() + START_SECONDS
+            while not passes(container(manifests)[name], port):
+                assert process.poll() is None, daemon.log()
+                assert time.monotonic() < deadline, f"{name}: {daemon.log()}"
+                time.sleep(0.05)
+        yield daemon
+    finally:
+        process.kill()
+        process.wait(START_SECONDS)
+
+
+def passes(probe: Manifest, port: int) -> bool:
+    """Ask as the kubelet does, which does not verify certificates."""
+    with contextlib.suppress(OSError):
+        if "tcpSocket" in probe:
+            socket.create_connection(("127.0.0.1", port), timeout=5).close()
+            return True
+        return asked(f"{probe['httpGet']['scheme'].lower()}://127.0.0.1:{port}{probe['httpGet']['path']}") == 200
+    return False
+
+
+def asked(url: str, **headers: str) -> int:
+    """The status of an answer; certificates are not verified."""
+    context = ssl._create_unverified_context()
+    try:
+        with urllib.request.urlopen(urllib.request.Request(url, headers=headers), timeout=5, context=context) as answer:
+            status: int = answer.status
+            return status
+    except urllib.error.HTTPError as error:
+        error.close()
+        return error.code
+
+
+def test_the_rendered_daemon_reads_the_exporter_of_its_node(tmp_path: Path) -> None:
+    with exporting({"metrics": Exporter(exporter_page(0))}) as url:
+        port = int(url.rstrip("/").rsplit(":", 1)[1])
+        values = {"source": {"exporter": {"port": port}}, "config": {"source": {"interval": "1s"}}}
+        with deployed(values, tmp_path, "127.0.0.1") as daemon:
+            assert daemon.wait_for("/-/ready").status == 200
+            page = daemon.get("/metrics").text
+            assert re.search(r"^pulsed_source_up\{[^}]*\} 1(\.0)?$", page, re.MULTILINE), page
+            assert daemon.get("/gpus").json()["node"] == "node-a"
+
+
+def test_the_rendered_daemon_runs_the_demo(tmp_path: Path) -> None:
+    with deployed({"source": {"kind": "demo"}, "extraArgs": ["--log.format=json"]}, tmp_path) as daemon:
+        daemon.wait_for("/-/ready")
+        assert len(daemon.get("/gpus").json()["gpus"]) == 8
+        json.loads(daemon.log().splitlines()[0])
+
+
+def web_configuration(folder: Path, *, users: bool = True, tls: bool = True, clients: bool = False) -> None:
+    """What the Secret holds."""
+    written: dict[str, object] = {}
+    if users:
+        written["basic_auth_users"] = {"prometheus": bcrypt.hashpw(b"secret", bcrypt.gensalt(4)).decode()}
+    if tls:
+        make("server").write(folder, "tls")
+        written["tls_server_config"] = {"cert_file": "tls.crt", "key_file": "tls.key"}
+        if clients:
+            client = {"client_ca_file": "tls.crt", "client_auth_type": "RequireAndVerifyClientCert"}
+            written["tls_server_config"] = {"cert_file": "tls.crt", "key_file": "tls.key", **client}
+    (folder / "web-config.yml").write_text(yaml.safe_dump(written))
+
+
+def test_the_rendered_daemon_serves_tls_and_asks_for_users_but_not_the_probes(tmp_path: Path) -> None:
+    web_configuration(tmp_path)
+    with deployed({"source": {"kind": "demo"}, **WEB["TLS"]}, tmp_path) as daemon:
+        url = f"https://127.0.0.1:{daemon.port}"
+        assert asked(f"{url}/-/healthy") == 200
+        assert asked(f"{url}/metrics") == 401
+        basic = base64.b64encode(b"prometheus:secret").decode()
+        assert asked(f"{url}/metrics", Authorization=f"Basic {basic}") == 200
+
+
+@pytest.mark.parametrize("name", WEB)
+def test_the_helm_test_tells_a_daemon_from_none(name: str, tmp_path: Path) -> None:
+    web_configuration(tmp_path, tls=name != "users", clients=name == "client certificates")
+    values = {"source": {"kind": "demo"}, **WEB[name]}
+    (pod,) = (manifest for manifest in render(values) if manifest["kind"] == "Pod")
+    python, option, program, service, _, *rest = pod["spec"]["containers"][0]["command"]
+    assert (python, option, service) == ("python", "-c", "gpu-pulsed")
+
+    def ask(port: int) -> int:
+        command = [sys.executable, "-W", "error", "-c", program, "127.0.0.1", str(port), *rest]
+        return subprocess.run(command, capture_output=True, timeout=30, check=False).returncode
+
+    with deployed(values, tmp_path) as daemon:
+        assert ask(daemon.port) == 0
+    assert ask(free_port()) != 0

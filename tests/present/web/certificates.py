@@ -1,0 +1,72 @@
+"""Certificates for tests: authorities, servers, clients, good ones and bad ones."""
+
+from __future__ import annotations
+
+import datetime
+import ipaddress
+from dataclasses import dataclass
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+
+DAY = datetime.timedelta(days=1)
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A certificate and its key."""
+
+    certificate: x509.Certificate
+    key: ec.EllipticCurvePrivateKey
+
+    @property
+    def cert_pem(self) -> bytes:
+        return self.certificate.public_bytes(serialization.Encoding.PEM)
+
+    @property
+    def key_pem(self) -> bytes:
+        return self.key_in(serialization.NoEncryption())
+
+    def key_in(self, encryption: serialization.KeySerializationEncryption) -> bytes:
+        return self.key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, encryption)
+
+    def write(self, folder: Path, name: str) -> tuple[Path, Path]:
+        """Write `name.crt` and `name.key`."""
+        certificate, key = folder / f"{name}.crt", folder / f"{name}.key"
+        certificate.write_bytes(self.cert_pem)
+        key.write_bytes(self.key_pem)
+        return certificate, key
+
+
+def make(name: str, issuer: Pair | None = None, *, authority: bool = False, days: int = 30) -> Pair:
+    """Make a certificate for `name` and the addresses of this host, signed by `issuer` or by itself.
+
+    With `days` below 0 it ended as long ago.
+    """
+    key = ec.generate_private_key(ec.SECP256R1())
+    now = datetime.datetime.now(datetime.timezone.utc)
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+    builder = (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(issuer.certificate.subject if issuer else subject)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - 60 * DAY)
+        .not_valid_after(now + days * DAY)
+        .add_extension(x509.BasicConstraints(ca=authority, path_length=None), critical=True)
+    )
+    if not authority:
+        names = [
+            x509.DNSName(name),
+            x509.IPAddress(ipaddress.ip_address("127.0.0.1")),
+            x509.IPAddress(ipaddress.ip_address("::1")),
+            x509.RFC822Name(f"{name}@example.com"),
+            x509.UniformResourceIdentifier(f"spiffe://cluster/{name}"),
+        ]
+        builder = builder.add_extension(x509.SubjectAlternativeName(names), critical=False)
+    signed = builder.sign(issuer.key if issuer else key, hashes.SHA256())
+    return Pair(signed, key)

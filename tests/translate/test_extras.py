@@ -1,0 +1,59 @@
+"""Metrics of the exporter's own whose labels say what they are about."""
+
+from __future__ import annotations
+
+from pulsed.translate.tick import CanonicalTick, Extras
+from pulsed.translate.translator import Translator
+from tests.translate.build import page_tick, tick
+
+PAGE = """\
+DCGM_FI_DEV_GPU_TEMP{gpu="0",UUID="GPU-0",Hostname="n"} 40
+DCGM_FI_DEV_GPU_TEMP{gpu="1",UUID="GPU-1",Hostname="n"} 41
+DCGM_EXP_XID_ERRORS_COUNT{gpu="0",UUID="GPU-0",Hostname="n",window_size_in_ms="300000",xid="31"} 2
+DCGM_EXP_XID_ERRORS_COUNT{gpu="0",UUID="GPU-0",Hostname="n",window_size_in_ms="300000",xid="79"} 1
+DCGM_EXP_XID_ERRORS_COUNT{gpu="1",UUID="GPU-1",Hostname="n",window_size_in_ms="300000"} 0
+DCGM_EXP_XID_ERRORS_TOTAL{gpu="1",UUID="GPU-1",Hostname="n",xid="13"} 4
+DCGM_EXP_GPU_HEALTH_STATUS{gpu="1",UUID="GPU-1",Hostname="n",health_watch="MEM",health_error_code="DCGM_FR_X"} 20
+DCGM_EXP_CLOCK_EVENTS_COUNT{gpu="1",UUID="GPU-1",Hostname="n",clock_event="hw_thermal",window_size_in_ms="300000"} 3
+"""
+
+
+def extras(page: str) -> CanonicalTick:
+    return Translator("n").translate(page_tick(page))
+
+
+def test_labelled_metrics_go_to_their_gpu() -> None:
+    found = extras(PAGE).extras
+    assert found == {
+        0: Extras(xid_counts=((31, 2.0), (79, 1.0))),
+        1: Extras(
+            xid_counts=(),
+            xid_totals=((13, 4.0),),
+            health_watches=(("MEM", 20.0),),
+            clock_events=(("hw_thermal", 3.0),),
+        ),
+    }
+
+
+def test_no_series_of_them_is_not_the_same_as_no_xid() -> None:
+    page = "\n".join(line for line in PAGE.splitlines() if line.startswith("DCGM_FI_")) + "\n"
+    assert extras(page).extras == {}
+
+
+def test_an_instance_repeats_what_its_board_says() -> None:
+    page = """\
+DCGM_FI_DEV_GPU_TEMP{gpu="0",UUID="GPU-0",GPU_I_ID="1",GPU_I_PROFILE="1g.10gb",Hostname="n"} 40
+DCGM_EXP_XID_ERRORS_COUNT{gpu="0",UUID="GPU-0",GPU_I_ID="1",GPU_I_PROFILE="1g.10gb",Hostname="n",xid="94"} 1
+DCGM_EXP_XID_ERRORS_COUNT{gpu="0",UUID="GPU-0",GPU_I_ID="2",GPU_I_PROFILE="1g.10gb",Hostname="n",xid="94"} 3
+"""
+    canonical = extras(page)
+    assert [device.entity.kind for device in canonical.devices] == ["gpu", "mig", "mig"]
+    assert canonical.extras == {0: Extras(xid_counts=((94, 3.0),))}
+
+
+def test_a_blank_is_no_count() -> None:
+    labels = {"gpu": "0", "UUID": "GPU-0", "xid": "31"}
+    rows = [("DCGM_FI_DEV_GPU_TEMP", labels, 40.0), ("DCGM_EXP_XID_ERRORS_COUNT", labels, 9223372036854775794.0)]
+    assert Translator("n").translate(tick(rows)).extras == {}
+    rows = [("DCGM_FI_DEV_GPU_TEMP", labels, 40.0), ("DCGM_EXP_XID_ERRORS_COUNT", labels, None)]
+    assert Translator("n").translate(tick(rows)).extras == {}
