@@ -9,7 +9,7 @@ SOURCE ?= demo
 ARGS   ?=
 PYTEST ?= $(VENV)/bin/python -m pytest
 
-.PHONY: run test lint format bench docs dist clean
+.PHONY: run test lint format bench docs dist constraints clean
 
 $(VENV)/.run: pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || \
@@ -43,10 +43,17 @@ bench: $(VENV)/.dev
 
 docs: $(VENV)/.dev
 	$(VENV)/bin/python -m tests.generate_docs
+	$(VENV)/bin/python -m tests.deploy.chart_readme
 
 dist: $(VENV)/.dev
-	$(VENV)/bin/pip install --quiet --disable-pip-version-check build
 	$(VENV)/bin/python -m build
+
+# The newest versions that fit, from a fresh environment; run the tests with them before they are committed.
+constraints:
+	rm -rf build/constraints && $(PYTHON) -m venv build/constraints
+	build/constraints/bin/pip install --quiet --disable-pip-version-check .
+	{ sed -n '/^#/p' deploy/constraints.txt; build/constraints/bin/pip freeze --exclude pulsed; } > build/constraints.txt
+	mv build/constraints.txt deploy/constraints.txt
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis

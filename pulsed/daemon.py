@@ -20,7 +20,7 @@ import uvloop
 from pulsed import __version__
 from pulsed.compute.tick import ComputedTick
 from pulsed.config import Config
-from pulsed.errors import ConfigError
+from pulsed.errors import PulsedError
 from pulsed.feeds import Feeds
 from pulsed.log import setup
 from pulsed.notify import Notifier
@@ -140,7 +140,7 @@ class _Daemon:
         try:
             config = self._load()
             self._feeds.follow(config)
-        except ConfigError as error:
+        except PulsedError as error:
             problem = str(error)
             log.error("the configuration was refused, the old one stays", extra={"error": problem})
         else:
@@ -176,9 +176,12 @@ class _Daemon:
         return Server(app, limits, self._web, lambda: self._notifier.ready(""))
 
     def _pass_on(self, tick: ComputedTick) -> None:
-        """Have a tick remembered and told."""
-        self._history.add(tick)
-        self._events.publish(tick)
+        """Have a tick remembered and told; neither may cost the next tick."""
+        try:
+            self._history.add(tick)
+            self._events.publish(tick)
+        except Exception:
+            log.exception("a tick could not be remembered or told; please report this")
 
     def _stop(self, server: Server, number: signal.Signals) -> None:
         """End soon: streams would go on for ever."""

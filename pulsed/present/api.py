@@ -21,7 +21,7 @@ from pulsed import __version__
 from pulsed.present import documents, schema
 from pulsed.present.board import Board
 from pulsed.present.events import HEADERS, KINDS, RETRY_SECONDS, Events, TooManySubscribers
-from pulsed.present.front import HEALTH, HEALTHY, READY, Receive, Scope, Send
+from pulsed.present.front import HEAD_ONLY, HEALTH, HEALTHY, READY, Receive, Scope, Send
 from pulsed.present.history import FIELDS, History, nearest_field
 from pulsed.present.identity import node_of
 from pulsed.translate.tick import Device
@@ -201,6 +201,10 @@ class _EventStream(Response):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Take a place and send, or say that there is none."""
+        if scope.get(HEAD_ONLY):
+            await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+            await send({"type": "http.response.body", "body": b""})
+            return
         try:
             with self._events.subscribed(self._kinds, self._gpu) as subscriber:
                 await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})

@@ -28,6 +28,10 @@ Header = tuple[bytes, bytes]
 HEALTHY, HEALTH, READY, RELOAD = "/-/healthy", "/health", "/-/ready", "/-/reload"
 
 
+HEAD_ONLY = "pulsed.head"
+"""Key of a scope whose request was HEAD: for answers that would not end."""
+
+
 class Front:
     """The ASGI application.
 
@@ -153,7 +157,7 @@ class Front:
     async def _others(self, scope: Scope, receive: Receive, send: Send) -> None:
         status = 500
         if scope["method"] == "HEAD":  # the server leaves the body away
-            scope = {**scope, "method": "GET"}
+            scope = {**scope, "method": "GET", HEAD_ONLY: True}
 
         async def watch(message: Message) -> None:
             nonlocal status

@@ -100,7 +100,8 @@ def everything_here() -> Iterator[str]:
 
 def test_the_build_is_sent_the_package_and_nothing_else() -> None:
     sent = set(context())
-    assert {name.split("/")[0] for name in sent} == {"pulsed", "pyproject.toml", "README.md", "LICENSE"}
+    assert {name.split("/")[0] for name in sent} == {"pulsed", "pyproject.toml", "README.md", "LICENSE", "deploy"}
+    assert [name for name in sent if name.startswith("deploy/")] == ["deploy/constraints.txt"]
     assert "pulsed/cli.py" in sent
     assert not [name for name in sent if "__pycache__" in name]
 
@@ -141,7 +142,7 @@ def copy(rest: str, sent: list[str], place: Path) -> None:
         assert found, f"COPY {source}: .dockerignore keeps it from the build"
         for name in found:
             # A folder's contents go into the target, a file under its own name.
-            path = place / target / (Path(name).relative_to(source) if name != source else name)
+            path = place / target / (Path(name).relative_to(source) if name != source else Path(name).name)
             path.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(ROOT / name, path)
 

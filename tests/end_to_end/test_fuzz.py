@@ -66,6 +66,7 @@ def test_schemathesis(daemon: Daemon, tmp_path: Path) -> None:
             "--phases=examples,coverage,fuzzing",
             "--max-examples=40",
             "--continue-on-failure",
+            "--exclude-path=/events",  # it has no end
         ],
         cwd=tmp_path,  # where it leaves its files
         env=environment(PYTHONWARNINGS="default"),
@@ -75,7 +76,7 @@ def test_schemathesis(daemon: Daemon, tmp_path: Path) -> None:
         check=False,
     )
     assert finished.returncode == 0, finished.stdout
-    assert "8 selected / 8 total" in finished.stdout, "every path is described"
+    assert "10 selected / 11 total" in finished.stdout, "every path is described"
 
 
 METHODS = (b"GET", b"HEAD", b"POST", b"PUT", b"DELETE", b"OPTIONS", b"PATCH", b"TRACE", b"CONNECT", b"PROPFIND", b"get")

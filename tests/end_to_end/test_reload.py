@@ -144,3 +144,11 @@ def test_two_hundred_reloads_under_load_cost_nothing(tmp_path: Path, file: Path)
     assert len(seen) > 200
     assert max(seen) > 0
     assert seen[-1] >= max(seen) - 0.5, "a counter fell"
+
+
+def test_a_wrong_choice_of_gpus_is_refused_too(tmp_path: Path, file: Path) -> None:
+    with serving(tmp_path, "--config.file", str(file), "--web.enable-lifecycle") as daemon:
+        file.write_text(CONFIG % ("1s", "hpc") + "gpus: 'first'\n")
+        answer = daemon.get("/-/reload", method="POST")
+        assert (answer.status, "gpus" in answer.text) == (500, True)
+        assert preset(daemon) == "ai"

@@ -133,3 +133,10 @@ def test_mistakes_are_told_in_one_line(arguments: list[str], code: int, words: s
     assert words in finished.stderr
     assert finished.stderr.count("\n") == 1
     assert "Traceback" not in finished.stderr
+
+
+def test_head_of_the_stream_ends(tmp_path: Path) -> None:
+    with serving(tmp_path, "--source", "demo", "--set", "events.max_subscribers=1") as daemon:
+        for _ in range(3):
+            answer = daemon.get("/events", method="HEAD")
+            assert (answer.status, answer.headers["content-type"].partition(";")[0]) == (200, "text/event-stream")

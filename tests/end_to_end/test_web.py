@@ -328,6 +328,26 @@ def test_a_gigabyte_is_cut_off(tmp_path: Path) -> None:
         assert daemon.get("/metrics").status == 200
 
 
+FEW_DESCRIPTORS = f"""
+import os, resource, sys
+resource.setrlimit(resource.RLIMIT_NOFILE, (80, 80))
+os.execv({sys.executable!r}, [{sys.executable!r}, "-m", "pulsed", *sys.argv[1:]])
+"""
+
+
+def test_without_descriptors_the_idle_make_room(tmp_path: Path) -> None:
+    with (
+        starting(tmp_path, command=(sys.executable, "-c", FEW_DESCRIPTORS)) as daemon,
+        contextlib.ExitStack() as idle,
+    ):
+        for _ in range(200):
+            idle.enter_context(socket.create_connection(("127.0.0.1", daemon.port)))
+        for _ in range(3):
+            assert ask(daemon, "/metrics").status == 200
+        assert daemon.log().count("cannot accept connections: Too many open files") == 1
+        assert "Traceback" not in daemon.log()
+
+
 @contextlib.contextmanager
 def many_descriptors() -> Iterator[None]:
     before = resource.getrlimit(resource.RLIMIT_NOFILE)

@@ -11,6 +11,7 @@ import http
 import ssl
 from collections.abc import Callable
 
+import httptools
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
@@ -22,7 +23,11 @@ Admits = Callable[[ssl.SSLObject], bool]
 
 
 class _Refused(Exception):
-    """Ends the parsing of a request; the parser hands it on as an error of its own."""
+    """Ends the parsing of a request; the parser raises an error of its own in its place, with this as the context."""
+
+    def __init__(self, status: http.HTTPStatus) -> None:
+        super().__init__(status)
+        self.status = status
 
 
 class Connection(HttpToolsProtocol):
@@ -56,7 +61,6 @@ class Connection(HttpToolsProtocol):
         self._in_head = True
         self._head_bytes = 0
         self._body_bytes = 0
-        self._refusal = http.HTTPStatus.BAD_REQUEST
         self._shut = False
         self._unsent = 0
         self._moved = self.active
@@ -84,22 +88,27 @@ class Connection(HttpToolsProtocol):
         """Take a piece of a request."""
         if self._shut:  # what the transport had in hand when it was told to stop
             return
+        self._unset_keepalive_if_required()
         if not self._since:
             self._since = self.active = self.loop.time()
         self._head_bytes += len(data)
-        super().data_received(data)
-        if self._in_head and self._head_bytes > MOST_HEADER_BYTES and not self._shut:
-            self._refusal = http.HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE
-            self.send_400_response("")
+        try:
+            self.parser.feed_data(data)
+        except httptools.HttpParserUpgrade:
+            return  # it is answered as if nobody had asked to speak something else (RFC 9110, 7.8)
+        except httptools.HttpParserError as error:
+            refused = error.__context__
+            self._refuse(refused.status if isinstance(refused, _Refused) else http.HTTPStatus.BAD_REQUEST)
+        else:
+            if self._in_head and self._head_bytes > MOST_HEADER_BYTES:
+                self._refuse(http.HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE)
 
     def on_headers_complete(self) -> None:
         """Have the request answered, unless its head is too large or announces too large a body."""
         if self._head_bytes > MOST_HEADER_BYTES and self._head_size() > MOST_HEADER_BYTES:
-            self._refusal = http.HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE
-            raise _Refused
+            raise _Refused(http.HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE)
         if self.parser.get_method() != b"GET" and self._announced_body() > MOST_BODY_BYTES:
-            self._refusal = http.HTTPStatus.REQUEST_ENTITY_TOO_LARGE
-            raise _Refused
+            raise _Refused(http.HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
         super().on_headers_complete()
         self._in_head = False
 
@@ -107,31 +116,16 @@ class Connection(HttpToolsProtocol):
         """Take a piece of a body, which no route reads."""
         self._body_bytes += len(body)
         if self._body_bytes > MOST_BODY_BYTES:
-            self._refusal = http.HTTPStatus.REQUEST_ENTITY_TOO_LARGE
-            raise _Refused
+            raise _Refused(http.HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
         super().on_body(body)
 
     def on_message_complete(self) -> None:
         """The request is complete: its time is over."""
-        super().on_message_complete()
+        self.cycle.more_body = False
+        self.cycle.message_event.set()
         self._since = 0.0
         self._in_head = True
         self._head_bytes = self._body_bytes = 0
-
-    def send_400_response(self, msg: str) -> None:
-        """Say why the request is refused, where that can be said, and end the connection."""
-        self._shut = True
-        if self._in_head and not self.running:
-            self._say_refusal()
-        elif self.running and not self.cycle.response_started and not self._in_head and not self.pipeline:
-            self.cycle.disconnected = True  # what the application still says goes nowhere
-            self.cycle.message_event.set()
-            self._say_refusal()
-        elif self.running:
-            self.drop()  # in the middle of an answer there is no place for another
-            return
-        self.flow.pause_reading()
-        self.loop.call_later(LINGER_SECONDS, self.transport.abort)
 
     def drop(self) -> None:
         """End the connection now."""
@@ -150,8 +144,22 @@ class Connection(HttpToolsProtocol):
         late = self._since and now - self._since > self._limits.request_seconds
         return bool(late) or now - self._moved > STUCK_SECONDS
 
-    def _say_refusal(self) -> None:
-        status = self._refusal
+    def _refuse(self, status: http.HTTPStatus) -> None:
+        """Say why the request is refused, where that can be said, and end the connection."""
+        self._shut = True
+        if self._in_head and not self.running:
+            self._say(status)
+        elif self.running and not self.cycle.response_started and not self._in_head and not self.pipeline:
+            self.cycle.disconnected = True  # what the application still says goes nowhere
+            self.cycle.message_event.set()
+            self._say(status)
+        elif self.running:
+            self.drop()  # in the middle of an answer there is no place for another
+            return
+        self.flow.pause_reading()
+        self.loop.call_later(LINGER_SECONDS, self.transport.abort)
+
+    def _say(self, status: http.HTTPStatus) -> None:
         text = f"{status.phrase}\n".encode()
         headers = [
             *self.server_state.default_headers,

@@ -50,15 +50,19 @@ class Gate:
             now: loop time.
         """
         count = len(self._connections) + len(self.opening)
-        if count < self._limits.connections:
-            return True
+        return count < self._limits.connections or self.relieve(now, "as many connections as allowed")
+
+    def relieve(self, now: float, why: str) -> bool:
+        """Close some connections that are idle; false: there are none.
+
+        Args:
+            now: loop time.
+            why: for the log.
+        """
         closed = self._close_idle(max(1, self._limits.connections // SHARE))
         if now - self._logged >= LOG_SECONDS:
             self._logged = now
-            log.warning(
-                "as many connections as allowed, closing those that are idle",
-                extra={"connections": count, "closed": closed},
-            )
+            log.warning(f"{why}, closing those that are idle", extra={"open": len(self._connections), "closed": closed})
         return closed > 0
 
     def sweep(self, now: float) -> None:

@@ -33,8 +33,8 @@ SHUTDOWN_SECONDS = 1
 """How long requests may take to finish once the daemon has been told to stop."""
 
 ACCEPTED_AT_ONCE = 16
-PAUSE_SECONDS = 1.0
-"""How long to accept nobody when the process has no descriptors left."""
+PAUSE_SECONDS, SHORT_PAUSE_SECONDS = 1.0, 0.1
+"""How long to accept nobody when the process has no descriptors left; shorter, if idle connections just gave some."""
 
 _NO_DESCRIPTORS = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
@@ -62,8 +62,6 @@ class Server(uvicorn.Server):
                 ws="none",
                 lifespan="off",
                 log_config=None,
-                # Below an error there is only what clients do wrong, a line each time.
-                log_level="debug" if log.isEnabledFor(logging.DEBUG) else "error",
                 access_log=False,
                 server_header=False,
                 proxy_headers=False,
@@ -185,9 +183,9 @@ class Doorkeeper:
                 taken, _ = self._listening.accept()
             except OSError as error:  # most are of one client: none is there any more, or its network is gone
                 if error.errno in _NO_DESCRIPTORS:
-                    log.error("cannot accept connections for a moment", extra={"error": error.strerror})
+                    relieved = self._gate.relieve(self._loop.time(), f"cannot accept connections: {error.strerror}")
                     self._loop.remove_reader(self._listening.fileno())
-                    self._paused = self._loop.call_later(PAUSE_SECONDS, self._open)
+                    self._paused = self._loop.call_later(SHORT_PAUSE_SECONDS if relieved else PAUSE_SECONDS, self._open)
                 return
             taken.setblocking(False)
             now = self._loop.time()

@@ -259,6 +259,26 @@ def test_who_takes_nothing_of_the_answer_goes(monkeypatch: pytest.MonkeyPatch) -
     on_uvloop(test, Limits(keep_alive_seconds=1))
 
 
+def test_who_does_not_say_goodbye_goes_too(monkeypatch: pytest.MonkeyPatch, live: Live, tmp_path: Path) -> None:
+    """TLS waits for the other side's goodbye, which this one never sends."""
+    monkeypatch.setattr(connection, "STUCK_SECONDS", 1.0)
+
+    async def test(site: Site) -> None:
+        def ask_and_fall_silent() -> ssl.SSLSocket:
+            plain = socket.create_connection(("127.0.0.1", site.port))
+            tls = ssl.create_default_context(cafile=str(tmp_path / "server.crt"))
+            client = tls.wrap_socket(plain, server_hostname="localhost")
+            client.sendall(GET + b"\r\n")
+            assert client.recv(15) == b"HTTP/1.1 200 OK"
+            return client
+
+        with await asyncio.to_thread(ask_and_fall_silent):
+            assert site.open == 1
+            await until(lambda: site.open == 0)
+
+    on_uvloop(test, Limits(keep_alive_seconds=1), live)
+
+
 def test_a_full_house_lets_the_idle_go_and_the_asking_stay() -> None:
     async def test(site: Site) -> None:
         scraper = await site.connect()

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 from pulsed.errors import ConfigError
 from pulsed.present.web.keys import KEYS
 from pulsed.present.web.settings import Pem, Rate, Settings, Tls, read
+from tests.generate_docs import ROOT
 
 HASH = "$2y$10$DuRG1NdsgvFJTmyzBNGKUOXZFEFlqcXN0qOuj9qPrbPhXfuWGkQsq"
 
@@ -91,6 +93,16 @@ def test_every_key_is_read(tmp_path: Path) -> None:
 )
 def test_nothing_is_plain_http_for_everybody(tmp_path: Path, text: str) -> None:
     assert read(written(tmp_path, text)) == Settings()
+
+
+def test_the_example_of_the_manual_is_right(tmp_path: Path) -> None:
+    example = re.search(
+        r"A complete example:\n\n```yml\n(.*?)```", (ROOT / "SECURITY.md").read_text("utf-8"), re.DOTALL
+    )
+    assert example is not None
+    found = read(written(tmp_path, example[1]))
+    assert found.tls is not None
+    assert list(found.users) == ["prometheus"]
 
 
 def test_a_file_goes_before_what_is_written_in_place(tmp_path: Path) -> None:
