@@ -30,12 +30,13 @@ class Chosen:
             self._all = tick.devices
             self._mask = self._selection.among([_candidate(device) for device in tick.devices])
             self._devices = tuple(compress(tick.devices, self._mask))
-        places = compress(range(len(self._mask)), self._mask)
+        places = {old: new for new, old in enumerate(compress(range(len(self._mask)), self._mask))}
         return replace(
             tick,
             devices=self._devices,
             readings=tuple(compress(tick.readings, self._mask)),
-            anomalies={new: tick.anomalies[old] for new, old in enumerate(places) if old in tick.anomalies},
+            anomalies={places[old]: found for old, found in tick.anomalies.items() if old in places},
+            extras={places[old]: found for old, found in tick.extras.items() if old in places},
         )
 
 

@@ -1,4 +1,5 @@
-"""The command line: `pulsed serve`, `snapshot`, `export`, `record`, `doctor`, `health`, `check-config`.
+"""The command line: `pulsed serve`, `snapshot`, `export`, `record`, `doctor`, `health`, `rules`,
+`check-config`.
 
 Every command imports what it needs when it runs: `pulsed --version` costs nothing, and `snapshot` needs no server.
 """
@@ -118,6 +119,20 @@ def _parser() -> argparse.ArgumentParser:
     health.add_argument("--ca-file", dest="ca_file", metavar="FILE", help="certificates to trust, for https")
     health.set_defaults(run=_health)
 
+    rules = commands.add_parser("rules", parents=[common], help="print recording and alerting rules for Prometheus")
+    rules.add_argument("--kind", choices=["recording", "alerting", "all"], default="all")
+    rules.add_argument(
+        "--for", dest="metrics", choices=["dcgm", "pulsed", "both"], default="both",
+        help="start from dcgm-exporter's DCGM_FI_* series, which need no daemon, or from pulsed's own metrics",
+    )  # fmt: skip
+    rules.add_argument("--by", metavar="LABELS", help="that tell GPUs apart on DCGM_FI_* series: UUID,gpu,...")
+    rules.add_argument("--format", choices=["prometheus", "kubernetes"], default="prometheus")
+    rules.add_argument("--name", default="pulsed", help="of the PrometheusRule, for --format kubernetes")
+    rules.add_argument("--namespace", default="", help="of it")
+    rules.add_argument("--labels", type=_labels, default={}, metavar="NAME=VALUE,...", help="of it: release=prometheus")
+    rules.add_argument("--output", metavar="FILE", default="-", help="write here rather than to stdout")
+    rules.set_defaults(run=_rules)
+
     check = commands.add_parser("check-config", help="validate a configuration file")
     check.add_argument("file", metavar="FILE", nargs="?")
     check.add_argument("--web.config.file", dest="web_config_file", metavar="FILE", help="a web configuration file")
@@ -212,6 +227,26 @@ def _health(options: argparse.Namespace) -> int:
     from pulsed.checkup import checkup
 
     return checkup(options.url, options.format, sys.stdout, timeout=options.timeout, ca_file=options.ca_file)
+
+
+def _rules(options: argparse.Namespace) -> int:
+    from pulsed.present.promql.document import KubernetesObject
+    from pulsed.present.promql.rule import Identity
+    from pulsed.present.promql.rules import Choice, write
+
+    identity = Identity(tuple(options.by.split(","))) if options.by else Identity()
+    target = KubernetesObject(options.namespace, options.labels, options.name)
+    kubernetes = target if options.format == "kubernetes" else None
+    choice = Choice(options.kind, options.metrics, identity, kubernetes)
+    write(_configure(options).compute_settings(), choice, options.output, sys.stdout)
+    return 0
+
+
+def _labels(text: str) -> dict[str, str]:
+    pairs = dict(pair.partition("=")[::2] for pair in text.split(","))
+    if not all(pairs) or not all(pairs.values()):
+        raise argparse.ArgumentTypeError(f"{text!r} is not of the form name=value,name=value")
+    return pairs
 
 
 def _check_config(options: argparse.Namespace) -> int:

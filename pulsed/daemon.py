@@ -12,16 +12,19 @@ import logging
 import os
 import resource
 import signal
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import uvloop
 
 from pulsed import __version__
+from pulsed.compute.health.judge import Judge
+from pulsed.compute.health.model import SEVERITY, HealthChange
 from pulsed.compute.tick import ComputedTick
 from pulsed.config import Config
 from pulsed.errors import PulsedError
 from pulsed.feeds import Feeds
+from pulsed.latches import Latches, LatchFile
 from pulsed.log import setup
 from pulsed.notify import Notifier
 from pulsed.present.board import Board
@@ -41,6 +44,13 @@ log = logging.getLogger(__name__)
 
 WATCH_SECONDS = 1.0
 """How often the configuration file is looked at. One that has changed is read when it has stood still for as long."""
+
+
+KEEP_SECONDS = 2.0
+"""How often latched health is written, if it has changed."""
+
+LATCHES = "latches.json"
+"""The file in the folder of the state."""
 
 
 def serve(config: Config, load: Callable[[], Config], file: Path | None = None) -> int:
@@ -83,7 +93,9 @@ class _Daemon:
         kept = config.history
         self._history = History(kept.seconds, kept.max_bytes, kept.fields)
         self._events = Events(lambda: self._board.node, config.events.max_subscribers, config.events.heartbeat)
-        self._feeds = Feeds(self._board, self._telemetry.observe, self._pass_on)
+        folder = config.state_dir
+        self._latches = Latches(LatchFile(Path(folder) / LATCHES)) if folder else None
+        self._feeds = Feeds(self._board, self._telemetry.observe, self._pass_on, self._latches)
         self._pages = Pages(self._board, self._telemetry, passthrough=config.publish.passthrough)
         self._front = Front(
             self._board,
@@ -96,6 +108,8 @@ class _Daemon:
         )
         self._web = Live(Path(config.web.config_file)) if config.web.config_file else None
         self._notifier = Notifier(os.environ)
+        self._reloaded = True
+        self._telemetry.config_in_force = self._in_force
 
     async def run(self, listeners: Sequence[Listener]) -> int:
         """Serve until told to stop."""
@@ -110,7 +124,7 @@ class _Daemon:
         self._feeds.follow(self._config)
         for target in self._board.targets:
             log.info("reading", extra={"source": target.kind, "target": target.name, "interval": target.interval})
-        beside = [asyncio.create_task(self._notifier.keep_alive())]
+        beside = [asyncio.create_task(self._notifier.keep_alive()), asyncio.create_task(self._keep())]
         if self._file is not None:
             beside.append(asyncio.create_task(self._watch(self._file)))
         # What start-up made lives as long as the process: keep the collector from walking it at every full collection.
@@ -125,7 +139,9 @@ class _Daemon:
             for task in beside:
                 task.cancel()
             await asyncio.gather(*beside, return_exceptions=True)
+            judges = self._feeds.judges
             await self._feeds.stop()
+            self._write(judges)
         log.info("stopped")
         return 0
 
@@ -146,9 +162,13 @@ class _Daemon:
         else:
             self._take(config)
             log.info("the configuration was read again")
-        self._telemetry.config_reload_successful = not problem
+        self._reloaded = not problem
         self._notifier.ready("the last configuration was refused" if problem else "")
         return problem
+
+    def _in_force(self) -> bool:
+        """Whether what the files say is what the daemon follows."""
+        return self._reloaded and (self._web is None or self._web.last_reload_successful)
 
     def _take(self, config: Config) -> None:
         """Have all other parts follow a configuration that the feeds follow."""
@@ -177,6 +197,8 @@ class _Daemon:
 
     def _pass_on(self, tick: ComputedTick) -> None:
         """Have a tick remembered and told; neither may cost the next tick."""
+        for change in tick.health_changes:
+            _log_change(change, self._board.node)
         try:
             self._history.add(tick)
             self._events.publish(tick)
@@ -201,6 +223,18 @@ class _Daemon:
             events=self._events,
         )
 
+    async def _keep(self) -> None:
+        """Write latched health to its file when it has changed."""
+        while self._latches is not None:
+            await asyncio.sleep(KEEP_SECONDS)
+            document = self._latches.document(self._feeds.judges)
+            if document is not None:
+                await asyncio.to_thread(self._latches.save, document)
+
+    def _write(self, judges: Mapping[str, Judge]) -> None:
+        if self._latches is not None and (document := self._latches.document(judges)) is not None:
+            self._latches.save(document)
+
     async def _watch(self, file: Path) -> None:
         """Reload when the file has changed, and has stood still since the last look."""
         known = seen = _signature(file)
@@ -213,8 +247,29 @@ class _Daemon:
             seen = now
 
 
-_FIXED = ("listen", "telemetry_path", "enable_lifecycle", "web", "history", "events")
+_FIXED = ("state_dir", "listen", "telemetry_path", "enable_lifecycle", "web", "history", "events")
 """Keys of which a reload takes no notice."""
+
+
+def _log_change(change: HealthChange, node: str) -> None:
+    """Say that a GPU has become better or worse; single checks are in it when they became worse."""
+    worse = SEVERITY[change.after] > max(SEVERITY[change.before], 0)
+    if change.check and not worse:
+        return
+    entity = change.device.entity
+    log.log(
+        logging.WARNING if worse and SEVERITY[change.after] >= SEVERITY["warn"] else logging.INFO,
+        f"health check: {change.message}" if change.check else "health of a GPU changed",
+        extra={
+            "node": entity.node or node,
+            "gpu": entity.gpu,
+            "uuid": entity.uuid,
+            **({"check": change.check} if change.check else {}),
+            "before": change.before,
+            "after": change.after,
+            **({"remedy": change.remedy} if worse else {}),
+        },
+    )
 
 
 def _signature(file: Path) -> tuple[int, int, int] | None:

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pulsed.chosen import Chosen
 from pulsed.compute.compute import Settings
 from pulsed.compute.computer import Computer
+from pulsed.compute.health.judge import Judge
 from pulsed.compute.tick import ComputedTick
 from pulsed.errors import SourceEnded, SourceError
 from pulsed.present.board import Target
@@ -34,6 +35,7 @@ class Pipeline:
         node: the host of GPUs whose source does not say where they are.
         observe: takes the seconds that each layer spends.
         selection: the GPUs to compute; the others are left out.
+        boot_id: of the node that all GPUs are in, if they are.
     """
 
     def __init__(
@@ -42,9 +44,10 @@ class Pipeline:
         node: str,
         observe: Observe = lambda layer, seconds: None,
         selection: Selection = EVERYTHING,
+        boot_id: str = "",
     ) -> None:
         self._chosen = Chosen(selection)
-        self._computer = Computer(settings)
+        self._computer = Computer(settings, boot_id)
         self._translator = Translator(node)
         self._observe = observe
 
@@ -52,6 +55,11 @@ class Pipeline:
         """Compute so, and these GPUs, from the next tick on; what was counted stays."""
         self._chosen = Chosen(selection)
         self._computer.reconfigure(settings)
+
+    @property
+    def judge(self) -> Judge:
+        """The judge of health, whose latches outlive a restart."""
+        return self._computer.judge
 
     def process(self, raw: RawTick) -> ComputedTick:
         """Take a tick through both layers."""

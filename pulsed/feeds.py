@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from pulsed.compute.health.judge import Judge
 from pulsed.compute.tick import ComputedTick
 from pulsed.config import Config
 from pulsed.feed import Feed, Observe, Pipeline
+from pulsed.latches import Latches
 from pulsed.present.board import Board, Target
 from pulsed.reader.tick import Source
-from pulsed.sources import node_name, open_sources, selection_of, target_of
+from pulsed.sources import boot_id_of, node_name, open_sources, selection_of, target_of
 
 
 @dataclass(slots=True)
@@ -37,10 +40,17 @@ class Feeds:
         board: what the feeds write; its targets are replaced by `follow`.
         observe: takes the seconds that each layer spends.
         also: called with every tick that was put on the board.
+        latches: what was kept of the health of every target; None: nothing is.
     """
 
-    def __init__(self, board: Board, observe: Observe, also: Callable[[ComputedTick], None]) -> None:
-        self._board, self._observe, self._also = board, observe, also
+    def __init__(
+        self,
+        board: Board,
+        observe: Observe,
+        also: Callable[[ComputedTick], None],
+        latches: Latches | None = None,
+    ) -> None:
+        self._board, self._observe, self._also, self._latches = board, observe, also, latches
         self._config: Config | None = None
         self._running: dict[tuple[str, str], _Running] = {}
         self._closing: set[asyncio.Task[None]] = set()
@@ -61,6 +71,11 @@ class Feeds:
             running.pipeline.reconfigure(settings, selection)
         self._config = config
 
+    @property
+    def judges(self) -> Mapping[str, Judge]:
+        """The judges of health by the name of their target."""
+        return {" ".join(key): running.pipeline.judge for key, running in self._running.items()}
+
     async def stop(self) -> None:
         """End all feeds and close their sources."""
         for running in self._running.values():
@@ -75,13 +90,15 @@ class Feeds:
         for source in sources:
             key = (source.kind, source.target)
             target, old = target_of(source, config), known.pop(key, None)
-            pipeline = Pipeline(settings, node, self._observe, selection)
+            pipeline = Pipeline(settings, node, self._observe, selection, boot_id_of(config))
             closing: asyncio.Task[None] | None = None
             if old is not None:
                 closing = self._end(old)
                 if same_node:
                     pipeline = old.pipeline
                     target.succeed(old.target)
+            if self._latches is not None and (old is None or pipeline is not old.pipeline):
+                self._latches.restore(" ".join(key), pipeline.judge, time.time())
             feed = Feed(source, pipeline, target, self._also)
             task = asyncio.create_task(_run(feed, closing), name=target.name)
             self._running[key] = _Running(source, target, pipeline, task)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from socket import gethostname
 
 from pulsed.config import Config
@@ -40,6 +41,16 @@ def sources_of(kind: str, config: Config) -> Sequence[Source]:
 def node_name(config: Config) -> str:
     """The name of this host, for GPUs whose source does not say where they are."""
     return config.node or gethostname()
+
+
+def boot_id_of(config: Config) -> str:
+    """What tells one start of this host from another; empty where the GPUs may be in another host."""
+    if config.source.kind not in ("auto", "dcgmi") or config.source.dcgmi.host is not None:
+        return ""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    except OSError:
+        return ""
 
 
 def selection_of(config: Config, environment: Mapping[str, str]) -> Selection:

@@ -26,7 +26,7 @@ scrape_configs:
     honor_labels: true
     static_configs: [{{targets: ["{address}"], labels: {{node: demo}}}}]
 """
-CHOSEN = {"node": "demo", "uuid": "GPU-de300000-0000-4000-8000-000000000000", "mig_id": ""}
+CHOSEN = {"node": "demo", "uuid": "GPU-de300000-0000-4000-8000-000000000007", "mig_id": ""}
 
 
 def draw(server: Prometheus, start: float, end: float, folder: Path = PICTURES) -> None:

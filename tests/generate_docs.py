@@ -17,6 +17,7 @@ from pydantic.fields import FieldInfo
 from pulsed.config import Config
 from pulsed.config.section import Section, keys, section_of
 from pulsed.config.values import notation_of
+from tests.health_docs import health
 from tests.metrics_docs import metrics
 
 ROOT = Path(__file__).parents[1]
@@ -126,3 +127,4 @@ if __name__ == "__main__":
     (ROOT / "CONFIGURATION.md").write_text(manual(), encoding="utf-8")
     (ROOT / "config.example.yaml").write_text(example(), encoding="utf-8")
     (ROOT / "METRICS.md").write_text(metrics(), encoding="utf-8")
+    (ROOT / "HEALTH.md").write_text(health(), encoding="utf-8")

@@ -9,6 +9,7 @@ import pytest
 
 from pulsed.cli import main
 from tests.generate_docs import ROOT
+from tests.health_docs import health
 from tests.metrics_docs import metrics
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -16,6 +17,10 @@ README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 def test_metrics_md_is_current() -> None:
     assert (ROOT / "METRICS.md").read_text(encoding="utf-8") == metrics(), "make docs"
+
+
+def test_health_md_is_current() -> None:
+    assert (ROOT / "HEALTH.md").read_text(encoding="utf-8") == health(), "make docs"
 
 
 @pytest.mark.parametrize("page", sorted(ROOT.glob("*.md")), ids=lambda page: page.name)

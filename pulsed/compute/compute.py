@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from pulsed.compute.bounds import bounds_of, zero_filled
+from pulsed.compute.health.settings import DEFAULT_HEALTH, HealthSettings
 from pulsed.compute.plausibility import DEFAULT_PLAUSIBLE, Plausible
 from pulsed.compute.real_utilization import PRESETS, Weights, real_utilization
 from pulsed.compute.rules import DEFAULT_THRESHOLDS, Thresholds
@@ -37,6 +38,7 @@ class Settings:
             CUDA context of a process takes some 300 to 550 MiB; with none, at most 128 MiB were seen in use.
         saturators: with the practical peaks of every architecture.
         plausible: which inputs are not believed.
+        health: how to judge it.
         histogram: upper bounds of the buckets of real utilization, ascending, 0..1; empty: no distribution.
 
     Raises:
@@ -53,6 +55,7 @@ class Settings:
     held_memory_bytes: float = 256 * 2**20
     saturators: Saturators = DEFAULT_SATURATORS
     plausible: Plausible = DEFAULT_PLAUSIBLE
+    health: HealthSettings = DEFAULT_HEALTH
     histogram: tuple[float, ...] = (0.05, 0.25, 0.5, 0.75, 0.95)
 
     def __post_init__(self) -> None:
@@ -71,6 +74,11 @@ def compute(tick: CanonicalTick, settings: Settings) -> ComputedTick:
         _result(device, reading, settings, classes) for device, reading in zip(tick.devices, tick.readings, strict=True)
     ]
     return ComputedTick(tick, tuple(results))
+
+
+def result_of(device: Device, reading: Reading, settings: Settings) -> Result:
+    """Work out what follows from one reading alone."""
+    return _result(device, reading, settings, classifier(settings.thresholds))
 
 
 def _result(device: Device, reading: Reading, settings: Settings, classes: Classifier) -> Result:

@@ -9,12 +9,16 @@ from __future__ import annotations
 from dataclasses import replace
 from math import inf
 
+from pulsed.compute.account import NOTHING_COUNTED
 from pulsed.compute.accounting import Ledger
-from pulsed.compute.compute import Settings, compute
+from pulsed.compute.compute import Settings, compute, result_of
+from pulsed.compute.health.judge import Judge
+from pulsed.compute.health.model import LostGpu
 from pulsed.compute.hold import ClassHold
 from pulsed.compute.sceptic import Sceptic
 from pulsed.compute.tick import ClassChange, ComputedTick, Result
 from pulsed.translate.tick import CanonicalTick, Device, Entity
+from pulsed.translate.vocabulary import NOTHING
 
 GAP_INTERVALS = 3.0
 """A sample that comes more than so many intervals after the one before covers nothing."""
@@ -35,10 +39,17 @@ class Computer:
 
     Args:
         settings: how to compute.
+        boot_id: of the node, where all GPUs are in it; opaque, and another one after each start of the node.
+
+    Attributes:
+        judge: of the health of all GPUs, whose latches outlive a restart.
     """
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, boot_id: str = "") -> None:
         self._settings = settings
+        self._boot_id = boot_id
+        self.judge = Judge(settings.health)
+        self._shown: tuple[tuple[Device, ...], tuple[LostGpu, ...], tuple[Device, ...]] = ((), (), ())
         self._followed: dict[Entity, _Followed] = {}
         self._devices: tuple[Device, ...] = ()
         self._here: list[_Followed] = []
@@ -46,6 +57,7 @@ class Computer:
     def reconfigure(self, settings: Settings) -> None:
         """Compute so from now on; what was counted stays."""
         self._settings = settings
+        self.judge.reconfigure(settings.health)
         for followed in self._followed.values():
             followed.hold.reconfigure(settings.hold)
             followed.ledger.reconfigure(settings.histogram, settings.held_memory_bytes)
@@ -58,10 +70,17 @@ class Computer:
         limit = (GAP_INTERVALS + ROUNDING) * tick.interval
         tick = self._believed(tick, limit)
         computed = compute(tick, self._settings)
+        health = self.judge.judge(tick, self._boot_id)
         results: list[Result] = []
         changes: list[ClassChange] = []
-        for followed, device, reading, result in zip(
-            self._here, tick.devices, tick.readings, computed.results, strict=True
+        for followed, device, reading, result, well, shares in zip(
+            self._here,
+            tick.devices,
+            tick.readings,
+            computed.results,
+            health.healths,
+            health.clock_event_shares,
+            strict=True,
         ):
             before = followed.hold.held
             utilization, workload = result.real_utilization, result.workload
@@ -81,8 +100,36 @@ class Computer:
             held = hold.held
             if held.changes != before.changes:
                 changes.append(ClassChange(len(results), before.workload_class, held.workload_class, held.since or 0.0))
-            results.append(Result(utilization, workload, result.saturation, held, ledger.account()))
-        return ComputedTick(tick, tuple(results), tuple(changes))
+            results.append(Result(utilization, workload, result.saturation, held, ledger.account(), well, shares))
+        here = len(results)
+        if health.lost:
+            tick = self._with_lost(tick, health.lost)
+            results += [self._lost(gone) for gone in health.lost]
+        return ComputedTick(
+            tick,
+            tuple(results),
+            tuple(changes),
+            lost={here + number: gone.last_seen for number, gone in enumerate(health.lost)},
+            health_changes=health.changes,
+            node_health=health.node,
+        )
+
+    def _with_lost(self, tick: CanonicalTick, lost: tuple[LostGpu, ...]) -> CanonicalTick:
+        """Add the GPUs that are gone, with nothing read; the same tuple of devices as long as nothing changes."""
+        devices, before, shown = self._shown
+        if devices is not tick.devices or before is not lost:
+            together = (*tick.devices, *(gone.device for gone in lost))
+            if together != shown:
+                shown = together
+            self._shown = (tick.devices, lost, shown)
+        return replace(tick, devices=shown, readings=(*tick.readings, *(NOTHING for _ in lost)))
+
+    def _lost(self, gone: LostGpu) -> Result:
+        """Say what is left to say of a GPU that is gone: its health, and what was counted."""
+        nothing = result_of(gone.device, NOTHING, self._settings)
+        known = self._followed.get(gone.device.entity)
+        account = known.ledger.account() if known is not None else NOTHING_COUNTED
+        return replace(nothing, account=account, health=gone.health)
 
     def _believed(self, tick: CanonicalTick, limit: float) -> CanonicalTick:
         """Take out the inputs that cannot be believed; the same tick if there are none."""

@@ -7,13 +7,14 @@ environment and flags become such a tree is `pulsed.config.load`'s business.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import fields
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field, JsonValue, create_model, model_validator
 
 from pulsed.compute.compute import Settings
+from pulsed.compute.health.settings import HealthSettings
 from pulsed.compute.peaks import ARCHITECTURE_NAMES, DEFAULT, LINKS, RESOURCES, Resource, peaks_by_architecture
 from pulsed.compute.plausibility import Plausible
 from pulsed.compute.real_utilization import PRESETS, Weights
@@ -25,6 +26,8 @@ from pulsed.config.source import Source
 from pulsed.config.values import (
     Addresses,
     Bounds,
+    CheckIds,
+    CheckThresholds,
     Columns,
     Count,
     Duration,
@@ -38,6 +41,7 @@ from pulsed.config.values import (
     Size,
     Switch,
     Text,
+    XidSeverities,
 )
 from pulsed.errors import ConfigError
 from pulsed.present.events import HEARTBEAT_SECONDS, MAX_SUBSCRIBERS
@@ -275,6 +279,46 @@ else:
     )
 
 
+class HealthSection(Section):
+    """Whether the GPUs are in order. HEALTH.md lists every check, with its thresholds."""
+
+    disabled: CheckIds = Field(
+        default=(), description="Checks that are not judged and not published. A list, or names with commas."
+    )
+    thresholds: CheckThresholds = Field(
+        default={},
+        description="Other thresholds: by check, then by state, or by measure and state where several measures of a "
+        "check have the same state.",
+        examples=[{"temp_memory": {"warn": 90, "hot": 95}}],
+    )
+    xids: XidSeverities = Field(
+        default={},
+        description="Another severity for an XID; `ok` counts it and lets it change no state.",
+        examples=[{109: "warn"}],
+    )
+    pcie_width_max: Count = Field(
+        default=0,
+        description="Lanes that are all that a riser gives; fewer are still a fault. 0: what the GPU says.",
+        examples=[8],
+    )
+
+    def problems(self) -> Iterator[Problem]:
+        """Find checks, thresholds and severities that do not exist."""
+        tries: dict[str, Callable[[], HealthSettings]] = {
+            "disabled": lambda: HealthSettings(disabled=frozenset(self.disabled)),
+            "thresholds": lambda: HealthSettings(self.thresholds),
+        }
+        for key, attempt in tries.items():
+            try:
+                attempt()
+            except ConfigError as error:  # noqa: PERF203 - each key has its own
+                yield key, f"cannot be used: {error}"
+
+    def settings(self) -> HealthSettings:
+        """What Compute needs to know."""
+        return HealthSettings(self.thresholds, frozenset(self.disabled), self.xids, self.pcie_width_max)
+
+
 class Idle(Section):
     """When an idle GPU is held by somebody, and when it is free."""
 
@@ -413,6 +457,7 @@ class Config(Section):
     log: Log = Field(default=Log(), description="What the daemon writes to its standard error.")
     source: Source = Field(default=Source(), description="Where the readings come from.")
     compute: Compute = Field(default=Compute(), description="What is worked out from them.")
+    health: HealthSection = Field(default=HealthSection(), description="Whether the GPUs are in order.")
     publish: Publish = Field(default=Publish(), description="What is republished.")
     history: HistorySection = Field(default=HistorySection(), description="What is kept in memory of the last minutes.")
     events: EventsSection = Field(default=EventsSection(), description="Server-sent events.")
@@ -432,6 +477,7 @@ class Config(Section):
             histogram=utilization.histogram,
             saturators=self.compute.saturation.saturators(),
             plausible=self.compute.plausibility.plausible(),
+            health=self.health.settings(),
         )
 
     def masked(self) -> dict[str, JsonValue]:

@@ -58,13 +58,21 @@ def _lines(problem: ErrorDetails, given: Given) -> list[str]:
     if problem["type"] == "rules":
         broken = problem["ctx"]["problems"]
         return [f"{_find(given, (*path, k)).origin}: {_dotted((*path, k))}: {message}" for k, message in broken]
-    field = _KEYS[".".join(part for part in path if isinstance(part, str))]
+    field = _field(path)
     if section_of(field):
         return [f"{where}: {key}: {_value(problem['input'])} is not allowed; {_keys_of(path)}"]
     why = str(problem["ctx"]["error"]) if problem["type"] == "value_error" else "is not allowed"
     secret = (notation := notation_of(field)) is not None and notation.secret
     value = "this value" if secret else _value(problem["input"])
     return [f"{where}: {key}: {value} {why}; allowed: {_allowed(field)}"]
+
+
+def _field(path: Path) -> FieldInfo:
+    """The key that a path leads to, or into: what is in a mapping of free words has no key of its own."""
+    words = [part for part in path if isinstance(part, str)]
+    while (name := ".".join(words)) not in _KEYS:
+        words.pop()
+    return _KEYS[name]
 
 
 def _find(given: Given, path: Path) -> Given:

@@ -157,8 +157,8 @@ class Replay(Section):
     path: FileName | None = Field(
         default=None,
         description="A record of `pulsed record`, which has its own times, intervals and targets; a capture of "
-        "`dcgmi dmon`; a saved page; a folder of pages, which are taken in order; or a CSV of `pulsed export`, with its own "
-        "times. The kind `replay` needs it.",
+        "`dcgmi dmon`; a saved page; a folder of pages, which are taken in order; or a CSV of `pulsed export`, with "
+        "its own times. The kind `replay` needs it.",
         examples=["/var/lib/pulsed/capture.txt"],
     )
     columns: Columns = Field(
@@ -172,8 +172,8 @@ class Replay(Section):
     loop: Switch = Field(default=False, description="Start over at the end.")
     start: Moment | None = Field(
         default=None,
-        description="Time of the first sample, except of a record or a CSV. Unset: 2026-01-01T00:00:00Z, so that two replays "
-        "are alike.",
+        description="Time of the first sample, except of a record or a CSV. Unset: 2026-01-01T00:00:00Z, so that two "
+        "replays are alike.",
         examples=["2026-01-01T00:00:00Z"],
     )
 

@@ -19,6 +19,8 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, Strict
 from pydantic.fields import FieldInfo
 
+from pulsed.compute.health.checks import BY_ID
+from pulsed.compute.health.xids import XidSeverity
 from pulsed.errors import UsageError
 from pulsed.reader.scraper import masked
 from pulsed.selection import parse
@@ -315,4 +317,14 @@ FieldIds = Annotated[
         Annotated[int, Strict(), Field(ge=1, le=65535), Notation("field", "ids of DCGM fields, such as [1017]")], ...
     ],
     BeforeValidator(_one_or_many),
+]
+CheckIds = Annotated[
+    tuple[Annotated[str, Notation("check", f"some of {', '.join(BY_ID)}", "text")], ...], BeforeValidator(_columns)
+]
+CheckThresholds = Annotated[
+    dict[str, dict[str, Annotated[float, Strict(), Field(allow_inf_nan=False)]]],
+    Notation("thresholds", "numbers by check and state, such as {temp_memory: {warn: 90}}"),
+]
+XidSeverities = Annotated[
+    dict[int, XidSeverity], Notation("xids", "ok, info, warn or crit by XID, such as {109: warn}")
 ]

@@ -11,6 +11,7 @@ from math import isfinite
 from typing import Any, NamedTuple
 
 from pulsed.compute.health.model import CheckState, Health
+from pulsed.compute.health.node import stale
 from pulsed.compute.peaks import RESOURCES
 from pulsed.compute.saturation import Saturation
 from pulsed.compute.tick import Result
@@ -21,6 +22,9 @@ from pulsed.translate.tick import Device, Entity
 from pulsed.translate.vocabulary import Reading
 
 Document = dict[str, Any]
+
+SILENT_INTERVALS = 10.0
+"""After so many without a sample nothing is known of a GPU's health but that it is silent."""
 
 
 class Match(NamedTuple):
@@ -89,7 +93,7 @@ def gpu_document(match: Match, now: float, preset: str) -> Document:
             "raw_class": workload.raw_class,
             "candidates": list(workload.candidates),
         },
-        "health": _health(result.health),
+        "health": _health(_health_of(match, now)),
         "metrics": _metrics(match.reading),
         "attribution": _attribution(device),
     }
@@ -104,7 +108,7 @@ def health_document(board: Board, now: float) -> list[Document]:
     """
     found = []
     for match in matches(board, now):
-        device, health = match.device, match.result.health
+        device, health = match.device, _health_of(match, now)
         found.append(
             {
                 "node": match.node,
@@ -198,6 +202,17 @@ def _age(match: Match, now: float) -> float:
     target = match.target
     sample = match.time if target.tick is None else target.tick.canonical.time
     return max(0.0, now - target.arrived) + max(0.0, sample - match.time)
+
+
+def _health_of(match: Match, now: float) -> Health:
+    """Give the health of a GPU; once its target has been silent for long, it is only known that it is."""
+    target, health = match.target, match.result.health
+    if match.lost or target.tick is None:
+        return health
+    intervals = (now - target.arrived) / target.interval
+    if intervals <= SILENT_INTERVALS or target.fresh(now):
+        return health
+    return stale(health, match.time + target.interval, intervals)
 
 
 def _health(health: Health) -> Document:

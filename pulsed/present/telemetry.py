@@ -40,7 +40,7 @@ class Telemetry:
     """
 
     def __init__(self, board: Board, revision: str = "") -> None:
-        self.config_reload_successful = True
+        self.config_in_force: Callable[[], bool] = lambda: True
         self.duplicate_gpus: Mapping[str, int] = {}
         self._durations = {layer: _Durations() for layer in LAYERS}
         self._requests: dict[tuple[str, str], int] = {}
@@ -82,7 +82,7 @@ class Telemetry:
         yield GaugeMetricFamily(
             "pulsed_config_last_reload_successful",
             "1 if the configuration in force is the one in the file, 0 if the file was refused",
-            value=int(self.config_reload_successful),
+            value=int(self.config_in_force()),
         )
         requests = CounterMetricFamily(
             "pulsed_http_requests", "Answered HTTP requests, by route and status", labels=["path", "code"]

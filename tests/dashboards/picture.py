@@ -180,13 +180,23 @@ def _timeseries(panel: Json, box: Box, answers: Sequence[list[Series]], start: f
         yield _text(plot.x - 5, y + 4, shown(part * top, panel["fieldConfig"]["defaults"]["unit"]), 10, "end")
     for number, (series, edge) in enumerate(edges):
         color = _color(panel, series.name, number)
-        line = "L".join(f"{scale.x(at):.0f} {scale.y(high):.1f}" for at, _, high in edge)
+        if stacked and not any(high > low for _, low, high in edge):
+            continue
+        line = _line([(scale.x(at), scale.y(high)) for at, _, high in edge])
         if stacked:
-            back = "L".join(f"{scale.x(at):.0f} {scale.y(low):.1f}" for at, low, _ in reversed(edge))
+            back = _line([(scale.x(at), scale.y(low)) for at, low, _ in reversed(edge)])
             yield f'<path d="M{line}L{back}z" fill="{color}" fill-opacity="0.75"/>'
         else:
             yield f'<path d="M{line}" fill="none" stroke="{color}"/>'
     yield from _legend([(series.name, _color(panel, series.name, n)) for n, series in enumerate(every)], box)
+
+
+def _line(points: Sequence[tuple[float, float]]) -> str:
+    """The points of a path, without those in the middle of a level stretch."""
+    rounded = [(f"{x:.0f}", f"{y:.1f}") for x, y in points]
+    ends = {0, len(rounded) - 1}
+    turns = (n for n, (_, y) in enumerate(rounded) if n in ends or not rounded[n - 1][1] == y == rounded[n + 1][1])
+    return "L".join(" ".join(rounded[n]) for n in turns)
 
 
 def _legend(names: Sequence[tuple[str, str]], box: Box) -> Iterator[str]:

@@ -85,7 +85,7 @@ def test_a_row_with_everything() -> None:
     writer = kempnerpulse.Writer(out, NAMES, Settings().weights)
     writer.write(Pipeline(Settings(profile="kempnerpulse"), "here").process(replace(raws[0], time=1767225600.126)))
     assert out.getvalue() == (
-        "1767225600.13,0,H100,26.68,I/O or data-loading,,29.80,27.20,15.70,35.90,31.00,48731.0000,81558.0,59.75,"
+        "1767225600.13,0,H100,26.68,I/O or data-loading,OK,29.80,27.20,15.70,35.90,31.00,48731.0000,81558.0,59.75,"
         "380.6330,68.0000,51.0000,19.40,23.10,25.00,15.80,12.00,100000000.0000,2000000000.0000,113.6280,1980.0000,"
         "2619.0000,,1000000.6,20.00,5.00,2.00,,\n"
     )
@@ -111,6 +111,7 @@ def test_missing_inputs_leave_the_results_empty() -> None:
         "timestamp": row["timestamp"],
         "gpu_id": "0",
         "model": "GPU",
+        "health": "OK",
         "sm_active_pct": "40.00",
         "dram_active_pct": "30.00",
         "gpu_util_pct": "55.00",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pulsed.translate.tick import CanonicalTick, Extras
 from pulsed.translate.translator import Translator
-from tests.translate.build import page_tick, tick
+from tests.translate.build import Row, page_tick, tick
 
 PAGE = """\
 DCGM_FI_DEV_GPU_TEMP{gpu="0",UUID="GPU-0",Hostname="n"} 40
@@ -53,7 +53,6 @@ DCGM_EXP_XID_ERRORS_COUNT{gpu="0",UUID="GPU-0",GPU_I_ID="2",GPU_I_PROFILE="1g.10
 
 def test_a_blank_is_no_count() -> None:
     labels = {"gpu": "0", "UUID": "GPU-0", "xid": "31"}
-    rows = [("DCGM_FI_DEV_GPU_TEMP", labels, 40.0), ("DCGM_EXP_XID_ERRORS_COUNT", labels, 9223372036854775794.0)]
-    assert Translator("n").translate(tick(rows)).extras == {}
-    rows = [("DCGM_FI_DEV_GPU_TEMP", labels, 40.0), ("DCGM_EXP_XID_ERRORS_COUNT", labels, None)]
-    assert Translator("n").translate(tick(rows)).extras == {}
+    for blank in (9223372036854775794.0, None):
+        rows: list[Row] = [("DCGM_FI_DEV_GPU_TEMP", labels, 40.0), ("DCGM_EXP_XID_ERRORS_COUNT", labels, blank)]
+        assert Translator("n").translate(tick(rows)).extras == {}

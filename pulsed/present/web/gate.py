@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import logging
 import socket
-from collections.abc import Callable
 from heapq import nsmallest
 
 from uvicorn.server import ServerState
@@ -72,24 +71,19 @@ class Gate:
                 connection.drop()
 
     def _close_idle(self, count: int) -> int:
-        idle: list[tuple[bool, float, Callable[[], None]]] = [
-            (not each.stranger, each.active, each.drop)
+        idle: list[tuple[bool, float, Connection | socket.socket]] = [
+            (not each.stranger, each.active, each)
             for each in self._connections
             if isinstance(each, Connection) and not each.running
         ]
-        idle += [(False, since, _Closer(taken)) for taken, since in self.opening.items()]
+        idle += [(False, since, taken) for taken, since in self.opening.items()]
         chosen = nsmallest(count, idle, key=lambda entry: entry[:2])
-        for _, _, close in chosen:
-            close()
+        for _, _, each in chosen:  # they count no more from now on, not only when the loop comes to it
+            if isinstance(each, Connection):
+                self._connections.discard(each)
+                each.drop()
+            else:
+                del self.opening[each]
+                with contextlib.suppress(OSError):  # it has ended by itself
+                    each.shutdown(socket.SHUT_RDWR)
         return len(chosen)
-
-
-class _Closer:
-    """Ends a connection whose handshake goes on."""
-
-    def __init__(self, taken: socket.socket) -> None:
-        self._taken = taken
-
-    def __call__(self) -> None:
-        with contextlib.suppress(OSError):  # it has ended by itself
-            self._taken.shutdown(socket.SHUT_RDWR)

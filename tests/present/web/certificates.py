@@ -59,7 +59,18 @@ def make(name: str, issuer: Pair | None = None, *, authority: bool = False, days
         .not_valid_after(now + days * DAY)
         .add_extension(x509.BasicConstraints(ca=authority, path_length=None), critical=True)
     )
-    if not authority:
+    # Python 3.13 looks for what RFC 5280 asks for: whose key it is, and whose signed it.
+    signer = issuer.key if issuer else key
+    builder = builder.add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+    builder = builder.add_extension(
+        x509.AuthorityKeyIdentifier.from_issuer_public_key(signer.public_key()), critical=False
+    )
+    if authority:
+        signs = ("key_cert_sign", "crl_sign")
+        other = ("digital_signature", "content_commitment", "key_encipherment", "data_encipherment", "key_agreement")
+        uses = dict.fromkeys(signs, True) | dict.fromkeys((*other, "encipher_only", "decipher_only"), False)
+        builder = builder.add_extension(x509.KeyUsage(**uses), critical=True)
+    else:
         names = [
             x509.DNSName(name),
             x509.IPAddress(ipaddress.ip_address("127.0.0.1")),
@@ -68,5 +79,4 @@ def make(name: str, issuer: Pair | None = None, *, authority: bool = False, days
             x509.UniformResourceIdentifier(f"spiffe://cluster/{name}"),
         ]
         builder = builder.add_extension(x509.SubjectAlternativeName(names), critical=False)
-    signed = builder.sign(issuer.key if issuer else key, hashes.SHA256())
-    return Pair(signed, key)
+    return Pair(builder.sign(signer, hashes.SHA256()), key)

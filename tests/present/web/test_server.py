@@ -151,7 +151,7 @@ def test_a_body_that_is_announced_too_large_is_refused_at_once(method: bytes) ->
     async def test(site: Site) -> None:
         size = b"%d" % (MOST_BODY_BYTES + 1)
         answer = await site.ask(method + b" /metrics HTTP/1.1\r\nHost: a\r\nContent-Length: " + size + b"\r\n\r\n")
-        assert answer.startswith(b"HTTP/1.1 413 Request Entity Too Large\r\n")
+        assert answer.startswith(b"HTTP/1.1 413 ")
         assert site.reached == []
 
     on_uvloop(test)
@@ -170,7 +170,8 @@ def test_a_body_in_chunks_is_cut_off() -> None:
                     await asyncio.wait_for(writer.drain(), 15)
                     sent += 65536
             assert sent < 2**26, "the rest is what buffers of the kernel took"
-            assert (await answer).startswith(b"HTTP/1.1 413" if path == b"/reads" else b"HTTP/1.1 200")
+            # An application that reads no body may have answered before it was too large.
+            assert (await answer).startswith((b"HTTP/1.1 413", b"HTTP/1.1 200")[: 1 + (path == b"/metrics")])
 
     on_uvloop(test)
 

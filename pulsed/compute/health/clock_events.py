@@ -1,0 +1,149 @@
+"""For which share of time the clocks of a GPU were held, and why: from the bits of every sample, never by equality."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pulsed.compute.health.checks.shorthand import HW_THERMAL, POWER_BRAKE, SW_THERMAL, UNNAMED
+
+PART = 5.0
+"""Seconds of a part of the window: shares move in such steps."""
+
+FINE = 60.0
+"""Seconds that are remembered in such parts."""
+
+LONGEST = 600.0
+"""Seconds that are remembered, those before the last minute by the minute."""
+
+SHARES_WINDOW = 60.0
+
+FEWEST_SAMPLES = 3
+"""A single sample says nothing: shares need so many."""
+
+REASONS: Mapping[int, str] = {
+    0x1: "gpu_idle",
+    0x2: "clocks_setting",
+    0x4: "power_cap",
+    0x8: "hw_slowdown",
+    0x10: "sync_boost",
+    SW_THERMAL: "sw_thermal",
+    HW_THERMAL: "hw_thermal",
+    POWER_BRAKE: "hw_power_brake",
+    0x100: "display_clocks",
+    0x200: "board_limit",
+    0x400: "reliability",
+}
+"""Bits of NVML's mask and their names, as dcgm-exporter has them where it has any."""
+
+Shares = tuple[tuple[str, float], ...]
+
+_UMBRELLA = 0x8
+_NAMED = HW_THERMAL | POWER_BRAKE
+_BARE = 0x200 | 0x400
+
+Masks = tuple[tuple[int, float], ...]
+Part = tuple[float, float, int, Masks]
+"""When it ended, the seconds and the samples in it, and seconds by mask."""
+
+
+class ClockEvents:
+    """The clock event reasons of one GPU over the last minutes.
+
+    Attributes:
+        shares: by reason that was there at all, the share of the last minute; the same object while they are equal.
+    """
+
+    __slots__ = ("_begun", "_coarse", "_masks", "_parts", "_samples", "_seconds", "_seen", "shares")
+
+    def __init__(self) -> None:
+        self.shares: Shares = ()
+        self._parts: list[Part] = []
+        self._coarse: list[Part] = []
+        self._seen = 0
+        self._masks: dict[int, float] = {}
+        self._begun: float | None = None
+        self._seconds = 0.0
+        self._samples = 0
+
+    def follow(self, mask: float | None, is_busy: bool, seconds: float, now: float) -> bool:
+        """Take a sample that covers some seconds.
+
+        Returns:
+            Whether a part of the window is complete: only then shares have moved.
+        """
+        if mask is not None:
+            bits = int(mask)
+            if is_busy and ((bits & _UMBRELLA and not bits & _NAMED) or bits & _BARE):
+                bits |= UNNAMED
+            self._masks[bits] = self._masks.get(bits, 0.0) + seconds
+            self._seconds += seconds
+            self._samples += 1
+        if self._begun is None:
+            self._begun = now
+        if now - self._begun < PART - 1e-6:
+            return False
+        self._complete(now)
+        return True
+
+    def share(self, bits: int, window: float, now: float) -> float | None:
+        """Give the share of a window in which one of the bits was set; None for fewer than three samples in all."""
+        if not self._parts:
+            return None
+        parts = self._parts if window <= FINE else [*self._coarse, *self._parts]
+        held = observed = 0.0
+        samples = 0
+        for ended, seconds, count, masks in reversed(parts):
+            if now - ended >= window - 1e-6 and samples >= FEWEST_SAMPLES:
+                break
+            observed += seconds
+            samples += count
+            if bits & self._seen:
+                held += sum(length for mask, length in masks if mask & bits)
+        if samples < FEWEST_SAMPLES or not observed:
+            return None
+        return held / max(observed, window)
+
+    def _complete(self, now: float) -> None:
+        parts, coarse = self._parts, self._coarse
+        if self._samples:
+            parts.append((now, self._seconds, self._samples, tuple(self._masks.items())))
+        while len(parts) > FEWEST_SAMPLES and now - parts[0][0] >= FINE:
+            self._age(parts.pop(0))
+        while coarse and now - coarse[0][0] > LONGEST:
+            del coarse[0]
+        while parts and now - parts[0][0] > LONGEST:
+            del parts[0]
+        self._seen = 0
+        for _, _, _, masks in (*parts, *coarse):
+            for mask, _ in masks:
+                self._seen |= mask
+        self._begun, self._masks, self._seconds, self._samples = now, {}, 0.0, 0
+        shares: Shares = tuple(
+            (name, round(min(share, 1.0), 3))
+            for bit, name in REASONS.items()
+            if self._seen & bit and (share := self._observed_share(bit, now))
+        )
+        if shares != self.shares:
+            self.shares = shares
+
+    def _age(self, part: Part) -> None:
+        """Keep a part by the minute."""
+        coarse = self._coarse
+        ended, seconds, samples, masks = part
+        if coarse and coarse[-1][1] + seconds <= FINE:
+            _, before, count, old = coarse.pop()
+            merged = dict(old)
+            for mask, length in masks:
+                merged[mask] = merged.get(mask, 0.0) + length
+            seconds, samples, masks = seconds + before, samples + count, tuple(merged.items())
+        coarse.append((ended, seconds, samples, masks))
+
+    def _observed_share(self, bit: int, now: float) -> float:
+        """Give the share of what was observed of the last minute."""
+        held = observed = 0.0
+        for ended, seconds, _, masks in reversed(self._parts):
+            if now - ended >= SHARES_WINDOW - 1e-6:
+                break
+            observed += seconds
+            held += sum(length for mask, length in masks if mask & bit)
+        return held / observed if observed else 0.0

@@ -1,0 +1,352 @@
+"""Health of one GPU: its readings in, its `Health` out, and all that has to be remembered in between.
+
+A sample that changes nothing costs a comparison of its inputs. Time is counted from sample to sample, so that it never
+goes back, whatever the clock of the source does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import inf
+
+from pulsed.compute.health.clock_events import ClockEvents
+from pulsed.compute.health.gate import ROUNDING
+from pulsed.compute.health.model import NOT_JUDGED, CheckState, Health
+from pulsed.compute.health.plan import HealthPlan
+from pulsed.compute.health.presence import Presence
+from pulsed.compute.health.probe import Probe
+from pulsed.compute.health.probes import probe_of
+from pulsed.compute.health.probes_of_events import EventsProbe
+from pulsed.compute.health.resets import RESET_SIGNS, Resets
+from pulsed.compute.health.rule import ACTIVITY, Check, Rule
+from pulsed.compute.health.verdict import check_state, health_of
+from pulsed.compute.health.xid_log import Jobs, XidLog
+from pulsed.translate.tick import Device, Extras
+from pulsed.translate.vocabulary import NOTHING, POSITION, Reading, Value
+
+NOBODY: tuple[Probe[Rule] | None, float | None] = (None, None)
+"""What decides a check that is not raised."""
+
+JITTER = 0.5
+"""The wall clock may say so many seconds more or less about the same event."""
+
+GAP_INTERVALS = 3.0
+"""A sample that comes more than so many intervals after the one before is late, and covers nothing."""
+
+_ENERGY = POSITION[RESET_SIGNS[0]]
+_REASONS = POSITION["clocks_event_reasons"]
+_XID = POSITION["xid_last_code"]
+_ENGINE = POSITION["graphics_engine_active_ratio"]
+_UTILIZATION = POSITION["gpu_utilization_ratio"]
+_SLOWED = 0x608
+"""Reasons that count only for a busy GPU."""
+
+
+class GpuHealth:
+    """Health of one GPU.
+
+    Args:
+        plan: the checks.
+        device: which GPU.
+
+    Attributes:
+        health: now; the same object while nothing of it changes.
+        device: as last seen.
+        changes: of the last sample: checks whose state changed, as they were and as they are.
+        now: seconds since the first sample.
+        time: of the last sample, in Unix seconds.
+        presence: whether it answers.
+        resets: whether it was reset.
+        latched: grows whenever something changes that is worth keeping over a restart.
+    """
+
+    def __init__(self, plan: HealthPlan, device: Device) -> None:
+        self.plan = plan
+        self.device = device
+        self.health: Health = NOT_JUDGED
+        self.changes: list[tuple[CheckState, CheckState]] = []
+        self.now = 0.0
+        self.time = 0.0
+        self.presence = Presence()
+        self.resets = Resets()
+        self.latched = 0
+        self.probes: list[Probe[Rule]] = [probe_of(rule) for _, rule in plan.rules]
+        self.probes_of: list[list[Probe[Rule]]] = [[] for _ in plan.checks]
+        for (position, _), probe in zip(plan.rules, self.probes, strict=True):
+            self.probes_of[position].append(probe)
+        self.states: list[CheckState] = [CheckState(check.id, "unknown") for check in plan.checks]
+        self.deciders: list[tuple[Probe[Rule] | None, float | None]] = [NOBODY] * len(plan.checks)
+        self.events = [0] * len(plan.checks)
+        self.clock_events = ClockEvents()
+        self.xids = XidLog()
+        self.severities: Mapping[int, str] = plan.settings.xids
+        self.pcie_width_max = plan.settings.pcie_width_max
+        self.model = device.model
+        self.extras: Extras | None = None
+        self.reading: Reading = NOTHING
+        self.boot_id = ""
+        self.driver_version = device.driver_version
+        self._clock: float | None = None
+        self._key: tuple[Value, ...] = (None,) * plan.size
+        self._facts: dict[str, float | None] = {
+            "sample_gap_intervals": 0.0,
+            "inputs_blank_ratio": 0.0,
+            "polls_missed": 0.0,
+        }
+        self._dues = [-inf] * len(self.probes)
+        self._due = -inf
+        self._has_news = False
+        self._is_blind = True
+        self._most = 0
+
+    # What probes see.
+
+    def value(self, name: str) -> float | None:
+        """Give a reading, or another input, by name."""
+        position = POSITION.get(name)
+        if position is not None:
+            return self.reading[position]
+        if name == ACTIVITY:
+            engine, utilization = self.reading[_ENGINE], self.reading[_UTILIZATION]
+            if engine is None or utilization is None:
+                return utilization if engine is None else engine
+            return max(engine, utilization)
+        return self._facts.get(name)
+
+    def is_covered(self, check: str) -> bool:
+        """Tell whether a check has its inputs."""
+        position = self.plan.position_of.get(check)
+        return position is not None and any(probe.is_covered for probe in self.probes_of[position])
+
+    # A sample.
+
+    def judge(
+        self,
+        device: Device,
+        reading: Reading,
+        extras: Extras | None,
+        interval: float,
+        time: float,
+        clock: float,
+        boot_id: str = "",
+        has_peers: bool = True,
+    ) -> Health:
+        """Take a sample; one of the same clock as the last is not counted.
+
+        Args:
+            device: which GPU; it may have become known better.
+            reading: its readings; those of a GPU that is missing are all None.
+            extras: what dcgm-exporter's own metrics say.
+            interval: nominal seconds between two samples.
+            time: in Unix seconds.
+            clock: in seconds; only differences mean something, and it may begin anew.
+            boot_id: of the node, opaque; another one means that it was restarted.
+            has_peers: whether another GPU of the source answers; without one, silence may be the source's.
+        """
+        before = self._clock
+        elapsed = 0.0 if before is None else clock - before
+        if before is not None and elapsed == 0.0:
+            return self.health
+        self._clock = clock
+        is_late = elapsed > (GAP_INTERVALS + ROUNDING) * interval
+        if elapsed < 0.0:
+            elapsed, is_late = max(time - self.time, 0.0), True
+        now = self.now = self.now + elapsed
+        self.time, self.reading = time, reading
+        if self.changes:
+            self.changes = []
+        due = 0
+        if is_late:
+            due |= self._interrupt(elapsed / interval if interval > 0 else GAP_INTERVALS + 1)
+        elif self._facts["sample_gap_intervals"]:
+            due |= self._tell("sample_gap_intervals", 0.0)
+        if device is not self.device:
+            due |= self._meet(device)
+        mask = reading[_REASONS]
+        is_busy = mask is not None and bool(int(mask) & _SLOWED) and bool(self.value(ACTIVITY))
+        if self.clock_events.follow(mask, is_busy, 0.0 if is_late else elapsed, now):
+            due |= self.plan.on_parts
+        presence = self.presence
+        presence.follow(reading, has_peers, time, now)
+        if presence.polls_missed != self._facts["polls_missed"]:
+            due |= self._tell("polls_missed", presence.polls_missed)
+        energy = reading[_ENERGY]
+        if energy is not None and (moment := self.resets.follow_energy(energy, now)) is not None:
+            due |= self._reset(moment)
+        if boot_id and boot_id != self.boot_id:
+            due |= self._boot(boot_id)
+        key = self.plan.get(reading)
+        if key != self._key or extras != self.extras or self.resets.is_pending:
+            due |= self._take(key, extras, now)
+        if due or self._has_news or now >= self._due:
+            self._ask(due, time, now)
+        return self.health
+
+    def _interrupt(self, gap: float) -> int:
+        for probe in self.probes:
+            probe.gate.interrupt()
+        return self._tell("sample_gap_intervals", round(gap, 1))
+
+    def _tell(self, name: str, value: float | None) -> int:
+        """Set an input that is no reading; give the rules to ask."""
+        if self._facts.get(name) == value:
+            return 0
+        self._facts[name] = value
+        return self.plan.fact_users.get(name, 0)
+
+    def _meet(self, device: Device) -> int:
+        known, self.device = self.driver_version, device
+        due = 0
+        if device.model and device.model != self.model:
+            self.model, due = device.model, -1  # all rules
+        if device.driver_version:
+            self.driver_version = device.driver_version
+            if known and device.driver_version != known:
+                due |= self._reset(self.now)
+        return due
+
+    def _boot(self, boot_id: str) -> int:
+        known, self.boot_id = self.boot_id, boot_id
+        self.latched += 1
+        return self._reset(self.now) if known else 0
+
+    def _reset(self, moment: float) -> int:
+        """The GPU was reset, or the driver or the node restarted: what asked for that before is done."""
+        self.xids.clear(moment)
+        self.latched += 1
+        return self.plan.on_xids
+
+    def _take(self, key: tuple[Value, ...], extras: Extras | None, now: float) -> int:
+        """Take inputs that are not all as they were; give the rules to ask."""
+        due = 0
+        for users, old, new in zip(self.plan.users, self._key, key, strict=True):
+            if old != new:
+                due |= users
+        if (self.reading[_REASONS] is None) is not self._is_blind:
+            self._is_blind = not self._is_blind
+            due |= self.plan.on_parts
+        self._key = key
+        moment = self.resets.follow(self.reading, now)
+        if moment is not None:
+            due |= self._reset(moment)
+        present = len(key) - key.count(None)
+        self._most = max(self._most, present)
+        blank = 1.0 - present / self._most if self._most else 0.0
+        due |= self._tell("inputs_blank_ratio", round(blank, 2))
+        if extras != self.extras:
+            self.extras = extras
+            due |= self._take_extras(extras)
+        return due | self._take_xids(now)
+
+    def _take_extras(self, extras: Extras | None) -> int:
+        due = self.plan.on_xids | self.plan.fact_users.get("health_watches", 0)
+        events = dict(extras.clock_events) if extras is not None and extras.clock_events is not None else None
+        for reason in ("hw_thermal", "hw_power_brake"):
+            count = None if events is None else events.get(reason, 0.0)
+            due |= self._tell(f"clock_event_{reason}", count)
+        counts = extras is not None and (extras.xid_counts is not None or extras.xid_totals is not None)
+        return due | self._tell("xid_counts", 1.0 if counts else None)
+
+    def _take_xids(self, now: float) -> int:
+        gauge = self.reading[_XID]
+        if self.extras is None and (gauge is None or gauge == self.xids.gauge):
+            return 0
+        was_known = len(self.xids.records)
+        codes = self.xids.follow(gauge, self.extras, _jobs(self.device), now)
+        for code in codes:
+            for position, probes in enumerate(self.probes_of):
+                for probe in probes:
+                    if isinstance(probe, EventsProbe) and probe.is_mine(code, self.severities):
+                        self.events[position] += 1
+        if codes or len(self.xids.records) != was_known:
+            self.latched += 1
+            self._has_news = True
+            return self.plan.on_xids
+        return 0
+
+    # What follows from it.
+
+    def _ask(self, due: int, time: float, now: float) -> None:
+        touched: dict[int, None] = {}
+        is_first = self.health is NOT_JUDGED
+        dues, probes, rules = self._dues, self.probes, self.plan.rules
+        if is_first:
+            due = -1
+        if now >= self._due:
+            for number, moment in enumerate(dues):
+                if moment <= now:
+                    due |= 1 << number
+        due &= (1 << len(probes)) - 1
+        while due:
+            lowest = due & -due
+            due ^= lowest
+            number = lowest.bit_length() - 1
+            probe = probes[number]
+            before = (probe.gate.held, probe.is_covered, probe.event_at, probe.events)
+            probe.ask(self, now)
+            dues[number] = probe.due
+            position = rules[number][0]
+            if before != (probe.gate.held, probe.is_covered, probe.event_at, probe.events):
+                self.events[position] += probe.events - before[3]
+                touched[position] = None
+            elif probe.may_change_quietly or position in self.plan.conditional or is_first:
+                touched[position] = None
+        self._due = min(dues, default=inf)
+        is_changed, self._has_news = is_first or self._has_news, False
+        for position in touched:
+            is_changed |= self._conclude(position, time, now)
+        if is_changed:
+            self._sum_up()
+
+    def _conclude(self, position: int, time: float, now: float) -> bool:
+        """Work out the state of a check from its rules; tell whether anything of it changed."""
+        check, old, probes = self.plan.checks[position], self.states[position], self.probes_of[position]
+        covered = any(probe.is_covered for probe in probes)
+        worst = max(probes, key=lambda probe: probe.gate.held)
+        severity = worst.gate.held
+        applies = covered or self._applies(check)
+        if check.superseded_by and self.value(check.superseded_by) is not None:
+            severity, covered, applies = -1, False, False
+        decider = (worst, worst.measure if isinstance(worst, EventsProbe) else None) if severity > 0 else NOBODY
+        last_event = self._last_event(probes, old, time, now)
+        if (severity, covered, applies, last_event) == (old.severity, old.covered, old.applies, old.last_event) and (
+            decider == self.deciders[position]
+        ):
+            return False
+        if severity > 0 >= old.severity and not worst.counts_events:
+            self.events[position] += 1
+        self.deciders[position] = decider
+        self.states[position] = new = check_state(check, worst, self, old, severity, covered, applies, last_event, time)
+        if new.state != old.state:
+            self.latched += 1
+            if self.health is not NOT_JUDGED or severity > 0:
+                self.changes.append((old, new))
+        return True
+
+    def _last_event(self, probes: Sequence[Probe[Rule]], old: CheckState, time: float, now: float) -> float | None:
+        moments = [moment for probe in probes if (moment := probe.event_at) is not None]
+        if not moments:
+            return None
+        last_event = time - (now - max(moments))
+        is_jitter = old.last_event is not None and abs(last_event - old.last_event) < JITTER
+        return old.last_event if is_jitter else last_event
+
+    def _applies(self, check: Check) -> bool:
+        if check.optional or (self.device.guest and not check.guest):
+            return False
+        return not any(self.value(name) is not None for name in check.unless)
+
+    def _sum_up(self) -> None:
+        self.health = health_of(
+            self.states,
+            tuple((check.id, count) for check, count in zip(self.plan.checks, self.events, strict=True)),
+            self.xids,
+            self.plan.critical_xids,
+            self.time - self.now,
+        )
+
+
+def _jobs(device: Device) -> Jobs:
+    """Give the names of who uses a GPU: a fault that follows one program is not the board's."""
+    attribution = device.attribution
+    return (*attribution.slurm_jobs, *(f"{pod.namespace}/{pod.pod}" for pod in attribution.pods))

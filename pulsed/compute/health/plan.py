@@ -1,0 +1,65 @@
+"""The checks of a configuration, laid out so that a sample costs little: which rule depends on which reading."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from operator import itemgetter
+
+from pulsed.compute.health.resets import RESET_SIGNS
+from pulsed.compute.health.rule import ACTIVITY, Duty, Events, Rule
+from pulsed.compute.health.settings import HealthSettings
+from pulsed.compute.health.xids import XIDS
+from pulsed.translate.vocabulary import POSITION, Value
+
+
+class HealthPlan:
+    """What all GPUs of a configuration have in common.
+
+    Attributes:
+        settings: the configuration.
+        checks: those that are not disabled.
+        position_of: by id, where a check is among them.
+        rules: of all checks, each with the position of its check.
+        get: takes from a `Reading` all inputs, but for activity, energy and the counters of seconds:
+            they move with every sample.
+        users: by position in what `get` gives, the rules that depend on it, as a bit mask.
+        fact_users: the same by name of an input that is no reading.
+        on_parts: the rules that look at shares of time.
+        on_xids: the rules that look at XIDs.
+        conditional: the checks that apply or not depending on readings.
+        critical_xids: codes to count from 0 on.
+    """
+
+    def __init__(self, settings: HealthSettings) -> None:
+        self.settings = settings
+        self.checks = settings.checks()
+        self.position_of: Mapping[str, int] = {check.id: position for position, check in enumerate(self.checks)}
+        self.rules: list[tuple[int, Rule]] = [
+            (position, rule) for position, check in enumerate(self.checks) for rule in check.rules
+        ]
+        of_readings: dict[str, int] = dict.fromkeys((*RESET_SIGNS[1:], "xid_last_code"), 0)
+        self.fact_users: dict[str, int] = {}
+        self.on_parts = self.on_xids = 0
+        for number, (position, rule) in enumerate(self.rules):
+            bit = 1 << number
+            if isinstance(rule, Duty):
+                self.on_parts |= bit
+            if isinstance(rule, Events):
+                self.on_xids |= bit
+            check = self.checks[position]
+            names = [*rule.uses, *check.unless, *([check.superseded_by] if check.superseded_by else [])]
+            for name in names:
+                users = of_readings if name in POSITION else self.fact_users
+                if name != ACTIVITY and not isinstance(rule, Duty):
+                    users[name] = users.get(name, 0) | bit
+        names_read = list(of_readings)
+        self.get: Callable[[tuple[Value, ...]], tuple[Value, ...]] = itemgetter(
+            *(POSITION[name] for name in names_read)
+        )
+        self.users = [of_readings[name] for name in names_read]
+        self.size = len(names_read)
+        self.conditional = frozenset(
+            position for position, check in enumerate(self.checks) if check.unless or check.superseded_by
+        )
+        severities: Mapping[int, str] = {code: xid.severity for code, xid in XIDS.items()} | dict(settings.xids)
+        self.critical_xids = tuple(sorted(code for code, severity in severities.items() if severity == "crit"))

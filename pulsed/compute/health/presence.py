@@ -1,0 +1,84 @@
+"""Whether a GPU answers: it was there, and now its samples bring nothing of it."""
+
+from __future__ import annotations
+
+from pulsed.compute.health.gate import ROUNDING
+from pulsed.translate.vocabulary import NOTHING, POSITION, Reading
+
+LOST_SECONDS = 1.0
+"""Two polls of a fast source are too short to call a GPU lost."""
+
+LOST_POLLS = 2
+
+_VITAL = tuple(
+    POSITION[name]
+    for name in (
+        "temperature_celsius",
+        "power_watts",
+        "gpu_utilization_ratio",
+        "sm_clock_hertz",
+        "memory_used_bytes",
+        "graphics_engine_active_ratio",
+        "energy_joules_total",
+    )
+)
+"""A GPU that has none of these any more does not answer; settings and limits are remembered by others."""
+
+
+def answers(reading: Reading) -> bool:
+    """Tell whether a reading has anything that only a GPU that answers has."""
+    return any(reading[position] is not None for position in _VITAL)
+
+
+class Presence:
+    """What is known of whether one GPU answers.
+
+    Attributes:
+        polls_missed: in a row, no more than two; None for a GPU that never answered.
+        missed_since: when it was missed first, in Unix seconds; None while it answers.
+        last_seen: when it last answered, in Unix seconds; 0 for never.
+    """
+
+    __slots__ = ("_misses", "_seen", "last_seen", "missed_since", "polls_missed")
+
+    def __init__(self) -> None:
+        self.polls_missed: float | None = 0.0
+        self.missed_since: float | None = None
+        self.last_seen = 0.0
+        self._misses = 0
+        self._seen = 0.0
+
+    def expect(self, last_seen: float) -> None:
+        """It was there before, at this time."""
+        self.last_seen = last_seen
+        self._seen = -LOST_SECONDS
+
+    def follow(self, reading: Reading, has_peers: bool, time: float, now: float) -> None:
+        """Take a sample.
+
+        Args:
+            reading: all None for a GPU that is in no sample.
+            has_peers: whether another GPU of the source answers; without one, a silence of everything that moves may
+                be the source's.
+            time: in Unix seconds.
+            now: the clock.
+        """
+        for position in _VITAL:
+            if reading[position] is not None:
+                if self._misses or self.polls_missed is None:
+                    self._misses, self.missed_since, self.polls_missed = 0, None, 0.0
+                self._seen, self.last_seen = now, time
+                return
+        if not self.last_seen:
+            self.polls_missed = None if reading == NOTHING else 0.0
+        elif has_peers or reading == NOTHING:
+            if not self._misses:
+                self.missed_since = time
+            self._misses += 1
+            is_long = now - self._seen >= LOST_SECONDS - ROUNDING
+            self.polls_missed = float(min(self._misses, LOST_POLLS)) if is_long else 1.0
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether it was missed often enough to call it lost."""
+        return self.polls_missed is not None and self.polls_missed >= LOST_POLLS

@@ -1,0 +1,89 @@
+"""What the configuration can change of health: thresholds, XIDs, which checks there are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
+from typing import TypeVar, get_args
+
+from pulsed.compute.health.checks import BY_ID, CHECKS
+from pulsed.compute.health.rule import Check, Rule
+from pulsed.compute.health.xids import XidSeverity
+from pulsed.errors import ConfigError
+
+_R = TypeVar("_R", bound=Rule)
+
+
+@dataclass(frozen=True, slots=True)
+class HealthSettings:
+    """How to judge.
+
+    Attributes:
+        thresholds: by check, other thresholds: by state (`warn: 10`), or by measure and state
+            (`nvlink_crc_errors_per_minute.warn: 5`) where several measures of a check have the same state.
+        disabled: ids of checks that are not judged and not published.
+        xids: by code, another severity; `ok` counts the code but lets it change no state.
+        pcie_width_max: lanes that are all that a riser gives; 0 for what the device says.
+
+    Raises:
+        ConfigError: there is no such check, measure or state; the message names the nearest.
+    """
+
+    thresholds: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    disabled: frozenset[str] = frozenset()
+    xids: Mapping[int, XidSeverity] = field(default_factory=dict)
+    pcie_width_max: int = 0
+
+    def __post_init__(self) -> None:
+        for id_ in (*self.thresholds, *sorted(self.disabled)):
+            if id_ not in BY_ID:
+                raise ConfigError(f"health: there is no check {id_}", _did_you_mean(id_, list(BY_ID)))
+        for id_, levels in self.thresholds.items():
+            known = threshold_keys(BY_ID[id_])
+            for key, value in levels.items():
+                if key not in known:
+                    raise ConfigError(f"health: {id_} has no threshold {key}", _did_you_mean(key, list(known)))
+                if not isinstance(value, (int, float)) or value != value:
+                    raise ConfigError(f"health: {id_}.{key} is no number: {value!r}", "Give a number.")
+        for code, severity in self.xids.items():
+            if severity not in get_args(XidSeverity):
+                allowed = ", ".join(get_args(XidSeverity))
+                raise ConfigError(f"health: XID {code} cannot be {severity}", f"Give one of {allowed}.")
+
+    def checks(self) -> tuple[Check, ...]:
+        """Give the checks that are not disabled, with these thresholds."""
+        return tuple(
+            replace(check, rules=tuple(_with(check, rule, self.thresholds.get(check.id, {})) for rule in check.rules))
+            for check in CHECKS
+            if check.id not in self.disabled
+        )
+
+
+DEFAULT_HEALTH = HealthSettings()
+
+
+def threshold_keys(check: Check) -> Mapping[str, float]:
+    """Give the thresholds of a check that can be changed, by key, with their values: the configuration's words."""
+    keys: dict[str, float] = {}
+    for state in ("info", "warn", "hot", "crit"):
+        values = [(rule, value) for rule in check.rules for level, value in rule.levels if level == state]
+        if len(values) == 1:
+            keys[state] = values[0][1]
+        keys |= {f"{rule.name}.{state}": value for rule, value in values}
+    return keys
+
+
+def _with(check: Check, rule: _R, thresholds: Mapping[str, float]) -> _R:
+    if not thresholds or not rule.levels:
+        return rule
+    levels = tuple(
+        (state, float(thresholds.get(f"{rule.name}.{state}", thresholds.get(state, value))))
+        for state, value in rule.levels
+    )
+    return replace(rule, levels=levels)
+
+
+def _did_you_mean(given: str, known: list[str]) -> str:
+    near = get_close_matches(given, known, 1, 0.4)
+    return f"Did you mean {near[0]}?" if near else f"Known are {', '.join(known)}."

@@ -1,0 +1,140 @@
+"""What is known of the XIDs of one GPU, whatever its source hides.
+
+DCGM gives the last code only, for ever: whether it is new, happened twice, or happened before anybody looked, is worked
+out here. dcgm-exporter's own metrics know more of that, where they are switched on.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+
+from pulsed.compute.health.xids import FOLLOWER
+from pulsed.translate.tick import Extras
+
+BURST_GAP = 180.0
+"""Seconds after which the same code is another burst (gpud, NVSentinel merge closer ones)."""
+
+REPEAT_WINDOW = 86400.0
+_MOST_BURSTS = 64
+
+Jobs = tuple[str, ...]
+
+
+@dataclass(slots=True)
+class Record:
+    """What is known of one code.
+
+    Attributes:
+        last: when it happened last, by the clock; when it was seen first if `dated` is false.
+        dated: whether it was seen to happen.
+        cleared: whether the GPU was reset since.
+        count: how often it was seen to happen.
+        source: which input saw it last. Another one that sees the same code soon after sees the same event.
+        bursts: when bursts of it began within the last day, and whose jobs were hit.
+    """
+
+    last: float
+    dated: bool
+    cleared: bool = False
+    count: int = 0
+    source: str = ""
+    bursts: deque[tuple[float, Jobs]] = field(default_factory=lambda: deque(maxlen=_MOST_BURSTS))
+
+
+class XidLog:
+    """The XIDs of one GPU.
+
+    Attributes:
+        records: by code.
+        last: the code that happened last, or was there first; None for none. 45 takes no other's place.
+        gauge: what the gauge of the last code said when it last said anything.
+    """
+
+    __slots__ = ("_counts", "_totals", "gauge", "last", "records")
+
+    def __init__(self) -> None:
+        self.records: dict[int, Record] = {}
+        self.last: int | None = None
+        self.gauge: int | None = None
+        self._counts: frozenset[int] | None = None
+        self._totals: dict[int, float] | None = None
+
+    def follow(self, gauge: float | None, extras: Extras | None, jobs: Jobs, now: float) -> list[int]:
+        """Take what a sample says; give the codes that happened since the one before, the follower 45 included."""
+        events: dict[int, str] = {}
+        sticky: dict[int, None] = {}
+        if gauge is not None:
+            code, before = int(gauge), self.gauge
+            self.gauge = code
+            if code and code != before:
+                if before is None:
+                    sticky[code] = None
+                else:
+                    events[code] = "gauge"
+        if extras is not None:
+            self._follow_counts(extras, events, sticky)
+            self._follow_totals(extras, events, sticky)
+        for code in sticky:
+            if code not in self.records and code not in events:
+                self.records[code] = Record(now, dated=False)
+                self._name_last(code)
+        return [code for code, source in events.items() if self._add(code, source, jobs, now)]
+
+    def clear(self, moment: float) -> None:
+        """The GPU was reset at a moment: what asked for that before is done."""
+        for record in self.records.values():
+            if record.last < moment:
+                record.cleared = True
+
+    def repeats(self, now: float) -> tuple[int, int] | None:
+        """Give the code that keeps coming back and in how many bursts; None for none."""
+        for code, record in self.records.items():
+            bursts = record.bursts
+            while bursts and now - bursts[0][0] >= REPEAT_WINDOW:
+                bursts.popleft()
+            jobs = {job for _, names in bursts for job in names}
+            if code != FOLLOWER and (len(bursts) >= 5 or (code == 31 and len(bursts) >= 3 and len(jobs) >= 2)):
+                return code, len(bursts)
+        return None
+
+    def _follow_counts(self, extras: Extras, events: dict[int, str], sticky: dict[int, None]) -> None:
+        """A code that enters the exporter's window happened, unless it is one that the gauge has had for ever."""
+        if extras.xid_counts is None:
+            return
+        counts = frozenset(code for code, count in extras.xid_counts if count > 0)
+        for code in counts - (self._counts or frozenset()):
+            record = self.records.get(code)
+            if self._counts is None:
+                sticky[code] = None
+            elif record is None or record.dated or code != self.gauge:
+                events.setdefault(code, "counts")
+        self._counts = counts
+
+    def _follow_totals(self, extras: Extras, events: dict[int, str], sticky: dict[int, None]) -> None:
+        if extras.xid_totals is None:
+            return
+        totals = dict(extras.xid_totals)
+        before = self._totals
+        for code, total in totals.items():
+            if before is None:
+                if total > 0:
+                    sticky[code] = None
+            elif total > before.get(code, 0.0):
+                events.setdefault(code, "totals")
+        self._totals = totals
+
+    def _add(self, code: int, source: str, jobs: Jobs, now: float) -> bool:
+        record = self.records.setdefault(code, Record(now, dated=False))
+        if record.dated and source != record.source and now - record.last < BURST_GAP:
+            return False
+        if not record.bursts or now - record.last >= BURST_GAP:
+            record.bursts.append((now, jobs))
+        record.last, record.dated, record.cleared, record.source = now, True, False, source
+        record.count += 1
+        self._name_last(code)
+        return True
+
+    def _name_last(self, code: int) -> None:
+        if code != FOLLOWER or self.last is None:
+            self.last = code

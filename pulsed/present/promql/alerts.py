@@ -1,0 +1,226 @@
+"""The alerts, as tables: on series recorded from dcgm-exporter's, and on pulsed's own.
+
+An alert is one entry. Those on pulsed's own metrics use its counters, which miss nothing between scrapes; the others
+use averages of what was recorded. `for` comes on top of the time that an expression looks back: a GPU that has
+only just appeared alerts nobody.
+"""
+
+from __future__ import annotations
+
+from pulsed.compute.compute import Settings
+from pulsed.present.promql.inputs import input_of
+from pulsed.present.promql.rule import SEEN, Alert, number
+from pulsed.present.promql.utilization import COVERAGE, POINT
+from pulsed.present.promql.waste import HELD, IDLE, IDLE_POWER
+
+NEARLY_ALWAYS = 0.95
+"""Share of time that counts as all of it: a health check or a forgotten monitor may wake a GPU now and then."""
+
+LOW_RATIO = 0.15
+"""A GPU in use whose real utilization stays below this does little; the class table's low_utilization starts there."""
+
+KILOWATT_HOUR = 3.6e6
+
+WASTED_KILOWATT_HOURS = 1.0
+"""A day. An idle data centre GPU with a CUDA context draws 50 to 120 W: one is reached in 8 to 20 hours."""
+
+_OF_DCGM = (
+    "GPU {{ $labels.gpu }}{{ with $labels.GPU_I_ID }} instance {{ . }}{{ end }}"
+    " of {{ $labels.Hostname }}{{ $labels.hostname }}"
+)
+_OF_PULSED = "GPU {{ $labels.gpu }}{{ with $labels.mig_id }} instance {{ . }}{{ end }} of {{ $labels.instance }}"
+
+_HELD_WHY = (
+    "A pod or job has it, or its memory is in use, and it has done nothing for an hour. Ask the owner to give it back;"
+    " notebooks and crashed jobs are the usual cause."
+)
+_LOW_WHY = (
+    "It is in use, but its SMs, tensor cores and memory do little. Look at the workload class and the bottleneck: io"
+    " means that data comes too slowly, low_utilization that batches are small or the host is the limit."
+)
+_MISSING_WHY = (
+    "Too few of SM, tensor, DRAM and graphics engine activity are known to name a real utilization. Add"
+    " DCGM_FI_PROF_SM_ACTIVE, _PIPE_TENSOR_ACTIVE, _DRAM_ACTIVE and _GR_ENGINE_ACTIVE to what DCGM collects; profiling"
+    " may also be held by another tool, or the board may not have it."
+)
+_ENERGY_WHY = (
+    "So much energy went into a GPU that did nothing for the one who has it. Have it given back, or limit how long"
+    " a GPU may be held idle."
+)
+_GONE_WHY = (
+    "It was there an hour ago. Look whether the node is up, whether nvidia-smi still lists it (XID 79: fallen off the"
+    " bus) and whether the exporter runs. After planned removal wait an hour."
+)
+_STUCK_WHY = (
+    "The driver says that kernels run nearly all the time, the profiler says that nothing does. Running `dcgmi dmon -e"
+    " 1001` once, or restarting the host engine, has helped (dcgm-exporter issue 662); until then read the GPU as"
+    " unknown rather than idle."
+)
+
+
+def dcgm_alerts(settings: Settings) -> tuple[Alert, ...]:
+    """Give the alerts on series that the recording rules make."""
+    busy, engine = input_of("gpu_utilization_ratio"), input_of("graphics_engine_active_ratio")
+    energy = input_of("energy_joules_total")
+    return (
+        Alert(
+            "DcgmGpuIdleHeld",
+            f'avg_over_time({IDLE}{{kind="held"}}[30m]) >= {NEARLY_ALWAYS}',
+            "30m",
+            "warning",
+            f"{_OF_DCGM} is held and idle",
+            _HELD_WHY,
+        ),
+        Alert(
+            "DcgmGpuLowRealUtilization",
+            f"avg_over_time({POINT}[1h]) < {LOW_RATIO}\n"
+            f"and {HELD}\n"
+            f'and ignoring (kind) avg_over_time({IDLE}{{kind="held"}}[1h]) < 0.5',
+            "3h",
+            "info",
+            f"{_OF_DCGM} is used at {{{{ $value | humanizePercentage }}}}",
+            _LOW_WHY,
+        ),
+        Alert(
+            "DcgmGpuInputsMissing",
+            f"{COVERAGE} < {number(settings.min_coverage)}",
+            "1h",
+            "info",
+            f"{_OF_DCGM} lacks inputs: coverage {{{{ $value | humanizePercentage }}}}",
+            _MISSING_WHY,
+        ),
+        Alert(
+            "DcgmGpuGone",
+            f"{SEEN} offset 1h unless {SEEN}",
+            "10m",
+            "warning",
+            f"{_OF_DCGM} is no longer reported",
+            _GONE_WHY,
+        ),
+        Alert(
+            "DcgmGpuReadingsFrozen",
+            f"changes({energy}[30m]) == 0 and {energy} offset 30m",
+            "15m",
+            "warning",
+            f"{_OF_DCGM} is reported with the same energy again and again",
+            "A GPU's energy counter never stands still. dcgm-exporter goes on serving the last values when its host"
+            " engine is stuck: restart both, and do not trust anything that this GPU has shown since.",
+        ),
+        Alert(
+            "DcgmGpuProfilingStuck",
+            f"{busy} >= {number(settings.plausible.busy_utilization_ratio)} and {engine} == 0",
+            "10m",
+            "warning",
+            f"{_OF_DCGM} is busy, and its profiling counters stay at 0",
+            _STUCK_WHY,
+        ),
+        Alert(
+            "DcgmGpuIdleEnergy",
+            f'avg_over_time({IDLE_POWER}{{kind="held"}}[1d]) * 86400 / {number(KILOWATT_HOUR)}'
+            f" > {number(WASTED_KILOWATT_HOURS)}\n"
+            f"and ignoring (kind) {SEEN} offset 1d",
+            "1h",
+            "info",
+            f'{_OF_DCGM} wasted {{{{ $value | printf "%.1f" }}}} kWh within a day',
+            _ENERGY_WHY,
+        ),
+    )
+
+
+def pulsed_alerts(settings: Settings) -> tuple[Alert, ...]:
+    """Give the alerts on pulsed's own metrics."""
+    observed = "increase(pulsed_gpu_observed_seconds_total[{0}])"
+    idle = 'increase(pulsed_gpu_idle_seconds_total{{kind="held"}}[{0}])'
+    counted = "increase(pulsed_gpu_real_utilization_seconds_total[6h])"
+    known = f"({observed.format('6h')} - increase(pulsed_gpu_real_utilization_unknown_seconds_total[6h]) > 3600)"
+    sample = "pulsed_gpu_last_sample_timestamp_seconds"
+    gpu = "group by (job, instance, node, gpu, uuid, mig_id)"
+    return (
+        Alert(
+            "PulsedGpuIdleHeld",
+            f"{idle.format('1h')} / ignoring (kind) ({observed.format('1h')} > 1800) >= {NEARLY_ALWAYS}",
+            "10m",
+            "warning",
+            f"{_OF_PULSED} is held and idle",
+            _HELD_WHY,
+        ),
+        Alert(
+            "PulsedGpuLowRealUtilization",
+            f"{counted} / {known} < {LOW_RATIO}\n"
+            "and sum without (kind) (increase(pulsed_gpu_idle_seconds_total[6h]))"
+            f" / {observed.format('6h')} < 0.5",
+            "1h",
+            "info",
+            f"{_OF_PULSED} is used at {{{{ $value | humanizePercentage }}}}",
+            _LOW_WHY,
+        ),
+        Alert(
+            "PulsedGpuInputsMissing",
+            f"pulsed_gpu_real_utilization_coverage_ratio < {number(settings.min_coverage)}",
+            "1h",
+            "info",
+            f"{_OF_PULSED} lacks inputs: coverage {{{{ $value | humanizePercentage }}}}",
+            _MISSING_WHY + " `pulsed doctor` on the node says which.",
+        ),
+        Alert(
+            "PulsedGpuGone",
+            f"{gpu} ({sample} offset 1h)\nunless {gpu} ({sample})\nand on (job, instance) pulsed_source_up == 1",
+            "10m",
+            "warning",
+            f"{_OF_PULSED} is no longer reported",
+            _GONE_WHY,
+        ),
+        Alert(
+            "PulsedSourceDown",
+            "pulsed_source_up == 0",
+            "5m",
+            "warning",
+            "pulsed on {{ $labels.instance }} cannot read {{ $labels.source }}",
+            "None of its GPUs is seen. The log says why, and `pulsed doctor` on the node what to do: most often the"
+            " host engine or the exporter is down, or another tool holds the profiling module.",
+        ),
+        Alert(
+            "PulsedNoData",
+            f"pulsed_build_info unless on (job, instance) {sample}",
+            "15m",
+            "warning",
+            "pulsed on {{ $labels.instance }} shows no GPU",
+            "It runs, and has had nothing fresh to show for a while. See pulsed_source_up and the log; on a node"
+            " without GPUs do not run it.",
+        ),
+        Alert(
+            "PulsedSourceRestarting",
+            "increase(pulsed_source_restarts_total[30m]) > 3",
+            "10m",
+            "warning",
+            "pulsed on {{ $labels.instance }} keeps restarting {{ $labels.source }}",
+            "The child process that it reads from dies again and again. The log has its last words.",
+        ),
+        Alert(
+            "PulsedGpuInputsInconsistent",
+            "pulsed_gpu_inputs_inconsistent == 1",
+            "15m",
+            "warning",
+            f"{_OF_PULSED} has readings that cannot be true: {{{{ $labels.reason }}}}",
+            "These inputs count as missing, or were cut to their range, so that nothing false follows from them. Stuck"
+            " or frozen counters go away when the host engine is restarted; ratios above 1 on MIG instances are a known"
+            " fault of DCGM's and harmless.",
+        ),
+        Alert(
+            "PulsedGpuIdleEnergy",
+            f'increase(pulsed_gpu_idle_energy_joules_total{{kind="held"}}[1d]) / {number(KILOWATT_HOUR)}'
+            f" > {number(WASTED_KILOWATT_HOURS)}",
+            "1h",
+            "info",
+            f'{_OF_PULSED} wasted {{{{ $value | printf "%.1f" }}}} kWh within a day',
+            _ENERGY_WHY,
+        ),
+        Alert(
+            "PulsedConfigReloadFailed",
+            "pulsed_config_last_reload_successful == 0",
+            "5m",
+            "warning",
+            "pulsed on {{ $labels.instance }} refused its new configuration",
+            "The old one is still in force. `pulsed check-config FILE` names the key and what is allowed.",
+        ),
+    )

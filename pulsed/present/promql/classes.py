@@ -1,0 +1,134 @@
+"""Workload class and bottleneck as recording rules: which classes are possible, and whether that settles it.
+
+A class is possible when a box of its region (see `regions`) meets what the inputs can be: in each variable the least is
+below the box's end and the most is not below its start.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from pulsed.compute.compute import Settings
+from pulsed.compute.rules import BOTTLENECKS, RULES, UNKNOWN, VARIABLES, Variable
+from pulsed.present.promql.regions import EVERYTHING, Box, Interval, Order, Region, Regions
+from pulsed.present.promql.rule import Identity, Recording, indented, number, recorded
+from pulsed.present.promql.utilization import QUANTITY_OF, high_of, low_of
+
+POSSIBLE = recorded("workload_class", "possible")
+COUNT = recorded("workload_class", "count")
+CLASS = recorded("workload_class", "raw")
+BOTTLENECK = recorded("bottleneck", "raw")
+CONTRADICTED = recorded("physics", "contradicted")
+
+
+def class_rules(settings: Settings, identity: Identity) -> Iterator[Recording]:
+    """Give the rules for the class, its candidates and the bottleneck."""
+    regions = Regions(settings.thresholds)
+    noise = {
+        order for region in regions.of.values() for _, chains in region.noise for chain in chains for order in chain
+    }
+    for order in sorted(noise):
+        yield _contradicted(regions, order, identity)
+    for rule in RULES:
+        yield Recording(
+            POSSIBLE,
+            f"group {identity.by} (\n{indented(_possible(regions.of[rule.name], identity))}\n)",
+            f"Could it be {rule.name}? 1 if so, else absent.",
+            {"class": rule.name},
+        )
+    yield Recording(COUNT, f"count {identity.by} ({POSSIBLE})", "How many classes are possible: 1 settles it.")
+    comment = "The class of this moment: 1 for the one, 0 for all others."
+    for rule in RULES:
+        settled = f'{COUNT} == 1 and ignoring (class) {POSSIBLE}{{class="{rule.name}"}}'
+        yield Recording(CLASS, f"{settled}\nor 0 * {COUNT}", comment, {"class": rule.name})
+        comment = ""
+    yield Recording(CLASS, f"{COUNT} > bool 1", labels={"class": UNKNOWN})
+    comment = "The bottleneck: known when all classes that are possible share it."
+    for bottleneck in BOTTLENECKS:
+        classes = "|".join(rule.name for rule in RULES if rule.bottleneck == bottleneck)
+        those = f'count {identity.by} ({POSSIBLE}{{class=~"{classes}"}})'
+        yield Recording(BOTTLENECK, f"{those} == bool {COUNT}\nor 0 * {COUNT}", comment, {"bottleneck": bottleneck})
+        comment = ""
+    known = f'sum {identity.by} ({BOTTLENECK}{{bottleneck!="{UNKNOWN}"}})'
+    yield Recording(BOTTLENECK, f"1 - {known}", labels={"bottleneck": UNKNOWN})
+
+
+def _contradicted(regions: Regions, order: Order, identity: Identity) -> Recording:
+    """Record where evidence contradicts an order, which then says nothing."""
+    lesser, greater = order
+    cases = [
+        f"{bound(lesser)} >= {number(at_least)} and {bound(greater)} < {number(below)}"
+        for at_least, below in regions.contradictions(order)
+        for bound in (low_of, high_of)
+    ]
+    return Recording(
+        CONTRADICTED,
+        f"group {identity.by} (\n{indented(_any(cases))}\n)",
+        f"Noise: {QUANTITY_OF[lesser]} is above {QUANTITY_OF[greater]}, by more than a threshold.",
+        {"lesser": QUANTITY_OF[lesser], "greater": QUANTITY_OF[greater]},
+    )
+
+
+def _any(parts: Sequence[str]) -> str:
+    return "\nor ".join(parts)
+
+
+def _all(parts: Sequence[str]) -> str:
+    return "\nand ".join(parts)
+
+
+def _possible(region: Region, identity: Identity) -> str:
+    """Write that a box of the region meets the bounds; boxes that differ in one side only are written as one."""
+    alternatives = [_all(_sides(common, several)) for common, several in _factored(region.boxes)]
+    for box, chains in region.noise:
+        flags = [_any([_flag(order, identity) for order in chain]) for chain in chains]
+        alternatives.append(_all([*_sides(box, ()), *(f"({flag})" for flag in flags)]))
+    if len(alternatives) == 1:
+        return alternatives[0]
+    # `and` binds closer than `or`.
+    return "\nor\n".join(alternatives) if alternatives else "vector(0) > 0"
+
+
+def _flag(order: Order, identity: Identity) -> str:
+    lesser, greater = (QUANTITY_OF[variable] for variable in order)
+    return f'group {identity.by} ({CONTRADICTED}{{lesser="{lesser}", greater="{greater}"}})'
+
+
+def _factored(boxes: Sequence[Box]) -> list[tuple[Box, tuple[tuple[Variable, Interval], ...]]]:
+    """Pair what boxes share with the sides of which each has one."""
+    groups: list[tuple[Box, tuple[tuple[Variable, Interval], ...]]] = []
+    left = list(boxes)
+    while left:
+        best: tuple[Box, list[Box]] = (left[0], [left[0]])
+        for box in left:
+            for variable in box.sides:
+                common = Box({name: side for name, side in box.sides.items() if name != variable})
+                alike = [each for each in left if _has_one_side_more(each, common)]
+                if len(alike) > len(best[1]):
+                    best = common, alike
+        common, alike = best
+        extra = [(name, side) for box in alike for name, side in box.sides.items() if common.side(name) != side]
+        groups.append((common, tuple(extra)))
+        left = [box for box in left if box not in alike]
+    return groups
+
+
+def _has_one_side_more(box: Box, common: Box) -> bool:
+    return len(box.sides) == len(common.sides) + 1 and common.sides.items() <= box.sides.items()
+
+
+def _sides(box: Box, either: Sequence[tuple[Variable, Interval]]) -> list[str]:
+    """Write the conditions of a box, and that one of the others holds."""
+    conditions = [_meets(variable, box.side(variable)) for variable in VARIABLES if box.side(variable) != EVERYTHING]
+    if either:
+        conditions.append(f"(\n{indented(_any([_meets(*side) for side in either]))}\n)")
+    return conditions or [_meets(VARIABLES[0], Interval(start=0.0))]
+
+
+def _meets(variable: Variable, side: Interval) -> str:
+    parts = []
+    if side.start > EVERYTHING.start:
+        parts.append(f"{high_of(variable)} >= {number(side.start)}")
+    if side.end < EVERYTHING.end:
+        parts.append(f"{low_of(variable)} < {number(side.end)}")
+    return " and ".join(parts)

@@ -1,0 +1,192 @@
+"""Where each workload class lies: its region of the space of all inputs, as few boxes of thresholds as will cover it.
+
+A class is reached when its rule holds and no earlier one does. That is a union of boxes, one interval per variable; the
+class is possible exactly when what the inputs can be meets one of them. Multiplying the earlier rules out gives the
+largest boxes there are, of which the superfluous are dropped. This module must not know PromQL.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import product
+from typing import NamedTuple
+
+from pulsed.compute.rules import RULES, VARIABLES, Condition, Thresholds, Variable
+from pulsed.compute.workload import AT_MOST
+
+
+class Interval(NamedTuple):
+    """From `start` on to below `end`; infinite where there is no limit."""
+
+    start: float = -math.inf
+    end: float = math.inf
+
+    def within(self, other: Interval) -> bool:
+        """Tell whether all of this lies in the other."""
+        return other.start <= self.start and self.end <= other.end
+
+
+EVERYTHING = Interval()
+
+Order = tuple[Variable, Variable]
+"""The first is at most the second: one of `AT_MOST`."""
+
+
+@dataclass(frozen=True)
+class Box:
+    """A part of a class's region.
+
+    Attributes:
+        sides: one interval per variable that matters; the others are free.
+    """
+
+    sides: Mapping[Variable, Interval]
+
+    def side(self, variable: Variable) -> Interval:
+        """Give the interval of a variable."""
+        return self.sides.get(variable, EVERYTHING)
+
+    def within(self, other: Box) -> bool:
+        """Tell whether all of this lies in the other."""
+        return all(self.side(variable).within(side) for variable, side in other.sides.items())
+
+    def cut(self, variable: Variable, interval: Interval) -> Box | None:
+        """Give the part in which the variable is in the interval; None when nothing is left."""
+        side = self.side(variable)
+        start, end = max(side.start, interval.start), min(side.end, interval.end)
+        return Box({**self.sides, variable: Interval(start, end)}) if start < end else None
+
+
+@dataclass(frozen=True)
+class Region:
+    """Where a class lies.
+
+    Attributes:
+        boxes: that physics allows.
+        noise: that it does not, each with what evidence has to contradict for it to count: one of each group of orders.
+    """
+
+    boxes: tuple[Box, ...]
+    noise: tuple[tuple[Box, tuple[tuple[Order, ...], ...]], ...]
+
+
+@dataclass(frozen=True)
+class Regions:
+    """The regions of all classes for one set of thresholds."""
+
+    thresholds: Thresholds
+
+    @cached_property
+    def cuts(self) -> Mapping[Variable, tuple[float, ...]]:
+        """The thresholds of every variable, ascending."""
+        found: dict[Variable, set[float]] = {variable: set() for variable in VARIABLES}
+        for rule in RULES:
+            for condition in rule.conditions:
+                found[condition.variable].add(self._threshold(condition))
+        return {variable: tuple(sorted(values)) for variable, values in found.items()}
+
+    @cached_property
+    def of(self) -> Mapping[str, Region]:
+        """The region of every class."""
+        regions = {}
+        for position, rule in enumerate(RULES):
+            boxes: list[Box] = _all_of(Box({}), [self._where(condition) for condition in rule.conditions])
+            for earlier in RULES[:position]:
+                outside = [(condition.variable, self._outside(condition)) for condition in earlier.conditions]
+                parts = [part for box in boxes for side in outside if (part := box.cut(*side)) is not None]
+                boxes = _largest(parts)
+            regions[rule.name] = self._split(self._needed(boxes))
+        return regions
+
+    def contradictions(self, order: Order) -> tuple[tuple[float, float], ...]:
+        """Say which readings contradict an order, noise below the resolution of the thresholds left out.
+
+        Returns:
+            Pairs: the order is contradicted when the lesser is at or above the first number and the greater is below
+            the second, for any of them.
+        """
+        lesser, greater = (self.cuts[variable] for variable in order)
+        pairs = []
+        for cut in lesser:
+            below = bisect_right(greater, cut)
+            if below:
+                pairs.append((cut, greater[below - 1]))
+        # A larger cut with the same other half says nothing new.
+        return tuple(pair for number, pair in enumerate(pairs) if not number or pairs[number - 1][1] != pair[1])
+
+    def _threshold(self, condition: Condition) -> float:
+        value: float = getattr(self.thresholds, condition.threshold)
+        return value
+
+    def _where(self, condition: Condition) -> tuple[Variable, Interval]:
+        value = self._threshold(condition)
+        at_least = condition.comparison == ">="
+        return condition.variable, Interval(start=value) if at_least else Interval(end=value)
+
+    def _outside(self, condition: Condition) -> Interval:
+        value = self._threshold(condition)
+        return Interval(end=value) if condition.comparison == ">=" else Interval(start=value)
+
+    def _needed(self, boxes: list[Box]) -> list[Box]:
+        """Drop boxes that the others cover, first those that physics forbids, then the ones with the most sides."""
+        cells = {id(box): self._cells(box) for box in boxes}
+        kept = list(boxes)
+        for box in sorted(boxes, key=lambda box: (not self._forbidden(box), -len(box.sides), len(cells[id(box)]))):
+            others = [cells[id(other)] for other in kept if other is not box]
+            if cells[id(box)] <= frozenset[tuple[int, ...]]().union(*others):
+                kept.remove(box)
+        return kept
+
+    def _cells(self, box: Box) -> frozenset[tuple[int, ...]]:
+        """Give the cells between neighbouring thresholds that a box consists of."""
+        return frozenset(product(*(self._range(variable, box.side(variable)) for variable in VARIABLES)))
+
+    def _range(self, variable: Variable, side: Interval) -> range:
+        cuts = self.cuts[variable]
+        return range(bisect_right(cuts, side.start), bisect_left(cuts, side.end) + 1)
+
+    def _split(self, boxes: list[Box]) -> Region:
+        allowed = tuple(box for box in boxes if not self._forbidden(box))
+        return Region(allowed, tuple((box, found) for box in boxes if (found := self._forbidden(box))))
+
+    def _forbidden(self, box: Box) -> tuple[tuple[Order, ...], ...]:
+        """Give the chains of orders that nothing in the box can obey: each of one order, or of two."""
+        return tuple(chain for chain in _CHAINS if not self._obeyed_somewhere(box, chain))
+
+    def _obeyed_somewhere(self, box: Box, chain: tuple[Order, ...]) -> bool:
+        """Follow the least that the lesser can be up the chain, threshold by threshold, as the classifier does."""
+        floor = box.side(chain[0][0]).start
+        for _, greater in chain:
+            cuts = self.cuts[greater]
+            cell = bisect_right(cuts, floor)
+            floor = cuts[cell - 1] if cell else -math.inf
+        return cell <= self._range(greater, box.side(greater))[-1]
+
+
+_CHAINS: tuple[tuple[Order, ...], ...] = (
+    *((order,) for order in AT_MOST),
+    *((first, second) for first in AT_MOST for second in AT_MOST if first[1] == second[0]),
+)
+
+
+def _all_of(box: Box, sides: Iterable[tuple[Variable, Interval]]) -> list[Box]:
+    for side in sides:
+        part = box.cut(*side)
+        if part is None:
+            return []
+        box = part
+    return [box]
+
+
+def _largest(boxes: list[Box]) -> list[Box]:
+    """Drop boxes that lie in another one."""
+    kept: list[Box] = []
+    for box in sorted(boxes, key=lambda box: len(box.sides)):
+        if not any(box.within(other) for other in kept):
+            kept = [other for other in kept if not other.within(box)]
+            kept.append(box)
+    return kept

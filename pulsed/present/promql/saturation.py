@@ -1,0 +1,198 @@
+"""Saturation as recording rules: activity over practical peak, by the tables of `pulsed.compute.peaks`.
+
+A product is known by its label `modelName`. Patterns of an architecture or a link count only where no earlier one is
+found, which is written out here, so that their selections do not overlap.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from pulsed.compute.compute import Settings
+from pulsed.compute.peaks import (
+    ARCHITECTURES,
+    DEFAULT,
+    LINKS,
+    NVLINKS,
+    PCIE_EFFICIENCY,
+    PCIE_LANE_BYTES_PER_SECOND,
+    PCIE_MAX_LANES,
+    RESOURCES,
+    Peaks,
+)
+from pulsed.compute.saturation import NONE, UNKNOWN
+from pulsed.present.promql.inputs import WHOLE, input_of
+from pulsed.present.promql.rule import MODEL, NOTHING, SEEN, Identity, Recording, indented, number, recorded
+from pulsed.present.promql.utilization import high_of
+
+SATURATION = recorded("saturation_ratio", "max")
+LOWER, UPPER = recorded("saturation_ratio", "low"), recorded("saturation_ratio", "high")
+RESOURCE = recorded("resource_saturation_ratio", "raw")
+MISSING = recorded("resource_saturation_ratio", "high")
+LIMITING = recorded("limiting_resource", "raw")
+THROUGHPUT = recorded("tensor_throughput_ratio", "raw")
+PCIE_PEAK = recorded("pcie_peak_bytes_per_second", "max")
+NVLINK_PEAK = recorded("nvlink_peak_bytes_per_second", "max")
+
+PIPES = tuple(resource for resource in RESOURCES if resource not in LINKS and resource != "dram")
+
+
+def saturation_rules(settings: Settings, identity: Identity) -> Iterator[Recording]:
+    """Give the rules for the resources, the saturation and its bounds, and what limits the GPU."""
+    peaks = settings.saturators._peaks
+    for resource in (*PIPES, "dram"):
+        activity = input_of(f"{resource}_active_ratio")
+        peak = _ratio(peaks, [resource])
+        yield Recording(RESOURCE, f"clamp_max({activity} / {peak}, 1)", labels={"resource": resource})
+    yield from _pcie(peaks)
+    yield from _nvlink(peaks)
+    yield from _missing(peaks, identity)
+    yield from _whole(identity)
+    yield from _limiting(identity)
+    tensor, clock, highest = map(input_of, ("tensor_active_ratio", "sm_clock_hertz", "sm_clock_max_hertz"))
+    yield Recording(
+        THROUGHPUT,
+        f"clamp_max({tensor} * {clock} / {highest}, 1)",
+        "Tensor activity times SM clock over its maximum: the nearest to model FLOP utilization that counters give.",
+    )
+
+
+def _found(patterns: Sequence[str], position: int) -> str:
+    """Select the products in whose name a pattern is found, and no earlier one."""
+    earlier = "".join(f", {MODEL}!~`.*(?:{pattern}).*`" for pattern in patterns[:position])
+    return f"{MODEL}=~`.*(?:{patterns[position]}).*`{earlier}"
+
+
+_PATTERNS = [architecture.pattern for architecture in ARCHITECTURES]
+_LINK_PATTERNS = [row.pattern for row in NVLINKS]
+
+
+def _by_architecture(values: Mapping[str, float | None], selected: str = "") -> list[str]:
+    """Give what differs from the default, for each architecture, then the default."""
+    default = values[DEFAULT]
+    parts = [
+        f"{number(value)} * {SEEN}{{{selected}{_found(_PATTERNS, position)}}}"
+        for position, architecture in enumerate(ARCHITECTURES)
+        if (value := values[architecture.name]) is not None and value != default
+    ]
+    if default is not None:
+        parts.append(
+            f"{number(default)} * {SEEN}{{{selected.removesuffix(', ')}}}"
+            if selected
+            else f"{number(default)} * {SEEN}"
+        )
+    return parts
+
+
+def _ratio(peaks: Mapping[str, Peaks], resources: Sequence[str]) -> str:
+    """Write the least practical peak of some resources: a number where all architectures have the same."""
+    values = {name: min(getattr(row, each) for each in resources) for name, row in peaks.items()}
+    if len(set(values.values())) == 1:
+        return number(values[DEFAULT])
+    return f"(\n{indented(_or(_by_architecture(values)))}\n)"
+
+
+def _or(parts: Sequence[str]) -> str:
+    return "\nor ".join(parts)
+
+
+def _link(sent: str, received: str, peak: str, between: Sequence[str] = (), one_way: str = "") -> str:
+    """Write the larger direction over the peak: no traffic needs no peak, and a full direction no other one."""
+    larger = f"({sent} > {received} or {received} and {sent})"
+    single = f"{sent} >= {peak} or {received} >= {peak}" + (f" or {one_way} >= {peak}" if one_way else "")
+    return _or([f"clamp_max({larger} / {peak}, 1)", f"{larger} == 0", *between, f"clamp_max(({single}) / {peak}, 1)"])
+
+
+def _pcie(peaks: Mapping[str, Peaks]) -> Iterator[Recording]:
+    generation = f"({input_of('pcie_link_generation_max')} or {input_of('pcie_link_generation')})"
+    width = f"({input_of('pcie_link_width_max')} or {input_of('pcie_link_width')})"
+    lanes = [
+        f"({generation} == {number(each)}) * 0 + {number(lane)}" for each, lane in PCIE_LANE_BYTES_PER_SECOND.items()
+    ]
+    trained = f"(\n{indented(_or(lanes))}\n) * ({width} <= {PCIE_MAX_LANES}) * {number(PCIE_EFFICIENCY)}"
+    fixed = _by_architecture({name: row.pcie for name, row in peaks.items()}, WHOLE + ", ")
+    yield Recording(
+        PCIE_PEAK,
+        "\nor\n".join([*fixed, trained]),
+        "What the PCIe link can train to carries in practice, in bytes/s per direction: lane rate, lanes, efficiency.",
+    )
+    sent, received = (input_of(f"pcie_{way}_bytes_per_second") for way in ("transmit", "receive"))
+    yield Recording(RESOURCE, _link(sent, received, PCIE_PEAK), labels={"resource": "pcie"})
+
+
+def _nvlink(peaks: Mapping[str, Peaks]) -> Iterator[Recording]:
+    fixed = _by_architecture({name: row.nvlink for name, row in peaks.items()}, WHOLE + ", ")
+    known = [
+        f"{number(row.peak)} * {SEEN}{{{_found(_LINK_PATTERNS, position)}}}"
+        for position, row in enumerate(NVLINKS)
+        if row.links
+    ]
+    yield Recording(
+        NVLINK_PEAK,
+        _or([*fixed, *known]),
+        "What all NVLinks of a product carry in practice, in bytes/s per direction. Unknown where they are optional.",
+    )
+    sent, received, both = (
+        input_of(f"nvlink_{each}_bytes_per_second") for each in ("transmit", "receive", "bandwidth")
+    )
+    share = _link(
+        sent,
+        received,
+        NVLINK_PEAK,
+        [f"({both} == 0 unless ({sent} and {received}))"],
+        f"({both} / 2 unless {sent} unless {received})",
+    )
+    yield Recording(RESOURCE, f"(\n{indented(share)}\n)\n{_unless_without()}", labels={"resource": "nvlink"})
+
+
+def _unless_without() -> str:
+    """Leave out products that have no NVLink."""
+    without = [position for position, row in enumerate(NVLINKS) if not row.links]
+    return "\n".join(f"unless {SEEN}{{{_found(_LINK_PATTERNS, position)}}}" for position in without)
+
+
+def _missing(peaks: Mapping[str, Peaks], identity: Identity) -> Iterator[Recording]:
+    def known(resources: Sequence[str]) -> str:
+        return f'max {identity.by} ({RESOURCE}{{resource=~"{"|".join(resources)}"}})'
+
+    pipes = "|".join(PIPES)
+    all_pipes = f'count {identity.by} ({RESOURCE}{{resource=~"{pipes}"}}) == {len(PIPES)}'
+    limits = {
+        "compute": f"clamp_max({high_of('sm')} / {_ratio(peaks, PIPES)}, 1)\nunless {all_pipes}",
+        "dram": f"clamp_max({high_of('dram')} / {_ratio(peaks, ['dram'])}, 1)\nunless {known(['dram'])}",
+        "pcie": f"{SEEN}{{{WHOLE}}}\nunless {known(['pcie'])}",
+        "nvlink": f"{SEEN}{{{WHOLE}}}\nunless {known(['nvlink'])}\n{_unless_without()}",
+    }
+    comment = "How near their limit those can be that are missing; any of the pipes: compute."
+    for resource, expr in limits.items():
+        yield Recording(MISSING, expr, comment, {"resource": resource})
+        comment = ""
+
+
+def _whole(identity: Identity) -> Iterator[Recording]:
+    largest = f"max {identity.by} ({RESOURCE})"
+    compute = f'max {identity.by} ({RESOURCE}{{resource=~"{"|".join(PIPES)}"}})'
+    memory = f'max {identity.by} ({RESOURCE}{{resource="dram"}})'
+    yield Recording(LOWER, f"{largest} or {NOTHING}", "At least the nearest of those that are known.")
+    yield Recording(UPPER, f'max {identity.by} ({{__name__=~"{RESOURCE}|{MISSING}"}}) or {LOWER}')
+    yield Recording(
+        SATURATION,
+        f"{largest}\nand (\n  {compute} and {memory}\n  or {UPPER} <= {LOWER}\n)",
+        "The saturation: the nearest, when memory and a pipe are known, or nothing that is missing can be nearer.",
+    )
+
+
+def _limiting(identity: Identity) -> Iterator[Recording]:
+    comment = "Which resource that is, the first if several are: 1 for the one, 0 for all others."
+    for position, resource in enumerate(RESOURCES):
+        nearest = f'max {identity.by} ({RESOURCE}{{resource="{resource}"}}) == {SATURATION} > 0'
+        if position:
+            earlier = "|".join(RESOURCES[:position])
+            nearest += f'\nunless max {identity.by} ({LIMITING}{{resource=~"{earlier}"}}) == 1'
+        yield Recording(LIMITING, f"({nearest}) >= bool 0\nor {NOTHING}", comment, {"resource": resource})
+        comment = ""
+    yield Recording(
+        LIMITING, f"({SATURATION} == 0 and {UPPER} == 0) == bool 0\nor {NOTHING}", labels={"resource": NONE}
+    )
+    known = f'sum {identity.by} ({LIMITING}{{resource!="{UNKNOWN}"}})'
+    yield Recording(LIMITING, f"1 - {known}", labels={"resource": UNKNOWN})

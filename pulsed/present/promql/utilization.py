@@ -1,0 +1,175 @@
+"""Bounds of the inputs and the real utilization, as recording rules: `pulsed.compute.bounds` and `real_utilization`.
+
+In PromQL a missing input is a series that is not there, and `a or b` is "a, else b" GPU by GPU. The smaller of two is
+`a <= b or b`, where both are there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import fields
+
+from pulsed.compute.bounds import Inputs
+from pulsed.compute.compute import Settings
+from pulsed.compute.real_utilization import COVERAGE_DIGITS, Weights
+from pulsed.present.promql.inputs import WHOLE, input_of
+from pulsed.present.promql.rule import NOTHING, SEEN, Identity, Recording, indented, number, recorded
+
+PIPES = ("tensor_active_ratio", "fp64_active_ratio", "fp32_active_ratio", "fp16_active_ratio", "sm_occupancy_ratio")
+"""What cannot be busier than the SMs."""
+
+QUANTITY_OF = {
+    "sm": "sm_active_ratio",
+    "tensor": "tensor_active_ratio",
+    "dram": "dram_active_ratio",
+    "graphics_engine": "graphics_engine_active_ratio",
+    "fp64": "fp64_active_ratio",
+    "real_utilization": "real_utilization_ratio",
+    "io": "pcie_larger_bytes_per_second",
+}
+"""The canonical quantity behind each variable of the rules."""
+
+BUSIEST_PIPE = recorded("busiest_pipe_ratio", "max")
+LOWER, UPPER = recorded("real_utilization_ratio", "low"), recorded("real_utilization_ratio", "high")
+COVERAGE = recorded("real_utilization_coverage_ratio", "sum")
+MEAN_OF_PRESENT = recorded("real_utilization_ratio", "mean_of_present")
+POINT = recorded("real_utilization_ratio", "mean")
+
+
+def low_of(variable: str) -> str:
+    """Name the series of the least that a variable of the rules can be."""
+    return recorded(QUANTITY_OF[variable], "low")
+
+
+def high_of(variable: str) -> str:
+    """Name the series of the most that a variable of the rules can be."""
+    return recorded(QUANTITY_OF[variable], "high")
+
+
+def utilization_rules(settings: Settings, identity: Identity) -> Iterator[Recording]:
+    """Give the rules for the bounds, the real utilization between them, and PCIe traffic."""
+    yield from _zero_filled() if settings.missing == "zero" else _bounds(identity)
+    yield from _real_utilization(settings)
+    yield from _traffic(settings)
+
+
+def _zero_filled() -> Iterator[Recording]:
+    for variable in Inputs._fields:
+        known = input_of(QUANTITY_OF[variable])
+        if variable == "graphics_engine":
+            known += f" or {input_of('gpu_utilization_ratio')}"
+        for series in (low_of(variable), high_of(variable)):
+            yield Recording(series, f"{known} or {NOTHING}", "compute.missing is zero: a missing input is 0.")
+
+
+def _bounds(identity: Identity) -> Iterator[Recording]:
+    sm, engine, busy = (
+        input_of(f"{name}_ratio") for name in ("sm_active", "graphics_engine_active", "gpu_utilization")
+    )
+    pipes = "|".join(map(input_of, PIPES))
+    yield Recording(
+        BUSIEST_PIPE,
+        f'max {identity.by} (\n  {{__name__=~"{pipes}"}}\n)\nor {NOTHING}',
+        "A pipe is busy only while a warp is on an SM: the SMs are at least as active as any of these.",
+    )
+    yield from _between(
+        "sm",
+        BUSIEST_PIPE,
+        f"{engine} or {busy} or {SEEN}",
+        "Where missing: at least the busiest pipe, at most the graphics engine (the other way round where noise says"
+        f" so).\n{SEEN} is 1: no ceiling.",
+    )
+    yield from _between(
+        "graphics_engine",
+        f"{sm} or {BUSIEST_PIPE}",
+        f"{busy} or {SEEN}",
+        "Where missing: at least the SMs, at most NVML's share of time with any kernel.",
+    )
+    nothing = "Where missing: from 0 to the most that the SMs can be."
+    for variable in ("tensor", "fp64"):
+        known = input_of(QUANTITY_OF[variable])
+        yield Recording(low_of(variable), f"{known} or {NOTHING}", nothing)
+        yield Recording(high_of(variable), f"{known} or {high_of('sm')}")
+    dram = input_of("dram_active_ratio")
+    yield Recording(
+        low_of("dram"), f"{dram} or {NOTHING}", "Where missing: from 0 to NVML's share of time with any access."
+    )
+    yield Recording(high_of("dram"), f"{dram} or {input_of('memory_utilization_ratio')} or {SEEN}")
+
+
+def _between(variable: str, floor: str, ceiling: str, comment: str) -> Iterator[Recording]:
+    known = input_of(QUANTITY_OF[variable])
+    floor = f"({floor})" if " or " in floor else floor
+    for series, comparison in ((low_of(variable), "<="), (high_of(variable), ">=")):
+        yield Recording(series, f"{known}\nor {floor} {comparison} ({ceiling})\nor {ceiling}", comment)
+        comment = ""
+
+
+def _weighted(weights: Weights, series: dict[str, str]) -> list[tuple[str, str]]:
+    """Pair the series with their weights, those of weight 0 left out."""
+    values = {field.name: getattr(weights, field.name) for field in fields(weights)}
+    return [(number(value), series[name]) for name, value in values.items() if value > 0]
+
+
+def _sum(terms: list[str]) -> str:
+    return "\n+ ".join(terms)
+
+
+def _real_utilization(settings: Settings) -> Iterator[Recording]:
+    weights = settings.weights
+    names = [field.name for field in fields(weights)]
+    for series, bound, which in ((LOWER, low_of, "least"), (UPPER, high_of, "most")):
+        total = _sum(
+            [f"{weight} * {each}" for weight, each in _weighted(weights, {name: bound(name) for name in names})]
+        )
+        yield Recording(
+            series,
+            f"clamp_max(\n{indented(total)},\n  1\n)",
+            f"The formula with the weights of preset {settings.preset_name}, on the {which} that its inputs can be.",
+        )
+    present = {name: input_of(QUANTITY_OF[name]) for name in names}
+    present["graphics_engine"] = f"({present['graphics_engine']} or {input_of('gpu_utilization_ratio')})"
+    terms = _weighted(weights, present)
+    covered = _sum([f"({weight} * ({each} >= bool 0) or {NOTHING})" for weight, each in terms])
+    yield Recording(
+        COVERAGE,
+        f"round(\n{indented(covered)},\n  1e-{COVERAGE_DIGITS}\n)",
+        "Share of the weights whose input is there. Rounded: sums of weights must compare as they do on paper.",
+    )
+    known = _sum([f"({weight} * {each} or {NOTHING})" for weight, each in terms])
+    yield Recording(MEAN_OF_PRESENT, f"(\n{indented(known)}\n) / ({COVERAGE} > 0)", "Mean over what is there.")
+    if settings.missing == "zero":
+        yield Recording(POINT, LOWER, "compute.missing is zero: everything is known.")
+        return
+    yield Recording(
+        POINT,
+        f"(\n  {LOWER} > {MEAN_OF_PRESENT}\n  or {UPPER} < {MEAN_OF_PRESENT}\n  or {MEAN_OF_PRESENT}\n)\n"
+        f"and {COVERAGE} >= {number(settings.min_coverage)}",
+        "The real utilization: that mean, kept inside the bounds. Absent while too little is known.",
+    )
+
+
+def _traffic(settings: Settings) -> Iterator[Recording]:
+    sent, received = input_of("pcie_transmit_bytes_per_second"), input_of("pcie_receive_bytes_per_second")
+    low, high = low_of("io"), high_of("io")
+    whole = f"{SEEN}{{{WHOLE}}}"
+    copying = input_of("memory_utilization_ratio")
+    larger = f"{sent} > {received} or {received} or {sent}"
+    unlimited = f"Inf * {whole}"
+    if settings.profile == "kempnerpulse":
+        busy = f"(Inf * {whole} and {copying} >= {number(settings.thresholds.io_memory_utilization_ratio)})"
+        yield Recording(
+            low,
+            f"{busy}\nor {larger}\nor {NOTHING}",
+            "The larger PCIe direction; a busy copy engine counts as traffic without limit (compute.workload.profile is"
+            " kempnerpulse).",
+        )
+        settled = f"({low} and {sent} and {received} and {copying})\nor {busy}"
+    else:
+        comment = "The larger PCIe direction. Below a whole GPU, and in a vGPU guest, there is none: 0."
+        yield Recording(low, f"{larger}\nor {NOTHING}", comment)
+        settled = f"({low} and {sent} and {received})"
+    if settings.missing == "zero":
+        yield Recording(high, low)
+    else:
+        yield Recording(high, f"{settled}\nor {unlimited}\nor {NOTHING}", "Open where a direction is missing.")

@@ -1,0 +1,62 @@
+"""Idle GPUs that somebody holds, and what power goes where, as recording rules.
+
+pulsed counts idle time and joules by class as they pass; a rule only sees the moment. Averages over time stand in for
+its counters: `avg_over_time(...[1d])` of a share is its mean, and of a power, times 86400, the joules of a day.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from pulsed.compute.account import IDLE_KINDS
+from pulsed.compute.compute import Settings
+from pulsed.present.promql.classes import CLASS
+from pulsed.present.promql.inputs import input_of
+from pulsed.present.promql.rule import NOTHING, Identity, Recording, number, recorded
+from pulsed.translate.fields import sources
+
+HELD = recorded("held", "group")
+IDLE = recorded("idle", "raw")
+IDLE_POWER = recorded("idle_power_watts", "raw")
+CLASS_POWER = recorded("class_power_watts", "raw")
+
+USERS = ("pod", "pod_name", "exported_pod", "exported_pod_name", "hpc_job", "exported_hpc_job")
+"""Labels that name who has a GPU. Prometheus may put the exporter's own pod there: that one does not count."""
+
+EXPORTERS_OWN = ".*dcgm-exporter.*"
+
+TELLING = ("memory_used_bytes", "temperature_celsius", "graphics_engine_active_ratio")
+"""Quantities on whose rows the users are looked for: each row of a GPU names them."""
+
+
+def waste_rules(settings: Settings, identity: Identity) -> Iterator[Recording]:
+    """Give the rules for idle GPUs and for power by class."""
+    used, power = input_of("memory_used_bytes"), input_of("power_watts")
+    names = "|".join(name for quantity in TELLING for name in _names(quantity))
+    users = [f'{{__name__=~"{names}", {label}!="", {label}!~"{EXPORTERS_OWN}"}}' for label in USERS]
+    yield Recording(
+        HELD,
+        f"group {identity.by} (\n  " + "\n  or ".join(users) + f"\n)\n"
+        f"or group {identity.by} ({used} >= {number(settings.held_memory_bytes)})",
+        "GPUs that a pod or job has, or whose memory is in use.",
+    )
+    idle = f'sum {identity.by} ({CLASS}{{class="idle"}}) == 1'
+    kinds = {
+        "held": f"({idle} and {HELD})",
+        "free": f"({idle} and {used} unless {HELD})",
+        "unknown": f"({idle} unless {used} unless {HELD})",
+    }
+    comment = "Idle GPUs: held by somebody, free, or (memory in use not being known) there is no telling."
+    for kind in IDLE_KINDS:
+        yield Recording(IDLE, f"{kinds[kind]}\nor {NOTHING}", comment, {"kind": kind})
+        comment = ""
+    yield Recording(IDLE_POWER, f"{IDLE} * ignoring (kind) group_left () {power}", "Power of GPUs that do nothing.")
+    yield Recording(
+        CLASS_POWER,
+        f"({CLASS} == 1) * ignoring (class) group_left () {power}",
+        "Power by the class of the moment: one series per GPU at a time.",
+    )
+
+
+def _names(quantity: str) -> list[str]:
+    return [name for field in sources(quantity) for name in field.names]

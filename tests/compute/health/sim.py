@@ -1,0 +1,85 @@
+"""A simulated node: readings and time go in, health comes out."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+
+from pulsed.compute.health.judge import Judge
+from pulsed.compute.health.model import CheckState, Health, HealthTick
+from pulsed.compute.health.settings import HealthSettings
+from pulsed.translate.tick import CanonicalTick, Device, Entity, Extras
+from pulsed.translate.vocabulary import Reading
+from tests.compute.streams import DAY, RAW
+
+GPU = Device(Entity("gpu", "0", "GPU-0", node="n"), model="NVIDIA H100 80GB HBM3")
+OTHER = Device(Entity("gpu", "1", "GPU-1", node="n"), model="NVIDIA H100 80GB HBM3")
+INSTANCE = Device(Entity("mig", "0", "GPU-0", "1", "1g.10gb", "n"))
+
+
+class Sim:
+    """One node and its judge; time moves with every tick."""
+
+    def __init__(
+        self, settings: HealthSettings | None = None, interval: float = 1.0, devices: Sequence[Device] = (GPU,)
+    ) -> None:
+        self.settings = settings or HealthSettings()
+        self.judge = Judge(self.settings)
+        self.interval = interval
+        self.devices = tuple(devices)
+        self.clock = 1000.0
+        self.time = DAY
+        self.boot_id = ""
+        self.last: HealthTick | None = None
+
+    def tick(
+        self,
+        *readings: Mapping[str, float | None],
+        extras: Extras | None = None,
+        after: float | None = None,
+        devices: Sequence[Device] | None = None,
+    ) -> HealthTick:
+        """Take one sample; by default of the first GPU alone."""
+        step = self.interval if after is None else after
+        self.clock += step
+        self.time += step
+        if devices is not None and tuple(devices) != self.devices:
+            self.devices = tuple(devices)
+        given = [Reading(**reading) for reading in readings] or [Reading()]
+        given += [Reading()] * (len(self.devices) - len(given))
+        tick = CanonicalTick(
+            "test",
+            self.time,
+            self.clock,
+            self.interval,
+            self.devices,
+            tuple(given[: len(self.devices)]),
+            RAW,
+            extras={0: extras} if extras else {},
+        )
+        self.last = self.judge.judge(tick, self.boot_id)
+        return self.last
+
+    def health(self, extras: Extras | None = None, /, after: float | None = None, **values: float | None) -> Health:
+        return self.tick(values, extras=extras, after=after).healths[0]
+
+    def check(
+        self, id_: str, extras: Extras | None = None, /, after: float | None = None, **values: float | None
+    ) -> CheckState:
+        return self.health(extras, after=after, **values).check(id_)
+
+    def run(self, seconds: float, id_: str, extras: Extras | None = None, /, **values: float | None) -> CheckState:
+        """Take samples of the same readings for so long."""
+        state = None
+        for _ in range(max(1, round(seconds / self.interval))):
+            state = self.check(id_, extras, **values)
+        assert state is not None
+        return state
+
+    def restart(self, down: float = 10.0) -> None:
+        """Stop the daemon and start it again: the clock begins anew, the file comes back."""
+        document = json.loads(json.dumps(self.judge.dump(), allow_nan=False))
+        self.judge = Judge(self.settings)
+        self.time += down
+        self.clock = 5.0
+        self.judge.restore(document, self.time)

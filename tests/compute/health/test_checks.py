@@ -1,0 +1,172 @@
+"""The table: every check can reach each of its states, says what to do, and is complete as documentation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+import pytest
+
+from pulsed.compute.health.checks import BY_ID, CHECKS
+from pulsed.compute.health.model import SEVERITY
+from pulsed.compute.health.rule import ACTIVITY
+from pulsed.translate.tick import Extras
+from pulsed.translate.vocabulary import POSITION
+from tests.compute.health.sim import GPU, OTHER, Sim
+
+NOT_READINGS = {
+    ACTIVITY,
+    "sample_gap_intervals",
+    "inputs_blank_ratio",
+    "polls_missed",
+    "clock_event_hw_thermal",
+    "clock_event_hw_power_brake",
+    "xid_counts",
+    "health_watches",
+}
+
+Values = Mapping[str, float | None]
+
+
+class Way(NamedTuple):
+    """How a state is reached: readings by number of the sample, how many, how often, and what else there is."""
+
+    values: Callable[[int], Values]
+    samples: int = 2
+    interval: float = 1.0
+    extras: Extras | None = None
+
+
+def always(samples: int = 2, interval: float = 1.0, **values: float) -> Way:
+    return Way(lambda _: values, samples, interval)
+
+
+def then(before: Values, after: Values, samples: int = 2, interval: float = 1.0) -> Way:
+    return Way(lambda k: after if k else before, samples, interval)
+
+
+def grows(name: str, step: float, samples: int, interval: float = 15.0, **values: float) -> Way:
+    return Way(lambda k: {**values, name: k * step}, samples, interval)
+
+
+def link(**values: float) -> dict[str, float]:
+    return {"pcie_link_width": 16.0, "pcie_link_width_max": 16.0, **values}
+
+
+WAYS: Mapping[tuple[str, str], Way] = {
+    ("gpu_lost", "crit"): then({"temperature_celsius": 40.0}, {}, 4),
+    ("recovery_action", "warn"): always(recovery_action=3.0),
+    ("recovery_action", "crit"): always(recovery_action=1.0),
+    ("telemetry", "warn"): then({"row_remap_failure": 0.0, "row_remap_pending": 0.0, "ecc_mode": 1.0}, {}, 40),
+    ("xid_critical", "crit"): then({"xid_last_code": 0.0}, {"xid_last_code": 48.0}),
+    ("xid_warning", "info"): then({"xid_last_code": 0.0}, {"xid_last_code": 13.0}),
+    ("xid_warning", "warn"): then({"xid_last_code": 0.0}, {"xid_last_code": 94.0}),
+    ("xid_repeat", "warn"): Way(lambda k: {"xid_last_code": (13.0, 31.0)[k % 2]}, 12, 200.0),
+    ("ecc_uncorrectable", "crit"): always(ecc_dbe_volatile_total=1.0),
+    ("memory_unrepairable", "crit"): always(memory_unrepairable=1.0),
+    ("ecc_correctable_rate", "info"): grows("ecc_sbe_volatile_total", 1.0, 20),
+    ("ecc_correctable_rate", "warn"): grows("ecc_sbe_aggregate_total", 10.0, 20),
+    ("row_remap_failed", "crit"): always(row_remap_failure=1.0),
+    ("row_remap_pending", "warn"): always(retired_pages_pending=1.0),
+    ("row_remap_growth", "warn"): then(
+        {"remapped_rows_uncorrectable_total": 3.0}, {"remapped_rows_uncorrectable_total": 4.0}
+    ),
+    ("row_remap_growth", "crit"): always(remapped_rows_uncorrectable_total=512.0),
+    ("retired_pages", "warn"): always(retired_pages_sbe_total=40.0, retired_pages_dbe_total=8.0),
+    ("retired_pages", "crit"): then(
+        {"retired_pages_sbe_total": 0.0, "retired_pages_dbe_total": 15.0},
+        {"retired_pages_sbe_total": 0.0, "retired_pages_dbe_total": 16.0},
+    ),
+    ("thermal_hw", "hot"): grows("hardware_thermal_slowdown_seconds_total", 1.5, 12),
+    ("thermal_hw", "crit"): always(200, clocks_event_reasons=0x40),
+    ("thermal_sw", "info"): grows("thermal_violation_seconds_total", 0.01, 12),
+    ("thermal_sw", "hot"): always(200, clocks_event_reasons=0x20),
+    ("temp_margin", "warn"): always(20, temperature_margin_celsius=4.0),
+    ("temp_margin", "hot"): always(20, temperature_margin_celsius=0.0),
+    ("temp_margin", "crit"): always(20, temperature_margin_celsius=-2.0),
+    ("temp_gpu", "warn"): always(40, temperature_celsius=82.0),
+    ("temp_gpu", "hot"): always(40, temperature_celsius=87.0),
+    ("temp_gpu", "crit"): always(40, temperature_celsius=89.0),
+    ("temp_memory", "warn"): always(40, memory_temperature_celsius=92.0, memory_max_operating_temperature_celsius=95.0),
+    ("temp_memory", "hot"): always(40, memory_temperature_celsius=95.0, memory_max_operating_temperature_celsius=95.0),
+    ("power_brake", "warn"): grows("power_brake_slowdown_seconds_total", 1.5, 12),
+    ("power_brake", "crit"): always(60, 15.0, clocks_event_reasons=0x88),
+    ("hw_slowdown", "warn"): always(200, clocks_event_reasons=0x8, gpu_utilization_ratio=0.5),
+    ("hw_slowdown", "info"): grows("reliability_violation_seconds_total", 0.01, 12),
+    ("pcie_replay", "warn"): grows("pcie_replays_total", 10.0, 30),
+    ("pcie_replay", "crit"): grows("pcie_replays_total", 1000.0, 60),
+    ("pcie_link", "warn"): always(70, **link(pcie_link_width=8.0)),
+    ("pcie_link", "crit"): always(70, **link(pcie_link_width=4.0)),
+    ("nvlink_errors", "warn"): grows("nvlink_crc_errors_total", 1.0, 8),
+    ("nvlink_errors", "crit"): grows("nvlink_crc_errors_total", 2000.0, 8),
+    ("fabric_link", "warn"): always(330, fabric_manager_status=2.0),
+    ("fabric_link", "crit"): always(70, fabric_health_mask=float(0b01 << 4)),
+    ("dcgm_health", "info"): Way(lambda _: {}, 2, 1.0, Extras(health_watches=(("POWER", 10.0),))),
+    ("dcgm_health", "warn"): Way(lambda _: {}, 2, 1.0, Extras(health_watches=(("MEM", 10.0),))),
+    ("dcgm_health", "crit"): Way(lambda _: {}, 2, 1.0, Extras(health_watches=(("PMU", 20.0),))),
+    ("config_drift", "info"): always(persistence_mode=0.0),
+    ("config_drift", "warn"): always(ecc_mode=1.0, ecc_mode_pending=0.0),
+    ("hot_idle", "warn"): always(140, 15.0, temperature_celsius=72.0, gpu_utilization_ratio=0.0),
+    ("smoothing_wear", "warn"): always(power_smoothing_lifetime_remaining_ratio=0.1),
+    ("smoothing_wear", "crit"): always(power_smoothing_lifetime_remaining_ratio=0.0),
+}
+
+
+@pytest.mark.parametrize(("id_", "state"), WAYS)
+def test_every_state_can_be_reached(id_: str, state: str) -> None:
+    way = WAYS[id_, state]
+    sim = Sim(interval=way.interval, devices=[GPU, OTHER])
+    for k in range(way.samples):
+        tick = sim.tick(way.values(k), {"temperature_celsius": 40.0}, extras=way.extras)
+    check = tick.healths[0].check(id_)
+    assert check.state == state
+    assert check.applies
+    assert check.message
+    assert check.evidence
+    assert "{" not in check.remedy
+    assert len(check.remedy) > 30
+    assert dict(tick.healths[0].events)[id_] >= 1
+    assert check.since is not None
+
+
+def test_the_ways_are_all_there_are() -> None:
+    reachable = {(check.id, state) for check in CHECKS for state in check.states}
+    late = {("telemetry", "crit")}
+    assert reachable - late <= set(WAYS)
+
+
+def test_a_very_late_sample_is_critical_telemetry() -> None:
+    sim = Sim()
+    sim.health(temperature_celsius=40.0)
+    assert sim.check("telemetry", after=11.0, temperature_celsius=40.0).state == "crit"
+    assert sim.check("telemetry", after=4.0, temperature_celsius=40.0).state == "warn"
+    assert sim.check("telemetry", temperature_celsius=40.0).state == "ok"
+
+
+def test_the_table_is_complete_as_documentation() -> None:
+    assert len(CHECKS) == 28
+    assert len(BY_ID) == 28
+    for check in CHECKS:
+        assert check.title, check.id
+        assert check.rule, check.id
+        assert check.source, check.id
+        assert len(check.remedy) > 30, check.id
+        assert check.states, check.id
+        assert set(check.states) <= set(SEVERITY) - {"unknown", "ok"}
+        for state in check.states:
+            assert state in check.rule, f"{check.id} does not say when it is {state}"
+
+
+def test_inputs_are_readings_or_known_to_the_engine() -> None:
+    for check in CHECKS:
+        for name in (*check.inputs, *check.unless, *([check.superseded_by] if check.superseded_by else [])):
+            assert name in POSITION or name in NOT_READINGS, f"{check.id}: {name}"
+
+
+def test_levels_come_the_mildest_first() -> None:
+    for check in CHECKS:
+        for rule in check.rules:
+            severities = [SEVERITY[state] for state, _ in rule.levels]
+            thresholds = [threshold * (-1 if rule.below else 1) for _, threshold in rule.levels]
+            assert severities == sorted(severities)
+            assert thresholds == sorted(thresholds)

@@ -1,0 +1,223 @@
+"""All GPUs of a node: who is lost, who inherits, and what outlives a restart."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from pulsed.compute.health.judge import Judge
+from pulsed.compute.health.node import roll_up, stale
+from pulsed.compute.health.settings import HealthSettings
+from pulsed.translate.tick import Device, Entity
+from tests.compute.health.sim import GPU, INSTANCE, OTHER, Sim
+
+ALIVE = {"temperature_celsius": 40.0, "power_watts": 100.0, "xid_last_code": 0.0}
+
+
+def test_a_gpu_that_vanishes_is_lost_after_two_polls() -> None:
+    sim = Sim(devices=[GPU, OTHER])
+    sim.tick(ALIVE, ALIVE)
+    seen = sim.time
+    tick = sim.tick(ALIVE, devices=[GPU])
+    assert tick.lost == ()
+    tick = sim.tick(ALIVE)
+    (lost,) = tick.lost
+    assert (lost.device, lost.last_seen, lost.since) == (OTHER, seen, seen + 1)
+    assert lost.health.state == "crit"
+    assert lost.health.check("gpu_lost").state == "crit"
+    assert lost.health.check("row_remap_failed").state == "unknown"
+    assert tick.node.state == "crit"
+    assert tick.node.gpus == 2
+    assert [(change.position, change.check, change.after) for change in tick.changes if change.after == "crit"] == [
+        (-1, "gpu_lost", "crit"),
+        (-1, "", "crit"),
+    ]
+    assert sim.tick(ALIVE).lost[0].device is OTHER
+    tick = sim.tick(ALIVE, ALIVE, devices=[GPU, OTHER])
+    assert tick.lost == ()
+    assert tick.healths[1].check("gpu_lost").state == "crit"
+    for _ in range(61):
+        tick = sim.tick(ALIVE, ALIVE)
+    assert tick.healths[1].check("gpu_lost").state == "ok"
+    assert tick.node.state == "ok"
+
+
+def test_a_row_of_blanks_is_a_lost_gpu_too() -> None:
+    sim = Sim(devices=[GPU, OTHER])
+    sim.tick(ALIVE, ALIVE)
+    sim.tick(ALIVE, {})
+    tick = sim.tick(ALIVE, {"row_remap_failure": 0.0})
+    assert tick.healths[1].check("gpu_lost").state == "crit"
+    assert tick.lost == ()
+
+
+def test_a_moment_of_silence_at_ten_hertz_is_nothing() -> None:
+    sim = Sim(interval=0.1, devices=[GPU, OTHER])
+    sim.tick(ALIVE, ALIVE)
+    for _ in range(5):
+        tick = sim.tick(ALIVE, {})
+    assert tick.healths[1].check("gpu_lost").state == "ok"
+
+
+def test_an_exporter_without_any_gpu_gets_time() -> None:
+    sim = Sim(interval=15.0)
+    sim.tick(ALIVE)
+    assert sim.tick(devices=[]).lost == ()
+    assert sim.tick(devices=[]).lost == ()
+    assert sim.tick(devices=[]).lost == ()
+    assert sim.tick(devices=[]).lost[0].device is GPU
+
+
+def test_a_gpu_that_is_split_is_not_lost() -> None:
+    sim = Sim(devices=[GPU, OTHER])
+    sim.tick(ALIVE, ALIVE)
+    for _ in range(5):
+        tick = sim.tick({}, ALIVE, devices=[INSTANCE, OTHER])
+        assert tick.lost == ()
+    for _ in range(5):
+        tick = sim.tick(ALIVE, ALIVE, devices=[GPU, OTHER])
+    assert tick.lost == ()
+    assert tick.healths[0].check("gpu_lost").state == "ok"
+
+
+def test_parts_have_the_health_of_their_board() -> None:
+    sim = Sim(devices=[GPU, INSTANCE])
+    sim.tick(ALIVE, {})
+    tick = sim.tick({**ALIVE, "row_remap_pending": 1.0}, {"sm_active_ratio": 0.5})
+    assert tick.healths[1] is tick.healths[0]
+    assert tick.healths[1].state == "warn"
+    assert tick.node.gpus == 1
+
+
+def test_a_gpu_whose_uuid_becomes_known_is_the_same() -> None:
+    sim = Sim(devices=[Device(Entity("gpu", "0", node="n"))])
+    sim.tick(ALIVE)
+    sim.tick({**ALIVE, "xid_last_code": 48.0})
+    for _ in range(5):
+        tick = sim.tick({**ALIVE, "xid_last_code": 48.0}, devices=[GPU])
+    assert tick.lost == ()
+    assert tick.healths[0].check("xid_critical").state == "crit"
+
+
+def test_a_restart_keeps_latches() -> None:
+    sim = Sim()
+    sim.health(**ALIVE, ecc_dbe_aggregate_total=3.0)
+    sim.health(**{**ALIVE, "xid_last_code": 48.0}, ecc_dbe_aggregate_total=4.0)
+    event = sim.time
+    sim.restart(down=600.0)
+    tick = sim.tick({**ALIVE, "xid_last_code": 48.0, "ecc_dbe_aggregate_total": 4.0})
+    health = tick.healths[0]
+    for id_ in ("xid_critical", "ecc_uncorrectable"):
+        assert health.check(id_).state == "crit"
+        assert health.check(id_).since == event
+        assert health.check(id_).last_event == pytest.approx(event)
+    assert [change.check for change in tick.changes if change.check] == []
+    sim.restart(down=86000.0)
+    health = sim.health(**{**ALIVE, "xid_last_code": 48.0}, ecc_dbe_aggregate_total=4.0)
+    assert health.check("xid_critical").state == "ok"
+
+
+def test_a_gpu_that_did_not_come_back_after_a_restart_is_lost() -> None:
+    sim = Sim(devices=[GPU, OTHER])
+    sim.tick(ALIVE, ALIVE)
+    sim.restart()
+    for _ in range(3):
+        tick = sim.tick(ALIVE, devices=[GPU])
+    (lost,) = tick.lost
+    assert (lost.device.entity, lost.device.model) == (OTHER.entity, OTHER.model)
+    sim.restart()
+    sim.boot_id = "another"
+    for _ in range(3):
+        tick = sim.tick(ALIVE)
+    assert [one.device.entity for one in tick.lost] == [OTHER.entity]
+    sim.boot_id = "and another"
+    assert sim.tick(ALIVE).lost == ()
+
+
+def test_what_happened_meanwhile_is_an_event() -> None:
+    sim = Sim()
+    sim.health(**ALIVE, ecc_dbe_aggregate_total=3.0)
+    sim.restart()
+    health = sim.health(**{**ALIVE, "xid_last_code": 79.0}, ecc_dbe_aggregate_total=5.0)
+    assert health.check("xid_critical").state == "crit"
+    assert health.check("ecc_uncorrectable").state == "crit"
+
+
+def test_a_restart_of_the_node_clears_what_asked_for_it() -> None:
+    sim = Sim()
+    sim.boot_id = "one"
+    sim.health(**ALIVE)
+    sim.health(**{**ALIVE, "xid_last_code": 79.0})
+    sim.restart()
+    sim.boot_id = "two"
+    assert sim.health(**ALIVE).check("xid_critical").state == "ok"
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        {},
+        {"version": 2, "gpus": {}},
+        {"version": 1, "gpus": []},
+        {"version": 1, "gpus": {"a": {}}},
+        {"version": 1, "gpus": {"a": 1}},
+        {"version": 1, "gpus": {"a": {"saved": "x"}}},
+    ],
+)
+def test_what_is_no_dump_is_refused(document: dict[str, object]) -> None:
+    with pytest.raises(ValueError, match=r"version|gpus|memory"):
+        Judge(HealthSettings()).restore(document, 0.0)
+
+
+def test_a_dump_is_small() -> None:
+    sim = Sim()
+    for k in range(300):
+        sim.health(**{**ALIVE, "xid_last_code": float(k % 170)}, ecc_sbe_aggregate_total=float(k))
+    assert len(json.dumps(sim.judge.dump())) < 40_000
+
+
+def test_a_clock_that_begins_anew_moves_no_latch() -> None:
+    sim = Sim()
+    sim.health(**ALIVE)
+    sim.health(**{**ALIVE, "xid_last_code": 48.0})
+    sim.clock = 0.0
+    assert sim.health(**{**ALIVE, "xid_last_code": 48.0}).check("xid_critical").state == "crit"
+
+
+def test_new_settings_keep_latches() -> None:
+    sim = Sim()
+    sim.health(**ALIVE)
+    sim.health(**{**ALIVE, "xid_last_code": 48.0})
+    sim.judge.reconfigure(HealthSettings(disabled=frozenset({"temp_gpu"})))
+    health = sim.health(**{**ALIVE, "xid_last_code": 48.0})
+    assert health.check("xid_critical").state == "crit"
+    with pytest.raises(KeyError):
+        health.check("temp_gpu")
+
+
+def test_a_node_is_as_bad_as_its_worst_gpu() -> None:
+    ok, warn = Sim().health(**ALIVE), Sim().health(**ALIVE, row_remap_pending=1.0)
+    node = roll_up([ok, warn, Sim().health()])
+    assert (node.state, node.severity, node.gpus) == ("warn", 2, 3)
+    assert dict(node.counts) == {"unknown": 0, "ok": 2, "info": 0, "warn": 1, "hot": 0, "crit": 0}
+    assert roll_up([]).state == "unknown"
+
+
+def test_of_old_readings_only_their_age_is_known() -> None:
+    health = stale(Sim().health(**ALIVE, row_remap_pending=1.0), 5.0, 12.0)
+    assert health.state == "crit"
+    assert [check.id for check in health.checks if check.state != "unknown"] == ["telemetry"]
+    assert health.check("row_remap_pending").message == ""
+    assert 0 < health.coverage < 0.05
+
+
+def test_changes_tell_what_and_what_to_do() -> None:
+    sim = Sim()
+    sim.tick(ALIVE)
+    tick = sim.tick({**ALIVE, "row_remap_failure": 1.0})
+    check, whole = tick.changes
+    assert (check.check, check.before, check.after) == ("row_remap_failed", "unknown", "crit")
+    assert check.remedy.startswith("Row repair failed")
+    assert (whole.check, whole.before, whole.after, whole.message) == ("", "ok", "crit", check.message)
+    assert sim.tick({**ALIVE, "row_remap_failure": 1.0}).changes == ()

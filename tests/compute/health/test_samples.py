@@ -1,0 +1,38 @@
+"""Real pages and captures: health of them is never an exception, and nothing is ok without its inputs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pulsed.compute.health.judge import Judge
+from pulsed.compute.health.settings import HealthSettings
+from pulsed.reader.tick import RawTick
+from pulsed.translate.translator import Translator
+from tests.samples import SAMPLES, needs_samples
+from tests.translate.build import dmon_ticks, page_tick
+
+FILES = sorted(path for path in SAMPLES.rglob("*") if path.is_file() and path.name != "README.md")
+
+
+def _ticks(path: Path) -> list[RawTick]:
+    text = path.read_text(encoding="utf-8", errors="replace")
+    return dmon_ticks(text) if "dmon" in path.parts else [page_tick(text)]
+
+
+@needs_samples
+@pytest.mark.parametrize("path", FILES, ids=[path.name for path in FILES])
+def test_samples_can_be_judged(path: Path) -> None:
+    translator, judge = Translator("n"), Judge(HealthSettings())
+    try:
+        ticks = _ticks(path)
+    except ValueError:
+        pytest.skip("no exposition page")
+    for raw in ticks[:200]:
+        tick = judge.judge(translator.translate(raw))
+        for health in tick.healths:
+            for check in health.checks:
+                assert check.state != "ok" or check.covered
+                assert check.state in ("unknown", "ok") or (check.message and check.remedy)
+        assert tick.lost == ()

@@ -1,0 +1,168 @@
+"""XIDs: the catalogue, and events made out of gauges and counts."""
+
+from __future__ import annotations
+
+import csv
+
+import pytest
+
+from pulsed.attribution.model import Attribution, Pod
+from pulsed.compute.health.settings import HealthSettings
+from pulsed.compute.health.xids import ADVICE, XIDS, xid_of
+from pulsed.translate.tick import Device, Extras
+from tests.compute.health.sim import GPU, Sim
+from tests.samples import SAMPLES
+
+FACTS = SAMPLES.parent / "xid.tsv"
+
+
+@pytest.mark.skipif(not FACTS.is_file(), reason="the list of XIDs that the catalogue was made from is not here")
+def test_the_catalogue_is_complete() -> None:
+    with FACTS.open(encoding="utf-8") as file:
+        rows = list(csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE))
+    assert {int(row["code"]): (row["severity"], row["scope"], row["action"]) for row in rows} == {
+        code: (xid.severity, xid.scope, xid.action) for code, xid in XIDS.items()
+    }
+
+
+def test_every_code_has_words_and_advice() -> None:
+    for xid in XIDS.values():
+        assert 0 < len(xid.description) <= 110
+        assert ADVICE[xid.action]
+    assert xid_of(4711).severity == "warn"
+
+
+def test_a_code_that_was_seen_to_happen_is_an_event() -> None:
+    sim = Sim()
+    sim.health(xid_last_code=0.0)
+    health = sim.health(xid_last_code=79.0)
+    assert health.state == "crit"
+    assert health.check("xid_critical").last_event == sim.time
+    assert dict(health.events)["xid_critical"] == 1
+    assert dict(health.xid_events)[79] == 1
+    assert health.check("gpu_lost").state == "crit"
+    assert sim.run(59, "gpu_lost", xid_last_code=79.0).state == "crit"
+    assert sim.run(3, "gpu_lost", xid_last_code=79.0).state != "crit"
+
+
+def test_critical_codes_are_counted_from_zero() -> None:
+    health = Sim().health(xid_last_code=0.0)
+    assert dict(health.xid_events)[79] == 0
+    assert 31 not in dict(health.xid_events)
+
+
+def test_a_warning_lasts_an_hour_and_a_programs_bug_ten_minutes() -> None:
+    sim = Sim(interval=10.0)
+    sim.health(xid_last_code=0.0)
+    assert sim.run(590, "xid_warning", xid_last_code=13.0).state == "info"
+    assert sim.run(20, "xid_warning", xid_last_code=13.0).state == "ok"
+    assert sim.run(3590, "xid_warning", xid_last_code=94.0).state == "warn"
+    assert sim.run(30, "xid_warning", xid_last_code=94.0).state == "ok"
+
+
+def test_a_critical_code_lasts_a_day() -> None:
+    sim = Sim(interval=600.0)
+    sim.health(xid_last_code=0.0)
+    assert sim.run(86400 - 600, "xid_critical", xid_last_code=48.0).state == "crit"
+    assert sim.run(1200, "xid_critical", xid_last_code=48.0).state == "ok"
+
+
+@pytest.mark.parametrize("sign", ["energy_joules_total", "pcie_replays_total", "ecc_sbe_volatile_total"])
+def test_a_reset_clears_it(sign: str) -> None:
+    sim = Sim()
+    sim.health(**{sign: 1000.0}, xid_last_code=0.0)
+    assert sim.health(**{sign: 1000.0}, xid_last_code=48.0).check("xid_critical").state == "crit"
+    assert sim.health(**{sign: 5.0}, xid_last_code=48.0).check("xid_critical").state == "crit"
+    assert sim.run(70, "xid_critical", **{sign: 6.0}, xid_last_code=48.0).state == "ok"
+
+
+def test_a_misread_counter_is_no_reset() -> None:
+    sim = Sim()
+    for energy, code in ((1000.0, 0.0), (1000.0, 48.0), (0.0, 48.0), (1001.0, 48.0), (1002.0, 48.0), (0.0, 48.0)):
+        check = sim.check("xid_critical", energy_joules_total=energy, xid_last_code=code)
+    assert check.state == "crit"
+
+
+def test_another_boot_or_driver_clears_it() -> None:
+    sim = Sim()
+    sim.boot_id = "a"
+    sim.health(xid_last_code=0.0)
+    assert sim.health(xid_last_code=48.0).check("xid_critical").state == "crit"
+    sim.boot_id = "b"
+    assert sim.health(xid_last_code=48.0).check("xid_critical").state == "ok"
+    sim = Sim(devices=[Device(GPU.entity, driver_version="535.1")])
+    sim.health(xid_last_code=0.0)
+    sim.health(xid_last_code=48.0)
+    sim.devices = (Device(GPU.entity, driver_version="550.2"),)
+    assert sim.health(xid_last_code=48.0).check("xid_critical").state == "ok"
+
+
+def counts(**codes: float) -> Extras:
+    return Extras(xid_counts=tuple(sorted((int(code[1:]), count) for code, count in codes.items())))
+
+
+def test_counts_show_what_the_gauge_cannot() -> None:
+    sim = Sim()
+    sim.health(counts(), xid_last_code=0.0)
+    health = sim.health(counts(x62=1.0, x45=1.0), xid_last_code=45.0)
+    assert health.check("xid_critical").state == "crit"
+    assert dict(health.xid_events)[62] == 1
+    health = sim.health(counts(x62=2.0, x45=2.0), xid_last_code=45.0)
+    assert dict(health.xid_events)[62] == 1, "samples are counted, not events"
+
+
+def test_gauge_and_counts_see_the_same_event() -> None:
+    sim = Sim()
+    sim.health(counts(), xid_last_code=0.0)
+    sim.health(counts(), xid_last_code=48.0)
+    assert dict(sim.health(counts(x48=1.0), xid_last_code=48.0).xid_events)[48] == 1
+
+
+def test_a_sticky_code_that_is_counted_again_is_not_new() -> None:
+    sim = Sim()
+    sim.health(xid_last_code=79.0)
+    assert sim.health(counts(), xid_last_code=79.0).check("xid_critical").state == "ok"
+    assert sim.health(counts(x79=1.0), xid_last_code=79.0).check("xid_critical").state == "ok"
+
+
+def test_totals_are_events() -> None:
+    sim = Sim()
+    sim.health(Extras(xid_totals=((48, 3.0),)))
+    assert sim.health(Extras(xid_totals=((48, 3.0),))).check("xid_critical").state == "ok"
+    health = sim.health(Extras(xid_totals=((48, 4.0),)))
+    assert health.check("xid_critical").state == "crit"
+    assert dict(health.xid_events)[48] == 1
+
+
+def test_the_same_code_again_and_again_is_a_warning() -> None:
+    sim = Sim(interval=200.0)
+    sim.health(counts())
+    states = []
+    for _ in range(5):
+        states.append(sim.check("xid_repeat", counts(x13=1.0)).state)
+        sim.check("xid_repeat", counts())
+    assert states == ["ok"] * 4 + ["warn"]
+    for _ in range(8):
+        sim.health(counts(x45=1.0))
+        check = sim.check("xid_repeat", counts())
+    assert dict(check.evidence)["xid"] == 13
+
+
+def test_an_mmu_fault_that_follows_no_job_is_the_boards() -> None:
+    sim = Sim(interval=200.0)
+    sim.health(counts())
+    for job in ("a", "a", "b"):
+        sim.devices = (Device(GPU.entity, attribution=Attribution(pods=(Pod("default", job),))),)
+        check = sim.check("xid_repeat", counts(x31=1.0))
+        sim.check("xid_repeat", counts())
+    assert check.state == "warn"
+
+
+def test_the_configuration_ranks_codes() -> None:
+    sim = Sim(HealthSettings(xids={79: "ok", 13: "crit", 31: "warn"}))
+    sim.health(xid_last_code=0.0)
+    health = sim.health(xid_last_code=79.0)
+    assert health.check("xid_critical").state == "ok"
+    assert health.check("xid_warning").state == "ok"
+    assert sim.health(xid_last_code=13.0).check("xid_critical").state == "crit"
+    assert sim.health(xid_last_code=31.0).check("xid_warning").state == "warn"

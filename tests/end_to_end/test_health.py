@@ -1,0 +1,209 @@
+"""Health through the whole daemon: the demo's story, latches over a restart, a lost GPU, and who hears of it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+import time
+import urllib.request
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pulsed.compute.compute import Settings
+from pulsed.feed import Pipeline
+from pulsed.present import csv
+from pulsed.reader.demo import DemoSource
+from tests.daemon import Daemon, pulsed, serving
+
+STORY_SECONDS = 300
+"""Of the demo: its sixth GPU has grown warm, hot and critical, its seventh has lost memory."""
+
+
+def until(what: Callable[[], bool], seconds: float = 20.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not what():
+        assert time.monotonic() < deadline, "it never came true"
+        time.sleep(0.05)
+
+
+def gpu(daemon: Daemon, name: str) -> dict[str, Any]:
+    found: dict[str, Any] = daemon.get(f"/gpus/{name}").json()
+    return found
+
+
+def check(daemon: Daemon, name: str, id: str) -> dict[str, Any]:
+    (found,) = [one for one in gpu(daemon, name)["health"]["checks"] if one["id"] == id]
+    return dict(found)
+
+
+@pytest.fixture
+def story(tmp_path: Path) -> Path:
+    """The demo's first minutes as a CSV, which can be played faster than it happened."""
+    path = tmp_path / "demo.csv"
+    asyncio.run(_write_story(path))
+    return path
+
+
+async def _write_story(path: Path) -> None:
+    source, pipeline = DemoSource(0, 1.0, pace=False, start=1767225600.0), Pipeline(Settings(), "node")
+    names = csv.columns("all")
+    with path.open("w", newline="") as out:
+        csv.write_header(out, names)
+        for _ in range(STORY_SECONDS):
+            csv.write_tick(out, names, pipeline.process(await source.read()))
+
+
+def test_the_demos_gpus_grow_hot_and_sick_and_pulsed_health_says_what_to_do(tmp_path: Path, story: Path) -> None:
+    flags = ("--source", "replay", "--set", f"source.replay.path={story}", "--set", "source.replay.speed=25")
+    heard: list[dict[str, Any]] = []
+    with serving(tmp_path, *flags, "--log.format", "json") as daemon:
+        url = f"http://{daemon.address}"
+
+        def listen() -> None:
+            with urllib.request.urlopen(f"{url}/events?types=health", timeout=30) as stream:
+                heard.extend(json.loads(line[6:]) for line in stream if line.startswith(b"data: "))
+
+        listener = threading.Thread(target=listen, daemon=True)
+        listener.start()
+        seen: dict[int, str] = {}
+        deadline = time.monotonic() + 40
+        while 2 not in seen and time.monotonic() < deadline:
+            done = pulsed("health", url)
+            seen.setdefault(done.returncode, done.stdout)
+        assert seen.keys() == {0, 1, 2}
+        assert "OK: 8 ok" in seen[0]
+        assert "WARN  temp_margin" in seen[1]
+        assert "degrees left to its limit: cool it before clocks are cut" in seen[1]
+        assert "CRIT  temp_margin" in seen[2]
+        assert daemon.stop() == 0
+        listener.join(10)
+    states = [event["after"] for event in heard if event["check"] == "temp_margin"]
+    assert states[:3] == ["warn", "hot", "crit"]
+    logged = [json.loads(line) for line in daemon.log().splitlines()]
+    said = [(line["gpu"], line["check"], line["after"]) for line in logged if "check" in line]
+    assert {("6", "temp_margin", "crit"), ("7", "row_remap_pending", "warn")} <= set(said)
+    assert all(line["remedy"] for line in logged if "check" in line)
+
+
+HEALTHY = {"DCGM_FI_DEV_XID_ERRORS": 0, "DCGM_FI_DEV_GPU_TEMP": 40, "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION": 10**9}
+
+
+class Page:
+    """A saved page that the daemon reads each second; energy grows as it does on a GPU that is on."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.values = dict(HEALTHY)
+        self.gpus = 2
+        self.write()
+
+    def write(self, **values: int) -> None:
+        self.values |= values
+        self.values["DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION"] += 10**5
+        text = "".join(
+            f'{name}{{gpu="{number}",UUID="GPU-{number}",modelName="NVIDIA H100 80GB HBM3"}} {value}\n'
+            for name, value in self.values.items()
+            for number in range(self.gpus)
+        )
+        new = self.path.with_suffix(".new")
+        new.write_text(text)
+        new.replace(self.path)
+
+    def flags(self, state: Path | None = None) -> list[str]:
+        keys = {"source.interval": "1s", "source.exporter.targets": str(self.path)}
+        if state is not None:
+            keys["state_dir"] = str(state)
+        return ["--source", "exporter", *(word for key, value in keys.items() for word in ("--set", f"{key}={value}"))]
+
+
+@pytest.fixture
+def page(tmp_path: Path) -> Page:
+    return Page(tmp_path / "page.prom")
+
+
+def samples(daemon: Daemon) -> int:
+    for line in daemon.get("/metrics").text.splitlines():
+        if line.startswith("pulsed_source_samples_total"):
+            return int(float(line.rpartition(" ")[2]))
+    return 0
+
+
+def poll(daemon: Daemon, page: Page, times: int = 2) -> None:
+    """Let the daemon read the page as it is now, with energy growing."""
+    for _ in range(times):
+        page.write()
+        before = samples(daemon)
+        until(lambda before=before: samples(daemon) > before)  # type: ignore[misc]
+
+
+def test_a_critical_xid_outlives_a_restart(tmp_path: Path, page: Page) -> None:
+    state = tmp_path / "state"
+    with serving(tmp_path, *page.flags(state)) as daemon:
+        poll(daemon, page)
+        assert gpu(daemon, "0")["health"]["state"] == "ok"
+        page.write(DCGM_FI_DEV_XID_ERRORS=48)
+        until(lambda: check(daemon, "0", "xid_critical")["state"] == "crit")
+        assert "48" in check(daemon, "0", "xid_critical")["remedy"]
+        assert 'pulsed_gpu_xid_events_total{xid="48",gpu="0",uuid="GPU-0"} 1' in daemon.get("/metrics").text
+        page.write(DCGM_FI_DEV_XID_ERRORS=45)  # a follower must not hide it
+        poll(daemon, page)
+        assert check(daemon, "0", "xid_critical")["state"] == "crit"
+        since = check(daemon, "0", "xid_critical")["since"]
+        assert daemon.stop() == 0
+    page.write(DCGM_FI_DEV_XID_ERRORS=0)  # the exporter was restarted, too, and has forgotten
+    with serving(tmp_path, *page.flags(state)) as daemon:
+        poll(daemon, page)
+        latched = check(daemon, "0", "xid_critical")
+        assert (latched["state"], latched["since"]) == ("crit", since)
+        assert pulsed("health", f"http://{daemon.address}").returncode == 2
+        assert daemon.stop() == 0
+    with serving(tmp_path, *page.flags()) as daemon:
+        poll(daemon, page)
+        assert check(daemon, "0", "xid_critical")["state"] == "ok", "nothing is kept without state_dir"
+
+
+def test_a_broken_state_file_is_set_aside(tmp_path: Path, page: Page) -> None:
+    state = tmp_path / "state"
+    state.mkdir()
+    (state / "latches.json").write_text('{"version": 1, "targets": {"exp')
+    with serving(tmp_path, *page.flags(state)) as daemon:
+        assert "set aside" in daemon.log()
+        assert (state / "latches.json.broken").exists()
+        until(lambda: (state / "latches.json").exists())
+        assert json.loads((state / "latches.json").read_text())["targets"]
+
+
+def test_a_gpu_that_vanishes_is_critical_with_its_last_known_identity(tmp_path: Path, page: Page) -> None:
+    with serving(tmp_path, *page.flags()) as daemon:
+        poll(daemon, page)
+        page.gpus = 1
+        page.write()
+        until(lambda: gpu(daemon, "1").get("health", {}).get("state") == "crit")
+        lost = gpu(daemon, "1")
+        assert (lost["model"], lost["uuid"], lost["stale"]) == ("NVIDIA H100 80GB HBM3", "GPU-1", True)
+        assert check(daemon, "1", "gpu_lost")["remedy"]
+        assert gpu(daemon, "0")["health"]["state"] == "ok"
+        text = daemon.get("/metrics").text
+        assert 'pulsed_gpu_health_check{check="gpu_lost",gpu="1",uuid="GPU-1"} 4' in text
+        assert 'pulsed_gpu_temperature_celsius{gpu="1"' not in text, "nothing old is served as new"
+        (flat,) = [one for one in daemon.get("/health/gpus").json() if one["gpu"] == "1"]
+        assert flat["problems"][0]["id"] == "gpu_lost"
+        page.gpus = 2
+        page.write()
+        until(lambda: "temperature_celsius" in daemon.get("/metrics").text and not gpu(daemon, "1")["stale"])
+
+
+def test_a_silent_source_leaves_no_check_ok(tmp_path: Path, page: Page) -> None:
+    flags = [*page.flags(), "--set", "source.stale_after=2s"]
+    with serving(tmp_path, *flags) as daemon:
+        poll(daemon, page)
+        assert gpu(daemon, "0")["health"]["state"] == "ok"
+        page.path.unlink()
+        until(lambda: gpu(daemon, "0")["health"]["state"] == "crit", 30)
+        states = {one["id"]: one["state"] for one in gpu(daemon, "0")["health"]["checks"]}
+        assert states.pop("telemetry") == "crit"
+        assert set(states.values()) == {"unknown"}

@@ -1,0 +1,68 @@
+"""promtool as a calculator: series in, recording rules on top, and expressions that must have no answer."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Iterable, Mapping, Sequence
+from decimal import Decimal
+from pathlib import Path
+
+from tests.tools import tool
+
+
+def promtool(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([tool("promtool", "prometheus"), *arguments], capture_output=True, text=True, check=False)
+
+
+def selector(name: str, labels: Mapping[str, str]) -> str:
+    pairs = ", ".join(f"{key}={json.dumps(value)}" for key, value in labels.items())
+    return f"{name}{{{pairs}}}"
+
+
+def plain(value: float) -> str:
+    """Write a number as promtool's series notation can read it: all digits, no exponent."""
+    if value in (float("inf"), float("-inf")) or value != value:
+        return {"inf": "Inf", "-inf": "-Inf", "nan": "NaN"}[repr(value)]
+    return format(Decimal(repr(float(value))), "f")
+
+
+def check(
+    folder: Path,
+    rules: str,
+    batches: Iterable[Iterable[tuple[str, str]]],
+    empty: Mapping[int, Sequence[str]],
+    alerts: Sequence[Mapping[str, object]] = (),
+    interval: str = "1m",
+) -> str:
+    """Evaluate the rules on series (`name{labels}`, values in promtool's notation).
+
+    Args:
+        folder: for the files.
+        rules: a rule file.
+        batches: the input; each is a world of its own. promtool refuses more than some 10,000 samples in a query.
+        empty: expressions that must have no answer, by the minute when they are asked.
+        alerts: promtool's `alert_rule_test`.
+        interval: between two values, and between two evaluations.
+
+    Returns:
+        What promtool found wrong; empty if nothing is.
+    """
+    (folder / "rules.yml").write_text(rules)
+    test = {
+        "interval": interval,
+        "promql_expr_test": [
+            {"expr": expr, "eval_time": f"{minute}m", "exp_samples": []} for minute in empty for expr in empty[minute]
+        ],
+        "alert_rule_test": list(alerts),
+    }
+    tests = [
+        {**test, "input_series": [{"series": name, "values": values} for name, values in batch]} for batch in batches
+    ]
+    (folder / "test.yml").write_text(
+        json.dumps({"rule_files": ["rules.yml"], "evaluation_interval": interval, "tests": tests})
+    )
+    done = promtool("test", "rules", str(folder / "test.yml"))
+    if done.returncode == 0:
+        return ""
+    return done.stdout + done.stderr

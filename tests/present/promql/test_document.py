@@ -1,0 +1,147 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from pulsed.cli import main
+from pulsed.compute.compute import Settings
+from pulsed.errors import UsageError
+from pulsed.present.promql.inputs import GUEST, QUANTITIES
+from pulsed.present.promql.rule import Alert, Group, Identity, Recording, number
+from pulsed.present.promql.rules import Choice, document, groups
+from pulsed.translate import identity
+from pulsed.translate.fields import sources
+from tests.present.promql.promtool import promtool
+
+
+def printed(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    assert main(["rules", *arguments]) == 0
+    return capsys.readouterr().out
+
+
+def test_promtool_has_nothing_to_say(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "rules.yml"
+    file.write_text(printed(capsys))
+    done = promtool("check", "rules", str(file))
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stderr == ""
+    assert f"{sum(len(group.rules) for group in groups(Settings(), Choice()))} rules found" in done.stdout
+    assert "duplicate" not in done.stdout
+
+
+def test_the_same_every_time(capsys: pytest.CaptureFixture[str]) -> None:
+    assert printed(capsys) == printed(capsys) == document(Settings(), Choice())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "names"),
+    [
+        ((), ["pulsed-recording", "pulsed-alerts-dcgm", "pulsed-alerts"]),
+        (("--kind", "recording"), ["pulsed-recording"]),
+        (("--kind", "alerting"), ["pulsed-alerts-dcgm", "pulsed-alerts"]),
+        (("--for", "dcgm"), ["pulsed-recording", "pulsed-alerts-dcgm"]),
+        (("--for", "pulsed"), ["pulsed-alerts"]),
+    ],
+)
+def test_what_was_asked_for(capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], names: list[str]) -> None:
+    loaded = yaml.safe_load(printed(capsys, *arguments))
+    assert [group["name"] for group in loaded["groups"]] == names
+
+
+def test_an_object_of_the_operator(capsys: pytest.CaptureFixture[str]) -> None:
+    plain = yaml.safe_load(printed(capsys))
+    text = printed(
+        capsys, "--format", "kubernetes", "--namespace", "monitoring", "--labels", "release=prometheus,on=yes"
+    )
+    found = yaml.safe_load(text)
+    assert found["apiVersion"] == "monitoring.coreos.com/v1"
+    assert found["kind"] == "PrometheusRule"
+    assert found["metadata"] == {
+        "name": "pulsed",
+        "namespace": "monitoring",
+        "labels": {"release": "prometheus", "on": "yes"},
+    }
+    assert found["spec"] == plain
+    assert "namespace" not in yaml.safe_load(printed(capsys, "--format", "kubernetes"))["metadata"]
+
+
+def test_yaml_says_what_the_rules_say() -> None:
+    """Expressions, labels and texts come back as they were, whatever characters they have."""
+    given = groups(Settings(), Choice())
+    loaded = yaml.safe_load(document(Settings(), Choice()))["groups"]
+    for group, found in zip(given, loaded, strict=True):
+        assert isinstance(group, Group)
+        for rule, each in zip(group.rules, found["rules"], strict=True):
+            assert each["expr"] == rule.expr
+            if isinstance(rule, Recording):
+                assert each["record"] == rule.record
+                assert each.get("labels", {}) == rule.labels
+            else:
+                assert isinstance(rule, Alert)
+                assert each["alert"] == rule.name
+                assert each["for"] == rule.hold
+                assert each["annotations"] == {"summary": rule.summary, "description": rule.description}
+
+
+def test_the_configuration_decides(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = printed(
+        capsys,
+        *("--set", "compute.real_utilization.preset=hpc"),
+        *("--set", "compute.real_utilization.min_coverage=0.75"),
+    )
+    assert "0.45 * gpu:pulsed_sm_active_ratio:low" in text
+    assert "gpu:pulsed_real_utilization_coverage_ratio:sum >= 0.75" in text
+    assert "gpu:pulsed_real_utilization_coverage_ratio:sum < 0.75" in text
+
+
+def test_to_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "pulsed.yml"
+    assert printed(capsys, "--output", str(file)) == ""
+    assert file.read_text() == document(Settings(), Choice())
+    assert main(["rules", "--output", str(tmp_path / "no" / "where")]) == 1
+    assert "cannot write" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("labels", ["a b", "1x", "__name__", "UUID,class", ","])
+def test_labels_that_cannot_be(labels: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["rules", "--by", labels]) == 2
+    assert "label" in capsys.readouterr().err
+    with pytest.raises(UsageError):
+        Identity(tuple(labels.split(",")))
+
+
+def test_labels_of_the_object_that_cannot_be(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["rules", "--format", "kubernetes", "--labels", "release"]) == 2
+    assert "name=value" in capsys.readouterr().err
+
+
+def test_every_recorded_name_follows_the_convention() -> None:
+    for group in groups(Settings(), Choice("recording", "dcgm")):
+        for rule in group.rules:
+            assert isinstance(rule, Recording)
+            level, metric, operation = rule.record.split(":")
+            assert level == "gpu"
+            assert metric.startswith("pulsed_")
+            assert operation
+
+
+def test_every_name_that_dcgm_has_for_an_input_is_looked_for() -> None:
+    text = document(Settings(), Choice("recording", "dcgm"))
+    for quantity in QUANTITIES:
+        for field in sources(quantity):
+            for name in field.names:
+                assert f"{name}{{" in text or f"{name} >" in text, name
+
+
+def test_guests_are_known_by_the_same_names() -> None:
+    assert identity._VGPU_TYPE.pattern.replace(r"\d", "[0-9]") == GUEST
+
+
+@pytest.mark.parametrize(
+    ("value", "text"), [(0.05, "0.05"), (1.0, "1"), (1e9, "1e9"), (2147483632.0, "2147483632"), (1e-09, "1e-09")]
+)
+def test_numbers(value: float, text: str) -> None:
+    assert number(value) == text
+    assert float(text) == value

@@ -1,0 +1,64 @@
+"""Every check that can raise more than `info` has its alerts, and they fire for the GPU that they are about."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pulsed.compute.compute import Settings
+from pulsed.compute.health.checks import CHECKS
+from pulsed.compute.health.model import SEVERITY, STATES
+from pulsed.compute.health.settings import HealthSettings
+from pulsed.present.promql.health_alerts import METRIC, health_alerts
+from pulsed.present.promql.rules import Choice, document
+from tests.present.promql.promtool import check, selector
+
+RULES = document(Settings(), Choice("alerting", "pulsed"))
+ALERTS = health_alerts(HealthSettings())
+
+
+def firing(name: str, gpu: str) -> str:
+    return f'ALERTS{{alertname="{name}", alertstate="firing", gpu="{gpu}"}}'
+
+
+def test_each_state_alerts_as_loudly_as_it_should(tmp_path: Path) -> None:
+    """One GPU per state; each must fire the alert of its severity, of every check, and no other."""
+    world = [
+        (selector(METRIC, {"check": each.id, "gpu": state, "instance": "node-1"}), f"{SEVERITY[state]}+0x20")
+        for each in CHECKS
+        for state in STATES
+    ]
+    asked: list[str] = []
+    for alert in ALERTS:
+        loud = {"crit"} if alert.severity == "critical" else {"warn", "hot"}
+        asked += [f"absent({firing(alert.name, state)})" for state in loud]
+        asked += [firing(alert.name, state) for state in STATES if state not in loud]
+    assert check(tmp_path, RULES, [world], {15: asked, 0: [firing(alert.name, "crit") for alert in ALERTS]}) == ""
+
+
+def test_a_wrong_expectation_is_noticed(tmp_path: Path) -> None:
+    world = [(selector(METRIC, {"check": "xid_critical", "gpu": "0", "instance": "n"}), "4+0x20")]
+    assert "FAILED" in check(tmp_path, RULES, [world], {15: [firing("PulsedGpuHealthXidCritical", "0")]})
+
+
+def test_what_an_alert_says_needs_no_other_page(tmp_path: Path) -> None:
+    names = [alert.name for alert in ALERTS]
+    assert len(names) == len(set(names))
+    for alert in ALERTS:
+        assert "{" not in alert.description
+        assert len(alert.description) > 80
+    alert = next(one for one in ALERTS if one.name == "PulsedGpuHealthTempMemory")
+    world = [(selector(METRIC, {"check": "temp_memory", "gpu": "3", "instance": "node-1"}), "3+0x20")]
+    said = {
+        "exp_labels": {"check": "temp_memory", "gpu": "3", "instance": "node-1", "severity": "warning"},
+        "exp_annotations": {
+            "summary": "GPU 3 of node-1: the memory is too warm",
+            "description": alert.description,
+        },
+    }
+    expected = {"eval_time": "15m", "alertname": alert.name, "exp_alerts": [said]}
+    assert check(tmp_path, RULES, [world], {}, alerts=[expected]) == ""
+
+
+def test_a_disabled_check_alerts_nobody() -> None:
+    names = {alert.name for alert in health_alerts(HealthSettings(disabled=frozenset({"xid_critical"})))}
+    assert names == {alert.name for alert in ALERTS} - {"PulsedGpuHealthXidCritical"}

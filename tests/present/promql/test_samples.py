@@ -1,0 +1,40 @@
+"""On other people's real pages, the rules say what pulsed says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pulsed.compute.compute import Settings, compute
+from pulsed.translate.translator import Translator
+from tests.present.promql.promtool import check, plain, selector
+from tests.present.promql.test_rules import WRONG, recording, wanted
+from tests.samples import SAMPLES, needs_samples
+from tests.translate.build import page_tick
+
+PAGES = sorted(path.name for path in (SAMPLES / "exporter").glob("*.prom"))
+
+
+@needs_samples
+@pytest.mark.parametrize("name", PAGES)
+def test_real_pages(tmp_path: Path, name: str) -> None:
+    raw = page_tick((SAMPLES / "exporter" / name).read_text())
+    series = {
+        selector(each.name, dict(each.labels)): plain(value)
+        for each, value in zip(raw.layout.series, raw.values, strict=True)
+        if isinstance(value, int | float)
+    }
+    rows = {(dict(each.labels).get("gpu"), dict(each.labels).get("GPU_I_ID", "")) for each in raw.layout.series}
+    computed = compute(Translator().translate(raw), Settings())
+    compared = 0
+    for device, result in zip(computed.canonical.devices, computed.results, strict=True):
+        entity = device.entity
+        if (entity.gpu, entity.mig_id) not in rows:
+            continue  # a board that only its MIG instances tell of
+        labels = {"gpu": entity.gpu} | ({"GPU_I_ID": entity.mig_id} if entity.mig_id else {})
+        for wanted_name, more, value in wanted(result):
+            series[selector(wanted_name, {**labels, **more})] = plain(value)
+        compared += 1
+    assert compared
+    assert check(tmp_path, recording(Settings()), [series.items()], {0: WRONG}) == ""
