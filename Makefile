@@ -43,6 +43,8 @@ bench: $(VENV)/.dev
 
 docs: $(VENV)/.dev
 	$(VENV)/bin/python -m tests.generate_docs
+	$(VENV)/bin/python -m tests.generate_dashboards
+	$(VENV)/bin/python -m tests.generate_counters
 	$(VENV)/bin/python -m tests.deploy.chart_readme
 
 dist: $(VENV)/.dev

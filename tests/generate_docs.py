@@ -17,6 +17,7 @@ from pydantic.fields import FieldInfo
 from pulsed.config import Config
 from pulsed.config.section import Section, keys, section_of
 from pulsed.config.values import notation_of
+from tests import rule_files
 from tests.health_docs import health
 from tests.metrics_docs import metrics
 
@@ -128,3 +129,6 @@ if __name__ == "__main__":
     (ROOT / "config.example.yaml").write_text(example(), encoding="utf-8")
     (ROOT / "METRICS.md").write_text(metrics(), encoding="utf-8")
     (ROOT / "HEALTH.md").write_text(health(), encoding="utf-8")
+    for file in rule_files.FILES:
+        (ROOT / file).parent.mkdir(parents=True, exist_ok=True)
+        (ROOT / file).write_text(rule_files.text(file), encoding="utf-8")

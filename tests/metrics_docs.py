@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from pulsed.present.board import Board, Target
-from pulsed.present.families import DERIVED, QUANTITY_FAMILIES
+from pulsed.present.families import COUNTER_FAMILIES, DERIVED, QUANTITY_FAMILIES
 from pulsed.present.telemetry import Telemetry
 from pulsed.translate.fields import DERIVED as COMPOSED
 from pulsed.translate.fields import sources
@@ -55,7 +55,17 @@ CHAPTERS: dict[Group, str] = {
 
 def metrics() -> str:
     """The whole page."""
-    return "\n".join([HEAD, *_computed(), *_quantities(), *_own()]) + "\n"
+    return "\n".join([HEAD, *_computed(), *_counted(), *_quantities(), *_own()]) + "\n"
+
+
+def _counted() -> Iterator[str]:
+    yield "\n## Counted\n"
+    yield "Over observed time, from the first sample of a GPU on (`pulsed_gpu_accounting_created_timestamp_seconds`)."
+    yield "The quotient of two of them is exact for any scrape interval:"
+    yield "`rate(pulsed_gpu_real_utilization_seconds_total[5m]) / rate(pulsed_gpu_observed_seconds_total[5m])`.\n"
+    yield "| metric | labels | meaning |\n|---|---|---|"
+    for family in COUNTER_FAMILIES:
+        yield f"| `{family.name}` | {f'`{family.label}`' if family.label else ''} | {family.help} |"
 
 
 def _computed() -> Iterator[str]:

@@ -167,17 +167,20 @@ class Saturators:
 
     Args:
         peaks: by architecture, from `peaks_by_architecture`.
+
+    Attributes:
+        peaks: as given.
     """
 
     def __init__(self, peaks: Mapping[str, Peaks]) -> None:
-        self._peaks = peaks
+        self.peaks = peaks
         self._known: dict[tuple[str, bool], Saturator] = {}
 
     def of(self, model: str, whole: bool) -> Saturator:
         """Give the one for a product's name, and for a whole GPU or a part of one."""
         found = self._known.get((model, whole))
         if found is None:
-            found = self._known[model, whole] = Saturator(model, whole, self._peaks)
+            found = self._known[model, whole] = Saturator(model, whole, self.peaks)
         return found
 
 

@@ -36,7 +36,8 @@ _NOT_A_GPU = frozenset({"nvlink", "nvswitch", "cpu", "cpucore"})
 
 # GRID A100-8C, NVIDIA H100-20C, NVIDIA A40-48Q, GRID M60-0B4, NVIDIA A100-1-5CME: vGPU types end in framebuffer GB and
 # series. Boards end in things like -40GB.
-_VGPU_TYPE = re.compile(r"-(\d+-)?\d+[ABCQ]\d?(ME)?$")
+VGPU_TYPE = "-([0-9]+-)?[0-9]+[ABCQ][0-9]?(ME)?$"
+"""Found in the product's name inside a vGPU guest; a pattern that RE2 takes, too."""
 
 _PCI_ADDRESS = re.compile(r"([0-9A-Fa-f]{1,8}):([0-9A-Fa-f]{2}):([0-9A-Fa-f]{2})\.([0-7])")
 
@@ -243,7 +244,7 @@ def devices(subjects: Sequence[Subject], licensed: Iterable[int] = ()) -> tuple[
             driver_version=subject.texts.get("driver_version", ""),
             device=subject.texts.get("device", ""),
             mig_uuid=subject.texts.get("mig_uuid", ""),
-            guest=bool(_VGPU_TYPE.search(model)) if model else position in unnamed_guests,
+            guest=bool(re.search(VGPU_TYPE, model)) if model else position in unnamed_guests,
             attribution=attribution_of(rows[id(subject)], relabelled),
         )
         for position, subject in enumerate(subjects)

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 
 from pulsed.present.promql.rule import INSTANCE, MODEL, SEEN, Identity, Recording, indented, number, recorded
 from pulsed.translate.fields import AMBIGUOUS_NAME, FIELDS, FIRST_BASE_UNIT_ID, Field, sources
+from pulsed.translate.identity import VGPU_TYPE
 from pulsed.translate.units import CERTAIN, INT32_BLANKS, INT64_BLANK, ROUNDING, SHARED_EXCESS, WHOLE_EXCESS, Unit
 
 ACTIVITY = (
@@ -48,10 +49,7 @@ QUANTITIES = (*ACTIVITY, *TRAFFIC, *LINK_STATE, *REST)
 SIGNS_OF_LIFE = (*ACTIVITY, *TRAFFIC[:2], "memory_used_bytes", "temperature_celsius", "power_watts", "sm_clock_hertz")
 """A GPU with a series of any of these is there. Other fields come with rows of links and switches."""
 
-GUEST = "-([0-9]+-)?[0-9]+[ABCQ][0-9]?(ME)?$"
-"""Found in the product's name inside a vGPU guest, such as GRID A100DX-40C; as in `pulsed.translate.identity`."""
-
-WHOLE = f'{INSTANCE}="", {MODEL}!~".*{GUEST}"'
+WHOLE = f'{INSTANCE}="", {MODEL}!~".*{VGPU_TYPE}"'
 """Selects whole GPUs."""
 
 LIMITS = (

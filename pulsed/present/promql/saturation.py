@@ -39,7 +39,7 @@ PIPES = tuple(resource for resource in RESOURCES if resource not in LINKS and re
 
 def saturation_rules(settings: Settings, identity: Identity) -> Iterator[Recording]:
     """Give the rules for the resources, the saturation and its bounds, and what limits the GPU."""
-    peaks = settings.saturators._peaks
+    peaks = settings.saturators.peaks
     for resource in (*PIPES, "dram"):
         activity = input_of(f"{resource}_active_ratio")
         peak = _ratio(peaks, [resource])

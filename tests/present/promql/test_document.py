@@ -8,12 +8,13 @@ import yaml
 from pulsed.cli import main
 from pulsed.compute.compute import Settings
 from pulsed.errors import UsageError
-from pulsed.present.promql.inputs import GUEST, QUANTITIES
+from pulsed.present.promql.inputs import QUANTITIES
 from pulsed.present.promql.rule import Alert, Group, Identity, Recording, number
 from pulsed.present.promql.rules import Choice, document, groups
-from pulsed.translate import identity
 from pulsed.translate.fields import sources
 from tests.present.promql.promtool import promtool
+
+OF_PULSED = ["pulsed-alerts", "pulsed-alerts-health"]
 
 
 def printed(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
@@ -38,11 +39,11 @@ def test_the_same_every_time(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(
     ("arguments", "names"),
     [
-        ((), ["pulsed-recording", "pulsed-alerts-dcgm", "pulsed-alerts"]),
+        ((), ["pulsed-recording", "pulsed-alerts-dcgm", *OF_PULSED]),
         (("--kind", "recording"), ["pulsed-recording"]),
-        (("--kind", "alerting"), ["pulsed-alerts-dcgm", "pulsed-alerts"]),
+        (("--kind", "alerting"), ["pulsed-alerts-dcgm", *OF_PULSED]),
         (("--for", "dcgm"), ["pulsed-recording", "pulsed-alerts-dcgm"]),
-        (("--for", "pulsed"), ["pulsed-alerts"]),
+        (("--for", "pulsed"), [*OF_PULSED]),
     ],
 )
 def test_what_was_asked_for(capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], names: list[str]) -> None:
@@ -133,10 +134,6 @@ def test_every_name_that_dcgm_has_for_an_input_is_looked_for() -> None:
         for field in sources(quantity):
             for name in field.names:
                 assert f"{name}{{" in text or f"{name} >" in text, name
-
-
-def test_guests_are_known_by_the_same_names() -> None:
-    assert identity._VGPU_TYPE.pattern.replace(r"\d", "[0-9]") == GUEST
 
 
 @pytest.mark.parametrize(

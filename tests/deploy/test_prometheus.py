@@ -1,0 +1,89 @@
+"""What is shipped for Prometheus and Alertmanager, held against their own tools."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.generate_docs import ROOT
+from tests.rule_files import FILES, text
+from tests.tools import tool
+
+FOLDER = ROOT / "deploy" / "prometheus"
+ALERTMANAGER = FOLDER / "alertmanager.yaml"
+
+
+def run(*words: str | Path) -> str:
+    done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False, cwd=FOLDER)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize("file", FILES)
+def test_the_rules_are_current(file: str) -> None:
+    assert (ROOT / file).read_text(encoding="utf-8") == text(file), "make docs"
+
+
+@pytest.mark.parametrize("file", FILES)
+def test_the_rules_are_valid(file: str) -> None:
+    assert "SUCCESS" in run(tool("promtool", "prometheus"), "check", "rules", ROOT / file)
+
+
+def test_the_configuration_is_valid() -> None:
+    said = run(tool("promtool", "prometheus"), "check", "config", "prometheus.yaml")
+    assert "SUCCESS" in said
+    config = yaml.safe_load((FOLDER / "prometheus.yaml").read_text())
+    assert all(job["honor_labels"] for job in config["scrape_configs"])
+
+
+def test_the_job_for_kubernetes_finds_the_charts_pods() -> None:
+    (job,) = yaml.safe_load((FOLDER / "scrape-kubernetes.yaml").read_text())["scrape_configs"]
+    assert job["honor_labels"]
+    template = (ROOT / "helm/pulsed/templates/daemonset.yaml").read_text()
+    kept = {rule["source_labels"][0]: rule["regex"] for rule in job["relabel_configs"] if rule.get("action") == "keep"}
+    assert f"name: {kept['__meta_kubernetes_pod_container_port_name']}" in template
+    assert kept["__meta_kubernetes_pod_label_app_kubernetes_io_name"] == "pulsed"
+
+
+def test_alertmanager_takes_the_routes() -> None:
+    assert "SUCCESS" in run(tool("amtool", "prometheus-alertmanager"), "check-config", ALERTMANAGER)
+
+
+@pytest.mark.parametrize(
+    ("labels", "receiver"),
+    [
+        (("alertname=PulsedGpuHealthXidCritical", "severity=critical"), "on-call"),
+        (("alertname=PulsedGpuIdleHeld", "severity=warning"), "capacity"),
+        (("alertname=DcgmGpuLowRealUtilization", "severity=info"), "capacity"),
+        (("alertname=PulsedGpuHealthTempMemory", "severity=warning"), "team-chat"),
+        (("alertname=HostOutOfMemory", "severity=critical"), "team-chat"),
+    ],
+)
+def test_each_alert_reaches_whom_it_should(labels: tuple[str, ...], receiver: str) -> None:
+    command = [tool("amtool", "prometheus-alertmanager"), "config", "routes", "test", f"--config.file={ALERTMANAGER}"]
+    assert run(*command, *labels).strip() == receiver
+
+
+def test_the_alerts_that_are_named_exist() -> None:
+    names = {
+        rule["alert"]
+        for file in FILES
+        for group in yaml.safe_load(text(file))["groups"]
+        for rule in group["rules"]
+        if "alert" in rule
+    }
+    config = yaml.safe_load(ALERTMANAGER.read_text())
+    matchers = [
+        matcher
+        for rule in config["inhibit_rules"]
+        for matcher in (*rule["source_matchers"], *rule["target_matchers"])
+        if matcher.startswith("alertname =")
+    ]
+    assert matchers
+    for matcher in matchers:
+        pattern = re.sub(r"^alertname =~? ", "", matcher).strip('"')
+        assert any(re.fullmatch(pattern, name) for name in names), matcher
