@@ -34,9 +34,9 @@ class Case:
     Attributes:
         fires: series of the one that the alert is about.
         quiet: of the other one.
-        minute: when it fires.
+        minute: when it fires, or one evaluation later: Prometheus evaluates groups in no order.
         early: when it does not yet.
-        step: minutes between two values, and between two evaluations; alerts may see what is recorded one later.
+        step: minutes between two values, and between two evaluations.
         common: series of both, and of the node.
     """
 
@@ -46,6 +46,11 @@ class Case:
     early: int
     step: int = 1
     common: Rows = field(default_factory=dict)
+
+    @property
+    def late(self) -> int:
+        """When it surely fires."""
+        return self.minute + self.step
 
 
 IDLE = constant(
@@ -158,7 +163,7 @@ CASES = {
 
 
 def series(case: Case) -> list[tuple[str, str]]:
-    steps = case.minute // case.step
+    steps = case.late // case.step
     found = []
     for who, rows in (("1", case.fires | case.common), ("2", case.quiet | case.common)):
         for metric, values in rows.items():
@@ -194,7 +199,7 @@ def test_it_fires_where_it_should(tmp_path: Path, name: str) -> None:
         return f'ALERTS{{alertname="{name}", alertstate="firing", {label}="{who}"}}'
 
     rules = RULES if name.startswith("Dcgm") else OF_PULSED
-    asked = {case.minute: [f"absent({firing(one)})", firing(other)], case.early: [firing(one)]}
+    asked = {case.late: [f"absent({firing(one)})", firing(other)], case.early: [firing(one)]}
     assert check(tmp_path, rules, world, asked, interval=step) == ""
 
 
@@ -206,5 +211,5 @@ def test_what_it_says(tmp_path: Path) -> None:
         "exp_labels": {**labels, "severity": "warning"},
         "exp_annotations": {"summary": "GPU 1 of node is held and idle", "description": alert.description},
     }
-    expected = {"eval_time": f"{case.minute}m", "alertname": alert.name, "exp_alerts": [said]}
+    expected = {"eval_time": f"{case.late}m", "alertname": alert.name, "exp_alerts": [said]}
     assert check(tmp_path, RULES, [series(case)], {}, alerts=[expected]) == ""
