@@ -1,0 +1,43 @@
+"""Health: what all checks add to a tick, on the demo's eight GPUs, two of which fail."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Sequence
+
+from pulsed.compute.compute import Settings
+from pulsed.compute.computer import Computer
+from pulsed.compute.health.checks import CHECKS
+from pulsed.compute.health.settings import HealthSettings
+from pulsed.reader.demo import DemoSource
+from pulsed.translate.tick import CanonicalTick
+from pulsed.translate.translator import Translator
+from tests.bench.figure import Bar, Figure
+from tests.bench.measure import cpu_seconds
+
+TICKS = 1000
+GPUS = 8
+
+
+def run() -> Iterator[Figure]:
+    nothing = Settings(health=HealthSettings(disabled=frozenset(check.id for check in CHECKS)))
+    for interval in (1.0, 0.1):
+        ticks = asyncio.run(_ticks(interval))
+        without = Figure(f"{interval:g} s: Compute without health", _microseconds(nothing, ticks), "us/GPU")
+        yield without
+        name = f"{interval:g} s: Compute with {len(CHECKS)} checks"
+        yield Figure(name, _microseconds(Settings(), ticks), "us/GPU", without, Bar("ratio", 0.5), "at most twice")
+
+
+async def _ticks(interval: float) -> list[CanonicalTick]:
+    source, translator = DemoSource(0, interval, pace=False, start=1767225600.0), Translator("bench")
+    return [translator.translate(await source.read()) for _ in range(TICKS)]
+
+
+def _microseconds(settings: Settings, ticks: Sequence[CanonicalTick]) -> float:
+    def once() -> None:
+        computer = Computer(settings)
+        for tick in ticks:
+            computer.compute(tick)
+
+    return cpu_seconds(once, rounds=5) / TICKS / GPUS * 1e6
