@@ -7,6 +7,8 @@ PYTHON ?= python3
 VENV   ?= .venv
 SOURCE ?= demo
 ARGS   ?=
+# Many tests wait (for scrapes, for daemons), so that one worker more than there are cores pays.
+WORKERS ?= $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 1) + 1)')
 PYTEST ?= $(VENV)/bin/python -m pytest
 
 .PHONY: run test lint format bench docs dist constraints clean
@@ -36,7 +38,7 @@ format: $(VENV)/.dev
 	$(VENV)/bin/ruff check --fix .
 
 test: lint
-	$(PYTEST) $(ARGS)
+	$(PYTEST) --numprocesses=$(WORKERS) --dist=worksteal $(ARGS)
 
 bench: $(VENV)/.dev
 	$(VENV)/bin/python -m tests.bench $(ARGS)

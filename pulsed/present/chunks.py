@@ -6,9 +6,10 @@ written anew. Both text formats have the same sample lines, so that chunks serve
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from math import inf, isfinite
+from operator import is_
 from typing import cast
 
 from pulsed.compute.tick import ComputedTick
@@ -17,6 +18,7 @@ from pulsed.present.families import (
     COUNTER_FAMILIES,
     DERIVED,
     QUANTITY_FAMILIES,
+    Basis,
     DerivedFamily,
     Family,
     Samples,
@@ -34,7 +36,7 @@ FAMILIES: tuple[Family, ...] = (
 )
 """The family of each chunk of a target, in the order of the page. A counter per state has a chunk per state; a GPU has
 all of them or none."""
-_NO_SAMPLES: Sequence[list[Samples]] = ([],) * len(DERIVED)
+_BASES = tuple(dict.fromkeys(family.basis for family in DERIVED if family.basis is not None))
 
 
 _Shape = tuple[int | tuple[str, ...], ...]
@@ -79,7 +81,8 @@ class TargetChunks:
         self._with_node = False
         self._chunks = [b""] * len(FAMILIES)
         self._columns: Sequence[tuple[Value, ...]] = _NO_COLUMNS
-        self._samples: Sequence[list[Samples]] = _NO_SAMPLES
+        self._samples: dict[int, list[Samples]] = {}
+        self._bases: dict[Basis, Sequence[object]] = dict.fromkeys(_BASES, ())
         self._column_templates: dict[int, bytes] = {}
         self._derived_templates: dict[int, tuple[_Shape, bytes]] = {}
 
@@ -108,7 +111,9 @@ class TargetChunks:
                 if position not in hidden
             ]
             self._chunks = [b""] * len(FAMILIES)
-            self._columns, self._samples = _NO_COLUMNS, _NO_SAMPLES
+            self._columns = _NO_COLUMNS
+            self._samples.clear()
+            self._bases = dict.fromkeys(_BASES, ())
             self._column_templates.clear()
             self._derived_templates.clear()
         if tick is not self._tick:
@@ -127,11 +132,26 @@ class TargetChunks:
         for place, (column, before) in enumerate(zip(columns, self._columns, strict=True)):
             if column != before:
                 chunks[place] = self._column(place, column)
-        samples = [list(map(family.samples, shown)) for family in DERIVED]
-        for place, (found, known) in enumerate(zip(samples, self._samples, strict=True)):
-            if found != known:
+        self._columns = columns
+        changed = self._changed_bases(shown)
+        for place, family in enumerate(DERIVED):
+            if family.basis is not None:
+                if changed[family.basis]:
+                    chunks[len(columns) + place] = self._derived(place, list(map(family.samples, shown)))
+                continue
+            found = list(map(family.samples, shown))
+            if found != self._samples.get(place):
+                self._samples[place] = found
                 chunks[len(columns) + place] = self._derived(place, found)
-        self._columns, self._samples = columns, samples
+
+    def _changed_bases(self, shown: Sequence[Subject]) -> Mapping[Basis, bool]:
+        """Tell of each basis of families whether it is another object for any GPU than a tick ago."""
+        changed = {}
+        for basis, before in self._bases.items():
+            now = list(map(basis, shown))
+            changed[basis] = len(now) != len(before) or not all(map(is_, now, before))
+            self._bases[basis] = now
+        return changed
 
     def _column(self, place: int, column: tuple[Value, ...]) -> bytes:
         """Write one quantity or counter of all GPUs.

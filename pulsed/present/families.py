@@ -44,6 +44,25 @@ Samples = tuple[tuple[tuple[str, ...], float], ...]
 """The samples that a family has of one GPU: the values of the family's own labels, and the value."""
 
 
+Basis = Callable[[Subject], object]
+
+
+def _device(subject: Subject) -> object:
+    return subject.device
+
+
+def _held(subject: Subject) -> object:
+    return subject.result.held
+
+
+def _of_events(subject: Subject) -> object:
+    return subject.result.health.events
+
+
+def _of_health(subject: Subject) -> object:
+    return subject.result.health
+
+
 @dataclass(frozen=True, slots=True)
 class Family:
     """A metric family with one series per GPU.
@@ -80,10 +99,13 @@ class DerivedFamily(Family):
         labels: names of the labels that the family has beside those of every GPU series.
         samples: gives the samples of one GPU, in a fixed order; none when there is nothing to say. Those of a histogram
             have the suffix of their name (`_bucket`, `_sum`, `_count`) before the values of the labels.
+        basis: gives what the samples are made from, besides the device: while it gives the same object, they are the
+            same. None when that is new with every tick.
     """
 
     labels: tuple[str, ...]
     samples: Callable[[Subject], Samples]
+    basis: Basis | None = None
 
 
 def subjects(tick: ComputedTick) -> list[Subject]:
@@ -98,14 +120,14 @@ def subjects(tick: ComputedTick) -> list[Subject]:
     ]
 
 
-def _value(name: str, help: str, get: Callable[[Subject], float | None]) -> DerivedFamily:
+def _value(name: str, help: str, get: Callable[[Subject], float | None], basis: Basis | None = None) -> DerivedFamily:
     """Declare a gauge without labels of its own; absent while `get` gives None."""
 
     def samples(subject: Subject) -> Samples:
         value = get(subject)
         return () if value is None else (((), value),)
 
-    return DerivedFamily(PREFIX + name, "gauge", help, (), samples)
+    return DerivedFamily(PREFIX + name, "gauge", help, (), samples, basis)
 
 
 def _distribution(subject: Subject) -> Samples:
@@ -119,7 +141,12 @@ def _distribution(subject: Subject) -> Samples:
 
 
 def _state_set(
-    name: str, label: str, states: tuple[str, ...], help: str, get: Callable[[Subject], str]
+    name: str,
+    label: str,
+    states: tuple[str, ...],
+    help: str,
+    get: Callable[[Subject], str],
+    basis: Basis | None = None,
 ) -> DerivedFamily:
     """Declare a state set: a series per state, 1 for the state that `get` gives and 0 for all others.
 
@@ -134,7 +161,7 @@ def _state_set(
     def samples(subject: Subject) -> Samples:
         return rows[get(subject)]
 
-    return DerivedFamily(PREFIX + name, "gauge", help, (label,), samples)
+    return DerivedFamily(PREFIX + name, "gauge", help, (label,), samples, basis)
 
 
 def _info(subject: Subject) -> Samples:
@@ -147,9 +174,7 @@ def _bounds(subject: Subject) -> Samples:
     return ((("lower",), found.lower), (("upper",), found.upper))
 
 
-def _check_value(
-    name: str, help: str, get: Callable[[CheckState], float | None], type: MetricType = "gauge"
-) -> DerivedFamily:
+def _check_value(name: str, help: str, get: Callable[[CheckState], float | None]) -> DerivedFamily:
     """Declare a gauge per check of a board; parts of it have the health of the board and do not repeat its checks."""
 
     def samples(subject: Subject) -> Samples:
@@ -158,7 +183,7 @@ def _check_value(
         checks = subject.result.health.checks
         return tuple([((each.id,), value) for each in checks if each.applies and (value := get(each)) is not None])
 
-    return DerivedFamily(PREFIX + name, type, help, ("check",), samples)
+    return DerivedFamily(PREFIX + name, "gauge", help, ("check",), samples, _of_health)
 
 
 def _xids(subject: Subject) -> Samples:
@@ -206,6 +231,7 @@ DERIVED: tuple[DerivedFamily, ...] = (
         "What is known about the GPU besides numbers",
         ("model", "pci_bus_id", "driver_version", "device"),
         _info,
+        _device,
     ),
     _value(
         "real_utilization_ratio",
@@ -231,6 +257,7 @@ DERIVED: tuple[DerivedFamily, ...] = (
         WORKLOAD_CLASSES,
         "What kind of work the GPU does, flickers left out: 1 for its class, 0 for all others",
         lambda subject: subject.result.held.workload_class,
+        _held,
     ),
     DerivedFamily(
         PREFIX + "workload_class_changes_total",
@@ -238,6 +265,7 @@ DERIVED: tuple[DerivedFamily, ...] = (
         "Changes of that class",
         (),
         lambda subject: (((), subject.result.held.changes),),
+        _held,
     ),
     _state_set(
         "bottleneck",
@@ -245,6 +273,7 @@ DERIVED: tuple[DerivedFamily, ...] = (
         BOTTLENECKS,
         "What limits the work on the GPU: 1 for the one that holds, 0 for all others",
         lambda subject: subject.result.held.bottleneck,
+        _held,
     ),
     _value(
         "saturation_ratio",
@@ -291,16 +320,19 @@ DERIVED: tuple[DerivedFamily, ...] = (
         STATES,
         "Worst state of all checks that could be judged: 1 for that one, 0 for all others; unknown is not ok",
         lambda subject: subject.result.health.state,
+        _of_health,
     ),
     _value(
         "health_severity",
         "The same as a number: -1 unknown, 0 ok, 1 info, 2 warn, 3 hot, 4 crit",
         lambda subject: subject.result.health.severity,
+        _of_health,
     ),
     _value(
         "health_coverage_ratio",
         "Share of the checks that apply to this GPU which could be judged",
         lambda subject: subject.result.health.coverage,
+        _of_health,
     ),
     _check_value(
         "health_check",
@@ -326,6 +358,7 @@ DERIVED: tuple[DerivedFamily, ...] = (
         "XIDs seen to happen, by code; critical codes are there from 0 on",
         ("xid",),
         _xids,
+        lambda subject: subject.result.health.xid_events,
     ),
     DerivedFamily(
         PREFIX + "xid_last",
@@ -333,6 +366,7 @@ DERIVED: tuple[DerivedFamily, ...] = (
         "Code of the last XID; its age is unknown when it was there before pulsed was",
         ("age",),
         _last_xid,
+        _of_health,
     ),
     DerivedFamily(
         PREFIX + "clock_event_ratio",

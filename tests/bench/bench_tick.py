@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from itertools import count
 from typing import TypeVar
 
 from prometheus_client import CollectorRegistry, generate_latest
@@ -35,7 +36,10 @@ def _of(gpus: int, limit: float) -> Iterator[Figure]:
     board = board_of(computed)
     telemetry = Telemetry(board)
     pipeline, everything = Pipeline(Settings(), "bench", telemetry.observe), Pages(board, telemetry)
-    parser = PageParser()
+    parser, seconds = PageParser(), count()
+
+    def read(page: bytes) -> RawTick:
+        return raw_tick(parser, page, next(seconds))  # time goes on: a tick covers a second of it
 
     def render(raw: RawTick, *, openmetrics: bool = False, gzip: bool = False) -> None:
         board.targets[0].accept(pipeline.process(raw), NOW)
@@ -55,10 +59,10 @@ def _of(gpus: int, limit: float) -> Iterator[Figure]:
     name = f"{gpus} GPUs: prometheus_client, parse + write"
     baseline = Figure(name, _milliseconds(with_prometheus_client, bodies[:1], rounds=3), "ms", note="nothing computed")
     yield baseline
-    yield figure("page to page", lambda page: render(raw_tick(parser, page, 0)), bodies, Bar("value", limit))
+    yield figure("page to page", lambda page: render(read(page)), bodies, Bar("value", limit))
     yield figure(
         "page to page, as Prometheus scrapes",
-        lambda page: render(raw_tick(parser, page, 0), openmetrics=True, gzip=True),
+        lambda page: render(read(page), openmetrics=True, gzip=True),
         bodies,
         note="OpenMetrics, gzip",
     )

@@ -67,7 +67,7 @@ def test_export_of_all_columns(capture: Path) -> None:
     header, *rows = csv.reader(io.StringIO(finished.stdout))
     assert header == [*HEADER, *QUANTITIES]
     table = [{name: cell for name, cell in zip(header, row, strict=True) if cell} for row in rows]
-    common = {"node": "n1", "health_state": "unknown"}
+    common = {"node": "n1", "health_state": "ok"}
     first = {
         **common,
         "time": "2026-01-01T00:00:00.000Z",

@@ -343,6 +343,7 @@ class GpuHealth:
             self.xids,
             self.plan.critical_xids,
             self.time - self.now,
+            self.health,
         )
 
 

@@ -59,6 +59,7 @@ def health_of(
     xids: XidLog,
     critical_xids: Sequence[int],
     epoch: float,
+    before: Health,
 ) -> Health:
     """Give the health of a GPU: the worst of the checks that apply and are known.
 
@@ -68,18 +69,20 @@ def health_of(
         xids: of the GPU.
         critical_xids: codes to count from 0 on.
         epoch: what the clock of `xids` counts from, in Unix seconds.
+        before: the health so far; counts that have not changed stay the same objects, so that nobody writes them anew.
     """
     applying = [state.severity for state in states if state.applies]
     severity = max(applying, default=-1)
     counts = dict.fromkeys(critical_xids, 0)
     counts |= {code: record.count for code, record in xids.records.items()}
+    xid_events = tuple(sorted(counts.items()))
     return Health(
         state=STATES[severity + 1],
         severity=severity,
         coverage=sum(one >= 0 for one in applying) / len(applying) if applying else 0.0,
         checks=tuple(states),
-        events=events,
-        xid_events=tuple(sorted(counts.items())),
+        events=before.events if events == before.events else events,
+        xid_events=before.xid_events if xid_events == before.xid_events else xid_events,
         xid_last=_xid_last(xids, epoch),
     )
 

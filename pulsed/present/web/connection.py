@@ -157,6 +157,8 @@ class Connection(HttpToolsProtocol):
             self.drop()  # in the middle of an answer there is no place for another
             return
         self.flow.pause_reading()
+        if self.transport.can_write_eof():  # TLS has no such half: there the client waits
+            self.transport.write_eof()
         self.loop.call_later(LINGER_SECONDS, self.transport.abort)
 
     def _say(self, status: http.HTTPStatus) -> None:
