@@ -14,10 +14,13 @@ from pulsed.compute.real_utilization import real_utilization
 from pulsed.compute.rules import RULES, VARIABLES, Variable
 from pulsed.translate.fields import sources
 from pulsed.translate.tick import Device
-from pulsed.translate.vocabulary import NOTHING, Reading
+from pulsed.translate.vocabulary import NOTHING, QUANTITIES, Reading
 
 Input = tuple[str, ...]
 """Quantities of which one is enough, the best one first."""
+
+PIPES = tuple(f"{pipe}_active_ratio" for pipe in ("fp64", "fp32", "fp16", "integer"))
+"""The activity of the other compute pipes."""
 
 MEASURED_BY: Mapping[Variable, tuple[str, ...]] = {
     "sm": ("sm_active_ratio",),
@@ -74,6 +77,16 @@ def _classifying(settings: Settings) -> tuple[Input, ...]:
     return tuple((quantity,) for quantity in dict.fromkeys([*weighted, *quantities]))
 
 
+def _judging(settings: Settings) -> tuple[Input, ...]:
+    """Of every check, the quantities of which one is enough; not of those that only some GPUs need."""
+    wanted = [
+        tuple(name for name in check.inputs if name in QUANTITIES)
+        for check in settings.health.checks()
+        if not check.optional and not check.unless
+    ]
+    return tuple(dict.fromkeys(names for names in wanted if names))
+
+
 DERIVED: tuple[Derived, ...] = (
     Derived(
         "real_utilization",
@@ -92,6 +105,11 @@ DERIVED: tuple[Derived, ...] = (
         ),
     ),
     Derived(
+        "saturation",
+        lambda settings: (("tensor_active_ratio", *PIPES), ("dram_active_ratio",)),
+        lambda settings: "there is none but its bounds",
+    ),
+    Derived(
         "class_energy_joules",
         lambda settings: (("energy_joules_total", "power_watts"),),
         lambda settings: "there is none",
@@ -101,5 +119,6 @@ DERIVED: tuple[Derived, ...] = (
         lambda settings: (("memory_used_bytes",),),
         lambda settings: "idle GPUs without a known pod or job are neither free nor held, but unknown",
     ),
+    Derived("health", _judging, lambda settings: "the checks that need it are unknown, never ok"),
 )
 """The results, in the order of their telling."""

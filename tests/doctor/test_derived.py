@@ -46,7 +46,7 @@ def test_every_variable_of_the_class_table_is_measured_by_something() -> None:
         Settings(weights=Weights(1, 0, 0, 0)),
         Settings(profile="kempnerpulse"),
     ],
-    ids=repr,
+    ids=[*PRESETS, "sm", "kempnerpulse"],
 )
 def test_nothing_else_is_read_while_the_inputs_are_there(settings: Settings) -> None:
     for name in ("real_utilization", "workload_class"):

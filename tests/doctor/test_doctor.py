@@ -19,14 +19,24 @@ NOTHING_LACKS: Mapping[str, Mapping[str, list[str]]] = {
     "workload_class": {},
     "class_energy_joules": {},
     "idle_seconds": {},
+    "saturation": {},
 }
+"""Of everything but health, whose inputs hardly any node has all."""
 PROF = tuple(PROFILING)
 
 
 def missing(source: dict[str, object]) -> object:
     derived = source["derived"]
     assert isinstance(derived, list)
-    return {each["name"]: each["missing"] for each in derived}
+    return {each["name"]: each["missing"] for each in derived if each["name"] != "health"}
+
+
+def unhealthy(source: dict[str, object]) -> set[str]:
+    """The inputs of health checks that are missing."""
+    derived = source["derived"]
+    assert isinstance(derived, list)
+    (health,) = [each["missing"] for each in derived if each["name"] == "health"]
+    return set(health)
 
 
 # --- nothing
@@ -95,7 +105,9 @@ def test_an_exporter_that_lacks_counters_is_told_which_lines_to_add() -> None:
         "real_utilization": {"sm_active_ratio": both},
         "workload_class": {"sm_active_ratio": both, "fp64_active_ratio": both},
     }
-    assert [line.split(",")[:2] for line in exporter["supply"]] == [
+    lines = [line.split(",")[:2] for line in exporter["supply"]]
+    assert ["DCGM_FI_DEV_GET_GPU_RECOVERY_ACTION", " gauge"] in lines, "health needs lines, too"
+    assert lines[:2] == [
         ["DCGM_FI_PROF_SM_ACTIVE", " gauge"],
         ["DCGM_FI_PROF_PIPE_FP64_ACTIVE", " gauge"],
     ]
@@ -115,7 +127,8 @@ def test_a_page_that_has_everything_needs_nothing() -> None:
     with serving(page(without=())) as (url,):
         (exporter,) = report(configured(exporter=url, kind="exporter"))[1]["sources"]
     assert missing(exporter) == NOTHING_LACKS
-    assert (exporter["supply"], exporter["steps"]) == ([], [])
+    assert unhealthy(exporter) == {"recovery_action", "memory_unrepairable", "fabric_manager_status", "pcie_link_width"}
+    assert len(exporter["supply"]) == 4
 
 
 def test_a_page_without_gpus_is_nothing_to_serve() -> None:
@@ -225,15 +238,19 @@ def test_profiling_that_is_answered_with_na(tmp_path: Path) -> None:
     (engine,) = report(configured(dcgmi, kind="dcgmi"))[1]["sources"]
     assert [line.partition(". ")[0] for line in engine["supply"]] == [
         "answered with N/A: 1002 PROF_SM_ACTIVE",
-        "answered with N/A: 156 DEV_TOTAL_ENERGY_CONSUMPTION",
+        "answered with N/A: 156 DEV_TOTAL_ENERGY_CONSUMPTION, 1523 DEV_GET_GPU_RECOVERY_ACTION,"
+        " 1507 DEV_MEMORY_UNREPAIRABLE_FLAG, 170 DEV_FABRIC_MANAGER_STATUS",
     ]
 
 
 def test_fields_that_nobody_asked_for(tmp_path: Path) -> None:
     dcgmi = install(tmp_path, Scenario())
     (engine,) = report(configured(dcgmi, kind="dcgmi", groups=["health"]))[1]["sources"]
-    assert all(line.endswith("Add core to source.dcgmi.groups") for line in engine["supply"])
-    assert engine["supply"]
+    unasked = [line for line in engine["supply"] if line.startswith("not asked for")]
+    assert [line.partition("Add ")[2] for line in unasked] == [
+        "core to source.dcgmi.groups",
+        "nvlink to source.dcgmi.groups",
+    ]
 
 
 # --- recordings
