@@ -1,0 +1,132 @@
+"""The cases in which other tools are wrong, as pages of a dcgm-exporter through the whole pipeline."""
+
+from __future__ import annotations
+
+import json
+
+from pulsed.compute.compute import Settings
+from pulsed.compute.health.model import CheckState, Health
+from pulsed.feed import Pipeline
+from pulsed.reader.exposition import PageParser
+from pulsed.reader.tick import RawTick
+
+A100, H100 = "NVIDIA A100-SXM4-40GB", "NVIDIA H100 80GB HBM3"
+START = 1767225600.0
+
+
+class Exporter:
+    """A node whose page is read every so often; each GPU has the same values but for its own."""
+
+    def __init__(self, model: str = H100, interval: float = 15.0, gpus: int = 1) -> None:
+        self.model, self.interval, self.gpus = model, interval, gpus
+        self.parser, self.pipeline = PageParser(), Pipeline(Settings(), "node")
+        self.polls = 0
+        self.values: dict[str, float] = {"GPU_TEMP": 45, "POWER_USAGE": 200}
+        self.health: list[Health] = []
+
+    def poll(self, times: int = 1, **values: float) -> Health:
+        """Read the page so often, with these values from now on; gives the health of the first GPU."""
+        self.values |= values
+        for _ in range(times):
+            moment = self.polls * self.interval
+            self.polls += 1
+            energy = {"TOTAL_ENERGY_CONSUMPTION": 1e9 + 200e3 * moment}
+            page = "".join(
+                f'DCGM_FI_DEV_{name}{{gpu="{gpu}",UUID="GPU-{gpu}",modelName="{self.model}"}} {value}\n'
+                for name, value in {**self.values, **energy}.items()
+                for gpu in range(self.gpus)
+            )
+            read = self.parser.parse(page.encode())
+            raw = RawTick("test", START + moment, moment, self.interval, read.layout, read.values, read.rejected)
+            self.health = [result.health for result in self.pipeline.process(raw).results]
+        return self.health[0]
+
+    def check(self, id: str, gpu: int = 0) -> CheckState:
+        return self.health[gpu].check(id)
+
+
+def test_a_repaired_a100_is_ok() -> None:
+    node = Exporter(A100)
+    health = node.poll(4, UNCORRECTABLE_REMAPPED_ROWS=3, ROW_REMAP_FAILURE=0, ROW_REMAP_PENDING=0)
+    assert health.state == "ok"
+    assert node.check("row_remap_failed").state == node.check("row_remap_growth").state == "ok"
+
+
+def test_one_replay_is_ok_and_forty_a_minute_are_not() -> None:
+    node = Exporter()
+    node.poll(
+        8, PCIE_MAX_LINK_GEN=5, PCIE_MAX_LINK_WIDTH=16, PCIE_LINK_GEN=5, PCIE_LINK_WIDTH=16, PCIE_REPLAY_COUNTER=7
+    )
+    node.poll(8, PCIE_REPLAY_COUNTER=8)
+    assert node.check("pcie_replay").state == "ok"
+    for replays in range(18, 178, 10):
+        node.poll(PCIE_REPLAY_COUNTER=replays)
+    assert node.check("pcie_replay").state == "warn"
+
+
+def test_a_follower_does_not_hide_a_worse_code() -> None:
+    node = Exporter()
+    node.poll(3, XID_ERRORS=0)
+    node.poll(XID_ERRORS=62)
+    assert node.poll(4, XID_ERRORS=45).state == "crit"
+    assert "XID 62" in node.check("xid_critical").message
+
+
+def test_a_code_from_before_is_at_most_a_warning() -> None:
+    assert Exporter().poll(4, XID_ERRORS=31).severity <= 2
+    assert Exporter().poll(4, XID_ERRORS=79).severity <= 2
+
+
+def test_an_a100_at_90_degrees_is_critical() -> None:
+    node = Exporter(A100)
+    node.poll(2, SLOWDOWN_TEMP=89, GPU_MAX_OP_TEMP=85, GPU_TEMP=60)
+    assert node.poll(4, GPU_TEMP=90).state == "crit"
+    assert dict(node.check("temp_gpu").evidence)["temperature_celsius"] == 90
+
+
+def test_an_idle_link_is_ok_and_half_a_link_at_work_is_not() -> None:
+    link = {"PCIE_MAX_LINK_GEN": 4, "PCIE_MAX_LINK_WIDTH": 16, "PSTATE": 8}
+    node = Exporter(A100)
+    node.poll(8, GPU_UTIL=0, PCIE_LINK_GEN=1, PCIE_LINK_WIDTH=16, **link)
+    assert node.check("pcie_link").state == "ok"
+    node.poll(8, GPU_UTIL=95, PCIE_LINK_GEN=4, PCIE_LINK_WIDTH=8, PSTATE=0)
+    assert node.check("pcie_link").state == "warn"
+
+
+def test_a_power_cap_alone_is_no_matter_of_health() -> None:
+    node = Exporter(H100, 1.0)
+    assert node.poll(400, CLOCK_THROTTLE_REASONS=0x4, GPU_UTIL=99, POWER_VIOLATION=1).state == "ok"
+    for check in ("thermal_hw", "thermal_sw", "power_brake", "hw_slowdown"):
+        assert node.check(check).state == "ok"
+
+
+def test_what_has_no_inputs_is_unknown() -> None:
+    node = Exporter()
+    health = node.poll(10)
+    unknown = {each.id for each in health.checks if each.state == "unknown"}
+    assert {"xid_critical", "ecc_uncorrectable", "row_remap_failed", "pcie_link", "nvlink_errors"} <= unknown
+    assert all(each.covered for each in health.checks if each.state == "ok")
+    assert health.coverage < 0.5
+
+
+def test_a_gpu_that_vanishes_is_critical() -> None:
+    node = Exporter(gpus=2)
+    node.poll(3)
+    node.gpus = 1
+    node.poll(1)
+    assert len(node.health) == 1, "one poll is no loss"
+    node.poll(2)
+    assert node.health[0].state == "ok"
+    assert node.check("gpu_lost", gpu=1).state == "crit"
+
+
+def test_latches_outlive_a_restart() -> None:
+    node = Exporter()
+    node.poll(3, XID_ERRORS=0)
+    node.poll(2, XID_ERRORS=48)
+    kept = json.loads(json.dumps(node.pipeline.judge.dump()))
+    since = node.check("xid_critical").since
+    node.pipeline = Pipeline(Settings(), "node")
+    node.pipeline.judge.restore(kept, START + node.polls * node.interval)
+    node.poll(2, XID_ERRORS=0)
+    assert (node.check("xid_critical").state, node.check("xid_critical").since) == ("crit", since)
