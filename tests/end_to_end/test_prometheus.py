@@ -27,6 +27,7 @@ def test_prometheus_scrapes_the_daemon_and_answers(tmp_path: Path) -> None:
     assert "Error on ingesting" not in server.log_path.read_text()
 
 
+@pytest.mark.long
 @pytest.mark.timeout(300)
 def test_the_counters_are_exact_between_two_scrapes(tmp_path: Path) -> None:
     """0.3 s busy, 0.7 s idle, ten samples a second, a scrape every 15 s: the gauge cannot tell, counters can."""
