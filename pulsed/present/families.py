@@ -6,8 +6,9 @@ Every quantity of the vocabulary and every counter of the account is a family by
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import accumulate
 from typing import NamedTuple
 
@@ -135,9 +136,16 @@ def _distribution(subject: Subject) -> Samples:
     if found is None:
         return ()
     below = list(accumulate(found.counts))
-    bounds = [*map(repr, map(float, found.bounds)), "+Inf"]
-    buckets: Samples = tuple((("_bucket", bound), count) for bound, count in zip(bounds, below, strict=True))
-    return (*buckets, (("_count", ""), below[-1]), (("_sum", ""), found.sum))
+    return (*zip(_buckets(found.bounds), below, strict=True), (_COUNT, below[-1]), (_SUM, found.sum))
+
+
+_COUNT, _SUM = ("_count", ""), ("_sum", "")
+
+
+@lru_cache(maxsize=8)
+def _buckets(bounds: tuple[float, ...]) -> Sequence[tuple[str, ...]]:
+    """Give the labels of a histogram's buckets; every GPU has the same ones."""
+    return tuple(("_bucket", bound) for bound in (*map(repr, map(float, bounds)), "+Inf"))
 
 
 def _state_set(
