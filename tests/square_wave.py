@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
+from pulsed.compute.computer import GAP_INTERVALS
 from tests.daemon import serving
 from tests.prometheus import CONFIG, prometheus
 from tests.standin.install import Standin
@@ -28,13 +30,16 @@ class Seen:
     """What can be known of the real utilization afterwards.
 
     Attributes:
+        truth: share of the covered time that the GPU was busy in, from what the stand-in noted while it printed. It is
+            BUSY on an idle machine; on one that keeps the stand-in waiting, other parts of the wave are seen longer.
         counter: from the counters: integral over observed time.
         gauge: the mean of the scraped gauge.
         idle: share of the observed time in the class idle.
-        observed: share of the wall time that was observed.
+        observed: share of the covered time that was observed.
         samples: of the gauge.
     """
 
+    truth: float
     counter: float
     gauge: float
     idle: float
@@ -48,7 +53,8 @@ def compare(folder: Path, scrapes: int) -> Seen:
     # The edges are half a tick away from the ticks, whose times are whole tenths of seconds.
     wave = Square(period=1.0, busy=BUSY, phase=-TICK / 2)
     values: dict[int, Signal] = {**dict.fromkeys(ACTIVITY, wave), **dict.fromkeys(PCIE, Constant(0))}
-    standin = Standin(folder / "bin", Scenario(gpus=gpus("hopper", 1), values={"*": values}))
+    scenario = Scenario(gpus=gpus("hopper", 1), values={"*": values}, log_ticks=True)
+    standin = Standin(folder / "bin", scenario)
     flags = {"source.interval": f"{TICK}", "source.dcgmi.path": str(standin.path)}
     words = [word for key, value in flags.items() for word in ("--set", f"{key}={value}")]
     with (
@@ -65,13 +71,22 @@ def compare(folder: Path, scrapes: int) -> Seen:
             return float(only["values"][-1][1]) - float(only["values"][0][1])
 
         (kept,) = server.ask(f"{observed}[1h]")
-        wall = kept["values"][-1][0] - kept["values"][0][0]
+        busy, covered = _truth(standin, wave, scenario.update_every, kept["values"][0][0], kept["values"][-1][0])
         seconds = growth(observed)
         idle = 'pulsed_gpu_workload_class_seconds_total{class="idle"}'
         return Seen(
+            truth=busy / covered,
             counter=growth("pulsed_gpu_real_utilization_seconds_total") / seconds,
             gauge=server.value("avg_over_time(pulsed_gpu_real_utilization_ratio[1h])"),
             idle=growth(idle) / seconds,
-            observed=seconds / wall,
+            observed=seconds / covered,
             samples=len(kept["values"]),
         )
+
+
+def _truth(standin: Standin, wave: Square, update_every: float, begin: float, end: float) -> tuple[float, float]:
+    """Seconds that the GPU was busy in between two scrapes, and seconds that its ticks cover: no gaps."""
+    times = [now for now in standin.ticks(round(TICK * 1000)) if begin < now <= end]
+    covered = [(after, after - before) for before, after in pairwise(times) if after - before <= GAP_INTERVALS * TICK]
+    busy = sum(seconds for now, seconds in covered if wave.clock.state(now // update_every * update_every, 0))
+    return busy, sum(seconds for _, seconds in covered)

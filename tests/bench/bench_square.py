@@ -18,20 +18,19 @@ def run() -> Iterator[Figure]:
         raise Skipped("prometheus is missing: apt-get install prometheus")
     with tempfile.TemporaryDirectory() as folder:
         seen = compare(Path(folder), SCRAPES)
-    yield Figure("truth", BUSY * 100, "%", note="share of time at real utilization 1")
-    gauge = Figure(
-        "error of the gauge's average", _error(seen.gauge), "% of it", note=f"{seen.gauge:.4f}, {seen.samples} samples"
-    )
+    yield Figure("truth", seen.truth * 100, "%", note=f"share of time at real utilization 1; {BUSY:.0%} as played")
+    error = _error(seen.gauge, seen.truth)
+    gauge = Figure("error of the gauge's average", error, "% of it", note=f"{seen.gauge:.4f}, {seen.samples} samples")
     yield gauge
     yield Figure(
         "error of the counters' quotient",
-        _error(seen.counter),
+        _error(seen.counter, seen.truth),
         "% of it",
         gauge,
         Bar("value", 0.5),
-        f"{seen.counter:.4f} of observed time, which is {seen.observed:.2%} of all",
+        f"{seen.counter:.4f} of observed time, which is {seen.observed:.2%} of what ticks cover",
     )
 
 
-def _error(share: float) -> float:
-    return abs(share / BUSY - 1) * 100
+def _error(share: float, truth: float) -> float:
+    return abs(share / truth - 1) * 100

@@ -166,10 +166,13 @@ class Dmon:
                 page = Page(self._scenario, labels, fields)
             if self._scenario.latency:
                 time.sleep(self._scenario.latency)
-            text = self._spoil(page.tick(time.time(), tick), tick)
+            now = time.time()
+            text = self._spoil(page.tick(now, tick), tick)
             if text is None:
                 page = Page(self._scenario, labels, fields)
                 continue
+            if self._scenario.log_ticks:
+                self._home.log_tick(now, options.delay)
             self._hand_over(text)
             tick += 1
             if tick == options.count:

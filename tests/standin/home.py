@@ -42,6 +42,7 @@ class Home:
         self.folder = folder
         self._scenario_path = str(folder / "scenario.json")
         self._log_path = folder / "starts.jsonl"
+        self._ticks_path = folder / "ticks"
         self._seen: tuple[int, int] = (0, 0)
 
     def write(self, scenario: Scenario) -> None:
@@ -97,6 +98,16 @@ class Home:
                 }
                 starts.append(Start(**record))
         return starts
+
+    def log_tick(self, now: float, delay: int) -> None:
+        """Note when a run with this delay read the values that it prints next."""
+        with self._ticks_path.open("a") as file:
+            file.write(f"{delay} {now:.6f}\n")
+
+    def ticks(self, delay: int) -> list[float]:
+        """When the runs with this delay read values, oldest first, if `Scenario.log_ticks` asked to note it."""
+        noted = (line.split() for line in self._ticks_path.read_text().splitlines())
+        return [float(now) for of_delay, now in noted if int(of_delay) == delay]
 
     def _append(self, record: dict[str, object]) -> None:
         # One write of less than a page to a file opened for appending is not torn by another process.

@@ -61,3 +61,7 @@ class Standin:
     def starts(self, subcommand: str = "") -> list[Start]:
         """The starts so far, oldest first; of one subcommand, or all."""
         return [start for start in self._home.starts() if not subcommand or start.arguments[:1] == (subcommand,)]
+
+    def ticks(self, delay: int) -> list[float]:
+        """Unix times at which runs of dmon with this delay (ms) read their values; with `log_ticks` in the scenario."""
+        return self._home.ticks(delay)

@@ -141,6 +141,7 @@ class Scenario:
         update_every: seconds between updates of the engine's cache; faster reads see values again.
         burst: ticks that are held back and written together.
         ignored_signals: names without SIG, e.g. INT and TERM, that do nothing.
+        log_ticks: whether to note when values are read, for `Standin.ticks`.
         switches: number of NvSwitches in discovery.
         cpus: number of Grace CPUs in discovery.
     """
@@ -168,6 +169,7 @@ class Scenario:
     update_every: float = 0.1
     burst: int = 1
     ignored_signals: tuple[str, ...] = ()
+    log_ticks: bool = False
     switches: int = 0
     cpus: int = 0
 

@@ -138,7 +138,7 @@ class DcgmiSource:
 
     @property
     def late_ticks(self) -> int:
-        """Ticks that came in one burst with a newer one, after pulsed stood still, and were left out."""
+        """Ticks that waited for pulsed while it stood still, and were left out: their age is not known."""
         return self._late + (self._stream.late if self._stream else 0)
 
     @property
@@ -154,8 +154,8 @@ class DcgmiSource:
     async def read(self) -> RawTick:
         """Wait for the next tick; starts dcgmi if none runs, after a pause if it failed before.
 
-        Several ticks that come at once, after pulsed or the machine stood still, are one: the newest, stamped when it
-        came. The time until then is a gap for whoever accounts for it.
+        Ticks that come at once have waited for pulsed, and are given one by one, each with the time at which it was
+        printed. Where that cannot be told they are left out, and that time is a gap for whoever accounts for it.
 
         Raises:
             SourceError: dcgmi is not there, ended, hung, or was refused; the next call tries again.

@@ -1,15 +1,15 @@
 """A running `dcgmi dmon` as a stream of ticks, each stamped when its rows arrived.
 
-Cuts the output to lines, lets the parser cut those to ticks, and decides when a tick is whole and which of several that
-come at once is delivered. Does the work in the callback that brings the data: nothing is awaited per line.
+Cuts the output to lines, lets the parser cut those to ticks, and decides when a tick is whole and when each of several
+that come at once was printed. Does the work in the callback that brings the data: nothing is awaited per line.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pulsed.errors import StreamHung
 from pulsed.reader.dcgmi.child import Child
@@ -30,6 +30,7 @@ _LONGEST_TALK = 2 * 2**20
 """So many bytes without a tick are no dmon: 16 GPUs in 7 instances with 60 fields are a seventh of it."""
 
 _MOST_WAITING = 64
+"""Ticks that are kept for a pulsed that stands still; older ones are left out."""
 
 _ORDERLY_SECONDS, _SHORT_ORDERLY_SECONDS = 0.5, 0.1
 """How long dmon has to leave by itself: if its delay is shorter, and if not."""
@@ -66,7 +67,7 @@ class DmonStream:
         wall: Unix seconds, for the stamps.
 
     Attributes:
-        late: ticks that were left out, because they had waited for pulsed and their age could not be told.
+        late: ticks that were left out: they had waited for pulsed, and were too many, or their age could not be told.
     """
 
     def __init__(self, command: Sequence[str], interval: float, clock: Clock, wall: Clock) -> None:
@@ -83,7 +84,7 @@ class DmonStream:
         self._heard = 0.0
         self._timer: asyncio.TimerHandle | None = None
         self._found: list[Arrival] = []
-        self._latest: Arrival | None = None
+        self._waiting: deque[Arrival] = deque()
         self._delivered_at = clock()
         self._owed: Counter[str] = Counter()
         self._ticks = 0
@@ -107,7 +108,7 @@ class DmonStream:
         return self._child.pid
 
     async def next(self, patience: float) -> Arrival:
-        """The newest tick that was not given yet; waits for one.
+        """The oldest tick that was not given yet; waits for one.
 
         Args:
             patience: seconds without any tick after which the process counts as hung.
@@ -115,7 +116,7 @@ class DmonStream:
         Raises:
             SourceError: the process ended, or hung; what the typed error says.
         """
-        while self._latest is None:
+        while not self._waiting:
             if self._over:
                 raise self._failure()
             ticks = self._ticks
@@ -126,8 +127,7 @@ class DmonStream:
                 await asyncio.sleep(2 * self._quiet)
                 if ticks == self._ticks and not self._over:
                     raise self._hung(patience)
-        arrival, self._latest = self._latest, None
-        return arrival
+        return self._waiting.popleft()
 
     async def end(self) -> None:
         """End the process in order; if it does not want to, by force."""
@@ -206,20 +206,26 @@ class DmonStream:
         if not found:
             return
         self._ticks += len(found)
-        newest = found[-1]
-        gap, self._delivered_at = newest.clock - self._delivered_at, newest.clock
-        for arrival in found:
-            if arrival.rejected:
-                self._owed.update(arrival.rejected)
+        newest = found[-1].clock
+        gap, self._delivered_at = newest - self._delivered_at, newest
         if len(found) > 1 and 2 * len(found) * self._interval < gap:
             # They waited for pulsed, and are fewer than the time has room for: the pipe was full, and dmon stood still
             # with it. Even the newest is old, by nobody knows how much. The next one is at most an interval away.
-            self.late += len(found)
+            self._leave_out(found)
             return
-        self.late += len(found) - 1 + (self._latest is not None)
-        self._latest = Arrival(newest.layout, newest.values, dict(self._owed), newest.clock, newest.time)
-        self._owed.clear()
+        self._waiting.extend(_spread(found, min(self._interval, gap / len(found))))
+        self._leave_out([self._waiting.popleft() for _ in range(len(self._waiting) - _MOST_WAITING)])
+        if self._owed:
+            first = self._waiting[0]
+            self._waiting[0] = replace(first, rejected=self._owed + Counter(first.rejected))
+            self._owed = Counter()
         self._wake()
+
+    def _leave_out(self, late: Sequence[Arrival]) -> None:
+        """Forget ticks, but for what was rejected with them."""
+        self.late += len(late)
+        for arrival in late:
+            self._owed.update(arrival.rejected)
 
     def _finish(self) -> None:
         """The output is over."""
@@ -257,3 +263,17 @@ class DmonStream:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+
+
+def _spread(found: Sequence[Arrival], least: float) -> list[Arrival]:
+    """Date ticks that were read at once back to when dmon printed them: each at least so many seconds before the next.
+
+    dmon prints one per interval and does not catch up, so that several at once have waited for pulsed in the pipe.
+    """
+    spread: list[Arrival] = []
+    limit = found[-1].clock
+    for arrival in reversed(found):
+        early = max(0.0, arrival.clock - limit)
+        spread.append(replace(arrival, clock=arrival.clock - early, time=arrival.time - early) if early else arrival)
+        limit = spread[-1].clock - least
+    return spread[::-1]

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import time
 from collections.abc import AsyncIterator
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -67,11 +68,33 @@ async def test_what_was_rejected_without_a_tick_is_told_with_the_next(tmp_path: 
         assert (await made.next(SECONDS)).rejected == {"not_a_row": 3}
 
 
-async def test_of_ticks_that_come_at_once_the_newest_counts(tmp_path: Path) -> None:
+async def test_ticks_that_come_at_once_are_dated_back_to_when_they_were_printed(tmp_path: Path) -> None:
+    """pulsed stood still, dmon did not: its ticks waited in the pipe."""
+    later = "".join(f"; sleep 0.1; printf '{line(0, f'{number}.000')}'" for number in range(2, 6))
+    async with stream(tmp_path, f"printf '{HEADER}{line(0, '1.000')}'{later}; sleep 60") as made:
+        first = await made.next(SECONDS)
+        time.sleep(0.6)  # noqa: ASYNC251 - pulsed stands still
+        back, wall = time.monotonic(), time.time()
+        ticks = [first, *[await made.next(SECONDS) for _ in range(4)]]
+    assert [watts(tick) for tick in ticks] == [[1.0], [2.0], [3.0], [4.0], [5.0]]
+    steps = [after.clock - before.clock for before, after in pairwise(ticks)]
+    assert steps[1:] == pytest.approx([0.1] * 3)
+    assert steps[0] > 0.09
+    assert back <= ticks[-1].clock <= time.monotonic()
+    assert wall - ticks[-1].time == pytest.approx(back - ticks[-1].clock, abs=0.01)
+    assert made.late == 0
+
+
+async def test_more_ticks_at_once_than_the_time_has_room_for_share_it(tmp_path: Path) -> None:
     ticks = "".join(line(0, f"{number}.000") + line(1, f"{number}.500") for number in range(5))
-    async with stream(tmp_path, f"printf '{HEADER}{ticks}'; sleep 60") as made:
-        assert watts(await made.next(SECONDS)) == [4.0, 4.5]
-        assert made.late == 4
+    began = time.monotonic()
+    async with stream(tmp_path, f"sleep 0.2; printf '{HEADER}{ticks}'; sleep 60") as made:
+        seen = [await made.next(SECONDS) for _ in range(5)]
+    assert [watts(tick) for tick in seen] == [[float(number), number + 0.5] for number in range(5)]
+    assert seen[0].clock >= began
+    steps = [after.clock - before.clock for before, after in pairwise(seen)]
+    assert 0.0 < steps[0] <= 0.1
+    assert steps == pytest.approx([steps[0]] * 4)
 
 
 async def test_ticks_of_unknown_age_do_not_count(tmp_path: Path) -> None:
@@ -87,12 +110,26 @@ async def test_ticks_of_unknown_age_do_not_count(tmp_path: Path) -> None:
         assert made.late == 2
 
 
-async def test_a_tick_that_nobody_fetched_gives_way_to_the_next(tmp_path: Path) -> None:
-    say = f"printf '{HEADER}{line(0, '1.000')}'; sleep 0.3; printf '{line(0, '2.000')}'; sleep 60"
+async def test_ticks_that_nobody_fetches_wait(tmp_path: Path) -> None:
+    say = f"printf '{HEADER}{line(0, '1.000')}'; sleep 0.3; printf 'what\n{line(0, '2.000')}'; sleep 60"
     async with stream(tmp_path, say) as made:
         await asyncio.sleep(0.7)
-        assert watts(await made.next(SECONDS)) == [2.0]
-        assert made.late == 1
+        first, second = await made.next(SECONDS), await made.next(SECONDS)
+    assert (watts(first), first.rejected) == ([1.0], {})
+    assert (watts(second), second.rejected) == ([2.0], {"not_a_row": 1})
+    assert second.clock - first.clock >= 0.25
+    assert made.late == 0
+
+
+async def test_ticks_that_wait_are_bounded_and_what_was_rejected_with_them_is_told(tmp_path: Path) -> None:
+    ticks = "".join(f"; printf '{line(0, f'{number}.000')}what\n'; sleep 0.01" for number in range(70))
+    async with stream(tmp_path, f"printf '{HEADER}'{ticks}; sleep 60", interval=0.01) as made:
+        while made.late + len(made._waiting) < 70:  # noqa: ASYNC110 - there is no event of it
+            await asyncio.sleep(0.05)
+        assert made.late == 70 - 64
+        seen = [await made.next(SECONDS) for _ in range(64)]
+    assert [watts(tick) for tick in seen] == [[float(number)] for number in range(6, 70)]
+    assert sum(tick.rejected.get("not_a_row", 0) for tick in seen) == 70
 
 
 async def test_a_line_without_end_is_cut(tmp_path: Path) -> None:
