@@ -83,6 +83,17 @@ def _raise_descriptor_limit() -> None:
             resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
+def spare_collector() -> None:
+    """Set the garbage collector up for ticks, once everything that stays is there.
+
+    What start-up made lives as long as the process: keep the collector from walking it at every full collection. Ticks
+    make many objects that live for one interval and no cycles, so that there is little to look for.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(10_000, 20, 20)
+
+
 class _Daemon:
     """All parts, and the configuration that they follow."""
 
@@ -127,11 +138,7 @@ class _Daemon:
         beside = [asyncio.create_task(self._notifier.keep_alive()), asyncio.create_task(self._keep())]
         if self._file is not None:
             beside.append(asyncio.create_task(self._watch(self._file)))
-        # What start-up made lives as long as the process: keep the collector from walking it at every full collection.
-        # Ticks make many objects that live for one interval and no cycles, so that there is little to look for.
-        gc.collect()
-        gc.freeze()
-        gc.set_threshold(10_000, 20, 20)
+        spare_collector()
         try:
             await server.serve(sockets=[listener.socket for listener in listeners])
         finally:

@@ -6,7 +6,6 @@ import base64
 import json
 import threading
 from collections.abc import Iterator
-from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import Any
 
@@ -26,7 +25,7 @@ def judged(state: State) -> Health:
 
 
 def with_health(number: int, health: Health) -> Gpu:
-    return gpu(number, result=replace(SETTLED, health=health))
+    return gpu(number, result=SETTLED._replace(health=health))
 
 
 class Server(HTTPServer):

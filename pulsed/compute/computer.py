@@ -129,7 +129,7 @@ class Computer:
         nothing = result_of(gone.device, NOTHING, self._settings)
         known = self._followed.get(gone.device.entity)
         account = known.ledger.account() if known is not None else NOTHING_COUNTED
-        return replace(nothing, account=account, health=gone.health)
+        return nothing._replace(account=account, health=gone.health)
 
     def _believed(self, tick: CanonicalTick, limit: float) -> CanonicalTick:
         """Take out the inputs that cannot be believed; the same tick if there are none."""

@@ -13,8 +13,7 @@ from pulsed.compute.saturation import Saturation
 from pulsed.translate.tick import CanonicalTick
 
 
-@dataclass(frozen=True, slots=True)
-class RealUtilization:
+class RealUtilization(NamedTuple):
     """How much of a GPU does real work.
 
     Attributes:
@@ -68,8 +67,7 @@ NOT_HELD = HeldWorkload(UNKNOWN, UNKNOWN, None)
 """Before the first sample."""
 
 
-@dataclass(frozen=True, slots=True)
-class Result:
+class Result(NamedTuple):
     """What follows from one reading, and from those before it.
 
     Attributes:

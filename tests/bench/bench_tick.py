@@ -1,4 +1,7 @@
-"""Tick: an exporter's page through all layers to the page of /metrics, 40 fields a GPU."""
+"""Tick: an exporter's page through all layers to the page of /metrics, 40 fields a GPU, all checks of health judged.
+
+The garbage collector is set up as the daemon has it.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ from typing import TypeVar
 from prometheus_client import CollectorRegistry, generate_latest
 
 from pulsed.compute.compute import Settings
+from pulsed.daemon import spare_collector
 from pulsed.feed import Pipeline
 from pulsed.present.page import Pages
 from pulsed.present.telemetry import Telemetry
@@ -56,6 +60,7 @@ def _of(gpus: int, limit: float) -> Iterator[Figure]:
         return Figure(f"{gpus} GPUs: {name}", _milliseconds(work, on), "ms", baseline, bar, note)
 
     bodies, ticks = pages(gpus, PAGES), raw_ticks(gpus, PAGES)
+    spare_collector()
     name = f"{gpus} GPUs: prometheus_client, parse + write"
     baseline = Figure(name, _milliseconds(with_prometheus_client, bodies[:1], rounds=3), "ms", note="nothing computed")
     yield baseline

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import NamedTuple
 
 from pulsed.compute.account import POSITION, Account, Distribution
@@ -60,7 +59,7 @@ SETTLED = Result(
     SICK,
     (("power_cap", 0.25),),
 )
-FLICKER = replace(SETTLED, held=HeldWorkload("idle", "idle", TIME - 100))
+FLICKER = SETTLED._replace(held=HeldWorkload("idle", "idle", TIME - 100))
 OPEN = Result(
     RealUtilization(None, 0.1, 0.9, 0.2, ("sm_active_ratio", "dram_active_ratio")),
     Workload("unknown", "unknown", ("idle", "mixed_or_moderate")),
@@ -157,7 +156,7 @@ def next_tick(before: ComputedTick, seed: int) -> ComputedTick:
         canonical.raw,
     )
     results = [
-        replace(result, real_utilization=RealUtilization(ratio, ratio, ratio, 1.0, ()))
+        result._replace(real_utilization=RealUtilization(ratio, ratio, ratio, 1.0, ()))
         for result in before.results
         for ratio in [rng.random()]
     ]

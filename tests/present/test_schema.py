@@ -55,7 +55,9 @@ workloads = st.builds(
     st.lists(st.sampled_from(WORKLOAD_CLASSES), max_size=3).map(tuple),
 )
 saturations = st.sampled_from([SATURATED, NOT_SATURATED])
-results = st.builds(Result, utilizations, workloads, saturations, health=st.sampled_from([SICK, NOT_JUDGED]))
+results = st.tuples(utilizations, workloads, saturations, st.sampled_from([SICK, NOT_JUDGED])).map(
+    lambda parts: Result(*parts[:3], health=parts[3])
+)
 gpus = st.builds(Gpu, devices, readings, results)
 
 

@@ -88,6 +88,7 @@ class GpuHealth:
         self.driver_version = device.driver_version
         self._clock: float | None = None
         self._key: tuple[Value, ...] = (None,) * plan.size
+        self._moving: tuple[Value, ...] = (None,) * len(plan.moving)
         self._facts: dict[str, float | None] = {
             "sample_gap_intervals": 0.0,
             "inputs_blank_ratio": 0.0,
@@ -175,6 +176,10 @@ class GpuHealth:
             due |= self._reset(moment)
         if boot_id and boot_id != self.boot_id:
             due |= self._boot(boot_id)
+        moving, before_that = self.plan.get_moving(reading), self._moving
+        if moving != before_that:
+            self._moving = moving
+            due |= self._move(before_that, moving)
         key = self.plan.get(reading)
         if key != self._key or extras != self.extras or self.resets.is_pending:
             due |= self._take(key, extras, now)
@@ -229,14 +234,31 @@ class GpuHealth:
         moment = self.resets.follow(self.reading, now)
         if moment is not None:
             due |= self._reset(moment)
-        present = len(key) - key.count(None)
-        self._most = max(self._most, present)
-        blank = 1.0 - present / self._most if self._most else 0.0
-        due |= self._tell("inputs_blank_ratio", round(blank, 2))
+        due |= self._tell_blank()
         if extras != self.extras:
             self.extras = extras
             due |= self._take_extras(extras)
         return due | self._take_xids(now)
+
+    def _move(self, before: tuple[Value, ...], moving: tuple[Value, ...]) -> int:
+        """Take temperatures; give the rules to ask: not those for which nothing can come of it."""
+        due, probes = 0, self.probes
+        for (followers, others), old, new in zip(self.plan.moving, before, moving, strict=True):
+            if old == new:
+                continue
+            due |= others
+            for number, sign in followers:
+                if old is None or new is None or not sign * old < probes[number].calm > sign * new:
+                    due |= 1 << number
+        if before.count(None) != moving.count(None):
+            due |= self._tell_blank()
+        return due
+
+    def _tell_blank(self) -> int:
+        present = len(self._key) + len(self._moving) - self._key.count(None) - self._moving.count(None)
+        self._most = max(self._most, present)
+        blank = 1.0 - present / self._most if self._most else 0.0
+        return self._tell("inputs_blank_ratio", round(blank, 2))
 
     def _take_extras(self, extras: Extras | None) -> int:
         due = self.plan.on_xids | self.plan.fact_users.get("health_watches", 0)

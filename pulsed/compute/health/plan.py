@@ -2,14 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from operator import itemgetter
+from typing import NamedTuple
 
 from pulsed.compute.health.resets import RESET_SIGNS
-from pulsed.compute.health.rule import ACTIVITY, Duty, Events, Rule
+from pulsed.compute.health.rule import ACTIVITY, Comparison, Duty, Events, Level, Rule
 from pulsed.compute.health.settings import HealthSettings
 from pulsed.compute.health.xids import XIDS
 from pulsed.translate.vocabulary import POSITION, Value
+
+MOVING = ("temperature_celsius", "memory_temperature_celsius", "temperature_margin_celsius")
+"""Readings that are hardly ever as they were, and mostly far from where anything comes of it."""
+
+
+class Moving(NamedTuple):
+    """A moving reading.
+
+    Attributes:
+        followers: the rules that say themselves up to where nothing comes of it (`Probe.calm`), each with its sign.
+        others: all other rules that depend on it, as a bit mask.
+    """
+
+    followers: tuple[tuple[int, float], ...]
+    others: int
 
 
 class HealthPlan:
@@ -20,8 +36,10 @@ class HealthPlan:
         checks: those that are not disabled.
         position_of: by id, where a check is among them.
         rules: of all checks, each with the position of its check.
-        get: takes from a `Reading` all inputs, but for activity, energy and the counters of seconds:
-            they move with every sample.
+        get: takes from a `Reading` all inputs, but for those that move with every sample: the temperatures, activity,
+            energy and the counters of seconds.
+        get_moving: takes the temperatures.
+        moving: by position in what `get_moving` gives, who follows it.
         users: by position in what `get` gives, the rules that depend on it, as a bit mask.
         fact_users: the same by name of an input that is no reading.
         on_parts: the rules that look at shares of time.
@@ -38,6 +56,7 @@ class HealthPlan:
             (position, rule) for position, check in enumerate(self.checks) for rule in check.rules
         ]
         of_readings: dict[str, int] = dict.fromkeys((*RESET_SIGNS[1:], "xid_last_code"), 0)
+        followers: dict[str, tuple[tuple[int, float], ...]] = dict.fromkeys(MOVING, ())
         self.fact_users: dict[str, int] = {}
         self.on_parts = self.on_xids = 0
         for number, (position, rule) in enumerate(self.rules):
@@ -48,14 +67,18 @@ class HealthPlan:
                 self.on_xids |= bit
             check = self.checks[position]
             names = [*rule.uses, *check.unless, *([check.superseded_by] if check.superseded_by else [])]
+            if isinstance(rule, (Level, Comparison)) and rule.inputs[0] in followers:
+                first = rule.inputs[0]
+                followers[first] = (*followers[first], (number, rule.sign))
+                names.remove(first)
             for name in names:
                 users = of_readings if name in POSITION else self.fact_users
                 if name != ACTIVITY and not isinstance(rule, Duty):
                     users[name] = users.get(name, 0) | bit
+        self.moving = tuple([Moving(followers[name], of_readings.pop(name, 0)) for name in MOVING])
+        self.get_moving = _getter(MOVING)
         names_read = list(of_readings)
-        self.get: Callable[[tuple[Value, ...]], tuple[Value, ...]] = itemgetter(
-            *(POSITION[name] for name in names_read)
-        )
+        self.get = _getter(names_read)
         self.users = [of_readings[name] for name in names_read]
         self.size = len(names_read)
         self.conditional = frozenset(
@@ -63,3 +86,7 @@ class HealthPlan:
         )
         severities: Mapping[int, str] = {code: xid.severity for code, xid in XIDS.items()} | dict(settings.xids)
         self.critical_xids = tuple(sorted(code for code, severity in severities.items() if severity == "crit"))
+
+
+def _getter(names: Sequence[str]) -> Callable[[tuple[Value, ...]], tuple[Value, ...]]:
+    return itemgetter(*(POSITION[name] for name in names))

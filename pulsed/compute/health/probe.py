@@ -55,9 +55,11 @@ class Probe(Generic[_R]):
         event_at: when the last one was, by the clock; None for none, and where it is not known.
         is_covered: whether its inputs are there.
         may_change_quietly: whether what decides can change while the severity stays.
+        calm: nothing comes of it while its first input, times the sign of `Rule.sign`, stays below this and its other
+            inputs stay as they are; -inf if that cannot be said.
     """
 
-    __slots__ = ("_keep", "_levels", "_sign", "due", "event_at", "events", "gate", "is_covered", "measure", "rule")
+    __slots__ = ("_keep", "_levels", "calm", "due", "event_at", "events", "gate", "is_covered", "measure", "rule")
 
     may_change_quietly: ClassVar[bool] = False
 
@@ -69,9 +71,8 @@ class Probe(Generic[_R]):
         self.events = 0
         self.event_at: float | None = None
         self.is_covered = False
-        sign = -1.0 if rule.below else 1.0
-        self._sign = sign
-        self._levels, self._keep = _thresholds(rule.levels, sign, rule.clear, rule.clear_share)
+        self.calm = -inf
+        self._levels, self._keep = _thresholds(rule.levels, rule.sign, rule.clear, rule.clear_share)
 
     @property
     def counts_events(self) -> bool:
@@ -88,7 +89,7 @@ class Probe(Generic[_R]):
         if measure is None:
             severity = self.gate.follow(-1, -1, now)
         else:
-            signed = measure * self._sign
+            signed = measure * self.rule.sign
             severity = self.gate.follow(reached(self._levels, signed), reached(self._keep, signed), now)
         self.due = min(self.due, self.gate.due)
         return severity
@@ -107,7 +108,7 @@ class Probe(Generic[_R]):
 
     def _conditional(self, measure: float, view: View, now: float) -> float | None:
         """Give the measure if the conditions hold; one that reaches nothing if not, None if that is not known."""
-        if reached(self._levels, measure * self._sign) == 0 and self.gate.held <= 0:
+        if reached(self._levels, measure * self.rule.sign) == 0 and self.gate.held <= 0:
             # Conditions only take away: no need to know them.
             known = [when for when in self.rule.when if when.sign == "absent"]
         else:
@@ -125,7 +126,7 @@ class Probe(Generic[_R]):
                 self.is_covered = False
                 return None
             if not _holds(when, value):
-                return -inf * self._sign
+                return -inf * self.rule.sign
         return measure
 
 

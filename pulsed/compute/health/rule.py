@@ -75,6 +75,11 @@ class Rule:
         return tuple(state for state, _ in self.levels)
 
     @property
+    def sign(self) -> float:
+        """By what the measure is multiplied so that large is bad."""
+        return -1.0 if self.below else 1.0
+
+    @property
     def uses(self) -> tuple[str, ...]:
         """Everything that its measure depends on."""
         return (*self.inputs, *(when.quantity for when in self.when))
