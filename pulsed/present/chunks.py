@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
+from itertools import chain
 from math import inf, isfinite
 from operator import is_
 from typing import cast
@@ -21,6 +22,7 @@ from pulsed.present.families import (
     Basis,
     DerivedFamily,
     Family,
+    Labels,
     Samples,
     Subject,
     subjects,
@@ -39,8 +41,8 @@ all of them or none."""
 _BASES = tuple(dict.fromkeys(family.basis for family in DERIVED if family.basis is not None))
 
 
-_Shape = tuple[int | tuple[str, ...], ...]
-"""What a template of a computed family was made for: samples per GPU, then each sample's own label values."""
+_Shape = tuple[Labels, ...]
+"""What a template of a computed family was made for: the labels of each GPU's samples."""
 
 _NO_TEMPLATE: tuple[_Shape, bytes] = ((), b"")
 
@@ -180,20 +182,22 @@ class TargetChunks:
     def _derived(self, place: int, samples: Sequence[Samples]) -> bytes:
         """Write one computed family of all GPUs."""
         family = DERIVED[place]
-        numbers = tuple([value for each in samples for _, value in each])
+        numbers = tuple(chain.from_iterable([values for _, values in samples]))
         if not all(map(isfinite, numbers)):
-            finite = [tuple([(own, value) for own, value in each if isfinite(value)]) for each in samples]
-            return self._derived(place, finite)
-        shape: _Shape = (*map(len, samples), *[own for each in samples for own, _ in each])
+            return self._derived(place, [_finite(each) for each in samples])
+        shape = tuple([labels for labels, _ in samples])
         known, template = self._derived_templates.get(place, _NO_TEMPLATE)
         if shape != known:
             template = _template(
-                _start(family, own) + label
-                for label, each in zip(self._labels, samples, strict=True)
-                for own, _ in each
+                _start(family, own) + label for label, labels in zip(self._labels, shape, strict=True) for own in labels
             )
             self._derived_templates[place] = (shape, template)
         return template % numbers
+
+
+def _finite(samples: Samples) -> Samples:
+    kept = [(own, value) for own, value in zip(*samples, strict=True) if isfinite(value)]
+    return tuple([own for own, _ in kept]), tuple([value for _, value in kept])
 
 
 def _start(family: DerivedFamily, own: tuple[str, ...]) -> str:

@@ -6,7 +6,7 @@ Every quantity of the vocabulary and every counter of the account is a family by
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import accumulate
@@ -41,8 +41,17 @@ class Subject(NamedTuple):
     time: float
 
 
-Samples = tuple[tuple[tuple[str, ...], float], ...]
-"""The samples that a family has of one GPU: the values of the family's own labels, and the value."""
+Labels = tuple[tuple[str, ...], ...]
+"""The values of a family's own labels, one tuple per sample. Families give the same object where they can: it is what
+the lines of a page are kept by."""
+
+Samples = tuple[Labels, tuple[float, ...]]
+"""The samples that a family has of one GPU: the values of their own labels, and as many values."""
+
+NO_SAMPLES: Samples = ((), ())
+
+ALONE: Labels = ((),)
+"""Of a family with one sample per GPU and no labels of its own."""
 
 
 Basis = Callable[[Subject], object]
@@ -126,7 +135,7 @@ def _value(name: str, help: str, get: Callable[[Subject], float | None], basis: 
 
     def samples(subject: Subject) -> Samples:
         value = get(subject)
-        return () if value is None else (((), value),)
+        return NO_SAMPLES if value is None else (ALONE, (value,))
 
     return DerivedFamily(PREFIX + name, "gauge", help, (), samples, basis)
 
@@ -134,18 +143,16 @@ def _value(name: str, help: str, get: Callable[[Subject], float | None], basis: 
 def _distribution(subject: Subject) -> Samples:
     found = subject.result.account.distribution
     if found is None:
-        return ()
+        return NO_SAMPLES
     below = list(accumulate(found.counts))
-    return (*zip(_buckets(found.bounds), below, strict=True), (_COUNT, below[-1]), (_SUM, found.sum))
-
-
-_COUNT, _SUM = ("_count", ""), ("_sum", "")
+    return _of_histogram(found.bounds), (*below, below[-1], found.sum)
 
 
 @lru_cache(maxsize=8)
-def _buckets(bounds: tuple[float, ...]) -> Sequence[tuple[str, ...]]:
-    """Give the labels of a histogram's buckets; every GPU has the same ones."""
-    return tuple(("_bucket", bound) for bound in (*map(repr, map(float, bounds)), "+Inf"))
+def _of_histogram(bounds: tuple[float, ...]) -> Labels:
+    """Give the labels of a histogram's samples; every GPU has the same ones."""
+    buckets = (*map(repr, map(float, bounds)), "+Inf")
+    return (*(("_bucket", bound) for bound in buckets), ("_count", ""), ("_sum", ""))
 
 
 def _state_set(
@@ -161,10 +168,8 @@ def _state_set(
     Its type is gauge: OpenMetrics' stateset demands a label named like the metric.
     """
 
-    def row(true: str) -> Samples:
-        return tuple(((state,), int(state == true)) for state in states)
-
-    rows = {state: row(state) for state in states}
+    labels = _one_each(states)
+    rows: Mapping[str, Samples] = {true: (labels, tuple(int(state == true) for state in states)) for true in states}
 
     def samples(subject: Subject) -> Samples:
         return rows[get(subject)]
@@ -174,12 +179,41 @@ def _state_set(
 
 def _info(subject: Subject) -> Samples:
     device = subject.device
-    return (((device.model, device.pci_bus_id, device.driver_version, device.device), 1),)
+    return ((device.model, device.pci_bus_id, device.driver_version, device.device),), (1,)
+
+
+def _one_each(values: Iterable[str]) -> Labels:
+    """Make the labels of samples that differ by one label."""
+    return tuple([(value,) for value in values])
+
+
+_BOUNDS = _one_each(("lower", "upper"))
+_RESOURCES = _one_each(RESOURCES)
 
 
 def _bounds(subject: Subject) -> Samples:
     found = subject.result.real_utilization
-    return ((("lower",), found.lower), (("upper",), found.upper))
+    return _BOUNDS, (found.lower, found.upper)
+
+
+def _saturation_bounds(subject: Subject) -> Samples:
+    found = subject.result.saturation
+    return _BOUNDS, (found.lower, found.upper)
+
+
+def _resource_saturation(subject: Subject) -> Samples:
+    known = [
+        (label, value)
+        for label, value in zip(_RESOURCES, subject.result.saturation.resources, strict=True)
+        if value is not None
+    ]
+    return tuple([label for label, _ in known]), tuple([value for _, value in known])
+
+
+def _counted(pairs: Iterable[tuple[object, float]]) -> Samples:
+    """Make the samples of values that are told by one label."""
+    kept = list(pairs)
+    return _one_each([str(key) for key, _ in kept]), tuple([value for _, value in kept])
 
 
 def _check_value(name: str, help: str, get: Callable[[CheckState], float | None]) -> DerivedFamily:
@@ -187,30 +221,26 @@ def _check_value(name: str, help: str, get: Callable[[CheckState], float | None]
 
     def samples(subject: Subject) -> Samples:
         if subject.device.entity.kind != "gpu":
-            return ()
+            return NO_SAMPLES
         checks = subject.result.health.checks
-        return tuple([((each.id,), value) for each in checks if each.applies and (value := get(each)) is not None])
+        return _counted([(each.id, value) for each in checks if each.applies and (value := get(each)) is not None])
 
     return DerivedFamily(PREFIX + name, "gauge", help, ("check",), samples, _of_health)
 
 
 def _xids(subject: Subject) -> Samples:
-    if subject.device.entity.kind != "gpu":
-        return ()
-    return tuple([((str(code),), count) for code, count in subject.result.health.xid_events])
+    return _counted(subject.result.health.xid_events) if subject.device.entity.kind == "gpu" else NO_SAMPLES
 
 
 def _last_xid(subject: Subject) -> Samples:
     last = subject.result.health.xid_last
     if last is None or subject.device.entity.kind != "gpu":
-        return ()
-    return ((("unknown" if last.time is None else "known",), last.code),)
+        return NO_SAMPLES
+    return (("unknown" if last.time is None else "known",),), (last.code,)
 
 
 def _health_events(subject: Subject) -> Samples:
-    if subject.device.entity.kind != "gpu":
-        return ()
-    return tuple([((check,), count) for check, count in subject.result.health.events])
+    return _counted(subject.result.health.events) if subject.device.entity.kind == "gpu" else NO_SAMPLES
 
 
 def _help(name: str) -> str:
@@ -272,7 +302,7 @@ DERIVED: tuple[DerivedFamily, ...] = (
         "counter",
         "Changes of that class",
         (),
-        lambda subject: (((), subject.result.held.changes),),
+        lambda subject: (ALONE, (subject.result.held.changes,)),
         _held,
     ),
     _state_set(
@@ -294,21 +324,14 @@ DERIVED: tuple[DerivedFamily, ...] = (
         "gauge",
         "Between which bounds the saturation lies, whatever the missing inputs are",
         ("bound",),
-        lambda subject: (
-            (("lower",), subject.result.saturation.lower),
-            (("upper",), subject.result.saturation.upper),
-        ),
+        _saturation_bounds,
     ),
     DerivedFamily(
         PREFIX + "resource_saturation_ratio",
         "gauge",
         "Activity over what the resource reaches in practice on this architecture",
         ("resource",),
-        lambda subject: tuple(
-            ((resource,), value)
-            for resource, value in zip(RESOURCES, subject.result.saturation.resources, strict=True)
-            if value is not None
-        ),
+        _resource_saturation,
     ),
     _state_set(
         "limiting_resource",
@@ -381,7 +404,8 @@ DERIVED: tuple[DerivedFamily, ...] = (
         "gauge",
         "Share of the last minute in which the clocks were held down for this reason",
         ("reason",),
-        lambda subject: tuple([((reason,), share) for reason, share in subject.result.clock_event_shares]),
+        lambda subject: _counted(subject.result.clock_event_shares),
+        lambda subject: subject.result.clock_event_shares,
     ),
     DerivedFamily(
         PREFIX + "real_utilization_distribution_ratio",
@@ -394,13 +418,15 @@ DERIVED: tuple[DerivedFamily, ...] = (
         "accounting_created_timestamp_seconds",
         "When the counters over observed time began at 0: the first sample of this GPU since pulsed started",
         lambda subject: subject.result.account.created,
+        lambda subject: subject.result.account.created,
     ),
     DerivedFamily(
         PREFIX + "inputs_inconsistent",
         "gauge",
         "1 while some inputs are left out, or cut to their range, because they cannot be true",
         ("reason",),
-        lambda subject: tuple(((reason,), 1) for reason in subject.anomalies),
+        lambda subject: (_one_each(subject.anomalies), (1,) * len(subject.anomalies)),
+        lambda subject: subject.anomalies,
     ),
     _value(
         "last_sample_timestamp_seconds",

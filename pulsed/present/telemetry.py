@@ -30,6 +30,8 @@ LAYERS = ("read", "translate", "compute", "present")
 BUCKETS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.01, 0.1, 1.0)
 """Upper bounds in seconds of `pulsed_tick_duration_seconds`: eight GPUs take some 100 us, 10,000 about a second."""
 
+_BOUNDS = (*map(str, BUCKETS), "+Inf")
+
 
 class Telemetry:
     """Counts what pulsed does and writes it as exposition.
@@ -44,7 +46,7 @@ class Telemetry:
         self.duplicate_gpus: Mapping[str, int] = {}
         self._durations = {layer: _Durations() for layer in LAYERS}
         self._requests: dict[tuple[str, str], int] = {}
-        self._revision = revision
+        self._build = _build(revision)
         self._board = board
         self._now = 0.0
         self.registry = CollectorRegistry()
@@ -71,7 +73,7 @@ class Telemetry:
         return "".join(lines(self.registry.collect(), openmetrics)).encode("utf-8", "replace")
 
     def _collect(self) -> Iterator[Metric]:
-        yield self._build()
+        yield self._build
         yield from _source_families(_by_name(self._board.targets), self._now, self.duplicate_gpus)
         durations = HistogramMetricFamily(
             "pulsed_tick_duration_seconds", "Time that a layer took for one tick of one source", labels=["layer"]
@@ -91,11 +93,12 @@ class Telemetry:
             requests.add_metric(labels, count)
         yield requests
 
-    def _build(self) -> Metric:
-        labels = {"version": __version__, "python": platform.python_version()}
-        if self._revision:
-            labels["revision"] = self._revision
-        return InfoMetricFamily("pulsed_build", "Which pulsed this is", value=labels)
+
+def _build(revision: str) -> Metric:
+    labels = {"version": __version__, "python": platform.python_version()}
+    if revision:
+        labels["revision"] = revision
+    return InfoMetricFamily("pulsed_build", "Which pulsed this is", value=labels)
 
 
 class _Durations:
@@ -115,7 +118,7 @@ class _Durations:
         """Give the cumulative counts by upper bound, as prometheus_client wants them."""
         total = 0
         found: list[tuple[str, float]] = []
-        for bound, count in zip((*map(str, BUCKETS), "+Inf"), self.counts, strict=True):
+        for bound, count in zip(_BOUNDS, self.counts, strict=True):
             total += count
             found.append((bound, total))
         return found

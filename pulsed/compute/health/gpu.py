@@ -243,15 +243,15 @@ class GpuHealth:
     def _move(self, before: tuple[Value, ...], moving: tuple[Value, ...]) -> int:
         """Take temperatures; give the rules to ask: not those for which nothing can come of it."""
         due, probes = 0, self.probes
-        for (followers, others), old, new in zip(self.plan.moving, before, moving, strict=True):
+        for (followers, others, witnesses), old, new in zip(self.plan.moving, before, moving, strict=True):
             if old == new:
                 continue
             due |= others
+            if old is None or new is None:
+                due |= witnesses | self._tell_blank()
             for number, sign in followers:
                 if old is None or new is None or not sign * old < probes[number].calm > sign * new:
                     due |= 1 << number
-        if before.count(None) != moving.count(None):
-            due |= self._tell_blank()
         return due
 
     def _tell_blank(self) -> int:

@@ -21,11 +21,13 @@ class Moving(NamedTuple):
 
     Attributes:
         followers: the rules that say themselves up to where nothing comes of it (`Probe.calm`), each with its sign.
-        others: all other rules that depend on it, as a bit mask.
+        others: all other rules that depend on its value, as a bit mask.
+        witnesses: those for which it only counts whether it is there.
     """
 
     followers: tuple[tuple[int, float], ...]
     others: int
+    witnesses: int
 
 
 class HealthPlan:
@@ -57,6 +59,7 @@ class HealthPlan:
         ]
         of_readings: dict[str, int] = dict.fromkeys((*RESET_SIGNS[1:], "xid_last_code"), 0)
         followers: dict[str, tuple[tuple[int, float], ...]] = dict.fromkeys(MOVING, ())
+        witnesses = dict.fromkeys(MOVING, 0)
         self.fact_users: dict[str, int] = {}
         self.on_parts = self.on_xids = 0
         for number, (position, rule) in enumerate(self.rules):
@@ -66,7 +69,12 @@ class HealthPlan:
             if isinstance(rule, Events):
                 self.on_xids |= bit
             check = self.checks[position]
-            names = [*rule.uses, *check.unless, *([check.superseded_by] if check.superseded_by else [])]
+            names = list(rule.uses)
+            for name in (*check.unless, *([check.superseded_by] if check.superseded_by else [])):
+                if name in witnesses:
+                    witnesses[name] |= bit
+                else:
+                    names.append(name)
             if isinstance(rule, (Level, Comparison)) and rule.inputs[0] in followers:
                 first = rule.inputs[0]
                 followers[first] = (*followers[first], (number, rule.sign))
@@ -75,7 +83,7 @@ class HealthPlan:
                 users = of_readings if name in POSITION else self.fact_users
                 if name != ACTIVITY and not isinstance(rule, Duty):
                     users[name] = users.get(name, 0) | bit
-        self.moving = tuple([Moving(followers[name], of_readings.pop(name, 0)) for name in MOVING])
+        self.moving = tuple([Moving(followers[name], of_readings.pop(name, 0), witnesses[name]) for name in MOVING])
         self.get_moving = _getter(MOVING)
         names_read = list(of_readings)
         self.get = _getter(names_read)
