@@ -15,19 +15,10 @@ from typing import cast
 
 from pulsed.compute.tick import ComputedTick
 from pulsed.present.exposition import label_pairs
-from pulsed.present.families import (
-    COUNTER_FAMILIES,
-    DERIVED,
-    QUANTITY_FAMILIES,
-    Basis,
-    DerivedFamily,
-    Family,
-    Labels,
-    Samples,
-    Subject,
-    subjects,
-)
+from pulsed.present.families import COUNTER_FAMILIES, DERIVED, QUANTITY_FAMILIES
+from pulsed.present.family import Basis, DerivedFamily, Family, Labels, Samples
 from pulsed.present.identity import Key, key_of, label_text, node_of
+from pulsed.present.subject import Subject, subjects
 from pulsed.translate.tick import Device
 from pulsed.translate.vocabulary import Value
 

@@ -13,8 +13,8 @@ from typing import TextIO
 
 from pulsed.compute.tick import ComputedTick
 from pulsed.errors import UsageError
-from pulsed.present.families import Subject, subjects
 from pulsed.present.rfc3339 import rfc3339
+from pulsed.present.subject import Subject, subjects
 from pulsed.translate.vocabulary import POSITION
 
 Cell = Callable[[Subject], str | float | None]

@@ -6,11 +6,9 @@ Every quantity of the vocabulary and every counter of the account is a family by
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable
 from functools import lru_cache
 from itertools import accumulate
-from typing import NamedTuple
 
 from pulsed.compute.account import COUNTERS
 from pulsed.compute.health.model import STATES, CheckState
@@ -18,43 +16,27 @@ from pulsed.compute.peaks import RESOURCES
 from pulsed.compute.rules import BOTTLENECKS as KNOWN_BOTTLENECKS
 from pulsed.compute.rules import UNKNOWN, WORKLOAD_CLASSES
 from pulsed.compute.saturation import LIMITING_RESOURCES
-from pulsed.compute.tick import ComputedTick, Result
-from pulsed.present.exposition import MetricType
+from pulsed.present.family import (
+    ALONE,
+    NO_SAMPLES,
+    PREFIX,
+    CounterFamily,
+    DerivedFamily,
+    Family,
+    Labels,
+    Samples,
+    counted,
+    gauge,
+    one_each,
+    state_set,
+)
+from pulsed.present.subject import Subject
 from pulsed.translate.fields import DERIVED as COMPOSED
 from pulsed.translate.fields import sources
-from pulsed.translate.tick import Device
-from pulsed.translate.vocabulary import QUANTITIES, Reading, is_counter
-
-PREFIX = "pulsed_gpu_"
+from pulsed.translate.vocabulary import QUANTITIES, is_counter
 
 BOTTLENECKS = (*KNOWN_BOTTLENECKS, UNKNOWN)
 """The states of `pulsed_gpu_bottleneck`."""
-
-
-class Subject(NamedTuple):
-    """Everything that one tick says about one GPU."""
-
-    device: Device
-    reading: Reading
-    result: Result
-    anomalies: tuple[str, ...]
-    time: float
-
-
-Labels = tuple[tuple[str, ...], ...]
-"""The values of a family's own labels, one tuple per sample. Families give the same object where they can: it is what
-the lines of a page are kept by."""
-
-Samples = tuple[Labels, tuple[float, ...]]
-"""The samples that a family has of one GPU: the values of their own labels, and as many values."""
-
-NO_SAMPLES: Samples = ((), ())
-
-ALONE: Labels = ((),)
-"""Of a family with one sample per GPU and no labels of its own."""
-
-
-Basis = Callable[[Subject], object]
 
 
 def _device(subject: Subject) -> object:
@@ -65,79 +47,8 @@ def _held(subject: Subject) -> object:
     return subject.result.held
 
 
-def _of_events(subject: Subject) -> object:
-    return subject.result.health.events
-
-
 def _of_health(subject: Subject) -> object:
     return subject.result.health
-
-
-@dataclass(frozen=True, slots=True)
-class Family:
-    """A metric family with one series per GPU.
-
-    Attributes:
-        name: of its samples; a counter's ends in `_total`, an info's in `_info`.
-        type: of the family.
-        help: one line.
-    """
-
-    name: str
-    type: MetricType
-    help: str
-
-
-@dataclass(frozen=True, slots=True)
-class CounterFamily(Family):
-    """A counter of the account.
-
-    Attributes:
-        label: what its states are of; empty for a counter without states.
-        states: one series each.
-    """
-
-    label: str
-    states: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class DerivedFamily(Family):
-    """A family whose samples follow from a whole `Subject`.
-
-    Attributes:
-        labels: names of the labels that the family has beside those of every GPU series.
-        samples: gives the samples of one GPU, in a fixed order; none when there is nothing to say. Those of a histogram
-            have the suffix of their name (`_bucket`, `_sum`, `_count`) before the values of the labels.
-        basis: gives what the samples are made from, besides the device: while it gives the same object, they are the
-            same. None when that is new with every tick.
-    """
-
-    labels: tuple[str, ...]
-    samples: Callable[[Subject], Samples]
-    basis: Basis | None = None
-
-
-def subjects(tick: ComputedTick) -> list[Subject]:
-    """Say of each device of a tick all that the tick says about it."""
-    canonical, lost = tick.canonical, tick.lost
-    anomalies = canonical.anomalies
-    return [
-        Subject(device, reading, result, anomalies.get(position, ()), lost.get(position, canonical.time))
-        for position, (device, reading, result) in enumerate(
-            zip(canonical.devices, canonical.readings, tick.results, strict=True)
-        )
-    ]
-
-
-def _value(name: str, help: str, get: Callable[[Subject], float | None], basis: Basis | None = None) -> DerivedFamily:
-    """Declare a gauge without labels of its own; absent while `get` gives None."""
-
-    def samples(subject: Subject) -> Samples:
-        value = get(subject)
-        return NO_SAMPLES if value is None else (ALONE, (value,))
-
-    return DerivedFamily(PREFIX + name, "gauge", help, (), samples, basis)
 
 
 def _distribution(subject: Subject) -> Samples:
@@ -155,40 +66,13 @@ def _of_histogram(bounds: tuple[float, ...]) -> Labels:
     return (*(("_bucket", bound) for bound in buckets), ("_count", ""), ("_sum", ""))
 
 
-def _state_set(
-    name: str,
-    label: str,
-    states: tuple[str, ...],
-    help: str,
-    get: Callable[[Subject], str],
-    basis: Basis | None = None,
-) -> DerivedFamily:
-    """Declare a state set: a series per state, 1 for the state that `get` gives and 0 for all others.
-
-    Its type is gauge: OpenMetrics' stateset demands a label named like the metric.
-    """
-
-    labels = _one_each(states)
-    rows: Mapping[str, Samples] = {true: (labels, tuple(int(state == true) for state in states)) for true in states}
-
-    def samples(subject: Subject) -> Samples:
-        return rows[get(subject)]
-
-    return DerivedFamily(PREFIX + name, "gauge", help, (label,), samples, basis)
-
-
 def _info(subject: Subject) -> Samples:
     device = subject.device
     return ((device.model, device.pci_bus_id, device.driver_version, device.device),), (1,)
 
 
-def _one_each(values: Iterable[str]) -> Labels:
-    """Make the labels of samples that differ by one label."""
-    return tuple([(value,) for value in values])
-
-
-_BOUNDS = _one_each(("lower", "upper"))
-_RESOURCES = _one_each(RESOURCES)
+_BOUNDS = one_each(("lower", "upper"))
+_RESOURCES = one_each(RESOURCES)
 
 
 def _bounds(subject: Subject) -> Samples:
@@ -210,12 +94,6 @@ def _resource_saturation(subject: Subject) -> Samples:
     return tuple([label for label, _ in known]), tuple([value for _, value in known])
 
 
-def _counted(pairs: Iterable[tuple[object, float]]) -> Samples:
-    """Make the samples of values that are told by one label."""
-    kept = list(pairs)
-    return _one_each([str(key) for key, _ in kept]), tuple([value for _, value in kept])
-
-
 def _check_value(name: str, help: str, get: Callable[[CheckState], float | None]) -> DerivedFamily:
     """Declare a gauge per check of a board; parts of it have the health of the board and do not repeat its checks."""
 
@@ -223,13 +101,13 @@ def _check_value(name: str, help: str, get: Callable[[CheckState], float | None]
         if subject.device.entity.kind != "gpu":
             return NO_SAMPLES
         checks = subject.result.health.checks
-        return _counted([(each.id, value) for each in checks if each.applies and (value := get(each)) is not None])
+        return counted([(each.id, value) for each in checks if each.applies and (value := get(each)) is not None])
 
     return DerivedFamily(PREFIX + name, "gauge", help, ("check",), samples, _of_health)
 
 
 def _xids(subject: Subject) -> Samples:
-    return _counted(subject.result.health.xid_events) if subject.device.entity.kind == "gpu" else NO_SAMPLES
+    return counted(subject.result.health.xid_events) if subject.device.entity.kind == "gpu" else NO_SAMPLES
 
 
 def _last_xid(subject: Subject) -> Samples:
@@ -240,7 +118,7 @@ def _last_xid(subject: Subject) -> Samples:
 
 
 def _health_events(subject: Subject) -> Samples:
-    return _counted(subject.result.health.events) if subject.device.entity.kind == "gpu" else NO_SAMPLES
+    return counted(subject.result.health.events) if subject.device.entity.kind == "gpu" else NO_SAMPLES
 
 
 def _help(name: str) -> str:
@@ -271,7 +149,7 @@ DERIVED: tuple[DerivedFamily, ...] = (
         _info,
         _device,
     ),
-    _value(
+    gauge(
         "real_utilization_ratio",
         "How much of the GPU does real work: the weighted mean of SM, tensor, DRAM and graphics engine activity;"
         " absent while too few of them are known",
@@ -284,12 +162,12 @@ DERIVED: tuple[DerivedFamily, ...] = (
         ("bound",),
         _bounds,
     ),
-    _value(
+    gauge(
         "real_utilization_coverage_ratio",
         "Share of the weights of the real utilization whose input is known",
         lambda subject: subject.result.real_utilization.coverage,
     ),
-    _state_set(
+    state_set(
         "workload_class",
         "class",
         WORKLOAD_CLASSES,
@@ -305,7 +183,7 @@ DERIVED: tuple[DerivedFamily, ...] = (
         lambda subject: (ALONE, (subject.result.held.changes,)),
         _held,
     ),
-    _state_set(
+    state_set(
         "bottleneck",
         "bottleneck",
         BOTTLENECKS,
@@ -313,7 +191,7 @@ DERIVED: tuple[DerivedFamily, ...] = (
         lambda subject: subject.result.held.bottleneck,
         _held,
     ),
-    _value(
+    gauge(
         "saturation_ratio",
         "How near the GPU is to a limit of its hardware: the largest of resource_saturation_ratio; absent while neither"
         " memory and a compute pipe are known nor the rest is bounded",
@@ -333,19 +211,19 @@ DERIVED: tuple[DerivedFamily, ...] = (
         ("resource",),
         _resource_saturation,
     ),
-    _state_set(
+    state_set(
         "limiting_resource",
         "resource",
         LIMITING_RESOURCES,
         "Which resource is nearest to its limit: 1 for that one, 0 for all others",
         lambda subject: subject.result.saturation.limiting_resource,
     ),
-    _value(
+    gauge(
         "tensor_throughput_ratio",
         "Tensor activity times SM clock over its maximum: the nearest to model FLOP utilization that counters give",
         lambda subject: subject.result.saturation.tensor_throughput_ratio,
     ),
-    _state_set(
+    state_set(
         "health_state",
         "state",
         STATES,
@@ -353,13 +231,13 @@ DERIVED: tuple[DerivedFamily, ...] = (
         lambda subject: subject.result.health.state,
         _of_health,
     ),
-    _value(
+    gauge(
         "health_severity",
         "The same as a number: -1 unknown, 0 ok, 1 info, 2 warn, 3 hot, 4 crit",
         lambda subject: subject.result.health.severity,
         _of_health,
     ),
-    _value(
+    gauge(
         "health_coverage_ratio",
         "Share of the checks that apply to this GPU which could be judged",
         lambda subject: subject.result.health.coverage,
@@ -381,7 +259,12 @@ DERIVED: tuple[DerivedFamily, ...] = (
         lambda each: each.last_event,
     ),
     DerivedFamily(
-        PREFIX + "health_events_total", "counter", "Events that count for a check", ("check",), _health_events
+        PREFIX + "health_events_total",
+        "counter",
+        "Events that count for a check",
+        ("check",),
+        _health_events,
+        lambda subject: subject.result.health.events,
     ),
     DerivedFamily(
         PREFIX + "xid_events_total",
@@ -404,7 +287,7 @@ DERIVED: tuple[DerivedFamily, ...] = (
         "gauge",
         "Share of the last minute in which the clocks were held down for this reason",
         ("reason",),
-        lambda subject: _counted(subject.result.clock_event_shares),
+        lambda subject: counted(subject.result.clock_event_shares),
         lambda subject: subject.result.clock_event_shares,
     ),
     DerivedFamily(
@@ -414,7 +297,7 @@ DERIVED: tuple[DerivedFamily, ...] = (
         ("le",),
         _distribution,
     ),
-    _value(
+    gauge(
         "accounting_created_timestamp_seconds",
         "When the counters over observed time began at 0: the first sample of this GPU since pulsed started",
         lambda subject: subject.result.account.created,
@@ -425,10 +308,10 @@ DERIVED: tuple[DerivedFamily, ...] = (
         "gauge",
         "1 while some inputs are left out, or cut to their range, because they cannot be true",
         ("reason",),
-        lambda subject: (_one_each(subject.anomalies), (1,) * len(subject.anomalies)),
+        lambda subject: (one_each(subject.anomalies), (1,) * len(subject.anomalies)),
         lambda subject: subject.anomalies,
     ),
-    _value(
+    gauge(
         "last_sample_timestamp_seconds",
         "When the values of this GPU were sampled; its series leave the page once they are too old",
         lambda subject: subject.time,

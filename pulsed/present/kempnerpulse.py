@@ -16,7 +16,7 @@ from typing import NamedTuple, TextIO
 from pulsed.compute.real_utilization import Weights
 from pulsed.compute.tick import ComputedTick, Result
 from pulsed.present.csv import choose
-from pulsed.present.families import Subject, subjects
+from pulsed.present.subject import Subject, subjects
 from pulsed.translate.tick import Entity
 from pulsed.translate.vocabulary import POSITION, Reading
 

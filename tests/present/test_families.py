@@ -6,7 +6,9 @@ import pytest
 
 from pulsed.compute.account import COUNTERS
 from pulsed.compute.rules import RULES, WORKLOAD_CLASSES
-from pulsed.present.families import BOTTLENECKS, COUNTER_FAMILIES, DERIVED, QUANTITY_FAMILIES, Family, subjects
+from pulsed.present.families import BOTTLENECKS, COUNTER_FAMILIES, DERIVED, QUANTITY_FAMILIES
+from pulsed.present.family import Family
+from pulsed.present.subject import subjects
 from pulsed.translate.vocabulary import Reading
 from tests.present.boards import OPEN, TIME, gpu, tick
 from tests.present.reference import BOTTLENECKS as CONTRACT_BOTTLENECKS
@@ -51,10 +53,10 @@ def test_the_states_are_those_of_the_contract() -> None:
 def test_samples_have_a_value_for_every_label(family: Family) -> None:
     (derived,) = (each for each in DERIVED if each is family)
     for subject in subjects(tick([gpu(0)._replace(anomalies=("ratio_above_one",)), gpu(1, result=OPEN)])):
-        samples = derived.samples(subject)
+        labels, values = derived.samples(subject)
         suffix = derived.type == "histogram"
-        assert all(len(values) == len(derived.labels) + suffix for values, _ in samples)
-        assert len({values for values, _ in samples}) == len(samples)
+        assert all(len(own) == len(derived.labels) + suffix for own in labels)
+        assert len(set(labels)) == len(labels) == len(values)
 
 
 def test_a_subject_is_all_that_a_tick_says_about_a_gpu() -> None:
