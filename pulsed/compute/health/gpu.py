@@ -6,29 +6,22 @@ goes back, whatever the clock of the source does.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from math import inf
 
 from pulsed.compute.health.clock_events import ClockEvents
 from pulsed.compute.health.gate import ROUNDING
+from pulsed.compute.health.gpu_check import GpuCheck
 from pulsed.compute.health.model import NOT_JUDGED, CheckState, Health
 from pulsed.compute.health.plan import HealthPlan
 from pulsed.compute.health.presence import Presence
-from pulsed.compute.health.probe import Probe
-from pulsed.compute.health.probes import probe_of
 from pulsed.compute.health.probes_of_events import EventsProbe
 from pulsed.compute.health.resets import RESET_SIGNS, Resets
-from pulsed.compute.health.rule import ACTIVITY, Check, Rule
-from pulsed.compute.health.verdict import check_state, health_of
+from pulsed.compute.health.rule import ACTIVITY
+from pulsed.compute.health.verdict import health_of
 from pulsed.compute.health.xid_log import Jobs, XidLog
 from pulsed.translate.tick import Device, Extras
 from pulsed.translate.vocabulary import NOTHING, POSITION, Reading, Value
-
-NOBODY: tuple[Probe[Rule] | None, float | None] = (None, None)
-"""What decides a check that is not raised."""
-
-JITTER = 0.5
-"""The wall clock may say so many seconds more or less about the same event."""
 
 GAP_INTERVALS = 3.0
 """A sample that comes more than so many intervals after the one before is late, and covers nothing."""
@@ -70,13 +63,8 @@ class GpuHealth:
         self.presence = Presence()
         self.resets = Resets()
         self.latched = 0
-        self.probes: list[Probe[Rule]] = [probe_of(rule) for _, rule in plan.rules]
-        self.probes_of: list[list[Probe[Rule]]] = [[] for _ in plan.checks]
-        for (position, _), probe in zip(plan.rules, self.probes, strict=True):
-            self.probes_of[position].append(probe)
-        self.states: list[CheckState] = [CheckState(check.id, "unknown") for check in plan.checks]
-        self.deciders: list[tuple[Probe[Rule] | None, float | None]] = [NOBODY] * len(plan.checks)
-        self.events = [0] * len(plan.checks)
+        self.checks = [GpuCheck(check) for check in plan.checks]
+        self.probes = [probe for check in self.checks for probe in check.probes]
         self.clock_events = ClockEvents()
         self.xids = XidLog()
         self.severities: Mapping[int, str] = plan.settings.xids
@@ -117,7 +105,7 @@ class GpuHealth:
     def is_covered(self, check: str) -> bool:
         """Tell whether a check has its inputs."""
         position = self.plan.position_of.get(check)
-        return position is not None and any(probe.is_covered for probe in self.probes_of[position])
+        return position is not None and self.checks[position].is_covered
 
     # A sample.
 
@@ -276,10 +264,10 @@ class GpuHealth:
         was_known = len(self.xids.records)
         codes = self.xids.follow(gauge, self.extras, _jobs(self.device), now)
         for code in codes:
-            for position, probes in enumerate(self.probes_of):
-                for probe in probes:
+            for check in self.checks:
+                for probe in check.probes:
                     if isinstance(probe, EventsProbe) and probe.is_mine(code, self.severities):
-                        self.events[position] += 1
+                        check.events += 1
         if codes or len(self.xids.records) != was_known:
             self.latched += 1
             self._has_news = True
@@ -309,59 +297,29 @@ class GpuHealth:
             dues[number] = probe.due
             position = rules[number][0]
             if before != (probe.gate.held, probe.is_covered, probe.event_at, probe.events):
-                self.events[position] += probe.events - before[3]
+                self.checks[position].events += probe.events - before[3]
                 touched[position] = None
             elif probe.may_change_quietly or position in self.plan.conditional or is_first:
                 touched[position] = None
         self._due = min(dues, default=inf)
         is_changed, self._has_news = is_first or self._has_news, False
         for position in touched:
-            is_changed |= self._conclude(position, time, now)
+            check = self.checks[position]
+            before_that = check.state
+            if not check.conclude(self, self.device.guest, time, now):
+                continue
+            is_changed = True
+            if check.state.state != before_that.state:
+                self.latched += 1
+                if not is_first or check.state.severity > 0:
+                    self.changes.append((before_that, check.state))
         if is_changed:
             self._sum_up()
 
-    def _conclude(self, position: int, time: float, now: float) -> bool:
-        """Work out the state of a check from its rules; tell whether anything of it changed."""
-        check, old, probes = self.plan.checks[position], self.states[position], self.probes_of[position]
-        covered = any(probe.is_covered for probe in probes)
-        worst = max(probes, key=lambda probe: probe.gate.held)
-        severity = worst.gate.held
-        applies = covered or self._applies(check)
-        if check.superseded_by and self.value(check.superseded_by) is not None:
-            severity, covered, applies = -1, False, False
-        decider = (worst, worst.measure if isinstance(worst, EventsProbe) else None) if severity > 0 else NOBODY
-        last_event = self._last_event(probes, old, time, now)
-        if (severity, covered, applies, last_event) == (old.severity, old.covered, old.applies, old.last_event) and (
-            decider == self.deciders[position]
-        ):
-            return False
-        if severity > 0 >= old.severity and not worst.counts_events:
-            self.events[position] += 1
-        self.deciders[position] = decider
-        self.states[position] = new = check_state(check, worst, self, old, severity, covered, applies, last_event, time)
-        if new.state != old.state:
-            self.latched += 1
-            if self.health is not NOT_JUDGED or severity > 0:
-                self.changes.append((old, new))
-        return True
-
-    def _last_event(self, probes: Sequence[Probe[Rule]], old: CheckState, time: float, now: float) -> float | None:
-        moments = [moment for probe in probes if (moment := probe.event_at) is not None]
-        if not moments:
-            return None
-        last_event = time - (now - max(moments))
-        is_jitter = old.last_event is not None and abs(last_event - old.last_event) < JITTER
-        return old.last_event if is_jitter else last_event
-
-    def _applies(self, check: Check) -> bool:
-        if check.optional or (self.device.guest and not check.guest):
-            return False
-        return not any(self.value(name) is not None for name in check.unless)
-
     def _sum_up(self) -> None:
         self.health = health_of(
-            self.states,
-            tuple((check.id, count) for check, count in zip(self.plan.checks, self.events, strict=True)),
+            [check.state for check in self.checks],
+            tuple([(check.state.id, check.events) for check in self.checks]),
             self.xids,
             self.plan.critical_xids,
             self.time - self.now,

@@ -127,7 +127,7 @@ def remember(gpu: GpuHealth) -> GpuMemory:
         },
         states={
             state.id: (state.state, state.since, state.last_event)
-            for state in gpu.states
+            for state in (check.state for check in gpu.checks)
             if state.severity > 0  # the others begin anew
         },
     )
@@ -170,10 +170,11 @@ def recall(gpu: GpuHealth, memory: GpuMemory, time: float) -> None:
             left = until - time
             if left > 0:
                 probe.gate.restore(severity, gpu.now + min(left, probe.rule.hold))
-    for position, state in enumerate(gpu.states):
-        if state.id in memory["states"]:
-            word, since, last_event = memory["states"][state.id]
-            gpu.states[position] = CheckState(state.id, STATES[SEVERITY[word] + 1], since, last_event)  # type: ignore[index]
+    for check in gpu.checks:
+        id_ = check.state.id
+        if id_ in memory["states"]:
+            word, since, last_event = memory["states"][id_]
+            check.state = CheckState(id_, STATES[SEVERITY[word] + 1], since, last_event)  # type: ignore[index]
 
 
 def device_of(identity: IdentityMemory) -> Device:
@@ -267,9 +268,9 @@ def _moment(value: object) -> float | None:
 
 def _named(gpu: GpuHealth) -> dict[str, Probe[Rule]]:
     return {
-        f"{check.id}/{place}/{probe.rule.name}": probe
-        for check, probes in zip(gpu.plan.checks, gpu.probes_of, strict=True)
-        for place, probe in enumerate(probes)
+        f"{check.state.id}/{place}/{probe.rule.name}": probe
+        for check in gpu.checks
+        for place, probe in enumerate(check.probes)
     }
 
 
