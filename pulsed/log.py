@@ -31,7 +31,7 @@ def setup(level: Level = "info", format: Format = "logfmt", stream: TextIO | Non
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(_LEVELS[level])
-    for chatty in ("asyncio", "uvicorn", "aiohttp"):
+    for chatty in ("asyncio", "uvicorn"):
         logging.getLogger(chatty).setLevel(logging.DEBUG if level == "debug" else logging.WARNING)
 
 

@@ -1,17 +1,16 @@
 """HTTP for the exporter sources: gets a page, whatever stands between pulsed and the exporter.
 
-What a page means, and when to get one, is none of this module's business. aiohttp and ssl are imported by the first
-request, so that importing this module, or reading files only, costs nothing.
+What a page means, and when to get one, is none of this module's business. The HTTP client and ssl are imported by the
+first request, so that importing this module, or reading files only, costs nothing.
 """
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import os
 import re
+import socket
 import time
-import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -19,11 +18,12 @@ from urllib.parse import SplitResult, urljoin, urlsplit
 
 from pulsed import __version__
 from pulsed.errors import ScrapeFailed
+from pulsed.reader.http_body import BadBody, Body
 
 if TYPE_CHECKING:
     import ssl
 
-    import aiohttp
+    from pulsed.reader.http_client import Answer, BrokenAnswer, HttpClient
 
 Login = tuple[str, str]
 """User name and password."""
@@ -78,12 +78,12 @@ class ExporterSettings:
 
 
 class Scraper:
-    """HTTP for all exporter sources of a process: one session, closed by the last source that lets go of it."""
+    """HTTP for all exporter sources of a process: one pool of connections, closed by the last source that lets go."""
 
     def __init__(self, settings: ExporterSettings) -> None:
         self._settings = settings
         self._timeout = min(settings.timeout, settings.interval)
-        self._session: aiohttp.ClientSession | None = None
+        self._client: HttpClient | None = None
         self._contexts: dict[bool, tuple[list[int], ssl.SSLContext]] = {}
         self._users = 0
 
@@ -94,9 +94,8 @@ class Scraper:
     async def release(self) -> None:
         """Count one source less; the last one closes all connections."""
         self._users -= 1
-        if self._users <= 0 and self._session is not None:
-            session, self._session = self._session, None
-            await session.close()
+        if self._users <= 0 and self._client is not None:
+            await self._client.close()
 
     async def fetch(self, url: str, login: Login | None = None) -> bytes:
         """Get a page, following a few redirects; credentials and headers go to no other host than the URL's.
@@ -108,63 +107,63 @@ class Scraper:
         Raises:
             ScrapeFailed: no page came, or one above the size limit.
         """
-        import aiohttp
-
-        session, location = self._open_session(), url
-        deadline = time.monotonic() + self._timeout
+        location, end = url, time.monotonic() + self._timeout
         for _ in range(_MAX_REDIRECTS + 1):
-            where = masked(url) if location == url else f"{masked(url)}, redirected to {masked(location)},"
-            trusted = _same_origin(urlsplit(url), urlsplit(location))
-            headers = self._headers(login, trusted)
-            context = self._context(trusted) if location.startswith("https:") else True
-            left = aiohttp.ClientTimeout(total=max(deadline - time.monotonic(), 0.001))
+            answer = await self._get(url, location, login, end)
+            if answer.status == 200:
+                return answer.page
+            where = _where(url, location)
+            if answer.status not in _REDIRECTS or not answer.location:
+                remedy = _STATUS_REMEDIES.get(answer.status, "See the exporter's log")
+                raise ScrapeFailed(f"{where} answered {answer.status} {answer.reason}".rstrip(), remedy)
             try:
-                async with session.get(
-                    location, headers=headers, ssl=context, timeout=left, allow_redirects=False
-                ) as response:
-                    if response.status == 200:
-                        return await _body(response, self._settings.max_page_bytes, where)
-                    if response.status not in _REDIRECTS or "Location" not in response.headers:
-                        remedy = _STATUS_REMEDIES.get(response.status, "See the exporter's log")
-                        raise ScrapeFailed(
-                            f"{where} answered {response.status} {response.reason or ''}".rstrip(), remedy
-                        )
-                    location = without_login(urlsplit(urljoin(location, response.headers["Location"])))
-            except (aiohttp.ClientError, asyncio.TimeoutError, OSError) as error:
-                raise self._failure(where, error) from error
-            except ValueError:  # from aiohttp and yarl, whose texts may repeat a header: neither told nor chained
-                raise ScrapeFailed(
-                    f"no request can be made for {where}", "Look for line breaks in the URL, headers and credentials"
-                ) from None
+                location = without_login(urlsplit(urljoin(location, answer.location)))
+            except ValueError:
+                location = answer.location
             if not location.startswith(("http://", "https://")):
                 raise ScrapeFailed(f"{where} redirects to {masked(location)}", "Give the page's own URL as target")
         raise ScrapeFailed(
             f"{masked(url)} redirects more than {_MAX_REDIRECTS} times", "Give the page's own URL as target"
         )
 
-    def _open_session(self) -> aiohttp.ClientSession:
-        if self._session is None:
-            import aiohttp
+    async def _get(self, url: str, location: str, login: Login | None, end: float) -> Answer:
+        """The answer of one location that the URL leads to."""
+        from pulsed.reader.http_client import BrokenAnswer, DeadlineMissed, HttpClient, address_of, request_bytes
 
-            # No pool limit: each target has one request at most, and dead ones must not queue before the living.
-            # Kept alive over an interval, else each scrape pays for a new connection. `_body` decompresses by itself.
-            connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=2 * self._settings.interval)
-            jar = aiohttp.DummyCookieJar()
-            self._session = aiohttp.ClientSession(connector=connector, cookie_jar=jar, auto_decompress=False)
-        return self._session
+        if self._client is None:
+            # Kept over an interval, else each scrape pays for a new connection.
+            self._client = HttpClient(idle_seconds=2 * self._settings.interval)
+        try:
+            trusted = location == url or _same_origin(urlsplit(url), urlsplit(location))
+            address = address_of(location)
+            request = request_bytes(address, self._headers(login, trusted))
+            context = self._context(trusted) if address.secure else None
+            body = Body(self._settings.max_page_bytes)
+            left = max(end - time.monotonic(), 0.001)
+            return await self._client.get(address, request, body, left, context)
+        except BadBody as error:
+            raise ScrapeFailed(f"{_where(url, location)} {error}", error.remedy) from error
+        except DeadlineMissed as error:
+            raise ScrapeFailed(
+                f"{_where(url, location)} did not answer in {self._timeout:g} s",
+                "See whether it is up, or allow it a longer timeout",
+            ) from error
+        except (BrokenAnswer, OSError) as error:
+            raise _failure(_where(url, location), error) from error
+        except ValueError:  # its text may repeat a header: neither told nor chained
+            raise ScrapeFailed(
+                f"no request can be made for {_where(url, location)}",
+                "Look for line breaks in the URL, headers and credentials",
+            ) from None
 
     def _headers(self, login: Login | None, trusted: bool) -> Mapping[str, str]:
-        from multidict import CIMultiDict
-
         settings = self._settings
-        headers = CIMultiDict(
-            {
-                "Accept": _ACCEPT,
-                "Accept-Encoding": "gzip",
-                "User-Agent": f"pulsed/{__version__}",
-                "X-Prometheus-Scrape-Timeout-Seconds": f"{self._timeout:g}",
-            }
-        )
+        headers = {
+            "Accept": _ACCEPT,
+            "Accept-Encoding": "gzip",
+            "User-Agent": f"pulsed/{__version__}",
+            "X-Prometheus-Scrape-Timeout-Seconds": f"{self._timeout:g}",
+        }
         if trusted:
             if settings.bearer_token_file:
                 headers["Authorization"] = f"Bearer {_token(settings.bearer_token_file)}"
@@ -173,7 +172,10 @@ class Scraper:
             elif login or settings.username:
                 pair = ":".join(login or (settings.username, settings.password)).encode()
                 headers["Authorization"] = f"Basic {base64.b64encode(pair).decode()}"
-            headers.update(settings.headers)
+            if settings.headers:
+                own = {name.lower() for name in settings.headers}
+                headers = {name: value for name, value in headers.items() if name.lower() not in own}
+                headers.update(settings.headers)
         return headers
 
     def _context(self, trusted: bool) -> ssl.SSLContext:
@@ -202,68 +204,34 @@ class Scraper:
         self._contexts[trusted] = (stamp, context)
         return context
 
-    def _failure(self, where: str, error: Exception) -> ScrapeFailed:
-        """The typed error for what aiohttp raised; its own texts are written for programmers."""
-        import ssl
 
-        import aiohttp
+def _failure(where: str, error: BrokenAnswer | OSError) -> ScrapeFailed:
+    """The typed error for what the HTTP client raised; texts of the operating system's errors are for programmers."""
+    import ssl
 
-        cause: object = getattr(error, "certificate_error", None) or getattr(error, "os_error", None) or error
-        if isinstance(error.__cause__, ssl.SSLError):
-            cause = error.__cause__
-        if isinstance(error, asyncio.TimeoutError):
-            what, remedy = (
-                f"did not answer in {self._timeout:g} s",
-                "See whether it is up, or allow it a longer timeout",
-            )
-        elif isinstance(cause, ssl.SSLCertVerificationError):
-            what = f"shows a certificate that is not trusted: {cause.verify_message}"
-            remedy = "Set the ca_file that signed it, and use the host name that it was made for"
-        elif isinstance(cause, ssl.SSLError):
-            what = f"fails in TLS: {(cause.reason or 'error').replace('_', ' ').lower()}"
-            remedy = "See whether it speaks https at all, and whether it asks for a client certificate"
-        elif isinstance(error, aiohttp.ClientConnectorDNSError):
-            what, remedy = "has a host name that is not known", "Check the host's name and this machine's DNS"
-        elif isinstance(error, aiohttp.ClientConnectorError):
-            what = f"cannot be reached: {os.strerror(error.errno) if error.errno else 'no connection'}"
-            remedy = "See whether dcgm-exporter runs there, and whether host and port are right"
-        else:
-            what = f"broke off the answer ({type(error).__name__})"
-            remedy = "See its log, and whether it wants https or a client certificate"  # TLS 1.3 may refuse by a reset
-        return ScrapeFailed(f"{where} {what}", remedy)
+    from pulsed.reader.http_client import BrokenAnswer
+
+    cause = error.__cause__ if isinstance(error.__cause__, ssl.SSLError) else error
+    if isinstance(cause, ssl.SSLCertVerificationError):
+        what = f"shows a certificate that is not trusted: {cause.verify_message}"
+        remedy = "Set the ca_file that signed it, and use the host name that it was made for"
+    elif isinstance(cause, ssl.SSLError):
+        what = f"fails in TLS: {(cause.reason or 'error').replace('_', ' ').lower()}"
+        remedy = "See whether it speaks https at all, and whether it asks for a client certificate"
+    elif isinstance(error, socket.gaierror):
+        what, remedy = "has a host name that is not known", "Check the host's name and this machine's DNS"
+    elif isinstance(error, BrokenAnswer):
+        what = f"broke off the answer ({error})"
+        remedy = "See its log, and whether it wants https or a client certificate"  # TLS 1.3 may refuse by a reset
+    else:
+        what = f"cannot be reached: {os.strerror(error.errno) if error.errno else 'no connection'}"
+        remedy = "See whether dcgm-exporter runs there, and whether host and port are right"
+    return ScrapeFailed(f"{where} {what}", remedy)
 
 
-async def _body(response: aiohttp.ClientResponse, limit: int, where: str) -> bytes:
-    """The decompressed body. Decompression stops at the limit: a small answer may unpack to gigabytes."""
-    encoding = response.headers.get("Content-Encoding", "identity").lower()
-    if encoding not in ("identity", "gzip", "x-gzip"):
-        raise ScrapeFailed(
-            f"{where} answers in the encoding '{encoding}'", "Have the proxy before it send gzip or plain text"
-        )
-    gunzip = None if encoding == "identity" else zlib.decompressobj(16 + zlib.MAX_WBITS)
-    page = bytearray()
-    try:
-        async for received in response.content.iter_any():
-            chunk = received
-            while chunk:
-                if gunzip is None:
-                    page += chunk
-                    chunk = b""
-                else:
-                    if gunzip.eof:  # gzip data may come as several members, one after the other
-                        gunzip = zlib.decompressobj(16 + zlib.MAX_WBITS)
-                    page += gunzip.decompress(chunk, limit - len(page) + 1)
-                    chunk = gunzip.unconsumed_tail or gunzip.unused_data
-                if len(page) > limit:
-                    raise ScrapeFailed(
-                        f"{where} sends more than {limit} bytes",
-                        "See whether this is an exporter's page, or raise max_page_bytes",
-                    )
-    except zlib.error as error:
-        raise ScrapeFailed(f"{where} sends broken gzip data: {error}", "See the proxy before the exporter") from error
-    if page and gunzip is not None and not gunzip.eof:
-        raise ScrapeFailed(f"{where} sends gzip data that is cut off", "See the proxy before the exporter")
-    return bytes(page)
+def _where(url: str, location: str) -> str:
+    """The URL, and to where it led."""
+    return masked(url) if location == url else f"{masked(url)}, redirected to {masked(location)},"
 
 
 def masked(url: str) -> str:

@@ -6,7 +6,6 @@ import asyncio
 import base64
 import gzip
 import http.server
-import ipaddress
 import socket
 import ssl
 import subprocess
@@ -15,7 +14,6 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta, timezone
 from email.message import Message
 from pathlib import Path
 from urllib.parse import unquote
@@ -27,6 +25,7 @@ from pulsed.errors import BadPage, ConfigError, ScrapeFailed
 from pulsed.reader.exporter import ExporterSource, exporter_sources, phases
 from pulsed.reader.scraper import ExporterSettings, Scraper, masked
 from pulsed.reader.tick import RawTick, Source
+from tests.reader.authority import Authority, make_authority, server_context
 
 PAGE = b"""# HELP DCGM_FI_DEV_GPU_UTIL GPU utilization (in %).
 # TYPE DCGM_FI_DEV_GPU_UTIL gauge
@@ -415,76 +414,9 @@ async def test_https_asked_of_a_plain_server(server: Server) -> None:
 # --- TLS
 
 
-@dataclass
-class Authority:
-    """A made-up certificate authority and what it signed, as PEM files."""
-
-    ca: Path
-    other_ca: Path
-    server: Path
-    client: Path
-    client_key: Path
-
-
 @pytest.fixture(scope="module")
 def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
-    from cryptography import x509
-    from cryptography.hazmat.primitives import hashes, serialization
-    from cryptography.hazmat.primitives.asymmetric import ec
-    from cryptography.x509.oid import NameOID
-
-    folder = tmp_path_factory.mktemp("tls")
-    now = datetime.now(timezone.utc)
-
-    def named(name: str) -> x509.Name:
-        return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
-
-    def certificate(
-        name: str, key: ec.EllipticCurvePrivateKey, issuer: str, signer: ec.EllipticCurvePrivateKey
-    ) -> x509.Certificate:
-        return (
-            x509.CertificateBuilder()
-            .subject_name(named(name))
-            .issuer_name(named(issuer))
-            .public_key(key.public_key())
-            .serial_number(x509.random_serial_number())
-            .not_valid_before(now - timedelta(days=1))
-            .not_valid_after(now + timedelta(days=1))
-            .add_extension(x509.BasicConstraints(ca=name == issuer, path_length=None), critical=True)
-            .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]), False)
-            .sign(signer, hashes.SHA256())
-        )
-
-    def pem(key: ec.EllipticCurvePrivateKey) -> bytes:
-        return key.private_bytes(
-            serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-        )
-
-    def written(name: str, *parts: bytes) -> Path:
-        path = folder / name
-        path.write_bytes(b"".join(parts))
-        return path
-
-    keys = {name: ec.generate_private_key(ec.SECP256R1()) for name in ("ca", "other", "server", "client")}
-    signed = {name: certificate(name, keys[name], "ca", keys["ca"]) for name in ("ca", "server", "client")}
-    signed["other"] = certificate("other", keys["other"], "other", keys["other"])
-    public = {name: one.public_bytes(serialization.Encoding.PEM) for name, one in signed.items()}
-    return Authority(
-        written("ca.pem", public["ca"]),
-        written("other.pem", public["other"]),
-        written("server.pem", public["server"], pem(keys["server"])),
-        written("client.pem", public["client"]),
-        written("client.key", pem(keys["client"])),
-    )
-
-
-def server_context(authority: Authority, ask_client: bool = False) -> ssl.SSLContext:
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(authority.server)
-    if ask_client:
-        context.verify_mode = ssl.CERT_REQUIRED
-        context.load_verify_locations(authority.ca)
-    return context
+    return make_authority(tmp_path_factory.mktemp("tls"))
 
 
 async def test_https_with_its_authority(authority: Authority) -> None:
@@ -597,7 +529,7 @@ async def main():
     await source.read()
     await source.close()
 asyncio.run(main())
-print("aiohttp" in sys.modules)
+print("httptools" in sys.modules)
 """
     done = subprocess.run(
         [sys.executable, "-c", program, str(tmp_path / "page.prom")], capture_output=True, text=True, check=True
@@ -747,9 +679,7 @@ async def test_hanging_exporters_do_not_hold_up_another(server: Server) -> None:
     server.routes["/hang"] = lambda h: void(hold.wait(30))
     scraper = Scraper(ExporterSettings(interval=30, timeout=20))
     scraper.retain()
-    waiting = [
-        asyncio.ensure_future(scraper.fetch(f"{server.url}/hang?{n}")) for n in range(110)
-    ]  # aiohttp's pool: 100
+    waiting = [asyncio.ensure_future(scraper.fetch(f"{server.url}/hang?{n}")) for n in range(110)]
     try:
         while len(server.seen) < len(waiting):  # noqa: ASYNC110 (they arrive in threads)
             await asyncio.sleep(0.01)

@@ -1,0 +1,83 @@
+"""The body of an answer to the exporter sources' HTTP client: gzip or plain, within a limit."""
+
+from __future__ import annotations
+
+import zlib
+
+
+class BadBody(Exception):
+    """A body that is no page; the text goes behind the name of the target.
+
+    Attributes:
+        remedy: what to do about it, one sentence.
+    """
+
+    def __init__(self, what: str, remedy: str) -> None:
+        super().__init__(what)
+        self.remedy = remedy
+
+
+class Body:
+    """One body, decompressed as it arrives. That stops at the limit: a small answer may unpack to gigabytes.
+
+    Args:
+        limit: size that it may have when decompressed, bytes.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._left = limit
+        self._pieces: list[bytes] = []
+        self._gunzip: zlib._Decompress | None = None
+
+    def begin(self, encoding: str) -> None:
+        """Before the first byte.
+
+        Args:
+            encoding: Content-Encoding in lower case; `identity` without one.
+
+        Raises:
+            BadBody: the encoding is none that was asked for.
+        """
+        if encoding in ("gzip", "x-gzip"):
+            self._gunzip = zlib.decompressobj(16 + zlib.MAX_WBITS)
+        elif encoding != "identity":
+            raise BadBody(f"answers in the encoding '{encoding}'", "Have the proxy before it send gzip or plain text")
+
+    def feed(self, data: bytes) -> None:
+        """Take a piece, cut anywhere.
+
+        Raises:
+            BadBody: it is too large by now, or no gzip data.
+        """
+        if self._gunzip is None:
+            self._take(data)
+            return
+        try:
+            while data:
+                if self._gunzip.eof:  # gzip data may come as several members, one after the other
+                    self._gunzip = zlib.decompressobj(16 + zlib.MAX_WBITS)
+                self._take(self._gunzip.decompress(data, self._left + 1))
+                data = self._gunzip.unconsumed_tail or self._gunzip.unused_data
+        except zlib.error as error:
+            raise BadBody(f"sends broken gzip data: {error}", "See the proxy before the exporter") from error
+
+    def end(self) -> bytes:
+        """The whole, which the body then holds no longer.
+
+        Raises:
+            BadBody: gzip data without an end.
+        """
+        if self._pieces and self._gunzip is not None and not self._gunzip.eof:
+            raise BadBody("sends gzip data that is cut off", "See the proxy before the exporter")
+        pieces, self._pieces = self._pieces, []
+        return b"".join(pieces)
+
+    def _take(self, data: bytes) -> None:
+        self._left -= len(data)
+        if self._left < 0:
+            raise BadBody(
+                f"sends more than {self._limit} bytes",
+                "See whether this is an exporter's page, or raise max_page_bytes",
+            )
+        self._pieces.append(data)
