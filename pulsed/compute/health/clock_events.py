@@ -50,16 +50,17 @@ class ClockEvents:
     """The clock event reasons of one GPU over the last minutes.
 
     Attributes:
+        seen: the bits that were set at all in what is remembered.
         shares: by reason that was there at all, the share of the last minute; the same object while they are equal.
     """
 
-    __slots__ = ("_begun", "_coarse", "_masks", "_parts", "_samples", "_seconds", "_seen", "shares")
+    __slots__ = ("_begun", "_coarse", "_masks", "_parts", "_samples", "_seconds", "seen", "shares")
 
     def __init__(self) -> None:
         self.shares: Shares = ()
         self._parts: list[Part] = []
         self._coarse: list[Part] = []
-        self._seen = 0
+        self.seen = 0
         self._masks: dict[int, float] = {}
         self._begun: float | None = None
         self._seconds = 0.0
@@ -97,7 +98,7 @@ class ClockEvents:
                 break
             observed += seconds
             samples += count
-            if bits & self._seen:
+            if bits & self.seen:
                 held += sum(length for mask, length in masks if mask & bits)
         if samples < FEWEST_SAMPLES or not observed:
             return None
@@ -113,15 +114,15 @@ class ClockEvents:
             del coarse[0]
         while parts and now - parts[0][0] > LONGEST:
             del parts[0]
-        self._seen = 0
+        self.seen = 0
         for _, _, _, masks in (*parts, *coarse):
             for mask, _ in masks:
-                self._seen |= mask
+                self.seen |= mask
         self._begun, self._masks, self._seconds, self._samples = now, {}, 0.0, 0
         shares: Shares = tuple(
             (name, round(min(share, 1.0), 3))
             for bit, name in REASONS.items()
-            if self._seen & bit and (share := self._observed_share(bit, now))
+            if self.seen & bit and (share := self._observed_share(bit, now))
         )
         if shares != self.shares:
             self.shares = shares

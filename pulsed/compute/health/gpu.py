@@ -154,7 +154,7 @@ class GpuHealth:
         mask = reading[_REASONS]
         is_busy = mask is not None and bool(int(mask) & _SLOWED) and bool(self.value(ACTIVITY))
         if self.clock_events.follow(mask, is_busy, 0.0 if is_late else elapsed, now):
-            due |= self.plan.on_parts
+            due |= self._part_is_over()
         presence = self.presence
         presence.follow(reading, has_peers, time, now)
         if presence.polls_missed != self._facts["polls_missed"]:
@@ -178,7 +178,7 @@ class GpuHealth:
     def _interrupt(self, gap: float) -> int:
         for probe in self.probes:
             probe.gate.interrupt()
-        return self._tell("sample_gap_intervals", round(gap, 1))
+        return self._tell("sample_gap_intervals", round(gap, 1)) | self.plan.on_parts
 
     def _tell(self, name: str, value: float | None) -> int:
         """Set an input that is no reading; give the rules to ask."""
@@ -227,6 +227,15 @@ class GpuHealth:
             self.extras = extras
             due |= self._take_extras(extras)
         return due | self._take_xids(now)
+
+    def _part_is_over(self) -> int:
+        """A part of the clock events' window is complete; give the rules to ask: not those that would see 0 again."""
+        due, reading, seen = 0, self.reading, self.clock_events.seen
+        for number, bits, counters in self.plan.duties:
+            probe = self.probes[number]
+            if bits & seen or not probe.rests or any(reading[position] is not None for position in counters):
+                due |= 1 << number
+        return due
 
     def _move(self, before: tuple[Value, ...], moving: tuple[Value, ...]) -> int:
         """Take temperatures; give the rules to ask: not those for which nothing can come of it."""

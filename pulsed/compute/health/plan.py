@@ -30,6 +30,20 @@ class Moving(NamedTuple):
     witnesses: int
 
 
+class DutyRule(NamedTuple):
+    """A rule that looks at shares of time.
+
+    Attributes:
+        number: which.
+        bits: the clock events that it looks at.
+        counters: positions in `Reading` of the counters of seconds that go before them.
+    """
+
+    number: int
+    bits: int
+    counters: tuple[int, ...]
+
+
 class HealthPlan:
     """What all GPUs of a configuration have in common.
 
@@ -44,7 +58,8 @@ class HealthPlan:
         moving: by position in what `get_moving` gives, who follows it.
         users: by position in what `get` gives, the rules that depend on it, as a bit mask.
         fact_users: the same by name of an input that is no reading.
-        on_parts: the rules that look at shares of time.
+        duties: the rules that look at shares of time.
+        on_parts: the same as a bit mask.
         on_xids: the rules that look at XIDs.
         conditional: the checks that apply or not depending on readings.
         critical_xids: codes to count from 0 on.
@@ -61,11 +76,13 @@ class HealthPlan:
         followers: dict[str, tuple[tuple[int, float], ...]] = dict.fromkeys(MOVING, ())
         witnesses = dict.fromkeys(MOVING, 0)
         self.fact_users: dict[str, int] = {}
+        self.duties: list[DutyRule] = []
         self.on_parts = self.on_xids = 0
         for number, (position, rule) in enumerate(self.rules):
             bit = 1 << number
             if isinstance(rule, Duty):
                 self.on_parts |= bit
+                self.duties.append(DutyRule(number, rule.bits, tuple([POSITION[name] for name in rule.inputs])))
             if isinstance(rule, Events):
                 self.on_xids |= bit
             check = self.checks[position]

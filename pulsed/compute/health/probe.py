@@ -55,6 +55,7 @@ class Probe(Generic[_R]):
         event_at: when the last one was, by the clock; None for none, and where it is not known.
         is_covered: whether its inputs are there.
         may_change_quietly: whether what decides can change while the severity stays.
+        rests: whether nothing comes of it until something is seen that was not there; see the kinds that do.
         calm: nothing comes of it while its first input, times the sign of `Rule.sign`, stays below this and its other
             inputs stay as they are; -inf if that cannot be said.
     """
@@ -62,6 +63,7 @@ class Probe(Generic[_R]):
     __slots__ = ("_keep", "_levels", "calm", "due", "event_at", "events", "gate", "is_covered", "measure", "rule")
 
     may_change_quietly: ClassVar[bool] = False
+    rests: bool = False
 
     def __init__(self, rule: _R) -> None:
         self.rule = rule

@@ -68,19 +68,25 @@ class GrowthProbe(Probe[Growth]):
 
 
 class DutyProbe(Probe[Duty]):
-    """For which share of time the clocks were held. Asked when a part of the clock events' window is complete."""
+    """For which share of time the clocks were held. Asked when a part of the clock events' window is complete.
 
-    __slots__ = ("_is_uncertain", "_points", "_proven")
+    Attributes:
+        rests: whether there is no counter, and the share is 0 by the clock events, or cannot be told by them. It stays
+            so until one of the rule's bits is seen, or a counter.
+    """
+
+    __slots__ = ("_is_uncertain", "_points", "_proven", "rests")
 
     def __init__(self, rule: Duty) -> None:
         super().__init__(rule)
         self._points: dict[str, list[tuple[float, float]]] = {}
         self._proven: set[str] = set()
         self._is_uncertain = False
+        self.rests = False
 
     def _measure(self, view: View, now: float) -> float | None:
         rule = self.rule
-        self._is_uncertain = False
+        self._is_uncertain = self.rests = False
         found: float | None = None
         for name in rule.inputs:
             value = view.value(name)
@@ -102,6 +108,8 @@ class DutyProbe(Probe[Duty]):
         severity = super().ask(view, now)
         if self._is_uncertain and severity == 0:
             severity = self.gate.held = SEVERITY["info"]
+        is_settled = (severity == 0 and self.measure == 0.0) if self.rule.bits else severity < 0
+        self.rests = is_settled and not self._points
         return severity
 
     def _growing(self, name: str, value: float, now: float) -> float | None:

@@ -1,4 +1,4 @@
-"""Temperatures always move: rules that they cannot raise are not asked, and nobody can tell the difference."""
+"""Rules of which nothing can come are not asked, and nobody can tell the difference."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ import pytest
 from pulsed.compute.health.gpu import GpuHealth
 from pulsed.compute.health.model import Health
 from pulsed.compute.health.plan import MOVING
-from pulsed.compute.health.probe import Probe
+from pulsed.compute.health.probe import SOON, Probe
 from pulsed.translate.vocabulary import Value
 from tests.compute.health.sim import GPU, Sim
 
 SAMPLES = 400
+ACTIVITY = "graphics_engine_active_ratio"
 
 NEAR: dict[str, tuple[float | None, ...]] = {
     "temperature_celsius": (None, 35.0, 60.0, 66.9, 67.0, 70.0, 79.0, 80.0, 82.0, 84.0, 85.0, 87.0, 90.0, 94.0, 96.0),
@@ -27,31 +28,51 @@ SELDOM: dict[str, tuple[float | None, ...]] = {
     "slowdown_temperature_celsius": (None, 90.0, 95.0),
     "max_operating_temperature_celsius": (None, 85.0, 87.0),
     "memory_max_operating_temperature_celsius": (None, 95.0),
-    "graphics_engine_active_ratio": (None, 0.0, 0.09, 0.5),
+    ACTIVITY: (None, 0.0, 0.09, 0.5),
     "power_watts": (100.0,),
 }
 
+MASKS = (None, *[0.0] * 6, 0x1, 0x4, 0x8, 0x20, 0x40, 0x80, 0x48, 0x200, 0x400)
+"""Clock event reasons: mostly none, for some time each."""
+
+COUNTERS = (
+    "hardware_thermal_slowdown_seconds_total",
+    "thermal_violation_seconds_total",
+    "power_brake_slowdown_seconds_total",
+)
+
 
 class Sequence:
-    """A GPU whose temperatures jump around, and whose limits change now and then."""
+    """A GPU whose temperatures jump around, whose clocks are held at times, and whose limits change now and then."""
 
     def __init__(self, seed: int) -> None:
         self.rng = random.Random(seed)
         self.interval = self.rng.choice([0.1, 1.0, 15.0])
         self.seldom = {name: self.rng.choice(values) for name, values in SELDOM.items()}
+        self.mask: float | None = 0.0
+        self.counters: dict[str, float | None] = dict.fromkeys(COUNTERS)
         self.moving: dict[str, float | None] = {name: self.rng.choice(values) for name, values in NEAR.items()}
 
     def step(self) -> tuple[dict[str, float | None], float]:
         rng = self.rng
         if rng.random() < 0.02:
             name = rng.choice(list(SELDOM))
-            self.seldom[name] = rng.choice(SELDOM[name])
-        for name, values in NEAR.items():
+            if name != ACTIVITY or self.interval >= SOON:  # who depends on activity looks at it so often
+                self.seldom[name] = rng.choice(SELDOM[name])
+        for name, near in NEAR.items():
             if rng.random() < 0.2:
-                self.moving[name] = rng.choice(values)
+                self.moving[name] = rng.choice(near)
             elif (value := self.moving[name]) is not None and rng.random() < 0.5:
                 self.moving[name] = value + rng.choice([-0.5, 0.25, 0.5])
-        return {**self.moving, **self.seldom}, self.interval * rng.choice([1, 1, 1, 1, 1, 1, 1, 20])
+        if rng.random() < 0.05:
+            self.mask = rng.choice(MASKS)
+        for counter, count in self.counters.items():
+            if rng.random() < 0.02:
+                self.counters[counter] = rng.choice([None, 5.0])
+            elif count is not None and rng.random() < 0.3:
+                self.counters[counter] = count + rng.choice([0.0, 0.01, 1.0])
+        values = {**self.moving, **self.seldom, **self.counters, "clocks_event_reasons": self.mask}
+        return values, self.interval * rng.choice([1, 1, 1, 1, 1, 1, 1, 20])
 
 
 def healths(seed: int) -> list[Health]:
@@ -62,25 +83,34 @@ def healths(seed: int) -> list[Health]:
 
 def _everybody(self: GpuHealth, before: tuple[Value, ...], moving: tuple[Value, ...]) -> int:
     self._tell_blank()
-    return -1
+    return ~self.plan.on_parts
 
 
-@pytest.mark.parametrize("seed", range(40))
+def _all_duties(self: GpuHealth) -> int:
+    return self.plan.on_parts
+
+
+@pytest.mark.parametrize("seed", range(60))
 def test_not_asking_changes_nothing(seed: int) -> None:
     told = healths(seed)
-    with mock.patch.object(GpuHealth, "_move", _everybody):
+    with (
+        mock.patch.object(GpuHealth, "_move", _everybody),
+        mock.patch.object(GpuHealth, "_part_is_over", _all_duties),
+    ):
         assert told == healths(seed)
-    states = {check.state for health in told for check in health.checks if check.id.startswith("temp_")}
-    assert len(states) > 1, "a sequence in which nothing happens proves nothing"
+    for checks in (("temp_gpu", "temp_memory", "temp_margin"), ("thermal_hw", "thermal_sw", "power_brake")):
+        states = {check.state for health in told for check in health.checks if check.id in checks}
+        assert len(states) > 1, "a sequence in which nothing happens proves nothing"
 
 
 def test_most_samples_ask_nobody() -> None:
     sim = Sim(interval=1.0)
     limits = {"slowdown_temperature_celsius": 90.0, "max_operating_temperature_celsius": 87.0, "power_watts": 100.0}
-    sim.health(None, **limits, **dict.fromkeys(MOVING, 40.0))
+    for _ in range(120):
+        sim.health(None, **limits, **dict.fromkeys(MOVING, 40.0), clocks_event_reasons=0.0)
     with mock.patch.object(Probe, "ask", side_effect=AssertionError("asked")):
-        for degrees in (41.0, 45.5, 30.0):
-            sim.health(None, **limits, **dict.fromkeys(MOVING, degrees))
+        for degrees in (41.0, 45.5, 30.0) * 10:
+            sim.health(None, **limits, **dict.fromkeys(MOVING, degrees), clocks_event_reasons=0.0)
 
 
 def test_numbers_of_a_rule_that_was_not_asked_are_of_now() -> None:
