@@ -1,12 +1,13 @@
 """Many dcgm-exporters in one small process: `python -m tests.bench.exporters PORT NODES`.
 
 Node n is at 127.1.0.0 + n, so that each has a connection of its own, as in a cluster. Each answers with one of two
-pages made in advance, in turn: the same series, other values. Only what a scraper sees is real.
+pages made in advance, in turn: the same series, other values; counters go on. Only what a scraper sees is real.
 """
 
 from __future__ import annotations
 
 import asyncio
+import re
 import sys
 from ipaddress import IPv4Address
 from typing import cast
@@ -17,6 +18,13 @@ from tests.bench.pages import exporter_page
 from tests.bench.ticks import FIELDS, GPUS
 
 FIRST = IPv4Address("127.1.0.0")
+
+_COUNTER = re.compile(rb"^(DCGM_FI_DEV_(?:TOTAL_ENERGY_CONSUMPTION|POWER_VIOLATION)\{.*\}) \d+$", re.MULTILINE)
+_COUNTED = 10**12
+"""Where they begin; their digits stay as many."""
+
+_COUNTED_PER_PAGE = 6_000_000
+"""Some 400 W for 15 s, in millijoules."""
 
 
 def address(node: int) -> str:
@@ -31,6 +39,7 @@ class _Exporter(asyncio.Protocol):
     def __init__(self, answers: dict[str, list[bytes]]) -> None:
         self._answers = answers
         self._asked = b""
+        self._counted = _COUNTED
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
@@ -41,12 +50,14 @@ class _Exporter(asyncio.Protocol):
         if self._asked.endswith(b"\r\n\r\n"):  # a GET ends with an empty line
             self._asked = b""
             self._pages.reverse()
-            self._transport.write(self._pages[0])
+            self._counted += _COUNTED_PER_PAGE
+            self._transport.write(self._pages[0].replace(b"%COUNTED", b"%d" % self._counted))
 
 
 def _answer(node: int, seed: int) -> bytes:
-    page = exporter_page(GPUS, FIELDS, seed, f"node{node}")
-    return b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: %d\r\n\r\n%b" % (len(page), page)
+    page = _COUNTER.sub(rb"\1 %COUNTED", exporter_page(GPUS, FIELDS, seed, f"node{node}"))
+    length = len(page.replace(b"%COUNTED", b"%d" % _COUNTED))
+    return b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: %d\r\n\r\n%b" % (length, page)
 
 
 async def _serve(port: int, nodes: int) -> None:
