@@ -57,7 +57,7 @@ class TargetChunks:
     """What one target adds to the page, kept as long as nothing of it changes.
 
     Most of what a GPU says is what it said a tick ago (limits, errors, its class): such a family's lines are kept too.
-    Writing numbers is what a page costs.
+    Writing numbers is what a page costs, and what is written a second time has a template by then.
 
     Args:
         here: this process's node, for devices whose source does not name one.
@@ -76,6 +76,7 @@ class TargetChunks:
         self._columns: Sequence[tuple[Value, ...]] = _NO_COLUMNS
         self._samples: dict[int, list[Samples]] = {}
         self._bases: dict[Basis, Sequence[object]] = dict.fromkeys(_BASES, ())
+        self._written: set[int] = set()
         self._column_templates: dict[int, bytes] = {}
         self._derived_templates: dict[int, tuple[_Shape, bytes]] = {}
 
@@ -107,6 +108,7 @@ class TargetChunks:
             self._columns = _NO_COLUMNS
             self._samples.clear()
             self._bases = dict.fromkeys(_BASES, ())
+            self._written.clear()
             self._column_templates.clear()
             self._derived_templates.clear()
         if tick is not self._tick:
@@ -158,7 +160,8 @@ class TargetChunks:
             whole = isfinite(sum(numbers)) and min(numbers) >= least
         except TypeError:
             whole = False
-        if not whole:
+        if not whole or place not in self._written:
+            self._written.add(place)
             return _encoded(
                 f"{prefix}{label}{value!r}\n"
                 for label, value in zip(self._labels, column, strict=True)
@@ -178,12 +181,13 @@ class TargetChunks:
             return self._derived(place, [_finite(each) for each in samples])
         shape = tuple([labels for labels, _ in samples])
         known, template = self._derived_templates.get(place, _NO_TEMPLATE)
-        if shape != known:
-            template = _template(
-                _start(family, own) + label for label, labels in zip(self._labels, shape, strict=True) for own in labels
-            )
-            self._derived_templates[place] = (shape, template)
-        return template % numbers
+        if shape == known and template:
+            return template % numbers
+        starts = [
+            _start(family, own) + label for label, labels in zip(self._labels, shape, strict=True) for own in labels
+        ]
+        self._derived_templates[place] = (shape, _template(starts) if shape == known else b"")
+        return _encoded(f"{start}{number!r}\n" for start, number in zip(starts, numbers, strict=True))
 
 
 def _finite(samples: Samples) -> Samples:

@@ -86,6 +86,7 @@ class PageParser:
         self._keyed: dict[str, int] = {}  # by text up to the closing brace
         self._bare: dict[str, int] = {}  # by name, rows without braces; apart, since `up} 1` is not `up 1`
         self._blocks: dict[str, Labels] = {}  # by text between the braces
+        self._sorted: dict[Labels, Labels] = {}  # one object for all series of a GPU
         self._comments = {""}  # lines that say nothing new
         self._room = 0  # for series not known yet, on the page being read
         self._live = 0  # rows of the last page
@@ -162,6 +163,9 @@ class PageParser:
             self._template = make_template(text, samples, len(self._series), self._keyed)
             if self._template is None:
                 self._pause_templates()
+            else:  # it has all of their text; they come again with the first page that it does not fit
+                self._keyed.clear()
+                self._sorted.clear()
         return result
 
     def _read_line(self, line: str, values: list[RawValue]) -> bool:
@@ -184,7 +188,10 @@ class PageParser:
         return True
 
     def _slot(self, name: str, labels: Labels, values: list[RawValue]) -> int:
-        identity = (name, tuple(sorted(labels)))
+        in_order = self._sorted.get(labels)
+        if in_order is None:
+            in_order = self._sorted[labels] = tuple(sorted(labels))
+        identity = (name, in_order)
         slot = self._slots.get(identity)
         if slot is None:
             if self._room <= 0:
@@ -247,6 +254,7 @@ class PageParser:
         self._absent, self._absent_pages = None, 0
         self._template = None
         self._blocks.clear()
+        self._sorted.clear()
         self._forget_families()
         self._layout_outdated = True
 
@@ -269,6 +277,8 @@ class PageParser:
             self._keyed.clear()
         if len(self._blocks) > bound:
             self._blocks.clear()
+        if len(self._sorted) > bound:
+            self._sorted.clear()
         if len(self._comments) > 2 * bound:
             self._comments = {""}
         if len(self._help) + len(self._types) > 2 * bound:
