@@ -45,7 +45,8 @@ from pulsed.config.values import (
 )
 from pulsed.errors import ConfigError
 from pulsed.present.events import HEARTBEAT_SECONDS, MAX_SUBSCRIBERS
-from pulsed.present.history import DEFAULT_FIELDS, FIELDS, MAX_BYTES, SECONDS, nearest_field
+from pulsed.present.history import DEFAULT_FIELDS, MAX_BYTES, SECONDS
+from pulsed.present.sample_fields import FIELDS, nearest_field
 from pulsed.reader.scraper import masked
 
 Preset = Literal["ai", "hpc", "mem", "custom"]

@@ -20,10 +20,12 @@ from starlette.exceptions import HTTPException
 from pulsed import __version__
 from pulsed.present import documents, schema
 from pulsed.present.board import Board
-from pulsed.present.events import HEADERS, KINDS, RETRY_SECONDS, Events, TooManySubscribers
+from pulsed.present.event_documents import KINDS
+from pulsed.present.events import HEADERS, RETRY_SECONDS, Events, TooManySubscribers
 from pulsed.present.front import HEAD_ONLY, HEALTH, HEALTHY, READY, Receive, Scope, Send
-from pulsed.present.history import FIELDS, History, nearest_field
+from pulsed.present.history import History
 from pulsed.present.identity import node_of
+from pulsed.present.sample_fields import FIELDS, nearest_field
 from pulsed.translate.tick import Device
 
 _Gpu = Annotated[str, Path(description="an index, a UUID, a MIG UUID, or `index:MIG id`")]

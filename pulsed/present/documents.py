@@ -16,9 +16,9 @@ from pulsed.compute.peaks import RESOURCES
 from pulsed.compute.saturation import Saturation
 from pulsed.compute.tick import Result
 from pulsed.present.board import Board, Target
-from pulsed.present.identity import key_of, node_of, repeated
+from pulsed.present.identity import key_of, names_of, node_of, repeated
 from pulsed.present.rfc3339 import rfc3339
-from pulsed.translate.tick import Device, Entity
+from pulsed.translate.tick import Device
 from pulsed.translate.vocabulary import Reading
 
 Document = dict[str, Any]
@@ -140,7 +140,7 @@ def find(board: Board, wanted: str, node: str | None = None, now: float | None =
         instances.
     """
     found = [match for match in matches(board, now) if node is None or match.node == node]
-    exact = [match for match in found if wanted in _names(match.device)]
+    exact = [match for match in found if wanted in names_of(match.device)]
     if exact:
         return exact
     return [match for match in found if wanted and wanted in (match.device.entity.gpu, match.device.entity.uuid)]
@@ -167,15 +167,6 @@ def matches(board: Board, now: float | None = None) -> Iterator[Match]:
 
 def _devices(target: Target) -> tuple[Device, ...]:
     return target.tick.canonical.devices if target.tick is not None else ()
-
-
-def _names(device: Device) -> set[str]:
-    """Give the texts that name this device and no other of its node."""
-    entity: Entity = device.entity
-    if not entity.mig_id:
-        return {entity.gpu, entity.uuid} - {""}
-    boards = {entity.gpu, entity.uuid} - {""}
-    return ({device.mig_uuid} - {""}) | {f"{board}:{entity.mig_id}" for board in boards}
 
 
 def _mig(device: Device) -> Document | None:

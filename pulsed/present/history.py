@@ -14,40 +14,16 @@ from __future__ import annotations
 
 import asyncio
 import json
-import struct
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from difflib import get_close_matches
-from math import nan
-from operator import itemgetter
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from pulsed.compute.health.model import STATES
-from pulsed.compute.rules import WORKLOAD_CLASSES
-from pulsed.compute.tick import ComputedTick, Result
-from pulsed.errors import UsageError
-from pulsed.present.identity import Key, key_of, node_of
+from pulsed.compute.tick import ComputedTick
+from pulsed.present.identity import Key, key_of, names_of, node_of
+from pulsed.present.sample_fields import DERIVED, WORDS, check_fields
+from pulsed.present.sample_rows import Columns, json_numbers
 from pulsed.translate.tick import Device
-from pulsed.translate.vocabulary import POSITION, QUANTITIES, Reading, Value
-
-DERIVED: Mapping[str, Callable[[Result], Value]] = {
-    "real_utilization_ratio": lambda result: result.real_utilization.ratio,
-    "real_utilization_lower_ratio": lambda result: result.real_utilization.lower,
-    "real_utilization_upper_ratio": lambda result: result.real_utilization.upper,
-    "saturation_ratio": lambda result: result.saturation.ratio,
-}
-"""Numbers that are no reading but follow from it, by the name of their CSV column: ratios in 0..1, or None."""
-
-WORDS: Mapping[str, tuple[Callable[[Result], str], tuple[str, ...]]] = {
-    "workload_class": (lambda result: result.held.workload_class, WORKLOAD_CLASSES),
-    "raw_class": (lambda result: result.workload.raw_class, WORKLOAD_CLASSES),
-    "health_state": (lambda result: result.health.state, STATES),
-}
-"""Words that follow from a reading, by the name of their CSV column, and all that they can be (at most 255)."""
-
-FIELDS: tuple[str, ...] = (*WORDS, *DERIVED, *QUANTITIES)
-"""Everything that can be kept."""
 
 DEFAULT_FIELDS: tuple[str, ...] = (
     *WORDS,
@@ -85,14 +61,8 @@ SERIES_BYTES = 480
 TICK_BYTES = 200
 """What a tick costs besides its rows."""
 
-_NO_WORD = 255
 _SLICE = 200
 """Rows that are written as JSON before others get their turn: some 2 ms."""
-
-
-def nearest_field(name: str, fields: Collection[str] = FIELDS) -> str:
-    """The field that was probably meant; empty if none is like it."""
-    return next(iter(get_close_matches(name.lower(), fields, 1, 0.5)), "")
 
 
 class Window(NamedTuple):
@@ -176,7 +146,7 @@ class History:
         self.seconds, self._max_bytes, self._now = seconds, max_bytes, now
         self.fields = tuple(dict.fromkeys(fields))
         check_fields(self.fields)
-        self._columns = _Columns(self.fields)
+        self._columns = Columns(self.fields)
         self._row_bytes = self._columns.size * 9 // 8  # a growing bytearray is up to an eighth larger than its content
         self._sources: dict[str, _Source] = {}
         self._ticks: deque[_Tick] = deque()
@@ -253,7 +223,7 @@ class History:
         texts: dict[str, list[str]] = {name: [] for name in fields}
         for start in range(0, len(window.rows), columns.size * _SLICE):
             values = columns.transposed(window.rows[start : start + columns.size * _SLICE])
-            times.append(_numbers(values[1], 3))
+            times.append(json_numbers(values[1], 3))
             for name in fields:
                 texts[name].append(columns.text(name, values))
             await asyncio.sleep(0)
@@ -300,96 +270,3 @@ class History:
             for key in gone:
                 del source.series[key]
             self._bytes -= SERIES_BYTES * len(gone)
-
-
-def check_fields(fields: Sequence[str]) -> None:
-    """Refuse fields that nobody knows.
-
-    Raises:
-        UsageError: one is unknown; the nearest known one is named.
-    """
-    for name in fields:
-        if name not in FIELDS:
-            near = nearest_field(name)
-            raise UsageError(f"{name!r} is no field", f"Did you mean {near}?" if near else "METRICS.md lists them")
-
-
-def names_of(device: Device) -> tuple[str, ...]:
-    """What a person may call a device: by index or UUID, as `0:7` also below a whole GPU, or by a MIG UUID."""
-    entity = device.entity
-    names: Iterator[str] = filter(None, (entity.gpu, entity.uuid))
-    if entity.mig_id:
-        names = (f"{name}:{entity.mig_id}" for name in names)
-    return (*names, *filter(None, (device.mig_uuid,)))
-
-
-class _Columns:
-    """How a sample is packed: its clock, its time, then words, derived numbers and readings.
-
-    Shares of time fit into single precision, which six decimals survive; bytes, joules and hertz do not.
-    """
-
-    def __init__(self, fields: Sequence[str]) -> None:
-        words = [name for name in fields if name in WORDS]
-        derived = [name for name in fields if name in DERIVED]
-        readings = [name for name in fields if name in POSITION]
-        self._names = (*words, *derived, *readings)
-        self._column = {name: position for position, name in enumerate(self._names, 2)}
-        single = {*derived, *(name for name in readings if QUANTITIES[name].group == "activity")}
-        self._single = frozenset(single)
-        codes = "".join("B" if name in WORDS else "f" if name in single else "d" for name in self._names)
-        self._struct = struct.Struct(f"=dd{codes}")
-        self._clock = struct.Struct("=d")
-        self._words = [(WORDS[name][0], {word: code for code, word in enumerate(WORDS[name][1])}) for name in words]
-        self._derived = [DERIVED[name] for name in derived]
-        positions = [POSITION[name] for name in readings]
-        self._pick: Callable[[Reading], tuple[Value, ...]]
-        if len(positions) > 1:
-            self._pick = itemgetter(*positions)
-        else:
-            self._pick = lambda reading: tuple(reading[position] for position in positions)
-        self.size = self._struct.size
-
-    def pack(self, clock: float, when: float, result: Result, reading: Reading) -> bytes:
-        """Pack a sample; what is missing, or no number can hold, is NaN."""
-        codes = [known.get(get(result), _NO_WORD) for get, known in self._words]
-        values = [get(result) for get in self._derived]
-        values += self._pick(reading)
-        numbers = [nan if value is None else value for value in values]
-        try:
-            return self._struct.pack(clock, when, *codes, *numbers)
-        except (OverflowError, struct.error):  # beyond single precision, or an integer beyond any
-            return self._struct.pack(clock, when, *codes, *map(_within, numbers))
-
-    def since(self, rows: bytearray, clock: float) -> bytes:
-        """Copy the rows from the end back to the first that is older."""
-        start = len(rows)
-        while start >= self.size and self._clock.unpack_from(rows, start - self.size)[0] >= clock:
-            start -= self.size
-        return bytes(memoryview(rows)[start:])
-
-    def transposed(self, rows: bytes) -> list[tuple[Any, ...]]:
-        """Unpack rows into one tuple per column; the first two are clock and time."""
-        return list(zip(*self._struct.iter_unpack(rows), strict=True))
-
-    def text(self, name: str, values: Sequence[tuple[Any, ...]]) -> str:
-        """Write a column as JSON, without the brackets around it."""
-        column = values[self._column[name]]
-        if name in WORDS:
-            words = WORDS[name][1]
-            return json.dumps([words[code] if code != _NO_WORD else None for code in column], separators=(",", ":"))[
-                1:-1
-            ]
-        return _numbers(column, 6 if name in self._single else None)
-
-
-def _within(value: float) -> float:
-    """A number that single precision holds, or NaN."""
-    return value if abs(value) < 3e38 else nan
-
-
-def _numbers(column: Sequence[float], decimals: int | None) -> str:
-    values = column if decimals is None else [round(value, decimals) for value in column]
-    text = json.dumps(values, separators=(",", ":"))[1:-1]
-    # JSON has no word for what is missing but null, and none for infinity.
-    return text.replace("-Infinity", "null").replace("Infinity", "null").replace("NaN", "null")

@@ -67,3 +67,12 @@ def label_text(device: Device, node: str | None) -> str:
     if node is not None:
         labels.append(("node", node))
     return label_pairs(labels)
+
+
+def names_of(device: Device) -> tuple[str, ...]:
+    """Give what a person may call a device: index or UUID, as `0:7` for an instance of a whole GPU, or its MIG UUID."""
+    entity = device.entity
+    boards = tuple(filter(None, (entity.gpu, entity.uuid)))
+    if not entity.mig_id:
+        return boards
+    return (*[f"{board}:{entity.mig_id}" for board in boards], *filter(None, (device.mig_uuid,)))

@@ -19,7 +19,9 @@ import pytest
 from pulsed.compute.health.model import HealthChange
 from pulsed.compute.tick import ClassChange, ComputedTick
 from pulsed.present.api import api
-from pulsed.present.events import KINDS, MAX_QUEUED_BYTES, Change, Events, Subscriber, TooManySubscribers
+from pulsed.present.event_documents import KINDS, Change
+from pulsed.present.event_queue import MAX_QUEUED_BYTES, Subscriber
+from pulsed.present.events import Events, TooManySubscribers
 from pulsed.present.history import History
 from pulsed.present.web.limits import Limits
 from pulsed.present.web.server import Server

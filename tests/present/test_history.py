@@ -18,7 +18,9 @@ from hypothesis import strategies as st
 from pulsed.compute.tick import ComputedTick
 from pulsed.errors import UsageError
 from pulsed.present import schema
-from pulsed.present.history import DEFAULT_FIELDS, FIELDS, History, names_of, nearest_field
+from pulsed.present.history import DEFAULT_FIELDS, History
+from pulsed.present.identity import names_of
+from pulsed.present.sample_fields import FIELDS, nearest_field
 from pulsed.translate.vocabulary import QUANTITIES
 from tests.present.boards import FLICKER, OPEN, SETTLED, TIME, Gpu, busy_gpus, gpu, mig, tick
 
