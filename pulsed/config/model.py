@@ -31,6 +31,7 @@ from pulsed.config.values import (
     Columns,
     Count,
     Duration,
+    DurationOrNone,
     Factor,
     FileName,
     GpuList,
@@ -164,10 +165,10 @@ class Workload(Section):
         description="Whose rule for IO: `kempnerpulse` also takes a high `memory_utilization_ratio` for a busy copy "
         "engine.",
     )
-    hold: Duration = Field(
+    hold: DurationOrNone = Field(
         default=Settings().hold,
         description="A change of class counts once the samples of the new class cover this much time: a sample of 15 s "
-        "counts at once, a flicker of 100 ms does not. `raw_class` is never held.",
+        "counts at once, a flicker of 100 ms does not; with 0 everything counts at once. `raw_class` is never held.",
     )
     thresholds: ThresholdsSection = Field(
         default=ThresholdsSection(), description="The numbers of the class table: ratios, and bytes per second."

@@ -82,6 +82,11 @@ def duration(value: object) -> float:
     return seconds
 
 
+def duration_or_none(value: object) -> float:
+    """Seconds of a duration, or 0."""
+    return 0.0 if value in (0, "0", "0s") and not isinstance(value, bool) else duration(value)
+
+
 def size(value: object) -> int:
     """Bytes of a size: a whole number, or `64MiB`, `1.5 GB`."""
     text = str(value) if isinstance(value, int) and not isinstance(value, bool) else value
@@ -249,6 +254,11 @@ Duration = Annotated[
     float,
     BeforeValidator(duration),
     Notation("duration", "seconds as a number above 0, or a text such as 100ms, 15s, 1m, 1h30m"),
+]
+DurationOrNone = Annotated[
+    float,
+    BeforeValidator(duration_or_none),
+    Notation("duration", "seconds as a number, 0 or more, or a text such as 100ms, 15s, 1m, 1h30m"),
 ]
 Size = Annotated[
     int, BeforeValidator(size), Notation("size", "bytes as a number, or a text such as 512KiB, 64MiB, 1GB")

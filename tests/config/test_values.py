@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pulsed.config.values import beside, duration, host_and_port, moment, shown, size
+from pulsed.config.values import beside, duration, duration_or_none, host_and_port, moment, shown, size
 
 
 @pytest.mark.parametrize(
@@ -23,6 +23,17 @@ from pulsed.config.values import beside, duration, host_and_port, moment, shown,
 )
 def test_duration(written: object, seconds: float) -> None:
     assert duration(written) == pytest.approx(seconds)
+
+
+@pytest.mark.parametrize(("written", "seconds"), [(0, 0.0), ("0", 0.0), ("0s", 0.0), ("2s", 2.0), (0.5, 0.5)])
+def test_a_duration_that_may_be_none(written: object, seconds: float) -> None:
+    assert duration_or_none(written) == seconds
+
+
+@pytest.mark.parametrize("written", [False, "-1s", "", None])
+def test_no_duration_that_may_be_none(written: object) -> None:
+    with pytest.raises(ValueError, match=r"^is "):
+        duration_or_none(written)
 
 
 @pytest.mark.parametrize("written", [-1, "-1s", 0, "0s", "", "s", "15", "15 s", "1x", "1s!", "1e3s", True, None, []])

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import cast
 
-from pulsed.config.values import Style, duration, shown
+from pulsed.config.values import Style, duration_or_none, shown
 from pulsed.present.web.names import CIPHERS, CURVES, TLS13_CIPHERS, VERSIONS
 
 USERS = "basic_auth_users"
@@ -54,10 +54,6 @@ def _number(value: object) -> object:
     if not isinstance(value, int) or isinstance(value, bool) or value < 0:
         raise ValueError("is not allowed")
     return value
-
-
-def _interval(value: object) -> object:
-    return 0.0 if value in (0, "0", "0s") and not isinstance(value, bool) else duration(value)
 
 
 def _one_of(*words: str) -> Callable[[object], object]:
@@ -131,7 +127,7 @@ KEYS: Mapping[str, Key] = {
     "http_server_config.headers.X-Frame-Options": _header("deny", "sameorigin"),
     "http_server_config.headers.X-XSS-Protection": _header(),
     "http_server_config.headers.Content-Security-Policy": _header(),
-    "rate_limit.interval": Key(_interval, "0, or a duration such as 100ms, 1s", "typed"),
+    "rate_limit.interval": Key(duration_or_none, "0, or a duration such as 100ms, 1s", "typed"),
     "rate_limit.burst": Key(_number, "a whole number, 0 or more", "typed"),
 }
 """Every key with a value; names of users are free."""
