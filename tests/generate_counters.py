@@ -36,7 +36,7 @@ REFUSED: frozenset[int] = frozenset({174, 175, 1501, 1507, 1523})
 """Fields with which dcgm-exporter 4.4.1-4.5.2 does not start (netdata tried all 623; 175 came after that)."""
 
 ROUNDED: frozenset[int] = frozenset({1216, 1218})
-"""Bit error rates: dcgm-exporter before 4.8.3 writes six decimals, so that 1e-9 becomes 0, which would look well."""
+"""Bit error rates: dcgm-exporter before 4.8.3 writes six decimals, so that 1e-9 becomes 0, which says nothing."""
 
 SINCE_4_6: frozenset[int] = frozenset({1091, 1092})
 """Fields of DCGM 4.6."""

@@ -138,6 +138,9 @@ LIMIT_MEGAHERTZ = MEGAHERTZ.not_zero()
 SIZE_BYTES = BYTES.not_zero()
 SIZE_MEBIBYTES = MEBIBYTES.not_zero()
 LINK = CODE.not_zero()
+BIT_ERROR_RATIO = RATIO.not_zero()
+"""dmon prints three decimals and dcgm-exporter, before 4.8.3, six: their 0 is any rate that links have."""
+
 
 FIELDS: tuple[Field, ...] = (
     # activity
@@ -422,12 +425,16 @@ FIELDS: tuple[Field, ...] = (
         "NVLINK_COUNT_LINK_RECOVERY_FAILED_EVENTS NVLINK_RECOVERY_FAILED_TOTAL",
     ),
     _f(
-        1216, "nvlink_symbol_bit_error_ratio", RATIO, "NLSYMBF", "NVLINK_COUNT_SYMBOL_BER_FLOAT NVLINK_SYMBOL_BER_RATIO"
+        1216,
+        "nvlink_symbol_bit_error_ratio",
+        BIT_ERROR_RATIO,
+        "NLSYMBF",
+        "NVLINK_COUNT_SYMBOL_BER_FLOAT NVLINK_SYMBOL_BER_RATIO",
     ),
     _f(
         1218,
         "nvlink_effective_bit_error_ratio",
-        RATIO,
+        BIT_ERROR_RATIO,
         "NLEFBF",
         "NVLINK_COUNT_EFFECTIVE_BER_FLOAT NVLINK_EFFECTIVE_BER_RATIO",
     ),

@@ -48,7 +48,7 @@ GROUPS: Mapping[str, WatchGroup] = {
     "nvlink": WatchGroup(
         "NVLink traffic and errors",
         fast=(1011, 1012, 449),
-        slow=(409, 419, 429, 439, 497, 498, 499, 1206, 1211, 1212, 1213, 1214, 1216, 1218),
+        slow=(409, 419, 429, 439, 497, 498, 499, 1206, 1211, 1212, 1213, 1214),
     ),
     "media": WatchGroup("video encoders and decoders", fast=(206, 207, 102), slow=(115,)),
 }

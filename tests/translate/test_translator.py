@@ -240,11 +240,14 @@ def test_zeros_that_mean_nothing_and_zeros_that_do() -> None:
         ("DCGM_FI_DEV_PCIE_LINK_GEN", GPU, 0.0),
         ("DCGM_FI_DEV_SLOWDOWN_TEMP", GPU, 0.0),
         ("DCGM_FI_DEV_ENFORCED_POWER_LIMIT", GPU, 0.0),
+        ("DCGM_FI_DEV_NVLINK_COUNT_EFFECTIVE_BER_FLOAT", GPU, 0.0),
+        ("DCGM_FI_DEV_NVLINK_COUNT_SYMBOL_BER_FLOAT", GPU, 1e-9),
         ("DCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL", GPU, 0.0),
         ("DCGM_FI_DEV_XID_ERRORS", GPU, 0.0),
         ("DCGM_FI_DEV_GPU_TEMP", GPU, 0.0),
     )
     assert present(one) == {
+        "nvlink_symbol_bit_error_ratio": 1e-9,
         "nvlink_bandwidth_bytes_per_second": 0.0,
         "xid_last_code": 0.0,
         "temperature_celsius": 0.0,
