@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 
 from pulsed.present.exposition import MetricType
 from pulsed.present.subject import Subject
@@ -71,15 +72,16 @@ class DerivedFamily(Family):
     basis: Basis | None = None
 
 
-def one_each(values: Iterable[str]) -> Labels:
-    """Make the labels of samples that differ by one label."""
+@lru_cache(maxsize=256)
+def one_each(values: tuple[str, ...]) -> Labels:
+    """Make the labels of samples that differ by one label; the same object for all GPUs that have the same."""
     return tuple([(value,) for value in values])
 
 
 def counted(pairs: Iterable[tuple[object, float]]) -> Samples:
     """Make the samples of values that are told by one label."""
     kept = list(pairs)
-    return one_each([str(key) for key, _ in kept]), tuple([value for _, value in kept])
+    return one_each(tuple([str(key) for key, _ in kept])), tuple([value for _, value in kept])
 
 
 def gauge(name: str, help: str, get: Callable[[Subject], float | None], basis: Basis | None = None) -> DerivedFamily:

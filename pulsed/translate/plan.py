@@ -10,6 +10,7 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from pulsed.reader.tick import Layout, RawValue
 from pulsed.translate.fields import AMBIGUOUS_NAME, BY_NAME, BY_SHORT, FIELDS, FIRST_BASE_UNIT_ID, IDENTITY, Field
@@ -145,7 +146,13 @@ def plans(layout: Layout, subjects: Sequence[Subject]) -> tuple[Plan, ...]:
                 slot = _slot(series, field, unit, whole=owner.entity.kind == "gpu")
                 of_quantity.setdefault(preference, []).append(slot)
     reserved_known = any(_RESERVED in quantities for quantities in sources.values())
-    return tuple(_plan(sources[id(subject)], reserved_known, _texts(layout, subject)) for subject in subjects)
+    return tuple(_shared(_plan(sources[id(subject)], reserved_known, _texts(layout, subject))) for subject in subjects)
+
+
+@lru_cache(maxsize=256)
+def _shared(plan: Plan) -> Plan:
+    """Give the same object for equal plans: the n-th GPU of every node is read alike if their pages are."""
+    return plan
 
 
 def _plan(sources: _Sources, reserved_known: bool, texts: tuple[int, ...]) -> Plan:

@@ -9,6 +9,8 @@ from hypothesis import strategies as st
 from pulsed.reader.exposition import PageParser
 from pulsed.reader.tick import Dialect, RawValue
 from pulsed.translate.fields import AMBIGUOUS_NAME, FIELDS, Field
+from pulsed.translate.identity import blocks_of, exporter_subjects
+from pulsed.translate.plan import Plan, plans
 from pulsed.translate.translator import Translator
 from pulsed.translate.units import RATIO_ABOVE_ONE, RATIO_ABSURD, RATIO_UNIT_UNKNOWN
 from pulsed.translate.vocabulary import NOTHING, POSITION, Reading
@@ -362,6 +364,17 @@ def test_devices_are_the_same_objects_while_nothing_changes() -> None:
     more = translator.translate(page_tick(exporter_page(4, 41, 5).decode(), parser))
     assert more.devices is ticks[0].devices
     assert more.readings[0].sm_clock_max_hertz == 1.98e9
+
+
+def test_equal_gpus_of_all_nodes_share_one_plan() -> None:
+    def plans_of(node: str) -> tuple[Plan, ...]:
+        layout = PageParser().parse(exporter_page(2, 40, 0, node)).layout
+        return plans(layout, exporter_subjects(blocks_of(layout), ""))
+
+    one, other = plans_of("n0"), plans_of("n1")
+    assert len(one) == 2
+    assert one[0] != one[1]
+    assert all(mine is theirs for mine, theirs in zip(one, other, strict=True))
 
 
 def test_a_new_layout_is_read_anew() -> None:

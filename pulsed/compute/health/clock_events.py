@@ -43,7 +43,7 @@ _BARE = 0x200 | 0x400
 
 Masks = tuple[tuple[int, float], ...]
 Part = tuple[float, float, int, Masks]
-"""When it ended, the seconds and the samples in it, and seconds by mask."""
+"""When it ended, the seconds and the samples in it, and seconds by mask, for masks with any bit."""
 
 
 class ClockEvents:
@@ -76,7 +76,8 @@ class ClockEvents:
             bits = int(mask)
             if is_busy and ((bits & _UMBRELLA and not bits & _NAMED) or bits & _BARE):
                 bits |= UNNAMED
-            self._masks[bits] = self._masks.get(bits, 0.0) + seconds
+            if bits:  # most of the time there are none, and no part needs to say so
+                self._masks[bits] = self._masks.get(bits, 0.0) + seconds
             self._seconds += seconds
             self._samples += 1
         if self._begun is None:

@@ -10,6 +10,9 @@ ROUNDING = 1e-6
 UNKNOWN = -1
 OK = 0
 
+_LONG_AGO = -inf
+"""One object for all gates: `-inf` in a function is a new one each time, and a fleet has half a million gates."""
+
 
 class Gate:
     """The state of one rule for one GPU, as a severity.
@@ -31,7 +34,7 @@ class Gate:
         self._reached: dict[int, float] | None = None  # made when needed: most rules never do
         self._below: float | None = None
         self.held = UNKNOWN
-        self.until = -inf
+        self.until = _LONG_AGO
         self.due = inf
 
     def follow(self, raw: int, kept: int, now: float) -> int:
@@ -64,7 +67,7 @@ class Gate:
 
     def restore(self, severity: int, until: float) -> None:
         """Go on with a state that was raised before, at least until a clock."""
-        self.held, self.until, self.due = severity, until, -inf
+        self.held, self.until, self.due = severity, until, _LONG_AGO
 
     def _without_inputs(self, now: float) -> int:
         self._reached = None

@@ -30,7 +30,7 @@ class GpuCheck:
 
     def __init__(self, check: Check) -> None:
         self.check = check
-        self.probes: list[Probe[Rule]] = [probe_of(rule) for rule in check.rules]
+        self.probes: tuple[Probe[Rule], ...] = tuple([probe_of(rule) for rule in check.rules])
         self.state = CheckState(check.id, "unknown")
         self.events = 0
         self._decider = _NOBODY

@@ -29,7 +29,7 @@ class Window:
 
     def __init__(self, seconds: float, lifetime: bool) -> None:
         self._seconds, self._lifetime = seconds, lifetime
-        self._parts: list[tuple[float, float]] = []  # short, and mostly empty
+        self._parts: tuple[tuple[float, float], ...] = ()  # short, and mostly empty, which takes nothing
         self._peak = -inf
         self.last: float | None = None
         self.settled = False
@@ -70,7 +70,7 @@ class Window:
     def restore(self, last: float | None, peak: float, parts: list[tuple[float, float]]) -> None:
         """Go on with what was known before."""
         self.last, self._peak, self.settled = last, peak, False
-        self._parts = list(parts)
+        self._parts = tuple(parts)
         self.total = sum(amount for _, amount in parts)
         self.grown = parts[-1][0] if parts else None
 
@@ -82,17 +82,17 @@ class Window:
     def _add(self, now: float, growth: float) -> None:
         parts = self._parts
         if parts and now - parts[-1][0] < self._seconds / _PARTS:
-            when, amount = parts.pop()
-            parts.append((when, amount + growth))
+            when, amount = parts[-1]
+            self._parts = (*parts[:-1], (when, amount + growth))
         else:
-            parts.append((now, growth))
+            self._parts = (*parts, (now, growth))
         self.total += growth
         self.steps += growth
         self.grown = now
 
     def _expire(self, now: float) -> None:
-        parts = self._parts
-        while parts and now - parts[0][0] >= self._seconds - 1e-6:
-            self.total -= parts.pop(0)[1]
-        if not parts:
+        while self._parts and now - self._parts[0][0] >= self._seconds - 1e-6:
+            self.total -= self._parts[0][1]
+            self._parts = self._parts[1:]
+        if not self._parts:
             self.total = 0.0

@@ -17,6 +17,8 @@ from pulsed.compute.health.rule import Duty, Growth
 _REPLAYS_PER_LANE: Mapping[int, float] = {1: 0.15, 2: 0.3, 3: 0.48, 4: 0.96, 5: 1.92, 6: 3.84}
 _UNKNOWN_LINK = (5, 16)
 
+_NOTHING_PROVEN: frozenset[str] = frozenset()
+
 
 class GrowthProbe(Probe[Growth]):
     """How much a counter grew."""
@@ -80,7 +82,7 @@ class DutyProbe(Probe[Duty]):
     def __init__(self, rule: Duty) -> None:
         super().__init__(rule)
         self._points: dict[str, list[tuple[float, float]]] = {}
-        self._proven: set[str] = set()
+        self._proven = _NOTHING_PROVEN
         self._is_uncertain = False
         self.rests = False
 
@@ -118,7 +120,7 @@ class DutyProbe(Probe[Duty]):
             points.clear()  # the driver was loaded anew
         if points and now > points[-1][0] and (value - points[-1][1]) / (now - points[-1][0]) > 2e-3:
             # Microseconds grow by 1e-3 per second at most when taken for nanoseconds.
-            self._proven.add(name)
+            self._proven |= {name}
         points.append((now, value))
         while len(points) > FEWEST_SAMPLES and now - points[1][0] >= self.rule.window:
             del points[0]

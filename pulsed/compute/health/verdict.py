@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
+from typing import TypeVar
 
 from pulsed.compute.health.model import STATES, CheckState, Health, XidLast
 from pulsed.compute.health.probe import Probe, View
@@ -10,6 +12,8 @@ from pulsed.compute.health.probes_of_events import EventsProbe
 from pulsed.compute.health.rule import Check, Rule
 from pulsed.compute.health.xid_log import XidLog
 from pulsed.compute.health.xids import ADVICE, xid_of
+
+_Counts = TypeVar("_Counts", bound=tuple[tuple[object, int], ...])
 
 
 def check_state(
@@ -70,6 +74,7 @@ def health_of(
         critical_xids: codes to count from 0 on.
         epoch: what the clock of `xids` counts from, in Unix seconds.
         before: the health so far; counts that have not changed stay the same objects, so that nobody writes them anew.
+            GPUs without any have the same ones.
     """
     applying = [state.severity for state in states if state.applies]
     severity = max(applying, default=-1)
@@ -81,10 +86,15 @@ def health_of(
         severity=severity,
         coverage=sum(one >= 0 for one in applying) / len(applying) if applying else 0.0,
         checks=tuple(states),
-        events=before.events if events == before.events else events,
-        xid_events=before.xid_events if xid_events == before.xid_events else xid_events,
+        events=before.events if events == before.events else _shared(events),
+        xid_events=before.xid_events if xid_events == before.xid_events else _shared(xid_events),
         xid_last=_xid_last(xids, epoch),
     )
+
+
+@lru_cache(maxsize=64)
+def _shared(counts: _Counts) -> _Counts:
+    return counts
 
 
 def _xid_last(xids: XidLog, epoch: float) -> XidLast | None:

@@ -16,7 +16,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from pulsed.errors import BadPage
 from pulsed.reader.exposition.row import (
     Labels,
     Limits,
@@ -27,6 +26,7 @@ from pulsed.reader.exposition.row import (
     read_tail,
 )
 from pulsed.reader.exposition.template import Template, make_template
+from pulsed.reader.exposition.text import decoded, not_a_page, refuse_markup
 from pulsed.reader.tick import Layout, RawValue, Series
 
 __all__ = ["Limits", "Page", "PageParser"]
@@ -82,11 +82,11 @@ class PageParser:
         self._series: list[Series] = []
         self._help: dict[str, str] = {}
         self._types: dict[str, str] = {}
-        self._slots: dict[tuple[str, Labels], int] = {}  # by identity: name and sorted labels
+        self._slots: dict[tuple[str, Labels], int] = {}  # by identity: name and sorted labels; made when needed
         self._keyed: dict[str, int] = {}  # by text up to the closing brace
         self._bare: dict[str, int] = {}  # by name, rows without braces; apart, since `up} 1` is not `up 1`
         self._blocks: dict[str, Labels] = {}  # by text between the braces
-        self._sorted: dict[Labels, Labels] = {}  # one object for all series of a GPU
+        self._sorted: dict[Labels, Labels] = {}
         self._comments = {""}  # lines that say nothing new
         self._room = 0  # for series not known yet, on the page being read
         self._live = 0  # rows of the last page
@@ -103,11 +103,13 @@ class PageParser:
             BadPage: this is no exposition page at all: HTML, something binary, or text without one readable row. What
                 is known of the target stays as it was.
         """
-        text = _decode(page)
+        text = decoded(page)
         if self._template is not None:
             values = self._template.read(text)
             if values is not None:
-                self._template_pause = 0
+                if self._template_pause:
+                    self._template_pause = 0
+                    self._forget_texts()
                 return self._finish(values, self._template.samples, _NONE_REJECTED)
             self._template = None
             self._pause_templates()
@@ -118,14 +120,12 @@ class PageParser:
         self._pages_to_template = self._template_pause
 
     def _read_lines(self, text: str) -> Page:
-        if text[:1024].lstrip().startswith("<"):
-            raise BadPage(
-                "The answer is an HTML or XML page, not metrics",
-                "Check the URL: its path is usually /metrics, and a proxy may have answered instead",
-            )
+        refuse_markup(text)
         values: list[RawValue] = [None] * len(self._series)
         rejected: dict[str, int] = {}
         self._room = self._limits.max_series - self._live
+        if not self._slots:
+            self._slots = {(each.name, self._in_order(each.labels)): slot for slot, each in enumerate(self._series)}
         # str.splitlines() would also cut at \x0b, \x85 and \u2028, which may stand inside a label.
         lines = text.split("\n")
         samples = len(lines)
@@ -155,7 +155,7 @@ class PageParser:
                 rejected[problem.reason] = rejected.get(problem.reason, 0) + 1
         self._bound_texts()
         if rejected and samples == 0 and not any(map(read_metadata, lines)):
-            raise BadPage(*_unreadable(text))
+            raise not_a_page(text)
         result = self._finish(values, samples, rejected or _NONE_REJECTED)
         if self._pages_to_template:
             self._pages_to_template -= 1
@@ -163,10 +163,25 @@ class PageParser:
             self._template = make_template(text, samples, len(self._series), self._keyed)
             if self._template is None:
                 self._pause_templates()
-            else:  # it has all of their text; they come again with the first page that it does not fit
-                self._keyed.clear()
-                self._sorted.clear()
+            elif not self._template_pause:
+                self._forget_texts()
         return result
+
+    def _forget_texts(self) -> None:
+        """Let go of what only lines need; it comes again with the first page that the template does not fit.
+
+        Done as soon as there is a template, but once one has failed, only when another has been of use.
+        """
+        for texts in (self._keyed, self._blocks, self._sorted, self._slots):
+            texts.clear()
+        self._comments = {""}
+
+    def _in_order(self, labels: Labels) -> Labels:
+        """Sort labels; give the same object for all series of a GPU."""
+        found = self._sorted.get(labels)
+        if found is None:
+            found = self._sorted[labels] = tuple(sorted(labels))
+        return found
 
     def _read_line(self, line: str, values: list[RawValue]) -> bool:
         """Read a line whose text is not known; whether it is a row. Raises RowRejected."""
@@ -188,10 +203,7 @@ class PageParser:
         return True
 
     def _slot(self, name: str, labels: Labels, values: list[RawValue]) -> int:
-        in_order = self._sorted.get(labels)
-        if in_order is None:
-            in_order = self._sorted[labels] = tuple(sorted(labels))
-        identity = (name, in_order)
+        identity = (name, self._in_order(labels))
         slot = self._slots.get(identity)
         if slot is None:
             if self._room <= 0:
@@ -283,20 +295,3 @@ class PageParser:
             self._comments = {""}
         if len(self._help) + len(self._types) > 2 * bound:
             self._forget_families()
-
-
-def _decode(page: bytes) -> str:
-    try:
-        text = page.decode()
-    except UnicodeDecodeError:
-        # One byte of a wrong encoding must not cost the page; written out, different bytes stay different labels.
-        text = page.decode(errors="backslashreplace")
-    return text.removeprefix("\ufeff")
-
-
-def _unreadable(text: str) -> tuple[str, str]:
-    """What to say of a page without one readable row: message and remedy."""
-    if "\0" in text or text.startswith("\x1f\\x8b"):
-        return "The answer is binary, not a page of metrics", "Check what serves this URL, and that it sends plain text"
-    start = next(line for line in text.split("\n") if line.strip())[:80]
-    return f"Not one line of the answer is a metric; it starts with {start!r}", "Check what serves this URL"

@@ -14,6 +14,7 @@ import math
 import re
 import sys
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import NamedTuple
 
 Labels = tuple[tuple[str, str], ...]
@@ -135,12 +136,18 @@ def _read_labels(line: str, position: int, limits: Limits) -> tuple[Labels, int]
             raise RowRejected("too_long")
         if len(labels) == limits.max_labels:
             raise RowRejected("too_many_labels")
-        labels[sys.intern(name)] = _unescape(_LABEL_ESCAPE, value)
+        labels[name] = _unescape(_LABEL_ESCAPE, value)
         position = label.end()
     end = _CLOSE.match(line, position)
     if end is None:
         raise RowRejected("bad_labels")
-    return tuple(labels.items()), end.end() - 1
+    return tuple([_label(name, value) for name, value in labels.items()]), end.end() - 1
+
+
+@lru_cache(maxsize=1024)
+def _label(name: str, value: str) -> tuple[str, str]:
+    """Give the same object for equal labels: models, drivers and hosts are the same on many GPUs and targets."""
+    return sys.intern(name), value
 
 
 def read_tail(text: str) -> float:
@@ -192,7 +199,7 @@ def read_metadata(line: str) -> Metadata | None:
     kind, name, text = match[1], match[2], (match[3] or "").strip()
     if kind == "TYPE" and not text:
         return None
-    return Metadata(kind, sys.intern(name), _unescape(_HELP_ESCAPE, text) if kind == "HELP" else sys.intern(text))
+    return Metadata(kind, sys.intern(name), sys.intern(_unescape(_HELP_ESCAPE, text) if kind == "HELP" else text))
 
 
 def _unescape(escape: re.Pattern[str], text: str) -> str:

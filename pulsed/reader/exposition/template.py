@@ -6,10 +6,21 @@ holds everything of a page but the numbers, cut at each `}`, so that reading the
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from pulsed.reader.tick import RawValue
+
+
+class _Numbers(dict[str, float]):
+    """Numbers by their text; of a text that is not there `float` says which it is."""
+
+    __missing__ = staticmethod(float)
+
+
+_NUMBERS = _Numbers({text: float(text) for text in (*(f" {number}" for number in range(101)), " 0.000000")})
+"""As dcgm-exporter writes what much of a page is: counts of errors, percentages, temperatures. Found, not made."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,15 +30,18 @@ class Template:
     Attributes:
         samples: rows of the page.
         head: what stands before the first `}`.
-        tails: what follows each number, from its line feed up to, and without, the next `}`.
-        length: characters of head, tails and braces together.
+        names: what follows each number, from its line feed up to, and with, the `{` of the next row: a name, and
+            comments before it. The same objects in the templates of all targets that say the same.
+        labels: what follows that, up to, and without, the next `}`. The same object in all families of a GPU.
+        length: characters of head, names, labels and braces together.
         picks: for each slot which number is its value, or -1 for a series that the page does not have; None where the
             numbers stand in the order of the slots already.
     """
 
     samples: int
     head: str
-    tails: Sequence[str]
+    names: Sequence[str]
+    labels: Sequence[str]
     length: int
     picks: Sequence[int] | None
 
@@ -37,17 +51,17 @@ class Template:
         Only plain numbers fit: a timestamp, an exemplar, a word or an empty value does not.
         """
         numbers = text.split("}")
-        if len(numbers) != len(self.tails) + 1 or numbers[0] != self.head:
+        if len(numbers) != len(self.labels) + 1 or numbers[0] != self.head:
             return None
         del numbers[0]
-        numbers = list(map(str.removesuffix, numbers, self.tails))
+        numbers = list(map(str.removesuffix, map(str.removesuffix, numbers, self.labels), self.names))
         digits = "".join(numbers)
-        # A tail that is not there leaves the number's piece longer than it should be, so the length is the proof that
+        # A text that is not there leaves the number's piece longer than it should be, so the length is the proof that
         # all of them fit. A line feed left over would join two lines, and float() takes 1_000 and digits of any script.
         if len(digits) + self.length != len(text) or "\n" in digits or "_" in digits or not digits.isascii():
             return None
         try:
-            values: list[RawValue] = list(map(float, numbers))
+            values: list[RawValue] = list(map(_NUMBERS.__getitem__, numbers))
         except ValueError:
             return None
         if self.picks is None:
@@ -70,7 +84,8 @@ def make_template(text: str, samples: int, slots: int, keyed: Mapping[str, int])
     if samples == 0 or text.count("}") != samples:
         return None
     pieces = text.split("}")
-    tails = []
+    names: list[str] = []
+    labels: list[str] = []
     places: dict[int, int] = {}
     key = pieces[0].rpartition("\n")[2]
     for place, piece in enumerate(pieces[1:]):
@@ -79,14 +94,17 @@ def make_template(text: str, samples: int, slots: int, keyed: Mapping[str, int])
             return None
         places[slot] = place  # a series given twice: the last one wins
         _, feed, rest = piece.partition("\n")
-        tails.append(feed + rest)
+        name, brace, block = rest.rpartition("{")
+        names.append(sys.intern(feed + name + brace))
+        labels.append(sys.intern(block))
         key = rest.rpartition("\n")[2]
     in_order = len(places) == slots == samples and all(slot == place for slot, place in places.items())
     template = Template(
         samples=samples,
         head=pieces[0],
-        tails=tails,
-        length=len(pieces[0]) + sum(map(len, tails)) + samples,
+        names=names,
+        labels=labels,
+        length=len(pieces[0]) + sum(map(len, names)) + sum(map(len, labels)) + samples,
         picks=None if in_order else [places.get(slot, -1) for slot in range(slots)],
     )
     return template if template.read(text) is not None else None

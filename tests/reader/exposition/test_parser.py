@@ -311,6 +311,22 @@ def test_a_new_series_makes_a_new_layout_and_an_absent_one_does_not() -> None:
     assert parser.parse(b"b 6\n").layout is third.layout
 
 
+def test_series_are_found_again_once_pages_are_read_by_lines_again() -> None:
+    parser = PageParser()
+    first = parser.parse(exporter_page(2, seed=1))
+    assert parser.parse(exporter_page(2, seed=2)).layout is first.layout
+    text = exporter_page(2, seed=3).decode()
+    rows = [row for row in text.splitlines() if not row.startswith("#")]
+    for _ in range(3):
+        rows.reverse()
+        page = parser.parse("".join(f"{row}\n" for row in rows).encode())
+        assert page.layout is first.layout
+        assert samples(page) == line_by_line(text)
+    page = parser.parse(f"{text}new 1\n".encode())
+    assert page.layout.series[:-1] == first.layout.series
+    assert page.layout.help == first.layout.help
+
+
 def test_other_help_or_type_makes_a_new_layout() -> None:
     parser = PageParser()
     plain = parser.parse(b"a 1\n").layout

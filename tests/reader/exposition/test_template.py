@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from pulsed.reader.exposition.template import make_template
+from pulsed.reader.exposition.template import Template, make_template
 
 KEYED = {'a{g="0"': 0, 'a{g="1"': 1, 'b{g="0"': 2}
 PAGE = '# HELP a x\na{g="0"} 1\na{g="1"} 2.5\n# TYPE b gauge\n\nb{g="0"} NaN\n'
@@ -13,6 +13,42 @@ def test_a_page_with_other_numbers_fits() -> None:
     assert template is not None
     assert template.read(PAGE.replace("NaN", "-1e3").replace("2.5", "+Inf")) == [1.0, float("inf"), -1000.0]
     assert template.read(PAGE.replace(" 1\n", "  17 \r\n").replace("NaN", "0")) == [17.0, 2.5, 0.0]
+
+
+def test_braces_that_open_nothing() -> None:
+    page = '# HELP a {x\na{g="{0"} 1\na{g="{{"} 2\n'
+    template = make_template(page, 2, 2, {'a{g="{0"': 0, 'a{g="{{"': 1})
+    assert template is not None
+    assert template.read(page.replace("2", "3")) == [1.0, 3.0]
+    assert template.read(page.replace('="{0', '="{1')) is None
+    assert template.read(page.replace("HELP a {x", "HELP a x{")) is None
+
+
+def test_numbers_are_what_float_says() -> None:
+    template = make_template(PAGE, 3, 3, KEYED)
+    assert template is not None
+    for text in ("0", "-0", "00", "100", "101", "0.000000", "-0.000000", "1e2", "+7", "0x1", "7."):
+        try:
+            expected: str | None = repr(float(text))
+        except ValueError:
+            expected = None
+        read = template.read(PAGE.replace("2.5", text))
+        assert (None if read is None else repr(read[1])) == expected
+
+
+def test_texts_that_repeat_are_the_same_objects() -> None:
+    def made(node: str) -> Template:
+        rows = [f'{name}{{n="{node}",g="{gpu}"' for name in "ab" for gpu in range(2)]
+        page = "".join(f"{row}}} 1\n" for row in rows)
+        template = make_template(page, 4, 4, {row: slot for slot, row in enumerate(rows)})
+        assert template is not None
+        return template
+
+    one, other = made("x"), made("y")
+    assert one.labels == ['n="x",g="1"', 'n="x",g="0"', 'n="x",g="1"', ""]
+    assert one.labels[0] is one.labels[2]
+    assert one.names == ["\na{", "\nb{", "\nb{", "\n"]
+    assert all(mine is theirs for mine, theirs in zip(one.names, other.names, strict=True))
 
 
 @pytest.mark.parametrize(

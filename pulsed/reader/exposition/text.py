@@ -1,0 +1,38 @@
+"""What an exporter's answer is as a text, and how to refuse one that is no page of metrics at all."""
+
+from __future__ import annotations
+
+from pulsed.errors import BadPage
+
+
+def decoded(page: bytes) -> str:
+    """Give the text of a page, without a byte order mark."""
+    try:
+        text = page.decode()
+    except UnicodeDecodeError:
+        # One byte of a wrong encoding must not cost the page; written out, different bytes stay different labels.
+        text = page.decode(errors="backslashreplace")
+    return text.removeprefix("\ufeff")
+
+
+def refuse_markup(text: str) -> None:
+    """Refuse HTML and XML.
+
+    Raises:
+        BadPage: it is that.
+    """
+    if text[:1024].lstrip().startswith("<"):
+        raise BadPage(
+            "The answer is an HTML or XML page, not metrics",
+            "Check the URL: its path is usually /metrics, and a proxy may have answered instead",
+        )
+
+
+def not_a_page(text: str) -> BadPage:
+    """Say what is wrong with a text that has not one readable row."""
+    if "\0" in text or text.startswith("\x1f\\x8b"):
+        return BadPage(
+            "The answer is binary, not a page of metrics", "Check what serves this URL, and that it sends plain text"
+        )
+    start = next(line for line in text.split("\n") if line.strip())[:80]
+    return BadPage(f"Not one line of the answer is a metric; it starts with {start!r}", "Check what serves this URL")

@@ -1,0 +1,42 @@
+from __future__ import annotations
+
+import gzip
+
+import pytest
+
+from pulsed.errors import BadPage
+from pulsed.reader.exposition.text import decoded, not_a_page, refuse_markup
+
+
+@pytest.mark.parametrize(
+    ("page", "text"),
+    [
+        (b"up 1\n", "up 1\n"),
+        (b"\xef\xbb\xbfup 1\n", "up 1\n"),
+        ('a{b="ä"} 1\n'.encode(), 'a{b="ä"} 1\n'),
+        (b'a{b="\xe4"} 1\n', 'a{b="\\xe4"} 1\n'),
+    ],
+    ids=["plain", "byte order mark", "UTF-8", "Latin-1"],
+)
+def test_bytes_as_text(page: bytes, text: str) -> None:
+    assert decoded(page) == text
+
+
+@pytest.mark.parametrize("text", ["<html>", "\n <?xml version='1.0'?>"])
+def test_markup_is_refused(text: str) -> None:
+    with pytest.raises(BadPage, match="HTML or XML") as caught:
+        refuse_markup(text)
+    assert "/metrics" in caught.value.remedy
+
+
+def test_a_page_is_not_refused() -> None:
+    refuse_markup("# HELP a <b>\na 1\n")
+
+
+@pytest.mark.parametrize("body", [gzip.compress(b"up 1\n", mtime=0), "up 1\n".encode("utf-16")])
+def test_binary_is_called_so(body: bytes) -> None:
+    assert "binary" in str(not_a_page(decoded(body)))
+
+
+def test_other_text_is_quoted() -> None:
+    assert "starts with '404 page not found'" in str(not_a_page("\n404 page not found\n"))
