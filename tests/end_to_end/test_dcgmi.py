@@ -109,6 +109,24 @@ def test_a_broken_stream_is_told_counted_and_mended(
         assert 0 < counted <= time.monotonic() - begun + 2, "a gap is not counted"
 
 
+def test_a_daemon_that_stands_still_loses_no_time(tmp_path: Path, standin: Standin) -> None:
+    """On a node whose cores are all taken: dcgmi's ticks wait, and are counted when they were printed."""
+    stood_still = 1.5
+    with serving(tmp_path, *flags(standin, **{"source.dcgmi.read_timeout": "20s"})) as daemon:
+        uuid = daemon.get("/gpus/0").json()["uuid"]
+        observed = f'pulsed_gpu_observed_seconds_total{{gpu="0",uuid="{uuid}"}}'
+        until(lambda: (metric(daemon, observed) or 0) > 0.5)
+        before, ticks, begun = metric(daemon, observed), samples(daemon), time.monotonic()
+        daemon.process.send_signal(signal.SIGSTOP)
+        time.sleep(stood_still)
+        daemon.process.send_signal(signal.SIGCONT)
+        until(lambda: samples(daemon) - ticks >= 8 * stood_still)
+        after, passed = metric(daemon, observed), time.monotonic() - begun
+    assert before is not None
+    assert after is not None
+    assert stood_still - 0.3 <= after - before <= passed + 0.2
+
+
 def test_an_engine_that_is_away_makes_the_series_stale_and_comes_back(tmp_path: Path, standin: Standin) -> None:
     with serving(tmp_path, *flags(standin, **{"source.stale_after": "500ms"})) as daemon:
         until(lambda: "pulsed_gpu_power_watts" in daemon.get("/metrics").text)
