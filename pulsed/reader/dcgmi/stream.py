@@ -160,7 +160,8 @@ class DmonStream:
             tick = feed(line)
             if tick is not None:
                 self._found.append(Arrival(tick.layout, tick.values, tick.rejected, *self._stamp))
-                del self._found[:-_MOST_WAITING]
+                if len(self._found) > _MOST_WAITING:
+                    self._leave_out([self._found.pop(0)])
                 self._talk = 0
             self._stamp = now
         self._talk += len(data)

@@ -132,6 +132,15 @@ async def test_ticks_that_wait_are_bounded_and_what_was_rejected_with_them_is_to
     assert sum(tick.rejected.get("not_a_row", 0) for tick in seen) == 70
 
 
+async def test_of_very_many_ticks_at_once_the_newest_are_kept_and_the_others_counted(tmp_path: Path) -> None:
+    ticks = "".join(line(0, f"{number}.000") for number in range(100))
+    async with stream(tmp_path, f"printf '{HEADER}what\\n{ticks}'; sleep 60", interval=0.01) as made:
+        seen = [await made.next(SECONDS) for _ in range(64)]
+        assert made.late == 100 - 64
+    assert [watts(tick) for tick in seen] == [[float(number)] for number in range(36, 100)]
+    assert seen[0].rejected == {"not_a_row": 1}
+
+
 async def test_a_line_without_end_is_cut(tmp_path: Path) -> None:
     long = "head -c 300000 /dev/zero | tr '\\0' x; echo"
     say = f"printf '{HEADER}'; {long}; printf '{line(0, '1.000')}'; sleep 60"
