@@ -234,8 +234,11 @@ import uvloop
 from pulsed.reader.dcgmi.child import Child
 
 async def main():
+    up = asyncio.Event()
     child = await Child.start(("/bin/sh", "-c", "trap '' INT TERM HUP; echo up; while :; do sleep 0.05; done"),
-                              lambda data: print(child.pid, flush=True), lambda: None)
+                              lambda data: up.set(), lambda: None)
+    await up.wait()
+    print(child.pid, flush=True)
     await asyncio.sleep(60)
 
 {run}(main())
