@@ -1,6 +1,7 @@
-"""The public face, byte for byte: what went in is made here, what came out was looked at and is kept in `expected`.
+"""The public output, byte for byte: reviewed text pages and documents are kept in `expected`, each sample once.
 
-After a wanted change: `UPDATE_GOLDEN=1 pytest tests/golden`, then read the difference before it is committed.
+The OpenMetrics page is derived from the text page; passthrough adds families to the page that is kept without it.
+After a wanted change: `UPDATE_GOLDEN=1 pytest tests/golden`, then review the difference before it is committed.
 """
 
 from __future__ import annotations
@@ -12,10 +13,13 @@ from pathlib import Path
 import pytest
 
 from tests.dmon_writer import ERAS, DmonWriter, Value
+from tests.golden.openmetrics import openmetrics_of
 from tests.golden.whole import Output, replayed
 
 HERE = Path(__file__).parent
+EXPECTED = HERE / "expected"
 PAGES = sorted(path.name for path in (HERE / "pages").iterdir())
+BASE_UNITS = "exporter-4.9-base-units.prom"
 CAPTURE = "capture.txt"
 
 FIELDS = [54, 50, 203, 204, 1001, 1002, 1003, 1004, 1005, 1006, 1009, 1010, 155, 156, 150, 140, 100, 250, 252, 240, 230]
@@ -64,34 +68,61 @@ def write_capture(era: str, split: bool) -> None:
 
 
 def check(name: str, output: Output, *, update: bool = True) -> None:
-    """Compare with what is kept, or keep it where that is asked for."""
-    expected = HERE / "expected"
-    found = {"metrics.txt": output.text, "openmetrics.txt": output.openmetrics, "gpus.json": output.gpus}
-    for suffix, text in found.items():
-        path = expected / f"{name}.{suffix}"
-        if update and os.environ.get("UPDATE_GOLDEN"):
-            expected.mkdir(exist_ok=True)
-            path.write_bytes(text.encode())
-        assert text == path.read_bytes().decode(), f"{path.name} differs; see the top of this module"
+    """Compare an output with the kept text page and document, or keep it if UPDATE_GOLDEN is set."""
+    for suffix, text in {"metrics.txt": output.text, "gpus.json": output.gpus}.items():
+        if update:
+            keep(f"{name}.{suffix}", text)
+        assert text == kept(f"{name}.{suffix}"), f"{name}.{suffix} differs; see the top of this module"
+    assert output.openmetrics == openmetrics_of(output.text)
 
 
-@pytest.mark.parametrize("page", PAGES)
+def check_passthrough(name: str, output: Output) -> None:
+    """Compare with the same output without passthrough: the kept families are added before pulsed's own."""
+    before, begin, after = kept(f"{name}.metrics.txt").partition("# HELP pulsed_source_info ")
+    assert output.text.startswith(before)
+    assert output.text.endswith(begin + after)
+    rows = output.text.removeprefix(before).removesuffix(begin + after)
+    keep(f"{name}-passthrough.metrics.txt", rows)
+    assert rows == kept(f"{name}-passthrough.metrics.txt")
+    assert output.openmetrics == openmetrics_of(output.text)
+    assert output.gpus == kept(f"{name}.gpus.json")
+
+
+def kept(file: str) -> str:
+    return (EXPECTED / file).read_bytes().decode()
+
+
+def keep(file: str, text: str) -> None:
+    if os.environ.get("UPDATE_GOLDEN"):
+        (EXPECTED / file).write_bytes(text.encode())
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if page != BASE_UNITS])
 async def test_pages(page: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(HERE / "pages")
     check(page.removesuffix(".prom"), await replayed(page))
 
 
+async def test_old_names_and_new_units_are_the_same_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """dcgm-exporter 4.9 renamed fields and counts in base units; the two pages were made of the same numbers."""
+    monkeypatch.chdir(HERE / "pages")
+    output = await replayed(BASE_UNITS)
+    old_names = "exporter-4.8-two-gpus"
+    renamed = Output(*(text.replace(BASE_UNITS, f"{old_names}.prom") for text in output))
+    check(old_names, renamed, update=False)
+
+
 async def test_passthrough_of_a_page(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(HERE / "pages")
-    check("exporter-2-damaged-passthrough", await replayed("exporter-2-damaged.prom", "publish.passthrough=true"))
+    check_passthrough("exporter-2-damaged", await replayed("exporter-2-damaged.prom", "publish.passthrough=true"))
 
 
 @pytest.mark.parametrize("split", [False, True], ids=["two-gpus", "mig"])
 async def test_passthrough_of_a_capture(split: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
     write_capture("C1", split)
-    name = "dmon-mig-passthrough" if split else "dmon-two-gpus-passthrough"
-    check(name, await replayed(CAPTURE, "publish.passthrough=true"))
+    name = "dmon-mig" if split else "dmon-two-gpus"
+    check_passthrough(name, await replayed(CAPTURE, "publish.passthrough=true"))
 
 
 @pytest.mark.parametrize("era", ERAS)
@@ -100,13 +131,6 @@ async def test_captures_of_every_era(era: str, split: bool, monkeypatch: pytest.
     monkeypatch.chdir(tmp_path)
     write_capture(era, split)
     check("dmon-mig" if split else "dmon-two-gpus", await replayed(CAPTURE), update=era == "A")
-
-
-async def test_old_names_and_new_units_are_the_same_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
-    """dcgm-exporter 4.9 renamed fields and counts in base units; the two pages were made of the same numbers."""
-    monkeypatch.chdir(HERE / "pages")
-    old, new = await replayed("exporter-4.8-two-gpus.prom"), await replayed("exporter-4.9-base-units.prom")
-    assert old.document["gpus"] == new.document["gpus"]
 
 
 async def test_an_xid_on_the_row_of_a_used_instance_reaches_its_board(tmp_path: Path) -> None:
