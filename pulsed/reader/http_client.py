@@ -228,7 +228,7 @@ async def _connect(connection: Connection, address: Address, context: ssl.SSLCon
     loop = asyncio.get_running_loop()
     name = address.host.partition("%")[0].rstrip(".") if context else None
     try:
-        sock = await _first_to_answer(await _addresses(address))
+        sock = await first_to_answer(await _addresses(address))
         await loop.create_connection(lambda: connection, sock=sock, ssl=context, server_hostname=name)
     except Exception as error:  # noqa: BLE001 (goes to the asker)
         connection.fail(error)
@@ -243,7 +243,7 @@ async def _addresses(address: Address) -> Sequence[_Found]:
         return await loop.getaddrinfo(name, address.port, type=socket.SOCK_STREAM, flags=socket.AI_ADDRCONFIG)
 
 
-async def _first_to_answer(found: Sequence[_Found]) -> socket.socket:
+async def first_to_answer(found: Sequence[_Found]) -> socket.socket:
     """A socket that is connected to one of these, in their order, the next beside the last if that takes long.
 
     uvloop's `create_connection` tries them one after the other, and a dead IPv6 address would use up the whole time.

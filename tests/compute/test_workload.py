@@ -229,14 +229,16 @@ def test_custom_weights_move_the_edge_of_idle() -> None:
 def test_it_forgets_rather_than_grow() -> None:
     table = Classifier(DEFAULT_THRESHOLDS)
     values = (0.0, 0.2, 0.28, 0.35, 0.45, 0.55, 0.7, 0.9)
-    seen = itertools.product(itertools.combinations_with_replacement(values, 2), repeat=3)
-    for count, ((a, b), (c, d), (e, f)) in enumerate(seen):
-        if count > 2 * REMEMBERED:
-            break
+    ranges = itertools.product(itertools.combinations_with_replacement(values, 2), repeat=3)
+    results = []
+    for (a, b), (c, d), (e, f) in itertools.islice(ranges, REMEMBERED + 1):
         bounds = Bounds(Inputs(a, c, e, 0.5, 0.0), Inputs(b, d, f, 1.0, 0.0))
-        first = table.classify(bounds, (0.3, 0.4), (0.0, math.inf))
-        assert first == table.classify(bounds, (0.3, 0.4), (0.0, math.inf))
-    assert 0 < len(table._remembered) <= REMEMBERED
+        results.append(table.classify(bounds, (0.3, 0.4), (0.0, math.inf)))
+        assert table.classify(bounds, (0.3, 0.4), (0.0, math.inf)) is results[-1]
+    first = Bounds(Inputs(0.0, 0.0, 0.0, 0.5, 0.0), Inputs(0.0, 0.0, 0.0, 1.0, 0.0))
+    again = table.classify(first, (0.3, 0.4), (0.0, math.inf))
+    assert again == results[0]
+    assert again is not results[0]
 
 
 COMPARE = {"<": operator.lt, ">=": operator.ge}

@@ -8,12 +8,14 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
 from pulsed.compute.tick import ComputedTick
+from pulsed.present import passthrough
 from pulsed.present.board import Board
 from pulsed.present.exporter_rows import XID, exporter_layout
 from pulsed.present.page import Pages
 from pulsed.present.telemetry import Telemetry
-from pulsed.reader.tick import RawTick, RawValue
+from pulsed.reader.tick import Layout, RawTick, RawValue
 from pulsed.translate.fields import BY_SHORT
+from pulsed.translate.tick import Device
 from pulsed.translate.translator import Translator
 from tests.dmon_writer import ERAS, Value
 from tests.present.boards import board, target
@@ -348,25 +350,36 @@ def test_series_come_and_go_with_their_rows_and_with_what_is_known() -> None:
     assert "DCGM_" not in pages.page(NOW + 60, openmetrics=False, gzip=False).decode()
 
 
-def test_the_series_are_worked_out_once() -> None:
+@pytest.fixture
+def calls(monkeypatch: pytest.MonkeyPatch) -> list[Layout]:
+    """Return the list of the layouts for which the rows of an exporter are computed from now on."""
+    layouts: list[Layout] = []
+
+    def counted(layout: Layout, devices: Sequence[Device], here: str) -> Layout:
+        layouts.append(layout)
+        return exporter_layout(layout, devices, here)
+
+    monkeypatch.setattr(passthrough, "exporter_layout", counted)
+    return layouts
+
+
+def test_the_series_are_worked_out_once(calls: list[Layout]) -> None:
     raws = capture([203], *([("GPU 0", [load])] for load in range(3)))
     first, second, third = computed(raws)
     made = board(target("dmon", first))
     pages = Pages(made, Telemetry(made), passthrough=True)
     pages.page(NOW, openmetrics=False, gzip=False)
-    (place,) = pages._places.values()
-    layout = place.passthrough.layout
+    assert calls == [first.canonical.raw.layout]
     for each in (second, third):
         made.targets[0].accept(each, NOW)
         assert f"{each.canonical.raw.values[0]!r}\n" in pages.page(NOW, openmetrics=False, gzip=False).decode()
-        assert place.passthrough.layout is layout
+    assert calls == [first.canonical.raw.layout]
 
 
-def test_without_the_setting_nothing_is_republished(two_gpus: Board) -> None:
+def test_without_the_setting_nothing_is_republished(two_gpus: Board, calls: list[Layout]) -> None:
     pages = Pages(two_gpus, Telemetry(two_gpus))
     assert b"DCGM_" not in pages.page(NOW, openmetrics=False, gzip=False)
-    (place,) = pages._places.values()
-    assert place.passthrough.layout is None
+    assert calls == []
 
 
 @needs_samples

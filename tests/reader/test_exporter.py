@@ -274,7 +274,7 @@ async def test_a_redirect_to_another_host_gets_no_credentials(server: Server) ->
         settings = ExporterSettings(username="ann", password=SECRET, headers={"X-Api-Key": SECRET})
         tick = await read_once(f"{server.url}/old", settings)
     assert utils(tick) == {"0": 37.0, "1": 99.0}
-    assert server.seen[0][1]["Authorization"]
+    assert server.seen[0][1]["Authorization"].startswith("Basic ")
     headers = other.seen[0][1]
     assert headers["Authorization"] is None
     assert headers["X-Api-Key"] is None
@@ -670,7 +670,6 @@ async def test_sources_share_a_session_until_the_last_has_closed(server: Server)
     await sources[0].close()  # twice is once
     with pytest.raises(ScrapeFailed, match="closed"):
         await sources[0].read()
-    assert len({id(source._scraper) for source in sources[1:]}) == 1
     await sources[1].close()
 
 

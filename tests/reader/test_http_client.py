@@ -26,7 +26,7 @@ from hypothesis import strategies as st
 
 from pulsed.errors import ScrapeFailed
 from pulsed.reader.http_body import Body
-from pulsed.reader.http_client import HttpClient, _first_to_answer, address_of, request_bytes
+from pulsed.reader.http_client import HttpClient, address_of, first_to_answer, request_bytes
 from pulsed.reader.http_connection import Answer, BrokenAnswer, Connection
 from pulsed.reader.scraper import ExporterSettings, Scraper
 from tests.reader.authority import make_authority, server_context
@@ -595,12 +595,12 @@ async def test_a_dead_address_does_not_hold_up_a_living_one() -> None:
         async with serving(handle) as site:
             living = (socket.AF_INET, socket.SOCK_STREAM, 0, "", ("127.0.0.1", site.port))
             for dead in ([refusing], [stalling], [refusing, stalling], [stalling, stalling, refusing]):
-                sock = await _first_to_answer([*map(found, dead), living])
+                sock = await first_to_answer([*map(found, dead), living])
                 assert sock.getpeername()[1] == site.port
                 sock.close()
             with pytest.raises(ConnectionRefusedError):
-                await _first_to_answer([found(refusing), found(refusing)])
-            cancelled = asyncio.ensure_future(_first_to_answer([found(stalling), found(stalling)]))
+                await first_to_answer([found(refusing), found(refusing)])
+            cancelled = asyncio.ensure_future(first_to_answer([found(stalling), found(stalling)]))
             await asyncio.sleep(0)
             cancelled.cancel()
             with pytest.raises(asyncio.CancelledError):

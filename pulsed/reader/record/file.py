@@ -25,7 +25,7 @@ STDOUT = "-"
 MEMBER_BYTES = 4 * 2**20
 """Text after which a gzip member is ended and another begun."""
 
-_TAIL = 16 * 2**20  # more than a member and what is added to it at once take when packed
+TAIL_BYTES = 16 * 2**20  # more than a member and what is added to it at once take when packed
 _DEFLATE, _RAW = 8, -15
 # RFC 1952: magic, deflate, no flags, no time, no hint, unknown system. Fixed, so that members are found by it.
 _HEAD = b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\xff"
@@ -191,7 +191,7 @@ class _Member:
 def _mend(raw: io.FileIO, name: str) -> bytes:
     """Make a gzip file end with a whole member; returns the text that the next one must begin with."""
     size = raw.seek(0, os.SEEK_END)
-    begin = max(0, size - _TAIL)
+    begin = max(0, size - TAIL_BYTES)
     tail = os.pread(raw.fileno(), size - begin, begin)
     start = tail.rfind(_HEAD)
     if start < 0:

@@ -15,6 +15,9 @@ from pulsed.reader.record import file as record_file
 from pulsed.reader.record.file import RecordFailed, open_record
 from pulsed.reader.recording import open_bytes
 
+MEMBER_HEAD = b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\xff"
+"""The gzip header that pulsed writes: no time, no name, unknown system."""
+
 
 def lines(count: int, seed: int = 0) -> list[bytes]:
     rng = random.Random(seed)
@@ -109,7 +112,7 @@ def test_a_plain_line_is_there_at_once(tmp_path: Path) -> None:
 
 def test_members_are_ended_before_they_are_too_long_to_mend(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(record_file, "MEMBER_BYTES", 1000)
-    monkeypatch.setattr(record_file, "_TAIL", 2000)
+    monkeypatch.setattr(record_file, "TAIL_BYTES", 2000)
     path = tmp_path / "record.gz"
     some = lines(1000)
     write(path, some)
@@ -136,8 +139,8 @@ def test_the_content_says_whether_it_is_gzipped_not_the_name(tmp_path: Path) -> 
     ("data", "words"),
     [
         (gzip.compress(b"one\n", mtime=0), "not gzipped by pulsed"),
-        (record_file._HEAD + zlib.compress(b"one\n")[2:-4] + b"wrong check", "damaged"),
-        (record_file._HEAD + b"\xff" * 40, "damaged"),
+        (MEMBER_HEAD + zlib.compress(b"one\n")[2:-4] + b"wrong check", "damaged"),
+        (MEMBER_HEAD + b"\xff" * 40, "damaged"),
     ],
 )
 def test_gzip_data_that_cannot_be_gone_on_with_is_left_alone(tmp_path: Path, data: bytes, words: str) -> None:
