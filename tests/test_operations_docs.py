@@ -268,7 +268,7 @@ def _reasons(kind: type[SourceError]) -> Iterator[str]:
 
 
 def test_every_reason_of_a_source_is_in_the_table() -> None:
-    told = {cells[0].strip("`") for cells in rows("What a source says")[1:]}
+    told = {cells[0].strip("`") for cells in rows("Source errors")[1:]}
     assert told == set(_reasons(SourceError)) | {"internal"}
 
 
@@ -285,8 +285,8 @@ def _texts() -> tuple[str, ...]:
 
 def _messages() -> list[str]:
     """The messages of both tables: of sources, of the log and of doctor."""
-    of_sources = [text for cells in rows("What a source says")[1:] for text in re.findall(r"`([^`]+)`", cells[1])]
-    seen = [cells[0] for cells in rows("What you see")[1:]]
+    of_sources = [text for cells in rows("Source errors")[1:] for text in re.findall(r"`([^`]+)`", cells[1])]
+    seen = [cells[0] for cells in rows("Symptoms")[1:]]
     told = [text for cell in seen if re.match(r"doctor|`doctor`|log|`unknown", cell) for text in _quoted(cell)]
     return [*of_sources, *told]
 
@@ -310,24 +310,24 @@ def test_what_needs_a_restart_is_what_the_daemon_takes_no_notice_of() -> None:
 
 
 def test_severities_are_those_of_the_code() -> None:
-    (comment,) = re.findall(r"^# The worst first: (.*)$", TEXT, re.MULTILINE)
+    (comment,) = re.findall(r"^# Worst first: (.*)$", TEXT, re.MULTILINE)
     said = {name: int(number) for number, name in re.findall(r"(-?\d) (\w+)", comment)}
     assert said == dict(SEVERITY)
 
 
 def conversion(unit: Unit) -> str:
-    """Say how a value of DCGM becomes pulsed's."""
+    """Return how a value of DCGM is converted; empty if it is not."""
     if unit.divide != 1:
         return f"{unit.name}, divided by {unit.divide:,.0f}"
-    return f"{unit.name}, times {unit.multiply:,.0f}" if unit.multiply != 1 else "the same"
+    return f"{unit.name}, times {unit.multiply:,.0f}" if unit.multiply != 1 else ""
 
 
 def migration() -> str:
-    """Write the table of the most used fields and their names in pulsed."""
+    """Render the table of the most used fields and their names in pulsed."""
     chosen: dict[int, Field] = {}
     for field in FIELDS:
         chosen.setdefault(field.id, field)
-    lines = ["| dcgm-exporter | pulsed | value |", "|---|---|---|"]
+    lines = ["| dcgm-exporter | pulsed | conversion |", "|---|---|---|"]
     lines += [
         f"| `{field.names[0]}` | `pulsed_gpu_{field.quantity}` | {conversion(field.unit)} |"
         for field in (chosen[number] for number in MOST_USED)

@@ -52,7 +52,7 @@ def table() -> str:
     """The rows, in the order of the file."""
     texts = described()
     values = yaml.safe_load((CHART / "values.yaml").read_text(encoding="utf-8"))
-    rows = ["| value | default | is |", "|---|---|---|"]
+    rows = ["| value | default | description |", "|---|---|---|"]
     for path, value in leaves(values, texts):
         default = json.dumps(value) if len(json.dumps(value)) <= 120 else "see values.yaml"
         rows.append(f"| `{path}` | `{default}` | {texts[path].replace('|', chr(92) + '|')} |")

@@ -44,11 +44,11 @@ def test_the_sandbox_is_as_tight_as_the_readme_says(units: Path) -> None:
         check=True,
     )
     found = re.search(r"Overall exposure level for pulsed.service: ([\d.]+)", done.stdout)
-    said = re.search(r"says ([\d.]+) of 10", README)
+    reported = re.search(r"reports ([\d.]+) of 10", README)
     assert found
-    assert said
+    assert reported
     assert float(found[1]) <= 2.0
-    assert found[1] == said[1]
+    assert found[1] == reported[1]
 
 
 def test_systemd_accepts_the_user_and_the_folders(tmp_path: Path) -> None:
