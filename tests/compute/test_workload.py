@@ -9,12 +9,13 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from pulsed.compute import workload as workload_module
 from pulsed.compute.bounds import Bounds, Inputs
 from pulsed.compute.compute import Settings
 from pulsed.compute.real_utilization import PRESETS, Weights
 from pulsed.compute.rules import CLASSES, DEFAULT_THRESHOLDS, RULES, UNKNOWN, VARIABLES, Thresholds
 from pulsed.compute.tick import Workload
-from pulsed.compute.workload import REMEMBERED, Classifier
+from pulsed.compute.workload import Classifier
 from pulsed.translate.tick import Device
 from pulsed.translate.vocabulary import NOTHING, Reading
 from tests.compute.readings import (
@@ -226,19 +227,20 @@ def test_custom_weights_move_the_edge_of_idle() -> None:
     assert workload(reading, Settings(Weights(1, 0, 0, 0), "custom")).raw_class == "low_utilization"
 
 
-def test_it_forgets_rather_than_grow() -> None:
+def test_it_forgets_rather_than_grow(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(workload_module, "REMEMBERED", 2)
     table = Classifier(DEFAULT_THRESHOLDS)
-    values = (0.0, 0.2, 0.28, 0.35, 0.45, 0.55, 0.7, 0.9)
-    ranges = itertools.product(itertools.combinations_with_replacement(values, 2), repeat=3)
-    results = []
-    for (a, b), (c, d), (e, f) in itertools.islice(ranges, REMEMBERED + 1):
-        bounds = Bounds(Inputs(a, c, e, 0.5, 0.0), Inputs(b, d, f, 1.0, 0.0))
-        results.append(table.classify(bounds, (0.3, 0.4), (0.0, math.inf)))
-        assert table.classify(bounds, (0.3, 0.4), (0.0, math.inf)) is results[-1]
-    first = Bounds(Inputs(0.0, 0.0, 0.0, 0.5, 0.0), Inputs(0.0, 0.0, 0.0, 1.0, 0.0))
-    again = table.classify(first, (0.3, 0.4), (0.0, math.inf))
-    assert again == results[0]
-    assert again is not results[0]
+
+    def classified(sm: float) -> Workload:
+        bounds = Bounds(Inputs(sm, 0.0, 0.0, 0.5, 0.0), Inputs(1.0, 0.2, 0.2, 1.0, 0.0))
+        return table.classify(bounds, (0.3, 0.4), (0.0, math.inf))
+
+    first, second = classified(0.0), classified(0.35)
+    assert classified(0.0) is first
+    assert classified(0.35) is second
+    classified(0.9)  # one more than are remembered
+    assert classified(0.0) == first
+    assert classified(0.0) is not first
 
 
 COMPARE = {"<": operator.lt, ">=": operator.ge}
