@@ -18,6 +18,7 @@ from tests.bench import (
     bench_health,
     bench_parse,
     bench_render,
+    bench_scrape,
     bench_serve,
     bench_soak,
     bench_square,
@@ -27,6 +28,7 @@ from tests.bench import (
 from tests.bench.figure import HEADER, Bench, Figure, Skipped, line
 
 BENCHES: Mapping[str, ModuleType] = {
+    "scrape": bench_scrape,
     "parse": bench_parse,
     "translate": bench_translate,
     "compute": bench_compute,

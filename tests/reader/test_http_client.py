@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from ssl import SSLContext
 
+import aiohttp
 import pytest
 import uvloop
 from hypothesis import given, settings
@@ -185,27 +186,41 @@ async def failure(url: str, settings: ExporterSettings | None = None) -> str:
 # --- answers as they may be
 
 
-@pytest.mark.parametrize(
-    "answer",
-    [
-        WHOLE,
-        b"HTTP/1.1 200 OK\r\n\r\n" + PAGE,
-        b"HTTP/1.0 200 OK\r\nX-Empty:\r\n\r\n" + PAGE,
-        b"HTTP/1.1 200\r\nconnection: close\r\n\r\n" + PAGE,
-        b"HTTP/1.1 200 OK\nContent-Length: %d\n\n%b" % (len(PAGE), PAGE),
-        b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n" + WHOLE,
-        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n%X;a=b\r\n%b\r\n0\r\nX-T: 1\r\n\r\n" % (len(PAGE), PAGE),
-        b"HTTP/1.1 200 OK\r\nContent-Encoding: GZIP\r\n\r\n" + gzip.compress(PAGE[:20]) + gzip.compress(PAGE[20:]),
-        WHOLE + b"HTTP/1.1 500 Nobody asked\r\n\r\n",
-        b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%bmore" % (len(PAGE), PAGE),
-    ],
-    ids=["length", "eof", "1.0", "no reason", "LF", "interim", "chunked", "gzip", "unasked", "more"],
-)
+FORMS = {
+    "length": WHOLE,
+    "eof": b"HTTP/1.1 200 OK\r\n\r\n" + PAGE,
+    "1.0": b"HTTP/1.0 200 OK\r\nX-Empty:\r\n\r\n" + PAGE,
+    "no reason": b"HTTP/1.1 200\r\nconnection: close\r\n\r\n" + PAGE,
+    "interim": b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n" + WHOLE,
+    "chunked": b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n%X;a=b\r\n%b\r\n0\r\nX-T: 1\r\n\r\n"
+    % (len(PAGE), PAGE),
+    "gzip": b"HTTP/1.1 200 OK\r\nContent-Encoding: GZIP\r\n\r\n" + gzip.compress(PAGE[:20]) + gzip.compress(PAGE[20:]),
+}
+"""A page as servers send it."""
+
+TOLERATED = {
+    "LF": b"HTTP/1.1 200 OK\nContent-Length: %d\n\n%b" % (len(PAGE), PAGE),
+    "unasked": WHOLE + b"HTTP/1.1 500 Nobody asked\r\n\r\n",
+    "more": b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%bmore" % (len(PAGE), PAGE),
+}
+"""A page as no server should send it."""
+
+
+@pytest.mark.parametrize("answer", [*FORMS.values(), *TOLERATED.values()], ids=[*FORMS, *TOLERATED])
 @on_both_loops
 async def test_a_page_in_all_its_forms(answer: bytes) -> None:
     async with serving(answering(answer)) as site, scraping() as scraper:
         for _ in range(2):
             assert await scraper.fetch(site.url) == PAGE
+
+
+@pytest.mark.parametrize("answer", FORMS.values(), ids=FORMS)
+@on_both_loops
+async def test_the_library_reads_the_same_page(answer: bytes) -> None:
+    async with serving(answering(answer)) as site, scraping() as scraper, aiohttp.ClientSession() as session:
+        async with session.get(site.url) as response:
+            page = await response.read()
+        assert page == await scraper.fetch(site.url)
 
 
 @on_both_loops
