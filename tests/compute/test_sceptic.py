@@ -126,7 +126,7 @@ def test_a_stuck_profiler_is_not_idle() -> None:
 
 def test_a_profiler_that_works_again_is_believed_at_once() -> None:
     sceptic = begun(STUCK)
-    assert reasons(sceptic, stream(STUCK, 20))[-1]
+    assert reasons(sceptic, stream(STUCK, 20))[-1] == ("profiling_stuck_at_zero",)
     alive = noisy(STUCK._replace(graphics_engine_active_ratio=0.9, sm_active_ratio=0.7), 20)
     assert sceptic.look(alive, 1.0) == (alive, ())
     assert not any(reasons(sceptic, stream(STUCK, 8, 21)))  # and doubted as late as ever
@@ -159,7 +159,7 @@ def test_a_tick_without_profiling_values_proves_nothing() -> None:
 
 def test_a_gap_begins_anew() -> None:
     sceptic = begun(STUCK)
-    assert reasons(sceptic, stream(STUCK, 20))[-1]
+    assert reasons(sceptic, stream(STUCK, 20))[-1] == ("profiling_stuck_at_zero",)
     assert sceptic.look(noisy(STUCK, 20), 0.0)[1] == ()
     assert not any(reasons(sceptic, stream(STUCK, 9, 21)))
     assert reasons(sceptic, stream(STUCK, 1, 30)) == [("profiling_stuck_at_zero",)]
@@ -261,7 +261,7 @@ def test_what_a_frozen_row_costs_and_how_it_comes_back() -> None:
 
 def test_a_gap_thaws() -> None:
     sceptic = begun(STEADY)
-    assert reasons(sceptic, [STEADY] * 400)[-1]
+    assert reasons(sceptic, [STEADY] * 400)[-1] == ("values_frozen",)
     assert sceptic.look(STEADY, 0.0) == (STEADY, ())
     assert not any(reasons(sceptic, [STEADY] * 299))
     assert reasons(sceptic, [STEADY]) == [("values_frozen",)]

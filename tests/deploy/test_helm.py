@@ -106,7 +106,7 @@ def check_restricted(pod: Manifest) -> None:
             "capabilities": {"drop": ["ALL"]},
         }
         assert not [port for port in one.get("ports", []) if "hostPort" in port]
-        assert one["resources"]["requests"], "a pod without requests is the first to go"
+        assert one["resources"]["requests"].keys() == {"cpu", "memory"}, "a pod without requests is the first to go"
         assert not [source for source in one.get("env", []) if "secretKeyRef" in source.get("valueFrom", {})]
 
 

@@ -24,7 +24,7 @@ def preset(daemon: Daemon) -> str:
 
 def value(page: str, series: str) -> float:
     found = re.search(rf"^{re.escape(series)}(?:{{[^}}]*}})? (\S+)$", page, re.MULTILINE)
-    assert found, series
+    assert found is not None, series
     return float(found[1])
 
 

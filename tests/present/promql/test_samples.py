@@ -36,5 +36,5 @@ def test_real_pages(tmp_path: Path, name: str) -> None:
         for wanted_name, more, value in wanted(result):
             series[selector(wanted_name, {**labels, **more})] = plain(value)
         compared += 1
-    assert compared
+    assert compared >= 1
     assert check(tmp_path, recording(Settings()), [series.items()], {0: WRONG}) == ""
