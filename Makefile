@@ -44,10 +44,10 @@ bench: $(VENV)/.dev
 	$(VENV)/bin/python -m tests.bench $(ARGS)
 
 docs: $(VENV)/.dev
-	$(VENV)/bin/python -m tests.generate_docs
-	$(VENV)/bin/python -m tests.generate_dashboards
-	$(VENV)/bin/python -m tests.generate_counters
-	$(VENV)/bin/python -m tests.deploy.chart_readme
+	$(VENV)/bin/python -m tools.generate_docs
+	$(VENV)/bin/python -m tools.generate_dashboards
+	$(VENV)/bin/python -m tools.generate_counters
+	$(VENV)/bin/python -m tools.generate_chart_readme
 
 dist: $(VENV)/.dev
 	$(VENV)/bin/python -m build

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 EPILOG = "Precedence: flag, environment (PULSED_<KEY>__<SUBKEY>), file, default. Exit codes: 0 fine, 1 failed, 2 usage."
 
 
-class _Parser(argparse.ArgumentParser):
+class _ArgumentParser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         raise UsageError(f"{self.prog}: {message}", f"See `{self.prog} --help`")
 
@@ -46,11 +46,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = _Parser(prog="pulsed", description="Trustworthy GPU metrics from NVIDIA DCGM.", epilog=EPILOG)
+    parser = _ArgumentParser(prog="pulsed", description="Trustworthy GPU metrics from NVIDIA DCGM.", epilog=EPILOG)
     parser.add_argument("--version", action="version", version=f"pulsed {__version__}")
-    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True, parser_class=_Parser)
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True, parser_class=_ArgumentParser)
 
-    common = _Parser(add_help=False)
+    common = _ArgumentParser(add_help=False)
     common.add_argument(
         "--config.file", "--config", dest="config_file", metavar="FILE", help="configuration file (YAML)"
     )
@@ -176,20 +176,20 @@ def _file(options: argparse.Namespace) -> Path | None:
 
 
 def _serve(options: argparse.Namespace) -> int:
+    from pulsed.commands.serve import serve
     from pulsed.config.load import file_of
-    from pulsed.daemon import serve
 
     return serve(_configure(options), lambda: _load(options), file_of(_file(options), os.environ))
 
 
 def _snapshot(options: argparse.Namespace) -> int:
-    from pulsed.once import snapshot
+    from pulsed.commands.snapshot import snapshot
 
     return snapshot(_configure(options), options.format, options.columns, sys.stdout)
 
 
 def _export(options: argparse.Namespace) -> int:
-    from pulsed.once import export
+    from pulsed.commands.snapshot import export
 
     with contextlib.suppress(KeyboardInterrupt):
         export(_configure(options), options.columns, sys.stdout, options.schema)
@@ -197,7 +197,7 @@ def _export(options: argparse.Namespace) -> int:
 
 
 def _record(options: argparse.Namespace) -> int:
-    from pulsed.recorder import record
+    from pulsed.commands.record import record
 
     return record(_configure(options), options.file, seconds=options.duration, ticks=options.ticks)
 
@@ -218,26 +218,26 @@ def _count(text: str) -> int:
 
 
 def _doctor(options: argparse.Namespace) -> int:
-    from pulsed.doctor import doctor
+    from pulsed.commands.doctor import doctor
 
     return doctor(_configure(options), options.format, sys.stdout)
 
 
 def _health(options: argparse.Namespace) -> int:
-    from pulsed.checkup import checkup
+    from pulsed.commands.health import checkup
 
     return checkup(options.url, options.format, sys.stdout, timeout=options.timeout, ca_file=options.ca_file)
 
 
 def _rules(options: argparse.Namespace) -> int:
     from pulsed.present.promql.document import KubernetesObject
-    from pulsed.present.promql.rule import Identity
-    from pulsed.present.promql.rules import Choice, write
+    from pulsed.present.promql.rule_set import RuleSelection, write
+    from pulsed.present.promql.rule_types import IdentityLabels
 
-    identity = Identity(tuple(options.by.split(","))) if options.by else Identity()
+    identity = IdentityLabels(tuple(options.by.split(","))) if options.by else IdentityLabels()
     target = KubernetesObject(options.namespace, options.labels, options.name)
     kubernetes = target if options.format == "kubernetes" else None
-    choice = Choice(options.kind, options.metrics, identity, kubernetes)
+    choice = RuleSelection(options.kind, options.metrics, identity, kubernetes)
     write(_configure(options).compute_settings(), choice, options.output, sys.stdout)
     return 0
 
@@ -258,7 +258,7 @@ def _check_config(options: argparse.Namespace) -> int:
     if options.file:
         web_config_file = web_config_file or check(Path(options.file)).web.config_file
     if web_config_file:
-        from pulsed.present.web.live import check as check_web
+        from pulsed.server.reloader import check as check_web
 
         check_web(Path(web_config_file))
     print("".join(f"{file}: fine\n" for file in (options.file, web_config_file) if file), end="")  # noqa: T201

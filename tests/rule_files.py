@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from pulsed.compute.compute import Settings
-from pulsed.present.promql.rules import Choice, document
+from pulsed.compute.derive import ComputeSettings
+from pulsed.present.promql.rule_set import RuleSelection, document
 
-FILES: Mapping[str, Choice] = {
-    "deploy/prometheus/rules/pulsed.yaml": Choice("alerting", "pulsed"),
-    "deploy/prometheus/rules/dcgm.yaml": Choice("all", "dcgm"),
-    "deploy/prometheus/rules/dcgm-recording.yaml": Choice("recording", "dcgm"),
-    "helm/pulsed/files/rules.yaml": Choice("alerting", "pulsed"),
+FILES: Mapping[str, RuleSelection] = {
+    "deploy/prometheus/rules/pulsed.yaml": RuleSelection("alerting", "pulsed"),
+    "deploy/prometheus/rules/dcgm.yaml": RuleSelection("all", "dcgm"),
+    "deploy/prometheus/rules/dcgm-recording.yaml": RuleSelection("recording", "dcgm"),
+    "helm/pulsed/files/rules.yaml": RuleSelection("alerting", "pulsed"),
 }
 
 
 def text(file: str) -> str:
     """What belongs into one of the files."""
-    return document(Settings(), FILES[file])
+    return document(ComputeSettings(), FILES[file])

@@ -67,7 +67,9 @@ def test_the_sdist_has_all_that_operators_need(dist: Path) -> None:
     with tarfile.open(only(list(dist.glob("*.tar.gz")))) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
     tracked = run("git", "ls-files", folder=ROOT).split()
-    wanted = [name for name in tracked if name.startswith(("pulsed/", "deploy/", "systemd/", "helm/", "tests/"))]
+    wanted = [
+        name for name in tracked if name.startswith(("pulsed/", "deploy/", "systemd/", "helm/", "tests/", "tools/"))
+    ]
     assert set(wanted) <= names
     assert {"README.md", "LICENSE", "CHANGELOG.md", "CONFIGURATION.md", "METRICS.md", "Makefile"} <= names
 

@@ -8,9 +8,9 @@ import shlex
 import pytest
 
 from pulsed.cli import main
-from tests.generate_docs import ROOT
-from tests.health_docs import health
-from tests.metrics_docs import metrics
+from tools.generate_docs import ROOT
+from tools.health_docs import health
+from tools.metrics_docs import metrics
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 
-from pulsed.compute.compute import Settings
+from pulsed.collector.collector import Pipeline
+from pulsed.compute.derive import ComputeSettings
 from pulsed.compute.health.model import CheckState, Health
-from pulsed.feed import Pipeline
 from pulsed.reader.exposition import PageParser
 from pulsed.reader.tick import RawTick
 
@@ -19,7 +19,7 @@ class Exporter:
 
     def __init__(self, model: str = H100, interval: float = 15.0, gpus: int = 1) -> None:
         self.model, self.interval, self.gpus = model, interval, gpus
-        self.parser, self.pipeline = PageParser(), Pipeline(Settings(), "node")
+        self.parser, self.pipeline = PageParser(), Pipeline(ComputeSettings(), "node")
         self.polls = 0
         self.values: dict[str, float] = {"GPU_TEMP": 45, "POWER_USAGE": 200}
         self.health: list[Health] = []
@@ -126,7 +126,7 @@ def test_latches_outlive_a_restart() -> None:
     node.poll(2, XID_ERRORS=48)
     kept = json.loads(json.dumps(node.pipeline.judge.dump()))
     since = node.check("xid_critical").since
-    node.pipeline = Pipeline(Settings(), "node")
+    node.pipeline = Pipeline(ComputeSettings(), "node")
     node.pipeline.judge.restore(kept, START + node.polls * node.interval)
     node.poll(2, XID_ERRORS=0)
     assert (node.check("xid_critical").state, node.check("xid_critical").since) == ("crit", since)

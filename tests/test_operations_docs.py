@@ -18,17 +18,17 @@ import pytest
 import yaml
 
 from pulsed.cli import _parser
+from pulsed.commands.serve import _FIXED
 from pulsed.compute.health.model import SEVERITY
 from pulsed.config import Config
 from pulsed.config.load import check
-from pulsed.daemon import _FIXED
 from pulsed.errors import SourceError, UsageError
-from pulsed.translate.fields import FIELDS, Field
+from pulsed.translate.fields import FIELDS, DcgmField
 from pulsed.translate.units import Unit
 from tests.daemon import serving
-from tests.generate_docs import ROOT
 from tests.prometheus import CONFIG, prometheus
 from tests.tools import tool
+from tools.generate_docs import ROOT
 
 TEXT = (ROOT / "OPERATIONS.md").read_text(encoding="utf-8")
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -324,7 +324,7 @@ def conversion(unit: Unit) -> str:
 
 def migration() -> str:
     """Render the table of the most used fields and their names in pulsed."""
-    chosen: dict[int, Field] = {}
+    chosen: dict[int, DcgmField] = {}
     for field in FIELDS:
         chosen.setdefault(field.id, field)
     lines = ["| dcgm-exporter | pulsed | conversion |", "|---|---|---|"]

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from pulsed.compute.account import NOTHING_COUNTED, Account
+from pulsed.compute.counters.catalog import NOTHING_COUNTED, CounterSnapshot
 from pulsed.compute.health.model import NOT_JUDGED, Health, HealthChange, NodeHealth
-from pulsed.compute.rules import UNKNOWN
 from pulsed.compute.saturation import Saturation
+from pulsed.compute.workload.class_table import UNKNOWN
 from pulsed.translate.tick import CanonicalTick
 
 
@@ -84,7 +84,7 @@ class Result(NamedTuple):
     workload: Workload
     saturation: Saturation
     held: HeldWorkload = NOT_HELD
-    account: Account = NOTHING_COUNTED
+    account: CounterSnapshot = NOTHING_COUNTED
     health: Health = NOT_JUDGED
     clock_event_shares: tuple[tuple[str, float], ...] = ()
 

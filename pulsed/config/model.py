@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field, JsonValue, create_model, model_validator
 
-from pulsed.compute.compute import Settings
+from pulsed.compute.derive import ComputeSettings
 from pulsed.compute.health.settings import HealthSettings
 from pulsed.compute.peaks import ARCHITECTURE_NAMES, DEFAULT, LINKS, RESOURCES, Resource, peaks_by_architecture
-from pulsed.compute.plausibility import Plausible
+from pulsed.compute.plausibility.rules import PlausibilitySettings
 from pulsed.compute.real_utilization import PRESETS, Weights
-from pulsed.compute.rules import RULES, Thresholds
 from pulsed.compute.saturation import DEFAULT_SATURATORS, Saturators
-from pulsed.compute.workload import Missing, Profile
+from pulsed.compute.workload.class_table import RULES, ClassThresholds
+from pulsed.compute.workload.classifier import Missing, Profile
 from pulsed.config.section import Problem, Section
-from pulsed.config.source import Source
+from pulsed.config.source import SourceSection
 from pulsed.config.values import (
     Addresses,
     Bounds,
@@ -45,10 +45,10 @@ from pulsed.config.values import (
     XidSeverities,
 )
 from pulsed.errors import ConfigError
-from pulsed.present.events import HEARTBEAT_SECONDS, MAX_SUBSCRIBERS
-from pulsed.present.history import DEFAULT_FIELDS, MAX_BYTES, SECONDS
-from pulsed.present.sample_fields import FIELDS, nearest_field
-from pulsed.reader.scraper import masked
+from pulsed.present.api.events import HEARTBEAT_SECONDS, MAX_SUBSCRIBERS
+from pulsed.present.api.history import DEFAULT_FIELDS, MAX_BYTES, SECONDS
+from pulsed.present.api.sample_fields import FIELDS, nearest_field
+from pulsed.reader.exporter.scraper import masked
 
 Preset = Literal["ai", "hpc", "mem", "custom"]
 
@@ -85,7 +85,7 @@ class WeightsSection(Section):
             yield "sm", "and the other weights are all 0; allowed: at least one above 0"
 
 
-class RealUtilization(Section):
+class RealUtilizationSection(Section):
     """How much of a GPU does real work, as one number."""
 
     preset: Preset = Field(
@@ -104,7 +104,7 @@ class RealUtilization(Section):
         "are always published.",
     )
     histogram: Bounds = Field(
-        default=Settings().histogram,
+        default=ComputeSettings().histogram,
         description="Upper bounds of the buckets of `pulsed_gpu_real_utilization_distribution_ratio`, which counts "
         "every sample. Each is one more series per GPU. `[]`: no histogram.",
     )
@@ -152,12 +152,12 @@ else:  # one key per field of Compute's own table
                 Ratio if field.name.endswith("_ratio") else Factor,
                 Field(default=field.default, description=f"{_threshold(field.name)}."),
             )
-            for field in fields(Thresholds)
+            for field in fields(ClassThresholds)
         },
     )
 
 
-class Workload(Section):
+class WorkloadSection(Section):
     """What kind of work a GPU does."""
 
     profile: Profile = Field(
@@ -166,7 +166,7 @@ class Workload(Section):
         "engine.",
     )
     hold: DurationOrNone = Field(
-        default=Settings().hold,
+        default=ComputeSettings().hold,
         description="A change of class counts once the samples of the new class cover this much time: a sample of 15 s "
         "counts at once, a flicker of 100 ms does not; with 0 everything counts at once. `raw_class` is never held.",
     )
@@ -239,8 +239,10 @@ _PLAUSIBLE_KEYS = (
 
 def _plausible(name: str) -> tuple[Any, Any]:
     """Declare a number of that table as a key, in the words of its docstring."""
-    (default,) = [field.default for field in fields(Plausible) if field.name == name]
-    found = re.search(rf"^ +{name}: (.*?)(?=^ +\w+: |^ *$)", Plausible.__doc__ or "", re.MULTILINE | re.DOTALL)
+    (default,) = [field.default for field in fields(PlausibilitySettings) if field.name == name]
+    found = re.search(
+        rf"^ +{name}: (.*?)(?=^ +\w+: |^ *$)", PlausibilitySettings.__doc__ or "", re.MULTILINE | re.DOTALL
+    )
     said = " ".join(found[1].split()) if found else name
     kinds = {"enabled": Switch, "samples": Count, "seconds": Duration, "ratio": Ratio}
     kind = kinds.get(name.rpartition("_")[2], Factor)
@@ -250,7 +252,7 @@ def _plausible(name: str) -> tuple[Any, Any]:
 def _refusal(name: str, value: Any) -> str:
     """Say what Compute's own table wants instead of this number; empty when it takes it."""
     try:
-        Plausible(**{name: value})
+        PlausibilitySettings(**{name: value})
     except ConfigError as error:
         return error.remedy
     return ""
@@ -265,9 +267,9 @@ class _Plausibility(Section):
             if remedy := _refusal(name, value):
                 yield name, f"is {value:g}; {remedy}"
 
-    def plausible(self) -> Plausible:
+    def plausible(self) -> PlausibilitySettings:
         """What Compute needs to know."""
-        return Plausible(**self.model_dump())
+        return PlausibilitySettings(**self.model_dump())
 
 
 if TYPE_CHECKING:
@@ -325,7 +327,7 @@ class Idle(Section):
     """When an idle GPU is held by somebody, and when it is free."""
 
     held_memory: Size = Field(
-        default=int(Settings().held_memory_bytes),
+        default=int(ComputeSettings().held_memory_bytes),
         description="With at least so much device memory in use an idle GPU counts as held, also if no pod or job is "
         "known to have it. A CUDA context takes some 300 to 550 MiB on data centre GPUs; with none, at most 128 MiB "
         "were seen. NVIDIA drivers before 510 count what they reserve for themselves as in use: choose more there.",
@@ -339,10 +341,10 @@ class Compute(Section):
         default="bounds",
         description="What a missing input is: `bounds` anything that physics allows, `zero` 0, as older tools have it.",
     )
-    real_utilization: RealUtilization = Field(
-        default=RealUtilization(), description="How much of a GPU does real work."
+    real_utilization: RealUtilizationSection = Field(
+        default=RealUtilizationSection(), description="How much of a GPU does real work."
     )
-    workload: Workload = Field(default=Workload(), description="What kind of work a GPU does.")
+    workload: WorkloadSection = Field(default=WorkloadSection(), description="What kind of work a GPU does.")
     saturation: SaturationSection = Field(
         default=SaturationSection(), description="How near a GPU is to the limits of its hardware."
     )
@@ -457,23 +459,23 @@ class Config(Section):
     )
     web: Web = Field(default=Web(), description="Who may ask over HTTP, and how much they may take up.")
     log: Log = Field(default=Log(), description="What the daemon writes to its standard error.")
-    source: Source = Field(default=Source(), description="Where the readings come from.")
+    source: SourceSection = Field(default=SourceSection(), description="Where the readings come from.")
     compute: Compute = Field(default=Compute(), description="What is worked out from them.")
     health: HealthSection = Field(default=HealthSection(), description="Whether the GPUs are in order.")
     publish: Publish = Field(default=Publish(), description="What is republished.")
     history: HistorySection = Field(default=HistorySection(), description="What is kept in memory of the last minutes.")
     events: EventsSection = Field(default=EventsSection(), description="Server-sent events.")
 
-    def compute_settings(self) -> Settings:
+    def compute_settings(self) -> ComputeSettings:
         """Return what Compute needs to know."""
         utilization, workload = self.compute.real_utilization, self.compute.workload
-        return Settings(
+        return ComputeSettings(
             weights=utilization.chosen_weights(),
             preset_name=utilization.preset,
             min_coverage=utilization.min_coverage,
             missing=self.compute.missing,
             profile=workload.profile,
-            thresholds=Thresholds(**workload.thresholds.model_dump()),
+            thresholds=ClassThresholds(**workload.thresholds.model_dump()),
             hold=workload.hold,
             held_memory_bytes=self.compute.idle.held_memory,
             histogram=utilization.histogram,

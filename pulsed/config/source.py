@@ -184,7 +184,7 @@ class Demo(Section):
     seed: WholeNumber = Field(default=0, description="Same seed, same values.")
 
 
-class Source(Section):
+class SourceSection(Section):
     """Where the readings come from."""
 
     kind: Kind = Field(

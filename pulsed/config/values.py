@@ -21,9 +21,9 @@ from pydantic.fields import FieldInfo
 
 from pulsed.compute.health.checks import BY_ID
 from pulsed.compute.health.xids import XidSeverity
+from pulsed.config.gpu_selection import parse
 from pulsed.errors import UsageError
-from pulsed.reader.scraper import masked
-from pulsed.selection import parse
+from pulsed.reader.exporter.scraper import masked
 from pulsed.translate.watches import GROUPS
 
 Style = Literal["typed", "text", "file"]

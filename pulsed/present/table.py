@@ -11,8 +11,8 @@ from math import isfinite
 from typing import NamedTuple
 from unicodedata import east_asian_width
 
-from pulsed.present.board import Board
-from pulsed.present.documents import Match, matches
+from pulsed.collector.target_store import TargetStore
+from pulsed.present.api.documents import Match, matches
 
 WIDTH = 120
 MISSING = "-"
@@ -29,7 +29,7 @@ class Column(NamedTuple):
     cell: Cell
 
 
-def table(board: Board, now: float) -> str:
+def table(board: TargetStore, now: float) -> str:
     """Draw the table of all GPUs, with what is wrong above and below it; ends with a newline.
 
     Args:

@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
 from pulsed.errors import ConfigError, NoSourceWorks, SourceEnded, SourceError
-from pulsed.reader.pauses import Pauses
+from pulsed.reader.backoff import Backoff
 from pulsed.reader.tick import RawTick, Source
 
 log = logging.getLogger(__name__)
@@ -23,7 +23,7 @@ GIVE_UP_AFTER = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Candidate:
+class SourceCandidate:
     """A source that may work here.
 
     Attributes:
@@ -39,7 +39,7 @@ class Candidate:
 class _Trial:
     """A source that delivered."""
 
-    candidate: Candidate
+    candidate: SourceCandidate
     source: Source
     tick: RawTick
 
@@ -61,7 +61,7 @@ class AutoSource:
 
     def __init__(
         self,
-        candidates: Sequence[Candidate],
+        candidates: Sequence[SourceCandidate],
         *,
         first_pause: float = 1.0,
         longest_pause: float = 60.0,
@@ -71,10 +71,10 @@ class AutoSource:
         random: Callable[[], float] = random_module.random,
     ) -> None:
         self._candidates, self._second_look, self._clock, self._sleep = candidates, second_look, clock, sleep
-        self._pauses = Pauses(first_pause, longest_pause, random)
+        self._pauses = Backoff(first_pause, longest_pause, random)
         self._pause = 0.0
         self._chosen: Source | None = None
-        self._candidate: Candidate | None = None
+        self._candidate: SourceCandidate | None = None
         self._look_at = 0.0
         self._search: asyncio.Task[_Trial | None] | None = None
         self._failed = 0
@@ -175,7 +175,9 @@ class AutoSource:
             await chosen.close()
 
 
-async def _first_that_works(candidates: Sequence[Candidate], reasons: list[str], *, limited: bool) -> _Trial | None:
+async def _first_that_works(
+    candidates: Sequence[SourceCandidate], reasons: list[str], *, limited: bool
+) -> _Trial | None:
     """Try candidates one after the other; all sources but that of the answer are closed again.
 
     Args:
@@ -200,7 +202,7 @@ async def _first_that_works(candidates: Sequence[Candidate], reasons: list[str],
             await trial.source.close()
 
 
-async def _try(candidate: Candidate) -> _Trial:
+async def _try(candidate: SourceCandidate) -> _Trial:
     source = candidate.make()
     try:
         return _Trial(candidate, source, await source.read())

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from pulsed.reader.tick import Layout, RawValue
-from pulsed.translate.identity import Subject
+from pulsed.translate.identity import SeriesEntity
 from pulsed.translate.tick import Entity, Extras
 
 _FAMILIES: Mapping[str, tuple[str, str]] = {
@@ -47,7 +47,7 @@ class ExtrasPlan:
         )
 
 
-def extras_plans(layout: Layout, subjects: Sequence[Subject]) -> Mapping[Entity, ExtrasPlan]:
+def extras_plans(layout: Layout, subjects: Sequence[SeriesEntity]) -> Mapping[Entity, ExtrasPlan]:
     """Give the plans of the subjects of a layout that have extras. What a MIG instance repeats goes to its board."""
     if layout.dialect != "exporter":
         return {}

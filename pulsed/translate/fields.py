@@ -50,7 +50,7 @@ FIRST_BASE_UNIT_ID = 1600
 
 
 @dataclass(frozen=True, slots=True)
-class Field:
+class DcgmField:
     """A DCGM field as the source of a quantity.
 
     Attributes:
@@ -121,12 +121,12 @@ _NAMES_OF_1X: Mapping[str, int] = {
 }
 
 
-def _f(id_: int, quantity: str, unit: Unit, short: str, names: str, level: Level = "board") -> Field:
+def _f(id_: int, quantity: str, unit: Unit, short: str, names: str, level: Level = "board") -> DcgmField:
     """Make a row; `names` without their prefix, which is `DCGM_FI_PROF_` or `DCGM_FI_DEV_`."""
     prefix = "DCGM_FI_PROF_" if id_ in _PROF_IDS else "DCGM_FI_DEV_"
     spellings = [prefix + name for name in names.split()]
     spellings += [name for name, number in _NAMES_OF_1X.items() if number == id_]
-    return Field(id_, quantity, unit, short, tuple(spellings), level)
+    return DcgmField(id_, quantity, unit, short, tuple(spellings), level)
 
 
 # 0 where there is no such thing: memory without a sensor (T4, L4, RTX, vGPU guests), a limit that is not set, a link
@@ -142,7 +142,7 @@ BIT_ERROR_RATIO = RATIO.not_zero()
 """dmon prints three decimals and dcgm-exporter, before 4.8.3, six: their 0 is any rate that links have."""
 
 
-FIELDS: tuple[Field, ...] = (
+FIELDS: tuple[DcgmField, ...] = (
     # activity
     _f(1001, "graphics_engine_active_ratio", RATIO, "GRACT", "GR_ENGINE_ACTIVE GR_ENGINE_UTIL_RATIO", INSTANCE),
     _f(1002, "sm_active_ratio", RATIO, "SMACT", "SM_ACTIVE SM_UTIL_RATIO", INSTANCE),
@@ -472,23 +472,23 @@ DERIVED: Mapping[str, str] = {
 """Quantities that Translate works out where no field gives them (the ratio: where both of its inputs are there)."""
 
 
-def _index(key_values: list[tuple[str, Field]]) -> Mapping[str, tuple[Field, ...]]:
-    index: dict[str, tuple[Field, ...]] = {}
+def _index(key_values: list[tuple[str, DcgmField]]) -> Mapping[str, tuple[DcgmField, ...]]:
+    index: dict[str, tuple[DcgmField, ...]] = {}
     for key, field in key_values:
         index[key] = (*index.get(key, ()), field)
     return index
 
 
-BY_NAME: Mapping[str, tuple[Field, ...]] = _index([(name, field) for field in FIELDS for name in field.names])
+BY_NAME: Mapping[str, tuple[DcgmField, ...]] = _index([(name, field) for field in FIELDS for name in field.names])
 """By metric name of an exporter's page; several when the field fills several quantities."""
 
-BY_SHORT: Mapping[str, tuple[Field, ...]] = _index([(field.short, field) for field in FIELDS if field.short])
+BY_SHORT: Mapping[str, tuple[DcgmField, ...]] = _index([(field.short, field) for field in FIELDS if field.short])
 """By column of dmon; several when the field fills several quantities."""
 
 _BY_QUANTITY = _index([(field.quantity, field) for field in FIELDS])
 
 
-def sources(quantity: str) -> tuple[Field, ...]:
+def sources(quantity: str) -> tuple[DcgmField, ...]:
     """Give the fields that fill a quantity, the preferred one first; none if it is only derived.
 
     Raises:

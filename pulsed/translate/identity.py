@@ -1,7 +1,7 @@
 """Which series are about which device: UUID before index, and whatever else the labels say.
 
-Three dialects end in the same `Subject`: the labels of dcgm-exporter's eras, with Prometheus' renaming on top, dmon's
-entity rows, and pulsed's own names. Knows labels and entities, but no field besides dmon's text columns.
+Three dialects end in the same `SeriesEntity`: the labels of dcgm-exporter's eras, with Prometheus' renaming on top,
+dmon's entity rows, and pulsed's own names. Knows labels and entities, but no field besides dmon's text columns.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ _CUT = "..."
 
 
 @dataclass(slots=True)
-class Subject:
+class SeriesEntity:
     """A device while its rows are being gathered.
 
     Attributes:
@@ -68,7 +68,7 @@ class Subject:
     texts: dict[str, str] = field(default_factory=dict)
     rows: list[Mapping[str, str]] = field(default_factory=list)
     series: list[tuple[int, int]] = field(default_factory=list)
-    parent: Subject | None = None
+    parent: SeriesEntity | None = None
 
     def learn(self, texts: Iterable[tuple[str, str]]) -> None:
         """Keep the first that is known of each."""
@@ -85,7 +85,7 @@ def blocks_of(layout: Layout) -> dict[Labels, list[int]]:
     return blocks
 
 
-def exporter_subjects(blocks: Mapping[Labels, Sequence[int]], node: str) -> list[Subject]:
+def exporter_subjects(blocks: Mapping[Labels, Sequence[int]], node: str) -> list[SeriesEntity]:
     """Sort the rows of an exporter's page by device; boards that only their MIG instances speak for are added.
 
     Rows of links, switches and processors are left out.
@@ -94,7 +94,7 @@ def exporter_subjects(blocks: Mapping[Labels, Sequence[int]], node: str) -> list
         blocks: positions by labels, those of rows that are on the page now.
         node: the host of rows that do not name one.
     """
-    subjects: dict[tuple[str, str, str], Subject] = {}
+    subjects: dict[tuple[str, str, str], SeriesEntity] = {}
     for labels, positions in blocks.items():
         if place := _place(_clean(labels), node, subjects):
             subject, rank = place
@@ -103,8 +103,8 @@ def exporter_subjects(blocks: Mapping[Labels, Sequence[int]], node: str) -> list
 
 
 def _place(
-    labels: Mapping[str, str], node: str, subjects: dict[tuple[str, str, str], Subject]
-) -> tuple[Subject, int] | None:
+    labels: Mapping[str, str], node: str, subjects: dict[tuple[str, str, str], SeriesEntity]
+) -> tuple[SeriesEntity, int] | None:
     uuid, gpu = _first(labels, _UUID), _first(labels, _GPU)
     if not _NOT_A_GPU.isdisjoint(labels) or not (uuid or (gpu and "gpu_uuid" not in labels)):
         return None
@@ -124,14 +124,14 @@ def _place(
     return subject, int(not SHARES.isdisjoint(labels))
 
 
-def _get(subjects: dict[tuple[str, str, str], Subject], entity: Entity) -> Subject:
+def _get(subjects: dict[tuple[str, str, str], SeriesEntity], entity: Entity) -> SeriesEntity:
     key = (entity.node, entity.uuid or f"gpu {entity.gpu}", entity.mig_id)
-    return subjects.setdefault(key, Subject(entity))
+    return subjects.setdefault(key, SeriesEntity(entity))
 
 
 def dmon_subjects(
     blocks: Mapping[Labels, Sequence[int]], node: str, texts: Mapping[Labels, Mapping[str, str]]
-) -> list[Subject]:
+) -> list[SeriesEntity]:
     """Sort dmon's rows by device.
 
     dmon does not say which GPU a MIG instance or vGPU is on: a live source adds that as labels, and where there is only
@@ -142,7 +142,7 @@ def dmon_subjects(
         node: the host.
         texts: by labels, what the text columns say.
     """
-    subjects: list[Subject] = []
+    subjects: list[SeriesEntity] = []
     places: dict[str, str] = {}
     instances = any(dict(labels).get("entity") == "GPU-I" for labels in blocks)
     for labels, positions in blocks.items():
@@ -161,14 +161,14 @@ def dmon_subjects(
                 places[row["gpu"]] = row["uuid"]
         if kind == "mig" and uuid != row.get("uuid"):
             known["mig_uuid"] = uuid
-        subject = Subject(entity, series=[(position, 0) for position in positions])
+        subject = SeriesEntity(entity, series=[(position, 0) for position in positions])
         subject.learn(known.items())
         subjects.append(subject)
     boards = {subject.entity.gpu: subject for subject in subjects if subject.entity.kind == "gpu"}
     for subject in list(subjects):
         gpu = subject.entity.gpu
         if subject.entity.kind == "mig" and gpu and gpu not in boards:
-            boards[gpu] = Subject(Entity("gpu", gpu, places.get(gpu, ""), node=node))
+            boards[gpu] = SeriesEntity(Entity("gpu", gpu, places.get(gpu, ""), node=node))
             boards[gpu].learn((name, text) for name, text in subject.texts.items() if name != "mig_uuid")
             subjects.append(boards[gpu])
     for subject in subjects:
@@ -177,11 +177,11 @@ def dmon_subjects(
     return sorted(subjects, key=_order)
 
 
-def _only(boards: Mapping[str, Subject]) -> Subject | None:
+def _only(boards: Mapping[str, SeriesEntity]) -> SeriesEntity | None:
     return next(iter(boards.values())) if len(boards) == 1 else None
 
 
-def _adopt(subject: Subject, board: Subject) -> None:
+def _adopt(subject: SeriesEntity, board: SeriesEntity) -> None:
     entity = subject.entity
     if entity.kind == "gpu":
         return
@@ -191,7 +191,7 @@ def _adopt(subject: Subject, board: Subject) -> None:
         subject.parent = board
 
 
-def pulsed_subjects(blocks: Mapping[Labels, Sequence[int]], node: str) -> list[Subject]:
+def pulsed_subjects(blocks: Mapping[Labels, Sequence[int]], node: str) -> list[SeriesEntity]:
     """Give the rows of a CSV of pulsed's own, each of which is a device, in their order.
 
     It does not tell a vGPU as its host sees it from a MIG instance.
@@ -212,7 +212,7 @@ def pulsed_subjects(blocks: Mapping[Labels, Sequence[int]], node: str) -> list[S
             row.get("mig_profile", ""),
             row.get("node", node),
         )
-        subjects.append(Subject(entity, series=[(position, 0) for position in positions]))
+        subjects.append(SeriesEntity(entity, series=[(position, 0) for position in positions]))
         subjects[-1].learn([("model", row.get("model", ""))])
     return subjects
 
@@ -222,7 +222,7 @@ def clean_text(value: object) -> str:
     return value if isinstance(value, str) and value not in BLANK_TEXTS and not value.endswith(_CUT) else ""
 
 
-def devices(subjects: Sequence[Subject], licensed: Iterable[int] = ()) -> tuple[Device, ...]:
+def devices(subjects: Sequence[SeriesEntity], licensed: Iterable[int] = ()) -> tuple[Device, ...]:
     """Give the devices of these subjects, in their order. A board has the users of its instances, too.
 
     Args:
@@ -267,7 +267,7 @@ def _first(labels: Mapping[str, str], names: tuple[str, ...]) -> str:
     return next((labels[name] for name in names if name in labels), "")
 
 
-def _order(subject: Subject) -> tuple[str, float, str, str, float, str]:
+def _order(subject: SeriesEntity) -> tuple[str, float, str, str, float, str]:
     entity = subject.entity
     return (entity.node, _number(entity.gpu), entity.gpu, entity.uuid, _number(entity.mig_id or "-1"), entity.mig_id)
 

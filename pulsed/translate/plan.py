@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from pulsed.reader.tick import Layout, RawValue
-from pulsed.translate.fields import AMBIGUOUS_NAME, BY_NAME, BY_SHORT, FIELDS, FIRST_BASE_UNIT_ID, IDENTITY, Field
-from pulsed.translate.identity import Subject
+from pulsed.translate.fields import AMBIGUOUS_NAME, BY_NAME, BY_SHORT, FIELDS, FIRST_BASE_UNIT_ID, IDENTITY, DcgmField
+from pulsed.translate.identity import SeriesEntity
 from pulsed.translate.units import PERCENT, RATIO, UNDECIDED, Judge, Unit, judge_of
 from pulsed.translate.vocabulary import POSITION, Reading
 
@@ -126,7 +126,7 @@ def _read(slot: Slot, values: Sequence[RawValue], anomalies: list[str]) -> float
     return value * multiply / divide if low <= value <= certain else judge(value, anomalies)
 
 
-def plans(layout: Layout, subjects: Sequence[Subject]) -> tuple[Plan, ...]:
+def plans(layout: Layout, subjects: Sequence[SeriesEntity]) -> tuple[Plan, ...]:
     """Give the plan of each subject of a layout."""
     if layout.dialect == "pulsed":
         return tuple(_plan_of_own(layout, subject) for subject in subjects)
@@ -167,7 +167,7 @@ def _plan(sources: _Sources, reserved_known: bool, texts: tuple[int, ...]) -> Pl
     return Plan(tuple(single), tuple(contested), reserved_known, texts)
 
 
-def _plan_of_own(layout: Layout, subject: Subject) -> Plan:
+def _plan_of_own(layout: Layout, subject: SeriesEntity) -> Plan:
     """Take the quantities as they are: pulsed wrote them, in their base units and after all judgement."""
     slots = [
         (series, POSITION[name], 1.0, 1.0, -math.inf, math.inf, _no_judge)
@@ -181,18 +181,18 @@ def _no_judge(value: float, anomalies: list[str]) -> None:
     """Judge a value outside the infinite range: it is no number."""
 
 
-def _texts(layout: Layout, subject: Subject) -> tuple[int, ...]:
+def _texts(layout: Layout, subject: SeriesEntity) -> tuple[int, ...]:
     if layout.dialect == "exporter":
         return ()
     return tuple(position for position, _ in subject.series if layout.series[position].name in IDENTITY)
 
 
-def _slot(series: int, field: Field, unit: Unit, whole: bool) -> Slot:
+def _slot(series: int, field: DcgmField, unit: Unit, whole: bool) -> Slot:
     position = POSITION[field.quantity]
     return series, position, unit.multiply, unit.divide, unit.low, unit.certain, judge_of(unit, whole)
 
 
-def _owner(subject: Subject, field: Field, rank: int) -> tuple[Subject | None, int]:
+def _owner(subject: SeriesEntity, field: DcgmField, rank: int) -> tuple[SeriesEntity | None, int]:
     """Tell whose quantity a field on a row of this subject is, and with which rank.
 
     DCGM answers for a MIG instance with the board's value where a field is not the instance's: that goes to the board,
@@ -204,7 +204,7 @@ def _owner(subject: Subject, field: Field, rank: int) -> tuple[Subject | None, i
     return subject.parent, _INSTANCE_RANK  # whoever uses the instance: the board's value is the same on all
 
 
-def _unit_of_ambiguous_name(layout: Layout, subjects: Sequence[Subject]) -> Unit:
+def _unit_of_ambiguous_name(layout: Layout, subjects: Sequence[SeriesEntity]) -> Unit:
     """Decide per page what a utilization called ratio is in: a value of 1 alone cannot tell."""
     names = set().union(*(_names(layout, subject) for subject in subjects)) - {AMBIGUOUS_NAME}
     if any(field.id >= FIRST_BASE_UNIT_ID for name in names for field in BY_NAME.get(name, ())):
@@ -215,7 +215,7 @@ def _unit_of_ambiguous_name(layout: Layout, subjects: Sequence[Subject]) -> Unit
     return RATIO if re.search(r"\bratio\b|\bfraction\b|\b0(\.0)?\s*(-|–|to|and|\.\.)\s*1\b", help_) else UNDECIDED
 
 
-def unnamed_guests(layout: Layout, subjects: Sequence[Subject]) -> list[int]:
+def unnamed_guests(layout: Layout, subjects: Sequence[SeriesEntity]) -> list[int]:
     """Give the positions of subjects that show a vGPU licence, and nothing that only a board has.
 
     Only for devices without a model name: a board's default page shows the licence too, and may lack the rest.
@@ -228,12 +228,12 @@ def unnamed_guests(layout: Layout, subjects: Sequence[Subject]) -> list[int]:
     ]
 
 
-def _quantities(layout: Layout, subject: Subject) -> set[str]:
+def _quantities(layout: Layout, subject: SeriesEntity) -> set[str]:
     names = _names(layout, subject)
     if layout.dialect == "pulsed":
         return names
     return {field.quantity for name in names for field in BY_NAME.get(name, ())}
 
 
-def _names(layout: Layout, subject: Subject) -> set[str]:
+def _names(layout: Layout, subject: SeriesEntity) -> set[str]:
     return {layout.series[position].name for position, _ in subject.series}

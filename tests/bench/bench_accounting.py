@@ -7,8 +7,8 @@ from dataclasses import replace
 from functools import partial
 from statistics import fmean
 
-from pulsed.compute.compute import Settings, compute
-from pulsed.compute.computer import Computer
+from pulsed.compute.derive import ComputeSettings, compute
+from pulsed.compute.layer import ComputeLayer
 from pulsed.translate.tick import CanonicalTick
 from pulsed.translate.vocabulary import Reading
 from tests.bench.figure import Figure
@@ -27,25 +27,27 @@ def run() -> Iterator[Figure]:
     canonical = [computed.canonical for computed in computed_ticks(GPUS, 20)]
     ticks = [replace(canonical[number % 20], clock=float(number)) for number in range(TICKS)]
     gpus = TICKS * GPUS
-    alone = cpu_seconds(lambda: [compute(tick, Settings()) for tick in ticks]) / gpus * 1e6
+    alone = cpu_seconds(lambda: [compute(tick, ComputeSettings()) for tick in ticks]) / gpus * 1e6
     baseline = Figure("each tick by itself", alone, "µs/GPU")
     yield baseline
-    both = cpu_seconds(lambda: _through(Computer(Settings()), ticks)) / gpus * 1e6
+    both = cpu_seconds(lambda: _through(ComputeLayer(ComputeSettings()), ticks)) / gpus * 1e6
     yield Figure("with held classes and accounts", both, "µs/GPU", baseline)
     yield Figure("the difference", both - alone, "µs/GPU", baseline)
-    silent = cpu_seconds(partial(_through, Computer(Settings(histogram=())), ticks[:1]), times=100) / GPUS * 1e6
+    silent = (
+        cpu_seconds(partial(_through, ComputeLayer(ComputeSettings(histogram=())), ticks[:1]), times=100) / GPUS * 1e6
+    )
     yield Figure("a tick that repeats the one before", silent, "µs/GPU", baseline)
     yield from _square_wave()
 
 
-def _through(computer: Computer, ticks: Sequence[CanonicalTick]) -> None:
+def _through(computer: ComputeLayer, ticks: Sequence[CanonicalTick]) -> None:
     for tick in ticks:
         computer.compute(tick)
 
 
 def _square_wave() -> Iterator[Figure]:
     """0.3 s busy and 0.7 s idle at 10 Hz, looked at every 15 s for ten minutes."""
-    computer = Computer(Settings())
+    computer = ComputeLayer(ComputeSettings())
     scrapes = []
     for number in range(MINUTES * 600 + 1):
         reading = Reading(**activity(LEVEL if number % 10 in range(1, BUSY_OF_TEN + 1) else 0.0))

@@ -6,16 +6,16 @@ import random
 from collections.abc import Iterator
 from functools import partial
 
-from pulsed.compute.compute import Settings, compute
-from pulsed.compute.rules import DEFAULT_THRESHOLDS
-from pulsed.compute.workload import Classifier
+from pulsed.compute.derive import ComputeSettings, compute
+from pulsed.compute.workload.class_table import DEFAULT_THRESHOLDS
+from pulsed.compute.workload.classifier import Classifier
 from pulsed.reader.tick import Layout, RawTick
 from pulsed.translate.tick import CanonicalTick, Device, Entity
 from pulsed.translate.vocabulary import Reading
 from tests.bench.figure import Figure
 from tests.bench.measure import cpu_seconds
 from tests.compute.readings import RATIO_INPUTS, hide
-from tests.compute.test_workload import expected
+from tests.compute.workload.test_classifier import expected
 
 GPUS = 10_000
 ROUNDS = 5
@@ -40,8 +40,8 @@ def run() -> Iterator[Figure]:
     yield baseline
     for name, missing in CASES.items():
         tick = _tick(tuple(hide(reading, missing) for reading in complete))
-        unknown = sum(bool(result.workload.candidates) for result in compute(tick, Settings()).results)
-        seconds = cpu_seconds(partial(compute, tick, Settings()), rounds=ROUNDS)
+        unknown = sum(bool(result.workload.candidates) for result in compute(tick, ComputeSettings()).results)
+        seconds = cpu_seconds(partial(compute, tick, ComputeSettings()), rounds=ROUNDS)
         yield Figure(name, seconds / GPUS * 1e6, "µs/GPU", baseline, note=f"{unknown / GPUS:.0%} unknown")
     seconds = cpu_seconds(lambda: Classifier(DEFAULT_THRESHOLDS), times=20)
     yield Figure("compile the class table, once", seconds * 1e6, "µs", baseline)

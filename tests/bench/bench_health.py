@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator, Sequence
 
-from pulsed.compute.compute import Settings
-from pulsed.compute.computer import Computer
+from pulsed.compute.derive import ComputeSettings
 from pulsed.compute.health.checks import CHECKS
 from pulsed.compute.health.settings import HealthSettings
+from pulsed.compute.layer import ComputeLayer
 from pulsed.reader.demo import DemoSource
 from pulsed.translate.tick import CanonicalTick
 from pulsed.translate.translator import Translator
@@ -20,13 +20,15 @@ GPUS = 8
 
 
 def run() -> Iterator[Figure]:
-    nothing = Settings(health=HealthSettings(disabled=frozenset(check.id for check in CHECKS)))
+    nothing = ComputeSettings(health=HealthSettings(disabled=frozenset(check.id for check in CHECKS)))
     for interval in (1.0, 0.1):
         ticks = asyncio.run(_ticks(interval))
         without = Figure(f"{interval:g} s: Compute without health", _microseconds(nothing, ticks), "us/GPU")
         yield without
         name = f"{interval:g} s: Compute with {len(CHECKS)} checks"
-        yield Figure(name, _microseconds(Settings(), ticks), "us/GPU", without, Bar("ratio", 0.5), "at most twice")
+        yield Figure(
+            name, _microseconds(ComputeSettings(), ticks), "us/GPU", without, Bar("ratio", 0.5), "at most twice"
+        )
 
 
 async def _ticks(interval: float) -> list[CanonicalTick]:
@@ -34,9 +36,9 @@ async def _ticks(interval: float) -> list[CanonicalTick]:
     return [translator.translate(await source.read()) for _ in range(TICKS)]
 
 
-def _microseconds(settings: Settings, ticks: Sequence[CanonicalTick]) -> float:
+def _microseconds(settings: ComputeSettings, ticks: Sequence[CanonicalTick]) -> float:
     def once() -> None:
-        computer = Computer(settings)
+        computer = ComputeLayer(settings)
         for tick in ticks:
             computer.compute(tick)
 

@@ -9,8 +9,8 @@ from functools import partial
 
 from prometheus_client import CollectorRegistry, generate_latest
 
-from pulsed.present.page import Pages
-from pulsed.present.telemetry import Telemetry
+from pulsed.present.exposition.page import Pages
+from pulsed.present.exposition.telemetry import Telemetry
 from tests.bench.figure import Figure
 from tests.bench.measure import cpu_seconds
 from tests.bench.ticks import GPUS, NOW, board_of, computed_ticks

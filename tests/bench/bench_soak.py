@@ -8,11 +8,11 @@ from collections.abc import Iterator
 
 import psutil
 
-from pulsed.compute.compute import Settings
-from pulsed.feed import Pipeline
-from pulsed.present.board import Board, Target
-from pulsed.present.page import Pages
-from pulsed.present.telemetry import Telemetry
+from pulsed.collector.collector import Pipeline
+from pulsed.collector.target_store import Target, TargetStore
+from pulsed.compute.derive import ComputeSettings
+from pulsed.present.exposition.page import Pages
+from pulsed.present.exposition.telemetry import Telemetry
 from pulsed.reader.dmon import DmonParser
 from pulsed.reader.tick import RawTick
 from tests.bench.captures import capture
@@ -26,8 +26,8 @@ EVERY = 150
 
 def run() -> Iterator[Figure]:
     lines = capture(600).splitlines()
-    parser, board = DmonParser(), Board("node", [Target("replay", "soak", INTERVAL, 10 * TICKS)])
-    pipeline, telemetry = Pipeline(Settings(), "node"), Telemetry(board)
+    parser, board = DmonParser(), TargetStore("node", [Target("replay", "soak", INTERVAL, 10 * TICKS)])
+    pipeline, telemetry = Pipeline(ComputeSettings(), "node"), Telemetry(board)
     pages = Pages(board, telemetry)
     process = psutil.Process()
     resident: list[float] = []

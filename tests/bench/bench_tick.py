@@ -11,11 +11,11 @@ from typing import TypeVar
 
 from prometheus_client import CollectorRegistry, generate_latest
 
-from pulsed.compute.compute import Settings
-from pulsed.daemon import spare_collector
-from pulsed.feed import Pipeline
-from pulsed.present.page import Pages
-from pulsed.present.telemetry import Telemetry
+from pulsed.collector.collector import Pipeline
+from pulsed.commands.serve import spare_collector
+from pulsed.compute.derive import ComputeSettings
+from pulsed.present.exposition.page import Pages
+from pulsed.present.exposition.telemetry import Telemetry
 from pulsed.reader.exposition import PageParser
 from pulsed.reader.tick import RawTick
 from tests.bench.bench_parse import read_with_prometheus_client
@@ -39,7 +39,7 @@ def _of(gpus: int, limit: float) -> Iterator[Figure]:
     computed = computed_ticks(gpus, 1)
     board = board_of(computed)
     telemetry = Telemetry(board)
-    pipeline, everything = Pipeline(Settings(), "bench", telemetry.observe), Pages(board, telemetry)
+    pipeline, everything = Pipeline(ComputeSettings(), "bench", telemetry.observe), Pages(board, telemetry)
     parser, seconds = PageParser(), count()
 
     def read(page: bytes) -> RawTick:

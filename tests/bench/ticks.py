@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pulsed.compute.compute import Settings
+from pulsed.collector.collector import Pipeline
+from pulsed.collector.target_store import Target, TargetStore
+from pulsed.compute.derive import ComputeSettings
 from pulsed.compute.tick import ComputedTick
-from pulsed.feed import Pipeline
-from pulsed.present.board import Board, Target
 from pulsed.reader.exposition import PageParser
 from pulsed.reader.tick import RawTick
 from tests.bench.pages import exporter_page
@@ -38,12 +38,12 @@ def raw_tick(parser: PageParser, page: bytes, number: int) -> RawTick:
 
 def computed_ticks(gpus: int, count: int) -> list[ComputedTick]:
     """Give the same pages, taken through Translate and Compute."""
-    pipeline = Pipeline(Settings(), "bench")
+    pipeline = Pipeline(ComputeSettings(), "bench")
     return [pipeline.process(raw) for raw in raw_ticks(gpus, count)]
 
 
-def board_of(ticks: Sequence[ComputedTick]) -> Board:
+def board_of(ticks: Sequence[ComputedTick]) -> TargetStore:
     """Make a board of one target that has the first of these ticks."""
     target = Target("exporter", "bench", 1.0, 10.0)
     target.accept(ticks[0], NOW)
-    return Board("bench", [target])
+    return TargetStore("bench", [target])

@@ -8,9 +8,9 @@ from dataclasses import fields
 from hypothesis import settings
 from hypothesis import strategies as st
 
-from pulsed.compute.compute import Settings, compute
-from pulsed.compute.rules import DEFAULT_THRESHOLDS
+from pulsed.compute.derive import ComputeSettings, compute
 from pulsed.compute.tick import Result
+from pulsed.compute.workload.class_table import DEFAULT_THRESHOLDS
 from pulsed.reader.tick import Layout, RawTick
 from pulsed.translate.tick import CanonicalTick, Device, Entity
 from pulsed.translate.vocabulary import Reading
@@ -92,7 +92,7 @@ def hide(reading: Reading, names: set[str]) -> Reading:
     return reading._replace(**dict.fromkeys(names))
 
 
-def result_of(reading: Reading, options: Settings | None = None, device: Device = WHOLE) -> Result:
+def result_of(reading: Reading, options: ComputeSettings | None = None, device: Device = WHOLE) -> Result:
     raw = RawTick("test", 0.0, 0.0, 1.0, Layout("exporter", ()), ())
     tick = CanonicalTick("test", 0.0, 0.0, 1.0, (device,), (reading,), raw)
-    return compute(tick, Settings() if options is None else options).results[0]
+    return compute(tick, ComputeSettings() if options is None else options).results[0]

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pulsed.compute.compute import Settings
+from pulsed.compute.derive import ComputeSettings
 from pulsed.compute.real_utilization import PRESETS, Weights
 from pulsed.compute.tick import RealUtilization
 from pulsed.errors import ConfigError
@@ -31,7 +31,7 @@ weight_sets = st.one_of(
 )
 
 
-def utilization(reading: Reading, options: Settings | None = None) -> RealUtilization:
+def utilization(reading: Reading, options: ComputeSettings | None = None) -> RealUtilization:
     return result_of(reading, options).real_utilization
 
 
@@ -42,7 +42,7 @@ def test_presets_are_those_of_the_documentation() -> None:
         "mem": Weights(0.35, 0.10, 0.40, 0.15),
     } == PRESETS
     assert PRESETS["ai"].sm == 0.35
-    assert Settings().weights == PRESETS[Settings().preset_name]
+    assert ComputeSettings().weights == PRESETS[ComputeSettings().preset_name]
 
 
 def test_custom_weights_are_scaled_to_one() -> None:
@@ -62,7 +62,7 @@ def test_complete_inputs_give_the_formula(preset: str, expected: float) -> None:
     reading = Reading(
         sm_active_ratio=0.5, tensor_active_ratio=0.4, dram_active_ratio=0.2, graphics_engine_active_ratio=0.9
     )
-    result = utilization(reading, Settings(PRESETS[preset], preset))
+    result = utilization(reading, ComputeSettings(PRESETS[preset], preset))
     assert result.ratio == pytest.approx(expected)
     assert result.lower == result.ratio == result.upper
     assert (result.coverage, result.missing) == (1.0, ())
@@ -93,15 +93,15 @@ def test_nothing_known_has_bounds_and_no_value() -> None:
         0.0,
         ("sm_active_ratio", "tensor_active_ratio", "dram_active_ratio", "graphics_engine_active_ratio"),
     )
-    assert utilization(NOTHING, Settings(min_coverage=0.0)).ratio is None
+    assert utilization(NOTHING, ComputeSettings(min_coverage=0.0)).ratio is None
 
 
 def test_the_value_ends_where_coverage_ends() -> None:
     half = Reading(sm_active_ratio=0.5, graphics_engine_active_ratio=0.5)  # 0.35 + 0.15 of `mem`
     mem = PRESETS["mem"]
-    assert utilization(half, Settings(mem, "mem")).ratio == 0.5
-    assert utilization(half, Settings(mem, "mem", min_coverage=0.51)).ratio is None
-    assert utilization(half, Settings(PRESETS["ai"], "ai")).ratio is None
+    assert utilization(half, ComputeSettings(mem, "mem")).ratio == 0.5
+    assert utilization(half, ComputeSettings(mem, "mem", min_coverage=0.51)).ratio is None
+    assert utilization(half, ComputeSettings(PRESETS["ai"], "ai")).ratio is None
 
 
 def test_a_fully_busy_gpu_is_exactly_full() -> None:
@@ -109,41 +109,41 @@ def test_a_fully_busy_gpu_is_exactly_full() -> None:
         sm_active_ratio=1.0, tensor_active_ratio=1.0, dram_active_ratio=1.0, graphics_engine_active_ratio=1.0
     )
     for name, weights in PRESETS.items():
-        assert utilization(busy, Settings(weights, name)).ratio == 1.0
+        assert utilization(busy, ComputeSettings(weights, name)).ratio == 1.0
 
 
 def test_coverage_compares_as_on_paper() -> None:
     weights = Weights(sm=0.1, tensor=0.2, dram=0.3, graphics_engine=0.4)
     reading = Reading(sm_active_ratio=0.5, tensor_active_ratio=0.5, dram_active_ratio=0.5)
-    assert utilization(reading, Settings(weights, "custom", min_coverage=0.6)).coverage == 0.6
+    assert utilization(reading, ComputeSettings(weights, "custom", min_coverage=0.6)).coverage == 0.6
 
 
 def test_the_value_is_kept_inside_the_bounds() -> None:
     # The mean over the present inputs, 0.75, forgets that SM cannot be above the engine.
     weights = Weights(sm=0.5, tensor=0.0, dram=0.4, graphics_engine=0.1)
     reading = Reading(dram_active_ratio=0.9, graphics_engine_active_ratio=0.1)
-    result = utilization(reading, Settings(weights, "custom", min_coverage=0.4))
+    result = utilization(reading, ComputeSettings(weights, "custom", min_coverage=0.4))
     assert result.ratio == result.upper == pytest.approx(0.5 * 0.1 + 0.4 * 0.9 + 0.1 * 0.1)
 
 
 def test_an_input_without_weight_is_not_missed() -> None:
     weights = Weights(sm=1, tensor=0, dram=1, graphics_engine=0)
-    result = utilization(Reading(sm_active_ratio=0.3, dram_active_ratio=0.7), Settings(weights, "custom"))
+    result = utilization(Reading(sm_active_ratio=0.3, dram_active_ratio=0.7), ComputeSettings(weights, "custom"))
     assert result == RealUtilization(0.5, 0.5, 0.5, 1.0, ())
 
 
 def test_missing_zero_takes_it_for_a_fact_but_says_what_it_took() -> None:
-    result = utilization(Reading(sm_active_ratio=0.4), Settings(missing="zero"))
+    result = utilization(Reading(sm_active_ratio=0.4), ComputeSettings(missing="zero"))
     assert result.ratio == result.lower == result.upper == pytest.approx(0.14)
     assert result.coverage == 0.35
     assert result.missing == ("tensor_active_ratio", "dram_active_ratio", "graphics_engine_active_ratio")
-    assert utilization(NOTHING, Settings(missing="zero")).ratio == 0.0
+    assert utilization(NOTHING, ComputeSettings(missing="zero")).ratio == 0.0
 
 
 @pytest.mark.parametrize("value", [-0.1, 1.1, math.nan])
 def test_min_coverage_is_a_ratio(value: float) -> None:
     with pytest.raises(ConfigError, match="min_coverage"):
-        Settings(min_coverage=value)
+        ComputeSettings(min_coverage=value)
 
 
 @many
@@ -151,7 +151,7 @@ def test_min_coverage_is_a_ratio(value: float) -> None:
 def test_bounds_hold_the_truth(
     reading: Reading, some: set[str], more: set[str], weights: Weights, min_coverage: float
 ) -> None:
-    options = Settings(weights, "custom", min_coverage)
+    options = ComputeSettings(weights, "custom", min_coverage)
     truth = utilization(reading, options)
     inner = utilization(hide(reading, some), options)
     outer = utilization(hide(reading, some | more), options)
@@ -165,7 +165,7 @@ def test_bounds_hold_the_truth(
 @many
 @given(arbitrary(), weight_sets, st.floats(0, 1))
 def test_the_value_lies_within_the_bounds(reading: Reading, weights: Weights, min_coverage: float) -> None:
-    result = utilization(reading, Settings(weights, "custom", min_coverage))
+    result = utilization(reading, ComputeSettings(weights, "custom", min_coverage))
     assert 0 <= result.lower <= result.upper <= 1
     assert (result.ratio is not None) == (result.coverage >= min_coverage and result.coverage > 0)
     if result.ratio is not None:
@@ -180,5 +180,5 @@ def test_missing_zero_equals_zeros(reading: Reading, weights: Weights) -> None:
     )
     if filled.graphics_engine_active_ratio is None:
         filled = filled._replace(graphics_engine_active_ratio=filled.gpu_utilization_ratio)
-    zero = utilization(reading, Settings(weights, "custom", missing="zero"))
-    assert zero.ratio == zero.lower == zero.upper == utilization(filled, Settings(weights, "custom")).ratio
+    zero = utilization(reading, ComputeSettings(weights, "custom", missing="zero"))
+    assert zero.ratio == zero.lower == zero.upper == utilization(filled, ComputeSettings(weights, "custom")).ratio

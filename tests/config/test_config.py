@@ -12,17 +12,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pulsed.compute.compute import Settings
+from pulsed.compute.derive import ComputeSettings
 from pulsed.compute.real_utilization import PRESETS, Weights
-from pulsed.compute.rules import Thresholds
+from pulsed.compute.workload.class_table import ClassThresholds
 from pulsed.config import Config
 from pulsed.config.load import FLAGS, check, load, password_of
 from pulsed.config.section import keys, section_of
 from pulsed.config.source import CADENCES, Exporter, Kind
 from pulsed.config.values import notation_of
 from pulsed.errors import ConfigError
-from pulsed.reader.replay import DEFAULT_START
-from tests.generate_docs import ROOT, example, manual
+from pulsed.reader.replay.source import DEFAULT_START
+from tools.generate_docs import ROOT, example, manual
 
 FIXTURES = Path(__file__).parent / "fixtures"
 SECRET = "hunter2"
@@ -194,13 +194,13 @@ def test_everything_given() -> None:
     assert (replay.speed, replay.loop, replay.start) == (10.0, True, 1770087906.0)
     assert config.source.demo.seed == -3
     assert config.publish.passthrough
-    assert config.compute_settings() == Settings(
+    assert config.compute_settings() == ComputeSettings(
         weights=Weights(sm=0.25, tensor=0, dram=0, graphics_engine=0.75),
         preset_name="custom",
         min_coverage=0,
         missing="zero",
         profile="kempnerpulse",
-        thresholds=Thresholds(io_bytes_per_second=2e9, idle_dram_ratio=1),
+        thresholds=ClassThresholds(io_bytes_per_second=2e9, idle_dram_ratio=1),
         hold=0.5,
         held_memory_bytes=2**30,
         histogram=(),
@@ -462,8 +462,8 @@ def test_cadences_cover_every_kind() -> None:
 
 
 def test_defaults_are_those_of_compute() -> None:
-    assert Config().compute_settings() == Settings()
-    assert Config().compute.workload.thresholds.model_dump() == asdict(Thresholds())
+    assert Config().compute_settings() == ComputeSettings()
+    assert Config().compute.workload.thresholds.model_dump() == asdict(ClassThresholds())
 
 
 @pytest.mark.parametrize("preset", sorted(PRESETS))
@@ -490,12 +490,12 @@ def test_whatever_is_set_is_read_or_refused(key: str, text: str) -> None:
 
 
 def test_manual_is_current() -> None:
-    assert (ROOT / "CONFIGURATION.md").read_text(encoding="utf-8") == manual(), "python -m tests.generate_docs"
+    assert (ROOT / "CONFIGURATION.md").read_text(encoding="utf-8") == manual(), "python -m tools.generate_docs"
 
 
 def test_example_is_current() -> None:
     text = (ROOT / "config.example.yaml").read_text(encoding="utf-8")
-    assert text == example(), "python -m tests.generate_docs"
+    assert text == example(), "python -m tools.generate_docs"
 
 
 def test_example_is_the_default() -> None:

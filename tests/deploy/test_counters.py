@@ -10,8 +10,8 @@ import pytest
 
 from pulsed.translate.fields import BY_NAME, FIELDS, FIRST_BASE_UNIT_ID
 from tests.deploy.counters import OWN, default_names, gpu, lines
-from tests.generate_counters import DRIVER, EDITIONS, FOLDER, REFUSED, ROOM, Edition, text
 from tests.samples import SAMPLES
+from tools.generate_counters import DRIVER, EDITIONS, FOLDER, REFUSED, ROOM, Edition, text
 
 FACTS = SAMPLES.parent / "dcgm" / "fields.tsv"
 
@@ -27,7 +27,7 @@ def asked(name: str) -> list[str]:
 
 @each
 def test_the_files_are_what_the_generator_writes(edition: Edition) -> None:
-    assert (FOLDER / edition.name).read_text() == text(edition), "old: python -m tests.generate_counters"
+    assert (FOLDER / edition.name).read_text() == text(edition), "old: python -m tools.generate_counters"
 
 
 @each

@@ -18,9 +18,9 @@ from xml.etree import ElementTree
 import pytest
 
 from tests.daemon import serving
-from tests.draw_dashboards import draw
-from tests.generate_dashboards import DASHBOARDS, FOLDERS, files
 from tests.prometheus import Prometheus, prometheus
+from tools.draw_dashboards import draw
+from tools.generate_dashboards import DASHBOARDS, FOLDERS, files
 
 Json = dict[str, Any]
 
@@ -69,7 +69,7 @@ each = pytest.mark.parametrize(("name", "board"), boards(), ids=list(DASHBOARDS)
 
 def test_the_files_are_what_the_generator_writes() -> None:
     for path, text in files().items():
-        assert path.read_text() == text, f"{path} is old: python -m tests.generate_dashboards"
+        assert path.read_text() == text, f"{path} is old: python -m tools.generate_dashboards"
 
 
 @each
@@ -246,4 +246,4 @@ def test_the_pictures_show_every_panel(watched: Watched, tmp_path: Path) -> None
         kept = FOLDERS[0] / "pictures" / drawn.name
         assert kept.stat().st_size < 200_000
         titles = {element.text for element in ElementTree.parse(kept).iter() if element.tag.endswith("text")}
-        assert {panel["title"] for panel in board["panels"]} <= titles, "old: python -m tests.draw_dashboards"
+        assert {panel["title"] for panel in board["panels"]} <= titles, "old: python -m tools.draw_dashboards"

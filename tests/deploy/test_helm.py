@@ -29,8 +29,8 @@ from tests.deploy.chart import (
     only,
     render,
 )
-from tests.deploy.chart_readme import page
 from tests.deploy.install import KUBERNETES
+from tools.generate_chart_readme import page
 
 
 def configured(manifests: Sequence[Manifest], folder: Path) -> Config:
@@ -120,7 +120,7 @@ def test_the_chart_is_of_this_version() -> None:
 
 
 def test_the_readme_has_the_values() -> None:
-    assert (CHART / "README.md").read_text() == page(), "run `python -m tests.deploy.chart_readme`"
+    assert (CHART / "README.md").read_text() == page(), "run `python -m tools.generate_chart_readme`"
 
 
 def test_the_schema_knows_every_value() -> None:

@@ -25,7 +25,7 @@ from tests.deploy.cases import HOST, WEB
 from tests.deploy.chart import Manifest, Values, config, container, environment_of, render
 from tests.end_to_end.exporters import Exporter, exporting
 from tests.end_to_end.exporters import page as exporter_page
-from tests.present.web.certificates import make
+from tests.server.certificates import make
 
 
 @contextlib.contextmanager

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.generate_docs import ROOT
 from tests.rule_files import FILES, text
 from tests.tools import tool
+from tools.generate_docs import ROOT
 
 FOLDER = ROOT / "deploy" / "prometheus"
 ALERTMANAGER = FOLDER / "alertmanager.yaml"

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from pulsed.present import schema
+from pulsed.present.api import schema
 from pulsed.translate.vocabulary import QUANTITIES
 from tests.daemon import environment, pulsed, serving
 from tests.dmon_writer import ERAS, DmonWriter

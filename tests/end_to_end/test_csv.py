@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from pulsed.collector.collector import Pipeline
+from pulsed.commands.snapshot import export
 from pulsed.config.load import load
-from pulsed.feed import Pipeline
-from pulsed.once import export
-from pulsed.present import csv as rows
+from pulsed.present.csv import pulsed_csv as rows
 from pulsed.reader.demo import DemoSource
 from pulsed.reader.tick import Source
 from tests.bench.pages import exporter_page

@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from pulsed.compute.compute import Settings
-from pulsed.feed import Pipeline
-from pulsed.present import csv
+from pulsed.collector.collector import Pipeline
+from pulsed.compute.derive import ComputeSettings
+from pulsed.present.csv import pulsed_csv
 from pulsed.reader.demo import DemoSource
 from tests.daemon import Daemon, pulsed, serving
 
@@ -49,12 +49,12 @@ def story(tmp_path: Path) -> Path:
 
 
 async def _write_story(path: Path) -> None:
-    source, pipeline = DemoSource(0, 1.0, pace=False, start=1767225600.0), Pipeline(Settings(), "node")
-    names = csv.columns("all")
+    source, pipeline = DemoSource(0, 1.0, pace=False, start=1767225600.0), Pipeline(ComputeSettings(), "node")
+    names = pulsed_csv.columns("all")
     with path.open("w", newline="") as out:
-        csv.write_header(out, names)
+        pulsed_csv.write_header(out, names)
         for _ in range(STORY_SECONDS):
-            csv.write_tick(out, names, pipeline.process(await source.read()))
+            pulsed_csv.write_tick(out, names, pipeline.process(await source.read()))
 
 
 def test_the_demos_gpus_grow_hot_and_sick_and_pulsed_health_says_what_to_do(tmp_path: Path, story: Path) -> None:

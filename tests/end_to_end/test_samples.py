@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from pulsed import cli
-from pulsed.present import schema
+from pulsed.present.api import schema
 from pulsed.translate.vocabulary import QUANTITIES
 from tests.daemon import Answer, Daemon, environment, free_port, serving
 from tests.end_to_end.series import Row, rows

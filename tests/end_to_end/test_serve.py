@@ -14,7 +14,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
 from pulsed import __version__
-from pulsed.present import schema
+from pulsed.present.api import schema
 from tests.daemon import free_port, pulsed, serving
 from tests.tools import tool
 

@@ -7,15 +7,15 @@ import re
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from pulsed.collector.collector import Pipeline
+from pulsed.collector.source_factory import open_sources, target_of
+from pulsed.collector.target_store import TargetStore
 from pulsed.config.load import load
 from pulsed.errors import SourceEnded
-from pulsed.feed import Pipeline
-from pulsed.present.board import Board
-from pulsed.present.documents import gpus_document
-from pulsed.present.page import Pages
-from pulsed.present.telemetry import Telemetry
-from pulsed.reader.replay import DEFAULT_START
-from pulsed.sources import open_sources, target_of
+from pulsed.present.api.documents import gpus_document
+from pulsed.present.exposition.page import Pages
+from pulsed.present.exposition.telemetry import Telemetry
+from pulsed.reader.replay.source import DEFAULT_START
 
 NODE = "here"
 
@@ -49,7 +49,7 @@ async def replayed(path: Path | str, *overrides: str) -> Output:
     )
     (source,) = open_sources(config)
     settings = config.compute_settings()
-    board = Board(NODE, [target_of(source, config)])
+    board = TargetStore(NODE, [target_of(source, config)])
     (target,) = board.targets
     pipeline = Pipeline(settings, NODE)
     try:

@@ -6,12 +6,12 @@ import random
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from pulsed.compute.account import POSITION, Account, Distribution
+from pulsed.collector.target_store import Target, TargetStore
+from pulsed.compute.counters.catalog import POSITION, CounterSnapshot, Distribution
 from pulsed.compute.health.model import CheckState, Health, XidLast
 from pulsed.compute.peaks import RESOURCES
 from pulsed.compute.saturation import Saturation
 from pulsed.compute.tick import ComputedTick, HeldWorkload, RealUtilization, Result, Workload
-from pulsed.present.board import Board, Target
 from pulsed.reader.tick import Layout, RawTick, RawValue, Series
 from pulsed.translate.tick import CanonicalTick, Device, Entity
 from pulsed.translate.vocabulary import NOTHING, QUANTITIES, Reading
@@ -19,7 +19,7 @@ from pulsed.translate.vocabulary import NOTHING, QUANTITIES, Reading
 TIME = 1767225600.1
 """2026-01-01T00:00:00.100Z"""
 
-COUNTED = Account(tuple(map(float, range(len(POSITION)))), TIME - 60, Distribution((0.25, 0.5), (3, 0, 7), 5.5))
+COUNTED = CounterSnapshot(tuple(map(float, range(len(POSITION)))), TIME - 60, Distribution((0.25, 0.5), (3, 0, 7), 5.5))
 
 SATURATED = Saturation(0.9, 0.9, 1.0, "dram", (0.3, 0.0, 0.25, 0.0, 0.1, 0.9, None, 0.05), 0.3, 0.9, 0.28, ("pcie",))
 NOT_SATURATED = Saturation(None, 0.0, 1.0, "unknown", (None,) * 8, None, None, None, RESOURCES)
@@ -65,7 +65,7 @@ OPEN = Result(
     Workload("unknown", "unknown", ("idle", "mixed_or_moderate")),
     NOT_SATURATED,
     HeldWorkload("unknown", "unknown", TIME),
-    Account((None,) * len(POSITION), TIME),
+    CounterSnapshot((None,) * len(POSITION), TIME),
 )
 
 
@@ -122,8 +122,8 @@ def target(
     return made
 
 
-def board(*targets: Target) -> Board:
-    return Board("here", list(targets))
+def board(*targets: Target) -> TargetStore:
+    return TargetStore("here", list(targets))
 
 
 FIRST_FORTY = tuple(QUANTITIES)[:40]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from pulsed.compute.compute import Settings
+from pulsed.collector.collector import Pipeline
+from pulsed.compute.derive import ComputeSettings
 from pulsed.compute.tick import ComputedTick
-from pulsed.feed import Pipeline
 from pulsed.reader.tick import RawTick
 from tests.dmon_writer import ERAS, DmonWriter, Value
 from tests.translate.build import dmon_ticks
@@ -23,5 +23,5 @@ def capture(fields: Iterable[int], *ticks: Rows, era: str = "C1") -> list[RawTic
 
 def computed(raws: Iterable[RawTick], node: str = "here") -> Iterator[ComputedTick]:
     """These ticks of one target, taken through the layers."""
-    pipeline = Pipeline(Settings(), node)
+    pipeline = Pipeline(ComputeSettings(), node)
     return map(pipeline.process, raws)

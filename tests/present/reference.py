@@ -1,6 +1,6 @@
 """The GPU families once more, in the plainest way: a prometheus_client collector that knows nothing of the page.
 
-It is written from the contract (names, labels, types), not from `pulsed.present.families`.
+It is written from the contract (names, labels, types), not from `pulsed.present.exposition.families`.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from prometheus_client.metrics_core import (
 )
 from prometheus_client.registry import Collector
 
+from pulsed.collector.target_store import TargetStore
 from pulsed.compute.health.model import NOT_JUDGED, CheckState, Health
-from pulsed.present.board import Board
 from pulsed.translate.vocabulary import QUANTITIES
 from tests.present.boards import Gpu
 
@@ -68,7 +68,7 @@ Get = Callable[[Gpu, float], Iterable[tuple[Labels, float | None]]]
 
 
 class ReferenceCollector(Collector):
-    def __init__(self, board: Board, now: float) -> None:
+    def __init__(self, board: TargetStore, now: float) -> None:
         self._gpus = list(_shown(board, now))
 
     def collect(self) -> Iterator[Metric]:
@@ -226,7 +226,7 @@ def _add(family: Metric, name: str, values: Iterable[tuple[Labels, float | None]
             family.add_sample(name, labels, value)
 
 
-def _shown(board: Board, now: float) -> Iterator[tuple[Labels, Gpu, float]]:
+def _shown(board: TargetStore, now: float) -> Iterator[tuple[Labels, Gpu, float]]:
     fresh = [target.tick for target in board.targets if target.tick and now - target.arrived <= target.stale_after]
     gpus = [
         (Gpu(device, reading, result, tuple(tick.canonical.anomalies.get(position, ()))), tick.canonical.time)

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from unicodedata import east_asian_width
 
-from pulsed.present.board import Board
+from pulsed.collector.target_store import TargetStore
 from pulsed.present.table import WIDTH, table
 from pulsed.translate.tick import Device, Entity
 from pulsed.translate.vocabulary import NOTHING
@@ -11,7 +11,7 @@ from tests.present.boards import FLICKER, OPEN, Gpu, board, busy_gpus, gpu, mig,
 NOW = 100.0
 
 
-def lines(made: Board, now: float = NOW) -> list[str]:
+def lines(made: TargetStore, now: float = NOW) -> list[str]:
     text = table(made, now)
     assert text.endswith("\n")
     for line in text.splitlines():

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from pulsed.errors import ConfigError, HostEngineUnavailable, NoSourceWorks, ScrapeFailed, SourceError
-from pulsed.reader.auto import GIVE_UP_AFTER, AutoSource, Candidate
+from pulsed.reader.auto import GIVE_UP_AFTER, AutoSource, SourceCandidate
 from pulsed.reader.tick import Layout, RawTick
 
 LAYOUT = Layout("exporter", ())
@@ -43,8 +43,8 @@ class Machine:
         self.made: list[Scripted] = []
         self.slept: list[float] = []
         self.now = 0.0
-        candidates = [Candidate(lambda: self._make("engine"), lambda source: source.kind in limited)]
-        candidates.append(Candidate(lambda: self._make("exporter")))
+        candidates = [SourceCandidate(lambda: self._make("engine"), lambda source: source.kind in limited)]
+        candidates.append(SourceCandidate(lambda: self._make("exporter")))
         self.auto = AutoSource(candidates, clock=lambda: self.now, sleep=self._sleep, random=lambda: 0.0)
 
     def _make(self, kind: str) -> Scripted:
@@ -180,6 +180,6 @@ async def test_a_candidate_that_cannot_be_made_is_one_that_does_not_work() -> No
     def unmakable() -> Scripted:
         raise ConfigError("no such file")
 
-    auto = AutoSource([Candidate(unmakable)])
+    auto = AutoSource([SourceCandidate(unmakable)])
     with pytest.raises(NoSourceWorks, match="no such file"):
         await auto.read()

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from pulsed.reader.exposition import PageParser
 from pulsed.reader.tick import Dialect, RawValue
-from pulsed.translate.fields import AMBIGUOUS_NAME, FIELDS, Field
+from pulsed.translate.fields import AMBIGUOUS_NAME, FIELDS, DcgmField
 from pulsed.translate.identity import blocks_of, exporter_subjects
 from pulsed.translate.plan import Plan, plans
 from pulsed.translate.translator import Translator
@@ -43,13 +43,13 @@ def reading(*rows: Row, dialect: Dialect = "exporter") -> Reading:
     return canonical.readings[0] if canonical.readings else NOTHING
 
 
-def spellings(field: Field) -> list[tuple[str, Dialect]]:
+def spellings(field: DcgmField) -> list[tuple[str, Dialect]]:
     names: list[tuple[str, Dialect]] = [(name, "exporter") for name in field.names]
     return [*names, (field.short, "dmon")] if field.short else names
 
 
 @pytest.mark.parametrize("field", FIELDS, ids=lambda field: f"{field.id}-{field.quantity}")
-def test_all_spellings_of_a_field_give_the_same_reading(field: Field) -> None:
+def test_all_spellings_of_a_field_give_the_same_reading(field: DcgmField) -> None:
     value = min(field.unit.high, 3.0) / 2
     expected = value * field.unit.multiply / field.unit.divide
     for name, dialect in spellings(field):
@@ -60,7 +60,7 @@ def test_all_spellings_of_a_field_give_the_same_reading(field: Field) -> None:
 
 
 @pytest.mark.parametrize("field", FIELDS, ids=lambda field: f"{field.id}-{field.quantity}")
-def test_no_blank_ever_comes_out_as_a_number(field: Field) -> None:
+def test_no_blank_ever_comes_out_as_a_number(field: DcgmField) -> None:
     for name, dialect in spellings(field):
         for labels in (GPU, INSTANCE) if dialect == "exporter" else (DMON, {"entity": "GPU-I", "id": "3"}):
             translator = Translator()
@@ -71,7 +71,7 @@ def test_no_blank_ever_comes_out_as_a_number(field: Field) -> None:
 
 
 @given(st.sampled_from(FIELDS), st.floats() | st.integers() | st.text() | st.none())
-def test_no_value_is_too_odd(field: Field, value: RawValue) -> None:
+def test_no_value_is_too_odd(field: DcgmField, value: RawValue) -> None:
     for number in present(reading((field.names[0], GPU, value))).values():
         assert math.isfinite(number)
         assert number >= 0 or field.quantity == "temperature_margin_celsius"

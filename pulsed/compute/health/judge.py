@@ -16,7 +16,7 @@ from pulsed.translate.tick import CanonicalTick, Device, Entity
 from pulsed.translate.vocabulary import NOTHING
 
 VERSION = 1
-"""Of what `Judge.dump` gives."""
+"""Of what `HealthEvaluator.dump` gives."""
 
 KEPT = 256
 """So many GPUs that are gone are remembered beside those that are there."""
@@ -40,7 +40,7 @@ class Dump(TypedDict):
     gpus: dict[str, GpuMemory]
 
 
-class Judge:
+class HealthEvaluator:
     """Judges the ticks of one target, in the order of their clock.
 
     Args:

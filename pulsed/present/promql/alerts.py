@@ -7,9 +7,9 @@ only just appeared alerts nobody.
 
 from __future__ import annotations
 
-from pulsed.compute.compute import Settings
+from pulsed.compute.derive import ComputeSettings
 from pulsed.present.promql.inputs import input_of
-from pulsed.present.promql.rule import SEEN, Alert, number
+from pulsed.present.promql.rule_types import SEEN, Alert, number
 from pulsed.present.promql.utilization import COVERAGE, POINT
 from pulsed.present.promql.waste import HELD, IDLE, IDLE_POWER
 
@@ -58,7 +58,7 @@ _STUCK_WHY = (
 )
 
 
-def dcgm_alerts(settings: Settings) -> tuple[Alert, ...]:
+def dcgm_alerts(settings: ComputeSettings) -> tuple[Alert, ...]:
     """Give the alerts on series that the recording rules make."""
     busy, engine = input_of("gpu_utilization_ratio"), input_of("graphics_engine_active_ratio")
     energy = input_of("energy_joules_total")
@@ -127,7 +127,7 @@ def dcgm_alerts(settings: Settings) -> tuple[Alert, ...]:
     )
 
 
-def pulsed_alerts(settings: Settings) -> tuple[Alert, ...]:
+def pulsed_alerts(settings: ComputeSettings) -> tuple[Alert, ...]:
     """Give the alerts on pulsed's own metrics."""
     observed = "increase(pulsed_gpu_observed_seconds_total[{0}])"
     idle = 'increase(pulsed_gpu_idle_seconds_total{{kind="held"}}[{0}])'

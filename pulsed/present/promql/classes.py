@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from pulsed.compute.compute import Settings
-from pulsed.compute.rules import BOTTLENECKS, RULES, UNKNOWN, VARIABLES, Variable
+from pulsed.compute.derive import ComputeSettings
+from pulsed.compute.workload.class_table import BOTTLENECKS, RULES, UNKNOWN, VARIABLES, Variable
 from pulsed.present.promql.regions import EVERYTHING, Box, Interval, Order, Region, Regions
-from pulsed.present.promql.rule import Identity, Recording, indented, number, recorded
+from pulsed.present.promql.rule_types import IdentityLabels, Recording, indented, number, recorded
 from pulsed.present.promql.utilization import QUANTITY_OF, high_of, low_of
 
 POSSIBLE = recorded("workload_class", "possible")
@@ -21,7 +21,7 @@ BOTTLENECK = recorded("bottleneck", "raw")
 CONTRADICTED = recorded("physics", "contradicted")
 
 
-def class_rules(settings: Settings, identity: Identity) -> Iterator[Recording]:
+def class_rules(settings: ComputeSettings, identity: IdentityLabels) -> Iterator[Recording]:
     """Give the rules for the class, its candidates and the bottleneck."""
     regions = Regions(settings.thresholds)
     noise = {
@@ -53,7 +53,7 @@ def class_rules(settings: Settings, identity: Identity) -> Iterator[Recording]:
     yield Recording(BOTTLENECK, f"1 - {known}", labels={"bottleneck": UNKNOWN})
 
 
-def _contradicted(regions: Regions, order: Order, identity: Identity) -> Recording:
+def _contradicted(regions: Regions, order: Order, identity: IdentityLabels) -> Recording:
     """Record where evidence contradicts an order, which then says nothing."""
     lesser, greater = order
     cases = [
@@ -77,7 +77,7 @@ def _all(parts: Sequence[str]) -> str:
     return "\nand ".join(parts)
 
 
-def _possible(region: Region, identity: Identity) -> str:
+def _possible(region: Region, identity: IdentityLabels) -> str:
     """Write that a box of the region meets the bounds; boxes that differ in one side only are written as one."""
     alternatives = [_all(_sides(common, several)) for common, several in _factored(region.boxes)]
     for box, chains in region.noise:
@@ -89,7 +89,7 @@ def _possible(region: Region, identity: Identity) -> str:
     return "\nor\n".join(alternatives) if alternatives else "vector(0) > 0"
 
 
-def _flag(order: Order, identity: Identity) -> str:
+def _flag(order: Order, identity: IdentityLabels) -> str:
     lesser, greater = (QUANTITY_OF[variable] for variable in order)
     return f'group {identity.by} ({CONTRADICTED}{{lesser="{lesser}", greater="{greater}"}})'
 

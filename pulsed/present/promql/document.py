@@ -9,7 +9,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from pulsed.present.promql.rule import Alert, Group, Recording, Rule, indented
+from pulsed.present.promql.rule_types import Alert, Group, Recording, Rule, indented
 
 
 @dataclass(frozen=True, slots=True)

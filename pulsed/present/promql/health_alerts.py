@@ -12,7 +12,7 @@ from pulsed.compute.health.checks import CHECKS
 from pulsed.compute.health.model import SEVERITY
 from pulsed.compute.health.rule import Check
 from pulsed.compute.health.settings import HealthSettings
-from pulsed.present.promql.rule import Alert, Severity
+from pulsed.present.promql.rule_types import Alert, Severity
 
 METRIC = "pulsed_gpu_health_check"
 

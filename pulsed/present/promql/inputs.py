@@ -8,8 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from pulsed.present.promql.rule import INSTANCE, MODEL, SEEN, Identity, Recording, indented, number, recorded
-from pulsed.translate.fields import AMBIGUOUS_NAME, FIELDS, FIRST_BASE_UNIT_ID, Field, sources
+from pulsed.present.promql.rule_types import (
+    INSTANCE,
+    MODEL,
+    SEEN,
+    IdentityLabels,
+    Recording,
+    indented,
+    number,
+    recorded,
+)
+from pulsed.translate.fields import AMBIGUOUS_NAME, FIELDS, FIRST_BASE_UNIT_ID, DcgmField, sources
 from pulsed.translate.identity import VGPU_TYPE
 from pulsed.translate.units import CERTAIN, INT32_BLANKS, INT64_BLANK, ROUNDING, SHARED_EXCESS, WHOLE_EXCESS, Unit
 
@@ -68,7 +77,7 @@ def input_of(quantity: str) -> str:
     return recorded(quantity, "max")
 
 
-def input_rules(identity: Identity) -> Iterator[Recording]:
+def input_rules(identity: IdentityLabels) -> Iterator[Recording]:
     """Give the rules that record the inputs."""
     signs = [name for quantity in SIGNS_OF_LIFE for name in _names(quantity)]
     yield Recording(SEEN, _any_of(identity, signs), "Every GPU and MIG instance: 1 wherever any of these is there.")
@@ -89,12 +98,12 @@ def _names(quantity: str) -> list[str]:
     return [name for field in sources(quantity) for name in field.names]
 
 
-def _any_of(identity: Identity, names: Sequence[str]) -> str:
+def _any_of(identity: IdentityLabels, names: Sequence[str]) -> str:
     alternatives = "|".join(dict.fromkeys(names))
     return f'group {identity.by} (\n  {{__name__=~"{alternatives}"}}\n)'
 
 
-def _field(field: Field, identity: Identity, link: bool) -> str:
+def _field(field: DcgmField, identity: IdentityLabels, link: bool) -> str:
     """Give a field's value in base units."""
     where = f"{{{WHOLE}}}" if link else f'{{{INSTANCE}=""}}' if field.level == "board" else ""
     if AMBIGUOUS_NAME in field.names:
@@ -129,7 +138,7 @@ def _credible(name: str, where: str, unit: Unit) -> list[str]:
     return [f"{name}{where}{least} < {number(first)}", f"{name}{where} > {number(last)}{limit}"]
 
 
-def _ambiguous(identity: Identity, where: str) -> str:
+def _ambiguous(identity: IdentityLabels, where: str) -> str:
     """Tell percent from ratios: by DCGM's other names, else by the value; only 1 alone cannot be told then."""
     value = f"{AMBIGUOUS_NAME}{where} >= 0"
     ratio = f"max {identity.by} ({value} <= {number(WHOLE_EXCESS)})"

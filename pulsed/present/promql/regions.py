@@ -15,8 +15,8 @@ from functools import cached_property
 from itertools import product
 from typing import NamedTuple
 
-from pulsed.compute.rules import RULES, VARIABLES, Condition, Thresholds, Variable
-from pulsed.compute.workload import AT_MOST
+from pulsed.compute.workload.class_table import RULES, VARIABLES, ClassThresholds, Condition, Variable
+from pulsed.compute.workload.classifier import AT_MOST
 
 
 class Interval(NamedTuple):
@@ -78,7 +78,7 @@ class Region:
 class Regions:
     """The regions of all classes for one set of thresholds."""
 
-    thresholds: Thresholds
+    thresholds: ClassThresholds
 
     @cached_property
     def cuts(self) -> Mapping[Variable, tuple[float, ...]]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from pulsed.compute.compute import Settings
+from pulsed.compute.derive import ComputeSettings
 from pulsed.compute.peaks import (
     ARCHITECTURES,
     DEFAULT,
@@ -22,7 +22,7 @@ from pulsed.compute.peaks import (
 )
 from pulsed.compute.saturation import NONE, UNKNOWN
 from pulsed.present.promql.inputs import WHOLE, input_of
-from pulsed.present.promql.rule import MODEL, NOTHING, SEEN, Identity, Recording, indented, number, recorded
+from pulsed.present.promql.rule_types import MODEL, NOTHING, SEEN, IdentityLabels, Recording, indented, number, recorded
 from pulsed.present.promql.utilization import high_of
 
 SATURATION = recorded("saturation_ratio", "max")
@@ -37,7 +37,7 @@ NVLINK_PEAK = recorded("nvlink_peak_bytes_per_second", "max")
 PIPES = tuple(resource for resource in RESOURCES if resource not in LINKS and resource != "dram")
 
 
-def saturation_rules(settings: Settings, identity: Identity) -> Iterator[Recording]:
+def saturation_rules(settings: ComputeSettings, identity: IdentityLabels) -> Iterator[Recording]:
     """Give the rules for the resources, the saturation and its bounds, and what limits the GPU."""
     peaks = settings.saturators.peaks
     for resource in (*PIPES, "dram"):
@@ -151,7 +151,7 @@ def _unless_without() -> str:
     return "\n".join(f"unless {SEEN}{{{_found(_LINK_PATTERNS, position)}}}" for position in without)
 
 
-def _missing(peaks: Mapping[str, Peaks], identity: Identity) -> Iterator[Recording]:
+def _missing(peaks: Mapping[str, Peaks], identity: IdentityLabels) -> Iterator[Recording]:
     def known(resources: Sequence[str]) -> str:
         return f'max {identity.by} ({RESOURCE}{{resource=~"{"|".join(resources)}"}})'
 
@@ -169,7 +169,7 @@ def _missing(peaks: Mapping[str, Peaks], identity: Identity) -> Iterator[Recordi
         comment = ""
 
 
-def _whole(identity: Identity) -> Iterator[Recording]:
+def _whole(identity: IdentityLabels) -> Iterator[Recording]:
     largest = f"max {identity.by} ({RESOURCE})"
     compute = f'max {identity.by} ({RESOURCE}{{resource=~"{"|".join(PIPES)}"}})'
     memory = f'max {identity.by} ({RESOURCE}{{resource="dram"}})'
@@ -182,7 +182,7 @@ def _whole(identity: Identity) -> Iterator[Recording]:
     )
 
 
-def _limiting(identity: Identity) -> Iterator[Recording]:
+def _limiting(identity: IdentityLabels) -> Iterator[Recording]:
     comment = "Which resource that is, the first if several are: 1 for the one, 0 for all others."
     for position, resource in enumerate(RESOURCES):
         nearest = f'max {identity.by} ({RESOURCE}{{resource="{resource}"}}) == {SATURATION} > 0'

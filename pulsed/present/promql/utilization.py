@@ -10,10 +10,10 @@ from collections.abc import Iterator
 from dataclasses import fields
 
 from pulsed.compute.bounds import Inputs
-from pulsed.compute.compute import Settings
+from pulsed.compute.derive import ComputeSettings
 from pulsed.compute.real_utilization import COVERAGE_DIGITS, Weights
 from pulsed.present.promql.inputs import WHOLE, input_of
-from pulsed.present.promql.rule import NOTHING, SEEN, Identity, Recording, indented, number, recorded
+from pulsed.present.promql.rule_types import NOTHING, SEEN, IdentityLabels, Recording, indented, number, recorded
 
 PIPES = ("tensor_active_ratio", "fp64_active_ratio", "fp32_active_ratio", "fp16_active_ratio", "sm_occupancy_ratio")
 """What cannot be busier than the SMs."""
@@ -46,7 +46,7 @@ def high_of(variable: str) -> str:
     return recorded(QUANTITY_OF[variable], "high")
 
 
-def utilization_rules(settings: Settings, identity: Identity) -> Iterator[Recording]:
+def utilization_rules(settings: ComputeSettings, identity: IdentityLabels) -> Iterator[Recording]:
     """Give the rules for the bounds, the real utilization between them, and PCIe traffic."""
     yield from _zero_filled() if settings.missing == "zero" else _bounds(identity)
     yield from _real_utilization(settings)
@@ -62,7 +62,7 @@ def _zero_filled() -> Iterator[Recording]:
             yield Recording(series, f"{known} or {NOTHING}", "compute.missing is zero: a missing input is 0.")
 
 
-def _bounds(identity: Identity) -> Iterator[Recording]:
+def _bounds(identity: IdentityLabels) -> Iterator[Recording]:
     sm, engine, busy = (
         input_of(f"{name}_ratio") for name in ("sm_active", "graphics_engine_active", "gpu_utilization")
     )
@@ -115,7 +115,7 @@ def _sum(terms: list[str]) -> str:
     return "\n+ ".join(terms)
 
 
-def _real_utilization(settings: Settings) -> Iterator[Recording]:
+def _real_utilization(settings: ComputeSettings) -> Iterator[Recording]:
     weights = settings.weights
     names = [field.name for field in fields(weights)]
     for series, bound, which in ((LOWER, low_of, "least"), (UPPER, high_of, "most")):
@@ -149,7 +149,7 @@ def _real_utilization(settings: Settings) -> Iterator[Recording]:
     )
 
 
-def _traffic(settings: Settings) -> Iterator[Recording]:
+def _traffic(settings: ComputeSettings) -> Iterator[Recording]:
     sent, received = input_of("pcie_transmit_bytes_per_second"), input_of("pcie_receive_bytes_per_second")
     low, high = low_of("io"), high_of("io")
     whole = f"{SEEN}{{{WHOLE}}}"

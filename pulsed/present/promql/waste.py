@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from pulsed.compute.account import IDLE_KINDS
-from pulsed.compute.compute import Settings
+from pulsed.compute.counters.catalog import IDLE_KINDS
+from pulsed.compute.derive import ComputeSettings
 from pulsed.present.promql.classes import CLASS
 from pulsed.present.promql.inputs import input_of
-from pulsed.present.promql.rule import NOTHING, Identity, Recording, number, recorded
+from pulsed.present.promql.rule_types import NOTHING, IdentityLabels, Recording, number, recorded
 from pulsed.translate.fields import sources
 
 HELD = recorded("held", "group")
@@ -29,7 +29,7 @@ TELLING = ("memory_used_bytes", "temperature_celsius", "graphics_engine_active_r
 """Quantities on whose rows the users are looked for: each row of a GPU names them."""
 
 
-def waste_rules(settings: Settings, identity: Identity) -> Iterator[Recording]:
+def waste_rules(settings: ComputeSettings, identity: IdentityLabels) -> Iterator[Recording]:
     """Give the rules for idle GPUs and for power by class."""
     used, power = input_of("memory_used_bytes"), input_of("power_watts")
     names = "|".join(name for quantity in TELLING for name in _names(quantity))

@@ -82,7 +82,7 @@ def csv_ticks(file: TextIOWrapper, path: Path, interval: float) -> Generator[Csv
     """
     records = Records(file, path)
     header = read_header(records, path)
-    parser = _Parser(path, header, interval)
+    parser = _CsvTickParser(path, header, interval)
     try:
         for number, cells in records:
             if (tick := parser.feed(number, cells)) is not None:
@@ -160,7 +160,7 @@ class _Rest:
     values: list[RawValue] = field(default_factory=list)
 
 
-class _Parser:
+class _CsvTickParser:
     """Gathers rows to ticks. Each row is a series `time`, so that a GPU without any value is there, and its values."""
 
     def __init__(self, path: Path, header: Sequence[str], interval: float) -> None:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import cast
 
 from pulsed.errors import CommandMissing
-from pulsed.reader.dcgmi import leash
+from pulsed.reader.dcgmi import die_with_parent
 
 _STDOUT, _STDERR = 1, 2
 _STDERR_BYTES = 8192
@@ -78,7 +78,7 @@ class Child(asyncio.SubprocessProtocol):
             CommandMissing: the machine cannot start any process now.
         """
         child = cls(on_output, on_end)
-        leashed = (sys.executable, "-I", "-S", str(Path(leash.__file__)), str(os.getpid()), *command)
+        leashed = (sys.executable, "-I", "-S", str(Path(die_with_parent.__file__)), str(os.getpid()), *command)
         try:
             await child._loop.subprocess_exec(
                 lambda: child,

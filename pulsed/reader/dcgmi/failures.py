@@ -23,7 +23,7 @@ from pulsed.errors import (
     TooManyCounters,
     WatchRefused,
 )
-from pulsed.reader.dcgmi.leash import CANNOT_RUN, NOT_FOUND
+from pulsed.reader.dcgmi.die_with_parent import CANNOT_RUN, NOT_FOUND
 from pulsed.reader.dmon.parser import message_of
 
 

@@ -21,15 +21,15 @@ from pulsed.errors import (
     StreamHung,
     WatchRefused,
 )
+from pulsed.reader.backoff import Backoff
 from pulsed.reader.dcgmi.assembly import Assembly, entities, values
 from pulsed.reader.dcgmi.child import find
 from pulsed.reader.dcgmi.discovery import NOTHING_KNOWN, Labels, Topology, discover, is_outdated
 from pulsed.reader.dcgmi.opening import open_stream
 from pulsed.reader.dcgmi.settings import LEAST_INTERVAL, DcgmiSettings
-from pulsed.reader.dcgmi.slow import SlowWatch
+from pulsed.reader.dcgmi.slow_watch import SlowWatch
 from pulsed.reader.dcgmi.stream import Arrival, DmonStream
 from pulsed.reader.dcgmi.watch import Watch
-from pulsed.reader.pauses import Pauses
 from pulsed.reader.tick import Layout, RawTick
 
 log = logging.getLogger(__name__)
@@ -91,7 +91,7 @@ class DcgmiSource:
         self.starts = 0
         self._path = settings.path
         self._patience = settings.patience
-        self._pauses = Pauses(settings.first_pause, settings.longest_pause, random)
+        self._pauses = Backoff(settings.first_pause, settings.longest_pause, random)
         self._due = clock()
         self._watch = Watch(settings.fast)
         self._slow_watch = Watch(field for field in settings.slow if field not in settings.fast)
@@ -100,7 +100,7 @@ class DcgmiSource:
             settings.slow_interval,
             settings.slow_patience,
             lambda fields: self._make(fields, settings.slow_interval),
-            Pauses(settings.first_pause, settings.longest_pause, random),
+            Backoff(settings.first_pause, settings.longest_pause, random),
             sleep,
             self._tell_lost,
         )

@@ -11,12 +11,12 @@ from itertools import chain
 from operator import attrgetter
 from typing import NamedTuple
 
-from pulsed.reader.demo import board as board
+from pulsed.reader.demo import simulated_gpu as board
 from pulsed.reader.demo.scenes import SCENES
 from pulsed.reader.tick import Layout, Series
 
 
-class Field(NamedTuple):
+class DemoField(NamedTuple):
     """One metric of the page: its value is an attribute of `Reading`, or one number on every board at all times."""
 
     name: str
@@ -25,80 +25,92 @@ class Field(NamedTuple):
     help: str
 
 
-FIELDS: tuple[Field, ...] = (
-    Field("DCGM_FI_DEV_SM_CLOCK", "gauge", "sm_clock_mhz", "SM clock frequency (in MHz)."),
-    Field("DCGM_FI_DEV_MEM_CLOCK", "gauge", board.MEMORY_CLOCK_MHZ, "Memory clock frequency (in MHz)."),
-    Field("DCGM_FI_DEV_CLOCKS_EVENT_REASONS", "gauge", "clocks_event_reasons", "Why clocks are lowered (bit mask)."),
-    Field("DCGM_FI_DEV_MAX_SM_CLOCK", "gauge", board.SM_CLOCK_MAX_MHZ, "Highest SM clock frequency (in MHz)."),
-    Field("DCGM_FI_DEV_MAX_MEM_CLOCK", "gauge", board.MEMORY_CLOCK_MHZ, "Highest memory clock frequency (in MHz)."),
-    Field("DCGM_FI_DEV_MEMORY_TEMP", "gauge", "memory_temperature", "Memory temperature (in C)."),
-    Field("DCGM_FI_DEV_GPU_TEMP", "gauge", "temperature", "GPU temperature (in C)."),
-    Field("DCGM_FI_DEV_MEM_MAX_OP_TEMP", "gauge", board.MEMORY_MAX_OPERATING_CELSIUS, "Hottest allowed memory (in C)."),
-    Field("DCGM_FI_DEV_GPU_MAX_OP_TEMP", "gauge", board.MAX_OPERATING_CELSIUS, "Hottest allowed GPU (in C)."),
-    Field("DCGM_FI_DEV_GPU_TEMP_LIMIT", "gauge", "temperature_margin", "Degrees left to the hottest allowed (in C)."),
-    Field("DCGM_FI_DEV_SLOWDOWN_TEMP", "gauge", board.SLOWDOWN_CELSIUS, "Hardware slows down from here (in C)."),
-    Field("DCGM_FI_DEV_SHUTDOWN_TEMP", "gauge", board.SHUTDOWN_CELSIUS, "Hardware shuts down from here (in C)."),
-    Field("DCGM_FI_DEV_POWER_USAGE", "gauge", "power_watts", "Power draw (in W)."),
-    Field("DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION", "counter", "energy_millijoules", "Energy since boot (in mJ)."),
-    Field("DCGM_FI_DEV_POWER_MGMT_LIMIT", "gauge", board.POWER_LIMIT_WATTS, "Requested power limit (in W)."),
-    Field("DCGM_FI_DEV_ENFORCED_POWER_LIMIT", "gauge", board.POWER_LIMIT_WATTS, "Power limit in force (in W)."),
-    Field("DCGM_FI_DEV_PCIE_REPLAY_COUNTER", "counter", "pcie_replays", "Total number of PCIe retries."),
-    Field("DCGM_FI_DEV_GPU_UTIL", "gauge", "gpu_percent", "GPU utilization (in %)."),
-    Field("DCGM_FI_DEV_MEM_COPY_UTIL", "gauge", "memory_percent", "Memory utilization (in %)."),
-    Field("DCGM_FI_DEV_ENC_UTIL", "gauge", "encoder_percent", "Encoder utilization (in %)."),
-    Field("DCGM_FI_DEV_DEC_UTIL", "gauge", "decoder_percent", "Decoder utilization (in %)."),
-    Field("DCGM_FI_DEV_XID_ERRORS", "gauge", "xid", "Value of the last XID error."),
-    Field("DCGM_FI_DEV_PCIE_MAX_LINK_GEN", "gauge", 5.0, "Highest PCIe generation."),
-    Field("DCGM_FI_DEV_PCIE_MAX_LINK_WIDTH", "gauge", 16.0, "Largest number of PCIe lanes."),
-    Field("DCGM_FI_DEV_PCIE_LINK_GEN", "gauge", 5.0, "Current PCIe generation."),
-    Field("DCGM_FI_DEV_PCIE_LINK_WIDTH", "gauge", 16.0, "Current number of PCIe lanes."),
-    Field("DCGM_FI_DEV_POWER_VIOLATION", "counter", "power_violation_ns", "Time held down by power (in ns)."),
-    Field("DCGM_FI_DEV_THERMAL_VIOLATION", "counter", "thermal_violation_ns", "Time held down by heat (in ns)."),
-    Field("DCGM_FI_DEV_FB_TOTAL", "gauge", board.MEMORY_MIB, "Framebuffer memory size (in MiB)."),
-    Field("DCGM_FI_DEV_FB_FREE", "gauge", "memory_free_mib", "Framebuffer memory free (in MiB)."),
-    Field("DCGM_FI_DEV_FB_USED", "gauge", "memory_used_mib", "Framebuffer memory used (in MiB)."),
-    Field("DCGM_FI_DEV_FB_RESERVED", "gauge", board.MEMORY_RESERVED_MIB, "Framebuffer memory reserved (in MiB)."),
-    Field("DCGM_FI_DEV_FB_USED_PERCENT", "gauge", "memory_used_ratio", "Used share of what is not reserved (0-1)."),
-    Field("DCGM_FI_DEV_ECC_SBE_VOL_TOTAL", "counter", "corrected", "Single-bit ECC errors since the last reset."),
-    Field("DCGM_FI_DEV_ECC_DBE_VOL_TOTAL", "counter", "uncorrected", "Double-bit ECC errors since the last reset."),
-    Field("DCGM_FI_DEV_ECC_SBE_AGG_TOTAL", "counter", "corrected_lifetime", "Single-bit ECC errors, lifetime."),
-    Field("DCGM_FI_DEV_ECC_DBE_AGG_TOTAL", "counter", "uncorrected_lifetime", "Double-bit ECC errors, lifetime."),
-    Field("DCGM_FI_DEV_RETIRED_SBE", "counter", 0.0, "Pages retired for single-bit errors."),
-    Field("DCGM_FI_DEV_RETIRED_DBE", "counter", 0.0, "Pages retired for double-bit errors."),
-    Field("DCGM_FI_DEV_RETIRED_PENDING", "gauge", 0.0, "Whether a page retirement is pending."),
-    Field("DCGM_FI_DEV_UNCORRECTABLE_REMAPPED_ROWS", "counter", "rows_uncorrected", "Rows remapped, uncorrectable."),
-    Field("DCGM_FI_DEV_CORRECTABLE_REMAPPED_ROWS", "counter", "rows_corrected", "Rows remapped, correctable."),
-    Field("DCGM_FI_DEV_ROW_REMAP_FAILURE", "gauge", 0.0, "Whether remapping of rows has failed."),
-    Field("DCGM_FI_DEV_ROW_REMAP_PENDING", "gauge", "remap_pending", "Whether a remapped row waits for a reset."),
-    Field("DCGM_FI_DEV_NVLINK_CRC_FLIT_ERROR_COUNT_TOTAL", "counter", 0.0, "NVLink flow-control CRC errors."),
-    Field("DCGM_FI_DEV_NVLINK_CRC_DATA_ERROR_COUNT_TOTAL", "counter", 0.0, "NVLink data CRC errors."),
-    Field("DCGM_FI_DEV_NVLINK_REPLAY_ERROR_COUNT_TOTAL", "counter", 0.0, "NVLink retries."),
-    Field("DCGM_FI_DEV_NVLINK_RECOVERY_ERROR_COUNT_TOTAL", "counter", 0.0, "NVLink recovery errors."),
-    Field("DCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL", "gauge", "nvlink_megabytes", "NVLink data rate, all lanes (in MB/s)."),
-    Field("DCGM_FI_PROF_GR_ENGINE_ACTIVE", "gauge", "graphics_engine_ratio", "Graphics engine active (0-1)."),
-    Field("DCGM_FI_PROF_SM_ACTIVE", "gauge", "sm_ratio", "At least one warp on an SM, mean over SMs (0-1)."),
-    Field("DCGM_FI_PROF_SM_OCCUPANCY", "gauge", "occupancy_ratio", "Resident warps over the most possible (0-1)."),
-    Field("DCGM_FI_PROF_PIPE_TENSOR_ACTIVE", "gauge", "tensor_ratio", "Tensor pipe active (0-1)."),
-    Field("DCGM_FI_PROF_DRAM_ACTIVE", "gauge", "dram_ratio", "Device memory interface active (0-1)."),
-    Field("DCGM_FI_PROF_PIPE_FP64_ACTIVE", "gauge", "fp64_ratio", "FP64 pipe active (0-1)."),
-    Field("DCGM_FI_PROF_PIPE_FP32_ACTIVE", "gauge", "fp32_ratio", "FP32 pipe active (0-1)."),
-    Field("DCGM_FI_PROF_PIPE_FP16_ACTIVE", "gauge", "fp16_ratio", "FP16 pipe active (0-1)."),
-    Field("DCGM_FI_PROF_PCIE_TX_BYTES", "gauge", "pcie_transmit", "PCIe transmit rate (in B/s)."),
-    Field("DCGM_FI_PROF_PCIE_RX_BYTES", "gauge", "pcie_receive", "PCIe receive rate (in B/s)."),
-    Field("DCGM_FI_PROF_NVLINK_TX_BYTES", "gauge", "nvlink_transmit", "NVLink transmit rate (in B/s)."),
-    Field("DCGM_FI_PROF_NVLINK_RX_BYTES", "gauge", "nvlink_receive", "NVLink receive rate (in B/s)."),
-    Field("DCGM_FI_PROF_PIPE_TENSOR_IMMA_ACTIVE", "gauge", "tensor_integer_ratio", "Integer tensor pipe active (0-1)."),
-    Field("DCGM_FI_PROF_PIPE_TENSOR_HMMA_ACTIVE", "gauge", "tensor_half_ratio", "Half tensor pipe active (0-1)."),
-    Field("DCGM_FI_PROF_PIPE_TENSOR_DFMA_ACTIVE", "gauge", 0.0, "Double tensor pipe active (0-1)."),
-    Field("DCGM_FI_PROF_PIPE_INT_ACTIVE", "gauge", "integer_ratio", "Integer pipe active (0-1)."),
-    Field(
+FIELDS: tuple[DemoField, ...] = (
+    DemoField("DCGM_FI_DEV_SM_CLOCK", "gauge", "sm_clock_mhz", "SM clock frequency (in MHz)."),
+    DemoField("DCGM_FI_DEV_MEM_CLOCK", "gauge", board.MEMORY_CLOCK_MHZ, "Memory clock frequency (in MHz)."),
+    DemoField(
+        "DCGM_FI_DEV_CLOCKS_EVENT_REASONS", "gauge", "clocks_event_reasons", "Why clocks are lowered (bit mask)."
+    ),
+    DemoField("DCGM_FI_DEV_MAX_SM_CLOCK", "gauge", board.SM_CLOCK_MAX_MHZ, "Highest SM clock frequency (in MHz)."),
+    DemoField("DCGM_FI_DEV_MAX_MEM_CLOCK", "gauge", board.MEMORY_CLOCK_MHZ, "Highest memory clock frequency (in MHz)."),
+    DemoField("DCGM_FI_DEV_MEMORY_TEMP", "gauge", "memory_temperature", "Memory temperature (in C)."),
+    DemoField("DCGM_FI_DEV_GPU_TEMP", "gauge", "temperature", "GPU temperature (in C)."),
+    DemoField(
+        "DCGM_FI_DEV_MEM_MAX_OP_TEMP", "gauge", board.MEMORY_MAX_OPERATING_CELSIUS, "Hottest allowed memory (in C)."
+    ),
+    DemoField("DCGM_FI_DEV_GPU_MAX_OP_TEMP", "gauge", board.MAX_OPERATING_CELSIUS, "Hottest allowed GPU (in C)."),
+    DemoField(
+        "DCGM_FI_DEV_GPU_TEMP_LIMIT", "gauge", "temperature_margin", "Degrees left to the hottest allowed (in C)."
+    ),
+    DemoField("DCGM_FI_DEV_SLOWDOWN_TEMP", "gauge", board.SLOWDOWN_CELSIUS, "Hardware slows down from here (in C)."),
+    DemoField("DCGM_FI_DEV_SHUTDOWN_TEMP", "gauge", board.SHUTDOWN_CELSIUS, "Hardware shuts down from here (in C)."),
+    DemoField("DCGM_FI_DEV_POWER_USAGE", "gauge", "power_watts", "Power draw (in W)."),
+    DemoField("DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION", "counter", "energy_millijoules", "Energy since boot (in mJ)."),
+    DemoField("DCGM_FI_DEV_POWER_MGMT_LIMIT", "gauge", board.POWER_LIMIT_WATTS, "Requested power limit (in W)."),
+    DemoField("DCGM_FI_DEV_ENFORCED_POWER_LIMIT", "gauge", board.POWER_LIMIT_WATTS, "Power limit in force (in W)."),
+    DemoField("DCGM_FI_DEV_PCIE_REPLAY_COUNTER", "counter", "pcie_replays", "Total number of PCIe retries."),
+    DemoField("DCGM_FI_DEV_GPU_UTIL", "gauge", "gpu_percent", "GPU utilization (in %)."),
+    DemoField("DCGM_FI_DEV_MEM_COPY_UTIL", "gauge", "memory_percent", "Memory utilization (in %)."),
+    DemoField("DCGM_FI_DEV_ENC_UTIL", "gauge", "encoder_percent", "Encoder utilization (in %)."),
+    DemoField("DCGM_FI_DEV_DEC_UTIL", "gauge", "decoder_percent", "Decoder utilization (in %)."),
+    DemoField("DCGM_FI_DEV_XID_ERRORS", "gauge", "xid", "Value of the last XID error."),
+    DemoField("DCGM_FI_DEV_PCIE_MAX_LINK_GEN", "gauge", 5.0, "Highest PCIe generation."),
+    DemoField("DCGM_FI_DEV_PCIE_MAX_LINK_WIDTH", "gauge", 16.0, "Largest number of PCIe lanes."),
+    DemoField("DCGM_FI_DEV_PCIE_LINK_GEN", "gauge", 5.0, "Current PCIe generation."),
+    DemoField("DCGM_FI_DEV_PCIE_LINK_WIDTH", "gauge", 16.0, "Current number of PCIe lanes."),
+    DemoField("DCGM_FI_DEV_POWER_VIOLATION", "counter", "power_violation_ns", "Time held down by power (in ns)."),
+    DemoField("DCGM_FI_DEV_THERMAL_VIOLATION", "counter", "thermal_violation_ns", "Time held down by heat (in ns)."),
+    DemoField("DCGM_FI_DEV_FB_TOTAL", "gauge", board.MEMORY_MIB, "Framebuffer memory size (in MiB)."),
+    DemoField("DCGM_FI_DEV_FB_FREE", "gauge", "memory_free_mib", "Framebuffer memory free (in MiB)."),
+    DemoField("DCGM_FI_DEV_FB_USED", "gauge", "memory_used_mib", "Framebuffer memory used (in MiB)."),
+    DemoField("DCGM_FI_DEV_FB_RESERVED", "gauge", board.MEMORY_RESERVED_MIB, "Framebuffer memory reserved (in MiB)."),
+    DemoField("DCGM_FI_DEV_FB_USED_PERCENT", "gauge", "memory_used_ratio", "Used share of what is not reserved (0-1)."),
+    DemoField("DCGM_FI_DEV_ECC_SBE_VOL_TOTAL", "counter", "corrected", "Single-bit ECC errors since the last reset."),
+    DemoField("DCGM_FI_DEV_ECC_DBE_VOL_TOTAL", "counter", "uncorrected", "Double-bit ECC errors since the last reset."),
+    DemoField("DCGM_FI_DEV_ECC_SBE_AGG_TOTAL", "counter", "corrected_lifetime", "Single-bit ECC errors, lifetime."),
+    DemoField("DCGM_FI_DEV_ECC_DBE_AGG_TOTAL", "counter", "uncorrected_lifetime", "Double-bit ECC errors, lifetime."),
+    DemoField("DCGM_FI_DEV_RETIRED_SBE", "counter", 0.0, "Pages retired for single-bit errors."),
+    DemoField("DCGM_FI_DEV_RETIRED_DBE", "counter", 0.0, "Pages retired for double-bit errors."),
+    DemoField("DCGM_FI_DEV_RETIRED_PENDING", "gauge", 0.0, "Whether a page retirement is pending."),
+    DemoField(
+        "DCGM_FI_DEV_UNCORRECTABLE_REMAPPED_ROWS", "counter", "rows_uncorrected", "Rows remapped, uncorrectable."
+    ),
+    DemoField("DCGM_FI_DEV_CORRECTABLE_REMAPPED_ROWS", "counter", "rows_corrected", "Rows remapped, correctable."),
+    DemoField("DCGM_FI_DEV_ROW_REMAP_FAILURE", "gauge", 0.0, "Whether remapping of rows has failed."),
+    DemoField("DCGM_FI_DEV_ROW_REMAP_PENDING", "gauge", "remap_pending", "Whether a remapped row waits for a reset."),
+    DemoField("DCGM_FI_DEV_NVLINK_CRC_FLIT_ERROR_COUNT_TOTAL", "counter", 0.0, "NVLink flow-control CRC errors."),
+    DemoField("DCGM_FI_DEV_NVLINK_CRC_DATA_ERROR_COUNT_TOTAL", "counter", 0.0, "NVLink data CRC errors."),
+    DemoField("DCGM_FI_DEV_NVLINK_REPLAY_ERROR_COUNT_TOTAL", "counter", 0.0, "NVLink retries."),
+    DemoField("DCGM_FI_DEV_NVLINK_RECOVERY_ERROR_COUNT_TOTAL", "counter", 0.0, "NVLink recovery errors."),
+    DemoField(
+        "DCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL", "gauge", "nvlink_megabytes", "NVLink data rate, all lanes (in MB/s)."
+    ),
+    DemoField("DCGM_FI_PROF_GR_ENGINE_ACTIVE", "gauge", "graphics_engine_ratio", "Graphics engine active (0-1)."),
+    DemoField("DCGM_FI_PROF_SM_ACTIVE", "gauge", "sm_ratio", "At least one warp on an SM, mean over SMs (0-1)."),
+    DemoField("DCGM_FI_PROF_SM_OCCUPANCY", "gauge", "occupancy_ratio", "Resident warps over the most possible (0-1)."),
+    DemoField("DCGM_FI_PROF_PIPE_TENSOR_ACTIVE", "gauge", "tensor_ratio", "Tensor pipe active (0-1)."),
+    DemoField("DCGM_FI_PROF_DRAM_ACTIVE", "gauge", "dram_ratio", "Device memory interface active (0-1)."),
+    DemoField("DCGM_FI_PROF_PIPE_FP64_ACTIVE", "gauge", "fp64_ratio", "FP64 pipe active (0-1)."),
+    DemoField("DCGM_FI_PROF_PIPE_FP32_ACTIVE", "gauge", "fp32_ratio", "FP32 pipe active (0-1)."),
+    DemoField("DCGM_FI_PROF_PIPE_FP16_ACTIVE", "gauge", "fp16_ratio", "FP16 pipe active (0-1)."),
+    DemoField("DCGM_FI_PROF_PCIE_TX_BYTES", "gauge", "pcie_transmit", "PCIe transmit rate (in B/s)."),
+    DemoField("DCGM_FI_PROF_PCIE_RX_BYTES", "gauge", "pcie_receive", "PCIe receive rate (in B/s)."),
+    DemoField("DCGM_FI_PROF_NVLINK_TX_BYTES", "gauge", "nvlink_transmit", "NVLink transmit rate (in B/s)."),
+    DemoField("DCGM_FI_PROF_NVLINK_RX_BYTES", "gauge", "nvlink_receive", "NVLink receive rate (in B/s)."),
+    DemoField(
+        "DCGM_FI_PROF_PIPE_TENSOR_IMMA_ACTIVE", "gauge", "tensor_integer_ratio", "Integer tensor pipe active (0-1)."
+    ),
+    DemoField("DCGM_FI_PROF_PIPE_TENSOR_HMMA_ACTIVE", "gauge", "tensor_half_ratio", "Half tensor pipe active (0-1)."),
+    DemoField("DCGM_FI_PROF_PIPE_TENSOR_DFMA_ACTIVE", "gauge", 0.0, "Double tensor pipe active (0-1)."),
+    DemoField("DCGM_FI_PROF_PIPE_INT_ACTIVE", "gauge", "integer_ratio", "Integer pipe active (0-1)."),
+    DemoField(
         "DCGM_FI_DEV_GET_GPU_RECOVERY_ACTION", "gauge", "recovery_action", "What the driver asks for (0 none, 1 reset)."
     ),
 )
 """The whole page, by DCGM field id."""
 
-MEASURED: tuple[tuple[Field, str], ...] = tuple((f, f.value) for f in FIELDS if isinstance(f.value, str))
-FIXED: tuple[tuple[Field, float], ...] = tuple((f, f.value) for f in FIELDS if isinstance(f.value, float))
+MEASURED: tuple[tuple[DemoField, str], ...] = tuple((f, f.value) for f in FIELDS if isinstance(f.value, str))
+FIXED: tuple[tuple[DemoField, float], ...] = tuple((f, f.value) for f in FIELDS if isinstance(f.value, float))
 
 _pick = attrgetter(*(attribute for _, attribute in MEASURED))
 _FIXED_VALUES: tuple[float, ...] = tuple(value for _, value in FIXED for _ in SCENES)
@@ -135,6 +147,6 @@ def gpu_labels(index: int) -> tuple[tuple[str, str], ...]:
     return (*own, ("container", scene.container), ("namespace", "demo"), ("pod", scene.pod))
 
 
-def demo_values(readings: Iterable[board.Reading]) -> list[float]:
+def demo_values(readings: Iterable[board.SimulatedReading]) -> list[float]:
     """Put one reading per GPU into the layout's order."""
     return [*chain.from_iterable(zip(*map(_pick, readings), strict=True)), *_FIXED_VALUES]

@@ -12,9 +12,9 @@ import time
 from collections.abc import Awaitable, Callable
 
 from pulsed.errors import ConfigError
-from pulsed.reader.demo.board import Board
 from pulsed.reader.demo.fields import demo_layout, demo_values
 from pulsed.reader.demo.scenes import SCENES
+from pulsed.reader.demo.simulated_gpu import SimulatedGpu
 from pulsed.reader.tick import RawTick
 
 
@@ -26,7 +26,7 @@ class Node:
     """
 
     def __init__(self, seed: int = 0) -> None:
-        self._boards = tuple(Board(scene, f"{seed}/{index}") for index, scene in enumerate(SCENES))
+        self._boards = tuple(SimulatedGpu(scene, f"{seed}/{index}") for index, scene in enumerate(SCENES))
 
     def sample(self, t: float) -> list[float]:
         """Read all GPUs `t` seconds (0 or more) after the start, in the order of `demo_layout`."""

@@ -63,7 +63,7 @@ ENTITY = re.compile(rf"\s*({_LABELS}) (0|[1-9][0-9]*)")
 """The start of every row: what is measured and its DCGM entity id."""
 
 
-class Entity(NamedTuple):
+class DmonEntity(NamedTuple):
     """What a row is about.
 
     Attributes:
@@ -80,10 +80,10 @@ class BadCell(ValueError):
     """A cell of a number column holds something that DCGM does not print there."""
 
 
-def entity_of(text: str) -> Entity | None:
+def entity_of(text: str) -> DmonEntity | None:
     """The entity that `text`, a whole entity cell, names; None if it names none."""
     match = ENTITY.fullmatch(text.rstrip())
-    return Entity(*match.groups()) if match else None
+    return DmonEntity(*match.groups()) if match else None
 
 
 def read_number(text: str) -> float | None:

@@ -11,8 +11,8 @@ from __future__ import annotations
 import re
 from itertools import pairwise
 
-from pulsed.reader.dmon.left import LeftTable
-from pulsed.reader.dmon.right import RightTable
+from pulsed.reader.dmon.left_aligned import LeftAlignedTable
+from pulsed.reader.dmon.right_aligned import RightAlignedTable
 from pulsed.reader.dmon.rows import SplitTable, Table
 
 _HEADER = re.compile(r"\s*(?P<hash>#)(?P<gap>\s*)Entity(?P<joined>\s?I[dD])?(?=\s|$)")
@@ -45,9 +45,11 @@ def table_of(header: str) -> Table | None:
         # `# Entity` is 8 wide and a row's id hangs over it. Authors who join the two header lines to `# EntityId` line
         # the columns up with the rows instead, and so with an id of one digit.
         entity_end = hash_at + (9 if marker["joined"] else 8)
-        return RightTable(columns, tuple(b - a for a, b in pairwise([entity_end, *(name.end() for name in names)])))
+        return RightAlignedTable(
+            columns, tuple(b - a for a, b in pairwise([entity_end, *(name.end() for name in names)]))
+        )
     starts = tuple(name.start() for name in names)
     entity_width = starts[0] - hash_at
     if entity_width < _OLDEST_LEFT_CELL:
         return SplitTable(columns)
-    return LeftTable(columns, starts, blank_cells=entity_width > _OLDEST_LEFT_CELL, width=len(header))
+    return LeftAlignedTable(columns, starts, blank_cells=entity_width > _OLDEST_LEFT_CELL, width=len(header))

@@ -12,9 +12,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from pulsed.reader.dmon.cells import Entity
+from pulsed.reader.dmon.cells import DmonEntity
 from pulsed.reader.dmon.layout import is_header, is_unit_line, table_of
-from pulsed.reader.dmon.rows import BadRow, Row, SplitTable, Table
+from pulsed.reader.dmon.rows import BadRow, DmonRow, SplitTable, Table
 from pulsed.reader.tick import Layout, RawValue, Series
 
 
@@ -94,11 +94,11 @@ class DmonParser:
     def __init__(self, columns: Sequence[str] = ()) -> None:
         self._table: Table = SplitTable(tuple(columns))
         self._header = ""
-        self._rows: dict[Entity, list[RawValue] | None] = {}  # None: the row came and could not be read
-        self._previous: frozenset[Entity] = frozenset()
-        self._awaited: set[Entity] = set()
-        self._known: set[Entity] = set()
-        self._layouts: dict[frozenset[Entity], tuple[Layout, tuple[Entity, ...]]] = {}
+        self._rows: dict[DmonEntity, list[RawValue] | None] = {}  # None: the row came and could not be read
+        self._previous: frozenset[DmonEntity] = frozenset()
+        self._awaited: set[DmonEntity] = set()
+        self._known: set[DmonEntity] = set()
+        self._layouts: dict[frozenset[DmonEntity], tuple[Layout, tuple[DmonEntity, ...]]] = {}
         self._rejected: dict[str, int] = {}
         self._total: Counter[str] = Counter()
         self._messages: deque[DmonMessage] = deque(maxlen=_MOST_MESSAGES)
@@ -146,13 +146,13 @@ class DmonParser:
         """The tick in progress, which then counts as finished; None if it has no row."""
         return self._cut()
 
-    def _add(self, row: Row | BadRow) -> DmonTick | None:
+    def _add(self, row: DmonRow | BadRow) -> DmonTick | None:
         entity = row.entity
         # A line that only looks like a row must not bring a GPU into the world that does not exist.
         tick = self._cut() if entity in self._rows else None
-        if isinstance(row, Row) or entity in self._known:
+        if isinstance(row, DmonRow) or entity in self._known:
             self._known.add(entity)
-            self._rows[entity] = row.values if isinstance(row, Row) else None
+            self._rows[entity] = row.values if isinstance(row, DmonRow) else None
             self._awaited.discard(entity)
         if isinstance(row, BadRow):
             self._reject(row.reason)
@@ -204,7 +204,7 @@ class DmonParser:
         self._rejected = {}
         return tick
 
-    def _layout(self, entities: frozenset[Entity]) -> tuple[Layout, tuple[Entity, ...]]:
+    def _layout(self, entities: frozenset[DmonEntity]) -> tuple[Layout, tuple[DmonEntity, ...]]:
         """The layout of a tick with just these rows: a GPU whose cells are all N/A is there, one without row is not."""
         known = self._layouts.get(entities)
         if known is None:
@@ -219,6 +219,6 @@ class DmonParser:
         self._total[reason] += count
 
 
-def _layout_of(names: Sequence[str], entities: Sequence[Entity]) -> Layout:
+def _layout_of(names: Sequence[str], entities: Sequence[DmonEntity]) -> Layout:
     labels = [(("entity", entity.label), ("id", entity.id)) for entity in entities]
     return Layout("dmon", tuple(Series(name, label) for label in labels for name in names))

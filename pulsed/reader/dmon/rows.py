@@ -9,7 +9,7 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Literal, NamedTuple, Protocol
 
-from pulsed.reader.dmon.cells import ENTITY, PLAIN, STRING_COLUMNS, Entity, is_surely_whole, read_cell
+from pulsed.reader.dmon.cells import ENTITY, PLAIN, STRING_COLUMNS, DmonEntity, is_surely_whole, read_cell
 from pulsed.reader.tick import RawValue
 
 Reason = Literal["short_row", "misaligned", "half_row", "no_header"]
@@ -17,10 +17,10 @@ Reason = Literal["short_row", "misaligned", "half_row", "no_header"]
 columns; cut before its end; no header seen and no columns configured."""
 
 
-class Row(NamedTuple):
+class DmonRow(NamedTuple):
     """A row that was read: one value per column, and how many cells held something unreadable (None there)."""
 
-    entity: Entity
+    entity: DmonEntity
     values: list[RawValue]
     bad_cells: int = 0
 
@@ -28,7 +28,7 @@ class Row(NamedTuple):
 class BadRow(NamedTuple):
     """A line that begins like a row and cannot be read as one."""
 
-    entity: Entity
+    entity: DmonEntity
     reason: Reason
 
 
@@ -39,7 +39,7 @@ class Table(Protocol):
     def names(self) -> tuple[str, ...]:
         """Short names in the order of the columns; not always unique (`MEMRES` is 350 and 356)."""
 
-    def read(self, line: str, terminated: bool = True) -> Row | BadRow | None:
+    def read(self, line: str, terminated: bool = True) -> DmonRow | BadRow | None:
         """Read a line as a row; None if it does not begin with an entity.
 
         Args:
@@ -59,7 +59,7 @@ class SplitTable:
         self.names = names
         self._texts = text_flags(names)
 
-    def read(self, line: str, terminated: bool = True) -> Row | BadRow | None:
+    def read(self, line: str, terminated: bool = True) -> DmonRow | BadRow | None:
         """Read a line as a row. See `Table.read`."""
         row = split_row(line, self._texts)
         if not self.names and row is not None:
@@ -74,7 +74,7 @@ def text_flags(names: Iterable[str]) -> tuple[bool, ...]:
     return tuple(name in STRING_COLUMNS for name in names)
 
 
-def check_blanks(entity: Entity, cells: Sequence[str], texts: Sequence[bool]) -> BadRow | None:
+def check_blanks(entity: DmonEntity, cells: Sequence[str], texts: Sequence[bool]) -> BadRow | None:
     """Refuse a row of DCGM before 4.0 whose values may have moved left: it is blank at its end."""
     last = max((i for i, cell in enumerate(cells) if cell), default=-1)
     lost = texts[last + 1 :]
@@ -85,12 +85,12 @@ def check_blanks(entity: Entity, cells: Sequence[str], texts: Sequence[bool]) ->
     return None
 
 
-def split_row(line: str, texts: Sequence[bool]) -> Row | BadRow | None:
+def split_row(line: str, texts: Sequence[bool]) -> DmonRow | BadRow | None:
     """Read a line whose cells do not stand where they should: tokens, if there is one per column and none is text."""
     match = ENTITY.match(line)
     if match is None:
         return None
-    entity = Entity(*match.groups())
+    entity = DmonEntity(*match.groups())
     body = line[match.end() :]
     tokens = body.split()
     if len(tokens) < len(texts):
@@ -101,7 +101,7 @@ def split_row(line: str, texts: Sequence[bool]) -> Row | BadRow | None:
         if not body.strip(PLAIN):
             numbers = list(map(float, tokens))
             if math.isfinite(sum(numbers)):
-                return Row(entity, [*numbers])
-        return Row(entity, [read_cell(token, False) for token in tokens])
+                return DmonRow(entity, [*numbers])
+        return DmonRow(entity, [read_cell(token, False) for token in tokens])
     except ValueError:
         return BadRow(entity, "misaligned")

@@ -1,5 +1,5 @@
 """Prometheus' exposition formats as values: the hot path of the exporter source."""
 
-from pulsed.reader.exposition.parser import Limits, Page, PageParser
+from pulsed.reader.exposition.parser import Page, PageLimits, PageParser
 
-__all__ = ["Limits", "Page", "PageParser"]
+__all__ = ["Page", "PageLimits", "PageParser"]

@@ -18,7 +18,7 @@ from types import MappingProxyType
 
 from pulsed.reader.exposition.row import (
     Labels,
-    Limits,
+    PageLimits,
     RowRejected,
     read_metadata,
     read_number,
@@ -29,7 +29,7 @@ from pulsed.reader.exposition.template import Template, make_template
 from pulsed.reader.exposition.text import decoded, not_a_page, refuse_markup
 from pulsed.reader.tick import Layout, RawValue, Series
 
-__all__ = ["Limits", "Page", "PageParser"]
+__all__ = ["Page", "PageLimits", "PageParser"]
 
 # Pages in a row that a series must be absent from before it may be forgotten: at the usual 15 s two and a half minutes,
 # so that a pod that restarts or an exporter that comes back finds its series where they were.
@@ -75,7 +75,7 @@ class PageParser:
         limits: what one page may ask for.
     """
 
-    def __init__(self, limits: Limits = Limits()) -> None:  # noqa: B008 - it is frozen
+    def __init__(self, limits: PageLimits = PageLimits()) -> None:  # noqa: B008 - it is frozen
         self._limits = limits
         self._layout = Layout("exporter", ())
         self._layout_outdated = False

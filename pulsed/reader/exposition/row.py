@@ -21,7 +21,7 @@ Labels = tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class PageLimits:
     """What a page may ask of the memory of its reader; counts of characters or pieces, never of bytes.
 
     Attributes:
@@ -45,7 +45,7 @@ class RowRejected(Exception):
         self.reason = reason
 
 
-class Row(NamedTuple):
+class ExpositionRow(NamedTuple):
     """One row, read.
 
     Attributes:
@@ -88,7 +88,7 @@ _HELP_ESCAPE = re.compile(r"\\[\\n]")
 _UNESCAPED = {"\\\\": "\\", "\\n": "\n", '\\"': '"'}
 
 
-def read_row(line: str, limits: Limits, blocks: dict[str, Labels]) -> Row:
+def read_row(line: str, limits: PageLimits, blocks: dict[str, Labels]) -> ExpositionRow:
     """Read one row in full.
 
     Args:
@@ -111,7 +111,7 @@ def read_row(line: str, limits: Limits, blocks: dict[str, Labels]) -> Row:
             raise RowRejected("bad_value" if start.end() == len(line) else "bad_name")
         if len(name) > limits.max_line_length:
             raise RowRejected("too_long")
-        return Row(name, name, None, read_tail(line[start.end() :]))
+        return ExpositionRow(name, name, None, read_tail(line[start.end() :]))
     opened = start.end()
     closed = line.rfind("} ")
     labels = blocks.get(line[opened:closed]) if closed >= opened else None
@@ -120,10 +120,10 @@ def read_row(line: str, limits: Limits, blocks: dict[str, Labels]) -> Row:
         blocks[line[opened:closed]] = labels
     if closed > limits.max_line_length:
         raise RowRejected("too_long")
-    return Row(line[:closed], name, labels, read_tail(line[closed + 1 :]))
+    return ExpositionRow(line[:closed], name, labels, read_tail(line[closed + 1 :]))
 
 
-def _read_labels(line: str, position: int, limits: Limits) -> tuple[Labels, int]:
+def _read_labels(line: str, position: int, limits: PageLimits) -> tuple[Labels, int]:
     """The labels from just behind the opening brace, and where the closing one stands."""
     labels: dict[str, str] = {}
     while label := _LABEL.match(line, position):

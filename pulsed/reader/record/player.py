@@ -16,7 +16,7 @@ from typing import BinaryIO
 
 from pulsed.errors import BadCapture, SourceEnded
 from pulsed.reader.record.lines import SESSION_MARK, RecordReader, Session
-from pulsed.reader.recording import BROKEN_FILE, open_bytes, unreadable
+from pulsed.reader.replay.recording import BROKEN_FILE, open_bytes, unreadable
 from pulsed.reader.tick import RawTick
 
 _LONGEST_LINE = 64 * 2**20  # bytes after which a line is taken for two: no source's page is larger

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 
-from pulsed.compute.health.judge import Judge
+from pulsed.compute.health.judge import HealthEvaluator
 from pulsed.compute.health.model import CheckState, Health, HealthTick
 from pulsed.compute.health.settings import HealthSettings
 from pulsed.translate.tick import CanonicalTick, Device, Entity, Extras
@@ -24,7 +24,7 @@ class Sim:
         self, settings: HealthSettings | None = None, interval: float = 1.0, devices: Sequence[Device] = (GPU,)
     ) -> None:
         self.settings = settings or HealthSettings()
-        self.judge = Judge(self.settings)
+        self.judge = HealthEvaluator(self.settings)
         self.interval = interval
         self.devices = tuple(devices)
         self.clock = 1000.0
@@ -79,7 +79,7 @@ class Sim:
     def restart(self, down: float = 10.0) -> None:
         """Stop the daemon and start it again: the clock begins anew, the file comes back."""
         document = json.loads(json.dumps(self.judge.dump(), allow_nan=False))
-        self.judge = Judge(self.settings)
+        self.judge = HealthEvaluator(self.settings)
         self.time += down
         self.clock = 5.0
         self.judge.restore(document, self.time)

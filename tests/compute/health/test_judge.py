@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from pulsed.compute.health.judge import Judge
+from pulsed.compute.health.judge import HealthEvaluator
 from pulsed.compute.health.node import roll_up, stale
 from pulsed.compute.health.settings import HealthSettings
 from pulsed.translate.tick import Device, Entity
@@ -167,7 +167,7 @@ def test_a_restart_of_the_node_clears_what_asked_for_it() -> None:
 )
 def test_what_is_no_dump_is_refused(document: dict[str, object]) -> None:
     with pytest.raises(ValueError, match=r"version|gpus|memory"):
-        Judge(HealthSettings()).restore(document, 0.0)
+        HealthEvaluator(HealthSettings()).restore(document, 0.0)
 
 
 def test_a_dump_is_small() -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pulsed.compute.health.judge import Judge
+from pulsed.compute.health.judge import HealthEvaluator
 from pulsed.compute.health.settings import HealthSettings
 from pulsed.reader.tick import RawTick
 from pulsed.translate.translator import Translator
@@ -24,7 +24,7 @@ def _ticks(path: Path) -> list[RawTick]:
 @needs_samples
 @pytest.mark.parametrize("path", FILES, ids=[path.name for path in FILES])
 def test_samples_can_be_judged(path: Path) -> None:
-    translator, judge = Translator("n"), Judge(HealthSettings())
+    translator, judge = Translator("n"), HealthEvaluator(HealthSettings())
     try:
         ticks = _ticks(path)
     except ValueError:

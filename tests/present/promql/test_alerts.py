@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from pulsed.compute.compute import Settings
+from pulsed.compute.derive import ComputeSettings
 from pulsed.present.promql.alerts import dcgm_alerts, pulsed_alerts
-from pulsed.present.promql.rules import Choice, document
+from pulsed.present.promql.rule_set import RuleSelection, document
 from tests.present.promql.promtool import check, selector
 
-RULES = document(Settings(), Choice())
-OF_PULSED = document(Settings(), Choice("alerting", "pulsed"))
+RULES = document(ComputeSettings(), RuleSelection())
+OF_PULSED = document(ComputeSettings(), RuleSelection("alerting", "pulsed"))
 OF_A_NODE = ("PulsedSourceDown", "PulsedNoData", "PulsedSourceRestarting", "PulsedConfigReloadFailed")
 
 ALWAYS = "1+0x{steps}"
@@ -181,7 +181,7 @@ def series(case: Case) -> list[tuple[str, str]]:
 
 
 def test_every_alert_has_its_case() -> None:
-    alerts = [*dcgm_alerts(Settings()), *pulsed_alerts(Settings())]
+    alerts = [*dcgm_alerts(ComputeSettings()), *pulsed_alerts(ComputeSettings())]
     assert [alert.name for alert in alerts] == list(CASES)
     for alert in alerts:
         assert alert.name.startswith(("Dcgm", "Pulsed"))
@@ -205,7 +205,7 @@ def test_it_fires_where_it_should(tmp_path: Path, name: str) -> None:
 
 def test_what_it_says(tmp_path: Path) -> None:
     case = CASES["DcgmGpuIdleHeld"]
-    (alert,) = (alert for alert in dcgm_alerts(Settings()) if alert.name == "DcgmGpuIdleHeld")
+    (alert,) = (alert for alert in dcgm_alerts(ComputeSettings()) if alert.name == "DcgmGpuIdleHeld")
     labels = {"gpu": "1", "UUID": "GPU-1", "Hostname": "node", "modelName": "NVIDIA H100 80GB HBM3", "kind": "held"}
     said = {
         "exp_labels": {**labels, "severity": "warning"},

@@ -6,11 +6,11 @@ import pytest
 import yaml
 
 from pulsed.cli import main
-from pulsed.compute.compute import Settings
+from pulsed.compute.derive import ComputeSettings
 from pulsed.errors import UsageError
 from pulsed.present.promql.inputs import QUANTITIES
-from pulsed.present.promql.rule import Alert, Group, Identity, Recording, number
-from pulsed.present.promql.rules import Choice, document, groups
+from pulsed.present.promql.rule_set import RuleSelection, document, groups
+from pulsed.present.promql.rule_types import Alert, Group, IdentityLabels, Recording, number
 from pulsed.translate.fields import sources
 from tests.present.promql.promtool import promtool
 
@@ -28,12 +28,12 @@ def test_promtool_has_nothing_to_say(tmp_path: Path, capsys: pytest.CaptureFixtu
     done = promtool("check", "rules", str(file))
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stderr == ""
-    assert f"{sum(len(group.rules) for group in groups(Settings(), Choice()))} rules found" in done.stdout
+    assert f"{sum(len(group.rules) for group in groups(ComputeSettings(), RuleSelection()))} rules found" in done.stdout
     assert "duplicate" not in done.stdout
 
 
 def test_the_same_every_time(capsys: pytest.CaptureFixture[str]) -> None:
-    assert printed(capsys) == printed(capsys) == document(Settings(), Choice())
+    assert printed(capsys) == printed(capsys) == document(ComputeSettings(), RuleSelection())
 
 
 @pytest.mark.parametrize(
@@ -70,8 +70,8 @@ def test_an_object_of_the_operator(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_yaml_says_what_the_rules_say() -> None:
     """Expressions, labels and texts come back as they were, whatever characters they have."""
-    given = groups(Settings(), Choice())
-    loaded = yaml.safe_load(document(Settings(), Choice()))["groups"]
+    given = groups(ComputeSettings(), RuleSelection())
+    loaded = yaml.safe_load(document(ComputeSettings(), RuleSelection()))["groups"]
     for group, found in zip(given, loaded, strict=True):
         assert isinstance(group, Group)
         for rule, each in zip(group.rules, found["rules"], strict=True):
@@ -100,7 +100,7 @@ def test_the_configuration_decides(tmp_path: Path, capsys: pytest.CaptureFixture
 def test_to_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "pulsed.yml"
     assert printed(capsys, "--output", str(file)) == ""
-    assert file.read_text() == document(Settings(), Choice())
+    assert file.read_text() == document(ComputeSettings(), RuleSelection())
     assert main(["rules", "--output", str(tmp_path / "no" / "where")]) == 1
     assert "cannot write" in capsys.readouterr().err
 
@@ -110,7 +110,7 @@ def test_labels_that_cannot_be(labels: str, capsys: pytest.CaptureFixture[str]) 
     assert main(["rules", "--by", labels]) == 2
     assert "label" in capsys.readouterr().err
     with pytest.raises(UsageError):
-        Identity(tuple(labels.split(",")))
+        IdentityLabels(tuple(labels.split(",")))
 
 
 def test_labels_of_the_object_that_cannot_be(capsys: pytest.CaptureFixture[str]) -> None:
@@ -119,7 +119,7 @@ def test_labels_of_the_object_that_cannot_be(capsys: pytest.CaptureFixture[str])
 
 
 def test_every_recorded_name_follows_the_convention() -> None:
-    for group in groups(Settings(), Choice("recording", "dcgm")):
+    for group in groups(ComputeSettings(), RuleSelection("recording", "dcgm")):
         for rule in group.rules:
             assert isinstance(rule, Recording)
             level, metric, operation = rule.record.split(":")
@@ -129,7 +129,7 @@ def test_every_recorded_name_follows_the_convention() -> None:
 
 
 def test_every_name_that_dcgm_has_for_an_input_is_looked_for() -> None:
-    text = document(Settings(), Choice("recording", "dcgm"))
+    text = document(ComputeSettings(), RuleSelection("recording", "dcgm"))
     for quantity in QUANTITIES:
         for field in sources(quantity):
             for name in field.names:

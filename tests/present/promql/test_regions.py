@@ -7,13 +7,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pulsed.compute.bounds import Bounds, Inputs
-from pulsed.compute.rules import CLASSES, DEFAULT_THRESHOLDS, VARIABLES, Thresholds, Variable
-from pulsed.compute.workload import AT_MOST, Classifier
+from pulsed.compute.workload.class_table import CLASSES, DEFAULT_THRESHOLDS, VARIABLES, ClassThresholds, Variable
+from pulsed.compute.workload.classifier import AT_MOST, Classifier
 from pulsed.present.promql.regions import Box, Order, Regions
 
 edges = st.one_of(st.sampled_from([0.0, 0.05, 0.15, 0.2, 0.4, 0.5, 0.8]), st.floats(0, 1.2))
 tables = st.builds(
-    Thresholds, **{field.name: edges for field in fields(Thresholds) if field.name != "io_bytes_per_second"}
+    ClassThresholds, **{field.name: edges for field in fields(ClassThresholds) if field.name != "io_bytes_per_second"}
 )
 ratios = st.one_of(st.sampled_from([0.0, 0.05, 0.15, 0.2, 0.4, 0.5, 0.8, 1.0]), st.floats(0, 1))
 spans = st.one_of(
@@ -47,7 +47,7 @@ def possible(regions: Regions, name: str, low: dict[Variable, float], high: dict
 @settings(max_examples=300, deadline=None)
 @given(st.one_of(st.just(DEFAULT_THRESHOLDS), tables), st.tuples(*[spans] * 6), traffic)
 def test_regions_equal_the_classifier(
-    thresholds: Thresholds, shares: tuple[tuple[float, float], ...], io: tuple[float, float]
+    thresholds: ClassThresholds, shares: tuple[tuple[float, float], ...], io: tuple[float, float]
 ) -> None:
     """Whatever the inputs can be, with any thresholds, contradictions of physics included."""
     low = dict(zip(VARIABLES, [pair[0] for pair in (*shares, io)], strict=True))

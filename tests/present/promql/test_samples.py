@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from pulsed.compute.compute import Settings, compute
+from pulsed.compute.derive import ComputeSettings, compute
 from pulsed.translate.translator import Translator
 from tests.present.promql.promtool import check, plain, selector
-from tests.present.promql.test_rules import WRONG, recording, wanted
+from tests.present.promql.test_rule_set import WRONG, recording, wanted
 from tests.samples import SAMPLES, needs_samples
 from tests.translate.build import page_tick
 
@@ -26,7 +26,7 @@ def test_real_pages(tmp_path: Path, name: str) -> None:
         if isinstance(value, int | float)
     }
     rows = {(dict(each.labels).get("gpu"), dict(each.labels).get("GPU_I_ID", "")) for each in raw.layout.series}
-    computed = compute(Translator().translate(raw), Settings())
+    computed = compute(Translator().translate(raw), ComputeSettings())
     compared = 0
     for device, result in zip(computed.canonical.devices, computed.results, strict=True):
         entity = device.entity
@@ -37,4 +37,4 @@ def test_real_pages(tmp_path: Path, name: str) -> None:
             series[selector(wanted_name, {**labels, **more})] = plain(value)
         compared += 1
     assert compared >= 1
-    assert check(tmp_path, recording(Settings()), [series.items()], {0: WRONG}) == ""
+    assert check(tmp_path, recording(ComputeSettings()), [series.items()], {0: WRONG}) == ""

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.present.promql.test_rules import GPU, ask
+from tests.present.promql.test_rule_set import GPU, ask
 
 IDLE = {
     "DCGM_FI_PROF_SM_ACTIVE": 0.0,

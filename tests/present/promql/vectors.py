@@ -7,9 +7,9 @@ import random
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from pulsed.compute.compute import Settings, compute
-from pulsed.compute.rules import RULES
+from pulsed.compute.derive import ComputeSettings, compute
 from pulsed.compute.tick import Result
+from pulsed.compute.workload.class_table import RULES
 from pulsed.translate.fields import AMBIGUOUS_NAME, sources
 from pulsed.translate.translator import Translator
 from tests.compute.readings import NEAR_EDGES, PCIE, PIPES
@@ -88,7 +88,7 @@ def random_gpus(count: int, seed: int) -> Iterator[Gpu]:
         yield make(number, values, chance, **labels)
 
 
-def edge_gpus(first: int, settings: Settings, seed: int) -> Iterator[Gpu]:
+def edge_gpus(first: int, settings: ComputeSettings, seed: int) -> Iterator[Gpu]:
     """Every threshold of every variable: at it, just below and just above, beside others of all kinds."""
     chance = random.Random(seed)
     number = first
@@ -113,7 +113,7 @@ def _named(variable: str, chance: random.Random) -> tuple[str, ...]:
     return (QUANTITY_OF[variable],)
 
 
-def _deciding(name: str, settings: Settings, chance: random.Random) -> dict[str, float]:
+def _deciding(name: str, settings: ComputeSettings, chance: random.Random) -> dict[str, float]:
     """All inputs, each on the right side of the thresholds of a rule."""
     values = {quantity: chance.choice([0.0, 0.01, 0.1]) for quantity in QUANTITY_OF.values()}
     values |= dict.fromkeys(PCIE, 0.0)
@@ -161,7 +161,7 @@ def _consistent(chance: random.Random) -> dict[str, float]:
     }
 
 
-def results(gpus: list[Gpu], settings: Settings) -> dict[str, Result]:
+def results(gpus: list[Gpu], settings: ComputeSettings) -> dict[str, Result]:
     """Let pulsed itself translate and compute; by `gpu`."""
     computed = compute(Translator().translate(tick([row for gpu in gpus for row in gpu.rows])), settings)
     kinds = {gpu.number: "mig" if "GPU_I_ID" in gpu.labels else "gpu" for gpu in gpus}

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from pulsed.errors import BadCapture, SourceEnded
-from pulsed.present.csv import COLUMNS
+from pulsed.present.csv.pulsed_csv import COLUMNS
 from pulsed.reader.csv.records import IDENTITY, TIME
 from pulsed.reader.csv.ticks import DERIVED
-from pulsed.reader.recording import look
-from pulsed.reader.replay import ReplaySource
+from pulsed.reader.replay.recording import look
+from pulsed.reader.replay.source import ReplaySource
 from pulsed.reader.tick import RawTick
 from pulsed.translate.vocabulary import QUANTITIES
 

@@ -14,7 +14,7 @@ import uvloop
 
 from pulsed.errors import CommandMissing
 from pulsed.reader.dcgmi.child import Child, environment, find
-from pulsed.reader.dcgmi.leash import CANNOT_RUN, NOT_FOUND
+from pulsed.reader.dcgmi.die_with_parent import CANNOT_RUN, NOT_FOUND
 from tests.reader.dcgmi.processes import SECONDS, children, script, until_gone, wait_until_dead
 
 Run = Callable[[Coroutine[Any, Any, None]], None]
@@ -257,9 +257,9 @@ def test_it_does_not_outlive_a_parent_that_is_killed(runner: str) -> None:
 
 
 def test_a_leash_whose_parent_is_gone_runs_nothing(tmp_path: Path) -> None:
-    from pulsed.reader.dcgmi import leash
+    from pulsed.reader.dcgmi import die_with_parent
 
     mark = tmp_path / "ran"
-    command = [sys.executable, "-I", "-S", leash.__file__, "1", "/bin/touch", str(mark)]
+    command = [sys.executable, "-I", "-S", die_with_parent.__file__, "1", "/bin/touch", str(mark)]
     assert subprocess.run(command, check=False).returncode == 1
     assert not mark.exists()

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from pulsed.errors import ConfigError
 from pulsed.reader.demo import DemoSource, Node
-from pulsed.reader.demo.board import Integral, settled
 from pulsed.reader.demo.fields import demo_layout
 from pulsed.reader.demo.scenes import SCENES, Activity, Noise
+from pulsed.reader.demo.simulated_gpu import RunningIntegral, settled
 from pulsed.reader.demo.troubles import failing_cooling, failing_memory
 from pulsed.reader.tick import Source
 
@@ -285,7 +285,7 @@ def test_any_activity_is_settled_into_a_possible_one(wanted: Activity) -> None:
 
 
 def test_an_integral_continues_over_its_period_and_before_zero() -> None:
-    integral = Integral.of([1.0, 3.0, 2.0, 0.0])
+    integral = RunningIntegral.of([1.0, 3.0, 2.0, 0.0])
     assert [integral.at(float(t)) for t in range(6)] == [0.0, 2.0, 4.5, 5.5, 6.0, 8.0]
     assert integral.at(0.5) == 1.0
     assert integral.at(-1.0) == -0.5

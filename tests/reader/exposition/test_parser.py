@@ -14,7 +14,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families as text_families
 
 from pulsed.errors import BadPage
-from pulsed.reader.exposition import Limits, Page, PageParser
+from pulsed.reader.exposition import Page, PageLimits, PageParser
 from pulsed.reader.exposition.parser import FORGET_AFTER_PAGES
 from tests.bench.pages import exporter_page
 from tests.samples import SAMPLES, needs_samples
@@ -600,7 +600,7 @@ def test_pages_that_are_refused_do_not_pile_up() -> None:
 
 
 def test_max_series() -> None:
-    parser = PageParser(Limits(max_series=50))
+    parser = PageParser(PageLimits(max_series=50))
     for _ in range(3):
         page = parser.parse(exporter_page(2))
         assert page.samples == len(page.values) == 50
@@ -608,7 +608,7 @@ def test_max_series() -> None:
 
 
 def test_a_page_that_is_new_each_time_stays_within_the_limit() -> None:
-    parser = PageParser(Limits(max_series=100))
+    parser = PageParser(PageLimits(max_series=100))
     for number in range(50):
         page = parser.parse("".join(f'a{{n="{number}-{row}"}} {row}\n' for row in range(80)).encode())
         assert len(page.values) <= 300

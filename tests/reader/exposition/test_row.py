@@ -8,19 +8,19 @@ from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
 from pulsed.reader.exposition.row import (
+    ExpositionRow,
     Labels,
-    Limits,
-    Row,
+    PageLimits,
     RowRejected,
     read_metadata,
     read_number,
     read_row,
 )
 
-LIMITS = Limits()
+LIMITS = PageLimits()
 
 
-def read(line: str, limits: Limits = LIMITS) -> Row:
+def read(line: str, limits: PageLimits = LIMITS) -> ExpositionRow:
     return read_row(line, limits, {})
 
 
@@ -107,14 +107,14 @@ def test_nan_is_a_number() -> None:
 @pytest.mark.parametrize(
     ("line", "limits", "reason"),
     [
-        ('up{a="12345"} 1', Limits(max_label_length=4), "too_long"),
-        ('up{abcde="1"} 1', Limits(max_label_length=4), "too_long"),
-        ('up{a="1",b="2",c="3"} 1', Limits(max_labels=2), "too_many_labels"),
-        ('up{a="1",b="2",c="3"} 1', Limits(max_line_length=15), "too_long"),
-        ("a" * 30 + " 1", Limits(max_line_length=20), "too_long"),
+        ('up{a="12345"} 1', PageLimits(max_label_length=4), "too_long"),
+        ('up{abcde="1"} 1', PageLimits(max_label_length=4), "too_long"),
+        ('up{a="1",b="2",c="3"} 1', PageLimits(max_labels=2), "too_many_labels"),
+        ('up{a="1",b="2",c="3"} 1', PageLimits(max_line_length=15), "too_long"),
+        ("a" * 30 + " 1", PageLimits(max_line_length=20), "too_long"),
     ],
 )
-def test_limits(line: str, limits: Limits, reason: str) -> None:
+def test_limits(line: str, limits: PageLimits, reason: str) -> None:
     with pytest.raises(RowRejected) as caught:
         read(line, limits)
     assert caught.value.reason == reason

@@ -13,7 +13,7 @@ import pytest
 
 from pulsed.reader.record import file as record_file
 from pulsed.reader.record.file import RecordFailed, open_record
-from pulsed.reader.recording import open_bytes
+from pulsed.reader.replay.recording import open_bytes
 
 MEMBER_HEAD = b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\xff"
 """The gzip header that pulsed writes: no time, no name, unknown system."""

@@ -12,8 +12,8 @@ import pytest
 
 from pulsed.errors import BadCapture, SourceEnded
 from pulsed.reader.record.player import RecordedSource, play, recorded_targets
-from pulsed.reader.recording import look
-from pulsed.reader.replay import ReplaySource, replay_sources
+from pulsed.reader.replay.recording import look
+from pulsed.reader.replay.source import ReplaySource, replay_sources
 from pulsed.reader.tick import RawTick, Source
 from tests.reader.record.ticks import record, said, session, tick
 

@@ -1,0 +1,1 @@
+"""Reads sources on their schedule, and holds the latest tick of every target."""

@@ -1,0 +1,45 @@
+"""Leaves out of a tick the GPUs that nobody asked for."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import compress
+
+from pulsed.config.gpu_selection import EVERYTHING, GpuSelection, SelectableGpu
+from pulsed.translate.tick import CanonicalTick, Device
+
+
+class DeviceFilter:
+    """A selection, applied to the ticks of one source.
+
+    Args:
+        selection: says what is meant.
+    """
+
+    def __init__(self, selection: GpuSelection = EVERYTHING) -> None:
+        self._selection = selection
+        self._all: tuple[Device, ...] = ()
+        self._mask: tuple[bool, ...] = ()
+        self._devices: tuple[Device, ...] = ()
+
+    def of(self, tick: CanonicalTick) -> CanonicalTick:
+        """The tick with the chosen devices only; the same tuple of devices as long as nothing changes."""
+        if self._selection.everything:
+            return tick
+        if tick.devices is not self._all:
+            self._all = tick.devices
+            self._mask = self._selection.among([_candidate(device) for device in tick.devices])
+            self._devices = tuple(compress(tick.devices, self._mask))
+        places = {old: new for new, old in enumerate(compress(range(len(self._mask)), self._mask))}
+        return replace(
+            tick,
+            devices=self._devices,
+            readings=tuple(compress(tick.readings, self._mask)),
+            anomalies={places[old]: found for old, found in tick.anomalies.items() if old in places},
+            extras={places[old]: found for old, found in tick.extras.items() if old in places},
+        )
+
+
+def _candidate(device: Device) -> SelectableGpu:
+    entity = device.entity
+    return SelectableGpu(entity.gpu, entity.uuid, device.mig_uuid, entity.mig_id)

@@ -1,0 +1,185 @@
+"""From configuration to sources: the only place that knows every kind."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from socket import gethostname
+
+from pulsed.collector.target_store import Target
+from pulsed.config import Config
+from pulsed.config.gpu_selection import EVERYTHING, GpuSelection, from_environment, parse
+from pulsed.config.load import password_of
+from pulsed.config.source import CADENCES, STALE_INTERVALS
+from pulsed.errors import ProfilingHeld
+from pulsed.reader.tick import Source
+
+
+def open_sources(config: Config, *, hurried: bool = False) -> Sequence[Source]:
+    """Make the sources that the configuration asks for, one per target. Nothing is read yet.
+
+    Args:
+        config: says which.
+        hurried: for a command that somebody waits for: start with all targets at once, instead of spreading many over
+            the interval, and play a recording as fast as it can be read.
+
+    Raises:
+        ConfigError: a target is no URL and no path, or a secret's file cannot be read.
+    """
+    return _KINDS[config.source.kind](config, hurried)
+
+
+def sources_of(kind: str, config: Config) -> Sequence[Source]:
+    """Make the sources of one kind, whatever kind the configuration asks for: to try whether they work.
+
+    Raises:
+        ConfigError: as `open_sources`.
+    """
+    return _KINDS[kind](config, True)
+
+
+def node_name(config: Config) -> str:
+    """The name of this host, for GPUs whose source does not say where they are."""
+    return config.node or gethostname()
+
+
+def boot_id_of(config: Config) -> str:
+    """What tells one start of this host from another; empty where the GPUs may be in another host."""
+    if config.source.kind not in ("auto", "dcgmi") or config.source.dcgmi.host is not None:
+        return ""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    except OSError:
+        return ""
+
+
+def selection_of(config: Config, environment: Mapping[str, str]) -> GpuSelection:
+    """Which GPUs to show: those of the key `gpus`, else those that the environment leaves a job on this node, else all.
+
+    Args:
+        config: says which.
+        environment: variables by name; empty for a daemon, which shows all by default.
+    """
+    if config.gpus is not None:
+        return parse(config.gpus, "gpus")
+    if config.source.kind in ("auto", "dcgmi") and config.source.dcgmi.host is None:
+        return from_environment(environment)
+    return EVERYTHING
+
+
+def target_of(source: Source, config: Config) -> Target:
+    """Make the source's place on the board."""
+    given, intervals = config.source.stale_after, float(STALE_INTERVALS)
+    if source.kind == "replay" and config.source.replay.speed:
+        intervals /= config.source.replay.speed
+    errors = {kind.reason: 0 for kind in source.failures}
+    return Target(
+        source.kind,
+        source.target,
+        source.interval,
+        intervals * source.interval if given is None else given,
+        errors=errors,
+        stale_intervals=intervals if given is None else None,
+    )
+
+
+def _exporter(config: Config, hurried: bool) -> Sequence[Source]:
+    from pulsed.reader.exporter.scraper import ExporterSettings, Scraper
+    from pulsed.reader.exporter.source import ExporterSource, exporter_sources
+
+    given = config.source.exporter
+    settings = ExporterSettings(
+        interval=_exporter_interval(config),
+        timeout=given.timeout,
+        max_page_bytes=given.max_page_bytes,
+        username=given.username or "",
+        password=password_of(given),
+        bearer_token=given.bearer_token.get_secret_value() if given.bearer_token else "",
+        bearer_token_file=given.bearer_token_file or "",
+        ca_file=given.ca_file or "",
+        insecure_skip_verify=given.insecure_skip_verify,
+        client_certificate_file=given.cert_file or "",
+        client_key_file=given.key_file or "",
+    )
+    if not hurried:
+        return exporter_sources(given.targets, settings)
+    scraper = Scraper(settings)
+    return [ExporterSource(target, settings, scraper) for target in given.targets]
+
+
+def _auto(config: Config, hurried: bool) -> Sequence[Source]:
+    from pulsed.reader.auto import AutoSource, SourceCandidate
+
+    if len(config.source.exporter.targets) > 1:
+        return _exporter(config, hurried)
+    return [
+        AutoSource(
+            [
+                SourceCandidate(lambda: _dcgmi(config, hurried)[0], _lacks_profiling),
+                SourceCandidate(lambda: _exporter(config, hurried)[0]),
+            ]
+        )
+    ]
+
+
+def _lacks_profiling(source: Source) -> bool:
+    """Whether somebody else, most likely a dcgm-exporter, holds the profiling hardware and so knows more."""
+    from pulsed.reader.dcgmi.source import DcgmiSource
+
+    return isinstance(source, DcgmiSource) and ProfilingHeld.reason in source.lost
+
+
+def _dcgmi(config: Config, hurried: bool) -> Sequence[Source]:
+    from pulsed.reader.dcgmi.settings import DcgmiSettings
+    from pulsed.reader.dcgmi.source import DcgmiSource
+    from pulsed.translate.watches import fields_to_watch
+
+    given = config.source.dcgmi
+    fast, slow = fields_to_watch(given.groups, given.fields)
+    settings = DcgmiSettings(
+        fast=fast,
+        slow=slow,
+        interval=config.source.seconds() or DcgmiSettings(fast).interval,
+        slow_interval=given.slow_interval,
+        path=given.path,
+        host=given.host or "",
+        entities=given.entities or "",
+        read_timeout=given.read_timeout,
+    )
+    return [DcgmiSource(settings)]
+
+
+def _exporter_interval(config: Config) -> float:
+    """What is set, unless `auto` was given an interval that only dcgmi can keep."""
+    given, cadence = config.source.interval, CADENCES["exporter"]
+    return given if given is not None and given >= cadence.least else cadence.default or 15.0
+
+
+def _replay(config: Config, hurried: bool) -> Sequence[Source]:
+    from pulsed.reader.replay.source import DEFAULT_START, replay_sources
+
+    given = config.source.replay
+    return replay_sources(
+        given.path or "",
+        given.columns,
+        speed=0.0 if hurried else given.speed,
+        loop=given.loop,
+        interval=config.source.seconds(),
+        start=DEFAULT_START if given.start is None else given.start,
+    )
+
+
+def _demo(config: Config, hurried: bool) -> Sequence[Source]:
+    from pulsed.reader.demo import DemoSource
+
+    return [DemoSource(config.source.demo.seed, config.source.seconds() or 1.0)]
+
+
+_KINDS: Mapping[str, Callable[[Config, bool], Sequence[Source]]] = {
+    "auto": _auto,
+    "dcgmi": _dcgmi,
+    "exporter": _exporter,
+    "replay": _replay,
+    "demo": _demo,
+}
+"""One line per kind of source; each imports its module when it is asked for, because some are heavy."""

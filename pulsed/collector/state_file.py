@@ -1,0 +1,146 @@
+"""The file that keeps latched health over a restart. It never stops the daemon: a broken file is set aside.
+
+What is in it is Compute's; this only brings it to disk and back, whole or not at all.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from pulsed.compute.health.judge import HealthEvaluator
+
+log = logging.getLogger(__name__)
+
+VERSION = 1
+
+MOST_BYTES = 64 * 1024 * 1024
+"""A larger file is none of ours."""
+
+
+class StateFile:
+    """Latches of all targets on disk.
+
+    Args:
+        path: where; the folder is made when it is missing.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._is_failing = False
+
+    def load(self, accept: Callable[[Mapping[str, object]], None]) -> bool:
+        """Read the file and hand over what is in it.
+
+        A file that is broken, or that is not accepted, is renamed to `.broken` and told about. None at all is normal.
+
+        Args:
+            accept: takes the document; raises ValueError if it is not one.
+
+        Returns:
+            Whether something was handed over.
+        """
+        try:
+            if self.path.stat().st_size > MOST_BYTES:
+                raise ValueError(f"larger than {MOST_BYTES} bytes")
+            document = json.loads(self.path.read_bytes())
+            if not isinstance(document, dict):
+                raise ValueError(f"a {type(document).__name__} instead of an object")
+            accept(document)
+        except FileNotFoundError:
+            return False
+        except OSError as error:
+            log.warning("latched health cannot be read", extra={"path": str(self.path), "error": str(error)})
+            return False
+        except (ValueError, RecursionError) as error:  # what is not JSON or not UTF-8 is a ValueError, too
+            self._set_aside(error)
+            return False
+        return True
+
+    def save(self, document: Mapping[str, object]) -> bool:
+        """Write the file: a reader finds the old one or the new one, also after a power cut.
+
+        Returns:
+            Whether it was written. A failure is told once, until it works again.
+        """
+        temporary = self.path.with_name(self.path.name + ".new")
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            with temporary.open("w", encoding="utf-8") as file:
+                json.dump(document, file, separators=(",", ":"), allow_nan=False)
+                file.flush()
+                os.fsync(file.fileno())
+            temporary.replace(self.path)
+        except (OSError, ValueError) as error:  # ValueError: a number that JSON does not have
+            if not self._is_failing:
+                self._is_failing = True
+                log.warning("latched health cannot be kept", extra={"path": str(self.path), "error": str(error)})
+            return False
+        if self._is_failing:
+            self._is_failing = False
+            log.info("latched health is kept again", extra={"path": str(self.path)})
+        return True
+
+    def _set_aside(self, error: Exception) -> None:
+        aside = self.path.with_name(self.path.name + ".broken")
+        try:
+            self.path.replace(aside)
+        except OSError as failure:
+            log.warning("broken latches cannot be set aside", extra={"path": str(self.path), "error": str(failure)})
+            return
+        log.warning("latched health was broken and is set aside", extra={"path": str(aside), "error": str(error)})
+
+
+class SavedHealth:
+    """The latches of all targets, by the target's name.
+
+    Args:
+        file: where they are kept.
+    """
+
+    def __init__(self, file: StateFile) -> None:
+        self._file = file
+        self._kept: dict[str, Mapping[str, object]] = {}
+        self._written: Mapping[str, int] = {}
+        file.load(self._accept)
+
+    def restore(self, target: str, judge: HealthEvaluator, now: float) -> None:
+        """Hand the judge of a target what was kept of it, once; what it does not take is told about and forgotten.
+
+        Args:
+            target: its name.
+            judge: has judged nothing yet.
+            now: in Unix seconds.
+        """
+        kept = self._kept.pop(target, None)
+        if kept is None:
+            return
+        try:
+            judge.restore(kept, now)
+        except ValueError as error:
+            log.warning("latched health is of no use", extra={"target": target, "error": str(error)})
+
+    def document(self, judges: Mapping[str, HealthEvaluator]) -> Mapping[str, object] | None:
+        """Give what has to be written; None if nothing has changed since this was asked last.
+
+        Targets that are not read now are kept as they were.
+        """
+        latched = {target: judge.latched for target, judge in judges.items()}
+        if latched == self._written:
+            return None
+        self._written = latched
+        return {"version": VERSION, "targets": {**self._kept, **{name: judge.dump() for name, judge in judges.items()}}}
+
+    def save(self, document: Mapping[str, object]) -> None:
+        """Write what `document` gave; may be done in a thread."""
+        if not self._file.save(document):
+            self._written = {}  # try again
+
+    def _accept(self, document: Mapping[str, object]) -> None:
+        targets = document.get("targets")
+        if document.get("version") != VERSION or not isinstance(targets, dict):
+            raise ValueError(f"version {document.get('version')!r} instead of {VERSION}")
+        self._kept = {name: kept for name, kept in targets.items() if isinstance(kept, dict)}

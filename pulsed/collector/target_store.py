@@ -1,0 +1,110 @@
+"""What is known right now, target by target: the one place that the daemon writes and every output reads.
+
+Freshness is judged here and nowhere else: on the arrival of ticks by a clock that never steps, so that a stepped wall
+clock, or a replay of last year's capture, makes nothing old or new.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from pulsed.compute.tick import ComputedTick
+
+
+@dataclass(slots=True)
+class Target:
+    """The state of one source.
+
+    Attributes:
+        kind: `exporter`, `replay`, `demo`, ...
+        name: what is read, in words for a person.
+        interval: nominal seconds between two ticks.
+        stale_after: seconds after the last tick's arrival from which its GPUs count as stale.
+        stale_intervals: the same in intervals, where the configuration names no time: it then follows the interval.
+        up: whether the last attempt delivered a tick.
+        error: why not, with the remedy; empty while up.
+        tick: the last tick, None before the first.
+        arrived: when it arrived, in seconds of the monotonic clock.
+        samples: ticks so far.
+        rejected: rows that could not be read, by reason, so far.
+        errors: failed attempts so far, by reason.
+        restarts: how often the source's child process was started again.
+        ended: whether the source has said that there will be no more ticks.
+        version: grows with every change of this target.
+    """
+
+    kind: str
+    name: str
+    interval: float
+    stale_after: float
+    up: bool = False
+    error: str = ""
+    tick: ComputedTick | None = None
+    arrived: float = 0.0
+    samples: int = 0
+    rejected: dict[str, int] = field(default_factory=dict)
+    errors: dict[str, int] = field(default_factory=dict)
+    restarts: int = 0
+    ended: bool = False
+    version: int = 0
+    stale_intervals: float | None = None
+
+    def follow(self, kind: str, name: str, interval: float) -> None:
+        """Be about another source from now on: `auto` has chosen one."""
+        if (self.kind, self.name, self.interval) != (kind, name, interval):
+            self.kind, self.name, self.interval = kind, name, interval
+            self.version += 1
+            if self.stale_intervals is not None:
+                self.stale_after = self.stale_intervals * interval
+
+    def succeed(self, before: Target) -> None:
+        """Go on where another target of the same source, whose configuration has changed, has stopped."""
+        self.kind, self.name, self.tick, self.arrived = before.kind, before.name, before.tick, before.arrived
+        self.up, self.error, self.ended = before.up, before.error, before.ended
+        self.samples, self.restarts = before.samples, before.restarts
+        self.rejected, self.errors = dict(before.rejected), self.errors | before.errors
+        self.version = before.version + 1
+
+    def fresh(self, now: float) -> bool:
+        """Tell whether the last tick is young enough to be served; `now` is monotonic seconds."""
+        return self.tick is not None and now - self.arrived <= self.stale_after
+
+    def accept(self, tick: ComputedTick, now: float) -> None:
+        """Take a new tick that arrived at the monotonic time `now`."""
+        self.tick, self.arrived, self.up, self.error = tick, now, True, ""
+        self.samples += 1
+        self.version += 1
+        for reason, rows in tick.canonical.raw.rejected.items():
+            self.rejected[reason] = self.rejected.get(reason, 0) + rows
+
+    def end(self, message: str) -> None:
+        """Note that the source has no more ticks; the last tick stays until it is stale."""
+        self.up, self.ended, self.error = False, True, message
+        self.version += 1
+
+    def fail(self, reason: str, message: str) -> None:
+        """Note a failed attempt; the last tick stays until it is stale."""
+        self.up, self.error = False, message
+        self.errors[reason] = self.errors.get(reason, 0) + 1
+        self.version += 1
+
+
+@dataclass(slots=True)
+class TargetStore:
+    """All targets of this process, in the order of the configuration."""
+
+    node: str
+    targets: list[Target] = field(default_factory=list)
+    _base: int = 0
+
+    @property
+    def version(self) -> int:
+        """Grows with every change of any target, and with `replace`."""
+        return self._base + sum(target.version for target in self.targets)
+
+    def replace(self, targets: Sequence[Target]) -> None:
+        """Have other targets from now on; those that were there before may be among them."""
+        before = self.version
+        self.targets = list(targets)
+        self._base += before + 1 - self.version

@@ -1,0 +1,1 @@
+"""What is counted of a GPU over the time that its samples cover."""

@@ -1,0 +1,172 @@
+"""What is counted of a GPU over the time that its samples cover: the table of counters, and their values at a moment.
+
+Everything that shows a counter is derived from `COUNTERS`. This module must not know how they are counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from pulsed.compute.workload.class_table import WORKLOAD_CLASSES
+from pulsed.translate.vocabulary import Value
+
+IDLE_KINDS = ("free", "held", "unknown")
+"""Of idle time: nobody has the GPU, somebody has it, and there is no telling since its memory is not known."""
+
+
+class TimeIntegral(NamedTuple):
+    """A quantity that is summed up over time.
+
+    Attributes:
+        counter: name of its counter.
+        quantity: its canonical name; None for the real utilization, which is no reading.
+        word: what the counter of the time without it is named by.
+        meaning: what the counter is.
+    """
+
+    counter: str
+    quantity: str | None
+    word: str
+    meaning: str
+
+
+INTEGRALS: tuple[TimeIntegral, ...] = (
+    TimeIntegral(
+        "real_utilization_seconds",
+        None,
+        "real_utilization",
+        "Integral of the real utilization: seconds of full use",
+    ),
+    TimeIntegral(
+        "sm_active_seconds",
+        "sm_active_ratio",
+        "sm_active",
+        "Integral of SM activity: seconds in which all SMs were active",
+    ),
+    TimeIntegral(
+        "tensor_active_seconds",
+        "tensor_active_ratio",
+        "tensor_active",
+        "Integral of tensor activity: seconds in which all tensor pipes were busy",
+    ),
+    TimeIntegral(
+        "dram_active_seconds",
+        "dram_active_ratio",
+        "dram_active",
+        "Integral of DRAM activity: seconds in which device memory was busy in every cycle",
+    ),
+    *(
+        TimeIntegral(
+            f"observed_{link}_{way}_bytes",
+            f"{link}_{way}_bytes_per_second",
+            f"{link}_{way}",
+            f"Integral of the rate of data {done} over {name}; the GPU's own counter, where there is one, is"
+            f" {link}_{way}_bytes_total",
+        )
+        for link, name in (("pcie", "PCIe"), ("nvlink", "NVLink"))
+        for way, done in (("transmit", "sent"), ("receive", "received"))
+    ),
+)
+
+
+class Counter(NamedTuple):
+    """A counter, or one per state of something.
+
+    Attributes:
+        name: without `_total`; the unit is its last word.
+        meaning: one line, without a full stop.
+        label: what the states are of; empty for a counter that stands alone.
+        states: one counter for each.
+    """
+
+    name: str
+    meaning: str
+    label: str = ""
+    states: tuple[str, ...] = ("",)
+
+
+COUNTERS: tuple[Counter, ...] = (
+    Counter(
+        "observed_seconds",
+        "Time that samples cover: each the time since the one before, unless that is more than three intervals",
+    ),
+    Counter(
+        "workload_class_seconds",
+        "Observed time by the class of the sample that covers it; the sum over the classes is observed_seconds",
+        "class",
+        WORKLOAD_CLASSES,
+    ),
+    Counter(
+        "class_energy_joules",
+        "Energy used in observed time, by class: what the GPU's energy counter gained, else power times time",
+        "class",
+        WORKLOAD_CLASSES,
+    ),
+    Counter("energy_unknown_seconds", "Observed time of which neither the energy nor the power is known"),
+    Counter(
+        "idle_seconds",
+        "Observed time of the class idle: held while a pod or job has the GPU or its memory is in use, else free;"
+        " unknown while nobody is known to have it and the memory in use is not known",
+        "kind",
+        IDLE_KINDS,
+    ),
+    Counter("idle_energy_joules", "Energy used in that time", "kind", IDLE_KINDS),
+    *(Counter(each.counter, each.meaning) for each in INTEGRALS),
+    *(
+        Counter(f"{each.word}_unknown_seconds", f"Observed time that is missing in {each.counter}")
+        for each in INTEGRALS
+    ),
+)
+"""All counters, in the order of `CounterSnapshot.values`."""
+
+
+def _positions() -> Mapping[tuple[str, str], int]:
+    keys = [(counter.name, state) for counter in COUNTERS for state in counter.states]
+    return {key: position for position, key in enumerate(keys)}
+
+
+POSITION: Mapping[tuple[str, str], int] = _positions()
+"""Where in `CounterSnapshot.values` a counter and state is."""
+
+
+class Distribution(NamedTuple):
+    """How often the real utilization of a sample was how high.
+
+    Attributes:
+        bounds: upper bounds of the buckets, ascending, themselves included; one more bucket has no bound.
+        counts: samples per bucket.
+        sum: of the ratios of all samples.
+    """
+
+    bounds: tuple[float, ...]
+    counts: tuple[int, ...]
+    sum: float
+
+
+class CounterSnapshot(NamedTuple):
+    """What was counted of one GPU up to some moment; never changes.
+
+    Attributes:
+        values: one per counter and state (see `COUNTERS`). None where what is counted was never known, so that nothing
+            can be said: all other counters exist from the first sample on, at 0. They only ever grow.
+        created: Unix time of the first sample, from which on there is anything to count; None before it.
+        distribution: of the real utilization; None if that was never known, or is not to be counted.
+    """
+
+    values: tuple[Value, ...]
+    created: float | None = None
+    distribution: Distribution | None = None
+
+    def value(self, name: str, state: str = "") -> Value:
+        """Give the value of one counter.
+
+        Args:
+            name: of the counter.
+            state: which one, of a counter per state.
+        """
+        return self.values[POSITION[name, state]]
+
+
+NOTHING_COUNTED = CounterSnapshot((None,) * len(POSITION))
+"""Before the first sample."""

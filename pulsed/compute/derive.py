@@ -1,0 +1,91 @@
+"""From a canonical tick alone to a computed one: real utilization, class and saturation of every GPU.
+
+What follows from several ticks is `pulsed.compute.layer`'s business.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from itertools import pairwise
+
+from pulsed.compute.bounds import bounds_of, zero_filled
+from pulsed.compute.health.settings import DEFAULT_HEALTH, HealthSettings
+from pulsed.compute.plausibility.rules import DEFAULT_PLAUSIBILITY, PlausibilitySettings
+from pulsed.compute.real_utilization import PRESETS, Weights, real_utilization
+from pulsed.compute.saturation import DEFAULT_SATURATORS, Saturators
+from pulsed.compute.tick import ComputedTick, Result
+from pulsed.compute.workload.class_table import DEFAULT_THRESHOLDS, ClassThresholds
+from pulsed.compute.workload.classifier import Classifier, Missing, Profile, classifier, traffic
+from pulsed.errors import ConfigError
+from pulsed.translate.tick import CanonicalTick, Device
+from pulsed.translate.vocabulary import Reading
+
+
+@dataclass(frozen=True, slots=True)
+class ComputeSettings:
+    """How to compute.
+
+    Attributes:
+        weights: of real utilization.
+        preset_name: what the weights are called; `custom` when they are no preset's.
+        min_coverage: least share of weight, 0..1, whose inputs must be present for a point value.
+        missing: what a missing input is: `bounds` whatever physics allows, `zero` 0 (the older convention).
+        profile: whose IO rule.
+        thresholds: of the workload classes.
+        hold: seconds that the samples of a new class must cover before it is the held one.
+        held_memory_bytes: an idle GPU with at least so much memory in use counts as held. On data centre GPUs the first
+            CUDA context of a process takes some 300 to 550 MiB; with none, at most 128 MiB were seen in use.
+        saturators: with the practical peaks of every architecture.
+        plausible: which inputs are not believed.
+        health: how to judge it.
+        histogram: upper bounds of the buckets of real utilization, ascending, 0..1; empty: no distribution.
+
+    Raises:
+        ConfigError: `min_coverage` is not in 0..1, `hold` is negative, or `histogram` is not ascending.
+    """
+
+    weights: Weights = PRESETS["ai"]
+    preset_name: str = "ai"
+    min_coverage: float = 0.5
+    missing: Missing = "bounds"
+    profile: Profile = "pulsed"
+    thresholds: ClassThresholds = DEFAULT_THRESHOLDS
+    hold: float = 2.0
+    held_memory_bytes: float = 256 * 2**20
+    saturators: Saturators = DEFAULT_SATURATORS
+    plausible: PlausibilitySettings = DEFAULT_PLAUSIBILITY
+    health: HealthSettings = DEFAULT_HEALTH
+    histogram: tuple[float, ...] = (0.05, 0.25, 0.5, 0.75, 0.95)
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.min_coverage <= 1:
+            raise ConfigError(f"min_coverage of real utilization is {self.min_coverage}", "Give a number from 0 to 1.")
+        if not 0 <= self.hold < math.inf:
+            raise ConfigError(f"the hold of the workload class is {self.hold}", "Give seconds, 0 or more.")
+        if any(low >= high for low, high in pairwise(self.histogram)):
+            raise ConfigError(f"the histogram's bounds are {self.histogram}", "Give them in ascending order.")
+
+
+def compute(tick: CanonicalTick, settings: ComputeSettings) -> ComputedTick:
+    """Work out what follows from every reading of a tick; nothing is held or counted."""
+    classes = classifier(settings.thresholds)
+    results = [
+        _result(device, reading, settings, classes) for device, reading in zip(tick.devices, tick.readings, strict=True)
+    ]
+    return ComputedTick(tick, tuple(results))
+
+
+def result_of(device: Device, reading: Reading, settings: ComputeSettings) -> Result:
+    """Work out what follows from one reading alone."""
+    return _result(device, reading, settings, classifier(settings.thresholds))
+
+
+def _result(device: Device, reading: Reading, settings: ComputeSettings, classes: Classifier) -> Result:
+    whole = device.whole
+    zero = settings.missing == "zero"
+    bounds = zero_filled(reading) if zero else bounds_of(reading)
+    utilization = real_utilization(reading, bounds, settings.weights, min_coverage=settings.min_coverage, zero=zero)
+    io = traffic(reading, settings.thresholds, whole=whole, profile=settings.profile, missing=settings.missing)
+    workload = classes.classify(bounds, (utilization.lower, utilization.upper), io)
+    return Result(utilization, workload, settings.saturators.of(device.model, whole).of(reading, bounds.high))

@@ -1,0 +1,1 @@
+"""Workload class: the class table, and its evaluation over bounds."""

@@ -1,0 +1,1 @@
+"""The JSON API: documents, schema, history and server-sent events."""

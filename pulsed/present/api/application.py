@@ -1,0 +1,287 @@
+"""The JSON API and its documentation, which works without internet: a FastAPI application behind `front`.
+
+Importing this module costs some 0.2 s and 13 MB: only `front` does, and only when a request needs it.
+"""
+
+from __future__ import annotations
+
+import json
+import platform
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Annotated, Any
+
+from fastapi import FastAPI, Path, Query, Request, Response
+from fastapi.exceptions import RequestValidationError
+from fastapi.openapi.utils import get_openapi
+from fastapi_offline import FastAPIOffline
+from starlette.exceptions import HTTPException
+
+from pulsed import __version__
+from pulsed.collector.target_store import TargetStore
+from pulsed.present.api import documents, schema
+from pulsed.present.api.event_documents import KINDS
+from pulsed.present.api.events import HEADERS, RETRY_SECONDS, EventBroadcaster, TooManySubscribers
+from pulsed.present.api.history import History
+from pulsed.present.api.sample_fields import FIELDS, nearest_field
+from pulsed.present.gpu_keys import node_of
+from pulsed.server.app import HEAD_ONLY, HEALTH, HEALTHY, READY, Receive, Scope, Send
+from pulsed.translate.tick import Device
+
+_Gpu = Annotated[str, Path(description="an index, a UUID, a MIG UUID, or `index:MIG id`")]
+_Node = Annotated[str | None, Query(description="needed when several nodes have a GPU of that index")]
+
+_FAILURES: dict[int | str, dict[str, Any]] = {status: {"model": schema.Failure} for status in (404, 409)}
+_REFUSED: dict[int | str, dict[str, Any]] = {400: {"model": schema.Failure}}
+
+
+def api(
+    board: TargetStore,
+    config: Mapping[str, Any],
+    telemetry_path: str = "/metrics",
+    preset: str = "ai",
+    *,
+    history: History,
+    events: EventBroadcaster,
+) -> FastAPI:
+    """Make the JSON API.
+
+    Args:
+        board: what is known now.
+        config: the configuration in force, secrets masked, for `/config`.
+        telemetry_path: where the page for Prometheus is, for the documentation.
+        preset: name of the weights of real utilization, which the documents repeat.
+        history: what was known in the last minutes.
+        events: hands out what happens.
+    """
+    app = FastAPIOffline(
+        title="pulsed",
+        version=__version__,
+        summary="What the GPUs of this node really do.",
+        redoc_url=None,
+        license_info={"name": "Apache-2.0", "identifier": "Apache-2.0"},
+    )
+    app.add_exception_handler(HTTPException, _failure)
+    app.add_exception_handler(RequestValidationError, _refusal)
+    kept_fields, kinds = _some_of(history.fields, "which fields"), _some_of(KINDS, "which events")
+
+    @app.get("/", include_in_schema=False)
+    async def landing() -> Response:
+        return Response(_landing_page(telemetry_path), media_type="text/html")
+
+    @app.get("/gpus", response_model=schema.Gpus, summary="Every GPU, as it is now")
+    async def gpus() -> Response:
+        return _json(documents.gpus_document(board, time.monotonic(), time.time(), preset))
+
+    @app.get(
+        "/gpus/{gpu}",
+        response_model=schema.Gpu,
+        responses=_FAILURES,
+        summary="One GPU or MIG instance",
+    )
+    async def one_gpu(gpu: _Gpu, node: _Node = None) -> Response:
+        now = time.monotonic()
+        found = documents.find(board, gpu, node, now)
+        if len(found) != 1:
+            return _not_one(gpu, [(match.node, match.device) for match in found])
+        return _json(documents.gpu_document(found[0], now, preset))
+
+    @app.get(
+        "/gpus/{gpu}/history",
+        response_model=schema.HistoryShape,
+        responses=_REFUSED | _FAILURES,
+        summary="What a GPU was doing lately, also one that has gone",
+    )
+    async def gpu_history(
+        gpu: _Gpu,
+        node: _Node = None,
+        seconds: Annotated[
+            float,
+            Query(gt=0, allow_inf_nan=False, description="how far to look back; more than is kept gives what is kept"),
+        ] = history.seconds,
+        fields: str = kept_fields,
+    ) -> Response:
+        wanted = list(dict.fromkeys(fields.split(",")))
+        if problem := _unkept(wanted, history.fields):
+            return _json({"error": problem}, 400)
+        places = [
+            (match.target.tick.canonical.target, match.device)
+            for match in documents.find(board, gpu, node, time.monotonic())
+            if match.target.tick is not None
+        ] or [(past.target, past.device) for past in history.find(gpu, node, board.node)]
+        if len(places) != 1:
+            return _not_one(gpu, [(node_of(device, board.node), device) for _, device in places])
+        window = history.window(*places[0], seconds)
+        entity = window.device.entity
+        head = {
+            "gpu": entity.gpu,
+            "uuid": entity.uuid or None,
+            "mig_id": entity.mig_id or None,
+            "node": node_of(window.device, board.node),
+            "interval_seconds": window.interval,
+            "seconds": window.seconds,
+        }
+        return Response(await history.write(window, wanted, head), media_type="application/json")
+
+    @app.get(
+        "/events",
+        status_code=200,
+        response_class=_EventStream,
+        responses=_REFUSED | {503: {"model": schema.Failure, "description": "All places are taken"}},
+        summary="Server-sent events: every tick, and every change of class",
+    )
+    async def stream(
+        types: str = kinds,
+        gpu: Annotated[str | None, Query(description="only this GPU: an index, UUID or `index:MIG id`")] = None,
+    ) -> Response:
+        wanted = types.split(",")
+        for name in wanted:
+            if name not in KINDS:
+                return _json({"error": f"types: {name!r} is no event; there are {', '.join(KINDS)}"}, 400)
+        return _EventStream(events, wanted, gpu)
+
+    @app.get(
+        "/health/gpus", response_model=list[schema.GpuHealthShape], summary="What is wrong with which GPU, for scripts"
+    )
+    async def health() -> Response:
+        return _json(documents.health_document(board, time.monotonic()))
+
+    @app.get("/version", response_model=schema.Version, summary="Which pulsed this is")
+    async def version() -> Response:
+        return _json({"version": __version__, "python": platform.python_version()})
+
+    @app.get("/config", summary="The configuration in force, secrets masked")
+    async def configuration() -> Response:
+        return _json(config)
+
+    document = get_openapi(
+        title=app.title, version=app.version, summary=app.summary, license_info=app.license_info, routes=app.routes
+    )
+    _forget_422(document)
+    document["paths"] |= _front_paths(telemetry_path)
+    app.openapi = lambda: document  # type: ignore[method-assign] # FastAPI's way; what is in openapi_schema it may redo
+    return app
+
+
+def _landing_page(telemetry_path: str) -> str:
+    """A page for whoever opens the address in a browser: where everything is."""
+    links = {telemetry_path: "for Prometheus", "/gpus": "every GPU as JSON", "/docs": "the API", "/config": "settings"}
+    items = "".join(f'<li><a href="{path}">{path}</a> {meaning}</li>' for path, meaning in links.items())
+    return (
+        '<!doctype html><html lang="en"><head><meta charset="utf-8"><title>pulsed</title></head>'
+        f"<body><h1>pulsed {__version__}</h1><p>What the GPUs of this node really do.</p><ul>{items}</ul></body></html>"
+    )
+
+
+def _front_paths(telemetry_path: str) -> dict[str, Any]:
+    """Describe what `front` answers by itself."""
+    page = "The page for Prometheus: text 0.0.4 or OpenMetrics 1.0.0 by Accept, gzip by Accept-Encoding"
+    alive = "Whether the process answers; says nothing about sources"
+    text = {"text/plain": {"schema": {"type": "string"}}}
+    paths: dict[str, Any] = {}
+    for path, summary in ((telemetry_path, page), (HEALTHY, alive), (HEALTH, alive), (READY, "Whether data is fresh")):
+        answers: dict[str, Any] = {"200": {"description": "OK", "content": text}}
+        if path == READY:
+            answers["503"] = {"description": "Not yet, or no longer", "content": text}
+        if path == telemetry_path:
+            answers["200"] = {
+                "description": "OK",
+                "content": text | {"application/openmetrics-text": {"schema": {"type": "string"}}},
+            }
+        paths[path] = {"get": {"summary": summary, "responses": answers}}
+    return paths
+
+
+class _EventStream(Response):
+    """An answer that goes on until the client, or the daemon, has had enough."""
+
+    media_type = "text/event-stream"
+
+    def __init__(self, events: EventBroadcaster, kinds: Sequence[str], gpu: str | None) -> None:
+        self._events, self._kinds, self._gpu = events, kinds, gpu
+        self.status_code = 200
+        self.background = None
+        self.init_headers(HEADERS)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Take a place and send, or say that there is none."""
+        if scope.get(HEAD_ONLY):
+            await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+            await send({"type": "http.response.body", "body": b""})
+            return
+        try:
+            with self._events.subscribed(self._kinds, self._gpu) as subscriber:
+                await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+                await self._events.serve(subscriber, receive, send)
+        except TooManySubscribers:
+            said = {"error": "/events: all places are taken; events.max_subscribers allows for more"}
+            await _json(said, 503, {"Retry-After": f"{RETRY_SECONDS:.0f}"})(scope, receive, send)
+
+
+def _some_of(names: Sequence[str], meaning: str) -> Any:
+    """A query parameter with some of these names, or all; the pattern is for the documentation, as we say more."""
+    one = f"({'|'.join(names)})"
+    return Query(
+        ",".join(names),
+        description=f"{meaning}, with commas between",
+        json_schema_extra={"pattern": f"^{one}(,{one})*$"},
+    )
+
+
+def _unkept(wanted: Iterable[str], kept: Sequence[str]) -> str:
+    """Say which field is not kept and what to do; empty if all are."""
+    for name in wanted:
+        if name in kept:
+            continue
+        if name in FIELDS:
+            return f"fields: {name!r} is not kept; add it to history.fields"
+        near = nearest_field(name, kept) or nearest_field(name)
+        return f"fields: {name!r} is no field; " + (f"did you mean {near}?" if near else f"there are {', '.join(kept)}")
+    return ""
+
+
+def _forget_422(document: dict[str, Any]) -> None:
+    """Take away what FastAPI says of every path with parameters: here a wrong one is a 400, where there can be one."""
+    for path in document["paths"].values():
+        for operation in path.values():
+            operation["responses"].pop("422", None)
+    for name in ("HTTPValidationError", "ValidationError"):
+        document["components"]["schemas"].pop(name, None)
+
+
+def _not_one(wanted: str, found: Sequence[tuple[str, Device]]) -> Response:
+    """Answer for a name that no GPU has, or several."""
+    if not found:
+        return _json({"error": f"no GPU {wanted!r} is known; /gpus lists those that are"}, 404)
+    return _json({"error": f"{wanted!r} names more than one: {_choices(found)}"}, 409)
+
+
+def _choices(found: Sequence[tuple[str, Device]]) -> str:
+    """What to ask for instead of a name that several GPUs share."""
+    nodes = sorted({node for node, _ in found})
+    if len(nodes) > 1:
+        return f"add ?node= with one of {', '.join(nodes)}"
+    entities = [device.entity for _, device in found]
+    return f"ask for one of {', '.join(f'{entity.gpu or entity.uuid}:{entity.mig_id}' for entity in entities)}"
+
+
+async def _failure(request: Request, error: Exception) -> Response:
+    """Every error of the API has the same shape."""
+    status = error.status_code if isinstance(error, HTTPException) else 500
+    said = error.detail if isinstance(error, HTTPException) else "internal error"
+    headers = error.headers if isinstance(error, HTTPException) else None  # a 405 has to say what is allowed
+    return _json({"error": f"{request.url.path}: {said}"}, status, headers)
+
+
+async def _refusal(request: Request, error: Exception) -> Response:
+    """A parameter that is not what it should be."""
+    found = error.errors() if isinstance(error, RequestValidationError) else ()
+    said = "; ".join(f"{each['loc'][-1]}: {each['msg']}" for each in found)
+    return _json({"error": f"{request.url.path}: {said}"}, 400)
+
+
+def _json(
+    document: Mapping[str, Any] | Sequence[Any], status: int = 200, headers: Mapping[str, str] | None = None
+) -> Response:
+    text = json.dumps(document, separators=(",", ":"), allow_nan=False)
+    return Response(text, status, headers, media_type="application/json")

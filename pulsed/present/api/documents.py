@@ -1,0 +1,296 @@
+"""The JSON documents of the API, as plain dictionaries.
+
+Unlike the page for Prometheus they list stale GPUs too, and say that they are. A missing reading is null; the keys are
+always all there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from math import isfinite
+from typing import Any, NamedTuple
+
+from pulsed.collector.target_store import Target, TargetStore
+from pulsed.compute.health.model import CheckState, Health
+from pulsed.compute.health.node import stale
+from pulsed.compute.peaks import RESOURCES
+from pulsed.compute.saturation import Saturation
+from pulsed.compute.tick import Result
+from pulsed.present.gpu_keys import key_of, names_of, node_of, repeated
+from pulsed.present.rfc3339 import rfc3339
+from pulsed.translate.tick import Device
+from pulsed.translate.vocabulary import Reading
+
+Document = dict[str, Any]
+
+SILENT_INTERVALS = 10.0
+"""After so many without a sample nothing is known of a GPU's health but that it is silent."""
+
+
+class Match(NamedTuple):
+    """One GPU or MIG instance on the board, with the target that shows it."""
+
+    target: Target
+    device: Device
+    reading: Reading
+    result: Result
+    node: str
+    time: float
+    lost: bool = False
+
+
+def gpus_document(board: TargetStore, now: float, wall_time: float, preset: str) -> Document:
+    """Make the document of everything that is known.
+
+    Args:
+        board: what is known.
+        now: monotonic seconds, against which ages are told.
+        wall_time: Unix seconds, the document's own time.
+        preset: name of the weights of real utilization.
+    """
+    sources = [_source(target, now) for target in board.targets]
+    return {
+        "node": board.node,
+        "time": rfc3339(wall_time),
+        "source": _all_sources(sources),
+        "sources": sources,
+        "gpus": [gpu_document(match, now, preset) for match in matches(board, now)],
+    }
+
+
+def gpu_document(match: Match, now: float, preset: str) -> Document:
+    """Make the document of one GPU.
+
+    Args:
+        match: the GPU, from `find` or `matches`.
+        now: monotonic seconds, against which its age is told.
+        preset: name of the weights of real utilization.
+    """
+    target, device, result = match.target, match.device, match.result
+    utilization, workload, held = result.real_utilization, result.workload, result.held
+    return {
+        "gpu": device.entity.gpu,
+        "uuid": device.entity.uuid or None,
+        "node": match.node,
+        "model": device.model or None,
+        "mig": _mig(device),
+        "time": rfc3339(match.time),
+        "age_seconds": round(_age(match, now), 3),
+        "stale": match.lost or not target.fresh(now),
+        "real_utilization": {
+            "ratio": utilization.ratio,
+            "lower": utilization.lower,
+            "upper": utilization.upper,
+            "coverage": utilization.coverage,
+            "preset": preset,
+            "missing_inputs": list(utilization.missing),
+        },
+        "saturation": _saturation(result.saturation),
+        "workload": {
+            "class": held.workload_class,
+            "bottleneck": held.bottleneck,
+            "since": None if held.since is None else rfc3339(held.since),
+            "raw_class": workload.raw_class,
+            "candidates": list(workload.candidates),
+        },
+        "health": _health(_health_of(match, now)),
+        "metrics": _metrics(match.reading),
+        "attribution": _attribution(device),
+    }
+
+
+def health_document(board: TargetStore, now: float) -> list[Document]:
+    """Make the flat list of the health of all GPUs, for scripts: what is worse than ok is in `problems`.
+
+    Args:
+        board: what is known.
+        now: monotonic seconds, against which ages are told.
+    """
+    found = []
+    for match in matches(board, now):
+        device, health = match.device, _health_of(match, now)
+        found.append(
+            {
+                "node": match.node,
+                "gpu": device.entity.gpu,
+                "uuid": device.entity.uuid or None,
+                "mig": _mig(device),
+                "model": device.model or None,
+                "stale": match.lost or not match.target.fresh(now),
+                "state": health.state,
+                "severity": health.severity,
+                "coverage": health.coverage,
+                "problems": [check_document(check) for check in health.checks if check.severity > 0],
+            }
+        )
+    return found
+
+
+def find(board: TargetStore, wanted: str, node: str | None = None, now: float | None = None) -> list[Match]:
+    """Find a GPU by what a person calls it.
+
+    Args:
+        board: what is known.
+        wanted: an index, a GPU's UUID, a MIG instance's UUID, or index or UUID and MIG id as `0:7`.
+        node: the node that it must be in, None for any.
+        now: monotonic seconds; when two targets report the same GPU a fresh one is preferred. None: the first.
+
+    Returns:
+        Empty if there is none; more than one if several nodes have such a GPU, or if it is known only by its MIG
+        instances.
+    """
+    found = [match for match in matches(board, now) if node is None or match.node == node]
+    exact = [match for match in found if wanted in names_of(match.device)]
+    if exact:
+        return exact
+    return [match for match in found if wanted and wanted in (match.device.entity.gpu, match.device.entity.uuid)]
+
+
+def matches(board: TargetStore, now: float | None = None) -> Iterator[Match]:
+    """Go through all GPUs, each once, in the order of the configuration; what a fresh target has counts first."""
+    seen = [target for target in board.targets if target.tick is not None]
+    ranked = seen if now is None else sorted(seen, key=lambda target: not target.fresh(now))
+    keys = [[key_of(device, board.node) for device in _devices(target)] for target in ranked]
+    hidden = {id(target): positions for target, positions in zip(ranked, repeated(keys), strict=True)}
+    for target in seen:
+        tick = target.tick
+        if tick is None:
+            continue
+        canonical = tick.canonical
+        rows = zip(canonical.devices, canonical.readings, tick.results, strict=True)
+        for position, (device, reading, result) in enumerate(rows):
+            if position not in hidden[id(target)]:
+                lost = position in tick.lost
+                time = tick.lost[position] if lost else canonical.time
+                yield Match(target, device, reading, result, node_of(device, board.node), time, lost)
+
+
+def _devices(target: Target) -> tuple[Device, ...]:
+    return target.tick.canonical.devices if target.tick is not None else ()
+
+
+def _mig(device: Device) -> Document | None:
+    entity = device.entity
+    if not entity.mig_id:
+        return None
+    return {"id": entity.mig_id, "profile": entity.mig_profile or None, "uuid": device.mig_uuid or None}
+
+
+def _metrics(reading: Reading) -> dict[str, float | None]:
+    metrics: dict[str, float | None] = reading._asdict()
+    try:
+        finite = isfinite(sum(value for value in reading if value is not None))
+    except OverflowError:
+        finite = False
+    if finite:
+        return metrics
+    # JSON has no word for them, and no gauge reads infinity.
+    return {name: value if value is not None and isfinite(value) else None for name, value in metrics.items()}
+
+
+def _age(match: Match, now: float) -> float:
+    """Tell how old the values are; those of a lost GPU are older than the sample that it is missing from."""
+    target = match.target
+    sample = match.time if target.tick is None else target.tick.canonical.time
+    return max(0.0, now - target.arrived) + max(0.0, sample - match.time)
+
+
+def _health_of(match: Match, now: float) -> Health:
+    """Give the health of a GPU; once its target has been silent for long, it is only known that it is."""
+    target, health = match.target, match.result.health
+    if match.lost or target.tick is None:
+        return health
+    intervals = (now - target.arrived) / target.interval
+    if intervals <= SILENT_INTERVALS or target.fresh(now):
+        return health
+    return stale(health, match.time + target.interval, intervals)
+
+
+def _health(health: Health) -> Document:
+    last = health.xid_last
+    return {
+        "state": health.state,
+        "severity": health.severity,
+        "coverage": health.coverage,
+        "checks": [check_document(check) for check in health.checks if check.applies],
+        "last_xid": None
+        if last is None
+        else {
+            "code": last.code,
+            "description": last.description,
+            "time": None if last.time is None else rfc3339(last.time),
+        },
+    }
+
+
+def check_document(check: CheckState) -> Document:
+    """Make the document of one check."""
+    return {
+        "id": check.id,
+        "state": check.state,
+        "since": None if check.since is None else rfc3339(check.since),
+        "last_event": None if check.last_event is None else rfc3339(check.last_event),
+        "covered": check.covered,
+        "message": check.message,
+        "evidence": {name: value if isfinite(value) else None for name, value in check.evidence},
+        "remedy": check.remedy,
+    }
+
+
+def _saturation(saturation: Saturation) -> Document:
+    return {
+        "ratio": saturation.ratio,
+        "lower": saturation.lower,
+        "upper": saturation.upper,
+        "limiting_resource": saturation.limiting_resource,
+        "compute": saturation.compute,
+        "memory": saturation.memory,
+        "resources": dict(zip(RESOURCES, saturation.resources, strict=True)),
+        "missing": list(saturation.missing),
+        "tensor_throughput_ratio": saturation.tensor_throughput_ratio,
+    }
+
+
+def _attribution(device: Device) -> Document:
+    attribution = device.attribution
+    return {
+        "pods": [
+            {"namespace": pod.namespace, "pod": pod.pod, "container": pod.container, "uid": pod.uid}
+            for pod in attribution.pods
+        ],
+        "slurm_job": ",".join(attribution.slurm_jobs) or None,
+        "processes": [],
+    }
+
+
+def _source(target: Target, now: float) -> Document:
+    return {
+        "kind": target.kind,
+        "target": target.name,
+        "up": target.up and target.fresh(now),  # as on the page: one that hangs has not failed yet
+        "error": target.error or None,
+        "interval_seconds": target.interval,
+        "last_sample_time": None if target.tick is None else rfc3339(target.tick.canonical.time),
+        "demo": target.kind == "demo",
+    }
+
+
+def _all_sources(sources: list[Document]) -> Mapping[str, Any]:
+    """Sum up the sources as one: up only if all of them are, with the first error."""
+    if len(sources) == 1:
+        return sources[0]
+    down = [source for source in sources if not source["up"]]
+    error = next((source["error"] for source in down if source["error"]), None)
+    if len(down) > 1:
+        error = f"{len(down)} of {len(sources)} sources are down" + (f"; the first: {error}" if error else "")
+    kinds = dict.fromkeys(source["kind"] for source in sources)
+    times = [source["last_sample_time"] for source in sources if source["last_sample_time"]]
+    return {
+        "kind": ",".join(kinds),
+        "target": f"{len(sources)} targets",
+        "up": bool(sources) and not down,
+        "error": error,
+        "interval_seconds": max((source["interval_seconds"] for source in sources), default=0.0),
+        "last_sample_time": max(times, default=None),
+        "demo": any(source["demo"] for source in sources),
+    }

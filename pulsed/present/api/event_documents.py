@@ -1,0 +1,139 @@
+"""What events say: of a tick, and of a change that it brought."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from math import isfinite
+from typing import Any, NamedTuple
+
+from pulsed.compute.tick import ComputedTick, Result
+from pulsed.present.api.sample_fields import DERIVED, WORDS
+from pulsed.present.gpu_keys import node_of
+from pulsed.present.rfc3339 import rfc3339
+from pulsed.translate.tick import Device
+from pulsed.translate.vocabulary import POSITION, Reading, Value
+
+READINGS = (
+    "sm_active_ratio",
+    "tensor_active_ratio",
+    "dram_active_ratio",
+    "memory_used_bytes",
+    "power_watts",
+    "temperature_celsius",
+)
+"""The readings that a tick event repeats; all others are in `/gpus`."""
+
+TICK = "tick"
+
+Document = dict[str, Any]
+
+
+class Change(NamedTuple):
+    """Something about a GPU is not as it was.
+
+    Attributes:
+        kind: the name of the event.
+        device: which GPU.
+        time: since when, in Unix seconds.
+        document: what has changed; the GPU and the time are added.
+    """
+
+    kind: str
+    device: Device
+    time: float
+    document: Document
+
+
+def _class_changes(tick: ComputedTick) -> Iterator[Change]:
+    for change in tick.changes:
+        bottleneck = tick.results[change.position].held.bottleneck
+        yield Change(
+            "workload_class",
+            tick.canonical.devices[change.position],
+            change.time,
+            {"before": change.before, "after": change.after, "bottleneck": bottleneck},
+        )
+
+
+def _health_changes(tick: ComputedTick) -> Iterator[Change]:
+    for change in tick.health_changes:
+        yield Change(
+            "health",
+            change.device,
+            change.time,
+            {
+                "check": change.check or None,
+                "before": change.before,
+                "after": change.after,
+                "message": change.message,
+                "remedy": change.remedy,
+            },
+        )
+
+
+CHANGES: Mapping[str, Callable[[ComputedTick], Iterable[Change]]] = {
+    "workload_class": _class_changes,
+    "health": _health_changes,
+}
+"""The kinds of changes, each with what finds them in a tick."""
+
+KINDS: tuple[str, ...] = (TICK, *CHANGES)
+"""What a reader may ask for."""
+
+
+def change_document(change: Change, here: str) -> Document:
+    """Say what has changed, of which GPU, and when.
+
+    Args:
+        change: what.
+        here: this process's node, for GPUs whose source does not say where they are.
+    """
+    return {"time": rfc3339(change.time), **_who(change.device, here), **change.document}
+
+
+def _who(device: Device, here: str) -> Document:
+    entity = device.entity
+    return {
+        "gpu": entity.gpu,
+        "uuid": entity.uuid or None,
+        "mig_id": entity.mig_id or None,
+        "node": node_of(device, here),
+    }
+
+
+def gpu_document(device: Device, reading: Reading, result: Result, here: str) -> Document:
+    """Say of a GPU what a tick event says of it; `here` is this process's node."""
+    row = _who(device, here)
+    for name, (word, _) in WORDS.items():
+        row[name] = word(result)
+    row["bottleneck"] = result.held.bottleneck
+    for name, number in DERIVED.items():
+        row[name] = _finite(number(result))
+    for name, position in _READINGS:
+        row[name] = _finite(reading[position])
+    return row
+
+
+_READINGS = tuple((name, POSITION[name]) for name in READINGS)
+
+
+def _finite(value: Value) -> Value:
+    """JSON has no word for what no gauge reads."""
+    try:
+        return value if value is not None and isfinite(value) else None
+    except OverflowError:
+        return None
+
+
+def encoded(kind: str, document: Document, number: int | None = None) -> bytes:
+    """Write an event as it is sent.
+
+    Args:
+        kind: its name.
+        document: what it says.
+        number: by which a reader that comes back says where it was.
+    """
+    text = json.dumps(document, separators=(",", ":"), allow_nan=False)
+    head = "" if number is None else f"id: {number}\n"
+    return f"{head}event: {kind}\ndata: {text}\n\n".encode()

@@ -1,0 +1,125 @@
+"""What waits for one reader of events: bounded, whatever the reader does.
+
+When there is no room the oldest ticks go first, changes last, and the reader is told how many it has lost.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Collection
+from typing import NamedTuple
+
+from pulsed.present.api.event_documents import KINDS, encoded
+
+MAX_QUEUED = 256
+MAX_QUEUED_BYTES = 2**20
+_SEND_BYTES = 64 * 2**10
+
+
+class Event(NamedTuple):
+    """What is sent, as bytes, and which in the order of all."""
+
+    number: int
+    data: bytes
+
+
+class Subscriber:
+    """One reader and what waits for it.
+
+    Args:
+        kinds: what it wants of `KINDS`.
+        gpu: the only GPU that it wants to hear of, as a person calls it; None: all.
+        max_queued: how many events may wait.
+        max_bytes: and how many bytes.
+
+    Attributes:
+        lost_ticks: tick events that it did not get and has not been told of.
+        lost_changes: changes, likewise.
+        full_since: since when nothing was taken from a full queue, in monotonic seconds; None: it has room.
+        ended: whether there will be nothing more.
+        cut: ends its stream at once.
+    """
+
+    __slots__ = (
+        "_bytes", "_changes", "_max_bytes", "_max_queued", "_ticks", "_wake",
+        "cut", "ended", "full_since", "gpu", "kinds", "lost_changes", "lost_ticks",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        kinds: Collection[str] = KINDS,
+        gpu: str | None = None,
+        max_queued: int = MAX_QUEUED,
+        max_bytes: int = MAX_QUEUED_BYTES,
+    ) -> None:
+        self.kinds, self.gpu = frozenset(kinds), gpu
+        self.lost_ticks = self.lost_changes = 0
+        self.full_since: float | None = None
+        self.ended = False
+        self.cut: Callable[[], object] = lambda: None
+        self._max_queued, self._max_bytes = max_queued, max_bytes
+        self._ticks, self._changes = deque[Event](), deque[Event]()
+        self._bytes = 0
+        self._wake = asyncio.Event()
+
+    @property
+    def queued(self) -> tuple[int, int]:
+        """How many events wait, and their bytes."""
+        return len(self._ticks) + len(self._changes), self._bytes
+
+    def put(self, event: Event, *, tick: bool, now: float) -> None:
+        """Queue an event; when there is no room the oldest go, ticks before changes. One always has room."""
+        (self._ticks if tick else self._changes).append(event)
+        self._bytes += len(event.data)
+        self._wake.set()
+        while self._overflows():
+            if self.full_since is None:
+                self.full_since = now
+            if self._ticks:
+                self.lost_ticks += 1
+            else:
+                self.lost_changes += 1
+            self._bytes -= len((self._ticks or self._changes).popleft().data)
+
+    def end(self) -> None:
+        """There will be nothing more."""
+        self.ended = True
+        self._wake.set()
+
+    async def wait(self, seconds: float) -> None:
+        """Wait until there is something to take, but no longer than this."""
+        timer = asyncio.get_running_loop().call_later(seconds, self._wake.set)
+        try:
+            await self._wake.wait()
+        finally:
+            timer.cancel()
+
+    def take(self) -> bytes:
+        """Take what waits, in order, up to some 64 KiB; what was lost is told first."""
+        parts: list[bytes] = []
+        size = 0
+        if self.lost_ticks or self.lost_changes:
+            lost = {"lost": self.lost_ticks + self.lost_changes, "ticks": self.lost_ticks, "changes": self.lost_changes}
+            parts.append(encoded("lag", lost))
+            self.lost_ticks = self.lost_changes = 0
+        while size < _SEND_BYTES and (queue := self._next()) is not None:
+            data = queue.popleft().data
+            size += len(data)
+            parts.append(data)
+        self._bytes -= size
+        self.full_since = None
+        if not self._ticks and not self._changes:
+            self._wake.clear()
+        return b"".join(parts)
+
+    def _overflows(self) -> bool:
+        count, size = self.queued
+        return count > 1 and (count > self._max_queued or size > self._max_bytes)
+
+    def _next(self) -> deque[Event] | None:
+        """The queue with the oldest event."""
+        ticks, changes = self._ticks, self._changes
+        if ticks and changes:
+            return ticks if ticks[0].number < changes[0].number else changes
+        return ticks or changes or None

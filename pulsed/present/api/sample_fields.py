@@ -1,0 +1,47 @@
+"""What can be kept of a sample, or told of it: readings and what follows from them, named as the columns of the CSV."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from difflib import get_close_matches
+
+from pulsed.compute.health.model import STATES
+from pulsed.compute.tick import Result
+from pulsed.compute.workload.class_table import WORKLOAD_CLASSES
+from pulsed.errors import UsageError
+from pulsed.translate.vocabulary import QUANTITIES, Value
+
+DERIVED: Mapping[str, Callable[[Result], Value]] = {
+    "real_utilization_ratio": lambda result: result.real_utilization.ratio,
+    "real_utilization_lower_ratio": lambda result: result.real_utilization.lower,
+    "real_utilization_upper_ratio": lambda result: result.real_utilization.upper,
+    "saturation_ratio": lambda result: result.saturation.ratio,
+}
+"""Numbers that are no reading but follow from it, by the name of their CSV column: ratios in 0..1, or None."""
+
+WORDS: Mapping[str, tuple[Callable[[Result], str], tuple[str, ...]]] = {
+    "workload_class": (lambda result: result.held.workload_class, WORKLOAD_CLASSES),
+    "raw_class": (lambda result: result.workload.raw_class, WORKLOAD_CLASSES),
+    "health_state": (lambda result: result.health.state, STATES),
+}
+"""Words that follow from a reading, by the name of their CSV column, and all that they can be (at most 255)."""
+
+FIELDS: tuple[str, ...] = (*WORDS, *DERIVED, *QUANTITIES)
+"""Everything that can be kept."""
+
+
+def nearest_field(name: str, fields: Collection[str] = FIELDS) -> str:
+    """The field that was probably meant; empty if none is like it."""
+    return next(iter(get_close_matches(name.lower(), fields, 1, 0.5)), "")
+
+
+def check_fields(fields: Sequence[str]) -> None:
+    """Refuse fields that nobody knows.
+
+    Raises:
+        UsageError: one is unknown; the nearest known one is named.
+    """
+    for name in fields:
+        if name not in FIELDS:
+            near = nearest_field(name)
+            raise UsageError(f"{name!r} is no field", f"Did you mean {near}?" if near else "METRICS.md lists them")

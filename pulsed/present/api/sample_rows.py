@@ -1,0 +1,88 @@
+"""A sample as one packed row, and rows as columns of JSON: how the history is small."""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Callable, Sequence
+from math import nan
+from operator import itemgetter
+from typing import Any
+
+from pulsed.compute.tick import Result
+from pulsed.present.api.sample_fields import DERIVED, WORDS
+from pulsed.translate.vocabulary import POSITION, QUANTITIES, Reading, Value
+
+_NO_WORD = 255
+
+
+class Columns:
+    """How a sample is packed: its clock, its time, then words, derived numbers and readings.
+
+    Shares of time fit into single precision, which six decimals survive; bytes, joules and hertz do not.
+    """
+
+    def __init__(self, fields: Sequence[str]) -> None:
+        words = [name for name in fields if name in WORDS]
+        derived = [name for name in fields if name in DERIVED]
+        readings = [name for name in fields if name in POSITION]
+        self._names = (*words, *derived, *readings)
+        self._column = {name: position for position, name in enumerate(self._names, 2)}
+        single = {*derived, *(name for name in readings if QUANTITIES[name].group == "activity")}
+        self._single = frozenset(single)
+        codes = "".join("B" if name in WORDS else "f" if name in single else "d" for name in self._names)
+        self._struct = struct.Struct(f"=dd{codes}")
+        self._clock = struct.Struct("=d")
+        self._words = [(WORDS[name][0], {word: code for code, word in enumerate(WORDS[name][1])}) for name in words]
+        self._derived = [DERIVED[name] for name in derived]
+        positions = [POSITION[name] for name in readings]
+        self._pick: Callable[[Reading], tuple[Value, ...]]
+        if len(positions) > 1:
+            self._pick = itemgetter(*positions)
+        else:
+            self._pick = lambda reading: tuple(reading[position] for position in positions)
+        self.size = self._struct.size
+
+    def pack(self, clock: float, when: float, result: Result, reading: Reading) -> bytes:
+        """Pack a sample; what is missing, or no number can hold, is NaN."""
+        codes = [known.get(get(result), _NO_WORD) for get, known in self._words]
+        values = [get(result) for get in self._derived]
+        values += self._pick(reading)
+        numbers = [nan if value is None else value for value in values]
+        try:
+            return self._struct.pack(clock, when, *codes, *numbers)
+        except (OverflowError, struct.error):  # beyond single precision, or an integer beyond any
+            return self._struct.pack(clock, when, *codes, *map(_within, numbers))
+
+    def since(self, rows: bytearray, clock: float) -> bytes:
+        """Copy the rows from the end back to the first that is older."""
+        start = len(rows)
+        while start >= self.size and self._clock.unpack_from(rows, start - self.size)[0] >= clock:
+            start -= self.size
+        return bytes(memoryview(rows)[start:])
+
+    def transposed(self, rows: bytes) -> list[tuple[Any, ...]]:
+        """Unpack rows into one tuple per column; the first two are clock and time."""
+        return list(zip(*self._struct.iter_unpack(rows), strict=True))
+
+    def text(self, name: str, values: Sequence[tuple[Any, ...]]) -> str:
+        """Write a column as JSON, without the brackets around it."""
+        column = values[self._column[name]]
+        if name in WORDS:
+            words = WORDS[name][1]
+            return json.dumps([words[code] if code != _NO_WORD else None for code in column], separators=(",", ":"))[
+                1:-1
+            ]
+        return json_numbers(column, 6 if name in self._single else None)
+
+
+def _within(value: float) -> float:
+    """A number that single precision holds, or NaN."""
+    return value if abs(value) < 3e38 else nan
+
+
+def json_numbers(column: Sequence[float], decimals: int | None) -> str:
+    """Write numbers as JSON, without brackets; those that JSON has no word for are null."""
+    values = column if decimals is None else [round(value, decimals) for value in column]
+    text = json.dumps(values, separators=(",", ":"))[1:-1]
+    return text.replace("-Infinity", "null").replace("Infinity", "null").replace("NaN", "null")

@@ -1,0 +1,1 @@
+"""CSV of ticks: pulsed's own columns and KempnerPulse's."""

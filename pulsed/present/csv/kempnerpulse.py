@@ -1,0 +1,236 @@
+"""Ticks as CSV in the columns of KempnerPulse 0.5, for programs that read those: `pulsed export --schema kempnerpulse`.
+
+Names, units, digits and order are KempnerPulse's, and so are the numbers where nothing is missing. Where an input is
+missing, a result is as empty as a reading, unless the inputs that are there settle it. A MIG instance, which
+KempnerPulse does not know, is a row like its board's, with the number of the instance behind the board's: `0:7`.
+"""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Callable, Mapping, Sequence
+from math import isclose, isfinite
+from typing import NamedTuple, TextIO
+
+from pulsed.compute.real_utilization import Weights
+from pulsed.compute.tick import ComputedTick, Result
+from pulsed.present.csv.pulsed_csv import choose
+from pulsed.present.gpu_sample import GpuSample, gpu_samples
+from pulsed.translate.tick import Entity
+from pulsed.translate.vocabulary import POSITION, Reading
+
+MEBIBYTE = 2.0**20
+MEGA = 1e6
+GIGA = 1e9
+
+STATUS: Mapping[str, str] = {
+    "idle": "idle",
+    "tensor_heavy_compute": "tensor-heavy compute",
+    "tensor_compute": "tensor compute",
+    "fp64_hpc_compute": "FP64 / HPC compute",
+    "io_or_data_loading": "I/O or data-loading",
+    "memory_bound": "memory-bound",
+    "compute_heavy": "compute-heavy",
+    "compute_active": "compute-active",
+    "memory_active": "memory-active",
+    "busy_low_sm_use": "busy, low SM use",
+    "low_utilization": "low utilization",
+    "mixed_or_moderate": "mixed / moderate",
+}
+"""KempnerPulse's labels of the classes; `unknown` has none."""
+
+
+class KempnerPulseRow(NamedTuple):
+    """What a row is made of.
+
+    Attributes:
+        subject: all that the tick says about the GPU.
+        real_utilization: in percent; None where it would be an estimate.
+        replay_rate: PCIe replays per second since the tick before; None at the first one, and after a reset.
+    """
+
+    subject: GpuSample
+    real_utilization: float | None
+    replay_rate: float | None
+
+
+Cell = Callable[[KempnerPulseRow], str]
+
+
+def health(result: Result) -> str:
+    """Give `OK`, `WARN`, `HOT` or `CRIT`; empty when it is not known."""
+    return {"unknown": "", "info": "OK"}.get(result.health.state, result.health.state.upper())
+
+
+def model(name: str) -> str:
+    """Shorten a product name: `NVIDIA H100 80GB HBM3` is `H100`; `GPU` when it is unknown.
+
+    >>> model("NVIDIA RTX 6000 Ada Generation")
+    'RTX6000'
+    """
+    name = name.removeprefix("NVIDIA ").strip()
+    if rtx := re.match(r"RTX\s*(\d+)", name):
+        return f"RTX{rtx[1]}"
+    return re.split(r"[\s-]", name, maxsplit=1)[0] or "GPU"
+
+
+def real_utilization(subject: GpuSample, weights: Weights) -> float | None:
+    """Give the percentage that the inputs which are there lead to, 0..100; None where it would be an estimate."""
+    found = subject.result.real_utilization
+    settled = found.lower if found.lower == found.upper else found.ratio if found.coverage >= 1 else None
+    if settled is None:
+        return None
+    summed = _summed(subject.reading, weights)
+    return summed if isclose(summed, settled * 100, abs_tol=1e-9) else settled * 100
+
+
+def _summed(reading: Reading, weights: Weights) -> float:
+    """Sum up percentages, as KempnerPulse does: a sum of ratios may be rounded to other digits in the end."""
+    engine = reading.graphics_engine_active_ratio
+    terms = (
+        (weights.sm, reading.sm_active_ratio),
+        (weights.tensor, reading.tensor_active_ratio),
+        (weights.dram, reading.dram_active_ratio),
+        (weights.graphics_engine, reading.gpu_utilization_ratio if engine is None else engine),
+    )
+    return sum([weight * ((ratio or 0.0) * 100) for weight, ratio in terms])
+
+
+def memory_size(row: KempnerPulseRow) -> float | None:
+    """Give used, free and reserved memory together, in bytes; None unless all three are known."""
+    reading = row.subject.reading
+    used, free, reserved = reading.memory_used_bytes, reading.memory_free_bytes, reading.memory_reserved_bytes
+    return None if used is None or free is None or reserved is None else used + free + reserved
+
+
+def _memory_used_percent(row: KempnerPulseRow) -> float | None:
+    size, used = memory_size(row), row.subject.reading.memory_used_bytes
+    return used / size * 100 if size and used is not None else None
+
+
+def _gpu_id(entity: Entity) -> str:
+    gpu = entity.gpu or entity.uuid
+    return f"{gpu}:{entity.mig_id}" if entity.mig_id else gpu
+
+
+def _text(value: float | None, digits: int) -> str:
+    return "" if value is None or not isfinite(value) else f"{value:.{digits}f}"
+
+
+def _percent(name: str) -> Cell:
+    position = POSITION[name]
+
+    def cell(row: KempnerPulseRow) -> str:
+        ratio = row.subject.reading[position]
+        return "" if ratio is None else _text(ratio * 100, 2)
+
+    return cell
+
+
+def _number(name: str, digits: int = 4, unit: float = 1.0) -> Cell:
+    position = POSITION[name]
+
+    def cell(row: KempnerPulseRow) -> str:
+        value = row.subject.reading[position]
+        return "" if value is None else _text(value / unit, digits)
+
+    return cell
+
+
+def _nothing(row: KempnerPulseRow) -> str:
+    return ""
+
+
+COLUMNS: Mapping[str, Cell] = {
+    "timestamp": lambda row: f"{row.subject.time:.2f}",
+    "gpu_id": lambda row: _gpu_id(row.subject.device.entity),
+    "model": lambda row: model(row.subject.device.model),
+    "real_util_pct": lambda row: _text(row.real_utilization, 2),
+    "status": lambda row: STATUS.get(row.subject.result.workload.raw_class, ""),
+    "health": lambda row: health(row.subject.result),
+    "sm_active_pct": _percent("sm_active_ratio"),
+    "tensor_active_pct": _percent("tensor_active_ratio"),
+    "dram_active_pct": _percent("dram_active_ratio"),
+    "gr_engine_active_pct": _percent("graphics_engine_active_ratio"),
+    "gpu_util_pct": _percent("gpu_utilization_ratio"),
+    "mem_used_mib": _number("memory_used_bytes", unit=MEBIBYTE),
+    "mem_total_mib": lambda row: _text(None if (size := memory_size(row)) is None else size / MEBIBYTE, 1),
+    "mem_used_pct": lambda row: _text(_memory_used_percent(row), 2),
+    "power_w": _number("power_watts"),
+    "gpu_temp_c": _number("temperature_celsius"),
+    "mem_temp_c": _number("memory_temperature_celsius"),
+    "sm_occupancy_pct": _percent("sm_occupancy_ratio"),
+    "fp16_pipe_pct": _percent("fp16_active_ratio"),
+    "fp32_pipe_pct": _percent("fp32_active_ratio"),
+    "fp64_pipe_pct": _percent("fp64_active_ratio"),
+    "memcpy_util_pct": _percent("memory_utilization_ratio"),
+    "pcie_rx_bytes_s": _number("pcie_receive_bytes_per_second"),
+    "pcie_tx_bytes_s": _number("pcie_transmit_bytes_per_second"),
+    "nvlink_gbps": _number("nvlink_bandwidth_bytes_per_second", unit=GIGA),
+    "sm_clock_mhz": _number("sm_clock_hertz", unit=MEGA),
+    "mem_clock_mhz": _number("memory_clock_hertz", unit=MEGA),
+    "pcie_replay_rate_s": lambda row: _text(row.replay_rate, 2),
+    "energy_j": _number("energy_joules_total", digits=1),
+    "tc_hmma_pct": _percent("tensor_hmma_active_ratio"),
+    "tc_imma_pct": _percent("tensor_imma_active_ratio"),
+    "tc_dfma_pct": _percent("tensor_dfma_active_ratio"),
+    "tc_dmma_pct": _nothing,  # DCGM has no such field as a ratio
+    "tc_qmma_pct": _nothing,  # nor this
+}
+"""All columns in their order, with what fills them."""
+
+DEFAULT = (
+    "timestamp",
+    "gpu_id",
+    "model",
+    "gpu_util_pct",
+    "mem_used_mib",
+    "real_util_pct",
+    "sm_active_pct",
+    "tensor_active_pct",
+    "dram_active_pct",
+)
+"""The columns of `--columns default`."""
+
+
+def columns(text: str) -> tuple[str, ...]:
+    """Read the value of `--columns`: `default`, `all`, or names with commas between them.
+
+    Raises:
+        UsageError: a column is unknown; the message names the nearest.
+    """
+    return choose(text, tuple(COLUMNS), DEFAULT)
+
+
+class Writer:
+    """Writes the ticks of all targets.
+
+    Args:
+        out: where to, opened with `newline=""` if it is a file.
+        names: the columns, from `columns`.
+        weights: of real utilization, those that it was computed with.
+    """
+
+    def __init__(self, out: TextIO, names: Sequence[str], weights: Weights) -> None:
+        self._weights = weights
+        self._rows = csv.writer(out, lineterminator="\n")
+        self._cells = [COLUMNS[name] for name in names]
+        self._replays: dict[Entity, tuple[float, float | None]] = {}
+
+    def write(self, tick: ComputedTick) -> None:
+        """Write one row per GPU of the tick."""
+        clock = tick.canonical.clock
+        rows = [
+            KempnerPulseRow(subject, real_utilization(subject, self._weights), self._replay_rate(subject, clock))
+            for subject in gpu_samples(tick)
+        ]
+        self._rows.writerows([[cell(row) for cell in self._cells] for row in rows])
+
+    def _replay_rate(self, subject: GpuSample, clock: float) -> float | None:
+        entity, count = subject.device.entity, subject.reading.pcie_replays_total
+        clock_before, count_before = self._replays.get(entity, (clock, None))
+        self._replays[entity] = clock, count
+        if count is None or count_before is None or count < count_before or clock <= clock_before:
+            return None
+        return (count - count_before) / (clock - clock_before)

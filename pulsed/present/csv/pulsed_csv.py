@@ -1,0 +1,123 @@
+"""Ticks as CSV: one row per GPU and tick, a missing value an empty cell.
+
+Numbers are written so that reading them gives the same number again; `replay` can play an export.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Callable, Mapping, Sequence
+from difflib import get_close_matches
+from math import isfinite
+from typing import TextIO
+
+from pulsed.compute.tick import ComputedTick
+from pulsed.errors import UsageError
+from pulsed.present.gpu_sample import GpuSample, gpu_samples
+from pulsed.present.rfc3339 import rfc3339
+from pulsed.translate.vocabulary import POSITION
+
+Cell = Callable[[GpuSample], str | float | None]
+
+
+def _reading(position: int) -> Cell:
+    return lambda subject: subject.reading[position]
+
+
+COLUMNS: Mapping[str, Cell] = {
+    "time": lambda subject: rfc3339(subject.time),
+    "node": lambda subject: subject.device.entity.node,
+    "gpu": lambda subject: subject.device.entity.gpu,
+    "uuid": lambda subject: subject.device.entity.uuid,
+    "mig_id": lambda subject: subject.device.entity.mig_id,
+    "mig_profile": lambda subject: subject.device.entity.mig_profile,
+    "model": lambda subject: subject.device.model,
+    "real_utilization_ratio": lambda subject: subject.result.real_utilization.ratio,
+    "real_utilization_lower_ratio": lambda subject: subject.result.real_utilization.lower,
+    "real_utilization_upper_ratio": lambda subject: subject.result.real_utilization.upper,
+    "real_utilization_coverage_ratio": lambda subject: subject.result.real_utilization.coverage,
+    "workload_class": lambda subject: subject.result.held.workload_class,
+    "raw_class": lambda subject: subject.result.workload.raw_class,
+    "bottleneck": lambda subject: subject.result.held.bottleneck,
+    "health_state": lambda subject: subject.result.health.state,
+    "saturation_ratio": lambda subject: subject.result.saturation.ratio,
+    "limiting_resource": lambda subject: subject.result.saturation.limiting_resource,
+    **{name: _reading(position) for name, position in POSITION.items()},
+}
+"""All columns in their order, with what fills them."""
+
+DEFAULT = (
+    "time",
+    "node",
+    "gpu",
+    "model",
+    "gpu_utilization_ratio",
+    "memory_used_bytes",
+    "real_utilization_ratio",
+    "real_utilization_lower_ratio",
+    "real_utilization_upper_ratio",
+    "sm_active_ratio",
+    "tensor_active_ratio",
+    "dram_active_ratio",
+    "workload_class",
+)
+"""The columns of `--columns default`."""
+
+
+def columns(text: str) -> tuple[str, ...]:
+    """Read the value of `--columns`: `default`, `all`, or names with commas between them.
+
+    Raises:
+        UsageError: a column is unknown; the message names the nearest.
+    """
+    return choose(text, tuple(COLUMNS), DEFAULT)
+
+
+def choose(text: str, known: tuple[str, ...], default: tuple[str, ...]) -> tuple[str, ...]:
+    """Read the value of `--columns` for a schema.
+
+    Args:
+        text: `default`, `all`, or names with commas between them.
+        known: all columns of the schema.
+        default: those of `default`.
+
+    Raises:
+        UsageError: a column is unknown; the message names the nearest.
+    """
+    if text == "default":
+        return default
+    if text == "all":
+        return known
+    names = tuple(name.strip() for name in text.split(","))
+    for name in names:
+        if name not in known:
+            near = get_close_matches(name, known, n=1, cutoff=0.5)
+            raise UsageError(
+                f"unknown column {name!r} in --columns",
+                f"Did you mean {near[0]}?" if near else "--columns all shows the columns that there are.",
+            )
+    return names
+
+
+def write_header(out: TextIO, names: Sequence[str]) -> None:
+    """Write the first line."""
+    csv.writer(out, lineterminator="\n").writerow(names)
+
+
+def write_tick(out: TextIO, names: Sequence[str], tick: ComputedTick) -> None:
+    """Write one row per GPU of the tick.
+
+    Args:
+        out: where to, opened with `newline=""` if it is a file.
+        names: the columns, from `columns`.
+        tick: what to write.
+    """
+    cells = [COLUMNS[name] for name in names]
+    rows = csv.writer(out, lineterminator="\n")
+    rows.writerows([[_text(cell(subject)) for cell in cells] for subject in gpu_samples(tick)])
+
+
+def _text(value: str | float | None) -> str:
+    if isinstance(value, str):
+        return value
+    return "" if value is None or not isfinite(value) else repr(value)

@@ -1,0 +1,127 @@
+"""The source's own series, republished so that dashboards made for dcgm-exporter keep working.
+
+Names, labels, HELP and values are those of the source; for dmon, those that a dcgm-exporter would have. Left out are:
+blanks, text, series that a target before has, and whatever is not DCGM's (an exporter's own `process_*` would collide
+with ours).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from math import isfinite
+from typing import TypeGuard
+
+from pulsed.present.exposition.exporter_rows import XID, exporter_layout
+from pulsed.present.exposition.text_format import MetricType, header, label_pairs
+from pulsed.reader.tick import Layout, RawTick, RawValue, Series
+from pulsed.translate.tick import CanonicalTick, Device
+from pulsed.translate.units import is_blank
+
+_DCGM_NAME = re.compile(r"(?i:dcgm)_[a-zA-Z0-9_]+")
+"""DCGM_FI_*, DCGM_EXP_*, and dcgm_* of the lists that are compatible with dcgm-exporter 1.x."""
+
+_LABEL_NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
+
+
+class TargetPassthrough:
+    """The republished series of one target, kept as long as its tick is the same.
+
+    Args:
+        here: this process's node, for devices whose source does not name one.
+    """
+
+    def __init__(self, here: str) -> None:
+        self.keys: list[str] = []
+        self._here = here
+        self._source: Layout | None = None
+        self._devices: tuple[Device, ...] = ()
+        self._layout: Layout | None = None
+        self._names: list[str] = []
+        self._coded: frozenset[int] = frozenset()
+        self._tick: RawTick | None = None
+        self._hidden: frozenset[int] = frozenset()
+        self._chunks: dict[str, bytes] = {}
+
+    @property
+    def layout(self) -> Layout | None:
+        """What the series are; None before the first tick."""
+        return self._layout
+
+    def see(self, tick: CanonicalTick) -> bool:
+        """Take notice of the target's layout; tells whether its series are others than before."""
+        source, from_dmon = tick.raw.layout, tick.raw.layout.dialect == "dmon"
+        if source is self._source and (tick.devices is self._devices or not from_dmon):
+            return False
+        self._source, self._devices, self._tick = source, tick.devices, None
+        self._layout = layout = exporter_layout(source, tick.devices, self._here) if from_dmon else source
+        self._names = [series.name for series in layout.series]
+        self.keys = [
+            _series_text(series) if _republishable(series.name, series.labels) else "" for series in layout.series
+        ]
+        self._coded = frozenset(position for position, name in enumerate(self._names) if from_dmon and name == XID)
+        return True
+
+    def render(self, tick: RawTick, hidden: frozenset[int]) -> Mapping[str, bytes]:
+        """Give the sample lines by metric name, in the source's order; a name without samples is left out.
+
+        Args:
+            tick: the target's tick; its layout has been seen.
+            hidden: positions of series that another target shows.
+        """
+        if tick is not self._tick or hidden != self._hidden:
+            lines: dict[str, list[str]] = {}
+            for position, (name, key, value) in enumerate(zip(self._names, self.keys, tick.values, strict=True)):
+                if key and position not in hidden and _publishable(value):
+                    if position in self._coded:
+                        key = _with_code(key, value)
+                    lines.setdefault(name, []).append(f"{key}{value!r}\n")
+            self._chunks = {name: "".join(found).encode("utf-8", "replace") for name, found in lines.items()}
+            self._tick, self._hidden = tick, hidden
+        return self._chunks
+
+
+def _series_text(series: Series) -> str:
+    """Write a series up to its value; equal series give equal texts, whatever the order of their labels."""
+    return f"{series.name}{{{label_pairs(sorted(series.labels))}}} " if series.labels else f"{series.name} "
+
+
+def _with_code(key: str, value: float) -> str:
+    """Add the label that dcgm-exporter derives from the value of an XID."""
+    return f'{key.removesuffix("} ")},err_code="{int(value)}"}} '
+
+
+def passthrough_header(name: str, layouts: Iterable[Layout], openmetrics: bool) -> bytes:
+    """Write HELP and TYPE of a republished family, as the first layout that has the family declares it."""
+    help = declared = ""
+    for layout in layouts:
+        if name in layout.types or name in layout.help:
+            help, declared = layout.help.get(name, ""), layout.types.get(name, "")
+            break
+    return header(name, _type(declared, openmetrics), help, openmetrics).encode("utf-8", "replace")
+
+
+def _type(declared: str, openmetrics: bool) -> MetricType:
+    """Keep a type that the format can bear: OpenMetrics wants `_total` behind a counter's samples, DCGM has none."""
+    if declared == "gauge":
+        return "gauge"
+    return "counter" if declared == "counter" and not openmetrics else "unknown"
+
+
+def _republishable(name: str, labels: tuple[tuple[str, str], ...]) -> bool:
+    """Tell whether the series is DCGM's and can stand on a valid page."""
+    label_names = [label for label, _ in labels]
+    return (
+        _DCGM_NAME.fullmatch(name) is not None
+        and len(set(label_names)) == len(label_names)
+        and all(_LABEL_NAME.fullmatch(label) for label in label_names)
+    )
+
+
+def _publishable(value: RawValue) -> TypeGuard[float]:
+    """Tell whether a value is a number: an exporter before 2020-07 printed DCGM's blanks as they are.
+
+    The blanks of int64 fields are the ones to look for whatever the field's type is: they include the exact
+    values of the other types, which is what dcgm-exporter compares with.
+    """
+    return isinstance(value, (int, float)) and isfinite(value) and not is_blank(value, "int64")

@@ -1,0 +1,179 @@
+"""pulsed's metrics about itself and its sources, in a registry of its own.
+
+Nothing is counted twice: what the board knows is read from the board when the page is made, and only what happens
+beside it (durations, requests) is kept here. No `_created` series: they would be one more family each.
+"""
+
+from __future__ import annotations
+
+import platform
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+from prometheus_client import CollectorRegistry, ProcessCollector
+from prometheus_client.metrics_core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    InfoMetricFamily,
+    Metric,
+)
+from prometheus_client.registry import Collector
+
+from pulsed import __version__
+from pulsed.collector.target_store import Target, TargetStore
+from pulsed.present.exposition.text_format import lines
+
+LAYERS = ("read", "translate", "compute", "present")
+"""The values of the label `layer`."""
+
+BUCKETS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.01, 0.1, 1.0)
+"""Upper bounds in seconds of `pulsed_tick_duration_seconds`: eight GPUs take some 100 us, 10,000 about a second."""
+
+_BOUNDS = (*map(str, BUCKETS), "+Inf")
+
+
+class Telemetry:
+    """Counts what pulsed does and writes it as exposition.
+
+    Args:
+        board: where the state of the sources is read.
+        revision: the commit that this is built from; empty when unknown.
+    """
+
+    def __init__(self, board: TargetStore, revision: str = "") -> None:
+        self.config_in_force: Callable[[], bool] = lambda: True
+        self.duplicate_gpus: Mapping[str, int] = {}
+        self._durations = {layer: _Durations() for layer in LAYERS}
+        self._requests: dict[tuple[str, str], int] = {}
+        self._build = _build(revision)
+        self._board = board
+        self._now = 0.0
+        self.registry = CollectorRegistry()
+        self.registry.register(_Families(self._collect))
+        ProcessCollector(registry=self.registry)
+
+    def observe(self, layer: str, seconds: float) -> None:
+        """Note how long a layer (one of `LAYERS`) took for a tick. Costs well under a microsecond."""
+        self._durations[layer].observe(seconds)
+
+    def count_request(self, path: str, code: int) -> None:
+        """Count an answered HTTP request; `path` is the route's template, never what the client asked for."""
+        key = (path, str(code))
+        self._requests[key] = self._requests.get(key, 0) + 1
+
+    def render(self, now: float, *, openmetrics: bool) -> bytes:
+        """Write all families; without OpenMetrics' last line, as GPU families may follow.
+
+        Args:
+            now: monotonic seconds, against which freshness is judged.
+            openmetrics: OpenMetrics 1.0.0 rather than text 0.0.4.
+        """
+        self._now = now
+        return "".join(lines(self.registry.collect(), openmetrics)).encode("utf-8", "replace")
+
+    def _collect(self) -> Iterator[Metric]:
+        yield self._build
+        yield from _source_families(_by_name(self._board.targets), self._now, self.duplicate_gpus)
+        durations = HistogramMetricFamily(
+            "pulsed_tick_duration_seconds", "Time that a layer took for one tick of one source", labels=["layer"]
+        )
+        for layer, kept in self._durations.items():
+            durations.add_metric([layer], kept.buckets(), kept.sum)
+        yield durations
+        yield GaugeMetricFamily(
+            "pulsed_config_last_reload_successful",
+            "1 if the configuration in force is the one in the file, 0 if the file was refused",
+            value=int(self.config_in_force()),
+        )
+        requests = CounterMetricFamily(
+            "pulsed_http_requests", "Answered HTTP requests, by route and status", labels=["path", "code"]
+        )
+        for labels, count in self._requests.items():
+            requests.add_metric(labels, count)
+        yield requests
+
+
+def _build(revision: str) -> Metric:
+    labels = {"version": __version__, "python": platform.python_version()}
+    if revision:
+        labels["revision"] = revision
+    return InfoMetricFamily("pulsed_build", "Which pulsed this is", value=labels)
+
+
+class _Durations:
+    """A histogram of seconds."""
+
+    __slots__ = ("counts", "sum")
+
+    def __init__(self) -> None:
+        self.counts = [0] * (len(BUCKETS) + 1)
+        self.sum = 0.0
+
+    def observe(self, seconds: float) -> None:
+        self.counts[bisect_left(BUCKETS, seconds)] += 1
+        self.sum += seconds
+
+    def buckets(self) -> list[tuple[str, float]]:
+        """Give the cumulative counts by upper bound, as prometheus_client wants them."""
+        total = 0
+        found: list[tuple[str, float]] = []
+        for bound, count in zip(_BOUNDS, self.counts, strict=True):
+            total += count
+            found.append((bound, total))
+        return found
+
+
+class _Families(Collector):
+    """Hands the registry what a function yields."""
+
+    def __init__(self, families: Callable[[], Iterator[Metric]]) -> None:
+        self._families = families
+
+    def collect(self) -> Iterator[Metric]:
+        return self._families()
+
+
+def _by_name(targets: Sequence[Target]) -> dict[str, Target]:
+    """Key the targets by what is read; one that is configured twice is shown once, as the first."""
+    found: dict[str, Target] = {}
+    for target in targets:
+        found.setdefault(target.name, target)
+    return found
+
+
+def _source_families(targets: Mapping[str, Target], now: float, duplicates: Mapping[str, int]) -> Iterator[Metric]:
+    source = ["source"]
+    info = InfoMetricFamily("pulsed_source", "What is read", labels=["kind", "target"])
+    up = GaugeMetricFamily(
+        "pulsed_source_up", "1 while the last attempt delivered a sample that is fresh", labels=source
+    )
+    samples = CounterMetricFamily("pulsed_source_samples", "Samples taken", labels=source)
+    errors = CounterMetricFamily("pulsed_source_errors", "Failed attempts", labels=["source", "reason"])
+    rejected = CounterMetricFamily(
+        "pulsed_source_rejected_rows", "Rows of samples that could not be read", labels=["source", "reason"]
+    )
+    restarted = CounterMetricFamily("pulsed_source_restarts", "Times that the source was started again", labels=source)
+    last = GaugeMetricFamily(
+        "pulsed_source_last_sample_timestamp_seconds",
+        "Time of the last sample, whether fresh or not; absent before the first",
+        labels=source,
+    )
+    repeated = GaugeMetricFamily(
+        "pulsed_source_duplicate_gpus", "GPUs left out because a source before this one shows them", labels=source
+    )
+    for name, target in targets.items():
+        info.add_metric([], {"kind": target.kind, "target": name})
+        up.add_metric([name], int(target.up and target.fresh(now)))
+        samples.add_metric([name], target.samples)
+        for reason, count in target.errors.items():
+            errors.add_metric([name, reason], count)
+        for reason, rows in target.rejected.items():
+            rejected.add_metric([name, reason], rows)
+        restarted.add_metric([name], target.restarts)
+        if target.tick is not None:
+            last.add_metric([name], target.tick.canonical.time)
+        repeated.add_metric([name], duplicates.get(name, 0))
+    for family in (info, up, samples, errors, rejected, restarted, last, repeated):
+        if family.samples:
+            yield family

@@ -1,0 +1,28 @@
+"""How long to wait before the next try. Knows no clock."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+
+class Backoff:
+    """Pauses that double up to a limit, each shortened at random, so that many nodes do not try in the same moment.
+
+    Args:
+        first: seconds.
+        longest: seconds.
+        random: a number from 0 up to 1.
+    """
+
+    def __init__(self, first: float, longest: float, random: Callable[[], float]) -> None:
+        self._first, self._longest, self._random = first, longest, random
+        self._next = first
+
+    def next(self) -> float:
+        """Seconds to wait after one more failure: between half and the whole of what is due."""
+        due, self._next = self._next, min(self._longest, 2 * self._next)
+        return due * (1 - self._random() / 2)
+
+    def reset(self) -> None:
+        """It works again: start over with the first pause."""
+        self._next = self._first

@@ -1,0 +1,1 @@
+"""The source `exporter`: HTTP client, scraper and source."""

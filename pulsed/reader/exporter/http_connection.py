@@ -1,0 +1,238 @@
+"""One HTTP/1.1 connection of the exporter sources: sends a GET, and takes the answer apart as it arrives.
+
+httptools parses what RFC 9112 says about messages; this module holds what a client must add: limits, the end of an
+answer that only the end of the connection shows, and whether the connection can be used again. It knows nothing of
+addresses, redirects, and what a page means.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import cast
+
+import httptools
+
+from pulsed.reader.exporter.http_body import Body
+
+_MAX_HEAD_BYTES = 64 * 1024
+_MAX_HEADERS = 256
+_CHUNK_FRAMING = 8  # bytes of framing for each byte of the body: a chunk of one byte, sizes with leading zeros
+_WANTED = frozenset((b"content-encoding", b"content-length", b"location", b"transfer-encoding"))
+_MAX_SHOWN = 100
+
+
+class DeadlineMissed(Exception):
+    """The answer was not complete in time."""
+
+
+class BrokenAnswer(Exception):
+    """No whole answer came over an open connection; its text says what came instead, in a few words."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a server answered.
+
+    Attributes:
+        status: 101, or 200 and above.
+        reason: the words beside the status, printable.
+        location: where a redirect leads, printable, empty without one.
+        page: what `Body.end` gave, empty with another status than 200.
+    """
+
+    status: int
+    reason: str
+    location: str
+    page: bytes
+
+
+class ClientConnection(asyncio.Protocol):
+    """One connection, for one request after the other.
+
+    A request may be given before there is a connection: it is sent in the instant that the connection stands, so that
+    even an answer of a server that does not wait for it finds somebody waiting.
+
+    Args:
+        lost: told when the connection has ended, or is given up before it stands.
+    """
+
+    def __init__(self, lost: Callable[[ClientConnection], None]) -> None:
+        self._lost = lost
+        self._transport: asyncio.Transport | None = None
+        # Parser and protocol know each other; both are let go with the connection.
+        self._parser: httptools.HttpResponseParser | None = httptools.HttpResponseParser(self)
+        # As tolerant of old and home-made servers as other clients are. An answer cannot be taken for that of another:
+        # a connection ends with the first byte that no request asked for.
+        self._parser.set_dangerous_leniencies(
+            lenient_headers=True, lenient_optional_cr_before_lf=True, lenient_spaces_after_chunk_size=True
+        )
+        self._waiter: asyncio.Future[Answer] | None = None
+        self._whole = True
+        self._kept = False
+        self.idle_since = 0.0
+
+    @property
+    def reusable(self) -> bool:
+        """Whether another request may be sent: the last answer is whole, and the server keeps the connection open."""
+        return self._whole and self._kept and self._transport is not None and not self._transport.is_closing()
+
+    @property
+    def silent(self) -> bool:
+        """Whether not one byte came since the last request."""
+        return self._received == 0
+
+    def ask(self, request: bytes, body: Body) -> asyncio.Future[Answer]:
+        """Send a request; all it takes, the header's end included.
+
+        Returns:
+            What becomes the answer: with status 200 once it is whole, with others as soon as the status is known. Its
+            errors are BrokenAnswer, DeadlineMissed, BadBody, and what `fail` was given.
+        """
+        self._request, self._body = request, body
+        self._received = self._body_bytes = self._headers = self._header_bytes = self._status = 0
+        self._reason = b""
+        self._wanted: dict[bytes, bytes] = {}
+        self._whole = self._kept = False
+        self._waiter = asyncio.get_running_loop().create_future()
+        if self._transport is not None:
+            self._transport.write(request)
+        return self._waiter
+
+    def expire(self) -> None:
+        """End the connection because its time is over."""
+        self.fail(DeadlineMissed())
+
+    def fail(self, error: BaseException) -> None:
+        """End the connection; whoever still waits for an answer gets the error."""
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_exception(error)
+        self.close()
+
+    def close(self) -> None:
+        """End the connection at once: nothing that is still on its way is of use to either side."""
+        self._waiter, self._kept = None, False
+        if self._transport is not None:
+            self._transport.abort()
+        else:
+            self._lost(self)
+
+    # --- called by asyncio
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Send what was given meanwhile."""
+        self._transport = cast("asyncio.Transport", transport)
+        if self._waiter is None or self._waiter.done():  # given up meanwhile
+            self._transport.abort()
+        else:
+            self._transport.write(self._request)
+
+    def data_received(self, data: bytes) -> None:
+        """Take a piece of an answer, cut anywhere."""
+        if self._whole or self._parser is None:
+            self.close()  # nobody asked: a server's last words before it closes an idle connection
+            return
+        self._received += len(data)
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserCallbackError as error:
+            self.fail(error.__context__ or error)
+        except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
+            self.fail(BrokenAnswer(f"invalid HTTP: {str(error)[:_MAX_SHOWN]}"))
+        else:
+            # Holds for what the parser does not tell of before its end: a header, a trailer, the extension of a chunk.
+            if not self._whole and self._received > _MAX_HEAD_BYTES + (1 + _CHUNK_FRAMING) * self._body_bytes:
+                self.fail(_too_large())
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """End the answer, whole or broken."""
+        waiter = self._waiter
+        if waiter is not None and not waiter.done():
+            if exc is None and self._ends_with_the_connection():
+                try:
+                    self._answer(self._body.end())
+                except Exception as error:  # noqa: BLE001 (goes to the asker)
+                    self.fail(error)
+            else:
+                broken = BrokenAnswer(getattr(exc, "strerror", None) or "connection closed")
+                broken.__cause__ = exc
+                self.fail(broken)
+        self._parser = self._waiter = None
+        self._lost(self)
+
+    def _ends_with_the_connection(self) -> bool:
+        """Whether nothing but the end of the connection can end this answer (RFC 9112, 6.3)."""
+        chunked = self._wanted.get(b"transfer-encoding", b"").lower().endswith(b"chunked")
+        return self._status == 200 and not chunked and b"content-length" not in self._wanted
+
+    # --- called by httptools: what these raise stops it, and comes out of its `feed_data`
+
+    def on_message_begin(self) -> None:
+        """The first byte of an answer, interim ones included."""
+        if self._whole:
+            raise BrokenAnswer("more than one answer")
+        self._reason, self._wanted = b"", {}
+
+    def on_status(self, piece: bytes) -> None:
+        """Words beside the status."""
+        self._reason += piece
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """A header or trailer."""
+        self._headers += 1
+        self._header_bytes += len(name) + len(value)
+        if self._headers > _MAX_HEADERS or self._header_bytes > _MAX_HEAD_BYTES:
+            raise _too_large()
+        lower = name.lower()
+        if lower in _WANTED:
+            self._wanted.setdefault(lower, value.strip())
+
+    def on_headers_complete(self) -> None:
+        """The status is known, and with it whether the body matters."""
+        assert self._parser is not None
+        status = self._parser.get_status_code()
+        if status < 100:
+            raise BrokenAnswer(f"invalid HTTP: status {status}")
+        if status < 200 and status != 101:
+            return  # an interim answer: the final one follows
+        self._status = status
+        if status == 200:
+            encoding = self._wanted.get(b"content-encoding", b"identity")
+            self._body.begin(_shown(encoding[:_MAX_SHOWN].lower()))
+        else:
+            self._answer(b"")
+
+    def on_body(self, data: bytes) -> None:
+        """A piece of the body, without chunk framing."""
+        self._body_bytes += len(data)
+        if self._status == 200:
+            self._body.feed(data)
+
+    def on_message_complete(self) -> None:
+        """The last byte of an answer."""
+        if self._status == 0:
+            return  # that was an interim answer
+        assert self._parser is not None
+        self._kept = self._parser.should_keep_alive()
+        if self._status == 200:
+            page = self._body.end()
+            self._whole = True
+            self._answer(page)
+        self._whole = True
+
+    def _answer(self, page: bytes) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            reason, location = self._reason[:_MAX_SHOWN], self._wanted.get(b"location", b"")
+            self._waiter.set_result(Answer(self._status, _shown(reason), _shown(location), page))
+            self._waiter = None  # or a kept connection would keep the page too
+
+
+def _too_large() -> BrokenAnswer:
+    return BrokenAnswer(f"a header of more than {_MAX_HEAD_BYTES} bytes or {_MAX_HEADERS} lines")
+
+
+def _shown(text: bytes) -> str:
+    """What a server wrote, as a log may hold it."""
+    decoded = text.decode("utf-8", "replace")
+    return decoded if decoded.isprintable() else "".join(c if c.isprintable() else "?" for c in decoded)

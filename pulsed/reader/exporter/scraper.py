@@ -1,0 +1,270 @@
+"""HTTP for the exporter sources: gets a page, whatever stands between pulsed and the exporter.
+
+What a page means, and when to get one, is none of this module's business. The HTTP client and ssl are imported by the
+first request, so that importing this module, or reading files only, costs nothing.
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+import re
+import socket
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+from urllib.parse import SplitResult, urljoin, urlsplit
+
+from pulsed import __version__
+from pulsed.errors import ScrapeFailed
+from pulsed.reader.exporter.http_body import BadBody, Body
+
+if TYPE_CHECKING:
+    import ssl
+
+    from pulsed.reader.exporter.http_client import Answer, BrokenAnswer, HttpClient
+
+Login = tuple[str, str]
+"""User name and password."""
+
+_ACCEPT = "text/plain;version=0.0.4;q=1,*/*;q=0.1"  # what every dcgm-exporter serves; before 4.8.3 it ignores Accept
+_REDIRECTS = (301, 302, 303, 307, 308)
+_MAX_REDIRECTS = 3
+_MAX_TOKEN = 64 * 1024
+_LOGIN = re.compile(r"//[^?#]*@")  # to the last @: a password may hold an unescaped slash
+_SECRET_IN_QUERY = re.compile(r"([?&][^=&]*(?:token|secret|passw|key|auth|sig)[^=&]*=)[^&#]*", re.IGNORECASE)
+
+_STATUS_REMEDIES: Mapping[int, str] = {
+    401: "Give the credentials that it asks for, or correct them",
+    403: "These credentials may not read the page: use others, or allow them on the exporter's side",
+    404: "The page of dcgm-exporter is at /metrics: check the path of the target",
+    500: "One failing GPU or link makes dcgm-exporter refuse the whole page: its log names the culprit",
+    503: "It is overloaded or not ready: scrape less often, or with fewer scrapers",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ExporterSettings:
+    """How to scrape; the same for every target of a process.
+
+    Attributes:
+        interval: seconds between two scrapes of one target.
+        timeout: seconds that one scrape may take, redirects and the last byte included; cut to the interval.
+        max_page_bytes: size limit of a page, after decompression.
+        username: for HTTP basic authentication; a user in the target's URL goes before it.
+        password: belongs to the user name.
+        bearer_token: sent instead of a user name.
+        bearer_token_file: read anew for every scrape, because Kubernetes rotates such tokens; goes before all others.
+        ca_file: PEM file of the only authorities to trust; empty: those of the system.
+        insecure_skip_verify: accept any certificate.
+        client_certificate_file: PEM file to identify pulsed with.
+        client_key_file: its key, unless the certificate file holds it.
+        headers: sent with every request, before all that pulsed sends by itself.
+    """
+
+    interval: float = 15.0
+    timeout: float = 10.0
+    max_page_bytes: int = 64 * 2**20
+    username: str = ""
+    password: str = field(default="", repr=False)
+    bearer_token: str = field(default="", repr=False)
+    bearer_token_file: str = ""
+    ca_file: str = ""
+    insecure_skip_verify: bool = False
+    client_certificate_file: str = ""
+    client_key_file: str = ""
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+
+class Scraper:
+    """HTTP for all exporter sources of a process: one pool of connections, closed by the last source that lets go."""
+
+    def __init__(self, settings: ExporterSettings) -> None:
+        self._settings = settings
+        self._timeout = min(settings.timeout, settings.interval)
+        self._client: HttpClient | None = None
+        self._contexts: dict[bool, tuple[list[int], ssl.SSLContext]] = {}
+        self._users = 0
+
+    def retain(self) -> None:
+        """Count one more source that will `release` later."""
+        self._users += 1
+
+    async def release(self) -> None:
+        """Count one source less; the last one closes all connections."""
+        self._users -= 1
+        if self._users <= 0 and self._client is not None:
+            await self._client.close()
+
+    async def fetch(self, url: str, login: Login | None = None) -> bytes:
+        """Get a page, following a few redirects; credentials and headers go to no other host than the URL's.
+
+        Args:
+            url: http or https, without user and password.
+            login: user and password that stood in the URL.
+
+        Raises:
+            ScrapeFailed: no page came, or one above the size limit.
+        """
+        location, end = url, time.monotonic() + self._timeout
+        for _ in range(_MAX_REDIRECTS + 1):
+            answer = await self._get(url, location, login, end)
+            if answer.status == 200:
+                return answer.page
+            where = _where(url, location)
+            if answer.status not in _REDIRECTS or not answer.location:
+                remedy = _STATUS_REMEDIES.get(answer.status, "See the exporter's log")
+                raise ScrapeFailed(f"{where} answered {answer.status} {answer.reason}".rstrip(), remedy)
+            try:
+                location = without_login(urlsplit(urljoin(location, answer.location)))
+            except ValueError:
+                location = answer.location
+            if not location.startswith(("http://", "https://")):
+                raise ScrapeFailed(f"{where} redirects to {masked(location)}", "Give the page's own URL as target")
+        raise ScrapeFailed(
+            f"{masked(url)} redirects more than {_MAX_REDIRECTS} times", "Give the page's own URL as target"
+        )
+
+    async def _get(self, url: str, location: str, login: Login | None, end: float) -> Answer:
+        """The answer of one location that the URL leads to."""
+        from pulsed.reader.exporter.http_client import (
+            BrokenAnswer,
+            DeadlineMissed,
+            HttpClient,
+            address_of,
+            request_bytes,
+        )
+
+        if self._client is None:
+            # Kept over an interval, else each scrape pays for a new connection.
+            self._client = HttpClient(idle_seconds=2 * self._settings.interval)
+        try:
+            trusted = location == url or _same_origin(urlsplit(url), urlsplit(location))
+            address = address_of(location)
+            request = request_bytes(address, self._headers(login, trusted))
+            context = self._context(trusted) if address.secure else None
+            body = Body(self._settings.max_page_bytes)
+            left = max(end - time.monotonic(), 0.001)
+            return await self._client.get(address, request, body, left, context)
+        except BadBody as error:
+            raise ScrapeFailed(f"{_where(url, location)} {error}", error.remedy) from error
+        except DeadlineMissed as error:
+            raise ScrapeFailed(
+                f"{_where(url, location)} did not answer in {self._timeout:g} s",
+                "See whether it is up, or allow it a longer timeout",
+            ) from error
+        except (BrokenAnswer, OSError) as error:
+            raise _failure(_where(url, location), error) from error
+        except ValueError:  # its text may repeat a header: neither told nor chained
+            raise ScrapeFailed(
+                f"no request can be made for {_where(url, location)}",
+                "Look for line breaks in the URL, headers and credentials",
+            ) from None
+
+    def _headers(self, login: Login | None, trusted: bool) -> Mapping[str, str]:
+        settings = self._settings
+        headers = {
+            "Accept": _ACCEPT,
+            "Accept-Encoding": "gzip",
+            "User-Agent": f"pulsed/{__version__}",
+            "X-Prometheus-Scrape-Timeout-Seconds": f"{self._timeout:g}",
+        }
+        if trusted:
+            if settings.bearer_token_file:
+                headers["Authorization"] = f"Bearer {_token(settings.bearer_token_file)}"
+            elif settings.bearer_token:
+                headers["Authorization"] = f"Bearer {settings.bearer_token}"
+            elif login or settings.username:
+                pair = ":".join(login or (settings.username, settings.password)).encode()
+                headers["Authorization"] = f"Basic {base64.b64encode(pair).decode()}"
+            if settings.headers:
+                own = {name.lower() for name in settings.headers}
+                headers = {name: value for name, value in headers.items() if name.lower() not in own}
+                headers.update(settings.headers)
+        return headers
+
+    def _context(self, trusted: bool) -> ssl.SSLContext:
+        """The TLS context; made anew when a file has changed: certificates are renewed under a running daemon."""
+        import ssl
+
+        settings = self._settings
+        own = (settings.client_certificate_file, settings.client_key_file) if trusted else ("", "")
+        try:
+            stamp = [os.stat(path).st_mtime_ns for path in (settings.ca_file, *own) if path]
+            known = self._contexts.get(trusted)
+            if known is not None and known[0] == stamp:
+                return known[1]
+            context = ssl.create_default_context(cafile=settings.ca_file or None)
+            if settings.insecure_skip_verify:
+                context.check_hostname = False
+                context.verify_mode = ssl.CERT_NONE
+            if own[0]:
+                context.load_cert_chain(own[0], own[1] or None)
+        except (OSError, ssl.SSLError) as error:
+            files = ", ".join(path for path in (settings.ca_file, *own) if path)
+            raise ScrapeFailed(
+                f"the TLS files {files} cannot be used: {error.strerror or error}",
+                "Each must exist, be readable for pulsed's user, and be PEM; certificate and key must belong together",
+            ) from error
+        self._contexts[trusted] = (stamp, context)
+        return context
+
+
+def _failure(where: str, error: BrokenAnswer | OSError) -> ScrapeFailed:
+    """The typed error for what the HTTP client raised; texts of the operating system's errors are for programmers."""
+    import ssl
+
+    from pulsed.reader.exporter.http_client import BrokenAnswer
+
+    cause = error.__cause__ if isinstance(error.__cause__, ssl.SSLError) else error
+    if isinstance(cause, ssl.SSLCertVerificationError):
+        what = f"shows a certificate that is not trusted: {cause.verify_message}"
+        remedy = "Set the ca_file that signed it, and use the host name that it was made for"
+    elif isinstance(cause, ssl.SSLError):
+        what = f"fails in TLS: {(cause.reason or 'error').replace('_', ' ').lower()}"
+        remedy = "See whether it speaks https at all, and whether it asks for a client certificate"
+    elif isinstance(error, socket.gaierror):
+        what, remedy = "has a host name that is not known", "Check the host's name and this machine's DNS"
+    elif isinstance(error, BrokenAnswer):
+        what = f"broke off the answer ({error})"
+        remedy = "See its log, and whether it wants https or a client certificate"  # TLS 1.3 may refuse by a reset
+    else:
+        what = f"cannot be reached: {os.strerror(error.errno) if error.errno else 'no connection'}"
+        remedy = "See whether dcgm-exporter runs there, and whether host and port are right"
+    return ScrapeFailed(f"{where} {what}", remedy)
+
+
+def _where(url: str, location: str) -> str:
+    """The URL, and to where it led."""
+    return masked(url) if location == url else f"{masked(url)}, redirected to {masked(location)},"
+
+
+def masked(url: str) -> str:
+    """The URL as a person may see it: login, and what looks like a secret in the query, replaced by `***`."""
+    return _SECRET_IN_QUERY.sub(r"\1***", _LOGIN.sub("//***@", url))
+
+
+def without_login(parts: SplitResult) -> str:
+    """The URL without user, password and fragment."""
+    return parts._replace(netloc=parts.netloc.rpartition("@")[2], fragment="").geturl()
+
+
+def _same_origin(ours: SplitResult, other: SplitResult) -> bool:
+    """Whether credentials for one may go to the other: same scheme, host and port, or its https on the usual ports."""
+    default = {"http": 80, "https": 443}
+    here = (ours.scheme, ours.hostname, ours.port or default.get(ours.scheme))
+    there = (other.scheme, other.hostname, other.port or default.get(other.scheme))
+    return here == there or (here == ("http", ours.hostname, 80) and there == ("https", ours.hostname, 443))
+
+
+def _token(path: str) -> str:
+    try:
+        with open(path, encoding="ascii") as file:
+            token = file.read(_MAX_TOKEN).strip()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "not a text file"
+        raise ScrapeFailed(f"bearer token file {path}: {reason}", "Name a file that pulsed's user may read") from error
+    if not token or not token.isprintable() or " " in token:
+        raise ScrapeFailed(f"bearer token file {path} holds no token", "It must hold the token and nothing else")
+    return token

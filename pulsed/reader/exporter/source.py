@@ -1,0 +1,168 @@
+"""The source `exporter`: scrapes dcgm-exporters over HTTP, or reads a saved page again and again.
+
+One `ExporterSource` is one target; all of a process share one `Scraper`, and with it one connection pool. What a page
+means is none of this module's business, only when to get one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import os
+import re
+import stat
+import time
+import zlib
+from collections.abc import Awaitable, Callable, Sequence
+from urllib.parse import SplitResult, unquote, urlsplit
+
+from pulsed.errors import BadPage, ConfigError, ScrapeFailed
+from pulsed.reader.exporter.scraper import ExporterSettings, Login, Scraper, masked, without_login
+from pulsed.reader.exposition import PageParser
+from pulsed.reader.tick import RawTick
+
+_AT_ONCE = 8
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
+
+
+class ExporterSource:
+    """One exporter, or one saved page, read at a fixed cadence.
+
+    Args:
+        target: http or https URL (a user and password in it are used and never shown), `file://` URL, or path.
+        settings: how to scrape.
+        scraper: shared with other sources; without one the source has its own.
+        phase: how long the first read waits, in intervals, 0..1; see `phases`.
+        clock: a clock that never steps, seconds.
+        wall: Unix seconds.
+        sleep: waits for so many seconds.
+
+    Raises:
+        ConfigError: the target is neither of these.
+    """
+
+    kind = "exporter"
+    failures = (ScrapeFailed, BadPage)
+    restarts = 0
+
+    def __init__(
+        self,
+        target: str,
+        settings: ExporterSettings | None = None,
+        scraper: Scraper | None = None,
+        phase: float = 0.0,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        wall: Callable[[], float] = time.time,
+        sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
+    ) -> None:
+        self._settings = settings or ExporterSettings()
+        self._path, self._url, self._login = _resolve(target)
+        self.target = masked(self._url) or self._path
+        self.interval = self._settings.interval
+        self._scraper: Scraper | None = scraper or Scraper(self._settings)
+        self._scraper.retain()
+        self._parser = PageParser()
+        self._phase, self._clock, self._wall, self._sleep = phase, clock, wall, sleep
+        self._start: float | None = None
+        self._slot = -1
+
+    async def read(self) -> RawTick:
+        """Wait for the next scheduled moment, then scrape. Moments that a slow scrape missed are left out.
+
+        Raises:
+            ScrapeFailed: no page came.
+            BadPage: a page came that holds nothing to read.
+        """
+        if self._scraper is None:
+            raise ScrapeFailed(f"{self.target} is closed", "Make a new source")
+        await self._next_moment()
+        page = await self._page(self._scraper)
+        arrival, clock = self._wall(), self._clock()
+        if not page.strip():
+            raise BadPage(f"{self.target}: empty page", self._empty_remedy())
+        begun = time.perf_counter()
+        try:
+            parsed = self._parser.parse(page)
+        except BadPage as error:
+            raise BadPage(f"{self.target}: {error.args[0]}", error.remedy) from error
+        if parsed.samples == 0:
+            raise BadPage(f"{self.target}: no sample that can be read", "See whether this is an exporter's page")
+        spent = time.perf_counter() - begun
+        return RawTick(self.target, arrival, clock, self.interval, parsed.layout, parsed.values, parsed.rejected, spent)
+
+    async def close(self) -> None:
+        """Let go of the shared connections. Safe to call twice."""
+        scraper, self._scraper = self._scraper, None
+        if scraper is not None:
+            await scraper.release()
+
+    async def _next_moment(self) -> None:
+        now = self._clock()
+        if self._start is None:
+            self._start = now + self._phase * self.interval
+        slot = max(self._slot + 1, math.ceil((now - self._start) / self.interval))
+        while (delay := self._start + slot * self.interval - self._clock()) > 0:
+            await self._sleep(delay)
+        self._slot = slot
+
+    async def _page(self, scraper: Scraper) -> bytes:
+        if self._url:
+            return await scraper.fetch(self._url, self._login)
+        return await asyncio.to_thread(_read_file, self._path, self._settings.max_page_bytes)
+
+    def _empty_remedy(self) -> str:
+        if self._url:  # dcgm-exporter answers 200 with no body for the 2-3 s of a reload
+            return "The exporter is reloading its configuration; wait a few seconds"
+        return "Whoever writes the file should write another and rename it"
+
+
+def phases(targets: Sequence[str]) -> list[float]:
+    """When in the interval each target is scraped, 0..1, so that many do not answer in the same instant.
+
+    The first few start at once, for a quick first view; the others where a hash of their name says, in every run alike.
+    """
+    return [0.0 if n < _AT_ONCE else zlib.crc32(target.encode()) / 2**32 for n, target in enumerate(targets)]
+
+
+def exporter_sources(targets: Sequence[str], settings: ExporterSettings) -> list[ExporterSource]:
+    """One source per target, spread over the interval, with one `Scraper` among them."""
+    scraper = Scraper(settings)
+    return [
+        ExporterSource(target, settings, scraper, phase) for target, phase in zip(targets, phases(targets), strict=True)
+    ]
+
+
+def _resolve(target: str) -> tuple[str, str, Login | None]:
+    """What a target names: a path and no URL, or no path, a URL without login, and the login."""
+    scheme = _SCHEME.match(target)
+    if scheme is None:
+        return target, "", None
+    try:
+        parts = urlsplit(target)
+        host, _ = parts.hostname, parts.port  # a port that is none raises here
+    except ValueError:
+        host, parts = None, SplitResult("", "", "", "", "")
+    if parts.scheme == "file" and parts.path:
+        return unquote(parts.path), "", None
+    if parts.scheme not in ("http", "https") or not host:
+        raise ConfigError(
+            f"the exporter target {masked(target)!r} is no http, https or file URL",
+            "Write http://host:9400/metrics, or the path of a saved page",
+        )
+    login = None if parts.username is None else (unquote(parts.username), unquote(parts.password or ""))
+    return "", without_login(parts), login
+
+
+def _read_file(path: str, limit: int) -> bytes:
+    try:
+        if not stat.S_ISREG(os.stat(path).st_mode):  # a pipe would block for ever
+            raise ScrapeFailed(f"{path} is not a regular file", "A target is a URL or the path of a saved page")
+        with open(path, "rb") as file:
+            page = file.read(limit + 1)
+    except (OSError, ValueError) as error:  # ValueError: a zero byte in the path
+        reason = error.strerror if isinstance(error, OSError) else str(error)
+        raise ScrapeFailed(f"cannot read {path}: {reason}", "A URL begins with http:// or https://") from error
+    if len(page) > limit:
+        raise ScrapeFailed(f"{path} has more than {limit} bytes", "See whether this is a page, or raise max_page_bytes")
+    return page

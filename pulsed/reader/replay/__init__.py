@@ -1,0 +1,1 @@
+"""The source `replay`: what a recording is, and its playback."""

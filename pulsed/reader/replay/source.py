@@ -1,0 +1,316 @@
+"""The source `replay`: plays a recording again, with timestamps that are the same in every run.
+
+A recording is a record of `pulsed record`, a CSV of `pulsed export`, a `dcgmi dmon` capture of any DCGM version, an
+exposition page, or a folder of pages in natural order; each file may be gzipped. Records, CSV and captures are
+streamed, so that their size does not matter. What the text means is the parsers' business; this module finds out what a
+path is, and keeps the time.
+
+A record has its own times, targets and pace, see `pulsed.reader.record.player`. CSV has its own times. The others have
+none (`dcgmi dmon` prints none): tick n is stamped `start + n * interval`, whatever the pace, and a page that cannot be
+read leaves a gap of one interval. Freshness is therefore to be judged by when a tick arrives, never by its `time`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import time
+import zlib
+from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
+from pathlib import Path
+from typing import Protocol
+
+from pulsed.errors import BadCapture, BadPage, SourceEnded, SourceError
+from pulsed.reader.csv import CsvTick, csv_ticks, interval_of
+from pulsed.reader.dmon import DmonParser
+from pulsed.reader.exposition import PageParser
+from pulsed.reader.record.player import play, recorded_targets
+from pulsed.reader.replay.recording import (
+    BROKEN_FILE,
+    DMON_REMEDY,
+    LONGEST_LINE,
+    REMEDY,
+    Recording,
+    look,
+    open_bytes,
+    open_text,
+    pages_of,
+    unreadable,
+)
+from pulsed.reader.tick import Layout, RawTick, RawValue, Source
+
+DEFAULT_START = 1767225600.0
+"""The time of the first tick unless another is given: 2026-01-01T00:00:00Z."""
+
+DEFAULT_INTERVALS: Mapping[Recording, float] = {"dmon": 1.0, "page": 15.0, "folder": 15.0, "csv": 1.0}
+"""Seconds between two ticks: dmon's own default delay, a usual scrape interval, and that of a CSV with one tick."""
+
+_LARGEST_PAGE = 64 * 2**20
+_BREATH = 1000  # lines without a tick after which other tasks may run
+
+
+class _Sample(Protocol):
+    """What every parser delivers for a tick."""
+
+    @property
+    def layout(self) -> Layout: ...
+    @property
+    def values(self) -> Sequence[RawValue]: ...
+    @property
+    def rejected(self) -> Mapping[str, int]: ...
+
+
+_Frames = Generator[_Sample | SourceError | None, None, str]
+"""The ticks of one pass in order: a sample, an error that costs this tick only, or None to let other tasks run.
+Returns the last words of the recording: the error that ended it, or nothing."""
+
+
+def replay_sources(
+    path: str | os.PathLike[str],
+    columns: Sequence[str] = (),
+    *,
+    speed: float = 1.0,
+    loop: bool = False,
+    interval: float | None = None,
+    start: float = DEFAULT_START,
+) -> Sequence[Source]:
+    """Make the sources of a recording: one per target of a record, else one `ReplaySource`, whose arguments these are.
+
+    A record has its own `interval` and `start`, and no use for `columns`. CSV has no use for `start` and `columns`.
+    """
+    with contextlib.suppress(BadCapture):  # `read` tells it
+        if look(Path(path), columns) == "record":
+            return play(Path(path), speed=speed, loop=loop)
+    return [ReplaySource(path, columns, speed=speed, loop=loop, interval=interval, start=start)]
+
+
+class ReplaySource:
+    """A recording that is no record, played once or for ever.
+
+    Args:
+        path: a capture, a page, a folder of pages, or a CSV.
+        columns: short names of a capture that has no header.
+        speed: 1 as recorded, 10 ten times as fast, 0 as fast as the reader takes it.
+        loop: start over at the end; time goes on increasing.
+        interval: seconds between two ticks; by default that of `DEFAULT_INTERVALS`. CSV has its own times: there it is
+            what they are held against, by default the usual distance.
+        start: Unix seconds of the first tick, except of a CSV.
+        clock: a clock that never steps, seconds; for the pace only.
+        sleep: waits for so many seconds.
+    """
+
+    kind = "replay"
+    failures = (BadCapture, BadPage)
+    restarts = 0
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        columns: Sequence[str] = (),
+        *,
+        speed: float = 1.0,
+        loop: bool = False,
+        interval: float | None = None,
+        start: float = DEFAULT_START,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
+    ) -> None:
+        self._path, self._columns = Path(path), tuple(columns)
+        self._speed, self._loop, self._start = speed, loop, start
+        self._clock, self._sleep = clock, sleep
+        self._given_interval, self._timed = interval, False
+        self.target = str(path)
+        self.interval = interval or DEFAULT_INTERVALS["dmon"]
+        with contextlib.suppress(BadCapture):  # `read` tells it: a daemon starts without its source, and says why
+            self._look()
+        self._pages, self._rows = PageParser(), DmonParser(self._columns)
+        self._frames: _Frames | None = None
+        self._pending: _Sample | SourceError | None = None
+        self._number = 0
+        self._delivered = 0  # samples in this pass
+        self._moment = 0.0  # of the newest tick, in seconds since the first
+        self._pass_moment = 0.0  # at which this pass began
+        self._due: tuple[float, float] | None = None
+        self._end = ""
+
+    async def read(self) -> RawTick:
+        """Wait for the next tick of the recording.
+
+        Raises:
+            BadCapture: the path is no recording, or holds not one tick. The next call looks at it anew.
+            BadPage: one page of a folder cannot be read; the next call goes on behind it.
+            SourceEnded: the recording is over.
+        """
+        if self._end:
+            raise SourceEnded(self._end)
+        if self._pending is None:  # else a read was cancelled while it waited
+            self._pending = await self._next()
+        moment = self._moment_of(self._pending)
+        await self._pace(moment)
+        frame, self._pending = self._pending, None
+        self._number += 1
+        self._moment = moment
+        if isinstance(frame, SourceError):
+            raise frame
+        self._delivered += 1
+        return RawTick(
+            self.target,
+            frame.time + self._pass_moment if isinstance(frame, CsvTick) else self._start + moment,
+            moment,
+            self.interval,
+            frame.layout,
+            frame.values,
+            frame.rejected,
+        )
+
+    async def close(self) -> None:
+        """Close the file. Safe to call twice."""
+        if self._frames is not None:
+            self._frames.close()
+        self._frames, self._pending = None, None
+        self._end = self._end or f"{self.target} was closed"
+
+    async def _next(self) -> _Sample | SourceError:
+        while True:
+            if self._frames is None:
+                self._frames, self._delivered = self._open(), 0
+                self._pass_moment = self._moment + self.interval if self._number else 0.0
+            try:
+                frame = next(self._frames)
+            except StopIteration as stop:
+                self._frames = None
+                if not self._delivered:
+                    raise BadCapture(f"{self.target} holds no page that can be read", REMEDY) from None
+                if not self._loop:
+                    self._end = f"{self.target} is over after {self._number} ticks" + (stop.value and f": {stop.value}")
+                    raise SourceEnded(self._end) from None
+            except BadCapture:
+                self._frames = None
+                raise
+            else:
+                if frame is not None:
+                    return frame
+            await asyncio.sleep(0)
+
+    def _moment_of(self, frame: _Sample | SourceError) -> float:
+        if not self._timed:
+            return self._number * self.interval
+        return self._pass_moment + frame.clock if isinstance(frame, CsvTick) else self._moment
+
+    async def _pace(self, moment: float) -> None:
+        if self._speed <= 0:
+            await asyncio.sleep(0)  # other tasks run between two ticks
+            return
+        now = self._clock()
+        due = now if self._due is None else self._due[0] + (moment - self._due[1]) / self._speed
+        if now - due > self.interval / self._speed:
+            due = now  # a late reader gets no burst
+        while (delay := due - self._clock()) > 0:
+            await self._sleep(delay)
+        self._due = due, moment
+
+    def _look(self) -> Recording:
+        recording = look(self._path, self._columns)
+        if recording == "record":
+            recorded_targets(self._path)  # raises what is wrong with it
+            raise BadCapture(f"{self._path} is a record that was not there at the start", "Start pulsed again")
+        self._timed = recording == "csv"
+        usual = _csv_interval(self._path) if self._timed and not self._given_interval else None
+        self.interval = self._given_interval or usual or DEFAULT_INTERVALS[recording]
+        return recording
+
+    def _open(self) -> _Frames:
+        recording = self._look()
+        if recording == "dmon":
+            return _dmon_frames(self._path, self._rows)
+        if recording == "page":
+            return _page_frames(self._path, self._pages)
+        if recording == "csv":
+            return _csv_frames(self._path, self.interval)
+        return _folder_frames(pages_of(self._path), self._pages)
+
+
+def _dmon_frames(path: Path, parser: DmonParser) -> _Frames:
+    ticks = 0
+    try:
+        with open_text(path) as file:
+            number = 0
+            while line := file.readline(LONGEST_LINE):
+                number += 1
+                whole = line.endswith("\n") or len(line) == LONGEST_LINE
+                if (tick := parser.feed(line.rstrip("\n")) if whole else parser.feed_rest(line)) is not None:
+                    ticks += 1
+                    yield tick
+                elif number % _BREATH == 0:
+                    yield None
+    except EOFError:
+        pass  # gzip data that ends early is a recorder that was killed: what came before is good
+    except (OSError, zlib.error) as error:
+        raise unreadable(path, error) from error
+    if (tick := parser.finish()) is not None:
+        ticks += 1
+        yield tick
+    words = [message.text for message in parser.drain_messages()]
+    if not ticks:
+        if words:
+            raise BadCapture(f"{path} is a dcgmi dmon capture without data: {words[0]}", DMON_REMEDY)
+        raise BadCapture(f"{path} has a header of dcgmi dmon and no data", "Let the capture run for longer")
+    return words[-1] if words else ""
+
+
+def _csv_frames(path: Path, interval: float) -> _Frames:
+    ticks = 0
+    try:
+        with open_text(path) as file:
+            for tick in csv_ticks(file, path, interval):
+                ticks += tick is not None
+                yield tick
+    except EOFError:
+        pass  # as of a capture
+    except (OSError, zlib.error, BadCapture) as error:
+        told = error if isinstance(error, BadCapture) else unreadable(path, error)
+        if not ticks:
+            raise told from error
+        yield told
+        return str(told)
+    if not ticks:
+        raise BadCapture(f"{path} has a header of pulsed export and no whole row", "Let the export run for longer")
+    return ""
+
+
+def _csv_interval(path: Path) -> float | None:
+    try:
+        with open_text(path) as file:
+            return interval_of(file, path)
+    except BROKEN_FILE as error:
+        raise unreadable(path, error) from error
+
+
+def _page_frames(path: Path, parser: PageParser) -> _Frames:
+    page = _page(path, parser)
+    if isinstance(page, SourceError):
+        raise BadCapture(str(page.args[0]), page.remedy) from page
+    yield page
+    return ""
+
+
+def _folder_frames(paths: Sequence[Path], parser: PageParser) -> _Frames:
+    for path in paths:
+        yield _page(path, parser)
+    return ""
+
+
+def _page(path: Path, parser: PageParser) -> _Sample | SourceError:
+    """One page, or the error that it costs, not raised: the pages behind it are still to come."""
+    try:
+        with open_bytes(path) as file:
+            text = file.read(_LARGEST_PAGE + 1)
+        if len(text) > _LARGEST_PAGE:
+            return BadPage(f"{path} has more than {_LARGEST_PAGE} bytes", "Replay takes one page per file")
+        page = parser.parse(text)
+    except BadPage as error:
+        return BadPage(f"{path}: {error.args[0]}", error.remedy)
+    except BROKEN_FILE as error:
+        return unreadable(path, error)
+    return page if page.samples else BadPage(f"{path}: no sample that can be read", REMEDY)

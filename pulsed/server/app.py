@@ -1,0 +1,187 @@
+"""The HTTP side's front: one ASGI application that answers the hot and the vital paths by itself.
+
+`/metrics` goes out as the bytes that were rendered for the tick, and the probes are answered without any framework;
+everything else is the JSON API's, which is loaded by the first request that needs it: a node that is only scraped never
+pays its memory. Nothing here waits for a source, and no state of a source makes an answer fail.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any
+
+from pulsed.collector.target_store import TargetStore
+from pulsed.present.exposition.negotiation import accepts_gzip, choose_format
+from pulsed.present.exposition.page import Pages
+from pulsed.present.exposition.telemetry import Telemetry
+
+Scope = MutableMapping[str, Any]
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+App = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+Header = tuple[bytes, bytes]
+
+HEALTHY, HEALTH, READY, RELOAD = "/-/healthy", "/health", "/-/ready", "/-/reload"
+
+
+HEAD_ONLY = "pulsed.head"
+"""Key of a scope whose request was HEAD: for answers that would not end."""
+
+
+class DaemonApp:
+    """The ASGI application.
+
+    Args:
+        board: what is known, for the probes.
+        pages: gives the page.
+        api: makes the application for every other path; called once, in a thread, when it is first needed.
+        telemetry: counts the requests.
+        telemetry_path: where the page is.
+        max_requests: pages served at the same time; one more gets 503. 0 means no limit.
+        reload: reads the configuration again and says what is wrong with it; None: nobody may ask for it by HTTP.
+
+    Attributes:
+        max_requests: as given; may be changed.
+    """
+
+    def __init__(
+        self,
+        board: TargetStore,
+        pages: Pages,
+        api: Callable[[], App],
+        telemetry: Telemetry,
+        telemetry_path: str = "/metrics",
+        max_requests: int = 40,
+        reload: Callable[[], str] | None = None,
+    ) -> None:
+        self._board = board
+        self._pages = pages
+        self._make_api = api
+        self._api: asyncio.Future[App] | None = None
+        self._telemetry = telemetry
+        self._telemetry_path = telemetry_path
+        self.max_requests = max_requests
+        self._reload = reload
+        self._running = 0
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        if scope["type"] != "http":
+            return
+        path = scope["path"]
+        if path == self._telemetry_path:
+            await self._metrics(scope, send)
+        elif path in (HEALTHY, HEALTH, READY):
+            await self._probe(path, scope, send)
+        elif path == RELOAD:
+            await self._ask_to_reload(scope, send)
+        else:
+            await self._others(scope, receive, send)
+
+    def renew_api(self) -> None:
+        """Make the application for other paths anew when it is needed next."""
+        self._api = None
+
+    async def _metrics(self, scope: Scope, send: Send) -> None:
+        if await self._refused(self._telemetry_path, scope, send):
+            return
+        if self.max_requests and self._running >= self.max_requests:
+            self._telemetry.count_request(self._telemetry_path, 503)
+            await _plain(send, scope, 503, "too many requests at the same time\n", (b"retry-after", b"1"))
+            return
+        self._running += 1
+        try:
+            await self._page(scope, send)
+        finally:
+            self._running -= 1
+
+    async def _page(self, scope: Scope, send: Send) -> None:
+        accept = encoding = ""
+        for name, value in scope["headers"]:
+            if name == b"accept":
+                accept = f"{accept},{value.decode('latin-1')}" if accept else value.decode("latin-1")
+            elif name == b"accept-encoding":
+                encoding = f"{encoding},{value.decode('latin-1')}" if encoding else value.decode("latin-1")
+        chosen = choose_format(accept)
+        gzip = accepts_gzip(encoding)
+        self._telemetry.count_request(self._telemetry_path, 200)
+        body = self._pages.page(time.monotonic(), openmetrics=chosen.openmetrics, gzip=gzip)
+        headers: list[Header] = [
+            (b"content-type", chosen.content_type.encode()),
+            (b"content-length", str(len(body)).encode()),
+            (b"vary", b"Accept, Accept-Encoding"),
+        ]
+        if gzip:
+            headers.append((b"content-encoding", b"gzip"))
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else body})
+
+    async def _probe(self, path: str, scope: Scope, send: Send) -> None:
+        if await self._refused(path, scope, send):
+            return
+        now = time.monotonic()
+        status, text = 200, "pulsed is healthy\n"
+        headers: tuple[Header, ...] = ()
+        if path == READY:
+            text = "pulsed is ready\n"
+            if not any(target.fresh(now) for target in self._board.targets):
+                why = "".join(f"{target.name}: {target.error or 'no data yet'}\n" for target in self._board.targets)
+                status, text, headers = 503, f"no fresh data\n{why}", ((b"retry-after", b"5"),)
+        self._telemetry.count_request(path, status)
+        await _plain(send, scope, status, text, *headers)
+
+    async def _ask_to_reload(self, scope: Scope, send: Send) -> None:
+        headers: tuple[Header, ...] = ()
+        if self._reload is None:
+            status, text = 403, "reloading by HTTP is off; --web.enable-lifecycle allows it, SIGHUP does it\n"
+        elif scope["method"] not in ("POST", "PUT"):
+            status, text, headers = 405, "only POST and PUT\n", ((b"allow", b"POST, PUT"),)
+        else:
+            problem = self._reload()
+            status, text = (500, f"the old configuration stays: {problem}\n") if problem else (200, "reloaded\n")
+        self._telemetry.count_request(RELOAD, status)
+        await _plain(send, scope, status, text, *headers)
+
+    async def _refused(self, path: str, scope: Scope, send: Send) -> bool:
+        """Answer a request that would change something; there is nothing to change."""
+        if scope["method"] in ("GET", "HEAD"):
+            return False
+        self._telemetry.count_request(path, 405)
+        await _plain(send, scope, 405, "only GET and HEAD\n", (b"allow", b"GET, HEAD"))
+        return True
+
+    async def _others(self, scope: Scope, receive: Receive, send: Send) -> None:
+        status = 500
+        if scope["method"] == "HEAD":  # the server leaves the body away
+            scope = {**scope, "method": "GET", HEAD_ONLY: True}
+
+        async def watch(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+            await send(message)
+
+        if self._api is None:
+            # In a thread: the import takes some 0.2 s, and ticks go on arriving.
+            self._api = asyncio.ensure_future(asyncio.to_thread(self._make_api))
+        try:
+            api = await asyncio.shield(self._api)
+            await api(scope, receive, watch)
+        finally:
+            route = scope.get("route")
+            self._telemetry.count_request(getattr(route, "path", "other"), status)
+
+
+async def _plain(send: Send, scope: Scope, status: int, text: str, *headers: Header) -> None:
+    body = text.encode()
+    start: list[Header] = [
+        (b"content-type", b"text/plain; charset=utf-8"),
+        (b"content-length", str(len(body)).encode()),
+        *headers,
+    ]
+    await send({"type": "http.response.start", "status": status, "headers": start})
+    await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else body})

@@ -1,0 +1,102 @@
+"""Who may ask: the rate limit and basic authentication, in front of the application.
+
+In the order of exporter-toolkit: what is too much is refused before anybody's password is looked at.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from pulsed.server.app import App, Receive, Scope, Send
+from pulsed.server.reloader import WebConfigReloader
+from pulsed.server.users import Busy
+from pulsed.server.web_config import Rate
+
+CHALLENGE = (b"www-authenticate", b'Basic realm="pulsed", charset="UTF-8"')
+
+
+class AuthMiddleware:
+    """An ASGI application that lets some requests through to another.
+
+    Args:
+        app: what is guarded.
+        live: users in force, and the rate limit, which is read once.
+        count: is told the path's name and the status of each request that is refused; `other` stands for all paths
+            that anybody could make up.
+        named: paths that `count` may know by their name.
+        open_paths: paths that need no password.
+    """
+
+    def __init__(
+        self,
+        app: App,
+        live: WebConfigReloader,
+        count: Callable[[str, int], None],
+        named: frozenset[str] = frozenset(),
+        open_paths: frozenset[str] = frozenset(),
+    ) -> None:
+        self._app = app
+        self._live = live
+        self._count = count
+        self._named = named
+        self._open_paths = open_paths
+        rate = live.now.settings.rate
+        self._bucket = Bucket(rate, time.monotonic()) if rate else None
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request, or have it answered."""
+        if self._bucket is not None and not self._bucket.takes(time.monotonic()):
+            await self._refuse(scope, send, 429, b"Too Many Requests\n", (b"retry-after", b"1"))
+            return
+        users = self._live.now.users
+        if users is not None and scope["path"] not in self._open_paths:
+            authorization = _authorization(scope)
+            allowed = users.remembers(authorization) if authorization else False
+            if allowed is None:
+                try:
+                    allowed = await users.check(authorization)
+                except Busy:
+                    await self._refuse(scope, send, 503, b"too many logins at the same time\n", (b"retry-after", b"1"))
+                    return
+            if not allowed:
+                await self._refuse(scope, send, 401, b"Unauthorized\n", CHALLENGE)
+                return
+        await self._app(scope, receive, send)
+
+    async def _refuse(self, scope: Scope, send: Send, status: int, body: bytes, header: tuple[bytes, bytes]) -> None:
+        self._count(scope["path"] if scope["path"] in self._named else "other", status)
+        headers = [
+            (b"content-type", b"text/plain; charset=utf-8"),
+            (b"content-length", str(len(body)).encode()),
+            header,
+        ]
+        await send({"type": "http.response.start", "status": status, "headers": headers})
+        await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else body})
+
+
+class Bucket:
+    """Tokens for requests: one more every interval, and at most `burst` in stock."""
+
+    __slots__ = ("_burst", "_interval", "_stock", "_time")
+
+    def __init__(self, rate: Rate, now: float) -> None:
+        self._interval, self._burst = rate.interval, rate.burst
+        self._stock, self._time = float(rate.burst), now
+
+    def takes(self, now: float) -> bool:
+        """Take a token; false: there is none."""
+        self._stock = min(self._burst, self._stock + (now - self._time) / self._interval)
+        self._time = now
+        if self._stock < 1:
+            return False
+        self._stock -= 1
+        return True
+
+
+def _authorization(scope: Scope) -> bytes:
+    for name, value in scope["headers"]:
+        if name == b"authorization":
+            found: bytes = value
+            return found
+    return b""

@@ -1,0 +1,188 @@
+"""One HTTP connection: uvicorn's, with an end to what a client may send and how long it may take.
+
+uvicorn itself waits for a request for ever, takes headers and bodies of any size, and cannot ask whose certificate a
+client has. Per request this costs a few comparisons; time is looked at from outside, once a second (`overdue`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import http
+import ssl
+from collections.abc import Callable
+
+import httptools
+import uvicorn
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.server import ServerState
+
+from pulsed.server.connection_limits import (
+    LINGER_SECONDS,
+    MOST_BODY_BYTES,
+    MOST_HEADER_BYTES,
+    STUCK_SECONDS,
+    ConnectionLimits,
+)
+
+Admits = Callable[[ssl.SSLObject], bool]
+"""Whether a client may come in, by what its TLS says."""
+
+
+class _Refused(Exception):
+    """Ends the parsing of a request; the parser raises an error of its own in its place, with this as the context."""
+
+    def __init__(self, status: http.HTTPStatus) -> None:
+        super().__init__(status)
+        self.status = status
+
+
+class ServerConnection(HttpToolsProtocol):
+    """A connection and its limits.
+
+    Args:
+        config: uvicorn's.
+        server_state: uvicorn's; holds all connections.
+        limits: what a client may take up.
+        admits: asked about a TLS client once its handshake is done.
+        opened: called when the connection is ready.
+
+    Attributes:
+        active: loop time of the last request's first byte; before any, of the connection's begin.
+    """
+
+    def __init__(
+        self,
+        config: uvicorn.Config,
+        server_state: ServerState,
+        limits: ConnectionLimits,
+        admits: Admits | None,
+        opened: Callable[[], object],
+    ) -> None:
+        super().__init__(config=config, server_state=server_state, app_state={})
+        self._limits = limits
+        self._admits = admits
+        self._opened = opened
+        self.active = self.loop.time()
+        self._since = self.active  # of the request that is awaited or comes in; 0: there is none
+        self._in_head = True
+        self._head_bytes = 0
+        self._body_bytes = 0
+        self._shut = False
+        self._unsent = 0
+        self._moved = self.active
+
+    @property
+    def stranger(self) -> bool:
+        """Whether it has not asked for anything yet."""
+        return self.cycle is None
+
+    @property
+    def running(self) -> bool:
+        """Whether an answer is being made or sent."""
+        return self.cycle is not None and not self.cycle.response_complete
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Begin, or refuse a client whose certificate has the wrong name."""
+        super().connection_made(transport)
+        self._opened()
+        if self._admits is not None:
+            tls = transport.get_extra_info("ssl_object")
+            if tls is not None and not self._admits(tls):
+                self.drop()
+
+    def data_received(self, data: bytes) -> None:
+        """Take a piece of a request."""
+        if self._shut:  # what the transport had in hand when it was told to stop
+            return
+        self._unset_keepalive_if_required()
+        if not self._since:
+            self._since = self.active = self.loop.time()
+        self._head_bytes += len(data)
+        try:
+            self.parser.feed_data(data)
+        except httptools.HttpParserUpgrade:
+            return  # it is answered as if nobody had asked to speak something else (RFC 9110, 7.8)
+        except httptools.HttpParserError as error:
+            refused = error.__context__
+            self._refuse(refused.status if isinstance(refused, _Refused) else http.HTTPStatus.BAD_REQUEST)
+        else:
+            if self._in_head and self._head_bytes > MOST_HEADER_BYTES:
+                self._refuse(http.HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE)
+
+    def on_headers_complete(self) -> None:
+        """Have the request answered, unless its head is too large or announces too large a body."""
+        if self._head_bytes > MOST_HEADER_BYTES and self._head_size() > MOST_HEADER_BYTES:
+            raise _Refused(http.HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE)
+        if self.parser.get_method() != b"GET" and self._announced_body() > MOST_BODY_BYTES:
+            raise _Refused(http.HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
+        super().on_headers_complete()
+        self._in_head = False
+
+    def on_body(self, body: bytes) -> None:
+        """Take a piece of a body, which no route reads."""
+        self._body_bytes += len(body)
+        if self._body_bytes > MOST_BODY_BYTES:
+            raise _Refused(http.HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
+        super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        """The request is complete: its time is over."""
+        self.cycle.more_body = False
+        self.cycle.message_event.set()
+        self._since = 0.0
+        self._in_head = True
+        self._head_bytes = self._body_bytes = 0
+
+    def drop(self) -> None:
+        """End the connection now."""
+        self._shut = True
+        self.transport.abort()
+
+    def overdue(self, now: float) -> bool:
+        """Whether the client has had its time: to send its request, or to take what waits for it.
+
+        To be asked about once a second.
+        """
+        unsent = self.transport.get_write_buffer_size()
+        if unsent < self._unsent or not (unsent or self.transport.is_closing()):
+            self._moved = now
+        self._unsent = unsent
+        late = self._since and now - self._since > self._limits.request_seconds
+        return bool(late) or now - self._moved > STUCK_SECONDS
+
+    def _refuse(self, status: http.HTTPStatus) -> None:
+        """Say why the request is refused, where that can be said, and end the connection."""
+        self._shut = True
+        if self._in_head and not self.running:
+            self._say(status)
+        elif self.running and not self.cycle.response_started and not self._in_head and not self.pipeline:
+            self.cycle.disconnected = True  # what the application still says goes nowhere
+            self.cycle.message_event.set()
+            self._say(status)
+        elif self.running:
+            self.drop()  # in the middle of an answer there is no place for another
+            return
+        self.flow.pause_reading()
+        if self.transport.can_write_eof():  # TLS has no such half: there the client waits
+            self.transport.write_eof()
+        self.loop.call_later(LINGER_SECONDS, self.transport.abort)
+
+    def _say(self, status: http.HTTPStatus) -> None:
+        text = f"{status.phrase}\n".encode()
+        headers = [
+            *self.server_state.default_headers,
+            (b"content-type", b"text/plain; charset=utf-8"),
+            (b"content-length", str(len(text)).encode()),
+            (b"connection", b"close"),
+        ]
+        lines = b"".join(name + b": " + value + b"\r\n" for name, value in headers)
+        self.transport.write(f"HTTP/1.1 {status.value} {status.phrase}\r\n".encode() + lines + b"\r\n" + text)
+
+    def _head_size(self) -> int:
+        return len(self.url) + sum(len(name) + len(value) for name, value in self.headers)
+
+    def _announced_body(self) -> int:
+        for name, value in self.headers:
+            if name == b"content-length":
+                return int(value)  # the parser has seen that it is a number
+        return 0

@@ -1,0 +1,89 @@
+"""How many connections there are, and which go when there are too many or have had their time.
+
+Whoever asks for something stays; of the others those go first that never asked for anything, then those that were
+silent the longest: a scraper that finds its connection closed opens another and is let in.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import socket
+from heapq import nsmallest
+
+from uvicorn.server import ServerState
+
+from pulsed.server.connection import ServerConnection
+from pulsed.server.connection_limits import ConnectionLimits
+
+log = logging.getLogger(__name__)
+
+LOG_SECONDS = 60.0
+"""A flood is told of once in this time."""
+
+SHARE = 16
+"""A full house is cleared by one part of so many at a time, so that a flood does not cost a search for each."""
+
+
+class ConnectionLimiter:
+    """All connections of a server.
+
+    Args:
+        state: uvicorn's, with the connections that are open.
+        limits: how many there may be.
+
+    Attributes:
+        opening: sockets of connections that are not ready yet (TLS shakes hands), with the loop time of their begin.
+    """
+
+    def __init__(self, state: ServerState, limits: ConnectionLimits) -> None:
+        self._connections = state.connections
+        self._limits = limits
+        self.opening: dict[socket.socket, float] = {}
+        self._logged = -LOG_SECONDS
+
+    def has_room(self, now: float) -> bool:
+        """Whether one more may come in; makes room if it can.
+
+        Args:
+            now: loop time.
+        """
+        count = len(self._connections) + len(self.opening)
+        return count < self._limits.connections or self.relieve(now, "as many connections as allowed")
+
+    def relieve(self, now: float, why: str) -> bool:
+        """Close some connections that are idle; false: there are none.
+
+        Args:
+            now: loop time.
+            why: for the log.
+        """
+        closed = self._close_idle(max(1, self._limits.connections // SHARE))
+        if now - self._logged >= LOG_SECONDS:
+            self._logged = now
+            log.warning(f"{why}, closing those that are idle", extra={"open": len(self._connections), "closed": closed})
+        return closed > 0
+
+    def sweep(self, now: float) -> None:
+        """Close what is overdue; to be called once a second."""
+        for connection in [each for each in self._connections if isinstance(each, ServerConnection)]:
+            if connection.overdue(now):
+                connection.drop()
+
+    def _close_idle(self, count: int) -> int:
+        idle: list[tuple[bool, float, ServerConnection | socket.socket]] = [
+            (not each.stranger, each.active, each)
+            for each in self._connections
+            if isinstance(each, ServerConnection) and not each.running
+        ]
+        idle += [(False, since, taken) for taken, since in self.opening.items()]
+        chosen = nsmallest(count, idle, key=lambda entry: entry[:2])
+        for _, _, each in chosen:  # they count no more from now on, not only when the loop comes to it
+            if isinstance(each, ServerConnection):
+                self._connections.discard(each)
+                each.drop()
+            else:
+                del self.opening[each]
+                with contextlib.suppress(OSError):  # it has ended by itself
+                    each.shutdown(socket.SHUT_RDWR)
+        return len(chosen)

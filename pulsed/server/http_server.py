@@ -1,0 +1,226 @@
+"""The HTTP server: uvicorn's, behind doors of our own.
+
+Connections are accepted here and not by the event loop's server, which would not count the handshakes that go on, nor
+end them early, nor take up a new certificate for the next one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import functools
+import ipaddress
+import logging
+import signal
+import socket
+import ssl
+import time
+from collections.abc import Callable, Iterator
+
+import uvicorn
+
+from pulsed.server.app import App
+from pulsed.server.connection import Admits, ServerConnection
+from pulsed.server.connection_limiter import ConnectionLimiter
+from pulsed.server.connection_limits import ConnectionLimits
+from pulsed.server.reloader import WebConfigReloader
+from pulsed.server.tls_context import is_allowed
+
+log = logging.getLogger(__name__)
+
+SHUTDOWN_SECONDS = 1
+"""How long requests may take to finish once the daemon has been told to stop."""
+
+ACCEPTED_AT_ONCE = 16
+PAUSE_SECONDS, SHORT_PAUSE_SECONDS = 1.0, 0.1
+"""How long to accept nobody when the process has no descriptors left; shorter, if idle connections just gave some."""
+
+_NO_DESCRIPTORS = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+
+
+class Server(uvicorn.Server):
+    """Serves an application on sockets that listen already.
+
+    Without uvicorn's own signal handling: it would end the process by the signal, not with an exit code.
+
+    Args:
+        app: the application.
+        limits: what clients may take up.
+        live: the web configuration; None: plain HTTP for everybody.
+        on_ready: called once connections are taken.
+    """
+
+    def __init__(
+        self,
+        app: App,
+        limits: ConnectionLimits,
+        live: WebConfigReloader | None = None,
+        on_ready: Callable[[], None] = lambda: None,
+    ) -> None:
+        super().__init__(
+            uvicorn.Config(
+                app,
+                interface="asgi3",
+                http=ServerConnection,
+                ws="none",
+                lifespan="off",
+                log_config=None,
+                access_log=False,
+                server_header=False,
+                proxy_headers=False,
+                timeout_keep_alive=max(1, round(limits.keep_alive_seconds)),
+                timeout_graceful_shutdown=SHUTDOWN_SECONDS,
+            )
+        )
+        self._limits = limits
+        self._live = live
+        self._gate = ConnectionLimiter(self.server_state, limits)
+        self._on_ready = on_ready
+        self._swept = time.monotonic()
+
+    @property
+    def tls(self) -> bool:
+        """Whether connections are encrypted."""
+        return self._context() is not None
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Leave the signals to the daemon."""
+        yield
+
+    def stop(self, number: signal.Signals) -> None:
+        """End soon; the signal is what the log says why."""
+        log.info("stopping", extra={"signal": number.name})
+        self.should_exit = True
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Accept connections from now on."""
+        self._set_headers()
+        if self._live is not None and self._live.now.users and not self.tls and any(map(_is_public, sockets or ())):
+            log.warning("passwords travel in the clear, set tls_server_config in the web configuration")
+        # To uvicorn a server is what can be closed.
+        self.servers = [self._doorkeeper(each) for each in sockets or ()]  # type: ignore[misc]
+        self.started = True
+        self._on_ready()
+
+    async def on_tick(self, counter: int) -> bool:
+        """Look after time and files once a second; uvicorn calls ten times."""
+        if (now := time.monotonic()) - self._swept >= 1:
+            self._swept = now
+            self._gate.sweep(asyncio.get_running_loop().time())
+            if self._live is not None:
+                self._live.refresh()
+                self._set_headers()
+        return await super().on_tick(counter)
+
+    def _doorkeeper(self, listening: socket.socket) -> Doorkeeper:
+        return Doorkeeper(listening, self._gate, self._protocol, self._context, self._limits.request_seconds)
+
+    def _set_headers(self) -> None:
+        if self._live is not None:
+            self.config.encoded_headers = list(self._live.now.headers)
+
+    def _context(self) -> ssl.SSLContext | None:
+        return self._live.now.context if self._live is not None else None
+
+    def _protocol(self, opened: Callable[[], object]) -> ServerConnection:
+        return ServerConnection(self.config, self.server_state, self._limits, self._admits(), opened)
+
+    def _admits(self) -> Admits | None:
+        tls = self._live.now.settings.tls if self._live is not None else None
+        if tls is None or not tls.sans:
+            return None
+        sans = tls.sans
+        return lambda client: is_allowed(client.getpeercert(), sans)
+
+
+class Doorkeeper:
+    """Accepts the connections of one listening socket.
+
+    Args:
+        listening: the socket.
+        gate: knows how many there are.
+        protocol: makes the protocol of a connection, which calls what it is given when it is ready.
+        context: gives the TLS context of the next connection; None: plain.
+        handshake_seconds: how long a handshake may take.
+    """
+
+    def __init__(
+        self,
+        listening: socket.socket,
+        gate: ConnectionLimiter,
+        protocol: Callable[[Callable[[], object]], ServerConnection],
+        context: Callable[[], ssl.SSLContext | None],
+        handshake_seconds: float,
+    ) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._listening = listening
+        self._gate = gate
+        self._protocol = protocol
+        self._context = context
+        self._handshake_seconds = handshake_seconds
+        self._paused: asyncio.TimerHandle | None = None
+        self._opening: set[asyncio.Task[None]] = set()
+        listening.setblocking(False)
+        self._open()
+
+    def close(self) -> None:
+        """Accept nobody any more, and end the handshakes that go on."""
+        if self._paused is not None:
+            self._paused.cancel()
+        self._loop.remove_reader(self._listening.fileno())
+        for task in self._opening:
+            task.cancel()
+
+    async def wait_closed(self) -> None:
+        """Wait for the handshakes to end."""
+        await asyncio.gather(*self._opening, return_exceptions=True)
+
+    def _open(self) -> None:
+        self._paused = None
+        self._loop.add_reader(self._listening.fileno(), self._accept)
+
+    def _accept(self) -> None:
+        for _ in range(ACCEPTED_AT_ONCE):
+            try:
+                taken, _ = self._listening.accept()
+            except OSError as error:  # most are of one client: none is there any more, or its network is gone
+                if error.errno in _NO_DESCRIPTORS:
+                    relieved = self._gate.relieve(self._loop.time(), f"cannot accept connections: {error.strerror}")
+                    self._loop.remove_reader(self._listening.fileno())
+                    self._paused = self._loop.call_later(SHORT_PAUSE_SECONDS if relieved else PAUSE_SECONDS, self._open)
+                return
+            taken.setblocking(False)
+            now = self._loop.time()
+            if self._gate.has_room(now):
+                self._gate.opening[taken] = now
+                task = self._loop.create_task(self._begin(taken))
+                self._opening.add(task)
+                task.add_done_callback(self._opening.discard)
+            else:
+                taken.close()
+
+    async def _begin(self, taken: socket.socket) -> None:
+        context = self._context()
+        opened = functools.partial(self._gate.opening.pop, taken, None)
+        try:
+            await self._loop.connect_accepted_socket(
+                functools.partial(self._protocol, opened),
+                taken,
+                ssl=context,
+                ssl_handshake_timeout=self._handshake_seconds if context else None,
+            )
+        except (OSError, asyncio.TimeoutError) as error:  # a client that does not speak TLS, or is not let in
+            taken.close()
+            log.debug("no connection", extra={"error": error})
+        finally:
+            opened()
+
+
+def _is_public(listening: socket.socket) -> bool:
+    """Whether more than this machine can reach it."""
+    if listening.family == socket.AF_UNIX:
+        return False
+    host: str = listening.getsockname()[0]
+    return not ipaddress.ip_address(host).is_loopback

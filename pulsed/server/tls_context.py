@@ -1,0 +1,131 @@
+"""A TLS context of what the settings say: certificates, whom to trust, versions, ciphers.
+
+The files' bytes are read first and OpenSSL gets them through memory: its own messages name no file, and it would ask
+the terminal for the passphrase of an encrypted key.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ipaddress
+import os
+import ssl
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+
+from pulsed.errors import ConfigError
+from pulsed.server.tls_names import VERSIONS
+from pulsed.server.web_config import Pem, Tls
+
+
+def make_context(tls: Tls) -> ssl.SSLContext:
+    """Make the context for new connections.
+
+    Raises:
+        ConfigError: a file cannot be read or holds something else, or key and certificate do not belong together.
+    """
+    try:
+        return _make(tls)
+    except (OSError, ValueError) as error:  # an OpenSSL that knows less than ours, or one of FIPS; no descriptors left
+        raise ConfigError(
+            f"{tls.cert.key.partition(': ')[0]}: tls_server_config: TLS cannot be set up so: {_reason(error)}",
+            "Leave out what this machine's OpenSSL does not offer",
+        ) from None
+
+
+def _make(tls: Tls) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # of versions before 1.2: whoever writes them knows
+        context.minimum_version, context.maximum_version = (VERSIONS[name] for name in tls.versions)
+    context.options |= ssl.OP_NO_RENEGOTIATION
+    if not tls.server_order:
+        context.options &= ~ssl.OP_CIPHER_SERVER_PREFERENCE
+    if tls.ciphers:
+        context.set_ciphers(":".join(tls.ciphers))
+    if tls.curve:
+        context.set_ecdh_curve(tls.curve)
+    context.set_alpn_protocols(["http/1.1"])
+    _load_chain(context, tls.cert, tls.key)
+    if tls.client_ca is not None:
+        _load_authorities(context, tls.client_ca)
+        context.verify_mode = ssl.CERT_REQUIRED if tls.client_required else ssl.CERT_OPTIONAL
+    return context
+
+
+def is_allowed(certificate: ssl._PeerCertRetDictType | None, sans: frozenset[str]) -> bool:
+    """Whether a client's verified certificate has one of the names. Without a certificate: what TLS said counts."""
+    if not sans or not certificate:
+        return True
+    return any(_comparable(str(value)) in {_comparable(san) for san in sans} for _, value in _names_of(certificate))
+
+
+def _names_of(certificate: ssl._PeerCertRetDictType) -> tuple[tuple[str, str], ...]:
+    return certificate.get("subjectAltName", ())  # type: ignore[return-value] # typeshed: a mixture of all fields
+
+
+def _comparable(name: str) -> str:
+    """IP addresses in one spelling: Python writes those of certificates as `0:0:0:0:0:0:0:1`."""
+    try:
+        return str(ipaddress.ip_address(name.strip()))
+    except ValueError:
+        return name
+
+
+def _load_chain(context: ssl.SSLContext, cert: Pem, key: Pem) -> None:
+    chain, secret = _bytes_of(cert, b"CERTIFICATE-----"), _bytes_of(key, b"PRIVATE KEY-----")
+    if b"ENCRYPTED" in secret:
+        raise ConfigError(f"{_place(key)} is encrypted", "Take the passphrase off: openssl pkey -in KEY -out NEW")
+    try:
+        with _in_memory(chain) as chain_file, _in_memory(secret) as key_file:
+            context.load_cert_chain(chain_file, key_file, password=lambda: "")
+    except (ssl.SSLError, ValueError) as error:
+        if getattr(error, "reason", "") == "KEY_VALUES_MISMATCH":
+            raise ConfigError(f"{_place(key)} is not the key of the certificate", "Give both of one pair") from None
+        raise ConfigError(
+            f"{_place(cert)} and its key cannot be used: {_reason(error)}", "Give a chain and its key, both in PEM"
+        ) from None
+
+
+def _load_authorities(context: ssl.SSLContext, ca: Pem) -> None:
+    try:
+        context.load_verify_locations(cadata=_bytes_of(ca, b"CERTIFICATE-----").decode("ascii", "ignore"))
+    except (ssl.SSLError, ValueError) as error:
+        raise ConfigError(f"{_place(ca)} cannot be used: {_reason(error)}", "Give certificates in PEM") from None
+
+
+def _bytes_of(pem: Pem, mark: bytes) -> bytes:
+    if "-----BEGIN" in pem.file:  # not to be repeated: it may be the key
+        raise ConfigError(f"{pem.key}: holds PEM instead of the name of a file", "Use the key without _file for that")
+    try:
+        found = Path(pem.file).read_bytes() if pem.file else pem.text.encode()
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else str(error)
+        raise ConfigError(
+            f"{pem.key}: cannot read {pem.file}: {reason}", "Name a file that pulsed's user may read"
+        ) from None
+    if mark not in found:
+        what = mark.decode().rstrip("-").lower()
+        raise ConfigError(f"{_place(pem)} holds no {what} in PEM", f"Its lines begin with -----BEGIN … {mark.decode()}")
+    return found
+
+
+def _place(pem: Pem) -> str:
+    return f"{pem.key}: {pem.file}" if pem.file else f"{pem.key}: this value"
+
+
+def _reason(error: Exception) -> str:
+    return str(getattr(error, "reason", None) or error).lower().replace("_", " ")
+
+
+@contextlib.contextmanager
+def _in_memory(data: bytes) -> Iterator[str]:
+    """A file without a place on any disk: OpenSSL takes certificates and keys from files only."""
+    descriptor = os.memfd_create("pulsed-pem")
+    try:
+        with os.fdopen(descriptor, "wb", closefd=False) as file:
+            file.write(data)
+        yield f"/proc/self/fd/{descriptor}"
+    finally:
+        os.close(descriptor)

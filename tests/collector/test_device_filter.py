@@ -1,0 +1,78 @@
+"""The GPUs that somebody asked for."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from pulsed.collector.device_filter import DeviceFilter
+from pulsed.collector.source_factory import selection_of
+from pulsed.config.gpu_selection import EVERYTHING, parse
+from pulsed.config.load import load
+from pulsed.reader.tick import Layout, RawTick
+from pulsed.translate.tick import CanonicalTick, Device, Entity
+from pulsed.translate.vocabulary import NOTHING
+from tests.daemon import pulsed
+
+DEVICES = (
+    Device(Entity("gpu", "0", "GPU-aa")),
+    Device(Entity("gpu", "1", "GPU-bb")),
+    Device(Entity("mig", "1", "GPU-bb", "7"), mig_uuid="MIG-77"),
+    Device(Entity("gpu", "2", "GPU-cc")),
+)
+
+
+def tick() -> CanonicalTick:
+    raw = RawTick("t", 0.0, 0.0, 1.0, Layout("exporter", ()), ())
+    readings = tuple(NOTHING._replace(power_watts=float(number)) for number in range(4))
+    return CanonicalTick("t", 0.0, 0.0, 1.0, DEVICES, readings, raw, {1: ("one",), 3: ("three",)})
+
+
+@pytest.mark.parametrize(
+    ("text", "kept", "anomalies"),
+    [
+        ("all", [0, 1, 2, 3], {1: ("one",), 3: ("three",)}),
+        ("1", [1, 2], {0: ("one",)}),
+        ("0,2", [0, 3], {1: ("three",)}),
+        ("GPU-c", [3], {0: ("three",)}),
+        ("MIG-77", [2], {}),
+        ("1:7", [2], {}),
+        ("none", [], {}),
+    ],
+)
+def test_only_what_is_meant_is_left(text: str, kept: list[int], anomalies: dict[int, tuple[str, ...]]) -> None:
+    chosen = DeviceFilter(parse(text))
+    first, second = chosen.of(tick()), chosen.of(tick())
+    assert first.devices == tuple(DEVICES[number] for number in kept)
+    assert [reading.power_watts for reading in first.readings] == kept
+    assert first.anomalies == anomalies
+    assert first.devices is second.devices
+
+
+def test_a_job_sees_its_own_gpus_unless_somebody_says_otherwise() -> None:
+    job = {"CUDA_VISIBLE_DEVICES": "GPU-bb"}
+    ours, explicit, remote, exporter = (
+        load(None, [f"{key}={json.dumps(value)}" for key, value in given.items()], {})
+        for given in (
+            {"source.kind": "dcgmi"},
+            {"source.kind": "dcgmi", "gpus": "all"},
+            {"source.kind": "dcgmi", "source.dcgmi.host": "gpu1"},
+            {"source.kind": "exporter"},
+        )
+    )
+    assert selection_of(ours, job).uuids == {"gpu-bb"}
+    assert selection_of(ours, {}) == EVERYTHING
+    assert selection_of(explicit, job).everything
+    assert selection_of(remote, job) == EVERYTHING
+    assert selection_of(exporter, job) == EVERYTHING
+
+
+def test_the_flags() -> None:
+    some = pulsed("snapshot", "--source", "demo", "--gpus", "2-3", "--format", "json")
+    assert [gpu["gpu"] for gpu in json.loads(some.stdout)["gpus"]] == ["2", "3"]
+    everything = pulsed("snapshot", "--source", "demo", "--show-all", "--format", "json", CUDA_VISIBLE_DEVICES="0")
+    assert len(json.loads(everything.stdout)["gpus"]) == 8
+    wrong = pulsed("snapshot", "--source", "demo", "--gpus", "first")
+    assert (wrong.returncode, wrong.stdout) == (2, "")
+    assert "--gpus: gpus: 'first' names no GPUs" in wrong.stderr

@@ -1,0 +1,120 @@
+"""Feeds follow the configuration: what is counted stays, and what has not changed is left alone."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+import pytest
+
+from pulsed.collector.pool import CollectorPool
+from pulsed.collector.target_store import TargetStore
+from pulsed.compute.tick import ComputedTick
+from pulsed.config import Config
+from pulsed.config.load import load
+from pulsed.errors import ConfigError
+
+
+class Watched:
+    """Feeds with a board, and every tick that came."""
+
+    def __init__(self) -> None:
+        self.board, self.ticks = TargetStore("node"), list[ComputedTick]()
+        self.feeds = CollectorPool(self.board, lambda layer, seconds: None, self.ticks.append)
+
+    async def until(self, what: Callable[[], bool]) -> None:
+        deadline = time.monotonic() + 20
+        while not what():
+            assert time.monotonic() < deadline, "it never came true"
+            await asyncio.sleep(0.01)
+
+    @property
+    def observed(self) -> float:
+        """Seconds that are counted of the first GPU."""
+        tick = self.board.targets[0].tick
+        return (tick and tick.results[0].account.value("observed_seconds")) or 0.0
+
+
+def configured(*overrides: str) -> Config:
+    return load(None, ("source.kind=demo", "source.interval=0.1", *overrides), {})
+
+
+@pytest.fixture
+async def watched() -> AsyncIterator[Watched]:
+    made = Watched()
+    yield made
+    await made.feeds.stop()
+
+
+async def test_other_settings_leave_the_source_and_the_counters_alone(watched: Watched) -> None:
+    watched.feeds.follow(configured())
+    await watched.until(lambda: watched.observed > 0)
+    (target,), before = watched.board.targets, watched.observed
+    watched.feeds.follow(configured("compute.real_utilization.preset=mem", "compute.workload.hold=1s", "gpus=0"))
+    await watched.until(lambda: len(watched.ticks[-1].results) == 1)
+    assert watched.board.targets == [target]
+    assert watched.observed >= before
+
+
+async def test_a_source_that_changed_is_read_anew_and_its_counters_go_on(watched: Watched) -> None:
+    watched.feeds.follow(configured())
+    await watched.until(lambda: watched.observed > 0)
+    samples, before, version = watched.board.targets[0].samples, watched.observed, watched.board.version
+    watched.feeds.follow(configured("source.interval=0.2"))
+    assert watched.board.version > version
+    assert watched.board.targets[0].tick is not None, "what is known is shown until there is something new"
+    assert watched.board.targets[0].samples == samples
+    await watched.until(lambda: watched.board.targets[0].samples > samples + 1)
+    assert watched.ticks[-1].canonical.interval == 0.2
+    assert watched.observed > before
+
+
+async def test_targets_come_and_go(watched: Watched, tmp_path: Path) -> None:
+    for name in "ab":
+        (tmp_path / f"{name}.prom").write_text(f'DCGM_FI_DEV_GPU_UTIL{{gpu="0",UUID="GPU-{name}"}} 5\n')
+
+    def exporters(*names: str) -> Config:
+        targets = ", ".join(f"{tmp_path / name}.prom" for name in names)
+        return load(None, ("source.kind=exporter", "source.interval=1s", f"source.exporter.targets=[{targets}]"), {})
+
+    watched.feeds.follow(exporters("a"))
+    await watched.until(lambda: watched.board.targets[0].samples > 0)
+    watched.feeds.follow(exporters("b", "a"))
+    assert [target.samples > 0 for target in watched.board.targets] == [False, True]
+    await watched.until(lambda: all(target.samples for target in watched.board.targets))
+    watched.feeds.follow(exporters("b"))
+    assert [target.name for target in watched.board.targets] == [f"{tmp_path / 'b'}.prom"]
+
+
+async def test_a_configuration_that_cannot_be_followed_changes_nothing(watched: Watched, tmp_path: Path) -> None:
+    watched.feeds.follow(configured())
+    await watched.until(lambda: watched.observed > 0)
+    targets = list(watched.board.targets)
+    bad = load(
+        None,
+        (
+            "source.kind=exporter",
+            "source.exporter.targets=[http://localhost:1/metrics]",
+            f"source.exporter={{username: u, password_file: {tmp_path / 'missing'}}}",
+        ),
+        {},
+    )
+    with pytest.raises(ConfigError, match="missing"):
+        watched.feeds.follow(bad)
+    assert watched.board.targets == targets
+    seen = len(watched.ticks)
+    await watched.until(lambda: len(watched.ticks) > seen)
+
+
+async def test_a_feed_that_never_ran_is_closed(watched: Watched) -> None:
+    for interval in (0.1, 0.2, 0.3, 0.1):
+        watched.feeds.follow(configured(f"source.interval={interval}"))  # no turn of the loop between them
+    await watched.until(lambda: watched.observed > 0)
+    assert watched.ticks[-1].canonical.interval == 0.1
+    await watched.feeds.stop()
+    seen = len(watched.ticks)
+    await asyncio.sleep(0.3)
+    assert len(watched.ticks) == seen
+    assert len(asyncio.all_tasks()) == 1

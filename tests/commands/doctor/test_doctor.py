@@ -1,0 +1,265 @@
+"""What `pulsed doctor` finds and advises."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from tests.commands.doctor.setting import NOBODY, configured, page, report, serving, told
+from tests.daemon import pulsed
+from tests.dmon_writer import ERAS, DmonWriter
+from tests.standin.install import install
+from tests.standin.scenario import PROFILING, Refusal, Scenario, gpus, with_mig
+
+NOTHING_LACKS: Mapping[str, Mapping[str, list[str]]] = {
+    "real_utilization": {},
+    "workload_class": {},
+    "class_energy_joules": {},
+    "idle_seconds": {},
+    "saturation": {},
+}
+"""Of everything but health, whose inputs hardly any node has all."""
+PROF = tuple(PROFILING)
+PROFILED = {"sm_active_ratio", "tensor_active_ratio", "dram_active_ratio", "graphics_engine_active_ratio"}
+
+
+def missing(source: dict[str, object]) -> object:
+    derived = source["derived"]
+    assert isinstance(derived, list)
+    return {each["name"]: each["missing"] for each in derived if each["name"] != "health"}
+
+
+def unhealthy(source: dict[str, object]) -> set[str]:
+    """The inputs of health checks that are missing."""
+    derived = source["derived"]
+    assert isinstance(derived, list)
+    (health,) = [each["missing"] for each in derived if each["name"] == "health"]
+    return set(health)
+
+
+# --- nothing
+
+
+def test_a_machine_with_nothing_is_told_what_to_do() -> None:
+    code, found = report(configured())
+    assert code == 1
+    assert (found["would_take"], found["can_serve"]) == (None, False)
+    assert [(source["kind"], source["works"]) for source in found["sources"]] == [("dcgmi", False), ("exporter", False)]
+    assert all(source["error"] for source in found["sources"])
+    assert "--source demo" in found["advice"]
+    text = told(configured())
+    assert "Nothing can be served" in text
+    assert "this version of pulsed does not read it" in text
+
+
+@pytest.mark.parametrize("format", ["table", "json"])
+def test_the_command(format: str) -> None:
+    finished = pulsed("doctor", "--format", format, "--source", "demo")
+    assert (finished.returncode, finished.stderr) == (0, "")
+    if format == "json":
+        assert json.loads(finished.stdout)["would_take"]["kind"] == "demo"
+    nothing = ["--set=source.dcgmi.path=/nowhere", f"--set=source.exporter.targets={NOBODY}"]
+    finished = pulsed("doctor", "--format", format, *nothing)
+    assert (finished.returncode, finished.stderr) == (1, "")
+
+
+def test_only_what_is_asked_for_is_looked_at(tmp_path: Path) -> None:
+    dcgmi = install(tmp_path, Scenario())
+    with serving(page()) as (url,):
+        code, found = report(configured(dcgmi, url, kind="exporter"))
+    assert code == 0
+    assert [source["kind"] for source in found["sources"]] == ["exporter"]
+    assert found["would_take"] == {"kind": "exporter", "targets": [url], "why": "source.kind is exporter"}
+
+
+def test_a_target_that_is_none_is_one_source_that_does_not_work(tmp_path: Path) -> None:
+    """Not the end of the report: a file with a secret may be missing, the host engine works all the same."""
+    dcgmi = install(tmp_path, Scenario())
+    found = report(
+        configured(dcgmi, more={"source.exporter.username": "a", "source.exporter.password_file": "/nowhere"})
+    )[1]
+    engine, exporter = found["sources"]
+    assert engine["works"]
+    assert "/nowhere" in exporter["error"]
+
+
+# --- exporters
+
+
+def test_an_exporter_that_lacks_counters_is_told_which_lines_to_add() -> None:
+    with serving(page()) as (url,):
+        code, found = report(configured(exporter=url))
+        text = told(configured(exporter=url))
+    assert code == 0
+    assert found["would_take"] == {"kind": "exporter", "targets": [url], "why": "it works, and dcgmi does not"}
+    exporter = found["sources"][1]
+    assert exporter["version"] == "dcgm-exporter before 4.8.3"
+    assert [gpu["name"] for gpu in exporter["gpus"]] == ["0", "1"]
+    assert exporter["nodes"] == ["n0"]
+    assert {"power_watts", "dram_active_ratio"} <= set(exporter["quantities"])
+    both = ["0", "1"]
+    assert missing(exporter) == {
+        **NOTHING_LACKS,
+        "real_utilization": {"sm_active_ratio": both},
+        "workload_class": {"sm_active_ratio": both, "fp64_active_ratio": both},
+    }
+    lines = [line.split(",")[:2] for line in exporter["supply"]]
+    assert ["DCGM_FI_DEV_GET_GPU_RECOVERY_ACTION", " gauge"] in lines, "health needs lines, too"
+    assert lines[:2] == [
+        ["DCGM_FI_PROF_SM_ACTIVE", " gauge"],
+        ["DCGM_FI_PROF_PIPE_FP64_ACTIVE", " gauge"],
+    ]
+    for words in ("customMetrics: |", "/etc/dcgm-exporter/default-counters.csv", "dcgmExporter:", "metrics-config"):
+        assert words in text
+    assert "SYS_ADMIN" not in text, "it may profile"
+
+
+def test_a_page_without_any_profiling_counter_may_lack_the_permission() -> None:
+    with serving(page(without=("PROF_",))) as (url,):
+        text = told(configured(exporter=url))
+    assert "SYS_ADMIN" in text
+    assert "DCGM_FI_PROF_GR_ENGINE_ACTIVE, gauge, " in text
+
+
+def test_a_page_that_has_everything_needs_nothing() -> None:
+    with serving(page(without=())) as (url,):
+        (exporter,) = report(configured(exporter=url, kind="exporter"))[1]["sources"]
+    assert missing(exporter) == NOTHING_LACKS
+    assert unhealthy(exporter) == {"recovery_action", "memory_unrepairable", "fabric_manager_status", "pcie_link_width"}
+    assert len(exporter["supply"]) == 4
+
+
+def test_a_page_without_gpus_is_nothing_to_serve() -> None:
+    with serving("go_goroutines 12\n") as (url,):
+        code, found = report(configured(exporter=url))
+        assert "it tells of no GPU" in told(configured(exporter=url))
+    assert code == 1
+    assert found["sources"][1]["works"]
+
+
+def test_several_exporters_are_taken_without_asking_the_host_engine(tmp_path: Path) -> None:
+    dcgmi = install(tmp_path, Scenario())
+    with serving(page(1), page(1)) as urls:
+        code, found = report(configured(dcgmi, [*urls, NOBODY]))
+    assert code == 0
+    assert [source["works"] for source in found["sources"]] == [True, True, False]
+    assert found["would_take"]["kind"] == "exporter"
+    assert found["would_take"]["targets"] == urls
+
+
+# --- host engines
+
+
+def test_a_host_engine_that_has_everything(tmp_path: Path) -> None:
+    code, found = report(configured(install(tmp_path, Scenario(gpus=gpus("hopper", 2)))))
+    assert code == 0
+    assert found["would_take"]["kind"] == "dcgmi"
+    engine = found["sources"][0]
+    assert engine["version"] == "dcgmi 4.4.1, host engine 4.4.1"
+    assert [gpu["model"] for gpu in engine["gpus"]] == ["NVIDIA H100 80GB HBM3"] * 2
+    assert missing(engine) == NOTHING_LACKS
+
+
+def test_an_engine_that_is_away_says_how_to_start_it(tmp_path: Path) -> None:
+    code, found = report(configured(install(tmp_path, Scenario(engine=False)), kind="dcgmi"))
+    assert code == 1
+    (engine,) = found["sources"]
+    assert "systemctl start nvidia-dcgm" in engine["error"]
+    assert engine["version"] == "dcgmi 4.4.1"
+
+
+def test_an_exporter_that_holds_the_profiling_counters_is_preferred(tmp_path: Path) -> None:
+    dcgmi = install(tmp_path, Scenario(gpus=gpus("ampere", 1), refusals=(Refusal("profiling_held", PROF),)))
+    with serving(page()) as (url,):
+        code, found = report(configured(dcgmi, url))
+    assert code == 0
+    assert "use the source exporter" in found["sources"][0]["lost_fields"]["profiling_held"]["why"]
+    assert found["would_take"]["kind"] == "exporter"
+    assert "held by another process" in found["would_take"]["why"]
+    alone = report(configured(dcgmi))[1]
+    assert alone["would_take"]["kind"] == "dcgmi"
+    assert "held by another process" in alone["would_take"]["why"]
+
+
+@pytest.mark.parametrize(
+    ("failure", "remedy"),
+    [
+        ("needs_root", "Run nv-hostengine as root or with CAP_SYS_ADMIN"),
+        ("module_not_loaded", "needs a data center or workstation GPU"),
+        ("profiling_held", "let both share one engine"),
+    ],
+)
+def test_refused_fields_come_with_the_remedy(tmp_path: Path, failure: str, remedy: str) -> None:
+    dcgmi = install(tmp_path, Scenario(gpus=gpus("ampere", 1), refusals=(Refusal(failure, PROF),)))
+    config = configured(dcgmi, kind="dcgmi")
+    (engine,) = report(config)[1]["sources"]
+    assert set(missing(engine)["real_utilization"]) == PROFILED  # type: ignore[index]
+    utilization = engine["derived"][0]
+    assert [line.partition(":")[0] for line in utilization["supply"]] == [
+        f"refused, {reason.replace('_', ' ')}" for reason in engine["lost_fields"] if reason != "field_refused"
+    ]
+    assert "1002 PROF_SM_ACTIVE" in utilization["supply"][0]
+    assert remedy in told(config)
+
+
+def test_a_gpu_without_profiling_still_gives_the_plain_fields(tmp_path: Path) -> None:
+    code, found = report(configured(install(tmp_path, Scenario(gpus=gpus("geforce", 1))), kind="dcgmi"))
+    assert code == 0
+    lacks = missing(found["sources"][0])
+    assert isinstance(lacks, dict)
+    assert lacks["real_utilization"].keys() == PROFILED
+    assert (lacks["class_energy_joules"], lacks["idle_seconds"]) == ({}, {})
+    assert "profiling_unavailable" in found["sources"][0]["lost_fields"]
+
+
+def test_instances_need_nothing_that_only_a_board_has(tmp_path: Path) -> None:
+    first, second = gpus("ampere", 2)
+    dcgmi = install(tmp_path, Scenario(gpus=(with_mig(first, "1g.10gb", "2g.20gb"), second)))
+    config = configured(dcgmi, kind="dcgmi")
+    (engine,) = report(config)[1]["sources"]
+    assert [gpu["mig"] is not None for gpu in engine["gpus"]].count(True) == 2
+    assert len(engine["gpus"]) == 3, "the split board speaks through its instances"
+    assert missing(engine) == NOTHING_LACKS
+    assert "2 x NVIDIA A100-SXM4-80GB MIG instance" in told(config)
+
+
+def test_an_engine_without_rights_that_answers_nothing_but_na(tmp_path: Path) -> None:
+    (engine,) = report(configured(install(tmp_path, Scenario(all_blank=True)), kind="dcgmi"))[1]["sources"]
+    assert {"not under a service account" in line for line in engine["supply"]} == {True}
+
+
+def test_profiling_that_is_answered_with_na(tmp_path: Path) -> None:
+    dcgmi = install(tmp_path, Scenario(blank_fields=(1002, 156, 155)))
+    (engine,) = report(configured(dcgmi, kind="dcgmi"))[1]["sources"]
+    assert [line.partition(". ")[0] for line in engine["supply"]] == [
+        "answered with N/A: 1002 PROF_SM_ACTIVE",
+        "answered with N/A: 156 DEV_TOTAL_ENERGY_CONSUMPTION, 1523 DEV_GET_GPU_RECOVERY_ACTION,"
+        " 1507 DEV_MEMORY_UNREPAIRABLE_FLAG, 170 DEV_FABRIC_MANAGER_STATUS",
+    ]
+
+
+def test_fields_that_nobody_asked_for(tmp_path: Path) -> None:
+    dcgmi = install(tmp_path, Scenario())
+    (engine,) = report(configured(dcgmi, kind="dcgmi", groups=["health"]))[1]["sources"]
+    unasked = [line for line in engine["supply"] if line.startswith("not asked for")]
+    assert [line.partition("Add ")[2] for line in unasked] == [
+        "core to source.dcgmi.groups",
+        "nvlink to source.dcgmi.groups",
+    ]
+
+
+# --- recordings
+
+
+def test_a_recording_is_told_what_to_record(tmp_path: Path) -> None:
+    writer = DmonWriter(ERAS["C1"], [1001, 155])
+    path = tmp_path / "capture.txt"
+    path.write_text(writer.header() + writer.tick([("GPU 0", [0.5, 150.0])]))
+    config = configured(kind="replay", more={"source.replay.path": str(path)})
+    code, found = report(config)
+    assert code == 0
+    (recording,) = found["sources"]
+    assert any("dcgmi dmon -e 1002,1004,1005" in line for line in recording["supply"])

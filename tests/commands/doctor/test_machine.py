@@ -1,0 +1,57 @@
+"""What is found of NVIDIA's on a machine, on trees of files as Linux has them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pulsed.commands.doctor.machine import Machine, advice, driver_version, look
+
+
+def device(root: Path, address: str, vendor: str, class_: str) -> None:
+    folder = root / "sys/bus/pci/devices" / address
+    folder.mkdir(parents=True)
+    (folder / "vendor").write_text(f"{vendor}\n")
+    (folder / "class").write_text(f"{class_}\n")
+
+
+def test_the_driver_is_read_from_proc(tmp_path: Path) -> None:
+    assert driver_version(tmp_path) == ""
+    file = tmp_path / "proc/driver/nvidia/version"
+    file.parent.mkdir(parents=True)
+    file.write_text("NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.129.03  Thu Oct 19 18:56:32 UTC 2023\n")
+    assert driver_version(tmp_path) == "535.129.03"
+    file.write_text("NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  570.124.06  Release Build\n")
+    assert driver_version(tmp_path) == "570.124.06"
+    file.write_text("something else\n")
+    assert driver_version(tmp_path) == "unknown"
+
+
+def test_an_empty_machine(tmp_path: Path) -> None:
+    assert look(tmp_path, "libnone.so.1") == Machine(0, "", (), has_nvml=False)
+
+
+def test_a_machine_with_gpus(tmp_path: Path) -> None:
+    device(tmp_path, "0000:1b:00.0", "0x10de", "0x030200")
+    device(tmp_path, "0000:2c:00.0", "0x10de", "0x030000")
+    device(tmp_path, "0000:2c:00.1", "0x10de", "0x040300")  # the sound of a display
+    device(tmp_path, "0000:00:02.0", "0x8086", "0x030000")
+    (tmp_path / "dev").mkdir()
+    for name in ("nvidia0", "nvidia1", "nvidiactl", "nvidia-uvm"):
+        (tmp_path / "dev" / name).touch()
+    found = look(tmp_path, "libc.so.6")
+    assert found == Machine(2, "", ("nvidia0", "nvidia1"), has_nvml=True)
+
+
+@pytest.mark.parametrize(
+    ("machine", "words"),
+    [
+        (Machine(0, "", (), has_nvml=False), "There is no NVIDIA GPU on this machine"),
+        (Machine(8, "", (), has_nvml=False), "no driver is loaded: install the driver"),
+        (Machine(8, "570.1", (), has_nvml=True), "docker run --gpus all"),
+        (Machine(1, "570.1", ("nvidia0",), has_nvml=True), "install DCGM"),
+    ],
+)
+def test_the_advice_fits_the_machine(machine: Machine, words: str) -> None:
+    assert words in advice(machine)

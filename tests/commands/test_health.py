@@ -1,0 +1,142 @@
+"""`pulsed health` against a real HTTP server with answers that the API's own code made."""
+
+from __future__ import annotations
+
+import base64
+import json
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from typing import Any
+
+import pytest
+
+from pulsed.compute.health.model import NOT_JUDGED, CheckState, Health, State
+from pulsed.present.api.documents import health_document
+from tests.daemon import free_port, pulsed
+from tests.present.boards import SETTLED, SICK, Gpu, board, gpu, mig, target, tick
+
+
+def judged(state: State) -> Health:
+    check = CheckState(
+        "temp_gpu", state, 1767225600.0, None, "95 °C", (("temperature_celsius", 95.0),), "Cool it", True
+    )
+    return Health(state, check.severity, 1.0, (check,))
+
+
+def with_health(number: int, health: Health) -> Gpu:
+    return gpu(number, result=SETTLED._replace(health=health))
+
+
+class Server(HTTPServer):
+    answer: Any = ()
+    status = 200
+    login = ""
+
+
+class Handler(BaseHTTPRequestHandler):
+    server: Server
+
+    def do_GET(self) -> None:
+        right = not self.server.login or self.headers.get("Authorization") == (
+            f"Basic {base64.b64encode(self.server.login.encode()).decode()}"
+        )
+        found = self.path == "/health/gpus"
+        self.send_response(self.server.status if found and right else 404 if right else 401)
+        self.end_headers()
+        self.wfile.write(json.dumps(self.server.answer).encode())
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    with Server(("127.0.0.1", 0), Handler) as made:
+        thread = threading.Thread(target=made.serve_forever)
+        thread.start()
+        yield made
+        made.shutdown()
+        thread.join()
+
+
+def serve(server: Server, *gpus: Gpu) -> str:
+    server.answer = health_document(board(target("a", tick(gpus))), 100.25)
+    return f"http://127.0.0.1:{server.server_port}"
+
+
+@pytest.mark.parametrize(
+    ("states", "code"),
+    [
+        (["ok", "ok"], 0),
+        (["ok", "info"], 0),
+        (["ok", "warn"], 1),
+        (["hot", "ok"], 1),
+        (["warn", "crit"], 2),
+        (["crit", "unknown"], 2),
+        (["ok", "unknown"], 3),
+        (["warn", "unknown"], 1),
+        ([], 3),
+    ],
+)
+def test_the_exit_code_is_that_of_the_worst(server: Server, states: list[State], code: int) -> None:
+    gpus = [with_health(number, judged(state)) for number, state in enumerate(states)]
+    done = pulsed("health", serve(server, *gpus))
+    assert (done.returncode, done.stderr) == (code, "")
+    assert done.stdout.startswith(("OK", "WARNING", "CRITICAL", "UNKNOWN")[code])
+
+
+def test_the_table_says_what_and_since_when_and_what_to_do(server: Server) -> None:
+    url = serve(server, with_health(0, judged("ok")), with_health(1, SICK), mig(2, 7))
+    assert pulsed("health", url).stdout.splitlines() == [
+        "WARNING: 1 warn, 1 ok, 1 unknown",
+        "",
+        "node1 GPU 1  WARN  row_remap_pending  since 2025-12-31T23:59:55.100Z",
+        "  A memory repair waits for a reset",
+        "  -> Reset the GPU when the current jobs finish",
+        "",
+        "node1 GPU 0  ok  (100 % of the checks could be judged)",
+        "node1 GPU 2:7  unknown  (0 % of the checks could be judged)",
+    ]
+
+
+def test_the_line_is_for_nagios(server: Server) -> None:
+    url = serve(server, with_health(0, judged("hot")), with_health(1, judged("ok")))
+    assert pulsed("health", url, "--format", "line").stdout == (
+        "PULSED WARNING - node1 GPU 0 hot: temp_gpu | gpus=2 crit=0 hot=1 warn=0 info=0 ok=1 unknown=0\n"
+    )
+
+
+def test_json_is_what_the_daemon_said(server: Server) -> None:
+    url = serve(server, with_health(0, NOT_JUDGED))
+    done = pulsed("health", url, "--format", "json")
+    assert (done.returncode, json.loads(done.stdout)) == (3, server.answer)
+
+
+def test_names_cannot_steer_the_terminal(server: Server) -> None:
+    url = serve(server, with_health(0, judged("crit")))
+    server.answer[0]["node"] = "\x1b[2Jnode"
+    assert "\x1b" not in pulsed("health", url).stdout
+
+
+def test_without_a_daemon_nothing_is_known() -> None:
+    done = pulsed("health", f"http://127.0.0.1:{free_port()}")
+    assert done.returncode == 3
+    assert "See whether `pulsed serve` runs there" in done.stderr
+
+
+@pytest.mark.parametrize(("status", "answer"), [(500, []), (200, {"error": "no"})])
+def test_an_answer_that_is_none_is_unknown(server: Server, status: int, answer: object) -> None:
+    url = serve(server)
+    server.status, server.answer = status, answer
+    assert pulsed("health", url).returncode == 3
+
+
+def test_a_login_is_used_and_never_shown(server: Server) -> None:
+    url = serve(server, with_health(0, judged("ok"))).replace("//", "//ops:s3cret%21@")
+    server.login = "ops:s3cret!"
+    assert pulsed("health", url).returncode == 0
+    server.login = "ops:other"
+    done = pulsed("health", url)
+    assert done.returncode == 3
+    assert "s3cret" not in done.stderr

@@ -1,0 +1,253 @@
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pulsed.attribution.model import Attribution, Pod
+from pulsed.compute.counters.catalog import IDLE_KINDS
+from pulsed.compute.derive import ComputeSettings, compute
+from pulsed.compute.layer import KEPT, ComputeLayer
+from pulsed.compute.tick import ClassChange, ComputedTick
+from pulsed.compute.workload.class_table import WORKLOAD_CLASSES
+from pulsed.translate.tick import CanonicalTick, Device, Entity
+from pulsed.translate.vocabulary import NOTHING, Reading
+from tests.compute.readings import arbitrary, many
+from tests.compute.streams import BUSY, DAY, GPU, IDLE, MEMORY, NAMES, OTHER, activity, counted, sample
+
+
+def run(ticks: Iterable[CanonicalTick], settings: ComputeSettings | None = None) -> list[ComputedTick]:
+    computer = ComputeLayer(ComputeSettings() if settings is None else settings)
+    return [computer.compute(tick) for tick in ticks]
+
+
+def observed(ticks: Iterable[CanonicalTick]) -> list[float]:
+    return [counted(tick, "observed_seconds") for tick in run(ticks)]
+
+
+def test_each_tick_by_itself_is_what_compute_says() -> None:
+    ticks = [sample(clock, reading) for clock, reading in enumerate(NAMES)]
+    for tick, found in zip(ticks, run(ticks), strict=True):
+        alone = compute(tick, ComputeSettings())
+        assert found.canonical is tick
+        assert found.results[0].real_utilization == alone.results[0].real_utilization
+        assert found.results[0].workload == alone.results[0].workload
+        assert found.results[0].workload.raw_class == NAMES[tick.readings[0]]
+
+
+def test_a_tick_without_gpus_is_nothing() -> None:
+    assert run([sample(0.0), sample(1.0, IDLE)])[0].results == ()
+
+
+def test_a_sample_covers_the_time_since_the_one_before() -> None:
+    assert observed(sample(clock, IDLE) for clock in (5.0, 6.0, 6.5, 8.5)) == [0.0, 1.0, 1.5, 3.5]
+
+
+def test_two_samples_of_one_time_count_once() -> None:
+    assert observed(sample(clock, IDLE) for clock in (5.0, 6.0, 6.0, 7.0)) == [0.0, 1.0, 1.0, 2.0]
+
+
+def test_a_gap_of_three_intervals_is_covered_and_a_longer_one_is_not() -> None:
+    assert observed(sample(clock, IDLE) for clock in (0.0, 3.0, 6.5, 7.5)) == [0.0, 3.0, 3.0, 4.0]
+    tenths = [sample(clock, IDLE, interval=0.1) for clock in (1e7, 1e7 + 0.1, 1e7 + 0.1 + 3 * 0.1)]
+    assert observed(tenths)[-1] == pytest.approx(0.4)
+
+
+def test_what_comes_out_of_order_is_never_counted_twice() -> None:
+    assert observed(sample(clock, IDLE) for clock in (10.0, 11.0, 10.0, 11.0, 12.0)) == [0.0, 1.0, 1.0, 1.0, 2.0]
+
+
+def test_a_clock_that_begins_anew_is_a_gap() -> None:
+    assert observed(sample(clock, IDLE) for clock in (1e6, 1e6 + 1, 5.0, 6.0)) == [0.0, 1.0, 1.0, 2.0]
+
+
+def test_the_wall_clock_counts_nothing() -> None:
+    wall = (DAY, DAY + 7200.0, DAY - 3600.0)
+    ticks = [sample(float(at), IDLE, time=when) for at, when in enumerate(wall)]
+    assert observed(ticks) == [0.0, 1.0, 2.0]
+    assert run(ticks)[-1].results[0].held.since == DAY
+
+
+def test_a_long_pause_counts_nothing_not_even_energy() -> None:
+    before, after = (IDLE._replace(energy_joules_total=joules, power_watts=75.0) for joules in (100.0, 9e6))
+    later = after._replace(energy_joules_total=9e6 + 75)
+    ticks = [sample(0.0, before), sample(36_000.0, after), sample(36_001.0, later)]
+    found = run(ticks)
+    assert [counted(tick, "class_energy_joules", "idle") for tick in found] == [0.0, 0.0, 75.0]
+    assert [counted(tick, "observed_seconds") for tick in found] == [0.0, 0.0, 1.0]
+
+
+def test_the_counters_of_a_gpu_that_comes_back_go_on() -> None:
+    found = run(
+        [
+            sample(0.0, IDLE, BUSY),
+            sample(1.0, IDLE, BUSY),
+            sample(2.0, IDLE),
+            sample(3.0, IDLE, BUSY),
+            sample(9.0, IDLE),
+            sample(10.0, IDLE, BUSY),
+            sample(11.0, IDLE, BUSY),
+        ]
+    )
+    back = [counted(tick, "observed_seconds", position=1) for tick in found if len(tick.results) > 1]
+    assert back == [0.0, 1.0, 3.0, 3.0, 4.0]
+    assert counted(found[-1], "observed_seconds") == 5.0
+    assert found[-1].results[1].account.created == DAY
+
+
+def test_a_device_that_is_only_described_anew_goes_on() -> None:
+    described = replace(GPU, model="NVIDIA H100", attribution=Attribution((Pod("default", "train-0"),)))
+    found = run([sample(0.0, IDLE), sample(1.0, IDLE, devices=[described]), sample(2.0, IDLE, devices=[described])])
+    assert counted(found[-1], "observed_seconds") == 2.0
+    assert counted(found[-1], "idle_seconds", "held") == 2.0
+
+
+def test_instances_of_a_new_partition_begin_at_0() -> None:
+    halves = [Device(Entity("mig", "0", "GPU-0", str(number), "3g.40gb")) for number in (1, 2)]
+    sevenths = [Device(Entity("mig", "0", "GPU-0", str(number), "1g.10gb")) for number in (1, 2)]
+    found = run(
+        [
+            *(sample(float(clock), IDLE, BUSY, devices=halves) for clock in range(3)),
+            *(sample(float(clock), IDLE, BUSY, devices=sevenths) for clock in range(3, 5)),
+            sample(5.0, IDLE, BUSY, devices=halves),
+        ]
+    )
+    assert [counted(tick, "observed_seconds", position=1) for tick in found] == [0.0, 1.0, 2.0, 0.0, 1.0, 5.0]
+    assert all(tick.changes == () for tick in found)
+
+
+def test_a_gpu_that_is_named_twice_is_counted_once() -> None:
+    found = run(sample(float(clock), IDLE, IDLE, devices=[GPU, GPU]) for clock in range(3))
+    assert [counted(tick, "observed_seconds", position=1) for tick in found] == [0.0, 1.0, 2.0]
+
+
+def test_what_is_remembered_is_bounded_and_the_longest_gone_is_forgotten_first() -> None:
+    many_devices = [Device(Entity("mig", "0", "GPU-0", str(number))) for number in range(KEPT + 2)]
+    computer = ComputeLayer(ComputeSettings())
+
+    def see(device: Device, clock: float) -> float:
+        return counted(computer.compute(sample(clock, IDLE, devices=[device])), "observed_seconds")
+
+    first, second = many_devices[:2]
+    for device in (first, second):
+        assert [see(device, clock) for clock in (0.0, 1.0)] == [0.0, 1.0]
+    for device in many_devices[2:]:
+        see(device, 2.0)
+    assert [see(second, clock) for clock in (3.0, 4.0)] == [3.0, 4.0]
+    assert see(first, 5.0) == 0.0
+
+
+def test_a_change_of_class_is_told_once_with_the_time_of_its_first_sample() -> None:
+    readings = [IDLE, BUSY, BUSY, BUSY, IDLE, BUSY, MEMORY, MEMORY, MEMORY]
+    found = run(sample(float(clock), reading) for clock, reading in enumerate(readings))
+    held = [tick.results[0].held for tick in found]
+    assert [each.workload_class for each in held] == ["idle"] * 2 + ["tensor_heavy_compute"] * 5 + ["memory_bound"] * 2
+    assert [tick.changes for tick in found if tick.changes] == [
+        (ClassChange(0, "idle", "tensor_heavy_compute", DAY + 1),),
+        (ClassChange(0, "tensor_heavy_compute", "memory_bound", DAY + 6),),
+    ]
+    assert held[-1].changes == 2
+    assert [tick.results[0].workload.raw_class for tick in found] == [NAMES[reading] for reading in readings]
+
+
+def test_changes_say_which_device() -> None:
+    found = run([sample(0.0, IDLE, IDLE, interval=15.0), sample(15.0, IDLE, BUSY, interval=15.0)])
+    assert found[-1].changes == (ClassChange(1, "idle", "tensor_heavy_compute", DAY + 15),)
+
+
+def test_after_a_gap_longer_than_the_hold_the_class_is_that_of_the_sample() -> None:
+    found = run([sample(0.0, IDLE), sample(1.0, IDLE), sample(60.0, BUSY), sample(120.0, BUSY)])
+    assert found[2].changes == (ClassChange(0, "idle", "tensor_heavy_compute", DAY + 60),)
+    assert found[3].changes == ()
+    assert found[3].results[0].held.since == DAY + 120  # what was in between nobody knows
+
+
+def test_a_shorter_gap_neither_ends_what_is_held_nor_lets_a_flicker_through() -> None:
+    clocks = [0.0, 0.1, 0.2, 1.0, 1.1, 1.2]
+    readings = [IDLE, IDLE, IDLE, BUSY, IDLE, IDLE]
+    found = run(sample(clock, reading, interval=0.1) for clock, reading in zip(clocks, readings, strict=True))
+    assert {tick.results[0].held.workload_class for tick in found} == {"idle"}
+    assert found[-1].results[0].held.since == DAY
+    assert counted(found[-1], "observed_seconds") == pytest.approx(0.4)
+
+
+def test_the_hold_is_configured() -> None:
+    ticks = [sample(float(clock), BUSY if clock else IDLE) for clock in range(6)]
+    found = run(ticks, ComputeSettings(hold=4.5))
+    assert [len(tick.changes) for tick in found] == [0, 0, 0, 0, 0, 1]
+    assert [len(tick.changes) for tick in run(ticks, ComputeSettings(hold=0.0))] == [0, 1, 0, 0, 0, 0]
+
+
+def test_time_is_counted_by_raw_class() -> None:
+    readings = [IDLE, BUSY, IDLE, MEMORY, IDLE]
+    found = run(sample(float(clock), reading) for clock, reading in enumerate(readings))[-1]
+    assert found.results[0].held.workload_class == "idle"
+    assert [counted(found, "workload_class_seconds", NAMES[reading]) for reading in (IDLE, BUSY, MEMORY)] == [2, 1, 1]
+
+
+def test_a_square_wave_that_no_scraper_sees_is_counted() -> None:
+    """0.3 s busy and 0.7 s idle at 10 Hz, looked at every 15 s: the average of the gauge can be anything."""
+    level, ticks = 0.9, []
+    for number in range(6001):
+        reading = Reading(**activity(level if number % 10 in (1, 2, 3) else 0.0))
+        ticks.append(sample(number * 0.1, reading, interval=0.1))
+    scraped = run(ticks)[::150]
+    for before, after in pairwise(scraped):
+        busy = counted(after, "real_utilization_seconds") - counted(before, "real_utilization_seconds")
+        seconds = counted(after, "observed_seconds") - counted(before, "observed_seconds")
+        assert busy / seconds == pytest.approx(0.3 * level, rel=1e-9)
+    assert {tick.results[0].real_utilization.ratio for tick in scraped} == {0.0}
+
+
+steps = st.one_of(st.sampled_from([0.0, 1.0, 1.0, 1.0, 3.0, 3.5, -1.0, 600.0, -600.0]), st.floats(-5, 5))
+
+
+@many
+@given(st.lists(st.tuples(steps, st.sampled_from([(GPU,), (OTHER,), (GPU, OTHER)]), arbitrary(), arbitrary())))
+def test_whatever_comes_nothing_falls_or_is_counted_twice(
+    stream: list[tuple[float, tuple[Device, ...], Reading, Reading]],
+) -> None:
+    computer, clock = ComputeLayer(ComputeSettings()), 1000.0
+    last: dict[Entity, ComputedTick] = {}
+    covered = dict.fromkeys((GPU.entity, OTHER.entity), 0.0)
+    newest: dict[Entity, float] = {}
+    for step, devices, *readings in stream:
+        clock += step
+        tick = computer.compute(sample(clock, *readings[: len(devices)], devices=devices))
+        for position, device in enumerate(devices):
+            entity = device.entity
+            since = clock - newest.get(entity, float("-inf"))
+            if 0 < since <= 3.000001:
+                covered[entity] += since
+            if not -3.000001 <= since <= 0:
+                newest[entity] = clock
+            account, held = tick.results[position].account, tick.results[position].held
+            observed = counted(tick, "observed_seconds", position=position)
+            assert observed == pytest.approx(covered[entity], abs=1e-9)
+            assert sum(account.value("workload_class_seconds", name) or 0.0 for name in WORKLOAD_CLASSES) == observed
+            idle = sum(account.value("idle_seconds", kind) or 0.0 for kind in IDLE_KINDS)
+            assert idle == pytest.approx(account.value("workload_class_seconds", "idle"), abs=1e-9)
+            if entity in last:
+                before = last[entity]
+                at = [each.entity for each in before.canonical.devices].index(entity)
+                old = before.results[at]
+                assert all(
+                    new is not None and new >= known
+                    for known, new in zip(old.account.values, account.values, strict=True)
+                    if known is not None
+                )
+                told = [change for change in tick.changes if change.position == position]
+                assert held.changes - old.held.changes == len(told)
+                assert [(old.held.workload_class, held.workload_class)] * len(told) == [each[1:3] for each in told]
+                assert (held.workload_class != old.held.workload_class) == bool(told)
+            last[entity] = tick
+
+
+def test_a_gpu_of_which_nothing_is_known_is_observed_all_the_same() -> None:
+    found = run(sample(float(clock), NOTHING) for clock in range(3))[-1]
+    assert counted(found, "workload_class_seconds", "unknown") == 2.0
+    assert found.results[0].account.value("real_utilization_seconds") is None

@@ -1,0 +1,142 @@
+"""The application behind the front, asked without a network."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import httpx
+import pytest
+
+from pulsed.collector.target_store import TargetStore
+from pulsed.compute.tick import ComputedTick
+from pulsed.present.api import schema
+from pulsed.present.api.application import api
+from pulsed.present.api.events import EventBroadcaster
+from pulsed.present.api.history import DEFAULT_FIELDS, History
+from tests.present.boards import TIME, Gpu, board, gpu, mig, target, tick
+
+
+class Known:
+    """An application, what is on its board, and what was there before."""
+
+    def __init__(self, *targets: Sequence[Gpu]) -> None:
+        self.history, self.board = History(), board()
+        for number, gpus in enumerate(targets):
+            made = target(f"target {number}", self._tick(number, gpus))
+            self.board.targets.append(made)
+        self.app = api(self.board, {}, history=self.history, events=EventBroadcaster(lambda: "here", max_subscribers=0))
+
+    def goes_on(self, number: int, gpus: Sequence[Gpu]) -> None:
+        """Another tick of a target."""
+        self.board.targets[number].accept(self._tick(number, gpus, TIME + 1), 101.0)
+
+    async def get(self, path: str, method: str = "GET") -> tuple[int, Any, Mapping[str, str]]:
+        transport = httpx.ASGITransport(app=self.app)
+        async with httpx.AsyncClient(transport=transport, base_url="http://pulsed") as client:
+            answer = await client.request(method, path)
+        return answer.status_code, answer.json(), answer.headers
+
+    async def refused(self, path: str, status: int) -> str:
+        """What an answer with an error says, which is all that is in it."""
+        found, document, _ = await self.get(path)
+        assert found == status, document
+        return schema.Failure.model_validate(document, strict=True).error
+
+    def _tick(self, number: int, gpus: Sequence[Gpu], time: float = TIME) -> ComputedTick:
+        made = tick(gpus, time)
+        made = replace(made, canonical=replace(made.canonical, target=f"target {number}"))
+        self.history.add(made)
+        return made
+
+
+async def test_history() -> None:
+    known = Known([gpu(0, power_watts=700.5), gpu(1), mig(2, 7)])
+    known.goes_on(0, [gpu(0), gpu(1)])
+    status, document, headers = await known.get("/gpus/0/history")
+    assert (status, headers["content-type"]) == (200, "application/json")
+    assert schema.HistoryShape.model_validate(document, strict=True).model_dump() == document
+    assert (document["gpu"], document["uuid"], document["node"]) == ("0", "GPU-node1-0000", "node1")
+    assert (document["interval_seconds"], document["seconds"]) == (1.0, 600.0)
+    assert document["time"] == [TIME, TIME + 1]
+    assert list(document["fields"]) == list(DEFAULT_FIELDS)
+
+    _, document, _ = await known.get("/gpus/GPU-node1-0000/history?seconds=0.5&fields=raw_class,power_watts,raw_class")
+    assert document["fields"] == {"raw_class": ["memory_bound"], "power_watts": [None]}
+    assert document["time"] == [TIME + 1]
+    assert document["seconds"] == 0.5
+    _, document, _ = await known.get("/gpus/0/history?seconds=1e9")
+    assert (len(document["time"]), document["seconds"]) == (2, 600.0)
+
+
+async def test_history_of_what_has_gone() -> None:
+    known = Known([gpu(0), mig(2, 7, power_watts=5.0)])
+    known.goes_on(0, [gpu(0)])
+    assert "/gpus lists" in await known.refused("/gpus/2:7", 404)
+    status, document, _ = await known.get("/gpus/2:7/history?fields=power_watts")
+    assert status == 200
+    assert (document["gpu"], document["mig_id"], document["fields"]) == ("2", "7", {"power_watts": [5.0]})
+
+
+async def test_history_of_nobody_and_of_several() -> None:
+    known = Known([gpu(0), gpu(1), mig(3, 7), mig(3, 8)], [gpu(0, "node2")])
+    assert "/gpus lists" in await known.refused("/gpus/9/history", 404)
+    assert "/gpus lists" in await known.refused("/gpus/1/history?node=node2", 404)
+    assert "?node= with one of node1, node2" in await known.refused("/gpus/0/history", 409)
+    assert "3:7, 3:8" in await known.refused("/gpus/3/history", 409)
+    assert "?node= with one of node1, node2" in await known.refused("/gpus/0", 409)
+    status, document, _ = await known.get("/gpus/0/history?node=node2")
+    assert (status, document["uuid"]) == (200, "GPU-node2-0000")
+    known.goes_on(0, [])
+    known.goes_on(1, [])
+    assert "?node= with one of node1, node2" in await known.refused("/gpus/0/history", 409)
+
+
+@pytest.mark.parametrize(
+    ("query", "said"),
+    [
+        ("seconds=0", "seconds: Input should be greater than 0"),
+        ("seconds=-1", "seconds: Input should be greater than 0"),
+        ("seconds=soon", "seconds: Input should be a valid number"),
+        ("seconds=nan", "seconds: Input should be"),
+        ("seconds=inf", "seconds: Input should be a finite number"),
+        ("seconds=", "seconds: Input should be a valid number"),
+        ("fields=sm_activ", "'sm_activ' is no field; did you mean sm_active_ratio?"),
+        ("fields=power_watts,zzzzzz", "'zzzzzz' is no field; there are workload_class, "),
+        ("fields=ecc_mode", "'ecc_mode' is not kept; add it to history.fields"),
+        ("fields=", "'' is no field"),
+    ],
+)
+async def test_wrong_questions_about_history(query: str, said: str) -> None:
+    assert said in await Known([gpu(0)]).refused(f"/gpus/0/history?{query}", 400)
+
+
+async def test_wrong_questions_about_events() -> None:
+    known = Known([gpu(0)])
+    assert "'tock' is no event; there are tick, workload_class, health" in await known.refused(
+        "/events?types=tick,tock", 400
+    )
+    assert "'' is no event" in await known.refused("/events?types=", 400)
+
+
+async def test_no_place_for_events() -> None:
+    status, document, headers = await Known([gpu(0)]).get("/events")
+    assert (status, headers["retry-after"]) == (503, "2")
+    assert "events.max_subscribers" in document["error"]
+
+
+async def test_every_path_with_parameters_tells_its_errors_as_they_are() -> None:
+    _, document, _ = await Known([gpu(0)]).get("/openapi.json")
+    paths = document["paths"]
+    assert {"400", "404", "409"} <= set(paths["/gpus/{gpu}/history"]["get"]["responses"])
+    assert {"200", "400", "503"} == set(paths["/events"]["get"]["responses"])
+    assert list(paths["/events"]["get"]["responses"]["200"]["content"]) == ["text/event-stream"]
+    assert not [path for path, item in paths.items() for each in item.values() if "422" in each["responses"]]
+    assert "ValidationError" not in document["components"]["schemas"]
+
+
+async def test_an_empty_board_has_no_history() -> None:
+    known = Known()
+    assert isinstance(known.board, TargetStore)
+    assert "no GPU '0' is known" in await known.refused("/gpus/0/history", 404)

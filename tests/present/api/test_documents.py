@@ -1,0 +1,232 @@
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import replace
+
+import pytest
+
+from pulsed.attribution.model import Attribution, Pod
+from pulsed.present.api import schema
+from pulsed.present.api.documents import find, gpu_document, gpus_document
+from pulsed.translate.tick import Device, Entity
+from pulsed.translate.vocabulary import QUANTITIES
+from tests.present.boards import FLICKER, OPEN, TIME, Gpu, board, gpu, mig, target, tick
+
+NOW = 100.25
+WALL = TIME + 0.25
+
+
+def test_the_class_is_held_and_the_raw_one_beside_it() -> None:
+    made = board(target("a", tick([gpu(0, result=FLICKER)])))
+    assert gpu_document(find(made, "0")[0], NOW, "ai")["workload"] == {
+        "class": "idle",
+        "bottleneck": "idle",
+        "since": "2025-12-31T23:58:20.100Z",
+        "raw_class": "memory_bound",
+        "candidates": [],
+    }
+
+
+def test_a_gpu_object_is_the_contracts() -> None:
+    made = board(target("a", tick([gpu(0, sm_active_ratio=0.41)])))
+    document = gpu_document(find(made, "0")[0], NOW, "ai")
+    metrics = document.pop("metrics")
+    health = document["health"]
+    assert document == {
+        "gpu": "0",
+        "uuid": "GPU-node1-0000",
+        "node": "node1",
+        "model": "NVIDIA H100 80GB HBM3",
+        "mig": None,
+        "time": "2026-01-01T00:00:00.100Z",
+        "age_seconds": 0.25,
+        "stale": False,
+        "real_utilization": {
+            "ratio": 0.62,
+            "lower": 0.62,
+            "upper": 0.62,
+            "coverage": 1.0,
+            "preset": "ai",
+            "missing_inputs": [],
+        },
+        "saturation": {
+            "ratio": 0.9,
+            "lower": 0.9,
+            "upper": 1.0,
+            "limiting_resource": "dram",
+            "compute": 0.3,
+            "memory": 0.9,
+            "resources": {
+                "tensor": 0.3,
+                "fp64": 0.0,
+                "fp32": 0.25,
+                "fp16": 0.0,
+                "integer": 0.1,
+                "dram": 0.9,
+                "pcie": None,
+                "nvlink": 0.05,
+            },
+            "missing": ["pcie"],
+            "tensor_throughput_ratio": 0.28,
+        },
+        "workload": {
+            "class": "memory_bound",
+            "bottleneck": "memory",
+            "since": "2025-12-31T23:59:50.100Z",
+            "raw_class": "memory_bound",
+            "candidates": [],
+        },
+        "health": health,
+        "attribution": {"pods": [], "slurm_job": None, "processes": []},
+    }
+    assert list(metrics) == list(QUANTITIES)
+    assert metrics.pop("sm_active_ratio") == 0.41
+    assert set(metrics.values()) == {None}
+
+
+def test_health_says_what_is_wrong_since_when_and_what_to_do() -> None:
+    health = gpu_document(find(board(target("a", tick([gpu(0)]))), "0")[0], NOW, "ai")["health"]
+    assert (health["state"], health["severity"], health["coverage"]) == ("warn", 2, 0.5)
+    assert [check["id"] for check in health["checks"]] == ["row_remap_pending", "xid_critical", "pcie_link"]
+    assert health["checks"][0] == {
+        "id": "row_remap_pending",
+        "state": "warn",
+        "since": "2025-12-31T23:59:55.100Z",
+        "last_event": None,
+        "covered": True,
+        "message": "A memory repair waits for a reset",
+        "evidence": {"row_remap_pending": 1.0},
+        "remedy": "Reset the GPU when the current jobs finish",
+    }
+    assert health["last_xid"] == {
+        "code": 13,
+        "description": "graphics engine exception",
+        "time": "2025-12-31T23:59:10.100Z",
+    }
+
+
+def test_a_lost_gpu_is_as_old_as_its_last_sample() -> None:
+    lost = replace(tick([gpu(0), gpu(1)]), lost={1: TIME - 30})
+    here, gone = gpus_document(board(target("a", lost)), NOW, WALL, "ai")["gpus"]
+    assert (here["stale"], gone["stale"]) == (False, True)
+    assert gone["age_seconds"] == here["age_seconds"] + 30
+    assert gone["time"] == "2025-12-31T23:59:30.100Z"
+
+
+def test_what_is_not_settled_says_what_it_could_be() -> None:
+    document = gpu_document(find(board(target("a", tick([gpu(0, result=OPEN)]))), "0")[0], NOW, "hpc")
+    assert document["workload"]["class"] == "unknown"
+    assert document["workload"]["candidates"] == ["idle", "mixed_or_moderate"]
+    assert document["real_utilization"]["ratio"] is None
+    assert document["real_utilization"]["missing_inputs"] == ["sm_active_ratio", "dram_active_ratio"]
+    assert document["real_utilization"]["preset"] == "hpc"
+
+
+@pytest.mark.parametrize("absurd", [math.nan, math.inf, -math.inf])
+def test_json_has_no_word_for_infinity_so_that_it_is_missing(absurd: float) -> None:
+    made = board(target("a", tick([gpu(0, power_watts=absurd, sm_active_ratio=0.5)])))
+    document = gpus_document(made, NOW, WALL, "ai")
+    json.dumps(document, allow_nan=False)
+    assert document["gpus"][0]["metrics"]["power_watts"] is None
+    assert document["gpus"][0]["metrics"]["sm_active_ratio"] == 0.5
+
+
+def test_who_uses_a_gpu() -> None:
+    users = Attribution((Pod("ml", "train-0", "main"),), ("4711",))
+    device = Device(Entity("gpu", "0", "GPU-a"), attribution=users)
+    document = gpu_document(find(board(target("a", tick([Gpu(device)]))), "0")[0], NOW, "ai")
+    assert document["attribution"] == {
+        "pods": [{"namespace": "ml", "pod": "train-0", "container": "main", "uid": ""}],
+        "slurm_job": "4711",
+        "processes": [],
+    }
+    assert document["node"] == "here"
+    assert document["model"] is None
+
+
+def test_a_stale_gpu_stays_and_says_so() -> None:
+    made = board(target("a", tick([gpu(0)])))
+    (document,) = gpus_document(made, 111.0, WALL, "ai")["gpus"]
+    assert (document["stale"], document["age_seconds"]) == (True, 11.0)
+
+
+def test_a_gpu_of_two_targets_is_listed_once_by_the_fresh_one() -> None:
+    made = board(
+        target("a", tick([gpu(0, power_watts=1.0)]), arrived=100.0),
+        target("b", tick([gpu(0, power_watts=2.0)]), arrived=109.0),
+    )
+
+    def watts(now: float) -> list[float]:
+        return [document["metrics"]["power_watts"] for document in gpus_document(made, now, WALL, "ai")["gpus"]]
+
+    assert [watts(now) for now in (109.0, 111.0, 200.0)] == [[1.0], [2.0], [1.0]]
+
+
+def test_the_whole_document_with_one_source() -> None:
+    made = board(target("demo", tick([gpu(0), gpu(1)]), kind="demo"))
+    document = gpus_document(made, NOW, WALL, "ai")
+    assert document["node"] == "here"
+    assert document["time"] == "2026-01-01T00:00:00.350Z"
+    assert [each["gpu"] for each in document["gpus"]] == ["0", "1"]
+    assert document["source"] == {
+        "kind": "demo",
+        "target": "demo",
+        "up": True,
+        "error": None,
+        "interval_seconds": 1.0,
+        "last_sample_time": "2026-01-01T00:00:00.100Z",
+        "demo": True,
+    }
+    assert document["sources"] == [document["source"]]
+
+
+def test_several_sources_are_up_only_together() -> None:
+    made = board(target("a", tick([gpu(0)])), target("b"), target("c"))
+    made.targets[1].fail("scrape_failed", "connection refused")
+    source = gpus_document(made, NOW, WALL, "ai")["source"]
+    assert source["target"] == "3 targets"
+    assert source["up"] is False
+    assert source["error"] == "2 of 3 sources are down; the first: connection refused"
+    assert source["last_sample_time"] == "2026-01-01T00:00:00.100Z"
+
+
+@pytest.mark.parametrize("targets", [0, 1, 3])
+def test_the_document_has_the_documented_shape(targets: int) -> None:
+    gpus = [gpu(0, power_watts=1.0), mig(1, 7), gpu(2, result=OPEN)]
+    made = board(*(target(f"t{number}", tick(gpus) if number % 2 == 0 else None) for number in range(targets)))
+    document = gpus_document(made, NOW, WALL, "ai")
+    assert schema.Gpus.model_validate(document, strict=True).model_dump(by_alias=True) == document
+
+
+def both() -> list[Gpu]:
+    return [gpu(0), gpu(1), mig(1, 7), mig(1, 8), mig(2, 7)]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "found"),
+    [
+        ("0", [("0", "")]),
+        ("GPU-node1-0000", [("0", "")]),
+        ("1", [("1", "")]),  # the board itself, where the source has it beside its instances
+        ("GPU-node1-0001", [("1", "")]),
+        ("1:8", [("1", "8")]),
+        ("GPU-node1-0001:8", [("1", "8")]),
+        ("MIG-1-7", [("1", "7")]),
+        ("2", [("2", "7")]),  # known only by its instances
+        ("9", []),
+        ("", []),
+        (":7", []),
+        ("0:7", []),
+    ],
+)
+def test_a_gpu_is_found_by_what_people_call_it(wanted: str, found: list[tuple[str, str]]) -> None:
+    made = board(target("a", tick(both())))
+    assert [(m.device.entity.gpu, m.device.entity.mig_id) for m in find(made, wanted)] == found
+
+
+def test_the_same_index_on_several_nodes_needs_the_node() -> None:
+    made = board(target("a", tick([gpu(0, "n1")])), target("b", tick([gpu(0, "n2")])))
+    assert [match.node for match in find(made, "0")] == ["n1", "n2"]
+    assert [match.node for match in find(made, "0", "n2")] == ["n2"]
+    assert find(made, "0", "n3") == []

@@ -1,0 +1,340 @@
+from __future__ import annotations
+
+import dataclasses
+import gzip
+import math
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from prometheus_client import Metric
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
+from prometheus_client.parser import text_string_to_metric_families as parse_text
+
+from pulsed.collector.target_store import TargetStore
+from pulsed.compute.counters.catalog import COUNTERS, CounterSnapshot, Distribution
+from pulsed.compute.health.model import NOT_JUDGED
+from pulsed.compute.tick import ComputedTick, HeldWorkload, RealUtilization, Result, Workload
+from pulsed.present.exposition.page import Pages
+from pulsed.present.exposition.telemetry import Telemetry
+from pulsed.translate.tick import Device, Entity
+from pulsed.translate.vocabulary import NOTHING, QUANTITIES
+from tests.present.boards import (
+    COUNTED,
+    FLICKER,
+    NOT_SATURATED,
+    OPEN,
+    SATURATED,
+    SICK,
+    TIME,
+    Gpu,
+    board,
+    busy_gpus,
+    gpu,
+    mig,
+    next_tick,
+    target,
+    tick,
+)
+from tests.present.reference import BOTTLENECKS, CLASSES, ReferenceCollector
+
+NOW = 100.0
+
+Families = dict[str, tuple[str, str, dict[tuple[str, frozenset[tuple[str, str]]], float]]]
+
+
+def text_of(made: TargetStore, now: float = NOW, openmetrics: bool = False) -> str:
+    return Pages(made, Telemetry(made)).page(now, openmetrics=openmetrics, gzip=False).decode()
+
+
+def lines_of(text: str, start: str) -> list[str]:
+    return [line for line in text.splitlines() if line.startswith(start)]
+
+
+def samples_of(family: Metric) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:
+    samples = {(sample.name, frozenset(sample.labels.items())): sample.value for sample in family.samples}
+    assert len(samples) == len(family.samples), f"{family.name} has a series twice"
+    return samples
+
+
+def parsed(page: str, openmetrics: bool) -> dict[str, Metric]:
+    families = list((parse_openmetrics if openmetrics else parse_text)(page))
+    by_name = {family.name: family for family in families if family.name.startswith("pulsed_gpu")}
+    assert len(by_name) == len([family for family in families if family.name.startswith("pulsed_gpu")])
+    return by_name
+
+
+weird = st.text(st.one_of(st.sampled_from('"\\\n,{}= #é値'), st.characters(codec="utf-8")), max_size=8)
+ratio = st.floats(0, 1)
+value = st.one_of(st.none(), st.floats(), st.integers(0, 2**63).map(float))
+
+
+amount = st.floats(0, 1e15)
+
+
+@st.composite
+def accounts(draw: st.DrawFn) -> CounterSnapshot:
+    """A counter per state has all of its states or none."""
+    values: list[float | None] = []
+    for counter in COUNTERS:
+        known = draw(st.booleans())
+        values.extend(draw(amount) if known else None for _ in counter.states)
+    counts = st.lists(st.integers(0, 10**9), min_size=3, max_size=3).map(tuple)
+    distribution = st.none() | st.builds(Distribution, st.just((0.05, 0.5)), counts, amount)
+    return CounterSnapshot(tuple(values), draw(st.none() | st.floats(0, 4e9)), draw(distribution))
+
+
+held = st.builds(
+    HeldWorkload,
+    st.sampled_from(CLASSES),
+    st.sampled_from(BOTTLENECKS),
+    st.none() | st.floats(0, 4e9),
+    st.integers(0, 2**40),
+)
+
+
+@st.composite
+def gpus(draw: st.DrawFn) -> Gpu:
+    entity = Entity("gpu", draw(weird), draw(weird), draw(weird), draw(weird), draw(st.sampled_from(["", "n1", 'n"2'])))
+    device = Device(entity, draw(weird), draw(weird), draw(weird), draw(weird))
+    reading = NOTHING._replace(**draw(st.dictionaries(st.sampled_from(list(QUANTITIES)), value, max_size=6)))
+    result = Result(
+        RealUtilization(draw(st.none() | ratio), draw(ratio), draw(ratio), draw(ratio), ()),
+        Workload(draw(st.sampled_from(CLASSES)), draw(st.sampled_from(BOTTLENECKS))),
+        draw(st.sampled_from([SATURATED, NOT_SATURATED])),
+        draw(held),
+        draw(accounts() if draw(st.booleans()) else st.just(COUNTED)),
+        draw(st.sampled_from([SICK, NOT_JUDGED])),
+        draw(st.sampled_from([(), (("power_cap", 0.25), ("sw_thermal", 0.0))])),
+    )
+    return Gpu(device, reading, result, tuple(draw(st.lists(weird.filter(bool), max_size=2, unique=True))))
+
+
+@st.composite
+def boards(draw: st.DrawFn) -> TargetStore:
+    made = []
+    for number in range(draw(st.integers(1, 3))):
+        computed = tick(draw(st.lists(gpus(), max_size=3)), draw(st.floats(0, 4e9)))
+        made.append(target(f"target {number}", computed, arrived=draw(st.sampled_from([NOW, NOW - 11]))))
+    return board(*made)
+
+
+@settings(max_examples=80, deadline=None)
+@given(boards(), st.booleans())
+def test_the_page_says_what_a_plain_collector_says(made: TargetStore, openmetrics: bool) -> None:
+    page = parsed(text_of(made, openmetrics=openmetrics), openmetrics)
+    reference = {family.name: family for family in ReferenceCollector(made, NOW).collect()}
+    if not openmetrics:
+        reference = {"pulsed_gpu_info" if name == "pulsed_gpu" else name: each for name, each in reference.items()}
+    assert page.keys() == reference.keys()
+    for name, family in reference.items():
+        assert samples_of(page[name]) == samples_of(family)
+        expected = "gauge" if family.type == "info" and not openmetrics else family.type
+        assert page[name].type == expected
+        assert page[name].documentation.startswith(family.documentation)
+
+
+@st.composite
+def histories(draw: st.DrawFn) -> list[list[ComputedTick]]:
+    """What two targets deliver, step by step: mostly the same devices, with readings that change or do not."""
+    gpu_sets = [draw(st.lists(gpus(), min_size=1, max_size=3)) for _ in range(2)]
+    history = []
+    for _ in range(draw(st.integers(2, 5))):
+        if draw(st.integers(0, 3)) == 0:
+            gpu_sets = [draw(st.lists(gpus(), max_size=3)) for _ in range(2)]
+        elif draw(st.booleans()):
+            gpu_sets = [[each._replace(reading=draw(gpus()).reading) for each in some] for some in gpu_sets]
+        else:
+            gpu_sets = [[draw(gpus())._replace(device=each.device) for each in some] for some in gpu_sets]
+        history.append([tick(some, draw(st.sampled_from([1.0, 2.0]))) for some in gpu_sets])
+    return history
+
+
+@settings(max_examples=80, deadline=None)
+@given(histories())
+def test_what_is_kept_from_tick_to_tick_never_shows(history: list[list[ComputedTick]]) -> None:
+    made = board(target("a"), target("b"))
+    pages = Pages(made, Telemetry(made))
+    devices: list[tuple[Device, ...]] = [(), ()]
+    for step in history:
+        for number, (each, computed) in enumerate(zip(made.targets, step, strict=True)):
+            if computed.canonical.devices == devices[number]:  # as Translate does: the same tuple while nothing changes
+                canonical = dataclasses.replace(computed.canonical, devices=devices[number])
+                computed = dataclasses.replace(computed, canonical=canonical)
+            devices[number] = computed.canonical.devices
+            each.accept(computed, NOW)
+        kept = pages.page(NOW, openmetrics=False, gzip=False).decode()
+        assert lines_of(kept, "pulsed_gpu") == lines_of(text_of(made), "pulsed_gpu")
+
+
+def test_a_gpu_has_its_series() -> None:
+    text = text_of(board(target("a", tick([gpu(0, sm_active_ratio=0.41, energy_joules_total=12.5)]))))
+    labels = 'gpu="0",uuid="GPU-node1-0000"'
+    assert f"pulsed_gpu_sm_active_ratio{{{labels}}} 0.41" in text.splitlines()
+    assert f"pulsed_gpu_energy_joules_total{{{labels}}} 12.5" in text.splitlines()
+    assert "# TYPE pulsed_gpu_energy_joules_total counter" in text.splitlines()
+    assert f"pulsed_gpu_real_utilization_ratio{{{labels}}} 0.62" in text.splitlines()
+    assert f"pulsed_gpu_last_sample_timestamp_seconds{{{labels}}} {TIME!r}" in text.splitlines()
+    assert lines_of(text, "pulsed_gpu_info") == [
+        'pulsed_gpu_info{model="NVIDIA H100 80GB HBM3",pci_bus_id="00000000:00:00.0",driver_version="580.105.08",'
+        f'device="nvidia0",{labels}}} 1'
+    ]
+
+
+def test_a_missing_reading_has_no_series() -> None:
+    text = text_of(board(target("a", tick([gpu(0, sm_active_ratio=None, power_watts=0.0)]))))
+    assert "pulsed_gpu_sm_active_ratio" not in text
+    assert lines_of(text, "pulsed_gpu_power_watts{") == ['pulsed_gpu_power_watts{gpu="0",uuid="GPU-node1-0000"} 0.0']
+
+
+def test_a_reading_that_one_gpu_lacks_is_missing_for_it_alone() -> None:
+    text = text_of(board(target("a", tick([gpu(0), gpu(1, power_watts=70.5), gpu(2, power_watts=math.nan)]))))
+    assert lines_of(text, "pulsed_gpu_power_watts{") == ['pulsed_gpu_power_watts{gpu="1",uuid="GPU-node1-0001"} 70.5']
+
+
+def test_an_unsettled_class_is_unknown_and_has_no_point_value() -> None:
+    text = text_of(board(target("a", tick([gpu(0, result=OPEN)]))))
+    classes = lines_of(text, "pulsed_gpu_workload_class{")
+    assert len(classes) == 13
+    assert [line for line in classes if line.endswith(" 1")] == [
+        'pulsed_gpu_workload_class{class="unknown",gpu="0",uuid="GPU-node1-0000"} 1'
+    ]
+    assert "pulsed_gpu_real_utilization_ratio" not in text
+    assert len(lines_of(text, "pulsed_gpu_real_utilization_bound_ratio{")) == 2
+
+
+def test_the_class_on_the_page_is_the_held_one() -> None:
+    text = text_of(board(target("a", tick([gpu(0, result=FLICKER)]))))
+    ones = [line for line in lines_of(text, "pulsed_gpu_workload_class{") if line.endswith(" 1")]
+    assert [line.partition(",")[0] for line in ones] == ['pulsed_gpu_workload_class{class="idle"']
+    (bottleneck,) = (line for line in lines_of(text, "pulsed_gpu_bottleneck{") if line.endswith(" 1"))
+    assert bottleneck.startswith('pulsed_gpu_bottleneck{bottleneck="idle",')
+
+
+def test_a_counter_per_state_is_one_family() -> None:
+    lines = text_of(board(target("a", tick([gpu(0), gpu(1)])))).splitlines()
+    name = "pulsed_gpu_workload_class_seconds_total"
+    first = lines.index(f"# TYPE {name} counter") + 1
+    assert {line.partition("{")[0] for line in lines[first : first + 26]} == {name}
+    assert lines[first] == f'{name}{{class="idle",gpu="0",uuid="GPU-node1-0000"}} 1.0'
+    assert len([line for line in lines if name in line]) == 28
+
+
+def test_the_distribution_is_a_classic_histogram() -> None:
+    text = text_of(board(target("a", tick([gpu(0)]))))
+    name, labels = "pulsed_gpu_real_utilization_distribution_ratio", 'gpu="0",uuid="GPU-node1-0000"'
+    assert f"# TYPE {name} histogram" in text.splitlines()
+    assert lines_of(text, name) == [
+        f'{name}_bucket{{le="0.25",{labels}}} 3',
+        f'{name}_bucket{{le="0.5",{labels}}} 3',
+        f'{name}_bucket{{le="+Inf",{labels}}} 10',
+        f"{name}_count{{{labels}}} 10",
+        f"{name}_sum{{{labels}}} 5.5",
+    ]
+
+
+def test_what_was_never_known_is_not_counted() -> None:
+    text = text_of(board(target("a", tick([gpu(0, result=OPEN)]))))
+    assert "pulsed_gpu_class_energy_joules" not in text
+    assert "pulsed_gpu_real_utilization_distribution" not in text
+    assert len(lines_of(text, "pulsed_gpu_workload_class_changes_total{")) == 1
+
+
+def test_a_mig_instance_says_which_it_is() -> None:
+    text = text_of(board(target("a", tick([mig(0, 7, sm_active_ratio=0.5)]))))
+    assert lines_of(text, "pulsed_gpu_sm_active_ratio{") == [
+        'pulsed_gpu_sm_active_ratio{gpu="0",uuid="GPU-node1-0000",mig_id="7",mig_profile="1g.10gb"} 0.5'
+    ]
+
+
+def test_several_targets_have_the_label_node() -> None:
+    made = board(target("a", tick([gpu(0, "n1")])), target("b", tick([gpu(0, "n2")])))
+    series = lines_of(text_of(made), "pulsed_gpu_real_utilization_ratio{")
+    assert [line.split("node=")[1] for line in series] == ['"n1"} 0.62', '"n2"} 0.62']
+
+
+def test_one_page_about_several_nodes_has_the_label_node_for_good() -> None:
+    made = board(target("a", tick([gpu(0, "n1"), gpu(0, "n2")])))
+    pages = Pages(made, Telemetry(made))
+    assert b'node="n2"' in pages.page(NOW, openmetrics=False, gzip=False)
+    made.targets[0].accept(tick([gpu(0, "n1")]), NOW)
+    assert b'node="n1"' in pages.page(NOW, openmetrics=False, gzip=False)
+
+
+def test_a_stale_target_leaves_the_page_and_comes_back() -> None:
+    first = tick([gpu(0, "n1", power_watts=1.0)])
+    made = board(target("a", first), target("b", tick([gpu(0, "n2", power_watts=2.0)]), arrived=105.0))
+    pages = Pages(made, Telemetry(made))
+
+    def watts(now: float) -> int:
+        return pages.page(now, openmetrics=False, gzip=False).count(b"pulsed_gpu_power_watts{")
+
+    assert [watts(105.0), watts(110.0), watts(110.1), watts(115.1)] == [2, 2, 1, 0]
+    made.targets[0].accept(next_tick(first, 1), 116.0)
+    assert watts(116.0) == 1
+
+
+@pytest.mark.parametrize("openmetrics", [False, True])
+def test_without_gpus_the_page_is_about_pulsed_itself(openmetrics: bool) -> None:
+    text = text_of(board(target("a")), openmetrics=openmetrics)
+    assert "pulsed_gpu" not in text
+    assert 'pulsed_source_up{source="a"} 0' in text.splitlines()
+    assert text.endswith("# EOF\n") is openmetrics
+    assert text.count("# EOF") == openmetrics
+
+
+def test_a_gpu_that_two_targets_report_is_shown_once_and_counted() -> None:
+    both = board(
+        target("a", tick([gpu(0, power_watts=1.0)])),
+        target("b", tick([gpu(0, power_watts=2.0), gpu(1, power_watts=3.0)])),
+    )
+    text = text_of(both)
+    assert [line[-3:] for line in lines_of(text, "pulsed_gpu_power_watts{")] == ["1.0", "3.0"]
+    assert 'pulsed_source_duplicate_gpus{source="a"} 0' in text.splitlines()
+    assert 'pulsed_source_duplicate_gpus{source="b"} 1' in text.splitlines()
+
+
+def test_when_the_first_of_two_targets_is_stale_the_second_shows_the_gpu() -> None:
+    both = board(
+        target("a", tick([gpu(0, power_watts=1.0)])), target("b", tick([gpu(0, power_watts=2.0)]), arrived=109.0)
+    )
+    pages = Pages(both, Telemetry(both))
+    for now, expected in ((109.0, b"} 1.0\n"), (111.0, b"} 2.0\n")):
+        page = pages.page(now, openmetrics=False, gzip=False)
+        assert page.count(b"pulsed_gpu_power_watts{") == 1
+        assert expected in page
+
+
+def test_a_page_is_made_once_and_again_after_a_tick_or_a_second() -> None:
+    first = tick(busy_gpus(2, 1))
+    made = board(target("a", first))
+    pages = Pages(made, Telemetry(made))
+    page = pages.page(NOW, openmetrics=True, gzip=True)
+    assert pages.page(NOW + 0.9, openmetrics=True, gzip=True) is page
+    assert pages.page(NOW + 1.0, openmetrics=True, gzip=True) is not page
+    page = pages.page(NOW + 1.1, openmetrics=True, gzip=True)
+    made.targets[0].accept(next_tick(first, 2), NOW + 1.2)
+    assert pages.page(NOW + 1.2, openmetrics=True, gzip=True) != page
+
+
+@pytest.mark.parametrize("openmetrics", [False, True])
+def test_gzip_holds_the_same_page(openmetrics: bool) -> None:
+    made = board(target("a", tick(busy_gpus(2, 1))))
+    pages = Pages(made, Telemetry(made))
+    packed = pages.page(NOW, openmetrics=openmetrics, gzip=True)
+    assert gzip.decompress(packed) == pages.page(NOW, openmetrics=openmetrics, gzip=False)
+    assert packed[4:8] == b"\0\0\0\0", "a time in the header would make equal pages differ"
+
+
+def test_half_a_surrogate_in_a_label_does_not_cost_the_page() -> None:
+    device = Device(Entity("gpu", "0", "GPU-\ud800"))
+    assert 'uuid="GPU-?"' in text_of(board(target("a", tick([Gpu(device)]))))
+
+
+def test_targets_may_come_and_go() -> None:
+    made = board(target("a", tick([gpu(0, power_watts=1.0)])))
+    pages = Pages(made, Telemetry(made))
+    pages.page(NOW, openmetrics=False, gzip=False)
+    made.targets[:] = [target("b", tick([gpu(1, power_watts=2.0)])), target("c", tick([gpu(2, power_watts=3.0)]))]
+    page = pages.page(NOW, openmetrics=False, gzip=False).decode()
+    assert [line[-3:] for line in lines_of(page, "pulsed_gpu_power_watts{")] == ["2.0", "3.0"]

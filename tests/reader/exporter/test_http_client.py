@@ -1,0 +1,804 @@
+"""The HTTP client of the exporter sources against servers that do what servers should not, on both event loops.
+
+Every test ends with the check that no socket and no task is left.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gzip
+import inspect
+import os
+import socket
+import struct
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from ssl import SSLContext
+
+import aiohttp
+import pytest
+import uvloop
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pulsed.errors import ScrapeFailed
+from pulsed.reader.exporter.http_body import Body
+from pulsed.reader.exporter.http_client import HttpClient, address_of, first_to_answer, request_bytes
+from pulsed.reader.exporter.http_connection import Answer, BrokenAnswer, ClientConnection
+from pulsed.reader.exporter.scraper import ExporterSettings, Scraper
+from tests.reader.exporter.authority import make_authority, server_context
+
+PAGE = b'DCGM_FI_DEV_GPU_UTIL{gpu="0"} 37\nDCGM_FI_DEV_GPU_UTIL{gpu="1"} 99\n'
+WHOLE = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (len(PAGE), PAGE)
+LOOPS = {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}
+SHORT = ExporterSettings(timeout=0.2)
+
+NewLoop = Callable[[], asyncio.AbstractEventLoop]
+
+
+def on_both_loops(test: Callable[..., Awaitable[None]]) -> Callable[..., None]:
+    """Run a test on both event loops, and see that it leaves nothing behind."""
+
+    def run(new_loop: NewLoop, **arguments: object) -> None:
+        run_on(new_loop, test(**arguments))
+
+    taken = [inspect.Parameter("new_loop", inspect.Parameter.KEYWORD_ONLY)]
+    taken += [one.replace(kind=one.KEYWORD_ONLY) for one in inspect.signature(test).parameters.values()]
+    run.__signature__ = inspect.Signature(taken)  # type: ignore[attr-defined]
+    run.__name__ = test.__name__
+    return pytest.mark.parametrize("new_loop", LOOPS.values(), ids=LOOPS.keys())(run)
+
+
+def run_on(new_loop: NewLoop, test: Awaitable[None]) -> None:
+    loop = new_loop()
+    try:
+        loop.run_until_complete(leaving_nothing(test))
+        loop.run_until_complete(loop.shutdown_default_executor())
+    finally:
+        loop.close()
+
+
+async def leaving_nothing(test: Awaitable[None]) -> None:
+    before = sockets()
+    await test
+    for _ in range(500):
+        if sockets() == before and len(asyncio.all_tasks()) == 1:
+            return
+        await asyncio.sleep(0.01)
+    assert sockets() == before
+    assert asyncio.all_tasks() == {asyncio.current_task()}
+
+
+def sockets() -> set[str]:
+    links = (os.path.realpath(f"/proc/self/fd/{name}") for name in os.listdir("/proc/self/fd"))
+    return {link for link in links if "socket:" in link}
+
+
+@dataclass
+class Peer:
+    """The server's side of one connection."""
+
+    reader: asyncio.StreamReader
+    writer: asyncio.StreamWriter
+
+    async def request(self) -> bytes:
+        return await self.reader.readuntil(b"\r\n\r\n")
+
+    def send(self, data: bytes) -> None:
+        self.writer.write(data)
+
+    def reset(self) -> None:
+        sock = self.writer.get_extra_info("socket")
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self.writer.transport.abort()
+
+    async def gone(self) -> None:
+        """Until the client has ended the connection."""
+        try:
+            while await self.reader.read(65536):
+                pass
+        except ConnectionError:
+            pass
+
+
+Handle = Callable[[Peer], Awaitable[None]]
+
+
+@dataclass
+class Site:
+    """A server that has been, or is, running."""
+
+    port: int = 0
+    peers: list[Peer] = field(default_factory=list)
+    tasks: list[asyncio.Task[None]] = field(default_factory=list)
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}/metrics"
+
+
+@asynccontextmanager
+async def serving(handle: Handle, host: str = "127.0.0.1", context: SSLContext | None = None) -> AsyncIterator[Site]:
+    site = Site()
+
+    async def serve(peer: Peer) -> None:
+        try:
+            await handle(peer)
+            await peer.writer.drain()
+        except (ConnectionError, asyncio.IncompleteReadError):
+            pass  # clients that hang up are what is tested
+        finally:
+            peer.writer.close()
+
+    def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        site.peers.append(Peer(reader, writer))
+        site.tasks.append(asyncio.ensure_future(serve(site.peers[-1])))
+
+    server = await asyncio.start_server(connected, host, 0, ssl=context)
+    site.port = server.sockets[0].getsockname()[1]
+    try:
+        yield site
+    finally:
+        server.close()
+        for task in site.tasks:
+            task.cancel()
+        await asyncio.gather(*site.tasks, return_exceptions=True)
+
+
+def answering(*answers: bytes) -> Handle:
+    """Each request of a connection gets the next of these answers; then the connection ends."""
+
+    async def handle(peer: Peer) -> None:
+        for answer in answers:
+            await peer.request()
+            peer.send(answer)
+            await peer.writer.drain()
+
+    return handle
+
+
+@asynccontextmanager
+async def scraping(settings: ExporterSettings | None = None) -> AsyncIterator[Scraper]:
+    scraper = Scraper(settings or ExporterSettings())
+    scraper.retain()
+    try:
+        yield scraper
+    finally:
+        await scraper.release()
+
+
+async def fetch_once(url: str, settings: ExporterSettings | None = None) -> bytes:
+    async with scraping(settings) as scraper:
+        return await scraper.fetch(url)
+
+
+async def failure(url: str, settings: ExporterSettings | None = None) -> str:
+    with pytest.raises(ScrapeFailed) as caught:
+        await fetch_once(url, settings)
+    assert caught.value.remedy
+    return str(caught.value)
+
+
+# --- answers as they may be
+
+
+FORMS = {
+    "length": WHOLE,
+    "eof": b"HTTP/1.1 200 OK\r\n\r\n" + PAGE,
+    "1.0": b"HTTP/1.0 200 OK\r\nX-Empty:\r\n\r\n" + PAGE,
+    "no reason": b"HTTP/1.1 200\r\nconnection: close\r\n\r\n" + PAGE,
+    "interim": b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n" + WHOLE,
+    "chunked": b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n%X;a=b\r\n%b\r\n0\r\nX-T: 1\r\n\r\n"
+    % (len(PAGE), PAGE),
+    "gzip": b"HTTP/1.1 200 OK\r\nContent-Encoding: GZIP\r\n\r\n" + gzip.compress(PAGE[:20]) + gzip.compress(PAGE[20:]),
+}
+"""A page as servers send it."""
+
+TOLERATED = {
+    "LF": b"HTTP/1.1 200 OK\nContent-Length: %d\n\n%b" % (len(PAGE), PAGE),
+    "unasked": WHOLE + b"HTTP/1.1 500 Nobody asked\r\n\r\n",
+    "more": b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%bmore" % (len(PAGE), PAGE),
+}
+"""A page as no server should send it."""
+
+
+@pytest.mark.parametrize("answer", [*FORMS.values(), *TOLERATED.values()], ids=[*FORMS, *TOLERATED])
+@on_both_loops
+async def test_a_page_in_all_its_forms(answer: bytes) -> None:
+    async with serving(answering(answer)) as site, scraping() as scraper:
+        for _ in range(2):
+            assert await scraper.fetch(site.url) == PAGE
+
+
+@pytest.mark.parametrize("answer", FORMS.values(), ids=FORMS)
+@on_both_loops
+async def test_the_library_reads_the_same_page(answer: bytes) -> None:
+    async with serving(answering(answer)) as site, scraping() as scraper, aiohttp.ClientSession() as session:
+        async with session.get(site.url) as response:
+            page = await response.read()
+        assert page == await scraper.fetch(site.url)
+
+
+@on_both_loops
+async def test_a_server_that_does_not_wait_for_the_request() -> None:
+    async def handle(peer: Peer) -> None:
+        peer.send(WHOLE)
+        await peer.gone()
+
+    async with serving(handle) as site:
+        assert await fetch_once(site.url) == PAGE
+
+
+@on_both_loops
+async def test_a_server_that_closes_its_side_after_the_answer() -> None:
+    async def handle(peer: Peer) -> None:
+        await peer.request()
+        peer.send(b"HTTP/1.1 200 OK\r\n\r\n" + PAGE)
+        peer.writer.write_eof()
+        await peer.gone()
+
+    async with serving(handle) as site:
+        assert await fetch_once(site.url) == PAGE
+
+
+@pytest.mark.parametrize("status", [204, 304, 503, 101])
+@on_both_loops
+async def test_a_status_is_told_without_waiting_for_its_body(status: int) -> None:
+    async def handle(peer: Peer) -> None:
+        await peer.request()
+        peer.send(b"HTTP/1.1 %d Some\x1b Reason\r\nContent-Length: 100\r\n\r\nno" % status)
+        await peer.gone()
+
+    async with serving(handle) as site:
+        assert f"answered {status} Some? Reason" in await failure(site.url)
+
+
+# --- connections that are kept
+
+
+@on_both_loops
+async def test_a_connection_serves_many_scrapes_and_is_closed_at_the_end() -> None:
+    async with serving(answering(*[WHOLE] * 9)) as site:
+        async with scraping() as scraper:
+            for _ in range(5):
+                assert await scraper.fetch(site.url) == PAGE
+        await asyncio.wait_for(site.peers[0].gone(), 10)
+        assert len(site.peers) == 1
+
+
+@on_both_loops
+async def test_a_kept_connection_keeps_no_page() -> None:
+    async with serving(answering(WHOLE, WHOLE)) as site, scraping() as scraper:
+        page = await scraper.fetch(site.url)
+        await asyncio.sleep(0)
+        assert sys.getrefcount(page) == 2  # the variable and the argument
+
+
+@pytest.mark.parametrize("end", [b"", b"Connection: close\r\n"])
+@on_both_loops
+async def test_a_connection_that_the_server_closed_meanwhile(end: bytes) -> None:
+    async with serving(answering(WHOLE.replace(b"\r\n\r\n", b"\r\n" + end + b"\r\n"))) as site:
+        async with scraping() as scraper:
+            for _ in range(3):
+                assert await scraper.fetch(site.url) == PAGE
+                await asyncio.wait(site.tasks)  # the server has closed it now; the client may not know yet
+        assert len(site.peers) == 3
+
+
+@pytest.mark.parametrize("how", ["close", "reset"])
+@on_both_loops
+async def test_a_request_that_met_a_closing_connection_is_sent_once_more(how: str) -> None:
+    asked: list[bytes] = []
+
+    async def handle(peer: Peer) -> None:
+        for answer in (WHOLE, b"") if len(asked) < 2 else (b"",):
+            asked.append(await peer.request())
+            peer.send(answer)
+        if how == "reset":
+            peer.reset()
+
+    async def good_at_last(peer: Peer) -> None:
+        await (handle(peer) if len(asked) < 2 else answering(WHOLE)(peer))
+
+    async with serving(good_at_last) as site, scraping() as scraper:
+        assert await scraper.fetch(site.url) == PAGE
+        assert await scraper.fetch(site.url) == PAGE
+        assert (len(asked), len(site.peers)) == (2, 2)
+    asked.clear()
+    async with serving(handle) as site, scraping() as scraper:
+        assert await scraper.fetch(site.url) == PAGE
+        with pytest.raises(ScrapeFailed, match="broke off"):
+            await scraper.fetch(site.url)
+        assert (len(asked), len(site.peers)) == (3, 2)  # and not again
+
+
+@on_both_loops
+async def test_an_answer_that_has_begun_is_not_asked_for_again() -> None:
+    async with serving(answering(WHOLE, WHOLE[:-5])) as site, scraping() as scraper:
+        await scraper.fetch(site.url)
+        with pytest.raises(ScrapeFailed, match="broke off"):
+            await scraper.fetch(site.url)
+        assert len(site.peers) == 1
+
+
+@on_both_loops
+async def test_a_connection_that_is_idle_for_too_long_is_closed() -> None:
+    async with serving(answering(WHOLE, WHOLE, WHOLE)) as site:
+        client, address = HttpClient(idle_seconds=0.05), address_of(site.url)
+        for peers in (1, 2):
+            for _ in range(2):
+                answer = await client.get(address, request_bytes(address, {}), Body(1000), 10, None)
+                assert answer.page == PAGE
+            assert len(site.peers) == peers
+            await asyncio.wait_for(asyncio.wait(site.tasks), 10)  # ended by the client: the server waits for a request
+        await client.close()
+
+
+@on_both_loops
+async def test_the_time_of_one_scrape_does_not_end_the_next() -> None:
+    async with serving(answering(WHOLE, WHOLE)) as site:
+        client, address = HttpClient(idle_seconds=60), address_of(site.url)
+        for _ in range(2):
+            assert (await client.get(address, request_bytes(address, {}), Body(1000), 0.2, None)).page == PAGE
+            await asyncio.sleep(0.3)
+        await client.close()
+        assert len(site.peers) == 1
+
+
+@on_both_loops
+async def test_last_words_on_an_idle_connection_end_it() -> None:
+    late = asyncio.Event()
+
+    async def handle(peer: Peer) -> None:
+        await answering(WHOLE)(peer)
+        await late.wait()
+        peer.send(b"HTTP/1.1 408 Request Timeout\r\n\r\n")
+        await peer.gone()
+
+    async with serving(handle) as site, scraping() as scraper:
+        await scraper.fetch(site.url)
+        late.set()
+        await asyncio.wait_for(asyncio.wait(site.tasks), 10)
+        assert await scraper.fetch(site.url) == PAGE
+
+
+@on_both_loops
+async def test_a_cancelled_scrape_closes_its_connection() -> None:
+    asked = asyncio.Event()
+
+    async def handle(peer: Peer) -> None:
+        peer.send(WHOLE[:30])
+        await peer.request()
+        asked.set()
+        await peer.gone()
+
+    async with serving(handle) as site, scraping() as scraper:
+        scrape = asyncio.ensure_future(scraper.fetch(site.url))
+        await asked.wait()
+        scrape.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await scrape
+        await asyncio.wait_for(asyncio.wait(site.tasks), 10)
+
+
+@on_both_loops
+async def test_scrapes_on_their_way_fail_when_all_is_closed() -> None:
+    asked = asyncio.Event()
+
+    async def handle(peer: Peer) -> None:
+        await peer.request()
+        asked.set()
+        await peer.gone()
+
+    async with serving(handle) as site:
+        async with scraping() as scraper:
+            scrape = asyncio.ensure_future(scraper.fetch(site.url))
+            await asked.wait()
+        with pytest.raises(ScrapeFailed, match="closed by pulsed"):
+            await scrape
+
+
+# --- answers as they should not be
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"",
+        b"garbage",
+        b"garbage\r\n\r\n" * 100,
+        b"\x16\x03\x01\x02\x00\x01\x00",
+        b"HTTP/1.1 2",
+        b"HTTP/1.1 099 Low\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 5, 6\r\n\r\nabcdef",
+        b"HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 99999999999999999999999\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nxyz\r\n",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nabcde",
+        b"HTTP/1.1 103 Early Hints\r\n\r\n",
+        WHOLE[:-1],
+    ],
+)
+@on_both_loops
+async def test_an_answer_that_is_none(answer: bytes) -> None:
+    async def reset(peer: Peer) -> None:
+        await answering(answer)(peer)
+        peer.reset()
+
+    for handle in (answering(answer), reset):
+        async with serving(handle) as site:
+            assert f"{site.url} broke off the answer (" in await failure(site.url)
+            assert len(site.peers) == 1
+
+
+@pytest.mark.parametrize(
+    ("begin", "rest"),
+    [
+        (b"HTTP/1.1 200 " + b"O" * 999, b"K" * 999),
+        (b"HTTP/1.1 200 OK\r\nX-Long: a", b"a" * 999),
+        (b"HTTP/1.1 200 OK\r\n", b"X-Many: 1\r\n"),
+        (b"", b"HTTP/1.1 103 Early Hints\r\n\r\n"),
+        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1;", b"extension" * 99),
+        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n0\r\nX-Trailer: ", b"a" * 999),
+        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n0\r\n", b"X-Trailer: a\r\n"),
+    ],
+    ids=["reason", "header", "headers", "interim", "extension", "trailer", "trailers"],
+)
+@on_both_loops
+async def test_a_head_without_an_end_is_cut_off(begin: bytes, rest: bytes) -> None:
+    async def handle(peer: Peer) -> None:
+        await peer.request()
+        peer.send(begin)
+        while True:
+            peer.send(rest)
+            await peer.writer.drain()
+            await asyncio.sleep(0)
+
+    async with serving(handle) as site:
+        assert "a header of more than 65536 bytes or 256 lines" in await failure(site.url)
+
+
+@pytest.mark.parametrize(
+    "headers", [b"X: 1\r\n" * 300, b"X: %b\r\n" % (b"a" * 70_000), (b"X: %b\r\n" % (b"a" * 999)) * 99]
+)
+@on_both_loops
+async def test_a_large_head_is_cut_off_whatever_follows(headers: bytes) -> None:
+    async with serving(answering(WHOLE.replace(b"\r\n", b"\r\n" + headers, 1) + b"a" * 100_000)) as site:
+        assert "a header of more than 65536 bytes or 256 lines" in await failure(site.url)
+
+
+@pytest.mark.parametrize("encoding", [b"identity", b"gzip"])
+@on_both_loops
+async def test_a_page_without_an_end_is_cut_off(encoding: bytes) -> None:
+    piece = b"# padding\n" * 100
+    if encoding == b"gzip":
+        piece = gzip.compress(piece)
+
+    async def handle(peer: Peer) -> None:
+        await peer.request()
+        peer.send(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nContent-Encoding: %b\r\n\r\n" % encoding)
+        while True:
+            peer.send(b"%x\r\n%b\r\n" % (len(piece), piece))
+            await peer.writer.drain()
+            await asyncio.sleep(0)
+
+    async with serving(handle) as site:
+        assert "more than 100000 bytes" in await failure(site.url, ExporterSettings(max_page_bytes=100_000))
+
+
+@pytest.mark.parametrize(
+    "begin",
+    [b"", b"HTTP/1.1 200 OK\r\nConte", WHOLE[:-1], b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n9\r\nab"],
+)
+@on_both_loops
+async def test_a_server_that_stalls(begin: bytes) -> None:
+    async def handle(peer: Peer) -> None:
+        await peer.request()
+        peer.send(begin)
+        await peer.gone()
+
+    async with serving(handle) as site:
+        assert f"{site.url} did not answer in 0.2 s" in await failure(site.url, SHORT)
+        await asyncio.wait_for(asyncio.wait(site.tasks), 10)
+
+
+@on_both_loops
+async def test_one_deadline_for_all_redirects() -> None:
+    async def handle(peer: Peer) -> None:
+        while True:
+            await peer.request()
+            await asyncio.sleep(0.15)
+            peer.send(b"HTTP/1.1 302 Found\r\nLocation: /next\r\nContent-Length: 0\r\n\r\n")
+
+    async with serving(handle) as site:
+        assert "did not answer in 0.2 s" in await failure(site.url, SHORT)
+        assert len(site.peers) == 1
+
+
+@pytest.mark.parametrize("location", [b"http://host:99999/", b"http://[::1/", b"http://a b/", b"//\xff/"])
+@on_both_loops
+async def test_a_redirect_to_no_address(location: bytes) -> None:
+    answer = b"HTTP/1.1 302 Found\r\nContent-Length: 0\r\nLocation: %b\r\n\r\n" % location
+    async with serving(answering(answer)) as site:
+        assert "redirected to" in await failure(site.url)
+
+
+# --- TLS
+
+
+@on_both_loops
+async def test_https_is_kept_alive_and_ends(tmp_path: Path) -> None:
+    authority = make_authority(tmp_path)
+    context = server_context(authority)
+    async with serving(answering(WHOLE, WHOLE, WHOLE), context=context) as site:
+        url = site.url.replace("http:", "https:")
+        async with scraping(ExporterSettings(ca_file=str(authority.ca))) as scraper:
+            assert [await scraper.fetch(url) for _ in range(3)] == [PAGE] * 3
+        assert len(site.peers) == 1
+        assert "not trusted" in await failure(url, ExporterSettings(ca_file=str(authority.other_ca)))
+    async with serving(answering(b"HTTP/1.1 200 OK\r\n\r\n" + PAGE), context=context) as site:
+        assert (
+            await fetch_once(site.url.replace("http:", "https:"), ExporterSettings(insecure_skip_verify=True)) == PAGE
+        )
+
+
+@on_both_loops
+async def test_a_tls_handshake_that_stalls_or_is_cancelled() -> None:
+    begun = asyncio.Event()
+
+    async def handle(peer: Peer) -> None:
+        await peer.reader.read(1)
+        begun.set()
+        await peer.gone()
+
+    async with serving(handle) as site, scraping() as scraper:
+        url = site.url.replace("http:", "https:")
+        assert "did not answer in 0.2 s" in await failure(url, SHORT)
+        begun.clear()
+        scrape = asyncio.ensure_future(scraper.fetch(url))
+        await begun.wait()
+        scrape.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await scrape
+        await asyncio.wait_for(asyncio.wait(site.tasks), 10)
+
+
+# --- addresses
+
+
+@on_both_loops
+async def test_ipv6_and_names() -> None:
+    asked: list[bytes] = []
+
+    async def handle(peer: Peer) -> None:
+        asked.append(await peer.request())
+        peer.send(WHOLE)
+
+    async with serving(handle) as site:
+        assert await fetch_once(f"http://localhost:{site.port}/metrics") == PAGE
+        assert f"Host: localhost:{site.port}\r\n".encode() in asked[0]
+    try:
+        socket.create_server(("::1", 0), family=socket.AF_INET6).close()
+    except OSError as error:
+        pytest.skip(f"this machine has no IPv6: {error}")
+    async with serving(handle, "::1") as site:
+        assert await fetch_once(f"http://[::1]:{site.port}/a b/ä?q=ü") == PAGE
+        assert asked[1].startswith(f"GET /a%20b/%C3%A4?q=%C3%BC HTTP/1.1\r\nHost: [::1]:{site.port}\r\n".encode())
+
+
+@on_both_loops
+async def test_a_dead_address_does_not_hold_up_a_living_one() -> None:
+    def found(sock: socket.socket) -> tuple[socket.AddressFamily, socket.SocketKind, int, str, object]:
+        return socket.AF_INET, socket.SOCK_STREAM, 0, "", sock.getsockname()
+
+    async def handle(peer: Peer) -> None:
+        await peer.gone()
+
+    with socket.socket() as refusing, socket.socket() as stalling:
+        refusing.bind(("127.0.0.1", 0))
+        stalling.bind(("127.0.0.1", 0))
+        stalling.listen(0)
+        fill = [socket.socket() for _ in range(3)]  # with its queue full, Linux drops who asks next
+        for sock in fill:
+            sock.setblocking(False)
+            sock.connect_ex(stalling.getsockname())
+        async with serving(handle) as site:
+            living = (socket.AF_INET, socket.SOCK_STREAM, 0, "", ("127.0.0.1", site.port))
+            for dead in ([refusing], [stalling], [refusing, stalling], [stalling, stalling, refusing]):
+                sock = await first_to_answer([*map(found, dead), living])
+                assert sock.getpeername()[1] == site.port
+                sock.close()
+            with pytest.raises(ConnectionRefusedError):
+                await first_to_answer([found(refusing), found(refusing)])
+            cancelled = asyncio.ensure_future(first_to_answer([found(stalling), found(stalling)]))
+            await asyncio.sleep(0)
+            cancelled.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await cancelled
+        for sock in fill:
+            sock.close()
+
+
+@on_both_loops
+async def test_no_proxy_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
+    async with serving(answering(WHOLE)) as site:
+        assert await fetch_once(site.url) == PAGE
+
+
+@pytest.mark.parametrize(
+    ("url", "host", "port", "authority", "target"),
+    [
+        ("http://node", "node", 80, "node", "/"),
+        ("https://node/m", "node", 443, "node", "/m"),
+        ("http://node:443/m", "node", 443, "node:443", "/m"),
+        ("https://node:443/m", "node", 443, "node", "/m"),
+        (
+            "http://Node.:9400/a%20b/c d%/%zz?x=1&y=a b#f",
+            "node.",
+            9400,
+            "node.:9400",
+            "/a%20b/c%20d%25/%25zz?x=1&y=a%20b",
+        ),
+        ("http://u:p@[fe80::1%25eth0]:9400/", "fe80::1%eth0", 9400, "[fe80::1]:9400", "/"),
+        ("http://bücher.example/é", "xn--bcher-kva.example", 80, "xn--bcher-kva.example", "/%C3%A9"),
+        ('http://n/m?match[]={a=~"b.*"}', "n", 80, "n", "/m?match[]=%7Ba=~%22b.*%22%7D"),
+        ("http://n/a\x01\x7f?\x02", "n", 80, "n", "/a%01%7F?%02"),
+    ],
+)
+def test_address_of(url: str, host: str, port: int, authority: str, target: str) -> None:
+    address = address_of(url)
+    assert (address.host, address.port, address.authority, address.target) == (host, port, authority, target)
+    assert address.secure == url.startswith("https")
+
+
+@pytest.mark.parametrize(
+    "url", ["http://", "http://a b/", "http://n:70000/", "http://a\x01b/", "http://ä..b/", "http://<n>/"]
+)
+def test_addresses_that_are_none(url: str) -> None:
+    with pytest.raises(ValueError, match=r"."):
+        address_of(url)
+
+
+def test_request_bytes() -> None:
+    address = address_of("http://node:9400/metrics")
+    assert request_bytes(address, {"Accept": "a", "X-Ä".encode().decode("ascii", "ignore"): "ä"}) == (
+        "GET /metrics HTTP/1.1\r\nHost: node:9400\r\nAccept: a\r\nX-: ä\r\n\r\n".encode()
+    )
+    assert request_bytes(address, {"host": "other"}) == b"GET /metrics HTTP/1.1\r\nhost: other\r\n\r\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("X", "a\r\nB: c"), ("X", "a\nb"), ("X", "\0"), ("X: a\r\nB", "c"), ("", "a"), ("X Y", "a"), ("X", "\ud800")],
+)
+def test_headers_that_cannot_be_sent(name: str, value: str) -> None:
+    with pytest.raises(ValueError, match=r"."):
+        request_bytes(address_of("http://node/"), {name: value})
+
+
+# --- fuzz
+
+
+class Wire(asyncio.Transport):
+    """A transport that leads nowhere."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.sent = b""
+        self.closed = False
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        self.sent += bytes(data)
+
+    def abort(self) -> None:
+        self.closed = True
+
+    def is_closing(self) -> bool:
+        return self.closed
+
+
+def taken(pieces: Sequence[bytes], ends: bool, error: Exception | None = None) -> tuple[Answer, bool]:
+    """What a connection makes of these pieces, and whether it may serve again."""
+
+    async def take() -> tuple[Answer, bool]:
+        lost: list[ClientConnection] = []
+        connection, wire = ClientConnection(lost.append), Wire()
+        answer = connection.ask(b"GET", Body(10_000))
+        connection.connection_made(wire)
+        assert wire.sent == b"GET"
+        for piece in pieces:
+            connection.data_received(piece)
+        reusable = connection.reusable
+        if ends:
+            connection.connection_lost(error)
+            assert lost == [connection]
+        assert answer.done()
+        return await answer, reusable
+
+    return asyncio.run(take())
+
+
+@pytest.mark.parametrize("more", [b"x", b"HTTP/1.1 200 OK\r\n", b"\0", WHOLE])
+def test_a_connection_with_more_than_one_answer_does_not_serve_again(more: bytes) -> None:
+    assert taken([WHOLE], ends=False) == (Answer(200, "OK", "", PAGE), True)
+    for pieces in ([WHOLE + more], [WHOLE, more]):
+        assert taken(pieces, ends=False) == (Answer(200, "OK", "", PAGE), False)
+
+
+def test_only_an_orderly_end_ends_a_page() -> None:
+    page = b"HTTP/1.1 200 OK\r\n\r\n" + PAGE
+    assert taken([page], ends=True)[0].page == PAGE
+    with pytest.raises(BrokenAnswer, match="reset by peer"):
+        taken([page], ends=True, error=ConnectionResetError(104, "Connection reset by peer"))
+
+
+@st.composite
+def chunked(draw: st.DrawFn, body: bytes) -> bytes:
+    cuts = sorted(draw(st.lists(st.integers(1, len(body) - 1), max_size=5, unique=True)))
+    ends = [*cuts, len(body)]
+    return b"".join(
+        b"%x\r\n%b\r\n" % (end - begin, body[begin:end]) for begin, end in zip([0, *cuts], ends, strict=True)
+    )
+
+
+@given(st.data())
+@settings(max_examples=150, deadline=None)
+def test_an_answer_may_come_in_any_pieces(data: st.DataObject) -> None:
+    interim = data.draw(st.sampled_from([b"", b"HTTP/1.1 103 Early Hints\r\nLink: a\r\n\r\n"]))
+    body, encoding = data.draw(st.sampled_from([(PAGE, b""), (gzip.compress(PAGE), b"Content-Encoding: gzip\r\n")]))
+    framing = data.draw(st.sampled_from(["length", "chunked", "eof"]))
+    head = interim + b"HTTP/1.1 200 OK\r\n" + encoding
+    answer = {
+        "length": head + b"Content-Length: %d\r\n\r\n%b" % (len(body), body),
+        "chunked": head + b"Transfer-Encoding: chunked\r\n\r\n" + data.draw(chunked(body)) + b"0\r\n\r\n",
+        "eof": head + b"\r\n" + body,
+    }[framing]
+    cuts = sorted(data.draw(st.lists(st.integers(1, len(answer) - 1), max_size=12, unique=True)))
+    pieces = [answer[begin:end] for begin, end in zip([0, *cuts], [*cuts, len(answer)], strict=True)]
+    got, reusable = taken(pieces, ends=framing == "eof")
+    assert got == Answer(200, "OK", "", PAGE)
+    assert reusable == (framing != "eof")
+
+
+GOOD = [
+    WHOLE,
+    b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\na 1\n \r\n0\r\n\r\n",
+    b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\n\r\n" + gzip.compress(PAGE),
+    b"HTTP/1.1 302 Found\r\nLocation: http://[::1/x\r\n\r\n",
+]
+
+
+@st.composite
+def damaged(draw: st.DrawFn) -> bytes:
+    answer = draw(st.sampled_from(GOOD))
+    for _ in range(draw(st.integers(1, 4))):
+        at = draw(st.integers(0, len(answer)))
+        answer = answer[:at] + draw(st.binary(max_size=5)) + answer[at + draw(st.integers(0, 5)) :]
+    return answer
+
+
+@pytest.mark.parametrize("new_loop", LOOPS.values(), ids=LOOPS.keys())
+@given(answers=st.lists(st.one_of(damaged(), st.binary(max_size=300)), min_size=1, max_size=8))
+@settings(max_examples=40, deadline=None)
+def test_garbage_gives_a_page_or_the_typed_error(new_loop: NewLoop, answers: list[bytes]) -> None:
+    left = list(answers)
+
+    async def handle(peer: Peer) -> None:
+        while left:
+            await peer.request()
+            peer.send(left.pop())
+            await peer.writer.drain()
+
+    async def test() -> None:
+        async with serving(handle) as site, scraping(ExporterSettings(timeout=0.05)) as scraper:
+            for _ in answers:
+                with contextlib.suppress(ScrapeFailed):
+                    assert isinstance(await scraper.fetch(site.url), bytes)
+
+    run_on(new_loop, test())

@@ -1,0 +1,365 @@
+"""The server with a small application, over real sockets; on the loop that the daemon runs on."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import ssl
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from pathlib import Path
+from typing import Any
+
+import pytest
+import uvloop
+
+from pulsed.server import connection
+from pulsed.server.connection_limits import MOST_BODY_BYTES, MOST_HEADER_BYTES, ConnectionLimits
+from pulsed.server.http_server import Server
+from pulsed.server.reloader import WebConfigReloader
+from tests.server.certificates import make
+
+Client = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+
+
+class Site:
+    """An application behind the server, and what came through to it."""
+
+    def __init__(self) -> None:
+        self.reached: list[str] = []
+        self.writers: list[asyncio.StreamWriter] = []
+        self.release = asyncio.Event()
+        self.server: Server | None = None
+        self.port = 0
+
+    async def app(self, scope: Any, receive: Any, send: Any) -> None:
+        self.reached.append(scope["path"])
+        if scope["path"] == "/slow":
+            await self.release.wait()
+        if scope["path"] == "/reads":
+            while (await receive()).get("more_body"):
+                pass
+        body = b"x" * 20_000_000 if scope["path"] == "/large" else b"yes"
+        headers = [(b"content-length", str(len(body)).encode())]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        if scope["path"] == "/begun":
+            await self.release.wait()
+        await send({"type": "http.response.body", "body": body})
+
+    async def connect(self, tls: ssl.SSLContext | None = None) -> Client:
+        reader, writer = await asyncio.open_connection("127.0.0.1", self.port, ssl=tls)
+        self.writers.append(writer)
+        return reader, writer
+
+    async def ask(self, request: bytes, client: Client | None = None) -> bytes:
+        """Send a request and give all that is answered until the server closes, or the first of a connection kept."""
+        reader, writer = client or await self.connect()
+        writer.write(request)
+        with contextlib.suppress(ConnectionError):
+            await writer.drain()
+        return await _until_end(reader)
+
+    @property
+    def open(self) -> int:
+        assert self.server is not None
+        return len(self.server.server_state.connections)
+
+
+async def _until_end(reader: asyncio.StreamReader) -> bytes:
+    said = b""
+    with contextlib.suppress(ConnectionError, asyncio.TimeoutError):
+        while piece := await asyncio.wait_for(reader.read(65536), 15):
+            said += piece
+    return said
+
+
+@contextlib.asynccontextmanager
+async def serving(limits: ConnectionLimits, live: WebConfigReloader | None = None) -> AsyncIterator[Site]:
+    site = Site()
+    with socket.create_server(("127.0.0.1", 0), backlog=512) as listening:
+        site.port = listening.getsockname()[1]
+        site.server = Server(site.app, limits, live)
+        task = asyncio.create_task(site.server.serve([listening]))
+        await until(lambda: site.server is not None and site.server.started)
+        try:
+            yield site
+        finally:
+            site.release.set()
+            for writer in site.writers:
+                writer.transport.abort()
+            site.server.should_exit = True
+            await task
+
+
+async def until(holds: Callable[[], bool], seconds: float = 15.0) -> None:
+    for _ in range(int(seconds / 0.02)):
+        if holds():
+            return
+        await asyncio.sleep(0.02)
+    raise AssertionError("never came to hold")
+
+
+def on_uvloop(
+    test: Callable[[Site], Awaitable[None]],
+    limits: ConnectionLimits | None = None,
+    live: WebConfigReloader | None = None,
+) -> None:
+    async def run() -> None:
+        async with serving(limits or ConnectionLimits(), live) as site:
+            await test(site)
+
+    coroutine: Coroutine[Any, Any, None] = run()
+    uvloop.run(coroutine)
+
+
+GET = b"GET /metrics HTTP/1.1\r\nHost: a\r\n"
+ONCE = GET + b"Connection: close\r\n\r\n"
+
+
+def head_of(size: int) -> bytes:
+    """A request whose path and headers have so many bytes, as they are counted."""
+    return GET + b"X: " + b"y" * (size - len("/metricshostax")) + b"\r\n"
+
+
+def test_headers_up_to_the_limit_and_no_byte_more() -> None:
+    async def test(site: Site) -> None:
+        assert (await site.ask(head_of(MOST_HEADER_BYTES - 15) + b"Connection: close\r\n\r\n")).startswith(
+            b"HTTP/1.1 200"
+        )
+        answer = await site.ask(head_of(MOST_HEADER_BYTES + 1) + b"\r\n")
+        assert answer.startswith(b"HTTP/1.1 431 Request Header Fields Too Large\r\n")
+        assert b"connection: close" in answer
+        many = GET + b"a: b\r\n" * (MOST_HEADER_BYTES // 2)
+        assert (await site.ask(many + b"\r\n")).startswith(b"HTTP/1.1 431")
+        assert site.reached == ["/metrics"]
+
+    on_uvloop(test)
+
+
+def test_a_header_without_end_is_cut_off() -> None:
+    async def test(site: Site) -> None:
+        reader, writer = await site.connect()
+        writer.write(GET + b"X: ")
+        with contextlib.suppress(ConnectionError):
+            for _ in range(100):
+                if writer.is_closing():
+                    break
+                writer.write(b"y" * 4096)
+                await writer.drain()
+        assert (await _until_end(reader)).startswith(b"HTTP/1.1 431")
+        assert site.reached == []
+
+    on_uvloop(test)
+
+
+@pytest.mark.parametrize("method", [b"POST", b"PUT", b"DELETE", b"PATCH"])
+def test_a_body_that_is_announced_too_large_is_refused_at_once(method: bytes) -> None:
+    async def test(site: Site) -> None:
+        size = b"%d" % (MOST_BODY_BYTES + 1)
+        answer = await site.ask(method + b" /metrics HTTP/1.1\r\nHost: a\r\nContent-Length: " + size + b"\r\n\r\n")
+        assert answer.startswith(b"HTTP/1.1 413 ")
+        assert site.reached == []
+
+    on_uvloop(test)
+
+
+def test_a_body_in_chunks_is_cut_off() -> None:
+    async def test(site: Site) -> None:
+        for path in (b"/reads", b"/metrics"):
+            reader, writer = await site.connect()
+            answer = asyncio.create_task(_until_end(reader))  # now: what came before a reset is lost later
+            writer.write(b"POST " + path + b" HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n")
+            sent = 0
+            with contextlib.suppress(ConnectionError, asyncio.TimeoutError):
+                while sent < 2**30:
+                    writer.write(b"10000\r\n" + b"x" * 65536 + b"\r\n")
+                    await asyncio.wait_for(writer.drain(), 15)
+                    sent += 65536
+            assert sent < 2**26, "the rest is what buffers of the kernel took"
+            # An application that reads no body may have answered before it was too large.
+            assert (await answer).startswith((b"HTTP/1.1 413", b"HTTP/1.1 200")[: 1 + (path == b"/metrics")])
+
+    on_uvloop(test)
+
+
+def test_a_body_up_to_the_limit_is_read_and_the_connection_kept() -> None:
+    async def test(site: Site) -> None:
+        body = b"x" * MOST_BODY_BYTES
+        size = b"%d" % len(body)
+        client = await site.connect()
+        client[1].write(b"POST /reads HTTP/1.1\r\nHost: a\r\nContent-Length: " + size + b"\r\n\r\n" + body)
+        assert (await client[0].readuntil(b"yes")).startswith(b"HTTP/1.1 200")
+        assert (await site.ask(ONCE, client)).startswith(b"HTTP/1.1 200")
+
+    on_uvloop(test)
+
+
+def test_a_wrong_request_behind_a_slow_one_mixes_no_answers() -> None:
+    async def test(site: Site) -> None:
+        client = await site.connect()
+        client[1].write(b"GET /begun HTTP/1.1\r\nHost: a\r\n\r\n")
+        assert (await client[0].readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 200")
+        assert await site.ask(b"nonsense\r\n\r\n", client) == b""
+
+    on_uvloop(test)
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        b"nonsense\r\n\r\n",
+        b"GET\r\n\r\n",
+        b"GET /\xff HTTP/1.1\r\n\r\n",
+        b"GET http://[ HTTP/1.1\r\n\r\n",
+        b"GET http://a HTTP/1.1\r\n\r\n",
+        b"CONNECT a:1 HTTP/1.1\r\n\r\n",
+        b"GET / HTTP/1.1\r\nContent-Length: -1\r\n\r\n",
+        b"GET / HTTP/1.1\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n",
+        b"POST / HTTP/1.1\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n",
+        b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
+        b"\0" * 100,
+    ],
+)
+def test_nonsense_is_answered_or_closed(request_: bytes) -> None:
+    async def test(site: Site) -> None:
+        answer = await site.ask(request_)
+        assert answer == b"" or answer.startswith((b"HTTP/1.1 400", b"HTTP/1.1 200"))
+        assert (await site.ask(ONCE)).startswith(b"HTTP/1.1 200")
+
+    on_uvloop(test, ConnectionLimits(request_seconds=1))
+
+
+def test_who_says_nothing_or_drips_has_ten_seconds_and_no_more() -> None:
+    async def test(site: Site) -> None:
+        silent = await site.connect()
+        dripping = await site.connect()
+        body = await site.connect()
+        body[1].write(b"POST /reads HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n\r\n")
+        kept = await site.connect()
+        kept[1].write(GET + b"\r\n")
+        await kept[0].readuntil(b"yes")
+        dripping[1].write(GET)
+        for _ in range(1000):
+            for writer, drop in ((dripping[1], b"X"), (body[1], b"x")):
+                if not writer.is_closing():
+                    writer.write(drop)
+            if site.open == 1:
+                break
+            await asyncio.sleep(0.05)
+        assert [await _until_end(reader) for reader, _ in (silent, dripping, body)] == [b"", b"", b""]
+        kept[1].write(ONCE)
+        assert (await _until_end(kept[0])).endswith(b"yes"), "who has asked may wait"
+
+    on_uvloop(test, ConnectionLimits(request_seconds=1))
+
+
+def test_who_takes_nothing_of_the_answer_goes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection, "STUCK_SECONDS", 1.0)
+
+    async def test(site: Site) -> None:
+        with socket.create_connection(("127.0.0.1", site.port)) as client:
+            client.sendall(b"GET /large HTTP/1.1\r\nHost: a\r\n\r\n")
+            await until(lambda: site.open == 1)
+            await until(lambda: site.open == 0)
+
+    on_uvloop(test, ConnectionLimits(keep_alive_seconds=1))
+
+
+def test_who_does_not_say_goodbye_goes_too(
+    monkeypatch: pytest.MonkeyPatch, live: WebConfigReloader, tmp_path: Path
+) -> None:
+    """TLS waits for the other side's goodbye, which this one never sends."""
+    monkeypatch.setattr(connection, "STUCK_SECONDS", 1.0)
+
+    async def test(site: Site) -> None:
+        def ask_and_fall_silent() -> ssl.SSLSocket:
+            plain = socket.create_connection(("127.0.0.1", site.port))
+            tls = ssl.create_default_context(cafile=str(tmp_path / "server.crt"))
+            client = tls.wrap_socket(plain, server_hostname="localhost")
+            client.sendall(GET + b"\r\n")
+            assert client.recv(15) == b"HTTP/1.1 200 OK"
+            return client
+
+        with await asyncio.to_thread(ask_and_fall_silent):
+            assert site.open == 1
+            await until(lambda: site.open == 0)
+
+    on_uvloop(test, ConnectionLimits(keep_alive_seconds=1), live)
+
+
+def test_a_full_house_lets_the_idle_go_and_the_asking_stay() -> None:
+    async def test(site: Site) -> None:
+        scraper = await site.connect()
+        scraper[1].write(GET + b"\r\n")
+        await scraper[0].readuntil(b"yes")
+        slow = await site.connect()
+        slow[1].write(b"GET /slow HTTP/1.1\r\nHost: a\r\n\r\n")
+        await until(lambda: "/slow" in site.reached)
+        crowd = [await site.connect() for _ in range(200)]
+        await until(lambda: site.open <= 32)
+        assert (await site.ask(ONCE)).startswith(b"HTTP/1.1 200"), "a new one comes in"
+        assert (await site.ask(ONCE, scraper)).startswith(b"HTTP/1.1 200"), "strangers went first"
+        site.release.set()
+        assert (await slow[0].readuntil(b"yes")).startswith(b"HTTP/1.1 200")
+        del crowd
+
+    on_uvloop(test, ConnectionLimits(connections=32))
+
+
+def test_when_all_are_being_answered_one_more_is_refused() -> None:
+    async def test(site: Site) -> None:
+        clients = [await site.connect() for _ in range(4)]
+        for _, writer in clients:
+            writer.write(b"GET /slow HTTP/1.1\r\nHost: a\r\n\r\n")
+        await until(lambda: len(site.reached) == 4)
+        assert await site.ask(ONCE) == b""
+        site.release.set()
+        for reader, _ in clients:
+            assert (await reader.readuntil(b"yes")).startswith(b"HTTP/1.1 200")
+        assert (await site.ask(ONCE)).startswith(b"HTTP/1.1 200")
+
+    on_uvloop(test, ConnectionLimits(connections=4))
+
+
+@pytest.fixture
+def live(tmp_path: Path) -> WebConfigReloader:
+    make("localhost").write(tmp_path, "server")
+    file = tmp_path / "web.yml"
+    file.write_text(
+        "tls_server_config: {cert_file: server.crt, key_file: server.key}\n"
+        "http_server_config: {headers: {X-Frame-Options: deny}}\n"
+    )
+    return WebConfigReloader(file)
+
+
+def test_handshakes_that_never_end_are_counted_and_ended(live: WebConfigReloader, tmp_path: Path) -> None:
+    async def test(site: Site) -> None:
+        tls = ssl.create_default_context(cafile=str(tmp_path / "server.crt"))
+        crowd = [await site.connect() for _ in range(100)]
+        for number, (_, writer) in enumerate(crowd):
+            writer.write(b"\x16\x03\x01"[: number % 4])
+        assert (await site.ask(ONCE, await site.connect(tls))).endswith(b"yes")
+        for reader, _ in crowd:
+            assert await _until_end(reader) == b""
+        assert site.server is not None
+        assert not site.server._gate.opening
+
+    on_uvloop(test, ConnectionLimits(connections=16, request_seconds=1), live)
+
+
+def test_the_configured_headers_are_on_every_answer(live: WebConfigReloader, tmp_path: Path) -> None:
+    async def test(site: Site) -> None:
+        tls = ssl.create_default_context(cafile=str(tmp_path / "server.crt"))
+        for request in (ONCE, b"nonsense\r\n\r\n", b"POST / HTTP/1.1\r\nContent-Length: 99999999\r\n\r\n"):
+            assert b"\r\nx-frame-options: deny\r\n" in await site.ask(request, await site.connect(tls))
+
+    on_uvloop(test, live=live)
+
+
+def test_plain_http_on_the_port_of_tls_gets_nothing(live: WebConfigReloader) -> None:
+    async def test(site: Site) -> None:
+        assert not (await site.ask(ONCE)).startswith(b"HTTP")
+        assert site.reached == []
+
+    on_uvloop(test, live=live)

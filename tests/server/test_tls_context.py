@@ -1,0 +1,146 @@
+from __future__ import annotations
+
+import ssl
+import sys
+from pathlib import Path
+
+import pytest
+from cryptography.hazmat.primitives import serialization
+
+from pulsed.errors import ConfigError
+from pulsed.server.tls_context import is_allowed, make_context
+from pulsed.server.tls_names import CIPHERS, CURVES
+from pulsed.server.web_config import Pem, Tls, read
+from tests.server.certificates import Pair, make
+
+SERVER = make("localhost")
+AUTHORITY = make("test authority", authority=True)
+
+
+def context_of(folder: Path, text: str) -> ssl.SSLContext:
+    file = folder / "web.yml"
+    file.write_text(f"tls_server_config: {{{text}}}")
+    tls = read(file).tls
+    assert tls is not None
+    return make_context(tls)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    SERVER.write(tmp_path, "server")
+    AUTHORITY.write(tmp_path, "ca")
+    return tmp_path
+
+
+PAIR = "cert_file: server.crt, key_file: server.key"
+
+
+def test_what_is_asked_for_is_what_the_context_does(folder: Path) -> None:
+    context = context_of(
+        folder, f"{PAIR}, client_ca_file: ca.crt, client_auth_type: RequireAndVerifyClientCert, min_version: TLS13"
+    )
+    assert context.verify_mode is ssl.CERT_REQUIRED
+    assert context.minimum_version is ssl.TLSVersion.TLSv1_3
+    assert len(context.get_ca_certs()) == 1
+    assert context.options & ssl.OP_NO_RENEGOTIATION
+    plain = context_of(folder, PAIR)
+    assert plain.verify_mode is ssl.CERT_NONE
+    assert plain.minimum_version is ssl.TLSVersion.TLSv1_2
+    assert plain.options & ssl.OP_CIPHER_SERVER_PREFERENCE
+    free = context_of(folder, f"{PAIR}, prefer_server_cipher_suites: false")
+    assert not free.options & ssl.OP_CIPHER_SERVER_PREFERENCE
+    if_given = context_of(folder, f"{PAIR}, client_ca_file: ca.crt, client_auth_type: VerifyClientCertIfGiven")
+    assert if_given.verify_mode is ssl.CERT_OPTIONAL
+
+
+@pytest.mark.parametrize("name", CIPHERS)
+def test_openssl_knows_every_cipher(folder: Path, name: str) -> None:
+    context = context_of(folder, f"{PAIR}, cipher_suites: [{name}]")
+    assert [each["name"] for each in context.get_ciphers() if each["protocol"] != "TLSv1.3"] == [CIPHERS[name]]
+
+
+@pytest.mark.parametrize("name", CURVES)
+def test_openssl_knows_every_curve(folder: Path, name: str) -> None:
+    text = f"{PAIR}, curve_preferences: [{name}]"
+    if name == "X25519" and sys.version_info < (3, 11):
+        with pytest.raises(ConfigError, match=r"web\.yml:1: tls_server_config: TLS cannot be set up so: unknown group"):
+            context_of(folder, text)
+    else:
+        context_of(folder, text)
+
+
+@pytest.mark.parametrize("name", ["TLS10", "TLS11", "TLS12", "TLS13"])
+def test_every_version_can_be_asked_for(folder: Path, name: str) -> None:
+    context_of(folder, f"{PAIR}, min_version: {name}")
+
+
+def in_place(pair: Pair) -> Tls:
+    cert, key = Pem("cert", text=pair.cert_pem.decode()), Pem("key", text=pair.key_pem.decode())
+    ca = Pem("client_ca", text=AUTHORITY.cert_pem.decode())
+    return Tls(cert, key, ca, True, frozenset(), ("TLS12", "TLS13"), (), True, "")
+
+
+def test_certificate_key_and_authority_may_stand_in_the_file_itself() -> None:
+    assert make_context(in_place(SERVER)).get_ca_certs()
+
+
+def test_what_is_wrong_with_a_file_names_it(folder: Path) -> None:
+    (folder / "empty").write_text("")
+    (folder / "broken.crt").write_bytes(SERVER.cert_pem.replace(b"MII", b"???"))
+    (folder / "locked.key").write_bytes(SERVER.key_in(serialization.BestAvailableEncryption(b"hunter2")))
+    place = f"{folder}/web.yml:1: tls_server_config"
+    for text, message in {
+        "cert_file: no.crt, key_file: server.key": f"{place}.cert_file: cannot read {folder}/no.crt: No such file",
+        "cert_file: server.crt, key_file: no.key": f"{place}.key_file: cannot read {folder}/no.key: No such file",
+        "cert_file: empty, key_file: server.key": f"{place}.cert_file: {folder}/empty holds no certificate in PEM",
+        "cert_file: server.crt, key_file: server.crt": f"{folder}/server.crt holds no private key in PEM",
+        "cert_file: ca.crt, key_file: server.key": f"{folder}/server.key is not the key of the certificate",
+        "cert_file: broken.crt, key_file: server.key": f"{folder}/broken.crt and its key cannot be used",
+        "cert_file: server.crt, key_file: locked.key": f"{folder}/locked.key is encrypted",
+        f"{PAIR}, client_auth_type: VerifyClientCertIfGiven, client_ca_file: broken.crt": "broken.crt cannot be used",
+    }.items():
+        with pytest.raises(ConfigError) as caught:
+            context_of(folder, text)
+        assert message in str(caught.value)
+
+
+def test_a_key_in_the_wrong_place_is_not_repeated(folder: Path) -> None:
+    tls = in_place(SERVER)
+    wrong = Tls(tls.cert, Pem("key_file", file=SERVER.key_pem.decode()), None, False, frozenset(), *_rest(tls))
+    with pytest.raises(ConfigError) as caught:
+        make_context(wrong)
+    assert "key_file: holds PEM instead of the name of a file" in str(caught.value)
+    assert "PRIVATE" not in str(caught.value)
+
+
+def _rest(tls: Tls) -> tuple[tuple[str, str], tuple[str, ...], bool, str]:
+    return tls.versions, tls.ciphers, tls.server_order, tls.curve
+
+
+CERTIFICATE = {
+    "subjectAltName": (
+        ("DNS", "prometheus.example.com"),
+        ("IP Address", "10.0.0.1"),
+        ("IP Address", "0:0:0:0:0:0:0:1"),
+        ("email", "ops@example.com"),
+        ("URI", "spiffe://cluster/prometheus"),
+    )
+}
+
+
+@pytest.mark.parametrize(
+    "san",
+    ["prometheus.example.com", "10.0.0.1", "::1", "0:0:0:0:0:0:0:1", "ops@example.com", "spiffe://cluster/prometheus"],
+)
+def test_a_name_of_any_kind_lets_in(san: str) -> None:
+    assert is_allowed(CERTIFICATE, frozenset(("other", san)))  # type: ignore[arg-type] # as getpeercert() gives it
+
+
+@pytest.mark.parametrize("san", ["example.com", "*.example.com", "PROMETHEUS.example.com", "10.0.0.10", ""])
+def test_no_other_name_does(san: str) -> None:
+    assert not is_allowed(CERTIFICATE, frozenset((san,)))  # type: ignore[arg-type]
+    assert not is_allowed({"subject": ()}, frozenset((san,)))
+
+
+def test_without_names_every_certificate_does() -> None:
+    assert is_allowed({"subject": ()}, frozenset())

@@ -1,0 +1,126 @@
+"""Writes dashboards in Grafana's JSON, schema version 38 (Grafana 10.0), with nothing that later versions dropped.
+
+How a panel is written is in `tools.dashboards.panels`; this is the page around them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+from tools.dashboards.model import Dashboard, Row, Variable
+from tools.dashboards.panels import SOURCE, Json, panel_json
+
+COLUMNS = 24
+
+
+def document(dashboard: Dashboard) -> str:
+    """The file of a dashboard."""
+    return json.dumps(_dashboard(dashboard), indent=2, ensure_ascii=False) + "\n"
+
+
+def _dashboard(dashboard: Dashboard) -> Json:
+    panels = list(_panels(dashboard.rows))
+    types = sorted({panel["type"] for panel in panels} - {"row"})
+    return {
+        "__requires": [
+            {"type": "grafana", "id": "grafana", "name": "Grafana", "version": "10.0.0"},
+            {"type": "datasource", "id": "prometheus", "name": "Prometheus", "version": "1.0.0"},
+            *({"type": "panel", "id": each, "name": each, "version": ""} for each in types),
+        ],
+        "annotations": {"list": []},
+        "description": dashboard.description,
+        "editable": True,
+        "fiscalYearStartMonth": 0,
+        "graphTooltip": 1,
+        "id": None,
+        "links": [
+            {
+                "type": "dashboards",
+                "title": "pulsed",
+                "tags": ["pulsed"],
+                "asDropdown": False,
+                "includeVars": False,
+                "keepTime": True,
+                "targetBlank": False,
+                "icon": "external link",
+                "tooltip": "",
+                "url": "",
+            }
+        ],
+        "liveNow": False,
+        "panels": panels,
+        "refresh": "30s",
+        "schemaVersion": 38,
+        "tags": ["pulsed", "gpu"],
+        "templating": {"list": [_DATASOURCE, *map(_variable, dashboard.variables)]},
+        "time": {"from": "now-1h", "to": "now"},
+        "timepicker": {},
+        "timezone": "browser",
+        "title": dashboard.title,
+        "uid": dashboard.uid,
+        "version": 1,
+        "weekStart": "",
+    }
+
+
+_DATASOURCE: Json = {
+    "name": "datasource",
+    "label": "Prometheus",
+    "description": "The Prometheus that scrapes pulsed.",
+    "type": "datasource",
+    "query": "prometheus",
+    "current": {},
+    "hide": 0,
+    "includeAll": False,
+    "multi": False,
+    "options": [],
+    "refresh": 1,
+    "regex": "",
+    "skipUrlSync": False,
+}
+
+
+def _variable(variable: Variable) -> Json:
+    query = f"label_values({variable.metric}, {variable.of})"
+    every: Json = {"current": {"selected": True, "text": ["All"], "value": ["$__all"]}, "allValue": ".*"}
+    return {
+        "name": variable.name,
+        "label": variable.label,
+        "description": variable.description,
+        "type": "query",
+        "datasource": SOURCE,
+        "definition": query,
+        "query": {"query": query, "refId": "PrometheusVariableQueryEditor-VariableQuery"},
+        "hide": 0,
+        "includeAll": variable.several,
+        "multi": variable.several,
+        "options": [],
+        "refresh": 2,
+        "regex": "",
+        "skipUrlSync": False,
+        "sort": 3,
+        **(every if variable.several else {"current": {}}),
+    }
+
+
+def _panels(rows: tuple[Row, ...]) -> Iterator[Json]:
+    """Place the panels from left to right, as many as fit beside each other, under the headline of their row."""
+    number, top = 1, 0
+    for row in rows:
+        place = {"x": 0, "y": top, "w": COLUMNS, "h": 1}
+        yield {"id": number, "type": "row", "title": row.title, "collapsed": False, "gridPos": place, "panels": []}
+        number, floor = number + 1, [top + 1] * COLUMNS
+        for panel in row.panels:
+            x, y = _free(floor, panel.width)
+            floor[x : x + panel.width] = [y + panel.height] * panel.width
+            place = {"x": x, "y": y, "w": panel.width, "h": panel.height}
+            yield {"id": number, **panel_json(panel), "gridPos": place}
+            number += 1
+        top = max(floor)
+
+
+def _free(floor: list[int], width: int) -> tuple[int, int]:
+    """The highest place for a panel, of several the leftmost; `floor` is the first free line of each column."""
+    y, x = min((max(floor[x : x + width]), x) for x in range(COLUMNS - width + 1))
+    return x, y

@@ -1,0 +1,210 @@
+"""Writes one panel in Grafana's JSON: its queries, how values read, and how they are drawn."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from tools.dashboards.model import CELSIUS, RATIO, Kind, Panel, Query, State
+
+Json = dict[str, Any]
+
+SOURCE: Json = {"type": "prometheus", "uid": "${datasource}"}
+"""Whatever the one who looks chooses."""
+
+TO_GPU = (
+    "/d/pulsed-gpu?${datasource:queryparam}&${__url_time_range}"
+    "&var-gpu=${__data.fields.gpu}&var-uuid=${__data.fields.uuid}"
+)
+
+INSTANT: frozenset[Kind] = frozenset({"stat", "table", "bargauge"})
+"""Panels that show the last value only."""
+
+
+def panel_json(panel: Panel) -> Json:
+    """A panel without its number and place."""
+    return {
+        "type": panel.kind,
+        "title": panel.title,
+        "description": panel.description,
+        "datasource": SOURCE,
+        "targets": [_target(query, panel.kind, chr(ord("A") + n)) for n, query in enumerate(panel.queries)],
+        "fieldConfig": {"defaults": _defaults(panel), "overrides": list(_overrides(panel))},
+        "options": _options(panel),
+        **({"transformations": _transformations(panel)} if panel.kind == "table" else {}),
+    }
+
+
+def _target(query: Query, kind: Kind, letter: str) -> Json:
+    instant = kind in INSTANT
+    return {
+        "refId": letter,
+        "datasource": SOURCE,
+        "expr": query.expr,
+        "editorMode": "code",
+        "format": {"table": "table", "heatmap": "heatmap"}.get(kind, "time_series"),
+        "instant": instant,
+        "range": not instant,
+        "legendFormat": query.legend if kind != "table" else "",
+    }
+
+
+def _mappings(states: tuple[State, ...]) -> list[Json]:
+    options = {
+        str(state.value): {"text": state.text, "color": state.color, "index": n} for n, state in enumerate(states)
+    }
+    return [{"type": "value", "options": options}] if options else []
+
+
+def _thresholds(panel: Panel) -> Json:
+    steps = panel.limits or ((None, "text" if panel.kind == "stat" else "blue"),)
+    return {"mode": "absolute", "steps": [{"value": value, "color": color} for value, color in steps]}
+
+
+def _is_named_by_state(panel: Panel) -> bool:
+    """Whether each series is a state, rather than its value being one."""
+    return panel.kind in ("timeseries", "bargauge")
+
+
+def _defaults(panel: Panel) -> Json:
+    limited = panel.limits or panel.states
+    defaults: Json = {
+        "unit": panel.unit,
+        "color": {
+            "mode": "thresholds" if limited or panel.kind in ("stat", "table", "bargauge") else "palette-classic"
+        },
+        "thresholds": _thresholds(panel),
+        "mappings": [] if _is_named_by_state(panel) else _mappings(panel.states),
+        "custom": _custom(panel),
+        "noValue": "no data",
+    }
+    if panel.kind == "timeseries" and not panel.limits:
+        defaults["color"] = {"mode": "palette-classic"}
+    if panel.kind == "bargauge":
+        defaults["min"] = 0
+    if panel.top is not None:
+        defaults["max"] = panel.top
+    return defaults
+
+
+def _custom(panel: Panel) -> Json:
+    if panel.kind == "timeseries":
+        return {
+            "drawStyle": "line",
+            "lineInterpolation": "linear",
+            "lineWidth": 1,
+            "fillOpacity": 70 if panel.stacked else 0 if panel.band else 8,
+            "gradientMode": "none",
+            "showPoints": "auto",
+            "pointSize": 4,
+            "spanNulls": False,
+            "stacking": {"mode": "normal" if panel.stacked else "none", "group": "A"},
+            "axisPlacement": "auto",
+            "axisLabel": "",
+            "axisSoftMin": 0,
+            "scaleDistribution": {"type": "linear"},
+            "hideFrom": {"legend": False, "tooltip": False, "viz": False},
+            "thresholdsStyle": {"mode": "off"},
+        }
+    if panel.kind == "state-timeline":
+        hide = {"legend": False, "tooltip": False, "viz": False}
+        return {"lineWidth": 0, "fillOpacity": 85, "hideFrom": hide}
+    if panel.kind == "table":
+        return {"align": "auto", "cellOptions": {"type": "auto"}, "inspect": False}
+    return {}
+
+
+def _override(name: str, **properties: Any) -> Json:
+    return {
+        "matcher": {"id": "byName", "options": name},
+        "properties": [{"id": key.replace("__", "."), "value": value} for key, value in properties.items()],
+    }
+
+
+def _overrides(panel: Panel) -> Iterator[Json]:
+    if panel.kind == "table":
+        for query in panel.queries:
+            if not query.legend:
+                continue
+            if query.states:
+                text = {"type": "color-text"}
+                yield _override(query.legend, mappings=_mappings(query.states), custom__cellOptions=text)
+            elif query.unit == RATIO:
+                bar = {"type": "gauge", "mode": "lcd", "valueDisplayMode": "text"}
+                yield _override(query.legend, unit=RATIO, min=0, max=1, custom__cellOptions=bar)
+            else:
+                yield _override(query.legend, unit=query.unit)
+        yield _override("uuid", links=[{"title": "This GPU in depth", "url": TO_GPU, "targetBlank": False}])
+    if panel.band:
+        upper, lower = (query.legend for query in panel.queries[:2])
+        faint = {"mode": "fixed", "fixedColor": "#8e8e8e"}
+        yield _override(upper, color=faint, custom__fillBelowTo=lower, custom__fillOpacity=15, custom__lineWidth=0)
+        yield _override(lower, color=faint, custom__lineWidth=0)
+    if _is_named_by_state(panel):
+        for state in panel.states:
+            yield _override(state.text, color={"mode": "fixed", "fixedColor": state.color})
+
+
+def _options(panel: Panel) -> Json:
+    last: Json = {"calcs": ["lastNotNull"], "fields": "", "values": False}
+    list_legend: Json = {"displayMode": "list", "placement": "bottom", "showLegend": True, "calcs": []}
+    match panel.kind:
+        case "timeseries":
+            return {"legend": list_legend, "tooltip": {"mode": "multi", "sort": "desc"}}
+        case "stat":
+            return {
+                "reduceOptions": last,
+                "colorMode": "value",
+                "graphMode": "none",
+                "justifyMode": "auto",
+                "orientation": "auto",
+                "textMode": "value",
+            }
+        case "bargauge":
+            return {
+                "reduceOptions": last,
+                "displayMode": "basic",
+                "orientation": "horizontal",
+                "showUnfilled": True,
+                "valueMode": "color",
+                "minVizWidth": 0,
+                "minVizHeight": 10,
+            }
+        case "table":
+            first = panel.queries[0]
+            order = [{"displayName": first.legend, "desc": first.unit != CELSIUS}] if first.legend else []
+            footer: Json = {"show": False, "reducer": ["sum"], "fields": "", "countRows": False}
+            return {"showHeader": True, "cellHeight": "sm", "footer": footer, "sortBy": order}
+        case "state-timeline":
+            return {
+                "alignValue": "center",
+                "legend": list_legend | {"showLegend": False},
+                "mergeValues": True,
+                "rowHeight": 0.9,
+                "showValue": "auto",
+                "tooltip": {"mode": "single", "sort": "none"},
+            }
+        case "heatmap":
+            return {
+                "calculate": False,
+                "cellGap": 1,
+                "color": {"mode": "scheme", "scheme": "Oranges", "fill": "dark-orange", "steps": 64, "exponent": 0.5},
+                "filterValues": {"le": 1e-9},
+                "legend": {"show": True},
+                "rowsFrame": {"layout": "auto"},
+                "showValue": "never",
+                "tooltip": {"mode": "single", "show": True, "yHistogram": False},
+                "yAxis": {"axisPlacement": "left", "reverse": False, "unit": panel.unit},
+            }
+
+
+def _transformations(panel: Panel) -> list[Json]:
+    """One line per GPU: the answers side by side, named."""
+    many = len(panel.queries) > 1
+    names = {f"Value #{chr(ord('A') + n)}" if many else "Value": query.legend for n, query in enumerate(panel.queries)}
+    organize: Json = {
+        "excludeByName": {"Time": True} | {name: True for name, title in names.items() if not title},
+        "indexByName": {},
+        "renameByName": {name: title for name, title in names.items() if title},
+    }
+    return [{"id": "merge", "options": {}}, {"id": "organize", "options": organize}]
