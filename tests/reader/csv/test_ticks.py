@@ -15,6 +15,7 @@ from pulsed.reader.replay.recording import look
 from pulsed.reader.replay.source import ReplaySource
 from pulsed.reader.tick import RawTick
 from pulsed.translate.vocabulary import QUANTITIES
+from tests.sources import ticks_of
 
 START = 1767225600.0
 HEADER = "time,node,gpu,power_watts,sm_active_ratio\n"
@@ -30,17 +31,6 @@ def written(tmp_path: Path, *lines: str) -> Path:
     path = tmp_path / "export.csv"
     path.write_text("".join(lines), encoding="utf-8")
     return path
-
-
-async def ticks_of(source: ReplaySource, most: int = 100) -> list[RawTick]:
-    ticks: list[RawTick] = []
-    try:
-        while len(ticks) < most:
-            ticks.append(await source.read())
-    except SourceEnded:
-        pass
-    await source.close()
-    return ticks
 
 
 def said(tick: RawTick) -> list[tuple[str, str, object]]:

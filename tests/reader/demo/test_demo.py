@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import asyncio
 import math
 import socket
 from collections import Counter
@@ -18,6 +17,7 @@ from pulsed.reader.demo.scenes import SCENES, Activity, Noise
 from pulsed.reader.demo.simulated_gpu import RunningIntegral, settled
 from pulsed.reader.demo.troubles import failing_cooling, failing_memory
 from pulsed.reader.tick import Source
+from tests.sources import FakeClock, cancel_read, turns_during
 
 LAYOUT = demo_layout()
 POSITIONS = {
@@ -64,25 +64,7 @@ def story() -> list[Page]:
     return pages(0, 2 * STORY)
 
 
-class FakeTime:
-    """A clock that moves only when someone sleeps or a test says so."""
-
-    def __init__(self) -> None:
-        self.now = 1000.0
-        self.slept: list[float] = []
-
-    def clock(self) -> float:
-        return self.now
-
-    def wall(self) -> float:
-        return self.now + 1_700_000_000.0
-
-    async def sleep(self, seconds: float) -> None:
-        self.slept.append(seconds)
-        self.now += seconds
-
-
-def paced(time: FakeTime, interval: float = 1.0, start: float | None = None) -> DemoSource:
+def paced(time: FakeClock, interval: float = 1.0, start: float | None = None) -> DemoSource:
     return DemoSource(0, interval, start=start, clock=time.clock, sleep=time.sleep, wall=time.wall)
 
 
@@ -432,7 +414,7 @@ async def test_every_tick_carries_the_same_layout_object() -> None:
 
 
 async def test_the_first_tick_comes_at_once_and_the_others_at_their_time() -> None:
-    time = FakeTime()
+    time = FakeClock(1000.0)
     source = paced(time, 0.5)
     ticks = [await source.read() for _ in range(4)]
     assert time.slept == [0.0, 0.5, 0.5, 0.5]
@@ -441,7 +423,7 @@ async def test_the_first_tick_comes_at_once_and_the_others_at_their_time() -> No
 
 
 async def test_the_time_a_reader_takes_is_not_added_to_the_interval() -> None:
-    time = FakeTime()
+    time = FakeClock(1000.0)
     source = paced(time)
     await source.read()
     time.now += 0.25
@@ -450,7 +432,7 @@ async def test_the_time_a_reader_takes_is_not_added_to_the_interval() -> None:
 
 
 async def test_a_late_reader_gets_the_tick_that_is_due_and_no_burst() -> None:
-    time = FakeTime()
+    time = FakeClock(1000.0)
     source = paced(time)
     await source.read()
     time.now += 10.25
@@ -462,12 +444,12 @@ async def test_a_late_reader_gets_the_tick_that_is_due_and_no_burst() -> None:
 
 
 async def test_a_given_start_stamps_every_tick() -> None:
-    ticks = [await source.read() for source in [paced(FakeTime(), 2.0, start=100.0)] for _ in range(3)]
+    ticks = [await source.read() for source in [paced(FakeClock(1000.0), 2.0, start=100.0)] for _ in range(3)]
     assert [tick.time for tick in ticks] == [100.0, 102.0, 104.0]
 
 
 async def test_without_pace_nothing_is_waited_for_and_time_still_passes() -> None:
-    time = FakeTime()
+    time = FakeClock(1000.0)
     source = DemoSource(0, 15.0, pace=False, clock=time.clock, sleep=time.sleep, wall=time.wall)
     ticks = [await source.read() for _ in range(3)]
     assert time.slept == [0.0, 0.0, 0.0]
@@ -476,37 +458,15 @@ async def test_without_pace_nothing_is_waited_for_and_time_still_passes() -> Non
 
 
 async def test_a_cancelled_wait_loses_no_tick() -> None:
-    time = FakeTime()
-    cancelled = False
-
-    async def sleep(seconds: float) -> None:
-        nonlocal cancelled
-        if seconds and not cancelled:
-            cancelled = True
-            raise asyncio.CancelledError
-        await time.sleep(seconds)
-
-    source = DemoSource(clock=time.clock, sleep=sleep, wall=time.wall)
+    time = FakeClock(1000.0)
+    source = paced(time)
     await source.read()
-    with pytest.raises(asyncio.CancelledError):
-        await source.read()
+    await cancel_read(source, time)
     assert (await source.read()).clock == 1001.0
 
 
 async def test_other_tasks_get_their_turn_between_two_ticks() -> None:
-    source = DemoSource(pace=False)
-    turns = 0
-
-    async def count() -> None:
-        nonlocal turns
-        while True:
-            turns += 1
-            await asyncio.sleep(0)
-
-    counting = asyncio.create_task(count())
-    for _ in range(20):
-        await source.read()
-    counting.cancel()
+    _, turns = await turns_during(DemoSource(pace=False), 20)
     assert turns >= 19
 
 

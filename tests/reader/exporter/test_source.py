@@ -26,6 +26,7 @@ from pulsed.reader.exporter.scraper import ExporterSettings, Scraper, masked
 from pulsed.reader.exporter.source import ExporterSource, exporter_sources, phases
 from pulsed.reader.tick import RawTick, Source
 from tests.reader.exporter.authority import Authority, make_authority, server_context
+from tests.sources import FakeClock, arrivals, cancel_read
 
 PAGE = b"""# HELP DCGM_FI_DEV_GPU_UTIL GPU utilization (in %).
 # TYPE DCGM_FI_DEV_GPU_UTIL gauge
@@ -129,19 +130,6 @@ def utils(tick: RawTick) -> dict[str, object]:
     }
 
 
-class Time:
-    """A clock that moves only when someone sleeps or works."""
-
-    def __init__(self, now: float = 1000.0) -> None:
-        self.now = now
-
-    def clock(self) -> float:
-        return self.now
-
-    async def sleep(self, seconds: float) -> None:
-        self.now += seconds
-
-
 # --- a page, and how it is asked for
 
 
@@ -176,7 +164,7 @@ async def test_the_query_of_the_target_arrives(server: Server) -> None:
 
 
 async def test_the_layout_object_stays_while_the_series_stay(server: Server) -> None:
-    time = Time()
+    time = FakeClock(1000.0)
     source = ExporterSource(f"{server.url}/metrics", clock=time.clock, sleep=time.sleep)
     first, second = await source.read(), await source.read()
     await source.close()
@@ -223,7 +211,7 @@ async def test_a_bearer_token_and_its_file_read_anew(server: Server, tmp_path: P
     await read_once(f"{server.url}/metrics", ExporterSettings(bearer_token="abc"))
     token = tmp_path / "token"
     token.write_text("first\n")
-    time = Time()
+    time = FakeClock(1000.0)
     settings = ExporterSettings(bearer_token_file=str(token))
     source = ExporterSource(f"{server.url}/metrics", settings, clock=time.clock, sleep=time.sleep)
     await source.read()
@@ -378,7 +366,7 @@ async def test_a_slow_exporter_times_out_in_head_and_body_and_comes_back(server:
         handler.wfile.flush()
         hold.wait(30)
 
-    time = Time()
+    time = FakeClock(1000.0)
     settings = ExporterSettings(interval=1, timeout=0.2)
     source = ExporterSource(f"{server.url}/metrics", settings, clock=time.clock, sleep=time.sleep)
     try:
@@ -458,7 +446,7 @@ async def test_a_redirect_to_another_host_gets_no_client_certificate(authority: 
 async def test_renewed_certificates_are_taken_up(authority: Authority, tmp_path: Path) -> None:
     ca = tmp_path / "ca.pem"
     ca.write_bytes(authority.other_ca.read_bytes())
-    time = Time()
+    time = FakeClock(1000.0)
     with serving(server_context(authority)) as site:
         settings = ExporterSettings(ca_file=str(ca))
         source = ExporterSource(f"{site.url}/metrics", settings, clock=time.clock, sleep=time.sleep)
@@ -484,7 +472,7 @@ async def test_a_file_that_is_no_certificate(authority: Authority) -> None:
 async def test_a_file_is_read_again_at_every_interval(tmp_path: Path) -> None:
     page = tmp_path / "node 1.prom"
     page.write_bytes(PAGE)
-    time = Time()
+    time = FakeClock(1000.0)
     source = ExporterSource(str(page), clock=time.clock, sleep=time.sleep)
     assert utils(await source.read()) == {"0": 37.0, "1": 99.0}
     page.write_bytes(PAGE.replace(b" 37", b" 38"))
@@ -581,18 +569,14 @@ def test_settings_do_not_print_secrets() -> None:
 async def test_a_fixed_cadence_without_bursts(tmp_path: Path) -> None:
     page = tmp_path / "page.prom"
     page.write_bytes(PAGE)
-    time = Time()
-    moments = []
+    time = FakeClock(1000.0)
     source = ExporterSource(str(page), ExporterSettings(interval=10), clock=time.clock, sleep=time.sleep)
-    for work in (0.0, 3.0, 9.0, 25.0, 1.0, 0.0):  # how long the reader is busy after each tick
-        moments.append((await source.read()).clock)
-        time.now += work
-    await source.close()
-    assert moments == [1000, 1010, 1020, 1030, 1060, 1070]
+    busy = (0.0, 3.0, 9.0, 25.0, 1.0, 0.0)
+    assert await arrivals(source, time, busy) == [1000, 1010, 1020, 1030, 1060, 1070]
 
 
 async def test_a_failure_waits_for_its_next_moment(tmp_path: Path) -> None:
-    time = Time()
+    time = FakeClock(1000.0)
     source = ExporterSource(str(tmp_path / "none"), ExporterSettings(interval=10), clock=time.clock, sleep=time.sleep)
     for expected in (1000, 1010, 1020):
         with pytest.raises(ScrapeFailed):
@@ -604,7 +588,7 @@ async def test_a_failure_waits_for_its_next_moment(tmp_path: Path) -> None:
 async def test_a_sleep_that_ends_early_is_slept_on(tmp_path: Path) -> None:
     page = tmp_path / "page.prom"
     page.write_bytes(PAGE)
-    time = Time()
+    time = FakeClock(1000.0)
 
     async def half(seconds: float) -> None:
         time.now += seconds / 2 if seconds > 0.1 else seconds
@@ -618,20 +602,10 @@ async def test_a_sleep_that_ends_early_is_slept_on(tmp_path: Path) -> None:
 async def test_a_cancelled_wait_loses_no_moment(tmp_path: Path) -> None:
     page = tmp_path / "page.prom"
     page.write_bytes(PAGE)
-    time = Time()
-    waiting = asyncio.Event()
-
-    async def forever(seconds: float) -> None:
-        waiting.set()
-        await asyncio.Event().wait()
-
-    source = ExporterSource(str(page), ExporterSettings(interval=10), clock=time.clock, sleep=forever)
+    time = FakeClock(1000.0)
+    source = ExporterSource(str(page), ExporterSettings(interval=10), clock=time.clock, sleep=time.sleep)
     await source.read()
-    task = asyncio.ensure_future(source.read())
-    await waiting.wait()
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
+    await cancel_read(source, time)
     time.now = 1010.0
     assert (await source.read()).clock == 1010.0
     await source.close()
@@ -640,7 +614,7 @@ async def test_a_cancelled_wait_loses_no_moment(tmp_path: Path) -> None:
 async def test_the_phase_delays_the_first_scrape(tmp_path: Path) -> None:
     page = tmp_path / "page.prom"
     page.write_bytes(PAGE)
-    time = Time()
+    time = FakeClock(1000.0)
     source = ExporterSource(str(page), ExporterSettings(interval=10), phase=0.25, clock=time.clock, sleep=time.sleep)
     assert [(await source.read()).clock for _ in range(2)] == [1002.5, 1012.5]
     await source.close()

@@ -16,6 +16,7 @@ from pulsed.reader.replay.recording import look
 from pulsed.reader.replay.source import ReplaySource, replay_sources
 from pulsed.reader.tick import RawTick, Source
 from tests.reader.record.ticks import record, said, session, tick
+from tests.sources import FakeClock, arrivals, cancel_read, turns_during
 
 TICKS = [tick(float(n), 50.25 + n) for n in range(4)]
 MIXED = [tick(float(n), 50.0 + n / 10, "abc"[n % 3]) for n in range(12)]
@@ -103,59 +104,26 @@ async def test_the_end_is_told_to_all_and_stays(tmp_path: Path) -> None:
         await source.close()
 
 
-class Time:
-    """A clock that goes on only while someone sleeps."""
-
-    def __init__(self) -> None:
-        self.now = 0.0
-
-    async def sleep(self, seconds: float) -> None:
-        self.now += seconds
-
-
 @pytest.mark.parametrize(("speed", "moments"), [(1.0, [0, 1, 61, 62]), (2.0, [0, 0.5, 30.5, 31])])
 async def test_the_pace_is_the_recorded_one_gaps_included(tmp_path: Path, speed: float, moments: list[float]) -> None:
     path = written(tmp_path / "record", record([tick(0.0, clock) for clock in (7.0, 8.0, 68.0, 69.0)]))
-    time = Time()
-    (source,) = play(path, speed=speed, clock=lambda: time.now, sleep=time.sleep)
-    arrivals = []
-    for _ in moments:
-        await source.read()
-        arrivals.append(time.now)
-    await source.close()
-    assert arrivals == pytest.approx(moments)
+    time = FakeClock()
+    (source,) = play(path, speed=speed, clock=time.clock, sleep=time.sleep)
+    assert await arrivals(source, time, [0.0] * 4) == pytest.approx(moments)
 
 
 async def test_a_late_reader_gets_no_burst(tmp_path: Path) -> None:
-    time = Time()
+    time = FakeClock()
     path = written(tmp_path / "record", record([tick(0.0, float(n)) for n in range(5)]))
-    (source,) = play(path, clock=lambda: time.now, sleep=time.sleep)
-    arrivals = []
-    for busy in (0.0, 0.25, 7.5, 0.0, 0.0):
-        await source.read()
-        arrivals.append(time.now)
-        time.now += busy
-    await source.close()
-    assert arrivals == [0.0, 1.0, 2.0, 9.5, 10.5]
+    (source,) = play(path, clock=time.clock, sleep=time.sleep)
+    assert await arrivals(source, time, (0.0, 0.25, 7.5, 0.0, 0.0)) == [0.0, 1.0, 2.0, 9.5, 10.5]
 
 
 async def test_a_cancelled_read_loses_no_tick(tmp_path: Path) -> None:
-    time, waiting = Time(), asyncio.Event()
-
-    async def sleep(seconds: float) -> None:
-        if waiting.is_set():
-            await time.sleep(seconds)
-        else:
-            waiting.set()
-            await asyncio.Event().wait()
-
-    (source,) = play(written(tmp_path / "record", record(TICKS)), clock=lambda: time.now, sleep=sleep)
+    time = FakeClock()
+    (source,) = play(written(tmp_path / "record", record(TICKS)), clock=time.clock, sleep=time.sleep)
     first = await source.read()
-    task = asyncio.ensure_future(source.read())
-    await waiting.wait()
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
+    await cancel_read(source, time)
     assert [said(one) for one in [first, *await played([source])]] == [said(one) for one in TICKS]
 
 
@@ -259,17 +227,7 @@ async def test_other_tasks_run_while_garbage_is_passed_over(tmp_path: Path) -> N
     path = written(tmp_path / "record", record(TICKS[:1]), b"garbage\n" * 5000, record(TICKS[:1]))
     (source,) = play(path, speed=0)
     await source.read()
-    turns = 0
-
-    async def other() -> None:
-        nonlocal turns
-        while True:
-            turns += 1
-            await asyncio.sleep(0)
-
-    task = asyncio.ensure_future(other())
-    found = await source.read()
-    task.cancel()
+    (found,), turns = await turns_during(source, 1)
     assert found.rejected == {"damaged_line": 5000}
     assert turns >= 3
     await source.close()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import gzip
 import os
@@ -17,6 +16,7 @@ from pulsed.reader.replay.recording import look
 from pulsed.reader.replay.source import DEFAULT_START, ReplaySource
 from pulsed.reader.tick import RawTick, Source
 from tests.samples import SAMPLES, needs_samples
+from tests.sources import FakeClock, arrivals, cancel_read, ticks_of, turns_during
 
 HEADER = "#Entity   GPUTL        POWER             \nID                     W                 \n"
 CONNECT_ERROR = """Error: unable to establish a connection to the specified host: localhost
@@ -34,17 +34,6 @@ def capture(ticks: int) -> str:
 
 def page(value: int) -> str:
     return f'# TYPE DCGM_FI_DEV_GPU_UTIL gauge\nDCGM_FI_DEV_GPU_UTIL{{gpu="0",UUID="GPU-aaaa"}} {value}\n'
-
-
-async def ticks_of(source: ReplaySource, most: int = 10_000) -> list[RawTick]:
-    ticks: list[RawTick] = []
-    try:
-        while len(ticks) < most:
-            ticks.append(await source.read())
-    except SourceEnded:
-        pass
-    await source.close()
-    return ticks
 
 
 async def count_rest(source: ReplaySource) -> int:
@@ -296,76 +285,34 @@ async def test_a_page_in_a_loop(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("speed", "moments"), [(1.0, [0, 1, 2]), (4.0, [0, 0.25, 0.5]), (0.5, [0, 2, 4])])
 async def test_the_pace(recorded: Path, speed: float, moments: list[float]) -> None:
-    now = 0.0
-
-    async def sleep(seconds: float) -> None:
-        nonlocal now
-        now += seconds
-
-    source = ReplaySource(recorded, speed=speed, clock=lambda: now, sleep=sleep)
-    arrivals = []
-    for _ in range(3):
-        tick = await source.read()
-        arrivals.append((now, tick.clock))
-    await source.close()
-    assert arrivals == [(moment, float(n)) for n, moment in enumerate(moments)]
+    time = FakeClock()
+    source = ReplaySource(recorded, speed=speed, clock=time.clock, sleep=time.sleep)
+    assert await arrivals(source, time, [0.0] * 3) == moments
+    assert [tick.clock for tick in await ticks_of(ReplaySource(recorded, speed=0))] == [0.0, 1.0, 2.0]
 
 
 async def test_a_late_reader_gets_no_burst(tmp_path: Path) -> None:
     path = tmp_path / "capture.txt"
     path.write_text(capture(6))
-    now = 0.0
-
-    async def sleep(seconds: float) -> None:
-        nonlocal now
-        now += seconds
-
-    source = ReplaySource(path, clock=lambda: now, sleep=sleep)
-    arrivals = []
-    for busy in (0.0, 0.25, 7.5, 0.0, 0.0):
-        await source.read()
-        arrivals.append(now)
-        now += busy
-    await source.close()
-    assert arrivals == [0.0, 1.0, 2.0, 9.5, 10.5]
+    time = FakeClock()
+    source = ReplaySource(path, clock=time.clock, sleep=time.sleep)
+    assert await arrivals(source, time, (0.0, 0.25, 7.5, 0.0, 0.0)) == [0.0, 1.0, 2.0, 9.5, 10.5]
 
 
 async def test_a_cancelled_read_loses_no_tick(recorded: Path) -> None:
-    waiting, go_on = asyncio.Event(), asyncio.Event()
-    now = 0.0
-
-    async def sleep(seconds: float) -> None:
-        nonlocal now
-        waiting.set()
-        await go_on.wait()
-        now += seconds
-
-    source = ReplaySource(recorded, clock=lambda: now, sleep=sleep)
+    time = FakeClock()
+    source = ReplaySource(recorded, clock=time.clock, sleep=time.sleep)
     first = await source.read()
-    task = asyncio.ensure_future(source.read())
-    await waiting.wait()
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
-    go_on.set()
-    rest = [await source.read(), await source.read()]
+    await cancel_read(source, time)
+    rest = await ticks_of(source)
     assert values([first, *rest]) == values(await ticks_of(ReplaySource(recorded, speed=0)))
     assert [tick.clock for tick in rest] == [1.0, 2.0]
-    await source.close()
 
 
 async def test_other_tasks_run_while_it_plays_as_fast_as_possible(recorded: Path) -> None:
-    turns = 0
-
-    async def other() -> None:
-        nonlocal turns
-        while True:
-            turns += 1
-            await asyncio.sleep(0)
-
-    task = asyncio.ensure_future(other())
-    await ticks_of(ReplaySource(recorded, speed=0, loop=True), 50)
-    task.cancel()
+    source = ReplaySource(recorded, speed=0, loop=True)
+    _, turns = await turns_during(source, 50)
+    await source.close()
     assert turns >= 50
 
 
