@@ -103,6 +103,8 @@ def _right_cells(line: str, start: int, width: int, is_text: bool, spaced: bool)
         text = line[first:stop]
         if "  " in text or (not is_text and " " in text):
             return
+        if ">>> " in text or " <<<" in text:  # a blank string, `<<<NULL>>>`, is a whole cell and no part of a text
+            return
         if text[-1] != " " and line[stop : stop + 1] in ("", " ") and _may_be(text, is_text):
             yield stop, text
 

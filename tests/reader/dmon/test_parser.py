@@ -236,6 +236,14 @@ def test_two_captures_of_the_same_numbers_in_different_layouts_give_identical_re
     assert len(results[0][1]) == len(written)
 
 
+def test_overflowing_blank_strings_beside_each_other_are_separate_cells() -> None:
+    writer = DmonWriter(ERAS["A"], [50, 1, 68])  # DVNAM, DRVER, CUVID: all of them strings
+    row: list[Value] = [None, None, None]
+    ticks, parser = read(writer.header() + writer.tick([("GPU 0", row)]) + writer.stopped())
+    assert parser.rejected == {}
+    assert [tick.values for tick in ticks] == [row]
+
+
 @eras
 @settings(max_examples=40, deadline=None)
 @given(data=st.data())
