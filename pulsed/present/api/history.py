@@ -1,122 +1,117 @@
-"""What every GPU was doing lately, in memory: for `/gpus/{gpu}/history`.
+"""The samples of the last minutes of every GPU, in memory: for `/gpus/{gpu}/history`.
 
-Bounded twice: by time, and by bytes over all GPUs together, so that a process that reads 10,000 GPUs stays as small as
-one that reads eight and only looks back less far. The oldest ticks go first, whoever they are of. A sample is one
-packed row at the end of its GPU's buffer.
+Bounded by time, and by bytes over all GPUs together: a process that reads 10,000 GPUs stays as small as one that reads
+eight and only looks back less far. Consecutive ticks of one target form a segment; a segment that is complete is kept
+compressed, without loss. Beyond the limit the oldest segments are dropped, whichever target they belong to.
 
-Age is told by the clocks that never step: the source's own, by which a replay looks back as far as its capture did, and
-this process's, by which a GPU or target that has gone is forgotten. Rows are answered in the order of their arrival.
+Age is measured on clocks that never step: the source's own, so that a replay looks back as far as its capture did, and
+this process's, by which a GPU or target that is gone expires. Samples are returned in the order of their arrival.
 
-Knows no HTTP.
+Must not depend on HTTP.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
+import struct
 import time
+import zlib
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from pulsed.compute.tick import ComputedTick
-from pulsed.present.api.sample_fields import DERIVED, WORDS, check_fields
+from pulsed.present.api.sample_fields import DEFAULT_FIELDS, check_fields
 from pulsed.present.api.sample_rows import Columns, json_numbers
 from pulsed.present.gpu_keys import Key, key_of, names_of, node_of
 from pulsed.translate.tick import Device
 
-DEFAULT_FIELDS: tuple[str, ...] = (
-    *WORDS,
-    *DERIVED,
-    "graphics_engine_active_ratio",
-    "sm_active_ratio",
-    "sm_occupancy_ratio",
-    "tensor_active_ratio",
-    "fp64_active_ratio",
-    "fp32_active_ratio",
-    "fp16_active_ratio",
-    "dram_active_ratio",
-    "gpu_utilization_ratio",
-    "pcie_transmit_bytes_per_second",
-    "pcie_receive_bytes_per_second",
-    "nvlink_transmit_bytes_per_second",
-    "nvlink_receive_bytes_per_second",
-    "memory_used_bytes",
-    "power_watts",
-    "energy_joules_total",
-    "temperature_celsius",
-    "memory_temperature_celsius",
-    "sm_clock_hertz",
-    "memory_clock_hertz",
-    "clocks_event_reasons",
-)
-"""What is kept unless the configuration says otherwise."""
-
 SECONDS = 600.0
 MAX_BYTES = 8 * 2**20
 
-SERIES_BYTES = 480
-"""What a GPU costs besides its rows: buffer, key, places in dictionaries (CPython, with malloc's share)."""
+_SEGMENT_BYTES = 32 * 2**10
+"""Uncompressed size at which a segment is complete: compressing it takes some 0.5 ms, decompressing it 0.1 ms."""
 
-TICK_BYTES = 200
-"""What a tick costs besides its rows."""
+_SEGMENTS = 64
+"""A segment is complete after this share of the history's time, too: a segment expires as a whole."""
 
-_SLICE = 200
-"""Rows that are written as JSON before others get their turn: some 2 ms."""
+_OVERHEAD_BYTES = 400
+"""Memory of a segment besides its data: its objects and its place (CPython, with malloc's share)."""
 
+_DEVICE_BYTES = 480
+"""Memory of a device that no other segment holds."""
 
-class HistoryWindow(NamedTuple):
-    """What is kept of one GPU, as far as it was asked for.
-
-    Attributes:
-        device: which GPU, as it was last seen.
-        interval: nominal seconds between two samples.
-        seconds: how far back this looks from the newest tick of the source.
-        rows: the packed samples, oldest first.
-    """
-
-    device: Device
-    interval: float
-    seconds: float
-    rows: bytes
+_MOMENT = struct.Struct("=ddd")
+"""How each tick begins: its clock, its time, and when it arrived by this process's clock. The GPUs' rows follow."""
 
 
 class RememberedGpu(NamedTuple):
-    """A GPU of which something is kept, whether it is still there or not."""
+    """A GPU of which samples are kept, whether it is still present or not."""
 
     target: str
     device: Device
     node: str
 
 
-class _Series:
-    """The samples of one GPU of one target."""
-
-    __slots__ = ("device", "present", "rows")
-
-    def __init__(self, device: Device) -> None:
-        self.device, self.present, self.rows = device, True, bytearray()
-
-
 class _Source:
     """What is kept of one target."""
 
-    __slots__ = ("devices", "interval", "name", "newest", "roster", "series", "ticks")
+    __slots__ = ("devices", "interval", "name", "newest", "open", "segments")
 
     def __init__(self, name: str) -> None:
-        self.name, self.newest, self.interval, self.ticks = name, 0.0, 0.0, 0
+        self.name, self.newest, self.interval = name, 0.0, 0.0
         self.devices: tuple[Device, ...] = ()
-        self.roster: tuple[_Series, ...] = ()
-        self.series: dict[Key, _Series] = {}
+        self.open: _Segment | None = None
+        self.segments = 0
 
 
-class _Tick(NamedTuple):
-    """A tick that is kept: the first row of each of its series is its own, once all before it have gone."""
+class _Segment:
+    """Consecutive ticks of one target with the same devices.
 
-    clock: float
-    arrived: float
-    source: _Source
-    roster: tuple[_Series, ...]
+    Attributes:
+        first: the clock of the first tick.
+        last: the clock of the last tick.
+        arrived: when the last tick arrived.
+        data: the ticks, one after the other; empty once they are compressed.
+        compressed: the same compressed; empty before.
+        cost: bytes that it is counted with.
+    """
+
+    __slots__ = ("arrived", "compressed", "cost", "data", "devices", "first", "last", "source")
+
+    def __init__(self, source: _Source, devices: tuple[Device, ...], clock: float) -> None:
+        self.source, self.devices, self.first, self.last, self.arrived = source, devices, clock, clock, 0.0
+        self.data, self.compressed, self.cost = bytearray(), b"", 0
+
+
+class _Part(NamedTuple):
+    """One GPU's samples in a segment: the data of the segment, how many GPUs it has, and which of them it is."""
+
+    data: bytes
+    compressed: bool
+    devices: int
+    position: int
+
+
+class HistoryWindow(NamedTuple):
+    """What is kept of one GPU, within the requested time.
+
+    Attributes:
+        device: which GPU, as it was last seen.
+        interval: nominal seconds between two samples.
+        seconds: how far back this reaches from the newest tick of the source.
+        newest: clock of the newest tick of the source.
+        now: this process's clock.
+        parts: the samples, oldest first.
+    """
+
+    device: Device
+    interval: float
+    seconds: float
+    newest: float = 0.0
+    now: float = 0.0
+    parts: tuple[_Part, ...] = ()
 
 
 class History:
@@ -124,8 +119,8 @@ class History:
 
     Args:
         seconds: how long a sample is kept.
-        max_bytes: how much memory all of them together may take; the oldest go first.
-        fields: what is kept of each, of `FIELDS`.
+        max_bytes: how much memory all of them together may take; beyond it the oldest are dropped.
+        fields: what is kept of each sample, of `FIELDS`.
         now: a clock that never steps, seconds.
 
     Attributes:
@@ -147,37 +142,36 @@ class History:
         self.fields = tuple(dict.fromkeys(fields))
         check_fields(self.fields)
         self._columns = Columns(self.fields)
-        self._row_bytes = self._columns.size * 9 // 8  # a growing bytearray is up to an eighth larger than its content
         self._sources: dict[str, _Source] = {}
-        self._ticks: deque[_Tick] = deque()
+        self._segments: deque[_Segment] = deque()
         self._bytes = 0
 
     @property
     def size(self) -> int:
-        """Bytes that all samples take, with what is around them."""
+        """Bytes that all samples take, overhead included."""
         return self._bytes
 
     def add(self, tick: ComputedTick) -> None:
         """Keep a tick. Costs 2 to 3 us per GPU; never fails."""
-        canonical = tick.canonical
+        canonical, now = tick.canonical, self._now()
         source = self._sources.get(canonical.target)
         if source is None:
             source = self._sources[canonical.target] = _Source(canonical.target)
-        if source.devices is not canonical.devices:
-            self._enroll(source, canonical.devices)
-        roster = source.roster
-        pack, clock, when = self._columns.pack, canonical.clock, canonical.time
-        for series, reading, result in zip(roster, canonical.readings, tick.results, strict=True):
-            series.rows += pack(clock, when, result, reading)
+        clock, pack = canonical.clock, self._columns.pack
+        segment = self._segment(source, canonical.devices, clock)
+        data = segment.data
+        before = len(data)
+        data += _MOMENT.pack(clock, canonical.time, now)
+        for reading, result in zip(canonical.readings, tick.results, strict=True):
+            data += pack(result, reading)
+        segment.last, segment.arrived = clock, now
         source.newest, source.interval = clock, canonical.interval
-        source.ticks += 1
-        now = self._now()
-        self._ticks.append(_Tick(clock, now, source, roster))
-        self._bytes += TICK_BYTES + len(roster) * self._row_bytes
+        # A growing bytearray is up to an eighth larger than its content.
+        self._charge(segment, (len(data) - before) * 9 // 8)
         self._forget(now)
 
     def find(self, wanted: str, node: str | None, here: str) -> list[RememberedGpu]:
-        """Find GPUs that are remembered, each once, by what a person calls them.
+        """Return the GPUs with this name of which samples are kept, each once.
 
         Args:
             wanted: an index, a GPU's UUID, a MIG instance's UUID, or index or UUID and MIG id as `0:7`.
@@ -186,44 +180,60 @@ class History:
         """
         self._forget(self._now())
         found: dict[Key, RememberedGpu] = {}
-        for source in self._sources.values():
-            for series in source.series.values():
-                past = RememberedGpu(source.name, series.device, node_of(series.device, here))
-                if wanted in names_of(series.device) and node in (None, past.node):
-                    found[key_of(series.device, here)] = past
+        seen: dict[str, tuple[Device, ...]] = {}
+        for segment in self._segments:
+            target, devices = segment.source.name, segment.devices
+            if seen.get(target) is devices:
+                continue
+            seen[target] = devices
+            for device in devices:
+                past = RememberedGpu(target, device, node_of(device, here))
+                if wanted in names_of(device) and node in (None, past.node):
+                    found[key_of(device, here)] = past
         return list(found.values())
 
     def window(self, target: str, device: Device, seconds: float) -> HistoryWindow:
-        """Take what is kept of a GPU; no rows if there is nothing.
+        """Return what is kept of a GPU; without parts if nothing is.
 
         Args:
-            target: what was read, as its ticks say.
+            target: the target's name, as in its ticks.
             device: the GPU.
             seconds: how far to look back from the source's newest tick; no further than what is kept.
         """
-        self._forget(self._now())
-        seconds = min(seconds, self.seconds)
-        source = self._sources.get(target)
-        series = source.series.get(key_of(device, "")) if source is not None else None
-        if source is None or series is None:
-            return HistoryWindow(device, 0.0, seconds, b"")
-        rows = self._columns.since(series.rows, source.newest - seconds)
-        return HistoryWindow(series.device, source.interval, seconds, rows)
+        now, seconds = self._now(), min(seconds, self.seconds)
+        self._forget(now)
+        source, key = self._sources.get(target), key_of(device, "")
+        if source is None:
+            return HistoryWindow(device, 0.0, seconds)
+        parts: list[_Part] = []
+        devices: tuple[Device, ...] = ()
+        position: int | None = None
+        for segment in self._segments:
+            if segment.source is not source:
+                continue
+            if segment.devices is not devices:
+                devices = segment.devices
+                position = next((at for at, each in enumerate(devices) if key_of(each, "") == key), None)
+                device = device if position is None else devices[position]
+            if position is not None and source.newest - segment.last <= seconds:
+                data = segment.compressed or bytes(segment.data)
+                parts.append(_Part(data, bool(segment.compressed), len(devices), position))
+        return HistoryWindow(device, source.interval, seconds, source.newest, now, tuple(parts))
 
     async def write(self, window: HistoryWindow, fields: Sequence[str], head: Mapping[str, Any]) -> bytes:
-        """Write a window as JSON, column by column; others run in between.
+        """Render a window as JSON, column by column; yields to the event loop after each part.
 
         Args:
-            window: what to write.
+            window: what to render.
             fields: which fields, of `self.fields`.
             head: keys and values to begin with.
         """
         columns = self._columns
         times: list[str] = []
         texts: dict[str, list[str]] = {name: [] for name in fields}
-        for start in range(0, len(window.rows), columns.size * _SLICE):
-            values = columns.transposed(window.rows[start : start + columns.size * _SLICE])
-            times.append(json_numbers(values[1], 3))
+        for moments, rows in self._samples(window):
+            values = columns.transposed(rows)
+            times.append(json_numbers(moments, 3))
             for name in fields:
                 texts[name].append(columns.text(name, values))
             await asyncio.sleep(0)
@@ -231,42 +241,64 @@ class History:
         written = ",".join(f"{json.dumps(name)}:[{','.join(parts)}]" for name, parts in texts.items())
         return f'{{{begin}"time":[{",".join(times)}],"fields":{{{written}}}}}'.encode()
 
-    def _enroll(self, source: _Source, devices: tuple[Device, ...]) -> None:
-        """Give every device of a target its series; what is known already goes on."""
-        for series in source.series.values():
-            series.present = False
-        roster = []
-        for device in devices:
-            key = key_of(device, "")
-            known = source.series.get(key)
-            if known is None:
-                known = source.series[key] = _Series(device)
-                self._bytes += SERIES_BYTES
-            known.device, known.present = device, True
-            roster.append(known)
-        source.devices, source.roster = devices, tuple(roster)
+    def _samples(self, window: HistoryWindow) -> Iterator[tuple[list[float], bytes]]:
+        """Yield times and packed rows of a window, part by part; parts without a sample in the window are left out."""
+        size = self._columns.size
+        for part in window.parts:
+            data = zlib.decompress(part.data) if part.compressed else part.data
+            times, rows = [], []
+            for start in range(0, len(data), _MOMENT.size + part.devices * size):
+                clock, when, arrived = _MOMENT.unpack_from(data, start)
+                if window.newest - clock <= window.seconds and window.now - arrived <= self.seconds:
+                    row = start + _MOMENT.size + part.position * size
+                    times.append(when)
+                    rows.append(data[row : row + size])
+            if times:
+                yield times, b"".join(rows)
+
+    def _segment(self, source: _Source, devices: tuple[Device, ...], clock: float) -> _Segment:
+        """Return the segment that the next tick of a target belongs to."""
+        segment = source.open
+        if segment is not None:
+            span = clock - segment.first
+            within = 0 <= span * _SEGMENTS < self.seconds and len(segment.data) < _SEGMENT_BYTES
+            if within and segment.devices == devices:
+                return segment
+            self._complete(segment)
+        segment = source.open = _Segment(source, devices, clock)
+        self._segments.append(segment)
+        self._charge(segment, _OVERHEAD_BYTES)
+        if source.devices is not devices:
+            self._charge(segment, _DEVICE_BYTES * len(devices))
+        source.devices = devices
+        source.segments += 1
+        return segment
+
+    def _complete(self, segment: _Segment) -> None:
+        """Compress a segment."""
+        segment.compressed = zlib.compress(segment.data, 1)
+        self._charge(segment, len(segment.compressed) - len(segment.data) * 9 // 8)
+        segment.data = bytearray()
+
+    def _charge(self, segment: _Segment, count: int) -> None:
+        segment.cost += count
+        self._bytes += count
 
     def _forget(self, now: float) -> None:
-        """Let the oldest ticks go while there is too much, or they are too old."""
-        ticks, limit = self._ticks, self.seconds
-        while ticks:
-            oldest = ticks[0]
-            expired = oldest.source.newest - oldest.clock > limit or now - oldest.arrived > limit
+        """Drop the oldest segments while there is too much, or they are too old."""
+        segments, limit = self._segments, self.seconds
+        while segments:
+            oldest = segments[0]
+            expired = oldest.source.newest - oldest.last > limit or now - oldest.arrived > limit
             if not expired and self._bytes <= self._max_bytes:
                 return
-            self._drop(ticks.popleft())
+            self._drop(segments.popleft())
 
-    def _drop(self, tick: _Tick) -> None:
-        source, size = tick.source, self._columns.size
-        self._bytes -= TICK_BYTES + len(tick.roster) * self._row_bytes
-        for series in tick.roster:
-            del series.rows[:size]
-        source.ticks -= 1
-        if not source.ticks:
+    def _drop(self, segment: _Segment) -> None:
+        source = segment.source
+        self._charge(segment, -segment.cost)
+        source.segments -= 1
+        if source.open is segment:
+            source.open = None
+        if not source.segments:
             del self._sources[source.name]
-            self._bytes -= SERIES_BYTES * len(source.series)
-        elif tick.roster is not source.roster:
-            gone = [key for key, series in source.series.items() if not series.present and not series.rows]
-            for key in gone:
-                del source.series[key]
-            self._bytes -= SERIES_BYTES * len(gone)

@@ -29,6 +29,33 @@ WORDS: Mapping[str, tuple[Callable[[Result], str], tuple[str, ...]]] = {
 FIELDS: tuple[str, ...] = (*WORDS, *DERIVED, *QUANTITIES)
 """Everything that can be kept."""
 
+DEFAULT_FIELDS: tuple[str, ...] = (
+    *WORDS,
+    *DERIVED,
+    "graphics_engine_active_ratio",
+    "sm_active_ratio",
+    "sm_occupancy_ratio",
+    "tensor_active_ratio",
+    "fp64_active_ratio",
+    "fp32_active_ratio",
+    "fp16_active_ratio",
+    "dram_active_ratio",
+    "gpu_utilization_ratio",
+    "pcie_transmit_bytes_per_second",
+    "pcie_receive_bytes_per_second",
+    "nvlink_transmit_bytes_per_second",
+    "nvlink_receive_bytes_per_second",
+    "memory_used_bytes",
+    "power_watts",
+    "energy_joules_total",
+    "temperature_celsius",
+    "memory_temperature_celsius",
+    "sm_clock_hertz",
+    "memory_clock_hertz",
+    "clocks_event_reasons",
+)
+"""What the history keeps by default."""
+
 
 def nearest_field(name: str, fields: Collection[str] = FIELDS) -> str:
     """The field that was probably meant; empty if none is like it."""

@@ -17,7 +17,7 @@ _NO_WORD = 255
 
 
 class Columns:
-    """How a sample is packed: its clock, its time, then words, derived numbers and readings.
+    """How a sample is packed: words, derived numbers, then readings.
 
     Shares of time fit into single precision, which six decimals survive; bytes, joules and hertz do not.
     """
@@ -27,12 +27,11 @@ class Columns:
         derived = [name for name in fields if name in DERIVED]
         readings = [name for name in fields if name in POSITION]
         self._names = (*words, *derived, *readings)
-        self._column = {name: position for position, name in enumerate(self._names, 2)}
+        self._column = {name: position for position, name in enumerate(self._names)}
         single = {*derived, *(name for name in readings if QUANTITIES[name].group == "activity")}
         self._single = frozenset(single)
         codes = "".join("B" if name in WORDS else "f" if name in single else "d" for name in self._names)
-        self._struct = struct.Struct(f"=dd{codes}")
-        self._clock = struct.Struct("=d")
+        self._struct = struct.Struct(f"={codes}")
         self._words = [(WORDS[name][0], {word: code for code, word in enumerate(WORDS[name][1])}) for name in words]
         self._derived = [DERIVED[name] for name in derived]
         positions = [POSITION[name] for name in readings]
@@ -43,26 +42,19 @@ class Columns:
             self._pick = lambda reading: tuple(reading[position] for position in positions)
         self.size = self._struct.size
 
-    def pack(self, clock: float, when: float, result: Result, reading: Reading) -> bytes:
+    def pack(self, result: Result, reading: Reading) -> bytes:
         """Pack a sample; what is missing, or no number can hold, is NaN."""
         codes = [known.get(get(result), _NO_WORD) for get, known in self._words]
         values = [get(result) for get in self._derived]
         values += self._pick(reading)
         numbers = [nan if value is None else value for value in values]
         try:
-            return self._struct.pack(clock, when, *codes, *numbers)
+            return self._struct.pack(*codes, *numbers)
         except (OverflowError, struct.error):  # beyond single precision, or an integer beyond any
-            return self._struct.pack(clock, when, *codes, *map(_within, numbers))
-
-    def since(self, rows: bytearray, clock: float) -> bytes:
-        """Copy the rows from the end back to the first that is older."""
-        start = len(rows)
-        while start >= self.size and self._clock.unpack_from(rows, start - self.size)[0] >= clock:
-            start -= self.size
-        return bytes(memoryview(rows)[start:])
+            return self._struct.pack(*codes, *map(_within, numbers))
 
     def transposed(self, rows: bytes) -> list[tuple[Any, ...]]:
-        """Unpack rows into one tuple per column; the first two are clock and time."""
+        """Unpack rows into one tuple per column."""
         return list(zip(*self._struct.iter_unpack(rows), strict=True))
 
     def text(self, name: str, values: Sequence[tuple[Any, ...]]) -> str:

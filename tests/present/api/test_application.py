@@ -14,7 +14,8 @@ from pulsed.compute.tick import ComputedTick
 from pulsed.present.api import schema
 from pulsed.present.api.application import api
 from pulsed.present.api.events import EventBroadcaster
-from pulsed.present.api.history import DEFAULT_FIELDS, History
+from pulsed.present.api.history import History
+from pulsed.present.api.sample_fields import DEFAULT_FIELDS
 from tests.present.boards import TIME, Gpu, board, gpu, mig, target, tick
 
 

@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 from pulsed.compute.tick import ComputedTick
 from pulsed.errors import UsageError
 from pulsed.present.api import schema
-from pulsed.present.api.history import DEFAULT_FIELDS, History
-from pulsed.present.api.sample_fields import FIELDS, nearest_field
+from pulsed.present.api.history import History
+from pulsed.present.api.sample_fields import DEFAULT_FIELDS, FIELDS, nearest_field
 from pulsed.present.gpu_keys import names_of
 from pulsed.translate.vocabulary import QUANTITIES
 from tests.present.boards import FLICKER, OPEN, SETTLED, TIME, Gpu, busy_gpus, gpu, mig, tick
@@ -238,8 +238,22 @@ def test_a_fleet_stays_within_its_bytes() -> None:
             assert tracemalloc.get_traced_memory()[0] - before < limit
     finally:
         tracemalloc.stop()
-    device = fleet[7].canonical.devices[3]
-    assert len(history.window("target 7", device, inf).rows) > 0
+    window = history.window("target 7", fleet[7].canonical.devices[3], inf)
+    times = json.loads(asyncio.run(history.write(window, (), {})))["time"]
+    assert times == [TIME + clock for clock in range(12 - len(times), 12)]
+    assert times
+
+
+def test_ten_minutes_of_eight_gpus_at_ten_hertz_fit() -> None:
+    history = History()
+    made = [tick(busy_gpus(8, seed)).canonical.readings for seed in range(100)]
+    first = tick(busy_gpus(8, 0))
+    for number in range(7000):
+        clock, readings = number / 10, made[number % len(made)]
+        canonical = replace(first.canonical, clock=clock, time=TIME + clock, readings=readings)
+        history.add(replace(first, canonical=canonical))
+    assert told(history, 3)["time"] == [round(TIME + number / 10, 3) for number in range(999, 7000)]
+    assert history.size < 6 * 2**20
 
 
 def test_too_little_for_even_one_tick_is_not_exceeded() -> None:
