@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import ssl
 from collections.abc import Mapping
 
@@ -39,3 +40,21 @@ VERSIONS: Mapping[str, ssl.TLSVersion] = {
     "TLS12": ssl.TLSVersion.TLSv1_2,
     "TLS13": ssl.TLSVersion.TLSv1_3,
 }
+
+
+@functools.cache
+def selectable_curves() -> frozenset[str]:
+    """Return the curves that this Python can select as the only one.
+
+    Python 3.10, and 3.11 as Debian 12 has it, select curves through an older function of OpenSSL, for which X25519 is
+    an unknown group (python/cpython#77063).
+    """
+    return frozenset(name for name, openssl_name in CURVES.items() if _is_selectable(openssl_name))
+
+
+def _is_selectable(curve: str) -> bool:
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).set_ecdh_curve(curve)
+    except (ssl.SSLError, ValueError):
+        return False
+    return True

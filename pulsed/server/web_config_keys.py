@@ -6,6 +6,7 @@ exporters of a node.
 
 from __future__ import annotations
 
+import platform
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -13,7 +14,7 @@ from difflib import get_close_matches
 from typing import cast
 
 from pulsed.config.values import Style, duration_or_none, shown
-from pulsed.server.tls_names import CIPHERS, CURVES, TLS13_CIPHERS, VERSIONS
+from pulsed.server.tls_names import CIPHERS, CURVES, TLS13_CIPHERS, VERSIONS, selectable_curves
 
 USERS = "basic_auth_users"
 
@@ -83,10 +84,19 @@ def _client_auth(value: object) -> object:
     return "" if value == "NoClientCert" else _one_of("VerifyClientCertIfGiven", "RequireAndVerifyClientCert")(value)
 
 
-def _one_curve(value: object) -> object:
+def _curves(value: object) -> object:
+    """Return the curve to select, or none for the whole table: OpenSSL's own list, which starts with X25519."""
     curves = cast("tuple[str, ...]", _some_of(*CURVES)(value))
+    if set(curves) == set(CURVES):
+        return ()
     if len(curves) > 1:
-        raise ValueError("names several, and Python's TLS can be told one only")
+        raise ValueError("names several, and Python's TLS can select only one")
+    for name in curves:
+        if name not in selectable_curves():
+            raise ValueError(
+                f"has {shown(name)}, which Python {platform.python_version()} cannot select as the only curve "
+                "(without this key OpenSSL prefers X25519)"
+            )
     return curves
 
 
@@ -120,7 +130,7 @@ KEYS: Mapping[str, Key] = {
         _some_of(*CIPHERS, *TLS13_CIPHERS), f"a list of {', '.join((*CIPHERS, *TLS13_CIPHERS))}"
     ),
     "tls_server_config.prefer_server_cipher_suites": Key(_switch, "true, false", "typed"),
-    "tls_server_config.curve_preferences": Key(_one_curve, f"a list with one of {', '.join(CURVES)}"),
+    "tls_server_config.curve_preferences": Key(_curves, f"a list with one of {', '.join(CURVES)}, or with all of them"),
     "http_server_config.http2": Key(_switch, "true, false (HTTP/1.1 is spoken either way)", "typed"),
     "http_server_config.headers.Strict-Transport-Security": _header(),
     "http_server_config.headers.X-Content-Type-Options": _header("nosniff"),

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
+import contextlib
 import ssl
-import sys
 from pathlib import Path
 
 import pytest
@@ -9,7 +9,7 @@ from cryptography.hazmat.primitives import serialization
 
 from pulsed.errors import ConfigError
 from pulsed.server.tls_context import is_allowed, make_context
-from pulsed.server.tls_names import CIPHERS, CURVES
+from pulsed.server.tls_names import CIPHERS, CURVES, selectable_curves
 from pulsed.server.web_config import Pem, Tls, read
 from tests.server.certificates import Pair, make
 
@@ -59,14 +59,68 @@ def test_openssl_knows_every_cipher(folder: Path, name: str) -> None:
     assert [each["name"] for each in context.get_ciphers() if each["protocol"] != "TLSv1.3"] == [CIPHERS[name]]
 
 
+def shake_hands(server: ssl.SSLContext, client: ssl.SSLContext) -> None:
+    """Shake hands in memory; raises ssl.SSLError if they do not come to terms."""
+    to_client, to_server = ssl.MemoryBIO(), ssl.MemoryBIO()
+    ends = [client.wrap_bio(to_client, to_server), server.wrap_bio(to_server, to_client, server_side=True)]
+    for _ in range(4):
+        for end in ends.copy():
+            with contextlib.suppress(ssl.SSLWantReadError):
+                end.do_handshake()
+                ends.remove(end)
+    assert ends == []
+
+
+def client_of(curve: str = "") -> ssl.SSLContext:
+    client = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    client.check_hostname, client.verify_mode = False, ssl.CERT_NONE
+    if curve:
+        client.set_ecdh_curve(curve)
+    return client
+
+
+def test_elliptic_curves_are_always_selectable() -> None:
+    assert selectable_curves() >= {"CurveP256", "CurveP384", "CurveP521"}
+
+
 @pytest.mark.parametrize("name", CURVES)
-def test_openssl_knows_every_curve(folder: Path, name: str) -> None:
+def test_a_curve_is_the_only_one_or_refused_with_a_way_out(folder: Path, name: str) -> None:
     text = f"{PAIR}, curve_preferences: [{name}]"
-    if name == "X25519" and sys.version_info < (3, 11):
-        with pytest.raises(ConfigError, match=r"web\.yml:1: tls_server_config: TLS cannot be set up so: unknown group"):
+    if name in selectable_curves():
+        server = context_of(folder, text)
+        shake_hands(server, client_of())
+        shake_hands(server, client_of(CURVES[name]))
+        with pytest.raises(ssl.SSLError):
+            shake_hands(server, client_of("secp384r1" if name == "CurveP256" else "prime256v1"))
+    else:  # as on Debian 12
+        assert name == "X25519"
+        with pytest.raises(ConfigError) as caught:
             context_of(folder, text)
-    else:
-        context_of(folder, text)
+        assert "web.yml:1: tls_server_config.curve_preferences: this value has 'X25519', which Python" in str(
+            caught.value
+        )
+        assert "cannot select as the only curve (without this key OpenSSL prefers X25519)" in str(caught.value)
+
+
+def test_all_curves_are_openssls_own_list(folder: Path) -> None:
+    server = context_of(folder, f"{PAIR}, curve_preferences: [{', '.join(CURVES)}]")
+    for name in selectable_curves():
+        shake_hands(server, client_of(CURVES[name]))
+
+
+@pytest.mark.parametrize("refused", [ssl.SSLError("unknown group"), ValueError("unknown elliptic curve name")])
+def test_a_python_that_cannot_select_a_curve_is_recognized(monkeypatch: pytest.MonkeyPatch, refused: Exception) -> None:
+    def refuse(_: ssl.SSLContext, name: str) -> None:
+        if name == "X25519":
+            raise refused
+
+    monkeypatch.setattr(ssl.SSLContext, "set_ecdh_curve", refuse)
+    selectable_curves.cache_clear()
+    try:
+        assert selectable_curves() == {"CurveP256", "CurveP384", "CurveP521"}
+    finally:
+        monkeypatch.undo()
+        selectable_curves.cache_clear()
 
 
 @pytest.mark.parametrize("name", ["TLS10", "TLS11", "TLS12", "TLS13"])
