@@ -1,4 +1,4 @@
-"""Writes CONFIGURATION.md, config.example.yaml and METRICS.md from the code's own tables.
+"""Write CONFIGURATION.md, config.example.yaml, METRICS.md, HEALTH.md and the rule files from the code's tables.
 
 Run as `python -m tools.generate_docs`.
 """
@@ -14,6 +14,7 @@ from typing import get_args
 
 from pydantic.fields import FieldInfo
 
+from pulsed.compute.peaks import PRACTICAL_PEAKS
 from pulsed.config import Config
 from pulsed.config.section import Section, keys, section_of
 from pulsed.config.values import notation_of
@@ -25,79 +26,105 @@ ROOT = Path(__file__).parents[1]
 WIDTH = 100
 
 EXAMPLE_HEAD = """\
-# The configuration of pulsed. Every key is here, commented out, with its default; a key that is unset by default, and a
-# weight, with an example. Take the # away from the keys that you change. CONFIGURATION.md tells more.
+# Every configuration key with its default, or with an example if it is unset by default. Uncomment what you change.
+# CONFIGURATION.md describes the notation.
 """
 
 MANUAL_HEAD = """\
 # Configuration
 
-pulsed needs no configuration. What is configured comes from, in this order:
+pulsed needs no configuration. The first of these that sets a key wins:
 
-1. a flag of its own (`--log.level debug`, `--web.listen-address :9401`, `--source demo`);
-2. `--set key.path=value`, for any key; the value is YAML, and of several the last one counts;
-3. the environment: `PULSED_` and the key in capitals, its parts joined by two underscores, as in
-   `PULSED_SOURCE__EXPORTER__TARGETS='[http://a:9400/metrics, http://b:9400/metrics]'`. The value is YAML, but a
-   `<secret>` is taken as it is. Unknown variables are errors, except those that Kubernetes sets for a Service named
-   `pulsed`;
-4. the file named by `--config.file FILE`, or else by the environment variable `PULSED_CONFIG_FILE`;
+1. its flag (`--log.level debug`, `--web.listen-address :9401`, `--source demo`);
+2. `--set key.path=value`; the value is YAML, and the last one counts;
+3. the environment: `PULSED_` and the key in capitals, joined by two underscores, for example
+   `PULSED_SOURCE__EXPORTER__TARGETS='[http://a:9400/metrics, http://b:9400/metrics]'`. The value is YAML, except for a
+   `<secret>`. Unknown variables are errors, except those that Kubernetes sets for a Service named `pulsed`;
+4. the YAML file of `--config.file FILE` or `PULSED_CONFIG_FILE`;
 5. the default.
 
-The file is YAML. Mappings are merged key by key, a list replaces the whole list below it, and a key without a value has
-its default. Unknown and duplicate keys are errors. Names of files that are relative count from the folder of the
-configuration file; elsewhere from the working directory.
+Mappings are merged, lists are replaced. Unknown and duplicate keys are errors. Relative file names start at the folder
+of the configuration file, elsewhere at the working directory.
 
-`pulsed check-config FILE` names every mistake in a file, with line, key, value and what is allowed.
+`pulsed check-config FILE` reports every mistake with line, key, value and what is allowed.
 [config.example.yaml](config.example.yaml) has every key with its default.
 
 ## Notation
 
-Brackets mean that a key may be left out, which is all keys. `(a|b)` is one of these words.
+All keys are optional. `(a|b)` is one of these words.
 
-| placeholder | is |
+| placeholder | value |
 |---|---|
 """
 
+PEAKS = "compute.saturation.peaks"
+
 
 def manual() -> str:
-    """The text of CONFIGURATION.md."""
+    """Return the text of CONFIGURATION.md."""
     notations = {
         n.name: n.allowed for field in keys(Config).values() if not section_of(field) and (n := notation_of(field))
     }
     table = "".join(f"| `<{name}>` | {allowed} |\n" for name, allowed in sorted(notations.items()))
-    return f"{MANUAL_HEAD}{table}\n## Keys\n" + "".join(_chapter(Config, ""))
+    return f"{MANUAL_HEAD}{table}\n## Keys\n" + "".join(_chapter(Config, "", ""))
 
 
 def example() -> str:
-    """The text of config.example.yaml."""
-    return EXAMPLE_HEAD + "".join(_example(Config, 0))
+    """Return the text of config.example.yaml."""
+    return EXAMPLE_HEAD + "".join(_example(Config, 0, set()))
 
 
-def _chapter(section: type[Section], name: str) -> Iterator[str]:
-    yield f"\n### `{name}`\n\n{section.__doc__}\n\n```yml\n" if name else "\n```yml\n"
-    yield "\n".join(_entry(key, field, f"{name}.{key}".strip(".")) for key, field in section.model_fields.items())
-    yield "```\n"
+def _chapter(section: type[Section], name: str, description: str) -> Iterator[str]:
+    """Yield a section's keys with values, then its sections; sections of one class share a chapter.
+
+    Args:
+        section: its class.
+        name: its key, with dots; empty for the whole configuration.
+        description: its meaning.
+    """
+    values = {key: field for key, field in section.model_fields.items() if not section_of(field)}
+    if values:
+        yield f"\n### `{name}`\n\n{description}\n" if name else ""
+        yield "\n```yml\n" + "\n".join(_entry(key, field) for key, field in values.items()) + "```\n"
+    if name.startswith(f"{PEAKS}."):
+        yield from _peaks()
+    alike: dict[type[Section], list[str]] = {}
     for key, field in section.model_fields.items():
         if inner := section_of(field):
-            yield from _chapter(inner, f"{name}.{key}".strip("."))
+            alike.setdefault(inner, []).append(key)
+    for inner, names in alike.items():
+        key = names[0] if len(names) == 1 else f"({'|'.join(names)})"
+        text = description if len(names) > 1 else section.model_fields[key].description or ""
+        yield from _chapter(inner, f"{name}.{key}".strip("."), text)
 
 
-def _entry(key: str, field: FieldInfo, path: str) -> str:
-    if section_of(field):
-        return f"{_comment(field, '')}[ {key}: <{path}> ]\n"
+def _peaks() -> Iterator[str]:
+    """Yield the table of practical peaks; resources with the same peak and source share a row."""
+    rows: dict[tuple[str, float, str], list[str]] = {}
+    for peak in PRACTICAL_PEAKS:
+        rows.setdefault((peak.architecture, peak.ratio, peak.source), []).append(f"`{peak.resource}`")
+    yield "\n| architecture | resources | practical peak | source |\n|---|---|---|---|\n"
+    for (architecture, ratio, source), resources in rows.items():
+        yield f"| `{architecture}` | {' '.join(resources)} | {ratio:g} | {source} |\n"
+
+
+def _entry(key: str, field: FieldInfo) -> str:
     notation = notation_of(field)
     kind = f"<{notation.name}>" if notation else f"({'|'.join(get_args(field.annotation))})"
     default = "" if field.default is None else f" | default = {_written(field, field.default)}"
     return f"{_comment(field, '')}[ {key}: {kind}{default} ]\n"
 
 
-def _example(section: type[Section], depth: int) -> Iterator[str]:
+def _example(section: type[Section], depth: int, described: set[type[Section]]) -> Iterator[str]:
+    """Yield the keys of a section; those of a class that was described before have no comments."""
     indent = "  " * depth
+    again = section in described
+    described.add(section)
     for key, field in section.model_fields.items():
-        yield f"\n{_comment(field, indent)}"
+        yield "" if again else f"\n{_comment(field, indent)}"
         if inner := section_of(field):
             yield f"{indent}{key}:\n"
-            yield from _example(inner, depth + 1)
+            yield from _example(inner, depth + 1, described)
         else:
             value = field.examples[0] if field.examples else field.default
             yield f"{indent}#{key}: {_written(field, value)}\n"
@@ -108,7 +135,7 @@ def _comment(field: FieldInfo, indent: str) -> str:
 
 
 def _written(field: FieldInfo, value: object) -> str:
-    """A value as YAML, in the notation of its kind."""
+    """Return a value as YAML, in the notation of its kind."""
     notation = notation_of(field)
     if isinstance(value, tuple):
         written = [_written(field, item) for item in value]

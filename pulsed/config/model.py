@@ -6,7 +6,6 @@ environment and flags become such a tree is `pulsed.config.load`'s business.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator
 from dataclasses import fields
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -63,10 +62,8 @@ Kept = Annotated[
 class Log(Section):
     """What the daemon writes to its standard error."""
 
-    level: Literal["debug", "info", "warn", "error"] = Field(
-        default="info", description="Least weight of what is written."
-    )
-    format: Literal["logfmt", "json"] = Field(default="logfmt", description="One line per entry, in this format.")
+    level: Literal["debug", "info", "warn", "error"] = Field(default="info", description="Minimum level.")
+    format: Literal["logfmt", "json"] = Field(default="logfmt", description="Line format.")
 
 
 class WeightsSection(Section):
@@ -90,23 +87,22 @@ class RealUtilizationSection(Section):
 
     preset: Preset = Field(
         default="ai",
-        description="Weights of the inputs (sm, tensor, dram, graphics_engine): "
+        description="Weights of sm, tensor, dram, graphics_engine: "
         + ", ".join(
             f"`{name}` {weights.sm:g} {weights.tensor:g} {weights.dram:g} {weights.graphics_engine:g}"
             for name, weights in PRESETS.items()
         )
-        + ", `custom` those of `weights`. Weights that are given imply `custom`.",
+        + ", or `custom`, which is the default if `weights` are set.",
     )
-    weights: WeightsSection | None = Field(default=None, description="Weights of your own.")
+    weights: WeightsSection | None = Field(default=None, description="Custom weights, scaled to a sum of 1.")
     min_coverage: Ratio = Field(
         default=0.5,
-        description="Least share of the weights whose input must be present for a number to be published. The bounds "
-        "are always published.",
+        description="Publish a value if at least this share of the weights has its input. Bounds are always published.",
     )
     histogram: Bounds = Field(
         default=ComputeSettings().histogram,
-        description="Upper bounds of the buckets of `pulsed_gpu_real_utilization_distribution_ratio`, which counts "
-        "every sample. Each is one more series per GPU. `[]`: no histogram.",
+        description="Bucket bounds of `pulsed_gpu_real_utilization_distribution_ratio`, a series per GPU each. `[]` "
+        "turns it off.",
     )
 
     @model_validator(mode="before")
@@ -130,14 +126,14 @@ class RealUtilizationSection(Section):
 
 
 def _threshold(name: str) -> str:
-    """What a threshold of the class table decides, from the table itself."""
+    """Return which conditions of the class table use a threshold."""
     uses = [
-        f"`{rule.name}` needs `{condition.variable}` {'below' if condition.comparison == '<' else 'at or above'} this"
+        f"`{rule.name}`: `{condition.variable}` {condition.comparison} this"
         for rule in RULES
         for condition in rule.conditions
         if condition.threshold == name
     ]
-    return "; ".join(uses) or "With the profile `kempnerpulse`, `memory_utilization_ratio` at or above this is IO too"
+    return "; ".join(uses) or "`io` with the profile `kempnerpulse`: `memory_utilization_ratio` >= this"
 
 
 if TYPE_CHECKING:
@@ -146,7 +142,6 @@ else:  # one key per field of Compute's own table
     ThresholdsSection = create_model(
         "ThresholdsSection",
         __base__=Section,
-        __doc__="The numbers of the class table.",
         **{
             field.name: (
                 Ratio if field.name.endswith("_ratio") else Factor,
@@ -162,27 +157,23 @@ class WorkloadSection(Section):
 
     profile: Profile = Field(
         default="pulsed",
-        description="Whose rule for IO: `kempnerpulse` also takes a high `memory_utilization_ratio` for a busy copy "
-        "engine.",
+        description="`kempnerpulse` also counts a high `memory_utilization_ratio` as IO.",
     )
     hold: DurationOrNone = Field(
         default=ComputeSettings().hold,
-        description="A change of class counts once the samples of the new class cover this much time: a sample of 15 s "
-        "counts at once, a flicker of 100 ms does not; with 0 everything counts at once. `raw_class` is never held.",
+        description="A new class counts once its samples cover this time, so that flicker is left out. 0: at once.",
     )
     thresholds: ThresholdsSection = Field(
-        default=ThresholdsSection(), description="The numbers of the class table: ratios, and bytes per second."
+        default=ThresholdsSection(), description="Thresholds of the class table: ratios, and bytes per second."
     )
 
 
 def _peak(resource: Resource) -> tuple[Any, Any]:
     """Declare a peak as a key; the default is the table's."""
     if resource in LINKS:
-        meaning = f"Bytes per second and direction over {resource}. Unset: as the link or the product says."
+        meaning = f"Peak of {resource}, bytes per second and direction. Unset: of the link or product."
         return Factor | None, Field(default=None, description=meaning, examples=[50e9])
-    return Ratio | None, Field(
-        default=None, description=f"Highest {resource} activity in practice. Unset: the table's.", examples=[0.9]
-    )
+    return Ratio | None, Field(default=None, description=f"Peak {resource} activity.", examples=[0.9])
 
 
 if TYPE_CHECKING:
@@ -191,19 +182,19 @@ else:  # one key per resource and architecture of Compute's own tables
     PeaksSection = create_model(
         "PeaksSection",
         __base__=Section,
-        __doc__="What each resource reaches in practice.",
         **{resource: _peak(resource) for resource in RESOURCES},
     )
     PeaksByArchitecture = create_model(
         "PeaksByArchitecture",
         __base__=Section,
-        __doc__="Practical peaks of your own.",
         **{
             name: (
                 PeaksSection | None,
                 Field(
                     default=None,
-                    description=f"Of {name} GPUs." if name != DEFAULT else "Of all architectures without their own.",
+                    description=f"{name.capitalize()} GPUs."
+                    if name != DEFAULT
+                    else "All architectures without a value.",
                 ),
             )
             for name in ARCHITECTURE_NAMES
@@ -215,7 +206,8 @@ class SaturationSection(Section):
     """How near a GPU is to the limits of its hardware."""
 
     peaks: PeaksByArchitecture = Field(
-        default=PeaksByArchitecture(), description="Practical peaks of your own, by architecture."
+        default=PeaksByArchitecture(),
+        description="Practical peaks by architecture, in place of the built-in ones.",
     )
 
     def saturators(self) -> Saturators:
@@ -224,29 +216,27 @@ class SaturationSection(Section):
         return Saturators(peaks_by_architecture(given)) if given else DEFAULT_SATURATORS
 
 
-_PLAUSIBLE_KEYS = (
-    "enabled",
-    "busy_utilization_ratio",
-    "stuck_seconds",
-    "stuck_samples",
-    "frozen_seconds",
-    "frozen_samples",
-    "moved_ratio",
-    "power_max_watts",
-)
-"""What of Compute's own table can be set: the rest is what no hardware does."""
+_PLAUSIBLE_KEYS = {
+    "enabled": "Look for implausible inputs.",
+    "busy_utilization_ratio": "From this `gpu_utilization_ratio` on, kernels certainly ran.",
+    # The driver's figure is a mean over up to 1 s (nvml.h), and DCGM's values are late by part of a second (DCGM#170).
+    "stuck_seconds": "Zero activity on such a busy GPU counts as stuck after this time.",
+    "stuck_samples": "And after this many different samples; a scrape can repeat one.",
+    "frozen_seconds": "Constant values count as frozen after this time; dcgm-exporter's default interval is 30 s.",
+    "frozen_samples": "And after this many samples.",
+    # A hung job has constant activity, and power that changes by a few percent.
+    "moved_ratio": "A load change by this much (utilization points, or a share of power) must change activity.",
+    "power_max_watts": "Higher power is implausible.",
+}
+"""The settings of `PlausibilitySettings` that can be configured, with their descriptions."""
 
 
-def _plausible(name: str) -> tuple[Any, Any]:
-    """Declare a number of that table as a key, in the words of its docstring."""
+def _plausible(name: str, description: str) -> tuple[Any, Any]:
+    """Declare a number of that table as a key."""
     (default,) = [field.default for field in fields(PlausibilitySettings) if field.name == name]
-    found = re.search(
-        rf"^ +{name}: (.*?)(?=^ +\w+: |^ *$)", PlausibilitySettings.__doc__ or "", re.MULTILINE | re.DOTALL
-    )
-    said = " ".join(found[1].split()) if found else name
     kinds = {"enabled": Switch, "samples": Count, "seconds": Duration, "ratio": Ratio}
     kind = kinds.get(name.rpartition("_")[2], Factor)
-    return kind, Field(default=default, description=said[0].upper() + said[1:])
+    return kind, Field(default=default, description=description)
 
 
 def _refusal(name: str, value: Any) -> str:
@@ -278,31 +268,27 @@ else:
     PlausibilitySection = create_model(
         "PlausibilitySection",
         __base__=_Plausibility,
-        __doc__=_Plausibility.__doc__,
-        **{name: _plausible(name) for name in _PLAUSIBLE_KEYS},
+        **{name: _plausible(name, description) for name, description in _PLAUSIBLE_KEYS.items()},
     )
 
 
 class HealthSection(Section):
     """Whether the GPUs are in order. HEALTH.md lists every check, with its thresholds."""
 
-    disabled: CheckIds = Field(
-        default=(), description="Checks that are not judged and not published. A list, or names with commas."
-    )
+    disabled: CheckIds = Field(default=(), description="Checks that are not evaluated and not published.")
     thresholds: CheckThresholds = Field(
         default={},
-        description="Other thresholds: by check, then by state, or by measure and state where several measures of a "
-        "check have the same state.",
+        description="Thresholds by check, then by state, or by measure and state (HEALTH.md).",
         examples=[{"temp_memory": {"warn": 90, "hot": 95}}],
     )
     xids: XidSeverities = Field(
         default={},
-        description="Another severity for an XID; `ok` counts it and lets it change no state.",
+        description="Severity by XID. `ok`: count it, but do not change the state.",
         examples=[{109: "warn"}],
     )
     pcie_width_max: Count = Field(
         default=0,
-        description="Lanes that are all that a riser gives; fewer are still a fault. 0: what the GPU says.",
+        description="PCIe lanes that the riser provides; fewer are a fault. 0: as the GPU reports.",
         examples=[8],
     )
 
@@ -328,9 +314,9 @@ class Idle(Section):
 
     held_memory: Size = Field(
         default=int(ComputeSettings().held_memory_bytes),
-        description="With at least so much device memory in use an idle GPU counts as held, also if no pod or job is "
-        "known to have it. A CUDA context takes some 300 to 550 MiB on data centre GPUs; with none, at most 128 MiB "
-        "were seen. NVIDIA drivers before 510 count what they reserve for themselves as in use: choose more there.",
+        description="An idle GPU with this much device memory in use counts as held even without a pod or job. A CUDA "
+        "context takes 300 to 550 MiB, an unused GPU at most 128 MiB; drivers before 510 also count their "
+        "reserve: set more.",
     )
 
 
@@ -339,19 +325,19 @@ class Compute(Section):
 
     missing: Missing = Field(
         default="bounds",
-        description="What a missing input is: `bounds` anything that physics allows, `zero` 0, as older tools have it.",
+        description="Missing inputs are anything within physical `bounds`, or `zero` as in older tools.",
     )
     real_utilization: RealUtilizationSection = Field(
-        default=RealUtilizationSection(), description="How much of a GPU does real work."
+        default=RealUtilizationSection(), description="The share of a GPU that does work."
     )
-    workload: WorkloadSection = Field(default=WorkloadSection(), description="What kind of work a GPU does.")
+    workload: WorkloadSection = Field(default=WorkloadSection(), description="Workload class.")
     saturation: SaturationSection = Field(
-        default=SaturationSection(), description="How near a GPU is to the limits of its hardware."
+        default=SaturationSection(), description="Distance to the limits of the hardware."
     )
     plausibility: PlausibilitySection = Field(
-        default=PlausibilitySection(), description="Which inputs are not believed: they count as missing."
+        default=PlausibilitySection(), description="Implausible inputs, which count as missing."
     )
-    idle: Idle = Field(default=Idle(), description="When an idle GPU is held by somebody, and when it is free.")
+    idle: Idle = Field(default=Idle(), description="Whether an idle GPU is held or free.")
 
 
 class Publish(Section):
@@ -359,7 +345,7 @@ class Publish(Section):
 
     passthrough: Switch = Field(
         default=False,
-        description="Also republish the source's own `DCGM_FI_*` series, for existing dashboards and alerts.",
+        description="Also publish the source's own `DCGM_FI_*` series.",
     )
 
 
@@ -369,14 +355,13 @@ class HistorySection(Section):
     seconds: Duration = Field(default=SECONDS, description="How long a sample is kept.")
     max_bytes: Size = Field(
         default=MAX_BYTES,
-        description="How much memory the samples of all GPUs may take; beyond it the oldest are dropped. With the "
+        description="Memory limit over all GPUs; the oldest samples are dropped. With the "
         "default fields a sample has some 150 bytes, and 10 to 90 once it is compressed.",
     )
     fields: Kept = Field(
         default=DEFAULT_FIELDS,
-        description="What is kept of each sample: any canonical name, `real_utilization_ratio`, "
-        "`real_utilization_lower_ratio`, `real_utilization_upper_ratio`, `saturation_ratio`, `workload_class`, "
-        "`raw_class`, `health_state`. A list, or names with commas.",
+        description="Stored fields: any quantity of METRICS.md without `pulsed_gpu_`, `real_utilization_ratio` and its "
+        "`lower` and `upper` bound, `saturation_ratio`, `workload_class`, `raw_class`, `health_state`.",
     )
 
     def problems(self) -> Iterator[Problem]:
@@ -390,12 +375,10 @@ class HistorySection(Section):
 class EventsSection(Section):
     """Server-sent events, at `/events`."""
 
-    max_subscribers: Count = Field(
-        default=MAX_SUBSCRIBERS, description="How many readers there may be at once; more get a 503. 0: none at all."
-    )
+    max_subscribers: Count = Field(default=MAX_SUBSCRIBERS, description="Concurrent clients; more get 503. 0: none.")
     heartbeat: Duration = Field(
         default=HEARTBEAT_SECONDS,
-        description="After so long without an event a comment is sent, for proxies that close what is silent.",
+        description="Send a comment after this time without an event, to keep proxies from closing the connection.",
     )
 
 
@@ -404,29 +387,23 @@ class Web(Section):
 
     config_file: FileName | None = Field(
         default=None,
-        description="Web configuration file of Prometheus' exporter-toolkit: TLS, users with passwords, headers, a "
-        "rate limit. Read again when it, or a file that it names, changes. Unset: plain HTTP for everybody.",
+        description="Web configuration file of Prometheus' exporter-toolkit: TLS, users, headers, rate limit "
+        "(SECURITY.md). Reloaded when it or a file it names changes. Unset: plain HTTP.",
         examples=["/etc/pulsed/web.yml"],
     )
     open_probes: Switch = Field(
         default=False,
-        description="Answer `/-/healthy`, `/-/ready` and `/health` without a password, for probes that have none. "
-        "TLS and certificates are asked for all the same.",
+        description="Serve `/-/healthy`, `/-/ready` and `/health` without a password.",
     )
-    systemd_socket: Switch = Field(
-        default=False, description="Serve on the sockets that systemd hands over, instead of on those of `listen`."
-    )
+    systemd_socket: Switch = Field(default=False, description="Serve on the sockets of systemd instead of `listen`.")
     max_connections: PositiveCount = Field(
         default=512,
-        description="How many connections may be open. One more closes those that are idle; the one more is refused "
-        "only when all are being answered.",
+        description="Open connections. At the limit idle ones are closed; only if none is idle is the new one refused.",
     )
-    request_timeout: Duration = Field(
-        default=10.0, description="How long a client may take to send a request, and for the handshake of TLS."
-    )
+    request_timeout: Duration = Field(default=10.0, description="Time to send a request, and for the TLS handshake.")
     keep_alive: Duration = Field(
         default=120.0,
-        description="How long a connection stays open between two requests; more than the scrape interval is cheapest.",
+        description="How long idle connections stay open; best above the scrape interval.",
     )
 
 
@@ -434,18 +411,19 @@ class Config(Section):
     """The whole configuration."""
 
     listen: Addresses = Field(
-        default=(":9401",), description="Where to serve HTTP. Without a host: on all interfaces. Port 0: any free one."
+        default=(":9401",),
+        description="Addresses to serve HTTP on. Without a host: all interfaces. Port 0: any free port.",
     )
     telemetry_path: HttpPath = Field(default="/metrics", description="Path of the metrics page.")
     max_requests: Count = Field(
-        default=40, description="How many requests of the metrics page are served at once; more get a 503. 0: no limit."
+        default=40, description="Concurrent requests of the metrics page; more get 503. 0: no limit."
     )
     enable_lifecycle: Switch = Field(
-        default=False, description="Whether `POST /-/reload` is allowed. SIGHUP and a change of the file always reload."
+        default=False, description="Allow `POST /-/reload`. SIGHUP and file changes always reload."
     )
     state_dir: FileName | None = Field(
         default=None,
-        description="Folder for what must outlive a restart. Unset: nothing is kept.",
+        description="Folder for state that survives a restart. Unset: nothing is kept.",
         examples=["/var/lib/pulsed"],
     )
     node: Text | None = Field(
@@ -453,18 +431,20 @@ class Config(Section):
     )
     gpus: GpuList | None = Field(
         default=None,
-        description="Which GPUs to show. Unset: all; `pulsed snapshot` and `pulsed export` on a node's own GPUs then "
-        "show those that CUDA_VISIBLE_DEVICES, NVIDIA_VISIBLE_DEVICES, SLURM_STEP_GPUS or SLURM_JOB_GPUS leave a job.",
+        description="GPUs to show. Unset: all; `pulsed snapshot` and `pulsed export` on a node's own GPUs then follow "
+        "CUDA_VISIBLE_DEVICES, NVIDIA_VISIBLE_DEVICES, SLURM_STEP_GPUS or SLURM_JOB_GPUS.",
         examples=["0,2-3"],
     )
-    web: Web = Field(default=Web(), description="Who may ask over HTTP, and how much they may take up.")
-    log: Log = Field(default=Log(), description="What the daemon writes to its standard error.")
-    source: SourceSection = Field(default=SourceSection(), description="Where the readings come from.")
-    compute: Compute = Field(default=Compute(), description="What is worked out from them.")
-    health: HealthSection = Field(default=HealthSection(), description="Whether the GPUs are in order.")
-    publish: Publish = Field(default=Publish(), description="What is republished.")
-    history: HistorySection = Field(default=HistorySection(), description="What is kept in memory of the last minutes.")
-    events: EventsSection = Field(default=EventsSection(), description="Server-sent events.")
+    web: Web = Field(default=Web(), description="HTTP access and its limits.")
+    log: Log = Field(default=Log(), description="Log on standard error.")
+    source: SourceSection = Field(default=SourceSection(), description="Where readings come from.")
+    compute: Compute = Field(default=Compute(), description="Derived values.")
+    health: HealthSection = Field(default=HealthSection(), description="Health checks (HEALTH.md).")
+    publish: Publish = Field(default=Publish(), description="What is published.")
+    history: HistorySection = Field(
+        default=HistorySection(), description="Recent samples in memory, for `/gpus/{gpu}/history`."
+    )
+    events: EventsSection = Field(default=EventsSection(), description="Server-sent events, `/events`.")
 
     def compute_settings(self) -> ComputeSettings:
         """Return what Compute needs to know."""

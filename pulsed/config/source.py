@@ -58,32 +58,31 @@ STALE_INTERVALS = 3
 class Dcgmi(Section):
     """For the kind `dcgmi`."""
 
-    path: Text = Field(default="dcgmi", description="The program: its path, or its name in PATH.")
+    path: Text = Field(default="dcgmi", description="Program: a path, or a name in PATH.")
     host: Text | None = Field(
         default=None,
-        description="A host engine elsewhere: `host[:port]`, or `unix:///path` for a socket. Unset: this machine's.",
+        description="Remote host engine: `host[:port]`, or `unix:///path`. Unset: the local one.",
         examples=["gpu1:5555"],
     )
     groups: Groups = Field(
         default=tuple(GROUPS),
-        description="Which fields to read: "
+        description="Field groups: "
         + "; ".join(f"`{name}` {group.meaning}" for name, group in GROUPS.items())
-        + ". What this DCGM or these GPUs cannot give is left out, and the log says so once.",
+        + ". Unsupported fields are left out and logged once.",
     )
-    fields: FieldIds = Field(default=(), description="Ids of further DCGM fields to read with every sample.")
+    fields: FieldIds = Field(default=(), description="Further DCGM field ids to read with every sample.")
     entities: Text | None = Field(
         default=None,
-        description="What to watch, as `dcgmi dmon -i` takes it. Unset: all GPUs and MIG instances.",
+        description="Entities to watch, as for `dcgmi dmon -i`. Unset: all GPUs and MIG instances.",
         examples=["0,1"],
     )
     slow_interval: Duration = Field(
         default=30.0,
-        description="Time between two readings of what changes slowly: limits, error counts, settings.",
+        description="Interval of slow fields: limits, error counts, settings.",
     )
     read_timeout: Duration | None = Field(
         default=None,
-        description="Time without a sample after which dcgmi counts as hung and is started anew. Unset: ten intervals, "
-        "at least 10s.",
+        description="Restart dcgmi after this time without a sample. Unset: ten intervals, at least 10s.",
         examples=["10s"],
     )
 
@@ -94,42 +93,42 @@ class Exporter(Section):
     targets: Targets = Field(
         default=("http://localhost:9400/metrics",),
         repr=False,  # a URL may hold a login
-        description="The exporters to scrape: http or https URLs, or saved pages by their names, read anew each time. "
-        "A user and password in a URL are used for that target and never shown.",
+        description="URLs (http, https) or files of saved pages, which are read again each time. Credentials in a URL "
+        "are used for that target and never shown.",
     )
-    timeout: Duration = Field(default=10.0, description="How long one scrape may take. Never longer than the interval.")
-    max_page_bytes: Size = Field(default=64 * 2**20, description="Size limit of a page, after decompression.")
+    timeout: Duration = Field(default=10.0, description="Timeout of a scrape; at most the interval.")
+    max_page_bytes: Size = Field(default=64 * 2**20, description="Size limit of a decompressed page.")
     username: Text | None = Field(
         default=None,
-        description="User of HTTP basic authentication, for all targets without an own one.",
+        description="Basic authentication, for targets without credentials in the URL.",
         examples=["pulsed"],
     )
-    password: Secret | None = Field(default=None, description="The password of that user.", examples=["secret"])
+    password: Secret | None = Field(default=None, description="Its password.", examples=["secret"])
     password_file: FileName | None = Field(
         default=None, description="File with the password, read at start.", examples=["/etc/pulsed/password"]
     )
     bearer_token: Secret | None = Field(
-        default=None, description="Token to send instead of user and password.", examples=["secret"]
+        default=None, description="Bearer token, instead of user and password.", examples=["secret"]
     )
     bearer_token_file: FileName | None = Field(
         default=None,
-        description="File with the token, read anew for every scrape.",
+        description="File with the token, read for every scrape.",
         examples=["/var/run/secrets/kubernetes.io/serviceaccount/token"],
     )
     ca_file: FileName | None = Field(
         default=None,
-        description="PEM file of the only authorities to trust. Unset: those of the system.",
+        description="PEM file of trusted authorities. Unset: the system's.",
         examples=["/etc/pulsed/ca.pem"],
     )
     cert_file: FileName | None = Field(
-        default=None, description="PEM file of the certificate to identify with.", examples=["/etc/pulsed/client.pem"]
+        default=None, description="PEM file of the client certificate.", examples=["/etc/pulsed/client.pem"]
     )
     key_file: FileName | None = Field(
         default=None,
-        description="PEM file of its key. Unset: the certificate's file holds it.",
+        description="PEM file of its key. Unset: in `cert_file`.",
         examples=["/etc/pulsed/client.key"],
     )
-    insecure_skip_verify: Switch = Field(default=False, description="Accept any certificate of an exporter.")
+    insecure_skip_verify: Switch = Field(default=False, description="Accept any server certificate.")
 
     def problems(self) -> Iterator[Problem]:
         """Find what contradicts itself among the credentials."""
@@ -156,24 +155,22 @@ class Replay(Section):
 
     path: FileName | None = Field(
         default=None,
-        description="A record of `pulsed record`, which has its own times, intervals and targets; a capture of "
-        "`dcgmi dmon`; a saved page; a folder of pages, which are taken in order; or a CSV of `pulsed export`, with "
-        "its own times. The kind `replay` needs it.",
+        description="Required for `replay`: a record of `pulsed record`, a CSV of `pulsed export` (both with their own "
+        "times), a capture of `dcgmi dmon`, a saved page, or a folder of pages in order.",
         examples=["/var/lib/pulsed/capture.txt"],
     )
     columns: Columns = Field(
         default=(),
-        description="Short names of the columns of a capture that has no header. A list, or names with commas.",
+        description="Short names of the columns of a capture without a header.",
     )
     speed: Factor = Field(
         default=1.0,
-        description="How many times as fast as recorded; 0 is as fast as possible. Timestamps stay the same.",
+        description="Playback speed; 0: as fast as possible. Timestamps stay the same.",
     )
-    loop: Switch = Field(default=False, description="Start over at the end.")
+    loop: Switch = Field(default=False, description="Repeat at the end.")
     start: Moment | None = Field(
         default=None,
-        description="Time of the first sample, except of a record or a CSV. Unset: 2026-01-01T00:00:00Z, so that two "
-        "replays are alike.",
+        description="Time of the first sample, except for records and CSV. Unset: 2026-01-01T00:00:00Z.",
         examples=["2026-01-01T00:00:00Z"],
     )
 
@@ -181,7 +178,7 @@ class Replay(Section):
 class Demo(Section):
     """For the kind `demo`."""
 
-    seed: WholeNumber = Field(default=0, description="Same seed, same values.")
+    seed: WholeNumber = Field(default=0, description="Seed of the simulation.")
 
 
 class SourceSection(Section):
@@ -190,25 +187,25 @@ class SourceSection(Section):
     kind: Kind = Field(
         default="auto",
         description="`dcgmi` runs `dcgmi dmon`, `exporter` scrapes dcgm-exporters, `replay` plays a recording, `demo` "
-        "simulates eight GPUs. `auto` takes the first that works: `dcgmi` with a reachable host engine, else the "
-        "exporter at `source.exporter.targets`; never demo data.",
+        "simulates eight GPUs. `auto` takes `dcgmi` if the host engine answers, else the exporter at "
+        "`source.exporter.targets`; never `demo`.",
     )
     interval: Duration | None = Field(
         default=None,
-        description="Time between two samples. Unset: 15s for `exporter`, 1s for `dcgmi` and `demo`, that of the "
-        "recording for `replay`. Least: 100ms for `dcgmi`, which raises less to that, 1s for `exporter`, 100ms for "
-        "`demo`, 10ms for `replay`.",
+        description="Time between samples. Unset: 15s for `exporter`, 1s for `dcgmi` and `demo`, as recorded for "
+        "`replay`. Minimum: 100ms for `dcgmi` (less is raised), 1s for `exporter`, 100ms for `demo`, 10ms "
+        "for `replay`.",
         examples=["15s"],
     )
     stale_after: Duration | None = Field(
         default=None,
-        description="Data older than this leaves /metrics and is marked as stale in the API. Unset: three intervals.",
+        description="Older data leaves /metrics and is marked stale in the API. Unset: three intervals.",
         examples=["45s"],
     )
-    dcgmi: Dcgmi = Field(default=Dcgmi(), description="The host engine, and what to read from it.")
-    exporter: Exporter = Field(default=Exporter(), description="The exporters to scrape, and how.")
-    replay: Replay = Field(default=Replay(), description="The recording to play, and how.")
-    demo: Demo = Field(default=Demo(), description="The simulation.")
+    dcgmi: Dcgmi = Field(default=Dcgmi(), description="Source `dcgmi`.")
+    exporter: Exporter = Field(default=Exporter(), description="Source `exporter`.")
+    replay: Replay = Field(default=Replay(), description="Source `replay`.")
+    demo: Demo = Field(default=Demo(), description="Source `demo`.")
 
     def problems(self) -> Iterator[Problem]:
         """Find an interval that the kind cannot keep, and what the kind needs and lacks."""

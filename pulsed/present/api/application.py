@@ -28,8 +28,10 @@ from pulsed.present.gpu_keys import node_of
 from pulsed.server.app import HEAD_ONLY, HEALTH, HEALTHY, READY, Receive, Scope, Send
 from pulsed.translate.tick import Device
 
+SUMMARY = "Real utilization, workload class and health of the GPUs of this node."
+
 _Gpu = Annotated[str, Path(description="an index, a UUID, a MIG UUID, or `index:MIG id`")]
-_Node = Annotated[str | None, Query(description="needed when several nodes have a GPU of that index")]
+_Node = Annotated[str | None, Query(description="node, if several have a GPU of that index")]
 
 _FAILURES: dict[int | str, dict[str, Any]] = {status: {"model": schema.Failure} for status in (404, 409)}
 _REFUSED: dict[int | str, dict[str, Any]] = {400: {"model": schema.Failure}}
@@ -57,19 +59,19 @@ def api(
     app = FastAPIOffline(
         title="pulsed",
         version=__version__,
-        summary="What the GPUs of this node really do.",
+        summary=SUMMARY,
         redoc_url=None,
         license_info={"name": "Apache-2.0", "identifier": "Apache-2.0"},
     )
     app.add_exception_handler(HTTPException, _failure)
     app.add_exception_handler(RequestValidationError, _refusal)
-    kept_fields, kinds = _some_of(history.fields, "which fields"), _some_of(KINDS, "which events")
+    kept_fields, kinds = _some_of(history.fields, "fields"), _some_of(KINDS, "events")
 
     @app.get("/", include_in_schema=False)
     async def landing() -> Response:
         return Response(_landing_page(telemetry_path), media_type="text/html")
 
-    @app.get("/gpus", response_model=schema.Gpus, summary="Every GPU, as it is now")
+    @app.get("/gpus", response_model=schema.Gpus, summary="Current state of every GPU")
     async def gpus() -> Response:
         return _json(documents.gpus_document(board, time.monotonic(), time.time(), preset))
 
@@ -77,7 +79,7 @@ def api(
         "/gpus/{gpu}",
         response_model=schema.Gpu,
         responses=_FAILURES,
-        summary="One GPU or MIG instance",
+        summary="Current state of one GPU or MIG instance",
     )
     async def one_gpu(gpu: _Gpu, node: _Node = None) -> Response:
         now = time.monotonic()
@@ -90,14 +92,14 @@ def api(
         "/gpus/{gpu}/history",
         response_model=schema.HistoryShape,
         responses=_REFUSED | _FAILURES,
-        summary="What a GPU was doing lately, also one that has gone",
+        summary="Recent samples of a GPU, also of one that is gone",
     )
     async def gpu_history(
         gpu: _Gpu,
         node: _Node = None,
         seconds: Annotated[
             float,
-            Query(gt=0, allow_inf_nan=False, description="how far to look back; more than is kept gives what is kept"),
+            Query(gt=0, allow_inf_nan=False, description="length of the window; at most what is kept"),
         ] = history.seconds,
         fields: str = kept_fields,
     ) -> Response:
@@ -127,8 +129,8 @@ def api(
         "/events",
         status_code=200,
         response_class=_EventStream,
-        responses=_REFUSED | {503: {"model": schema.Failure, "description": "All places are taken"}},
-        summary="Server-sent events: every tick, and every change of class",
+        responses=_REFUSED | {503: {"model": schema.Failure, "description": "Too many clients"}},
+        summary="Server-sent events: every sample, and every change of class or health",
     )
     async def stream(
         types: str = kinds,
@@ -141,16 +143,16 @@ def api(
         return _EventStream(events, wanted, gpu)
 
     @app.get(
-        "/health/gpus", response_model=list[schema.GpuHealthShape], summary="What is wrong with which GPU, for scripts"
+        "/health/gpus", response_model=list[schema.GpuHealthShape], summary="Health problems of every GPU, for scripts"
     )
     async def health() -> Response:
         return _json(documents.health_document(board, time.monotonic()))
 
-    @app.get("/version", response_model=schema.Version, summary="Which pulsed this is")
+    @app.get("/version", response_model=schema.Version, summary="Version of pulsed and Python")
     async def version() -> Response:
         return _json({"version": __version__, "python": platform.python_version()})
 
-    @app.get("/config", summary="The configuration in force, secrets masked")
+    @app.get("/config", summary="Configuration in force, with secrets masked")
     async def configuration() -> Response:
         return _json(config)
 
@@ -165,24 +167,29 @@ def api(
 
 def _landing_page(telemetry_path: str) -> str:
     """A page for whoever opens the address in a browser: where everything is."""
-    links = {telemetry_path: "for Prometheus", "/gpus": "every GPU as JSON", "/docs": "the API", "/config": "settings"}
+    links = {telemetry_path: "Prometheus page", "/gpus": "GPUs as JSON", "/docs": "API", "/config": "configuration"}
     items = "".join(f'<li><a href="{path}">{path}</a> {meaning}</li>' for path, meaning in links.items())
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8"><title>pulsed</title></head>'
-        f"<body><h1>pulsed {__version__}</h1><p>What the GPUs of this node really do.</p><ul>{items}</ul></body></html>"
+        f"<body><h1>pulsed {__version__}</h1><p>{SUMMARY}</p><ul>{items}</ul></body></html>"
     )
 
 
 def _front_paths(telemetry_path: str) -> dict[str, Any]:
     """Describe what `front` answers by itself."""
-    page = "The page for Prometheus: text 0.0.4 or OpenMetrics 1.0.0 by Accept, gzip by Accept-Encoding"
-    alive = "Whether the process answers; says nothing about sources"
+    page = "Prometheus page: text 0.0.4 or OpenMetrics 1.0.0 by Accept, gzip by Accept-Encoding"
+    alive = "Liveness of the process, whatever the sources do"
     text = {"text/plain": {"schema": {"type": "string"}}}
     paths: dict[str, Any] = {}
-    for path, summary in ((telemetry_path, page), (HEALTHY, alive), (HEALTH, alive), (READY, "Whether data is fresh")):
+    for path, summary in (
+        (telemetry_path, page),
+        (HEALTHY, alive),
+        (HEALTH, alive),
+        (READY, "Readiness: 200 with fresh data"),
+    ):
         answers: dict[str, Any] = {"200": {"description": "OK", "content": text}}
         if path == READY:
-            answers["503"] = {"description": "Not yet, or no longer", "content": text}
+            answers["503"] = {"description": "No fresh data", "content": text}
         if path == telemetry_path:
             answers["200"] = {
                 "description": "OK",
@@ -223,7 +230,7 @@ def _some_of(names: Sequence[str], meaning: str) -> Any:
     one = f"({'|'.join(names)})"
     return Query(
         ",".join(names),
-        description=f"{meaning}, with commas between",
+        description=f"{meaning}, separated by commas",
         json_schema_extra={"pattern": f"^{one}(,{one})*$"},
     )
 

@@ -1,27 +1,37 @@
 """The shapes of the JSON API, for `/openapi.json` and `/docs`.
 
-Answers are built by `documents` and sent as they are; a test holds them equal to these shapes.
+Answers are built by `documents` and sent as they are; a test compares them with these shapes. Descriptions are fields'
+`description`; docstrings are not published.
 """
 
 from __future__ import annotations
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, GetJsonSchemaHandler
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema
 
 
 class Shape(BaseModel):
-    """Base of all shapes: nothing undocumented is in an answer."""
+    """Base of all shapes: answers have no undocumented keys."""
 
     model_config = ConfigDict(extra="forbid", populate_by_name=True)
 
+    @classmethod
+    def __get_pydantic_json_schema__(cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        """Return the JSON schema without the docstring, which `python -OO` does not have."""
+        schema = handler.resolve_ref_schema(handler(core_schema))
+        schema.pop("description", None)
+        return schema
+
 
 class Failure(Shape):
-    """An error in words for a person."""
+    """An error."""
 
-    error: str
+    error: str = Field(description="what is wrong and what to do")
 
 
 class Version(Shape):
-    """Which pulsed answers."""
+    """The version of pulsed and Python."""
 
     version: str
     python: str
@@ -36,50 +46,50 @@ class MigInstance(Shape):
 
 
 class RealUtilizationShape(Shape):
-    """How much of the GPU does real work, as ratios 0..1."""
+    """The share of the GPU that does work, 0..1."""
 
-    ratio: float | None = Field(description="null when too few inputs are present to name a number")
-    lower: float = Field(description="no lower than this, whatever the missing inputs are")
-    upper: float = Field(description="no higher than this")
+    ratio: float | None = Field(description="null when coverage is too low")
+    lower: float = Field(description="lower bound, given the missing inputs")
+    upper: float = Field(description="upper bound, given the missing inputs")
     coverage: float = Field(description="share of the weights whose input is present")
     preset: str
     missing_inputs: list[str]
 
 
 class SaturationShape(Shape):
-    """How close the GPU is to a limit of its hardware, as ratios 0..1."""
+    """The share of a practical hardware limit that the GPU reaches, 0..1."""
 
-    ratio: float | None = Field(description="the largest of resources; null while too few of them are known")
-    lower: float = Field(description="no lower than this, whatever the missing resources do")
-    upper: float = Field(description="no higher than this")
-    limiting_resource: str = Field(description="its name; none when all are 0, unknown while that is open")
-    compute: float | None = Field(description="the largest compute pipe")
-    memory: float | None
-    resources: dict[str, float | None] = Field(description="activity over what this architecture reaches in practice")
-    missing: list[str] = Field(description="resources that this GPU has and that are not known")
+    ratio: float | None = Field(description="largest of resources; null with too few of them")
+    lower: float = Field(description="lower bound, given the missing resources")
+    upper: float = Field(description="upper bound, given the missing resources")
+    limiting_resource: str = Field(description="the resource with the largest ratio; none when all are 0; unknown")
+    compute: float | None = Field(description="largest of the compute pipes")
+    memory: float | None = Field(description="device memory bandwidth")
+    resources: dict[str, float | None] = Field(description="activity over the practical peak of the architecture")
+    missing: list[str] = Field(description="resources of this GPU without a value")
     tensor_throughput_ratio: float | None = Field(description="tensor activity times SM clock over its maximum")
 
 
 class WorkloadShape(Shape):
-    """What kind of work the GPU does."""
+    """The workload class."""
 
-    workload_class: str = Field(alias="class", description="the held class: flickers of raw_class are left out")
-    bottleneck: str = Field(description="what limits work of the held class")
-    since: str | None = Field(description="when the first sample of the held class was taken")
-    raw_class: str = Field(description="the class of the newest sample alone")
-    candidates: list[str] = Field(description="what raw_class could be while it is unknown")
+    workload_class: str = Field(alias="class", description="the held class, without the flicker of raw_class")
+    bottleneck: str = Field(description="the bottleneck of the held class")
+    since: str | None = Field(description="time of the first sample of the held class")
+    raw_class: str = Field(description="the class of the newest sample")
+    candidates: list[str] = Field(description="possible classes while raw_class is unknown")
 
 
 class HealthCheck(Shape):
     """One check of the GPU's health."""
 
     id: str
-    state: str = Field(description="unknown (its inputs are absent), ok, info, warn, hot or crit")
+    state: str = Field(description="unknown (inputs are absent), ok, info, warn, hot or crit")
     since: str | None
-    last_event: str | None = Field(description="when the last event that counts for it happened")
-    covered: bool = Field(description="whether its inputs are there now; a latched state outlives them")
+    last_event: str | None = Field(description="time of the last event that raised it")
+    covered: bool = Field(description="whether its inputs are present; a latched state outlives them")
     message: str
-    evidence: dict[str, float | None] = Field(description="the numbers that decided")
+    evidence: dict[str, float | None] = Field(description="the values that decided")
     remedy: str
 
 
@@ -88,15 +98,15 @@ class LastXid(Shape):
 
     code: int
     description: str
-    time: str | None = Field(description="null when it was there before pulsed was")
+    time: str | None = Field(description="null if it is older than pulsed's first sample")
 
 
 class HealthShape(Shape):
-    """Whether the GPU is in order; `unknown` means that nothing could be judged, not that it is."""
+    """The health of a GPU."""
 
-    state: str = Field(description="the worst of the checks that could be judged")
+    state: str = Field(description="the worst state of all checks; unknown if no check has its inputs")
     severity: int = Field(description="-1 unknown, 0 ok, 1 info, 2 warn, 3 hot, 4 crit")
-    coverage: float = Field(description="share of the checks that apply which could be judged")
+    coverage: float = Field(description="share of the applicable checks whose inputs are present")
     checks: list[HealthCheck]
     last_xid: LastXid | None
 
@@ -113,11 +123,11 @@ class GpuHealthShape(Shape):
     state: str
     severity: int
     coverage: float
-    problems: list[HealthCheck] = Field(description="the checks that are worse than ok")
+    problems: list[HealthCheck] = Field(description="checks that are worse than ok")
 
 
 class PodShape(Shape):
-    """A pod that has the GPU, or a share of it."""
+    """A pod that uses the GPU or a part of it."""
 
     namespace: str
     pod: str
@@ -126,7 +136,7 @@ class PodShape(Shape):
 
 
 class AttributionShape(Shape):
-    """Who uses the GPU, as far as it is known."""
+    """The users of the GPU."""
 
     pods: list[PodShape]
     slurm_job: str | None
@@ -148,8 +158,8 @@ class Gpu(Shape):
     saturation: SaturationShape
     workload: WorkloadShape
     health: HealthShape
-    metrics: dict[str, float | None] = Field(description="every canonical quantity; null where the source gave nothing")
-    attribution: AttributionShape
+    metrics: dict[str, float | None] = Field(description="every quantity; null without a reading")
+    attribution: AttributionShape = Field(description="known users of the GPU")
 
 
 class SourceShape(Shape):
@@ -165,7 +175,7 @@ class SourceShape(Shape):
 
 
 class Gpus(Shape):
-    """Everything that is known now."""
+    """The current state of all GPUs."""
 
     node: str
     time: str
@@ -175,15 +185,15 @@ class Gpus(Shape):
 
 
 class HistoryShape(Shape):
-    """What a GPU was doing lately, column by column, oldest sample first."""
+    """Recent samples of a GPU as columns, oldest first."""
 
     gpu: str
     uuid: str | None
     mig_id: str | None
     node: str
-    interval_seconds: float = Field(description="nominal time between two samples; 0 while there is none")
-    seconds: float = Field(description="how far back this looks")
-    time: list[float] = Field(description="when each sample was taken, in Unix seconds")
+    interval_seconds: float = Field(description="nominal time between two samples; 0 without samples")
+    seconds: float = Field(description="length of the window")
+    time: list[float] = Field(description="Unix seconds of each sample, oldest first")
     fields: dict[str, list[float | str | None]] = Field(
-        description="one list per field, as long as time; null where the source gave nothing"
+        description="one list per field, as long as time; null without a reading"
     )
