@@ -30,9 +30,10 @@ from pulsed.errors import PulsedError
 from pulsed.log import setup
 from pulsed.present.api.events import EventBroadcaster
 from pulsed.present.api.history import History
+from pulsed.present.asgi import HEALTH, HEALTHY, READY, App
 from pulsed.present.exposition.page import Pages
 from pulsed.present.exposition.telemetry import Telemetry
-from pulsed.server.app import HEALTH, HEALTHY, READY, App, DaemonApp
+from pulsed.server.app import DaemonApp
 from pulsed.server.auth import AuthMiddleware
 from pulsed.server.connection_limits import ConnectionLimits
 from pulsed.server.http_server import Server

@@ -9,27 +9,15 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, MutableMapping
-from typing import Any
+from collections.abc import Callable
 
 from pulsed.collector.target_store import TargetStore
+from pulsed.present.asgi import HEAD_ONLY, HEALTH, HEALTHY, READY, RELOAD, App, Message, Receive, Scope, Send
 from pulsed.present.exposition.negotiation import accepts_gzip, choose_format
 from pulsed.present.exposition.page import Pages
 from pulsed.present.exposition.telemetry import Telemetry
 
-Scope = MutableMapping[str, Any]
-Message = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[Message]]
-Send = Callable[[Message], Awaitable[None]]
-App = Callable[[Scope, Receive, Send], Awaitable[None]]
-
 Header = tuple[bytes, bytes]
-
-HEALTHY, HEALTH, READY, RELOAD = "/-/healthy", "/health", "/-/ready", "/-/reload"
-
-
-HEAD_ONLY = "pulsed.head"
-"""Key of a scope whose request was HEAD: for answers that would not end."""
 
 
 class DaemonApp:

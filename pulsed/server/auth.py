@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from pulsed.server.app import App, Receive, Scope, Send
+from pulsed.present.asgi import App, Receive, Scope, Send
 from pulsed.server.reloader import WebConfigReloader
 from pulsed.server.users import Busy
 from pulsed.server.web_config import Rate

@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator
 
 import uvicorn
 
-from pulsed.server.app import App
+from pulsed.present.asgi import App
 from pulsed.server.connection import Admits, ServerConnection
 from pulsed.server.connection_limiter import ConnectionLimiter
 from pulsed.server.connection_limits import ConnectionLimits

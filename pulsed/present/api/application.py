@@ -24,8 +24,8 @@ from pulsed.present.api.event_documents import KINDS
 from pulsed.present.api.events import HEADERS, RETRY_SECONDS, EventBroadcaster, TooManySubscribers
 from pulsed.present.api.history import History
 from pulsed.present.api.sample_fields import FIELDS, nearest_field
+from pulsed.present.asgi import HEAD_ONLY, HEALTH, HEALTHY, READY, Receive, Scope, Send
 from pulsed.present.gpu_keys import node_of
-from pulsed.server.app import HEAD_ONLY, HEALTH, HEALTHY, READY, Receive, Scope, Send
 from pulsed.translate.tick import Device
 
 SUMMARY = "Real utilization, workload class and health of the GPUs of this node."

@@ -32,7 +32,7 @@ from pulsed.present.gpu_keys import names_of
 from pulsed.present.rfc3339 import rfc3339
 
 if TYPE_CHECKING:
-    from pulsed.server.app import Receive, Send
+    from pulsed.present.asgi import Receive, Send
 
 log = logging.getLogger(__name__)
 

@@ -1,0 +1,18 @@
+"""Types of an ASGI application, and what the JSON API and the server agree on."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any
+
+Scope = MutableMapping[str, Any]
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+App = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+HEALTHY, HEALTH, READY, RELOAD = "/-/healthy", "/health", "/-/ready", "/-/reload"
+"""Paths that the server answers itself."""
+
+HEAD_ONLY = "pulsed.head"
+"""Key of a scope whose request was HEAD: for answers that would not end."""

@@ -1,0 +1,96 @@
+"""The layers of the source tree: what may import what, and unique names."""
+
+from __future__ import annotations
+
+import ast
+from collections import defaultdict
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pulsed
+
+ROOT = Path(pulsed.__file__).parent
+
+MAY_IMPORT = {
+    "errors": "",
+    "log": "",
+    "reader.tick": "errors",
+    "reader": "errors reader.tick",
+    "attribution": "",
+    "translate": "attribution reader.tick",
+    "compute": "errors translate",
+    "collector.target_store": "compute",
+    "present": "errors reader.tick translate compute collector.target_store",
+    "config": "errors reader translate compute present",
+    "collector": "errors reader.tick reader translate compute collector.target_store config",
+    "server": "errors config collector.target_store present",
+    "commands": (
+        "errors log reader.tick reader translate compute collector.target_store present config collector server"
+    ),
+    "cli": "errors log present config server commands",
+    "__main__": "cli",
+}
+"""Packages and modules of pulsed in their order, each with what it imports: only entries above it.
+
+A module belongs to the longest entry that fits. Everything may import `pulsed.__version__`.
+"""
+
+
+@cache
+def modules() -> dict[str, ast.Module]:
+    """Return the syntax tree of every module by its name without `pulsed.`."""
+    return {
+        ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): ast.parse(path.read_text())
+        for path in sorted(ROOT.rglob("*.py"))
+        if path != ROOT / "__init__.py"
+    }
+
+
+def imports(tree: ast.Module) -> Iterator[str]:
+    """Yield the modules of pulsed that a module imports anywhere in it, without `pulsed.`."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, "imports are absolute"
+            names = [f"{node.module}.{alias.name}" for alias in node.names]
+        else:
+            continue
+        yield from (name.removeprefix("pulsed.") for name in names if name.startswith("pulsed."))
+
+
+def entry(name: str) -> str:
+    """Return the entry of the table that a module belongs to."""
+    fitting = [each for each in MAY_IMPORT if f"{name}.".startswith(f"{each}.")]
+    return max(fitting, key=len)
+
+
+def test_the_table_has_an_order() -> None:
+    above: set[str] = set()
+    for name, allowed in MAY_IMPORT.items():
+        assert set(allowed.split()) <= above, name
+        above.add(name)
+
+
+def test_no_import_runs_against_the_order_of_the_layers() -> None:
+    used = {name: set[str]() for name in MAY_IMPORT}
+    wrong = []
+    for name, tree in modules().items():
+        for imported in imports(tree):
+            if imported == "__version__" or entry(imported) == entry(name):
+                continue
+            used[entry(name)].add(entry(imported))
+            if entry(imported) not in MAY_IMPORT[entry(name)].split():
+                wrong.append(f"pulsed.{name} imports pulsed.{imported}")
+    assert wrong == []
+    assert used == {name: set(allowed.split()) for name, allowed in MAY_IMPORT.items()}, "no entry is out of date"
+
+
+def test_every_class_name_occurs_once() -> None:
+    places = defaultdict(list)
+    for name, tree in modules().items():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ClassDef):
+                places[node.name].append(name)
+    assert {name: where for name, where in places.items() if len(where) > 1} == {}
