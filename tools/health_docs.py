@@ -1,69 +1,92 @@
-"""HEALTH.md, from the tables of checks and of XIDs."""
+"""Render HEALTH.md from the tables of checks and XIDs."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterable, Iterator
 
 from pulsed.compute.health.checks import CHECKS
+from pulsed.compute.health.model import SEVERITY
+from pulsed.compute.health.rule import Check
 from pulsed.compute.health.settings import threshold_keys
-from pulsed.compute.health.xids import ADVICE, XIDS
+from pulsed.compute.health.xids import ADVICE, XIDS, Action, Xid, XidSeverity
 
 HEAD = """# Health
 
-What pulsed judges of every GPU, and what to do about it. This page is written from the tables in the code (`make
-docs`).
+A check is `ok`, `info`, `warn`, `hot`, `crit`, or `unknown` while its inputs are absent. A GPU has the worst state of
+its checks; `pulsed_gpu_health_coverage_ratio` is the share of checks with inputs. `hot` ranks above `warn` because heat
+acts immediately. A MIG instance has the health of its board.
 
-A check is `ok`, `info`, `warn`, `hot`, `crit`, or `unknown`: its inputs are absent, and that is never ok. The state
-of a GPU is the worst of the checks that could be judged; `pulsed_gpu_health_coverage_ratio` says how many could.
-`hot` stands above `warn`, because heat acts now. A MIG instance has the health of its board.
+* A *state* (a pending repair, a link that is down) is shown while it lasts.
+* An *event* (an XID, a step of an error counter) is counted and holds its check for the time given below. It survives a
+  restart of pulsed in `state_dir`, and ends with a reset: the driver was reloaded, the node restarted, or the GPU's
+  counters started again.
+* An XID that is older than pulsed's first sample has an unknown age: it raises at most `warn` unless other inputs
+  confirm it.
 
-* A *state* (a repair that is pending, a link that is down) is shown for as long as it is true.
-* An *event* (an XID, a step of an error counter) is counted, stamped, and holds its check for the time that the rule
-  names. What is held survives a restart of pulsed in `state_dir`, and ends with a reset: the driver was loaded anew,
-  the node was restarted, or the GPU's counters began again.
-* A code that was there before pulsed was is of unknown age: it never raises more than `warn` unless something else
-  says so, too.
+Health is shown by `pulsed health` (exit code 0 ok, 1 warn or hot, 2 crit, 3 unknown), `/gpus`, `/health/gpus`,
+`/events`, `pulsed_gpu_health_*`, the log, and the alerts of `pulsed rules`. Configure it with
+`health.thresholds.CHECK.KEY`, `health.disabled` and `health.xids`.
 
-Where: `pulsed health` (exit code 0 ok, 1 warn or hot, 2 crit, 3 unknown), `/gpus`, `/health/gpus`, `/events`, the
-metrics `pulsed_gpu_health_*`, log lines, and the alerts of `pulsed rules`. Thresholds, checks and the severity of
-XIDs are configuration: `health.thresholds.CHECK.KEY`, `health.disabled`, `health.xids`.
+dcgm-exporter's default page lacks the inputs of most checks; the counters files in `deploy/dcgm-exporter/` add them.
 
-dcgm-exporter's default page has the inputs of few checks; `pulsed doctor` says which lines of its CSV to add, and
-`deploy/dcgm-exporter/` has them all.
+## Checks
+
+A check needs at least one of its inputs. On vGPU guests only these apply: {guest}.
+"""
+
+XIDS_HEAD = """
+## XIDs
+
+By severity and action. Other codes are `warn`.
 """
 
 
 def health() -> str:
-    """Write the page."""
-    return HEAD + "".join(_checks()) + "".join(_xids())
+    """Return the text of HEALTH.md."""
+    guest = ", ".join(f"`{check.id}`" for check in CHECKS if check.guest)
+    return HEAD.format(guest=guest) + "".join(_checks()) + XIDS_HEAD + "".join(_xids())
 
 
 def _checks() -> Iterator[str]:
-    yield "\n## The checks\n\n| check | states | is raised |\n|---|---|---|\n"
     for check in CHECKS:
-        yield f"| [`{check.id}`](#{check.id}) | {' '.join(f'`{state}`' for state in check.states)} | {check.rule} |\n"
-    for check in CHECKS:
-        yield f"\n### {check.id}\n\n{check.title}. {check.rule[0].upper()}{check.rule[1:]}.\n\n"
-        yield f"* To do: {check.remedy}\n"
-        yield f"* Inputs, any of: {', '.join(f'`{name}`' for name in check.inputs)}\n"
-        if keys := threshold_keys(check):
-            yield f"* Thresholds: {', '.join(f'`{key}` {value:g}' for key, value in keys.items())}\n"
-        notes = []
-        if check.optional:
-            notes.append("applies only where its inputs are there")
-        if check.unless:
-            notes.append(f"does not apply to a GPU that has {', '.join(f'`{name}`' for name in check.unless)} instead")
-        if check.superseded_by:
-            notes.append(f"is not judged while `{check.superseded_by}` is known")
-        if not check.guest:
-            notes.append("makes no sense in a vGPU guest")
-        if notes:
-            yield f"* It {'; it '.join(notes)}\n"
-        yield f"* Source: {check.source}\n"
+        yield f"\n### {check.id}\n\n{check.title}: {check.rule}.\n\n"
+        yield f"* **Do**: {re.sub(r'{.*?}', '…', check.remedy)}\n"
+        yield f"* **Inputs**: {_names(check.inputs)}{_condition(check)}\n"
+        keys = threshold_keys(check)
+        if shown := [key for key in keys if "." not in key or key.rpartition(".")[2] not in keys]:
+            yield f"* **Thresholds**: {', '.join(f'`{key}` {keys[key]:g}' for key in shown)}\n"
+        yield f"* **Source**: {check.source}\n"
+
+
+def _condition(check: Check) -> str:
+    """Return which GPUs a check applies to; empty for all."""
+    if check.optional:
+        return " (only where present)"
+    if others := check.unless or (check.superseded_by and (check.superseded_by,)):
+        return f" (not with {_names(others)})"
+    return ""
+
+
+def _names(names: Iterable[str]) -> str:
+    return ", ".join(f"`{name}`" for name in names)
 
 
 def _xids() -> Iterator[str]:
-    yield "\n## XIDs\n\nWhat the driver's error codes mean here. A code that is not in the table is a `warn`.\n\n"
-    yield "| XID | severity | concerns | what happened | what to do |\n|---|---|---|---|---|\n"
+    """Yield a table for every severity and action, worst first."""
+    groups: dict[tuple[XidSeverity, Action], list[Xid]] = {}
     for xid in XIDS.values():
-        yield f"| {xid.code} | `{xid.severity}` | {xid.scope} | {xid.description} | {ADVICE[xid.action]} |\n"
+        groups.setdefault((xid.severity, xid.action), []).append(xid)
+    for severity, action in sorted(groups, key=lambda group: (-SEVERITY[group[0]], list(ADVICE).index(group[1]))):
+        yield f"\n`{severity}`: {ADVICE[action]}\n\n| XID | scope | meaning |\n|---|---|---|\n"
+        for codes, scope, meaning in _alike(groups[severity, action]):
+            yield f"| {', '.join(map(str, codes))} | {scope} | {meaning} |\n"
+
+
+def _alike(xids: list[Xid]) -> Iterator[tuple[list[int], str, str]]:
+    """Yield codes, scope and meaning; meanings that differ in a number only (`copy engine 0 exception`) share a row."""
+    rows: dict[tuple[str, str], list[Xid]] = {}
+    for xid in xids:
+        rows.setdefault((xid.scope, re.sub(r"(?<= )\d+(?= exception)", "N", xid.description)), []).append(xid)
+    for (scope, meaning), alike in rows.items():
+        yield [xid.code for xid in alike], scope, meaning if len(alike) > 1 else alike[0].description
