@@ -14,8 +14,6 @@ import secrets
 from collections import OrderedDict
 from collections.abc import Mapping
 
-import bcrypt
-
 KEPT = 100
 """Answers of bcrypt that are remembered, right and wrong ones apart; exporter-toolkit keeps as many."""
 
@@ -78,6 +76,8 @@ class Users:
             self._waiting -= 1
 
     def _matches(self, name: bytes, password: bytes) -> bool:
+        import bcrypt  # 0.4 MB, which a daemon without users saves
+
         found = self._hashes.get(name)
         matches = bcrypt.checkpw(password[:MOST_PASSWORD_BYTES], found or self._decoy)
         return matches and found is not None

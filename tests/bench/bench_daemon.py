@@ -92,9 +92,6 @@ def _measured(stack: contextlib.ExitStack, folder: Path, cases: tuple[_Case, ...
     cpu = Figure("prometheus_client republishes every 1 s: CPU", baseline.cpu_percent(), "% of a core")
     memory = Figure("prometheus_client republishes: memory", baseline.resident_megabytes(), "MB")
     yield from (cpu, memory)
-    for case, usage, daemon in zip(cases, usages, daemons, strict=True):
+    for case, usage in zip(cases, usages, strict=True):
         yield Figure(f"{case.name}: CPU", usage.cpu_percent(), "% of a core", cpu, case.cpu)
-        yield Figure(f"{case.name}: memory", usage.resident_megabytes(), "MB", memory, Bar("value", 60))
-        daemon.get("/gpus")
-        name = f"{case.name}: memory with JSON API"
-        yield Figure(name, usage.resident_megabytes(), "MB", memory, Bar("value", 60), "after the first /gpus")
+        yield Figure(f"{case.name}: memory", usage.resident_megabytes(), "MB", memory, note="history of half a minute")

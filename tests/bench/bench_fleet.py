@@ -14,7 +14,7 @@ from tests.bench.bench_parse import read_with_prometheus_client
 from tests.bench.children import Usage, child
 from tests.bench.exporters import url
 from tests.bench.figure import Bar, Figure
-from tests.bench.measure import cpu_seconds
+from tests.bench.measure import cpu_seconds, samples_taken
 from tests.bench.ticks import GPUS, NOW, board_of, computed_ticks, pages
 from tests.daemon import Daemon, free_port, serving
 from tests.present.reference import ReferenceCollector
@@ -22,7 +22,6 @@ from tests.present.reference import ReferenceCollector
 TARGETS = 1250
 INTERVAL = 15.0
 WARM_UP, CYCLES = 2, 4
-_SAMPLES = "pulsed_source_samples_total{"
 _SERIES = "pulsed_gpu_real_utilization_coverage_ratio{"
 _LAYER_SECONDS = 'pulsed_tick_duration_seconds_sum{layer="'
 
@@ -53,12 +52,12 @@ def _measured(daemon: Daemon, baseline: Figure) -> Iterator[Figure]:
 
     for _ in range(WARM_UP):
         page = scrape()
-    before, ticks, usage = _layer_seconds(page), _ticks(page), Usage(daemon.process.pid)
+    before, ticks, usage = _layer_seconds(page), samples_taken(page), Usage(daemon.process.pid)
     for _ in range(CYCLES):
         page = scrape()
     used = usage.cpu_seconds()
     after = _layer_seconds(page)
-    cycles = (_ticks(page) - ticks) / TARGETS
+    cycles = (samples_taken(page) - ticks) / TARGETS
     found = page.count("\n" + _SERIES)
     if found != TARGETS * GPUS:
         raise RuntimeError(f"{found} GPUs on the page instead of {TARGETS * GPUS}:\n{daemon.log()[-2000:]}")
@@ -78,11 +77,6 @@ def _measured(daemon: Daemon, baseline: Figure) -> Iterator[Figure]:
     daemon.get("/metrics", {"Accept-Encoding": "gzip"})
     yield figure("a page with gzip beside it", usage.cpu_seconds())
     yield Figure("memory", usage.resident_megabytes(), "MB")
-
-
-def _ticks(page: str) -> float:
-    """How many samples all targets delivered so far."""
-    return sum(float(row.rpartition(" ")[2]) for row in page.splitlines() if row.startswith(_SAMPLES))
 
 
 def _layer_seconds(page: str) -> Mapping[str, float]:

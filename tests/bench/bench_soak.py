@@ -1,4 +1,4 @@
-"""Soak: an hour of 10 Hz, 8 GPUs and 40 fields, through all layers as fast as it goes; memory must stay flat."""
+"""Soak: an hour of 10 Hz, 8 GPUs and 40 fields, through all layers into a history that fills; memory must stay flat."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import psutil
 from pulsed.collector.collector import Pipeline
 from pulsed.collector.target_store import Target, TargetStore
 from pulsed.compute.derive import ComputeSettings
+from pulsed.present.api.history import History
 from pulsed.present.exposition.page import Pages
 from pulsed.present.exposition.telemetry import Telemetry
 from pulsed.reader.dmon import DmonParser
@@ -29,7 +30,7 @@ def run() -> Iterator[Figure]:
     parser, board = DmonParser(), TargetStore("node", [Target("replay", "soak", INTERVAL, 10 * TICKS)])
     pipeline, telemetry = Pipeline(ComputeSettings(), "node"), Telemetry(board)
     pages = Pages(board, telemetry)
-    process = psutil.Process()
+    history, process = History(), psutil.Process()
     resident: list[float] = []
     done, begun = 0, time.process_time()
     while done < TICKS:
@@ -39,7 +40,9 @@ def run() -> Iterator[Figure]:
                 continue
             moment = done * INTERVAL
             raw = RawTick("soak", moment, moment, INTERVAL, found.layout, found.values, found.rejected)
-            board.targets[0].accept(pipeline.process(raw), moment)
+            tick = pipeline.process(raw)
+            board.targets[0].accept(tick, moment)
+            history.add(tick)
             done += 1
             if done % EVERY == 0:
                 pages.page(moment, openmetrics=True, gzip=True)

@@ -26,3 +26,9 @@ def cpu_seconds(
             work()
         spent.append((time.process_time() - start) / times)
     return median(spent)
+
+
+def samples_taken(page: str) -> float:
+    """Return how many samples all targets delivered so far, by the daemon's page."""
+    rows = (row for row in page.splitlines() if row.startswith("pulsed_source_samples_total{"))
+    return sum(float(row.rpartition(" ")[2]) for row in rows)
