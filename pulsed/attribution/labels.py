@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from pulsed.attribution.model import NOBODY, Attribution, Pod
+from pulsed.attribution.model import NO_USERS, Attribution, Pod
 
 # dcgm-exporter's names, then those of its --use-old-namespace.
 _POD = ("pod", "pod_name")
@@ -54,7 +54,7 @@ def attribution_of(rows: Iterable[Mapping[str, str]], relabelled: bool = False) 
         if job := _first(row, _JOB, prefix) or _first(row, _JOB, ""):
             jobs[job] = None
     if not pods and not jobs:
-        return NOBODY
+        return NO_USERS
     return Attribution(tuple(Pod(*key, uid) for key, uid in pods.items()), tuple(jobs))
 
 

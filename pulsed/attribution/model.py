@@ -35,4 +35,4 @@ class Attribution:
     slurm_jobs: tuple[str, ...] = ()
 
 
-NOBODY = Attribution()
+NO_USERS = Attribution()

@@ -1,8 +1,8 @@
-"""What every source delivers: a tick of values in the source's own words.
+"""The output of every source: a tick of values under the source's own names.
 
-A source names its series once, in a `Layout`, and then sends only values, position by position. As long as the set of
-series stays the same the very same `Layout` object comes with every tick, so that Translate can work out once what each
-position means. This module knows nothing of GPUs or quantities.
+A source lists its series once, in a `Layout`, and then sends only values, position by position. As long as the set of
+series stays the same the very same `Layout` object comes with every tick, so that Translate compiles
+it once. This module must not depend on GPUs or quantities.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from typing import Literal, Protocol, get_args
 from pulsed.errors import SourceError
 
 Dialect = Literal["exporter", "dmon", "pulsed"]
-"""Whose words a layout uses: a dcgm-exporter page (`DCGM_FI_DEV_GPU_UTIL`), `dcgmi dmon` (`GPUTL`), or pulsed's own CSV
-(`gpu_utilization_ratio`)."""
+"""The naming that a layout uses: a dcgm-exporter page (`DCGM_FI_DEV_GPU_UTIL`), `dcgmi dmon` (`GPUTL`), or pulsed's own
+CSV (`gpu_utilization_ratio`)."""
 
 DIALECTS: tuple[Dialect, ...] = get_args(Dialect)
 
 RawValue = float | str | None
-"""A number, a text (dmon's string columns), or None where the source gave nothing."""
+"""A number, a text (dmon's string columns), or None where the source has no value."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class Series:
     Attributes:
         name: metric name of an exporter page, short name of a dmon column, or name of a column of pulsed's CSV.
         labels: label pairs in the source's order. A dmon row has `entity` (`GPU`, `GPU-I`, `GPU-CI`, `vGPU`, ...)
-            and `id` (the number behind it). A CSV row has what its identity columns say.
+            and `id` (the number behind it). A CSV row has its identity columns.
     """
 
     name: str
@@ -42,11 +42,11 @@ class Layout:
     """The series of a stream, in the order of the values; compared by identity.
 
     Attributes:
-        dialect: whose words the names are.
+        dialect: the naming of the series.
         series: one per position of `RawTick.values`.
         help: HELP text by metric name, where the source has any.
-        types: declared TYPE by metric name, where the source has any. Never to be trusted (an exporter's operator sets
-            it), kept for republishing.
+        types: declared TYPE by metric name, where the source has any. An exporter's operator sets it, so it is
+            used for republishing only.
     """
 
     dialect: Dialect
@@ -60,14 +60,14 @@ class RawTick:
     """One sample of everything that a target reports.
 
     Attributes:
-        target: what was read, in words for a person: an URL, a path, `demo`.
+        target: what was read, in human-readable form: an URL, a path, `demo`.
         time: when, in Unix seconds (wall clock).
         clock: when, in seconds of a clock that never steps; only differences mean something.
         interval: nominal seconds between two ticks of this source.
         layout: what the values are.
-        values: one per series of the layout; None where this tick has nothing.
+        values: one per series of the layout; None where this tick has no value.
         rejected: rows that could not be read in this tick, counted by reason.
-        read_seconds: what reading its text took pulsed, waiting left out; 0 where there is no text.
+        read_seconds: CPU-bound time that pulsed spent parsing its text, without waiting; 0 where there is no text.
     """
 
     target: str
@@ -81,15 +81,15 @@ class RawTick:
 
 
 class Source(Protocol):
-    """Something that delivers ticks of one target. One module per kind; no source knows another."""
+    """A source of ticks of one target. One module per kind; no source depends on another."""
 
     @property
     def kind(self) -> str:
-        """The configuration's word for this kind of source: `exporter`, `replay`, `demo`."""
+        """`source.kind` of the configuration: `exporter`, `replay`, `demo`."""
 
     @property
     def target(self) -> str:
-        """What is read, in words for a person; the label `target` of `pulsed_source_info`."""
+        """What is read, in human-readable form; the label `target` of `pulsed_source_info`."""
 
     @property
     def interval(self) -> float:
@@ -97,11 +97,11 @@ class Source(Protocol):
 
     @property
     def failures(self) -> Collection[type[SourceError]]:
-        """The errors that this source is known to raise: each is counted from 0 on."""
+        """The errors that this source may raise: their counters start at 0."""
 
     @property
     def restarts(self) -> int:
-        """How often a child process that the source lives on was started again; 0 where there is none."""
+        """Restarts of the source's child process; 0 where there is none."""
 
     async def read(self) -> RawTick:
         """Wait for the next tick.
@@ -112,4 +112,4 @@ class Source(Protocol):
         """
 
     async def close(self) -> None:
-        """Let go of files, sockets and children. Safe to call twice."""
+        """Close files, sockets and children. Safe to call twice."""

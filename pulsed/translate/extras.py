@@ -1,7 +1,7 @@
-"""What a dcgm-exporter's own metrics say with labels instead of names: XIDs, health watches, clock events.
+"""dcgm-exporter's own metrics, which carry codes in labels: XIDs, health watches, clock events.
 
-Their series are many and come and go, so they are no quantities of a `Reading`. All are off in the exporter's default
-page; a page without them costs nothing here. Source: dcgm-exporter's collectors (`DCGM_EXP_*`).
+Their series are many and appear and disappear, so they are not quantities of a `Reading`. All are off in the exporter's
+default page; a page without them costs nothing here. Source: dcgm-exporter's collectors (`DCGM_EXP_*`).
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ _FAMILIES: Mapping[str, tuple[str, str]] = {
     "DCGM_EXP_GPU_HEALTH_STATUS": ("health_watches", "health_watch"),
     "DCGM_EXP_CLOCK_EVENTS_COUNT": ("clock_events", "clock_event"),
 }
-"""By metric: the attribute of `Extras` that it fills, and the label that says what a series is about."""
+"""By metric: the attribute of `Extras` that it fills, and the label with its code."""
 
 _MOST = 1e15
-"""Above are DCGM's blanks."""
+"""Values above are DCGM's blanks."""
 
 _Slot = tuple[int, str]
 """Position in the layout, and the value of the label; empty on the one series that an exporter gives for no XID."""
@@ -35,7 +35,8 @@ class ExtrasPlan:
     slots: Mapping[str, tuple[_Slot, ...]]
 
     def read(self, values: Sequence[RawValue]) -> Extras | None:
-        """Give what is there; None if nothing is. Several series of the same label, as of several pods: the largest."""
+        """Return what is present, or None. Of several series with the same label, such as of several pods, the largest
+        counts."""
         found = {name: read for name, slots in self.slots.items() if (read := _read(slots, values)) is not None}
         if not found:
             return None
@@ -47,12 +48,12 @@ class ExtrasPlan:
         )
 
 
-def extras_plans(layout: Layout, subjects: Sequence[SeriesEntity]) -> Mapping[Entity, ExtrasPlan]:
-    """Give the plans of the subjects of a layout that have extras. What a MIG instance repeats goes to its board."""
+def extras_plans(layout: Layout, entities: Sequence[SeriesEntity]) -> Mapping[Entity, ExtrasPlan]:
+    """Return the plans of the entities that have extras. What a MIG instance repeats goes to its board."""
     if layout.dialect != "exporter":
         return {}
     slots: dict[Entity, dict[str, list[_Slot]]] = {}
-    for subject in subjects:
+    for subject in entities:
         owner = subject.parent or subject
         for position, _ in subject.series:
             series = layout.series[position]
@@ -67,7 +68,7 @@ def extras_plans(layout: Layout, subjects: Sequence[SeriesEntity]) -> Mapping[En
 
 
 def _read(slots: Sequence[_Slot], values: Sequence[RawValue]) -> dict[str, float] | None:
-    """Give the largest value by label; None if no series has a value."""
+    """Return the largest value by label, or None if no series has a value."""
     found: dict[str, float] = {}
     is_there = False
     for position, label in slots:

@@ -1,6 +1,6 @@
-"""Where each quantity comes from: DCGM's fields, one row per field and quantity that it fills.
+"""DCGM's fields as sources of quantities: one row per field and quantity that it fills.
 
-The only place that knows DCGM's names. A new DCGM field is one row here. Sources: `dcgm_fields.h` up to DCGM 4.6 for
+The only module with DCGM's names. A new DCGM field is one row here. Sources: `dcgm_fields.h` up to DCGM 4.6 for
 ids, names, short names and units; NVIDIA's field reference for DCGM 4.7's base-unit fields (ids from 1600 on), whose
 columns in dmon are not known.
 """
@@ -462,14 +462,14 @@ AMBIGUOUS_NAME = "DCGM_FI_DEV_GPU_UTIL_RATIO"
 """In DCGM 4.6 another name of field 203, in percent; from 4.7 on field 1613, a ratio."""
 
 IDENTITY: Mapping[str, str] = {"DVNAM": "model", "UUID#": "uuid", "PCBID": "pci_bus_id", "DRVER": "driver_version"}
-"""Columns of dmon with text, fields 50, 54, 57 and 1, and what of a device's identity they say."""
+"""Columns of dmon with text, fields 50, 54, 57 and 1, and the attribute of a device that they fill."""
 
 DERIVED: Mapping[str, str] = {
     "memory_bytes": "memory_used_bytes + memory_free_bytes + memory_reserved_bytes",
     "memory_used_ratio": "memory_used_bytes / memory_bytes",
     "nvlink_crc_errors_total": "nvlink_crc_flit_errors_total + nvlink_crc_data_errors_total",
 }
-"""Quantities that Translate works out where no field gives them (the ratio: where both of its inputs are there)."""
+"""Quantities that Translate computes where no field has them (the ratio: where both inputs are present)."""
 
 
 def _index(key_values: list[tuple[str, DcgmField]]) -> Mapping[str, tuple[DcgmField, ...]]:
@@ -489,7 +489,7 @@ _BY_QUANTITY = _index([(field.quantity, field) for field in FIELDS])
 
 
 def sources(quantity: str) -> tuple[DcgmField, ...]:
-    """Give the fields that fill a quantity, the preferred one first; none if it is only derived.
+    """Return the fields that fill a quantity, the preferred one first; none if it is only derived.
 
     Raises:
         KeyError: there is no such quantity.

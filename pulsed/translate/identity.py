@@ -1,7 +1,8 @@
-"""Which series are about which device: UUID before index, and whatever else the labels say.
+"""Map series to devices by their labels: by UUID first, then by index.
 
-Three dialects end in the same `SeriesEntity`: the labels of dcgm-exporter's eras, with Prometheus' renaming on top,
-dmon's entity rows, and pulsed's own names. Knows labels and entities, but no field besides dmon's text columns.
+All three dialects produce `SeriesEntity`: the labels of dcgm-exporter's eras, with Prometheus' renaming on top,
+dmon's entity rows, and pulsed's own names. This module depends on labels and entities, and on no field besides dmon's
+text columns.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ class SeriesEntity:
 
     Attributes:
         entity: which one.
-        texts: what is known of `model`, `pci_bus_id`, `driver_version`, `device`, `mig_uuid`.
+        texts: known values of `model`, `pci_bus_id`, `driver_version`, `device`, `mig_uuid`.
         rows: the labels of its rows.
         series: positions of its series in the layout, each with its rank: rows of rank 0 come before those of rank 1.
         parent: the board, of a MIG instance whose board is known.
@@ -71,22 +72,22 @@ class SeriesEntity:
     parent: SeriesEntity | None = None
 
     def learn(self, texts: Iterable[tuple[str, str]]) -> None:
-        """Keep the first that is known of each."""
+        """Keep the first known value of each."""
         for name, text in texts:
             if text:
                 self.texts.setdefault(name, text)
 
 
 def blocks_of(layout: Layout) -> dict[Labels, list[int]]:
-    """Give the positions of a layout by the labels of their series: a block is all that one kind of row says."""
+    """Return the positions of a layout grouped by the labels of their series."""
     blocks: dict[Labels, list[int]] = {}
     for position, series in enumerate(layout.series):
         blocks.setdefault(series.labels, []).append(position)
     return blocks
 
 
-def exporter_subjects(blocks: Mapping[Labels, Sequence[int]], node: str) -> list[SeriesEntity]:
-    """Sort the rows of an exporter's page by device; boards that only their MIG instances speak for are added.
+def exporter_entities(blocks: Mapping[Labels, Sequence[int]], node: str) -> list[SeriesEntity]:
+    """Group the rows of an exporter's page by device; add boards of which only MIG instances are listed.
 
     Rows of links, switches and processors are left out.
 
@@ -94,16 +95,16 @@ def exporter_subjects(blocks: Mapping[Labels, Sequence[int]], node: str) -> list
         blocks: positions by labels, those of rows that are on the page now.
         node: the host of rows that do not name one.
     """
-    subjects: dict[tuple[str, str, str], SeriesEntity] = {}
+    entities: dict[tuple[str, str, str], SeriesEntity] = {}
     for labels, positions in blocks.items():
-        if place := _place(_clean(labels), node, subjects):
+        if place := _place(_clean(labels), node, entities):
             subject, rank = place
             subject.series += [(position, rank) for position in positions]
-    return sorted(subjects.values(), key=_order)
+    return sorted(entities.values(), key=_order)
 
 
 def _place(
-    labels: Mapping[str, str], node: str, subjects: dict[tuple[str, str, str], SeriesEntity]
+    labels: Mapping[str, str], node: str, entities: dict[tuple[str, str, str], SeriesEntity]
 ) -> tuple[SeriesEntity, int] | None:
     uuid, gpu = _first(labels, _UUID), _first(labels, _GPU)
     if not _NOT_A_GPU.isdisjoint(labels) or not (uuid or (gpu and "gpu_uuid" not in labels)):
@@ -111,10 +112,10 @@ def _place(
     node = _first(labels, _NODE) or node
     mig_id, profile = _first(labels, _MIG_ID), _first(labels, _MIG_PROFILE)
     texts = [(name, _first(labels, spellings)) for name, spellings in _TEXTS.items()]
-    board = _get(subjects, Entity("gpu", gpu, uuid, node=node))
+    board = _get(entities, Entity("gpu", gpu, uuid, node=node))
     subject = board
     if mig_id:
-        subject = _get(subjects, Entity("mig", gpu, uuid, mig_id, profile, node))
+        subject = _get(entities, Entity("mig", gpu, uuid, mig_id, profile, node))
         subject.parent = board
         board.learn(texts)
         mig_uuids = (labels[name] for name in _MIG_UUID if labels.get(name, "").startswith("MIG-"))
@@ -124,25 +125,25 @@ def _place(
     return subject, int(not SHARES.isdisjoint(labels))
 
 
-def _get(subjects: dict[tuple[str, str, str], SeriesEntity], entity: Entity) -> SeriesEntity:
+def _get(entities: dict[tuple[str, str, str], SeriesEntity], entity: Entity) -> SeriesEntity:
     key = (entity.node, entity.uuid or f"gpu {entity.gpu}", entity.mig_id)
-    return subjects.setdefault(key, SeriesEntity(entity))
+    return entities.setdefault(key, SeriesEntity(entity))
 
 
-def dmon_subjects(
+def dmon_entities(
     blocks: Mapping[Labels, Sequence[int]], node: str, texts: Mapping[Labels, Mapping[str, str]]
 ) -> list[SeriesEntity]:
-    """Sort dmon's rows by device.
+    """Group dmon's rows by device.
 
-    dmon does not say which GPU a MIG instance or vGPU is on: a live source adds that as labels, and where there is only
+    dmon does not print the GPU of a MIG instance or vGPU: a live source adds it as labels, and where there is only
     one GPU, it is that. Compute instances stand for their GPU instances only where dmon shows none of these.
 
     Args:
         blocks: positions by labels.
         node: the host.
-        texts: by labels, what the text columns say.
+        texts: by labels, the values of the text columns.
     """
-    subjects: list[SeriesEntity] = []
+    entities: list[SeriesEntity] = []
     places: dict[str, str] = {}
     instances = any(dict(labels).get("entity") == "GPU-I" for labels in blocks)
     for labels, positions in blocks.items():
@@ -163,18 +164,18 @@ def dmon_subjects(
             known["mig_uuid"] = uuid
         subject = SeriesEntity(entity, series=[(position, 0) for position in positions])
         subject.learn(known.items())
-        subjects.append(subject)
-    boards = {subject.entity.gpu: subject for subject in subjects if subject.entity.kind == "gpu"}
-    for subject in list(subjects):
+        entities.append(subject)
+    boards = {subject.entity.gpu: subject for subject in entities if subject.entity.kind == "gpu"}
+    for subject in list(entities):
         gpu = subject.entity.gpu
         if subject.entity.kind == "mig" and gpu and gpu not in boards:
             boards[gpu] = SeriesEntity(Entity("gpu", gpu, places.get(gpu, ""), node=node))
             boards[gpu].learn((name, text) for name, text in subject.texts.items() if name != "mig_uuid")
-            subjects.append(boards[gpu])
-    for subject in subjects:
+            entities.append(boards[gpu])
+    for subject in entities:
         if board := boards.get(subject.entity.gpu) if subject.entity.gpu else _only(boards):
             _adopt(subject, board)
-    return sorted(subjects, key=_order)
+    return sorted(entities, key=_order)
 
 
 def _only(boards: Mapping[str, SeriesEntity]) -> SeriesEntity | None:
@@ -191,16 +192,16 @@ def _adopt(subject: SeriesEntity, board: SeriesEntity) -> None:
         subject.parent = board
 
 
-def pulsed_subjects(blocks: Mapping[Labels, Sequence[int]], node: str) -> list[SeriesEntity]:
-    """Give the rows of a CSV of pulsed's own, each of which is a device, in their order.
+def pulsed_entities(blocks: Mapping[Labels, Sequence[int]], node: str) -> list[SeriesEntity]:
+    """Return the rows of pulsed's own CSV, each of which is a device, in their order.
 
-    It does not tell a vGPU as its host sees it from a MIG instance.
+    A vGPU as its host sees it is indistinguishable from a MIG instance in this format.
 
     Args:
         blocks: positions by labels.
         node: the host of rows that do not name one.
     """
-    subjects = []
+    entities = []
     for labels, positions in blocks.items():
         row = dict(labels)
         mig_id = row.get("mig_id", "")
@@ -212,26 +213,26 @@ def pulsed_subjects(blocks: Mapping[Labels, Sequence[int]], node: str) -> list[S
             row.get("mig_profile", ""),
             row.get("node", node),
         )
-        subjects.append(SeriesEntity(entity, series=[(position, 0) for position in positions]))
-        subjects[-1].learn([("model", row.get("model", ""))])
-    return subjects
+        entities.append(SeriesEntity(entity, series=[(position, 0) for position in positions]))
+        entities[-1].learn([("model", row.get("model", ""))])
+    return entities
 
 
 def clean_text(value: object) -> str:
-    """Give the text of a dmon cell that identifies something; empty for blanks and for cells that were cut."""
+    """Return the text of an identifying dmon cell; empty for blanks and truncated cells."""
     return value if isinstance(value, str) and value not in BLANK_TEXTS and not value.endswith(_CUT) else ""
 
 
-def devices(subjects: Sequence[SeriesEntity], licensed: Iterable[int] = ()) -> tuple[Device, ...]:
-    """Give the devices of these subjects, in their order. A board has the users of its instances, too.
+def devices(entities: Sequence[SeriesEntity], licensed: Iterable[int] = ()) -> tuple[Device, ...]:
+    """Return the devices of these entities, in their order. A board has the users of its instances, too.
 
     Args:
-        subjects: as gathered.
-        licensed: positions among `subjects` that show a vGPU licence and nothing that only a board has.
+        entities: as gathered.
+        licensed: positions among `entities` that show a vGPU licence and nothing that only a board has.
     """
-    relabelled = is_relabelled(row for subject in subjects for row in subject.rows)
+    relabelled = is_relabelled(row for subject in entities for row in subject.rows)
     rows: dict[int, list[Mapping[str, str]]] = {}
-    for subject in subjects:
+    for subject in entities:
         for owner in (subject, subject.parent):
             if owner is not None:
                 rows.setdefault(id(owner), []).extend(subject.rows)
@@ -247,12 +248,12 @@ def devices(subjects: Sequence[SeriesEntity], licensed: Iterable[int] = ()) -> t
             guest=bool(re.search(VGPU_TYPE, model)) if model else position in unnamed_guests,
             attribution=attribution_of(rows[id(subject)], relabelled),
         )
-        for position, subject in enumerate(subjects)
+        for position, subject in enumerate(entities)
     )
 
 
 def _pci_bus_id(text: str) -> str:
-    """Give a PCI address the form of DCGM: eight digits of domain, upper case."""
+    """Return a PCI address in DCGM's form: eight digits of domain, upper case."""
     if not (match := _PCI_ADDRESS.fullmatch(text)):
         return text
     domain, bus, slot, function = match.groups()

@@ -1,7 +1,7 @@
-"""What each position of a layout means, worked out once, so that a tick is little more than one loop.
+"""Compile a layout: what each of its positions means, so that translating a tick is little more than one loop.
 
-A layout's series are sorted by device and quantity into plans; reading a tick is then a walk over each plan. Knows the
-field table and the subjects, but nothing of ticks that came before.
+A layout's series are sorted by device and quantity into plans; reading a tick then iterates over each plan. Plans
+depend on the field table and the entities of the layout, not on earlier ticks.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from functools import lru_cache
 from pulsed.reader.tick import Layout, RawValue
 from pulsed.translate.fields import AMBIGUOUS_NAME, BY_NAME, BY_SHORT, FIELDS, FIRST_BASE_UNIT_ID, IDENTITY, DcgmField
 from pulsed.translate.identity import SeriesEntity
-from pulsed.translate.units import PERCENT, RATIO, UNDECIDED, Judge, Unit, judge_of
+from pulsed.translate.units import PERCENT, RATIO, UNDECIDED, OutOfRangeRule, Unit, out_of_range_rule
 from pulsed.translate.vocabulary import POSITION, Reading
 
 _EMPTY: list[float | None] = [None] * len(Reading._fields)
@@ -43,13 +43,13 @@ _OF_A_BOARD_ONLY = frozenset(
         "dram_active_ratio",
     }
 )
-"""Of dcgm-exporter's default metrics, those that no vGPU guest has."""
+"""Those of dcgm-exporter's default metrics that no vGPU guest has."""
 
 _INSTANCE_RANK = 2
 """A board's own rows, of ranks 0 and 1, come before what its MIG instances repeat of it."""
 
 
-Slot = tuple[int, int, float, float, float, float, Judge]
+Slot = tuple[int, int, float, float, float, float, OutOfRangeRule]
 """One series as a source of one quantity: position in the layout, position in `Reading`, the unit's `multiply`,
 `divide`, `low` and `certain`, and what to do with a value outside these two. A bare tuple: unpacking a named one would
 cost half as much as all the rest."""
@@ -77,17 +77,17 @@ class Plan:
     texts: tuple[int, ...]
 
     def read(self, values: Sequence[RawValue], anomalies: list[str]) -> Reading:
-        """Give the device's reading; add to `anomalies` why values were cut or left out."""
+        """Return the device's reading; append to `anomalies` why values were cut or left out."""
         numbers = _EMPTY[:]
         try:
-            for series, quantity, multiply, divide, low, certain, judge in self.single:
+            for series, quantity, multiply, divide, low, certain, rule in self.single:
                 value = values[series]
                 if value is not None:
                     # A text raises TypeError here, which costs nothing as long as there is none.
                     numbers[quantity] = (
                         value * multiply / divide  # type: ignore[operator]
                         if low <= value <= certain  # type: ignore[operator]
-                        else judge(value, anomalies)  # type: ignore[arg-type]
+                        else rule(value, anomalies)  # type: ignore[arg-type]
                     )
         except TypeError:
             anomalies.clear()
@@ -102,7 +102,7 @@ class Plan:
         return Reading._make(numbers)
 
     def _derive(self, numbers: list[float | None]) -> None:
-        """Work out what `fields.DERIVED` promises."""
+        """Compute the quantities of `fields.DERIVED`."""
         used = numbers[_USED]
         if used is not None:
             size, free = numbers[_SIZE], numbers[_FREE]
@@ -119,21 +119,21 @@ class Plan:
 
 
 def _read(slot: Slot, values: Sequence[RawValue], anomalies: list[str]) -> float | None:
-    series, _, multiply, divide, low, certain, judge = slot
+    series, _, multiply, divide, low, certain, rule = slot
     value = values[series]
     if value is None or isinstance(value, str):
         return None
-    return value * multiply / divide if low <= value <= certain else judge(value, anomalies)
+    return value * multiply / divide if low <= value <= certain else rule(value, anomalies)
 
 
-def plans(layout: Layout, subjects: Sequence[SeriesEntity]) -> tuple[Plan, ...]:
-    """Give the plan of each subject of a layout."""
+def plans(layout: Layout, entities: Sequence[SeriesEntity]) -> tuple[Plan, ...]:
+    """Return the plan of each entity of a layout."""
     if layout.dialect == "pulsed":
-        return tuple(_plan_of_own(layout, subject) for subject in subjects)
+        return tuple(_plan_of_own(layout, subject) for subject in entities)
     index = BY_NAME if layout.dialect == "exporter" else BY_SHORT
-    ambiguous = _unit_of_ambiguous_name(layout, subjects)
-    sources: dict[int, _Sources] = {id(subject): {} for subject in subjects}
-    for subject in subjects:
+    ambiguous = _unit_of_ambiguous_name(layout, entities)
+    sources: dict[int, _Sources] = {id(subject): {} for subject in entities}
+    for subject in entities:
         for series, row_rank in subject.series:
             name = layout.series[series].name
             for field in index.get(name, ()):
@@ -146,12 +146,12 @@ def plans(layout: Layout, subjects: Sequence[SeriesEntity]) -> tuple[Plan, ...]:
                 slot = _slot(series, field, unit, whole=owner.entity.kind == "gpu")
                 of_quantity.setdefault(preference, []).append(slot)
     reserved_known = any(_RESERVED in quantities for quantities in sources.values())
-    return tuple(_shared(_plan(sources[id(subject)], reserved_known, _texts(layout, subject))) for subject in subjects)
+    return tuple(_shared(_plan(sources[id(subject)], reserved_known, _texts(layout, subject))) for subject in entities)
 
 
 @lru_cache(maxsize=256)
 def _shared(plan: Plan) -> Plan:
-    """Give the same object for equal plans: the n-th GPU of every node is read alike if their pages are."""
+    """Return the same object for equal plans: nodes with equal pages share the plans of their GPUs."""
     return plan
 
 
@@ -168,17 +168,17 @@ def _plan(sources: _Sources, reserved_known: bool, texts: tuple[int, ...]) -> Pl
 
 
 def _plan_of_own(layout: Layout, subject: SeriesEntity) -> Plan:
-    """Take the quantities as they are: pulsed wrote them, in their base units and after all judgement."""
+    """Map columns that pulsed wrote: quantities already in base units and checked."""
     slots = [
-        (series, POSITION[name], 1.0, 1.0, -math.inf, math.inf, _no_judge)
+        (series, POSITION[name], 1.0, 1.0, -math.inf, math.inf, _reject)
         for series, _ in subject.series
         if (name := layout.series[series].name) in POSITION
     ]
     return Plan(tuple(slots), (), True, ())
 
 
-def _no_judge(value: float, anomalies: list[str]) -> None:
-    """Judge a value outside the infinite range: it is no number."""
+def _reject(value: float, anomalies: list[str]) -> None:
+    """Reject a value outside the infinite range: NaN."""
 
 
 def _texts(layout: Layout, subject: SeriesEntity) -> tuple[int, ...]:
@@ -189,11 +189,11 @@ def _texts(layout: Layout, subject: SeriesEntity) -> tuple[int, ...]:
 
 def _slot(series: int, field: DcgmField, unit: Unit, whole: bool) -> Slot:
     position = POSITION[field.quantity]
-    return series, position, unit.multiply, unit.divide, unit.low, unit.certain, judge_of(unit, whole)
+    return series, position, unit.multiply, unit.divide, unit.low, unit.certain, out_of_range_rule(unit, whole)
 
 
 def _owner(subject: SeriesEntity, field: DcgmField, rank: int) -> tuple[SeriesEntity | None, int]:
-    """Tell whose quantity a field on a row of this subject is, and with which rank.
+    """Return the entity that a field on this entity's row belongs to, and its rank.
 
     DCGM answers for a MIG instance with the board's value where a field is not the instance's: that goes to the board,
     or nowhere if the board is not known, so that sums over devices are right.
@@ -201,12 +201,12 @@ def _owner(subject: SeriesEntity, field: DcgmField, rank: int) -> tuple[SeriesEn
     kind = subject.entity.kind
     if kind == "gpu" or field.level == "instance" or field.level == kind:
         return subject, rank
-    return subject.parent, _INSTANCE_RANK  # whoever uses the instance: the board's value is the same on all
+    return subject.parent, _INSTANCE_RANK  # the board's value is the same on all of its instances
 
 
-def _unit_of_ambiguous_name(layout: Layout, subjects: Sequence[SeriesEntity]) -> Unit:
-    """Decide per page what a utilization called ratio is in: a value of 1 alone cannot tell."""
-    names = set().union(*(_names(layout, subject) for subject in subjects)) - {AMBIGUOUS_NAME}
+def _unit_of_ambiguous_name(layout: Layout, entities: Sequence[SeriesEntity]) -> Unit:
+    """Return the unit of a utilization named ratio, decided per page: a value of 1 alone is ambiguous."""
+    names = set().union(*(_names(layout, subject) for subject in entities)) - {AMBIGUOUS_NAME}
     if any(field.id >= FIRST_BASE_UNIT_ID for name in names for field in BY_NAME.get(name, ())):
         return RATIO
     help_ = layout.help.get(AMBIGUOUS_NAME, "").lower()
@@ -215,14 +215,14 @@ def _unit_of_ambiguous_name(layout: Layout, subjects: Sequence[SeriesEntity]) ->
     return RATIO if re.search(r"\bratio\b|\bfraction\b|\b0(\.0)?\s*(-|–|to|and|\.\.)\s*1\b", help_) else UNDECIDED
 
 
-def unnamed_guests(layout: Layout, subjects: Sequence[SeriesEntity]) -> list[int]:
-    """Give the positions of subjects that show a vGPU licence, and nothing that only a board has.
+def unnamed_guests(layout: Layout, entities: Sequence[SeriesEntity]) -> list[int]:
+    """Return the positions of entities that show a vGPU licence, and nothing that only a board has.
 
     Only for devices without a model name: a board's default page shows the licence too, and may lack the rest.
     """
     return [
         position
-        for position, subject in enumerate(subjects)
+        for position, subject in enumerate(entities)
         if "vgpu_license_status" in (quantities := _quantities(layout, subject))
         and quantities.isdisjoint(_OF_A_BOARD_ONLY)
     ]

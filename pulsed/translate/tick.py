@@ -1,4 +1,4 @@
-"""What Translate delivers: a tick in pulsed's own words, whatever the source's were."""
+"""The output of Translate: a tick in the canonical vocabulary."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
-from pulsed.attribution.model import NOBODY, Attribution
+from pulsed.attribution.model import NO_USERS, Attribution
 from pulsed.reader.tick import RawTick
 from pulsed.translate.vocabulary import Reading
 
@@ -15,15 +15,15 @@ EntityKind = Literal["gpu", "mig", "vgpu"]
 
 @dataclass(frozen=True, slots=True)
 class Entity:
-    """Which GPU, MIG instance or vGPU a reading is about. Two readings of the same thing have equal entities.
+    """The GPU, MIG instance or vGPU of a reading. Readings of the same device have equal entities.
 
     Attributes:
         kind: a whole GPU (also a board that is split, and what a vGPU guest sees), a MIG instance of one, or a vGPU as
             its host sees it.
-        gpu: the index that the source gives the GPU; empty when it does not say (a dmon row of a MIG instance).
-        uuid: the UUID of the GPU, also for a MIG instance of it; empty when the source does not say.
+        gpu: the index that the source gives the GPU; empty when unknown (a dmon row of a MIG instance).
+        uuid: the UUID of the GPU, also for a MIG instance of it; empty when unknown.
         mig_id: number of the MIG instance, or of the vGPU, on its board; empty for a whole GPU.
-        mig_profile: such as `1g.10gb`; empty for a whole GPU or when the source does not say.
+        mig_profile: such as `1g.10gb`; empty for a whole GPU or when unknown.
         node: the host that the GPU is in.
     """
 
@@ -37,7 +37,7 @@ class Entity:
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """An entity with what is known about it besides numbers. The same object as long as nothing of it changes.
+    """An entity with its properties besides numbers. The same object as long as none of them changes.
 
     Attributes:
         entity: which one.
@@ -47,7 +47,7 @@ class Device:
         device: the device file's name, such as `nvidia0`.
         mig_uuid: UUID of the MIG instance itself.
         guest: true inside a virtual machine that sees a share of a board (a vGPU guest).
-        attribution: who uses it, as far as the source says.
+        attribution: its users, as far as the source names them.
     """
 
     entity: Entity
@@ -57,7 +57,7 @@ class Device:
     device: str = ""
     mig_uuid: str = ""
     guest: bool = False
-    attribution: Attribution = NOBODY
+    attribution: Attribution = NO_USERS
 
     @property
     def whole(self) -> bool:
@@ -66,7 +66,7 @@ class Device:
 
 
 class Extras(NamedTuple):
-    """What a dcgm-exporter says of a GPU in metrics of its own; each None if it is not on the page.
+    """Values of a GPU from dcgm-exporter's own metrics; each None if it is not on the page.
 
     Attributes:
         xid_counts: by XID, how many samples of the last minutes had it. A code that stays in the driver's gauge is
@@ -87,16 +87,16 @@ class CanonicalTick:
     """One sample of all GPUs of a target, in the one vocabulary.
 
     Attributes:
-        target: what was read, in words for a person.
+        target: what was read, in human-readable form.
         time: when, in Unix seconds.
         clock: when, in seconds of a clock that never steps.
         interval: nominal seconds between two ticks.
-        devices: the GPUs that this sample says anything about; the same tuple as long as nothing changes.
+        devices: the GPUs in this sample; the same tuple as long as nothing changes.
         readings: one per device.
         anomalies: by position in `devices`, why some of its inputs count as missing or were cut to their range:
             `ratio_above_one`, ...
         raw: what it was made from.
-        extras: by position in `devices`, what only a dcgm-exporter's own metrics say.
+        extras: by position in `devices`, values of dcgm-exporter's own metrics.
     """
 
     target: str

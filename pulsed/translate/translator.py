@@ -1,6 +1,6 @@
-"""From a source's tick to a canonical one.
+"""Translate a source's tick to the canonical vocabulary.
 
-The work of understanding a layout is done when it changes; the same layout again costs one loop per device.
+A layout is compiled when it changes; the same layout again costs one loop per device.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from pulsed.translate.identity import (
     blocks_of,
     clean_text,
     devices,
-    dmon_subjects,
-    exporter_subjects,
-    pulsed_subjects,
+    dmon_entities,
+    exporter_entities,
+    pulsed_entities,
 )
 from pulsed.translate.plan import Plan, plans, unnamed_guests
 from pulsed.translate.tick import CanonicalTick, Device, Entity, Extras
@@ -29,10 +29,10 @@ _NO_EXTRAS: Mapping[int, Extras] = {}
 
 @dataclass(slots=True)
 class _Compiled:
-    """A layout, understood.
+    """A compiled layout.
 
-    A page's layout keeps series for a while after they are gone. What they said of a device (a pod, a driver) is then
-    no longer so: rows that are not there are left out, and the layout is compiled anew when one comes or goes.
+    A page's layout keeps series for a while after they are gone. Their labels (a pod, a driver)
+    are then out of date: absent rows are left out, and the layout is compiled anew when one comes or goes.
 
     Attributes:
         layout: which.
@@ -43,7 +43,7 @@ class _Compiled:
         heads: of each live row, a position that had a value.
         gone: all positions of the other rows.
         texts: positions of text columns that identify devices.
-        seen: what these said when last looked at.
+        seen: their values at the last check.
         extras: how to read a dcgm-exporter's own metrics, of devices that have any.
     """
 
@@ -58,7 +58,7 @@ class _Compiled:
     extras: Mapping[Entity, ExtrasPlan]
 
     def fits(self, values: Sequence[RawValue]) -> bool:
-        """Tell cheaply whether the same rows are there, with the same texts; a false no is possible."""
+        """Return whether the same rows are present with the same texts; cheap, and may return a false no."""
         return (
             None not in [values[position] for position in self.heads]
             and all([values[position] is None for position in self.gone])  # noqa: C419 - a list is faster
@@ -81,7 +81,7 @@ class Translator:
         self._devices: tuple[Device, ...] = ()
 
     def translate(self, raw: RawTick) -> CanonicalTick:
-        """Give the tick in the one vocabulary.
+        """Return the tick in the canonical vocabulary.
 
         A row that is there is a GPU, also when there is nothing on it but N/A: then nothing is known of it.
         """
@@ -90,7 +90,7 @@ class Translator:
         if compiled is None or raw.layout is not compiled.layout:
             compiled = self._compile(raw.layout, values)
         elif not compiled.fits(values):
-            compiled = self._look_again(compiled, values)
+            compiled = self._recheck(compiled, values)
         present: list[Device] = []
         readings: list[Reading] = []
         anomalies: dict[int, tuple[str, ...]] = {}
@@ -119,7 +119,7 @@ class Translator:
             extras=_extras(compiled.extras, present, values) if compiled.extras else _NO_EXTRAS,
         )
 
-    def _look_again(self, compiled: _Compiled, values: Sequence[RawValue]) -> _Compiled:
+    def _recheck(self, compiled: _Compiled, values: Sequence[RawValue]) -> _Compiled:
         layout, blocks = compiled.layout, compiled.blocks
         if _live(layout, blocks, values) != compiled.live or self._learn(layout, values):
             return self._compile(layout, values)
@@ -132,20 +132,20 @@ class Translator:
         live = _live(layout, blocks, values)
         if layout.dialect == "dmon":
             self._learn(layout, values)
-            subjects = dmon_subjects(blocks, self._node, self._texts)
+            entities = dmon_entities(blocks, self._node, self._texts)
             guests: list[int] = []
         elif layout.dialect == "pulsed":
-            subjects = pulsed_subjects(blocks, self._node)
-            guests = unnamed_guests(layout, subjects)
+            entities = pulsed_entities(blocks, self._node)
+            guests = unnamed_guests(layout, entities)
         else:
             present = {labels: positions for labels, positions in blocks.items() if labels in live}
-            subjects = exporter_subjects(present, self._node)
-            guests = unnamed_guests(layout, subjects)
-        fresh = devices(subjects, guests)
+            entities = exporter_entities(present, self._node)
+            guests = unnamed_guests(layout, entities)
+        fresh = devices(entities, guests)
         kept = tuple(known if (known := self._known.get(new.entity)) == new else new for new in fresh)
         self._known = {device.entity: device for device in kept}
-        has_row = [bool(subject.series) for subject in subjects]
-        parts = tuple(zip(kept, plans(layout, subjects), has_row, strict=True))
+        has_row = [bool(subject.series) for subject in entities]
+        parts = tuple(zip(kept, plans(layout, entities), has_row, strict=True))
         texts = tuple(position for _, plan, _ in parts for position in plan.texts)
         self._compiled = _Compiled(
             layout=layout,
@@ -156,15 +156,15 @@ class Translator:
             gone=tuple(position for labels, block in blocks.items() if labels not in live for position in block),
             texts=texts,
             seen=tuple(values[position] for position in texts),
-            extras=extras_plans(layout, subjects),
+            extras=extras_plans(layout, entities),
         )
         return self._compiled
 
     def _learn(self, layout: Layout, values: Sequence[RawValue]) -> bool:
-        """Take up what dmon's text columns say; a cell that is blank now does not undo what it said before.
+        """Store the values of dmon's text columns; a blank cell does not clear an earlier value.
 
         Returns:
-            Whether anything is new.
+            Whether any value is new.
         """
         if layout.dialect != "dmon":
             return False
@@ -180,9 +180,9 @@ class Translator:
 
 
 def _live(layout: Layout, blocks: Mapping[Labels, Sequence[int]], values: Sequence[RawValue]) -> frozenset[Labels]:
-    """Give the rows that are there; all of them but for an exporter: only there a label can grow old.
+    """Return the present rows. Only an exporter's rows can go out of date; for other dialects all rows count.
 
-    A GPU of dmon that is silent for a tick still counts when it is asked who is alone on a host.
+    A GPU without values in one dmon tick still counts as a GPU of its host.
     """
     if layout.dialect != "exporter":
         return frozenset(blocks)

@@ -1,7 +1,7 @@
-"""DCGM's units: how to get from one to a base unit, and which values are numbers at all.
+"""DCGM's units: conversion to base units, and detection of values that are not numbers.
 
-A unit knows the range in which a value is certainly a number; whatever lies outside goes to its judge, which is slower
-and tells blanks, rounding, excess and garbage apart. Knows no field names.
+A value inside its unit's certain range is converted directly. A value outside it goes to the unit's out-of-range rule,
+which is slower and distinguishes blanks, rounding, excess and garbage. This module must not depend on field names.
 """
 
 from __future__ import annotations
@@ -14,8 +14,9 @@ from typing import Literal
 
 FieldType = Literal["int64", "double"]
 
-Judge = Callable[[float, list[str]], float | None]
-"""Takes a value outside its unit's certain range and the list of anomalies to add to; gives base units, or None."""
+OutOfRangeRule = Callable[[float, list[str]], float | None]
+"""Function of a value outside its unit's certain range and the list of anomalies to append to; returns base units or
+None."""
 
 RATIO_ABOVE_ONE = "ratio_above_one"
 """Anomaly: a share was above 1 by an excess that DCGM is known for; it was cut to 1."""
@@ -24,10 +25,11 @@ RATIO_ABSURD = "ratio_absurd"
 """Anomaly: a share was far above 1; it counts as missing."""
 
 RATIO_UNIT_UNKNOWN = "ratio_unit_unknown"
-"""Anomaly: a share of exactly 1 that may mean 1 % or 100 %, on a page that does not say; it counts as missing."""
+"""Anomaly: a share of exactly 1 that may mean 1 % or 100 %, on a page that does not state the unit; it counts as
+missing."""
 
 # Blanks (dcgm_structs.h): DCGM's own test is `>= base`, but counters pass the double's base legally, and energy and
-# bytes pass the int32 ones, so that those are told by being equal. All are exact as floats, but for the int64 ones,
+# bytes pass the int32 ones, so those are detected by equality. All are exact as floats, but for the int64 ones,
 # which round to 2**63.
 INT32_BLANKS = frozenset(2147483632.0 + kind for kind in range(4))
 DOUBLE_BLANKS = frozenset(140737488355328.0 + kind for kind in range(4))
@@ -49,16 +51,16 @@ BLANK_TEXTS = frozenset(
         "N/A",
     }
 )
-"""Texts that stand for nothing."""
+"""Texts that mean a blank."""
 
 CERTAIN = min(INT32_BLANKS) - 1
 """Up to here a value cannot be a blank."""
 
 ROUNDING = 1.005
-"""A share up to here is 1 with rounding, nothing to speak of."""
+"""A share up to here is 1 with a rounding error."""
 
 WHOLE_EXCESS = 1.05
-"""Whole GPUs have not been seen above 1; this much is granted to sampling."""
+"""Tolerance for sampling on whole GPUs, which have not been seen above 1."""
 
 SHARED_EXCESS = 1.5
 """MIG instances have been seen at 1.294 (DCGM#138, #152, #248)."""
@@ -66,14 +68,14 @@ SHARED_EXCESS = 1.5
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """A unit of DCGM's and its way to a base unit: value times `multiply` over `divide`, one of which is 1.
+    """A DCGM unit and its conversion to a base unit: value times `multiply` over `divide`, one of which is 1.
 
     Two steps rather than one factor, because 0.01 and 1e-9 are not exact: 55 % is to be 0.55.
 
     Attributes:
-        name: as people write it.
-        multiply: towards the base unit.
-        divide: towards the base unit.
+        name: its usual spelling.
+        multiply: factor to the base unit.
+        divide: divisor to the base unit.
         low: the smallest value that makes sense.
         high: the largest value that makes sense.
         share: whether it is a part of a whole, which cannot be above 1.
@@ -90,50 +92,50 @@ class Unit:
 
     @property
     def certain(self) -> float:
-        """Values from `low` up to here need no judge."""
+        """Values from `low` up to here need no out-of-range rule."""
         return min(self.high, CERTAIN)
 
     def not_zero(self) -> Unit:
-        """Give the unit for a quantity that cannot be 0, where DCGM's 0 means that there is no such thing."""
+        """Return the unit for a quantity that cannot be 0, where DCGM's 0 means that the feature does not exist."""
         return replace(self, low=math.ulp(0.0))
 
 
 def is_blank(value: float, type_: FieldType) -> bool:
-    """Tell whether a value of a field of this type is one of DCGM's blanks, NaN or infinite, also after `float()`."""
+    """Return whether a value of a field of this type is one of DCGM's blanks, NaN or infinite, also after `float()`."""
     return not value < _BLANK_BASE[type_] or value in _BLANKS
 
 
 @cache
-def judge_of(unit: Unit, whole: bool) -> Judge:
-    """Give the function that decides about values of a unit outside its `low` to `certain`.
+def out_of_range_rule(unit: Unit, whole: bool) -> OutOfRangeRule:
+    """Return the rule for values of a unit outside its `low` to `certain`.
 
     Args:
         unit: the unit.
         whole: whether the device is a whole GPU, where less excess is credible than on a part of one.
     """
     if unit == UNDECIDED:
-        return _judge_undecided
-    return _judge_share(unit, whole) if unit.share else _judge_number(unit)
+        return _undecided_rule
+    return _share_rule(unit, whole) if unit.share else _number_rule(unit)
 
 
-def _judge_number(unit: Unit) -> Judge:
+def _number_rule(unit: Unit) -> OutOfRangeRule:
     # Large counters and rates come here on every tick: the unit is taken apart beforehand.
     low, high, multiply, divide = unit.low, unit.high, unit.multiply, unit.divide
     base = _BLANK_BASE[unit.type]
 
-    def judge(value: float, _: list[str]) -> float | None:
+    def rule(value: float, _: list[str]) -> float | None:
         if low <= value <= high and value < base and value not in _BLANKS:
             return value * multiply / divide
         return None
 
-    return judge
+    return rule
 
 
-def _judge_share(unit: Unit, whole: bool) -> Judge:
+def _share_rule(unit: Unit, whole: bool) -> OutOfRangeRule:
     # Integer percentages have no excess: above 100 is garbage (203, go-dcgm#75).
     most = ROUNDING if unit.type == "int64" else WHOLE_EXCESS if whole else SHARED_EXCESS
 
-    def judge(value: float, anomalies: list[str]) -> float | None:
+    def rule(value: float, anomalies: list[str]) -> float | None:
         if not value >= unit.low or is_blank(value, unit.type):
             return None
         ratio = value / unit.divide
@@ -145,11 +147,11 @@ def _judge_share(unit: Unit, whole: bool) -> Judge:
         anomalies.append(RATIO_ABSURD)
         return None
 
-    return judge
+    return rule
 
 
-def _judge_undecided(value: float, anomalies: list[str]) -> float | None:
-    """Percent are integers, ratios end at 1: only 1 itself cannot be told."""
+def _undecided_rule(value: float, anomalies: list[str]) -> float | None:
+    """Distinguish percent (integers) from ratios (at most 1); exactly 1 is ambiguous."""
     if not value >= 0 or is_blank(value, "int64"):
         return None
     if value < 1:
@@ -167,7 +169,7 @@ RATIO = Unit("ratio", high=1.0, share=True, type="double")
 PERCENT = Unit("%", divide=100.0, high=100.0, share=True)
 PERCENT_DOUBLE = replace(PERCENT, type="double")
 UNDECIDED = Unit("% or ratio", high=0.0, share=True)
-"""For a name that means percent in one DCGM and a ratio in the next, on a page that does not tell which it is."""
+"""For a name that means percent in one DCGM and a ratio in the next, on a page that does not state which."""
 
 # NVML lets the intended fan speed pass 100 %.
 FAN_PERCENT = Unit("%", divide=100.0, high=200.0)
@@ -198,4 +200,4 @@ NANOSECONDS = Unit("ns", divide=1e9)
 COUNT = Unit("count")
 CODE = Unit("code")
 PSTATE = Unit("P-state", high=15.0)
-"""NVML says 32 when it does not know."""
+"""NVML reports 32 for an unknown state."""

@@ -1,11 +1,11 @@
-"""The one vocabulary: every quantity that pulsed knows about a GPU, declared once.
+"""The canonical vocabulary: every quantity of a GPU, declared once.
 
 A field of `Reading` is at the same time the record's attribute, the suffix of the metric `pulsed_gpu_<name>`, the key
 in JSON and the column in CSV. Units are in the name, always base units: ratios 0..1, bytes, seconds, hertz, watts,
-joules, degrees Celsius. None means that the source gave nothing; it is never replaced by 0.
+joules, degrees Celsius. None means that the source has no value; it is never replaced by 0.
 
-Adding a quantity is one entry here and one in `pulsed.translate.fields`, which says where it comes from. This module
-must not know any source's names.
+Adding a quantity is one entry here and one in `pulsed.translate.fields`, which lists its sources. This module
+must not contain any source's names.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Quantity:
 
 
 class Reading(NamedTuple):
-    """Everything that one sample says about one GPU, MIG instance or vGPU, in base units."""
+    """One sample of one GPU, MIG instance or vGPU, in base units."""
 
     # activity
     graphics_engine_active_ratio: Annotated[
@@ -279,7 +279,7 @@ class Reading(NamedTuple):
     memory_unrepairable: Annotated[Value, Quantity("errors", "1 if the board reports memory that it cannot repair")] = (
         None
     )
-    recovery_action: Annotated[Value, Quantity("errors", "Recovery step that the driver asks for; 0 none")] = None
+    recovery_action: Annotated[Value, Quantity("errors", "Recovery step that the driver requests; 0 none")] = None
     inforom_valid: Annotated[Value, Quantity("errors", "1 if the InfoROM's checksum is right")] = None
     power_violation_seconds_total: Annotated[
         Value, Quantity("errors", "Time in which the power limit held the clocks down")
@@ -372,5 +372,5 @@ NOTHING = Reading()
 
 
 def is_counter(name: str) -> bool:
-    """Tell whether the quantity only grows until its source is reset; its name then ends in `_total`, as is usual."""
+    """Return whether the quantity is a counter: its name ends in `_total`."""
     return name.endswith("_total")

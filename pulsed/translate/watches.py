@@ -1,8 +1,8 @@
-"""Which DCGM fields are worth asking a host engine for, in groups that the configuration names.
+"""Which DCGM fields are worth watching, in groups that the configuration names.
 
-A fast field is read with every tick, a slow one now and then: limits, error counts and settings change by the hour, and
+A fast field is read with every tick, a slow one less often: limits, error counts and settings change by the hour, and
 at 10 Hz every column costs. Within a group the more important fields come first, because DCGM versions and GPUs that
-cannot give all of a list are given a shorter one.
+cannot deliver all of a list get a shorter one.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ class WatchGroup:
     """Fields that are asked for together, by DCGM id.
 
     Attributes:
-        meaning: what they tell, for the documentation.
+        meaning: what the fields measure, for the documentation.
         fast: read with every tick.
         slow: read every `source.dcgmi.slow_interval`.
     """
@@ -52,11 +52,11 @@ GROUPS: Mapping[str, WatchGroup] = {
     ),
     "media": WatchGroup("video encoders and decoders", fast=(206, 207, 102), slow=(115,)),
 }
-"""The groups in the order of importance; a default installation asks for all of them."""
+"""The groups in the order of importance; a default installation watches all of them."""
 
 
 def fields_to_watch(groups: Iterable[str], fields: Iterable[int] = ()) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Give the ids to read with every tick, and those to read slowly.
+    """Return the ids to read with every tick, and those to read less often.
 
     Args:
         groups: names of `GROUPS`.

@@ -1,11 +1,11 @@
 from __future__ import annotations
 
 from pulsed.attribution.labels import attribution_of, is_relabelled
-from pulsed.attribution.model import NOBODY, Attribution, Pod
+from pulsed.attribution.model import NO_USERS, Attribution, Pod
 
 
 def test_nobody() -> None:
-    assert attribution_of([{"gpu": "0"}, {"vgpu": "0"}]) is NOBODY
+    assert attribution_of([{"gpu": "0"}, {"vgpu": "0"}]) is NO_USERS
 
 
 def test_pods_are_unique_and_in_order() -> None:
@@ -46,13 +46,13 @@ def test_relabelled_pages_keep_their_own_pods() -> None:
     used = {**own, "exported_pod": "a", "exported_namespace": "ml", "exported_container": "main", "hpc_job": "7"}
     assert is_relabelled([own, used])
     assert attribution_of([used], relabelled=True) == Attribution((Pod("ml", "a", "main"),), ("7",))
-    assert attribution_of([own], relabelled=True) == NOBODY
+    assert attribution_of([own], relabelled=True) == NO_USERS
 
 
 def test_the_exporters_own_pod_is_nobody() -> None:
     own = {"pod": "nvidia-dcgm-exporter-x7", "namespace": "gpu-operator", "container": "exporter"}
     assert not is_relabelled([own])
-    assert attribution_of([own]) == NOBODY
+    assert attribution_of([own]) == NO_USERS
 
 
 def test_jobs_are_unique_and_in_order() -> None:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from pulsed.reader.exposition import PageParser
 from pulsed.reader.tick import Dialect, RawValue
 from pulsed.translate.fields import AMBIGUOUS_NAME, FIELDS, DcgmField
-from pulsed.translate.identity import blocks_of, exporter_subjects
+from pulsed.translate.identity import blocks_of, exporter_entities
 from pulsed.translate.plan import Plan, plans
 from pulsed.translate.translator import Translator
 from pulsed.translate.units import RATIO_ABOVE_ONE, RATIO_ABSURD, RATIO_UNIT_UNKNOWN
@@ -369,7 +369,7 @@ def test_devices_are_the_same_objects_while_nothing_changes() -> None:
 def test_equal_gpus_of_all_nodes_share_one_plan() -> None:
     def plans_of(node: str) -> tuple[Plan, ...]:
         layout = PageParser().parse(exporter_page(2, 40, 0, node)).layout
-        return plans(layout, exporter_subjects(blocks_of(layout), ""))
+        return plans(layout, exporter_entities(blocks_of(layout), ""))
 
     one, other = plans_of("n0"), plans_of("n1")
     assert len(one) == 2

@@ -15,7 +15,7 @@ from pulsed.translate.units import (
     RATIO_ABSURD,
     RATIO_UNIT_UNKNOWN,
     Unit,
-    judge_of,
+    out_of_range_rule,
 )
 
 UNITS = sorted(
@@ -29,7 +29,7 @@ def convert(unit: Unit, value: float, whole: bool = True) -> tuple[float | None,
     anomalies: list[str] = []
     if unit.low <= value <= unit.certain:
         return value * unit.multiply / unit.divide, anomalies
-    return judge_of(unit, whole)(value, anomalies), anomalies
+    return out_of_range_rule(unit, whole)(value, anomalies), anomalies
 
 
 @pytest.mark.parametrize(

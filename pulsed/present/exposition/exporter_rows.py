@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pulsed.present.gpu_keys import node_of
 from pulsed.reader.tick import Layout, Series
 from pulsed.translate.fields import BY_SHORT, INSTANCE, DcgmField, Level, sources
-from pulsed.translate.identity import blocks_of, dmon_subjects
+from pulsed.translate.identity import blocks_of, dmon_entities
 from pulsed.translate.tick import Device, Entity
 from pulsed.translate.units import CODE, COUNT, PSTATE, RATIO
 from pulsed.translate.vocabulary import QUANTITIES, is_counter
@@ -77,7 +77,7 @@ def exporter_layout(layout: Layout, devices: Sequence[Device], here: str) -> Lay
     """
     known = {_place(device.entity): device for device in devices}
     series = [_NOTHING] * len(layout.series)
-    for subject in dmon_subjects(blocks_of(layout), "", {}):
+    for subject in dmon_entities(blocks_of(layout), "", {}):
         device = known.get(_place(subject.entity))
         if device is None:
             continue

@@ -17,7 +17,7 @@ from tests.bench.pages import exporter_page
 from tests.daemon import free_port
 from tests.end_to_end.exporters import Exporter, exporting
 
-NOBODY = f"http://127.0.0.1:{free_port()}/metrics"
+NO_USERS = f"http://127.0.0.1:{free_port()}/metrics"
 
 NOT_BY_DEFAULT = ("PROF_SM_ACTIVE", "PROF_SM_OCCUPANCY", "PROF_PIPE_FP64", "PROF_PIPE_FP32", "PROF_PIPE_FP16")
 """What dcgm-exporter's default counters file leaves out."""
@@ -25,7 +25,7 @@ NOT_BY_DEFAULT = ("PROF_SM_ACTIVE", "PROF_SM_OCCUPANCY", "PROF_PIPE_FP64", "PROF
 
 def configured(
     dcgmi: Path | str = "/nowhere/dcgmi",
-    exporter: object = NOBODY,
+    exporter: object = NO_USERS,
     kind: str = "auto",
     groups: Sequence[str] = tuple(GROUPS),
     more: Mapping[str, object] | None = None,

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.commands.doctor.setting import NOBODY, configured, page, report, serving, told
+from tests.commands.doctor.setting import NO_USERS, configured, page, report, serving, told
 from tests.daemon import pulsed
 from tests.dmon_writer import ERAS, DmonWriter
 from tests.standin.install import install
@@ -61,7 +61,7 @@ def test_the_command(format: str) -> None:
     assert (finished.returncode, finished.stderr) == (0, "")
     if format == "json":
         assert json.loads(finished.stdout)["would_take"]["kind"] == "demo"
-    nothing = ["--set=source.dcgmi.path=/nowhere", f"--set=source.exporter.targets={NOBODY}"]
+    nothing = ["--set=source.dcgmi.path=/nowhere", f"--set=source.exporter.targets={NO_USERS}"]
     finished = pulsed("doctor", "--format", format, *nothing)
     assert (finished.returncode, finished.stderr) == (1, "")
 
@@ -143,7 +143,7 @@ def test_a_page_without_gpus_is_nothing_to_serve() -> None:
 def test_several_exporters_are_taken_without_asking_the_host_engine(tmp_path: Path) -> None:
     dcgmi = install(tmp_path, Scenario())
     with serving(page(1), page(1)) as urls:
-        code, found = report(configured(dcgmi, [*urls, NOBODY]))
+        code, found = report(configured(dcgmi, [*urls, NO_USERS]))
     assert code == 0
     assert [source["works"] for source in found["sources"]] == [True, True, False]
     assert found["would_take"]["kind"] == "exporter"
