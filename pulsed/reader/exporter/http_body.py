@@ -37,7 +37,7 @@ class Body:
             encoding: Content-Encoding in lower case; `identity` without one.
 
         Raises:
-            BadBody: the encoding is none that was asked for.
+            BadBody: the encoding was not requested.
         """
         if encoding in ("gzip", "x-gzip"):
             self._gunzip = zlib.decompressobj(16 + zlib.MAX_WBITS)

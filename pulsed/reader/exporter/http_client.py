@@ -108,7 +108,7 @@ class HttpClient:
     """Connections to any number of servers, at most one request at a time on each.
 
     Args:
-        idle_seconds: how long a connection that nobody uses is kept.
+        idle_seconds: how long an unused connection is kept.
     """
 
     def __init__(self, idle_seconds: float) -> None:
@@ -146,13 +146,13 @@ class HttpClient:
         kept = self._kept(key)
         if kept is not None:
             try:
-                return await self._answer(key, kept, kept.ask(request, body), end)
+                return await self._answer(key, kept, kept.send(request, body), end)
             except BrokenAnswer:
                 if not kept.silent:
                     raise
         connection = ClientConnection(partial(self._forget, key))
         self._open.add(connection)
-        waiter = connection.ask(request, body)
+        waiter = connection.send(request, body)
         connecting = loop.create_task(_connect(connection, address, context))
         try:
             return await self._answer(key, connection, waiter, end)
@@ -232,12 +232,12 @@ async def _connect(connection: ClientConnection, address: Address, context: ssl.
     try:
         sock = await first_to_answer(await _addresses(address))
         await loop.create_connection(lambda: connection, sock=sock, ssl=context, server_hostname=name)
-    except Exception as error:  # noqa: BLE001 (goes to the asker)
+    except Exception as error:  # noqa: BLE001 (raised by the awaiting `get`)
         connection.fail(error)
 
 
 async def _addresses(address: Address) -> Sequence[_Found]:
-    name = address.host.encode("ascii")  # of text Python would ask its IDNA codec, which takes 1 MB
+    name = address.host.encode("ascii")  # text would load Python's IDNA codec, 1 MB
     try:  # needs no resolver, and so no thread that may be waiting for a dead one
         return socket.getaddrinfo(name, address.port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
     except socket.gaierror:

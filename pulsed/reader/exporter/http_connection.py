@@ -1,8 +1,7 @@
-"""One HTTP/1.1 connection of the exporter sources: sends a GET, and takes the answer apart as it arrives.
+"""One HTTP/1.1 connection of the exporter sources: sends a GET and parses the answer as it arrives.
 
-httptools parses what RFC 9112 says about messages; this module holds what a client must add: limits, the end of an
-answer that only the end of the connection shows, and whether the connection can be used again. It knows nothing of
-addresses, redirects, and what a page means.
+httptools parses messages by RFC 9112; this module adds what a client needs: limits, answers that end with the
+connection, and whether the connection can be reused. Must not depend on addresses, redirects, or the content of a page.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ class DeadlineMissed(Exception):
 
 
 class BrokenAnswer(Exception):
-    """No whole answer came over an open connection; its text says what came instead, in a few words."""
+    """No complete answer came over an open connection; its text names what came instead, in a few words."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,17 +50,17 @@ class Answer:
 class ClientConnection(asyncio.Protocol):
     """One connection, for one request after the other.
 
-    A request may be given before there is a connection: it is sent in the instant that the connection stands, so that
-    even an answer of a server that does not wait for it finds somebody waiting.
+    A request may be given before the connection is established: it is sent at that moment, so that even the answer of a
+    server that does not wait for the request is awaited.
 
     Args:
-        lost: told when the connection has ended, or is given up before it stands.
+        lost: called when the connection has ended, or is given up before it is established.
     """
 
     def __init__(self, lost: Callable[[ClientConnection], None]) -> None:
         self._lost = lost
         self._transport: asyncio.Transport | None = None
-        # Parser and protocol know each other; both are let go with the connection.
+        # Parser and protocol refer to each other; both are released with the connection.
         self._parser: httptools.HttpResponseParser | None = httptools.HttpResponseParser(self)
         # As tolerant of old and home-made servers as other clients are. An answer cannot be taken for that of another:
         # a connection ends with the first byte that no request asked for.
@@ -80,15 +79,15 @@ class ClientConnection(asyncio.Protocol):
 
     @property
     def silent(self) -> bool:
-        """Whether not one byte came since the last request."""
+        """Whether no byte has arrived since the last request."""
         return self._received == 0
 
-    def ask(self, request: bytes, body: Body) -> asyncio.Future[Answer]:
-        """Send a request; all it takes, the header's end included.
+    def send(self, request: bytes, body: Body) -> asyncio.Future[Answer]:
+        """Send a request.
 
         Returns:
-            What becomes the answer: with status 200 once it is whole, with others as soon as the status is known. Its
-            errors are BrokenAnswer, DeadlineMissed, BadBody, and what `fail` was given.
+            A future of the answer: with status 200 once it is complete, otherwise as soon as the status has come. Its
+            errors are BrokenAnswer, DeadlineMissed, BadBody, and the argument of `fail`.
         """
         self._request, self._body = request, body
         self._received = self._body_bytes = self._headers = self._header_bytes = self._status = 0
@@ -105,7 +104,7 @@ class ClientConnection(asyncio.Protocol):
         self.fail(DeadlineMissed())
 
     def fail(self, error: BaseException) -> None:
-        """End the connection; whoever still waits for an answer gets the error."""
+        """End the connection; a pending answer fails with the error."""
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_exception(error)
         self.close()
@@ -131,7 +130,7 @@ class ClientConnection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         """Take a piece of an answer, cut anywhere."""
         if self._whole or self._parser is None:
-            self.close()  # nobody asked: a server's last words before it closes an idle connection
+            self.close()  # unrequested data: a server's last words before it closes an idle connection
             return
         self._received += len(data)
         try:
@@ -141,7 +140,7 @@ class ClientConnection(asyncio.Protocol):
         except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
             self.fail(BrokenAnswer(f"invalid HTTP: {str(error)[:_MAX_SHOWN]}"))
         else:
-            # Holds for what the parser does not tell of before its end: a header, a trailer, the extension of a chunk.
+            # Limits what the parser reports only at its end: a header, a trailer, the extension of a chunk.
             if not self._whole and self._received > _MAX_HEAD_BYTES + (1 + _CHUNK_FRAMING) * self._body_bytes:
                 self.fail(_too_large())
 
@@ -152,7 +151,7 @@ class ClientConnection(asyncio.Protocol):
             if exc is None and self._ends_with_the_connection():
                 try:
                     self._answer(self._body.end())
-                except Exception as error:  # noqa: BLE001 (goes to the asker)
+                except Exception as error:  # noqa: BLE001 (raised by the awaiting `get`)
                     self.fail(error)
             else:
                 broken = BrokenAnswer(getattr(exc, "strerror", None) or "connection closed")
@@ -189,7 +188,7 @@ class ClientConnection(asyncio.Protocol):
             self._wanted.setdefault(lower, value.strip())
 
     def on_headers_complete(self) -> None:
-        """The status is known, and with it whether the body matters."""
+        """Take the status, which decides whether the body is read."""
         assert self._parser is not None
         status = self._parser.get_status_code()
         if status < 100:

@@ -156,7 +156,7 @@ class Scraper:
             ) from error
         except (BrokenAnswer, OSError) as error:
             raise _failure(_where(url, location), error) from error
-        except ValueError:  # its text may repeat a header: neither told nor chained
+        except ValueError:  # its text may repeat a header: neither shown nor chained
             raise ScrapeFailed(
                 f"no request can be made for {_where(url, location)}",
                 "Look for line breaks in the URL, headers and credentials",

@@ -709,7 +709,7 @@ def taken(pieces: Sequence[bytes], ends: bool, error: Exception | None = None) -
     async def take() -> tuple[Answer, bool]:
         lost: list[ClientConnection] = []
         connection, wire = ClientConnection(lost.append), Wire()
-        answer = connection.ask(b"GET", Body(10_000))
+        answer = connection.send(b"GET", Body(10_000))
         connection.connection_made(wire)
         assert wire.sent == b"GET"
         for piece in pieces:
