@@ -20,8 +20,8 @@ Scope = Literal["app", "driver", "firmware", "hardware", "memory", "nvlink", "pc
 Action = Literal["none", "ignore", "restart_app", "reset_gpu", "reboot_node", "check_hardware"]
 
 ADVICE: Mapping[str, str] = {
-    "none": "read the kernel log around it, and report it if it returns",
-    "ignore": "nothing has to be done now",
+    "none": "read the kernel log at that time, and report the code if it returns",
+    "ignore": "no action is needed now",
     "restart_app": "restart the program that ran on this GPU",
     "reset_gpu": "stop the jobs on this GPU and reset it",
     "reboot_node": "drain the node and restart it",
@@ -79,7 +79,7 @@ _TABLE: tuple[Xid, ...] = (
     ),
     Xid(
         13,
-        "SM or graphics exception: bad address or instruction; a bug of the program unless it repeats on one TPC",
+        "SM or graphics exception: bad address or instruction; an application bug unless it repeats on one TPC",
         "info",
         "app",
         "restart_app",
@@ -103,7 +103,7 @@ _TABLE: tuple[Xid, ...] = (
     Xid(30, "semaphore or address access fault", "warn", "driver", "reboot_node", legacy=True),
     Xid(
         31,
-        "MMU fault: access to an unmapped or protected address; a bug of the program unless proven programs do it, too",
+        "MMU fault: access to an unmapped or protected address; an application bug unless correct programs do it, too",
         "info",
         "app",
         "restart_app",
@@ -129,7 +129,7 @@ _TABLE: tuple[Xid, ...] = (
     Xid(44, "graphics fault while switching contexts", "warn", "driver", "ignore"),
     Xid(
         45,
-        "channel torn down after an earlier error or at the end of a process; a follower, tells nothing alone",
+        "channel torn down after an earlier error or at the end of a process; a follow-up code",
         "info",
         "app",
         "ignore",
@@ -138,7 +138,7 @@ _TABLE: tuple[Xid, ...] = (
     Xid(47, "encoder 0 exception", "warn", "driver", "reboot_node", legacy=True),
     Xid(
         48,
-        "uncorrectable (double-bit) ECC error; reset, then judge remap state and SRAM threshold",
+        "uncorrectable (double-bit) ECC error; reset, then check remap state and SRAM threshold",
         "crit",
         "memory",
         "reset_gpu",
@@ -163,9 +163,7 @@ _TABLE: tuple[Xid, ...] = (
     Xid(59, "power-management controller error, old drivers", "warn", "firmware", "reset_gpu", legacy=True),
     Xid(60, "SEC2 / video processor exception", "warn", "driver", "restart_app"),
     Xid(61, "power-management controller breakpoint", "warn", "firmware", "reset_gpu", legacy=True),
-    Xid(
-        62, "power-management controller (PMU) halted; a 45 often follows and hides it", "crit", "firmware", "reset_gpu"
-    ),
+    Xid(62, "power-management controller (PMU) halted; 45 often follows and hides it", "crit", "firmware", "reset_gpu"),
     Xid(
         63,
         "row remap or page retirement was recorded; repair takes effect at the next reset",
@@ -191,7 +189,7 @@ _TABLE: tuple[Xid, ...] = (
     Xid(73, "encoder 2 exception", "warn", "driver", "restart_app", legacy=True),
     Xid(
         74,
-        "NVLink hardware error (up to Hopper); the link may retrain or drop, read link state and counters",
+        "NVLink hardware error (up to Hopper); the link may retrain or drop; read link state and counters",
         "crit",
         "nvlink",
         "reset_gpu",
@@ -248,7 +246,7 @@ _TABLE: tuple[Xid, ...] = (
     Xid(106, "out-of-band test message", "info", "firmware", "ignore"),
     Xid(107, "silent out-of-band test message", "info", "firmware", "ignore"),
     Xid(108, "NVLink remote address translation failed; handled like 137", "info", "nvlink", "ignore"),
-    Xid(109, "context-switch timeout: work would not leave the engine", "crit", "driver", "reset_gpu"),
+    Xid(109, "context-switch timeout: work did not leave the engine", "crit", "driver", "reset_gpu"),
     Xid(110, "security fault", "crit", "firmware", "reset_gpu"),
     Xid(111, "display bundle error", "info", "driver", "none", legacy=True),
     Xid(112, "display supervisor error", "info", "driver", "none", legacy=True),
@@ -285,7 +283,7 @@ _TABLE: tuple[Xid, ...] = (
     Xid(143, "GPU failed to initialise", "crit", "hardware", "reset_gpu"),
     Xid(
         144,
-        "NVLink5 SAW unit error; the sub-code in the kernel log decides how bad it is",
+        "NVLink5 SAW unit error; severity depends on the sub-code in the kernel log",
         "warn",
         "nvlink",
         "reset_gpu",
@@ -293,7 +291,7 @@ _TABLE: tuple[Xid, ...] = (
     ),
     Xid(
         145,
-        "NVLink5 RLW unit error; the sub-code in the kernel log decides how bad it is",
+        "NVLink5 RLW unit error; severity depends on the sub-code in the kernel log",
         "warn",
         "nvlink",
         "reset_gpu",
@@ -301,19 +299,17 @@ _TABLE: tuple[Xid, ...] = (
     ),
     Xid(
         146,
-        "NVLink5 TLW unit error; the sub-code in the kernel log decides how bad it is",
+        "NVLink5 TLW unit error; severity depends on the sub-code in the kernel log",
         "warn",
         "nvlink",
         "reset_gpu",
         corroborable=True,
     ),
-    Xid(147, "NVLink5 TREX unit error; harmless as far as its sub-codes are known", "info", "nvlink", "ignore"),
-    Xid(
-        148, "NVLink5 NVLPW control unit error; harmless as far as its sub-codes are known", "info", "nvlink", "ignore"
-    ),
+    Xid(147, "NVLink5 TREX unit error; known sub-codes are harmless", "info", "nvlink", "ignore"),
+    Xid(148, "NVLink5 NVLPW control unit error; known sub-codes are harmless", "info", "nvlink", "ignore"),
     Xid(
         149,
-        "NVLink5 NETIR (link event, link down class) unit error; the sub-code in the kernel log decides how bad it is",
+        "NVLink5 NETIR (link event, link down class) unit error; severity depends on the sub-code in the kernel log",
         "warn",
         "nvlink",
         "reset_gpu",
@@ -321,7 +317,7 @@ _TABLE: tuple[Xid, ...] = (
     ),
     Xid(
         150,
-        "NVLink5 MSE management unit error; all of its sub-codes known ask for a reset",
+        "NVLink5 MSE management unit error; all known sub-codes need a reset",
         "crit",
         "nvlink",
         "reset_gpu",

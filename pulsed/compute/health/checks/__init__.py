@@ -1,6 +1,6 @@
 """The checks of a GPU's health: the one table that judgement, documentation and alerts come from.
 
-Sources: NVIDIA's memory error, XID and NVML documentation, DCGM 4.6's health module, and the practice of fleets where
+Sources: NVIDIA's memory error, XID and NVML documentation, DCGM 4.6's health module, and fleet practice where
 these are silent. Names that are no field of `Reading`: `sample_gap_intervals`, `inputs_blank_ratio`, `polls_missed`,
 `gpu_activity_ratio`, `clock_event_*` (dcgm-exporter's counts), `xid_counts`, `health_watches`.
 """

@@ -19,10 +19,10 @@ CHECKS: tuple[Check, ...] = (
     ),
     Check(
         id="memory_unrepairable",
-        title="Memory that cannot be repaired",
+        title="Memory cannot be repaired",
         rule="crit while the board reports memory that it cannot repair, or SRAM errors above its limit",
         rules=(flag("memory_unrepairable", "crit"), flag("ecc_sram_threshold_exceeded", "crit")),
-        remedy="The device reports memory it cannot repair: take the GPU out and open a replacement case.",
+        remedy="The GPU reports memory that it cannot repair: take the GPU out and open a replacement case.",
         source="DCGM's memory watch, NVIDIA's memory error management",
     ),
     Check(
@@ -49,7 +49,7 @@ CHECKS: tuple[Check, ...] = (
             Events(name="xid", inputs=XID_INPUTS, levels=(), choose=92, keep={"warn": HOUR}),
         ),
         remedy="Corrected errors are frequent: no action now, but watch remapped rows and plan a reset.",
-        source="NVIDIA's memory error management, practice of fleets",
+        source="NVIDIA's memory error management, fleet practice",
     ),
     Check(
         id="row_remap_failed",
@@ -72,8 +72,7 @@ CHECKS: tuple[Check, ...] = (
         id="row_remap_growth",
         title="Memory rows were replaced",
         rule="warn for 24 h after rows were replaced for uncorrected errors, and while a bank has no spare row; crit "
-        "from "
-        "512 replaced rows on. An old number alone is ok: the memory is repaired",
+        "from 512 replaced rows on. An old number alone is ok: the memory is repaired",
         rules=(
             step("remapped_rows_uncorrectable_total", "warn", DAY, lifetime=True),
             Level(

@@ -8,10 +8,9 @@ from pulsed.compute.health.rule import ACTIVITY, Check, Codes, Comparison, Growt
 CHECKS: tuple[Check, ...] = (
     Check(
         id="pcie_replay",
-        title="PCIe packets are sent again too often",
+        title="Too many PCIe replays",
         rule="warn when there are more per minute than the specified bit error rate explains for the link's best "
-        "generation "
-        "and width, for 60 s; crit for more than 10 times as many over 5 min",
+        "generation and width, for 60 s; crit for more than 10 times as many over 5 min",
         rules=(
             Growth(
                 name="pcie_replays_over_limit",
@@ -34,15 +33,14 @@ CHECKS: tuple[Check, ...] = (
                 hold=10 * MINUTE,
             ),
         ),
-        remedy="The PCIe link repeats packets too often: reseat the board or riser and check the slot.",
+        remedy="Too many PCIe replays: reseat the board or riser and check the slot.",
         source="PCIe's bit error rate of 1e-12, as in DCGM's PCIe watch",
     ),
     Check(
         id="pcie_link",
         title="The PCIe link is narrower or slower than it can be",
         rule="warn when fewer lanes are in use than the device can, crit when less than half; warn for a lower "
-        "generation "
-        "than it can only in P0 and at work; each for 60 s",
+        "generation than it can only in P0 and at work; each for 60 s",
         rules=(
             Comparison(
                 name="pcie_width_ratio",
@@ -67,10 +65,10 @@ CHECKS: tuple[Check, ...] = (
     ),
     Check(
         id="nvlink_errors",
-        title="NVLink corrects or repeats traffic",
+        title="NVLink errors",
         rule="warn from one CRC error a minute on, crit from 100 a second; warn for each replay, recovery or receive "
-        "error; "
-        "crit for a failed recovery; warn above an effective bit error ratio of 1e-12, crit above 1e-6; for 10 min",
+        "error; crit for a failed recovery; warn above an effective bit error ratio of 1e-12, crit above 1e-6; for 10 "
+        "min",
         rules=(
             Growth(
                 name="nvlink_crc_errors_per_minute",
@@ -92,15 +90,14 @@ CHECKS: tuple[Check, ...] = (
                 hold=10 * MINUTE,
             ),
         ),
-        remedy="NVLink corrects or repeats traffic: check cables or bridge; a failed recovery needs a GPU reset.",
+        remedy="NVLink errors: check cables or bridge; a failed recovery needs a GPU reset.",
         source="DCGM's NVLink watches",
     ),
     Check(
         id="fabric_link",
         title="The NVLink fabric is not usable",
         rule="crit when the fabric manager failed (1, 4, 5, 6), warn when it is in progress for 5 min; crit for a "
-        "fault in "
-        "the fabric's health mask or an unhealthy summary, warn for a limited one; each for 60 s",
+        "fault in the fabric's health mask or an unhealthy summary, warn for a limited one; each for 60 s",
         rules=(
             Codes(
                 name="fabric_manager_status",

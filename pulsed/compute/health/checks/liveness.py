@@ -16,14 +16,13 @@ CHECKS: tuple[Check, ...] = (
             Events(name="xid", inputs=XID_INPUTS, levels=(), choose=79, keep={"crit": MINUTE}),
         ),
         remedy="The GPU stopped answering on PCIe: drain and restart the node; if it repeats, reseat the board and "
-        "check "
-        "its power.",
+        "check its power.",
         source="NVML errors 15 and 28, XID 79",
         guest=True,
     ),
     Check(
         id="recovery_action",
-        title="The driver asks for a recovery step",
+        title="The driver requests a recovery action",
         rule="warn for the actions 3 and 5, and for those above 7; crit for 1, 2, 4, 6 and 7",
         rules=(
             Codes(
@@ -34,17 +33,16 @@ CHECKS: tuple[Check, ...] = (
                 beyond="warn",
             ),
         ),
-        remedy="The driver asks for recovery step {recovery_action:g} (1 reset, 2 restart of the node, 3 peers "
-        "drained, 4 "
-        "drain and reset, 5 IMEX, 6 bus reset, 7 restart of the system): drain the GPU and apply it.",
+        remedy="The driver requests recovery action {recovery_action:g} (1 reset, 2 restart of the node, 3 peers "
+        "drained, 4 drain and reset, 5 IMEX, 6 bus reset, 7 restart of the system): drain the GPU and apply it.",
         source="NVML nvmlDeviceGetGpuRecoveryAction, DCGM field 1523",
     ),
     Check(
         id="telemetry",
         title="Readings are late or blank",
         rule="warn when a sample comes more than 3 intervals after the one before, or when half of the inputs that "
-        "the GPU "
-        "once gave are blank; when there is none for more than 10 intervals, crit, and all other checks are unknown",
+        "the GPU once gave are blank; when there is none for more than 10 intervals, crit, and all other checks are "
+        "unknown",
         rules=(
             Level(
                 name="sample_gap_intervals", inputs=("sample_gap_intervals",), levels=(("warn", 3.0), ("crit", 10.0))

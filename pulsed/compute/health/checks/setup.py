@@ -8,10 +8,9 @@ from pulsed.compute.health.rule import ACTIVITY, Check, Comparison, Level, Watch
 CHECKS: tuple[Check, ...] = (
     Check(
         id="dcgm_health",
-        title="DCGM flags a part",
+        title="A DCGM health watch reports a problem",
         rule="crit for a failure, warn for a warning of a DCGM health watch (info for POWER) whose part pulsed lacks "
-        "the "
-        "inputs to judge; for 10 min",
+        "the inputs to judge; for 10 min",
         rules=(
             Watches(
                 name="dcgm_health_result",
@@ -29,15 +28,14 @@ CHECKS: tuple[Check, ...] = (
                 mild=frozenset({"POWER"}),
             ),
         ),
-        remedy="DCGM flags a part of the GPU: read its message and run a level-2 diagnostic.",
-        source="DCGM's health watches, by way of dcgm-exporter",
+        remedy="A DCGM health watch reports a problem: read its message and run a level-2 diagnostic.",
+        source="DCGM's health watches, through dcgm-exporter",
     ),
     Check(
         id="config_drift",
-        title="The GPU is not set up as it should be",
+        title="Unexpected GPU settings",
         rule="warn for an invalid InfoROM, an ECC mode that waits for a reset, or ECC off on a data-centre GPU; info "
-        "while "
-        "persistence mode is off",
+        "while persistence mode is off",
         rules=(
             Level(name="inforom_valid", inputs=("inforom_valid",), levels=(("warn", 0.0),), below=True),
             Comparison(
@@ -55,13 +53,13 @@ CHECKS: tuple[Check, ...] = (
             ),
             Level(name="persistence_mode", inputs=("persistence_mode",), levels=(("info", 0.0),), below=True),
         ),
-        remedy="The GPU is not set up as it should be: compare InfoROM, ECC and persistence mode with its neighbours.",
-        source="DCGM's InfoROM watch, practice of fleets",
+        remedy="Unexpected GPU settings: compare InfoROM, ECC and persistence mode with its neighbours.",
+        source="DCGM's InfoROM watch, fleet practice",
         optional=True,
     ),
     Check(
         id="hot_idle",
-        title="Hot without work",
+        title="Hot while idle",
         rule="warn at 70 °C or more with less than 10 % of activity for 30 min",
         rules=(
             Level(
@@ -73,7 +71,7 @@ CHECKS: tuple[Check, ...] = (
                 clear=3.0,
             ),
         ),
-        remedy="The GPU is hot without work: check cooling and what runs on it.",
+        remedy="The GPU is hot while idle: check cooling and what runs on it.",
         source="OCI's GPU scanner",
         optional=True,
     ),

@@ -81,8 +81,8 @@ CHECKS: tuple[Check, ...] = (
         id="temp_gpu",
         title="The die is too warm",
         rule="warn from 5 °C below the highest operating temperature, hot from there on, crit from the slowdown "
-        "temperature "
-        "on, for 30 s; left when 3 °C cooler. Only where there is no margin; limits are the device's, else the model's",
+        "temperature on, for 30 s; left when 3 °C cooler. Only where there is no margin; limits are the device's, "
+        "else the model's",
         rules=(
             Comparison(
                 name="above_max_operating_celsius",
@@ -108,9 +108,8 @@ CHECKS: tuple[Check, ...] = (
     Check(
         id="temp_memory",
         title="The memory is too warm",
-        rule="warn from 3 °C below the memory's highest operating temperature, hot from there on, for 30 s; left "
-        "when 3 °C "
-        "cooler",
+        rule="warn from 3 °C below the memory's highest operating temperature, hot from there on, for 30 s; left when "
+        "3 °C cooler",
         rules=(
             Comparison(
                 name="above_memory_max_celsius",
@@ -126,7 +125,7 @@ CHECKS: tuple[Check, ...] = (
     ),
     Check(
         id="power_brake",
-        title="The power supply slows the GPU down",
+        title="The power brake slows the GPU",
         rule="warn when the brake holds the clocks for 5 % of a minute, for 60 s; crit for 60 % of 10 min",
         rules=(
             duty("power_brake_ratio", POWER_BRAKE, (("warn", 0.05),), "power_brake_slowdown_seconds_total"),
@@ -150,12 +149,12 @@ CHECKS: tuple[Check, ...] = (
                 hold=5 * MINUTE,
             ),
         ),
-        remedy="The power supply asked the GPU to slow down: check PSU, cables and rack power.",
+        remedy="The power brake slows the GPU: check PSU, cables and rack power.",
         source="NVML's clocks event reasons",
     ),
     Check(
         id="hw_slowdown",
-        title="Hardware slows the clocks, no reason named",
+        title="Hardware slows the clocks for an unnamed reason",
         rule="warn when a busy GPU is slowed for 20 % of a minute, for 60 s, neither for heat nor for the power brake; "
         "info when only a counter of unknown unit says so",
         rules=(
@@ -174,7 +173,7 @@ CHECKS: tuple[Check, ...] = (
                 clear_share=True,
             ),
         ),
-        remedy="Hardware slows the clocks for a reason not named: look at temperature, power and firmware logs.",
+        remedy="Hardware slows the clocks for an unnamed reason: check temperature, power and firmware logs.",
         source="NVML's clocks event reasons",
     ),
 )
