@@ -19,7 +19,7 @@ class PulsedError(Exception):
 
     def __init__(self, message: str, remedy: str = "") -> None:
         super().__init__(message)
-        self.remedy = remedy
+        self.remedy = remedy[:1].upper() + remedy[1:]
 
     def __str__(self) -> str:
         message = super().__str__()

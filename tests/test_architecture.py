@@ -15,14 +15,15 @@ ROOT = Path(pulsed.__file__).parent
 MAY_IMPORT = {
     "errors": "",
     "log": "",
+    "suggestions": "",
     "reader.tick": "errors",
     "reader": "errors reader.tick",
     "attribution": "",
     "translate": "attribution reader.tick",
-    "compute": "errors translate",
+    "compute": "errors suggestions translate",
     "collector.target_store": "compute",
-    "present": "errors reader.tick translate compute collector.target_store",
-    "config": "errors reader translate compute present",
+    "present": "errors suggestions reader.tick translate compute collector.target_store",
+    "config": "errors suggestions reader translate compute present",
     "collector": "errors reader.tick reader translate compute collector.target_store config",
     "server": "errors config collector.target_store present",
     "commands": (

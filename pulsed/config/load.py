@@ -12,12 +12,13 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from pulsed.config import Config
-from pulsed.config.problems import nearest, told
+from pulsed.config.problems import told
 from pulsed.config.section import keys, section_of
 from pulsed.config.source import Exporter
 from pulsed.config.values import Style, notation_of
 from pulsed.config.yaml import BadYaml, Given, YamlText
 from pulsed.errors import ConfigError
+from pulsed.suggestions import nearest
 
 FILE_VARIABLE = "PULSED_CONFIG_FILE"
 PREFIX = "PULSED_"

@@ -46,8 +46,9 @@ from pulsed.config.values import (
 from pulsed.errors import ConfigError
 from pulsed.present.api.events import HEARTBEAT_SECONDS, MAX_SUBSCRIBERS
 from pulsed.present.api.history import MAX_BYTES, SECONDS
-from pulsed.present.api.sample_fields import DEFAULT_FIELDS, FIELDS, nearest_field
+from pulsed.present.api.sample_fields import DEFAULT_FIELDS, FIELDS
 from pulsed.reader.exporter.scraper import masked
+from pulsed.suggestions import did_you_mean
 
 Preset = Literal["ai", "hpc", "mem", "custom"]
 
@@ -96,7 +97,7 @@ class RealUtilizationSection(Section):
     )
     weights: WeightsSection | None = Field(default=None, description="Custom weights, scaled to a sum of 1.")
     min_coverage: Ratio = Field(
-        default=0.5,
+        default=ComputeSettings().min_coverage,
         description="Publish a value if at least this share of the weights has its input. Bounds are always published.",
     )
     histogram: Bounds = Field(
@@ -368,8 +369,7 @@ class HistorySection(Section):
         """Find fields that nobody knows."""
         for name in self.fields:
             if name not in FIELDS:
-                near = nearest_field(name)
-                yield "fields", f"has {name!r}, which is no field; " + (f"did you mean {near}?" if near else _FIELDS)
+                yield "fields", f"has {name!r}, which is not a field; {did_you_mean(name, FIELDS, _FIELDS)}"
 
 
 class EventsSection(Section):

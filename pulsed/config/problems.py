@@ -5,8 +5,6 @@ Nothing here repeats a secret, nor a list or mapping that could hold one.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from difflib import get_close_matches
 from typing import get_args
 
 from pydantic import ValidationError
@@ -17,6 +15,7 @@ from pulsed.config import Config
 from pulsed.config.section import keys, section_of
 from pulsed.config.values import notation_of, shown
 from pulsed.config.yaml import Given
+from pulsed.suggestions import did_you_mean
 
 Path = tuple[str | int, ...]
 
@@ -28,30 +27,13 @@ def told(error: ValidationError, given: Given) -> list[str]:
     return [line for problem in error.errors(include_url=False) for line in _lines(problem, given)]
 
 
-def nearest(key: str, known: Sequence[str]) -> str | None:
-    """Find the known key, with its dots, that a wrong one was probably meant to be."""
-    section, _, name = key.rpartition(".")
-    siblings = {k.rpartition(".")[2]: k for k in known if k.rpartition(".")[0] == section}
-    elsewhere = [k for k in known if k.rpartition(".")[2] == name.lower()]
-    for match in (
-        get_close_matches(name.lower(), siblings, 1, 0.7),
-        elsewhere[:1],
-        get_close_matches(key.lower(), known, 1, 0.7),
-        get_close_matches(name.lower(), siblings, 1, 0.5),
-    ):
-        if match:
-            return siblings.get(match[0], match[0])
-    return None
-
-
 def _lines(problem: ErrorDetails, given: Given) -> list[str]:
     path = tuple(problem["loc"])
     if path and isinstance(path[-1], int) and not isinstance(_find(given, path[:-1]).value, list):
         path = path[:-1]  # one address instead of a list of one
     where, key = _find(given, path).origin, _dotted(path)
     if problem["type"] == "extra_forbidden":
-        near = nearest(key, list(_KEYS))
-        hint = f"did you mean {near}?" if near else _keys_of(path[:-1])
+        hint = did_you_mean(key, _KEYS, _keys_of(path[:-1]))
         if key in _KEYS:  # `source.kind: demo`
             hint = f"write it nested, as in {{{': {'.join(key.split('.'))}: ...{'}' * len(key.split('.'))}"
         return [f"{where}: {key}: unknown key; {hint}"]

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from difflib import get_close_matches
 from typing import TypeVar, get_args
 
 from pulsed.compute.health.checks import BY_ID, CHECKS
 from pulsed.compute.health.rule import Check, Rule
 from pulsed.compute.health.xids import XidSeverity
 from pulsed.errors import ConfigError
+from pulsed.suggestions import did_you_mean
 
 _R = TypeVar("_R", bound=Rule)
 
@@ -38,12 +38,14 @@ class HealthSettings:
     def __post_init__(self) -> None:
         for id_ in (*self.thresholds, *sorted(self.disabled)):
             if id_ not in BY_ID:
-                raise ConfigError(f"health: there is no check {id_}", _did_you_mean(id_, list(BY_ID)))
+                hint = did_you_mean(id_, BY_ID, f"known are {', '.join(BY_ID)}")
+                raise ConfigError(f"health: there is no check {id_}", hint)
         for id_, levels in self.thresholds.items():
             known = threshold_keys(BY_ID[id_])
             for key, value in levels.items():
                 if key not in known:
-                    raise ConfigError(f"health: {id_} has no threshold {key}", _did_you_mean(key, list(known)))
+                    hint = did_you_mean(key, known, f"known are {', '.join(known)}")
+                    raise ConfigError(f"health: {id_} has no threshold {key}", hint)
                 if not isinstance(value, (int, float)) or value != value:
                     raise ConfigError(f"health: {id_}.{key} is no number: {value!r}", "Give a number.")
         for code, severity in self.xids.items():
@@ -82,8 +84,3 @@ def _with(check: Check, rule: _R, thresholds: Mapping[str, float]) -> _R:
         for state, value in rule.levels
     )
     return replace(rule, levels=levels)
-
-
-def _did_you_mean(given: str, known: list[str]) -> str:
-    near = get_close_matches(given, known, 1, 0.4)
-    return f"Did you mean {near[0]}?" if near else f"Known are {', '.join(known)}."

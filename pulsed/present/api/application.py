@@ -23,9 +23,10 @@ from pulsed.present.api import documents, schema
 from pulsed.present.api.event_documents import KINDS
 from pulsed.present.api.events import HEADERS, RETRY_SECONDS, EventBroadcaster, TooManySubscribers
 from pulsed.present.api.history import History
-from pulsed.present.api.sample_fields import FIELDS, nearest_field
+from pulsed.present.api.sample_fields import FIELDS
 from pulsed.present.asgi import HEAD_ONLY, HEALTH, HEALTHY, READY, Receive, Scope, Send
 from pulsed.present.gpu_keys import node_of
+from pulsed.suggestions import did_you_mean
 from pulsed.translate.tick import Device
 
 SUMMARY = "Real utilization, workload class and health of the GPUs of this node."
@@ -242,8 +243,8 @@ def _unkept(wanted: Iterable[str], kept: Sequence[str]) -> str:
             continue
         if name in FIELDS:
             return f"fields: {name!r} is not kept; add it to history.fields"
-        near = nearest_field(name, kept) or nearest_field(name)
-        return f"fields: {name!r} is no field; " + (f"did you mean {near}?" if near else f"there are {', '.join(kept)}")
+        hint = did_you_mean(name, kept, did_you_mean(name, FIELDS, f"allowed: {', '.join(kept)}"))
+        return f"fields: {name!r} is not a field; {hint}"
     return ""
 
 

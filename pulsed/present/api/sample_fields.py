@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
-from difflib import get_close_matches
+from collections.abc import Callable, Mapping, Sequence
 
 from pulsed.compute.health.model import STATES
 from pulsed.compute.tick import Result
 from pulsed.compute.workload.class_table import WORKLOAD_CLASSES
 from pulsed.errors import UsageError
+from pulsed.suggestions import did_you_mean
 from pulsed.translate.vocabulary import QUANTITIES, Value
 
 DERIVED: Mapping[str, Callable[[Result], Value]] = {
@@ -57,18 +57,12 @@ DEFAULT_FIELDS: tuple[str, ...] = (
 """What the history keeps by default."""
 
 
-def nearest_field(name: str, fields: Collection[str] = FIELDS) -> str:
-    """The field that was probably meant; empty if none is like it."""
-    return next(iter(get_close_matches(name.lower(), fields, 1, 0.5)), "")
-
-
 def check_fields(fields: Sequence[str]) -> None:
-    """Refuse fields that nobody knows.
+    """Raise an error if a field is unknown.
 
     Raises:
         UsageError: one is unknown; the nearest known one is named.
     """
     for name in fields:
         if name not in FIELDS:
-            near = nearest_field(name)
-            raise UsageError(f"{name!r} is no field", f"Did you mean {near}?" if near else "METRICS.md lists them")
+            raise UsageError(f"{name!r} is not a field", did_you_mean(name, FIELDS, "METRICS.md lists them"))

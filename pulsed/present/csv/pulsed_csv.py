@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Callable, Mapping, Sequence
-from difflib import get_close_matches
 from math import isfinite
 from typing import TextIO
 
@@ -15,6 +14,7 @@ from pulsed.compute.tick import ComputedTick
 from pulsed.errors import UsageError
 from pulsed.present.gpu_sample import GpuSample, gpu_samples
 from pulsed.present.rfc3339 import rfc3339
+from pulsed.suggestions import did_you_mean
 from pulsed.translate.vocabulary import POSITION
 
 Cell = Callable[[GpuSample], str | float | None]
@@ -91,11 +91,8 @@ def choose(text: str, known: tuple[str, ...], default: tuple[str, ...]) -> tuple
     names = tuple(name.strip() for name in text.split(","))
     for name in names:
         if name not in known:
-            near = get_close_matches(name, known, n=1, cutoff=0.5)
-            raise UsageError(
-                f"unknown column {name!r} in --columns",
-                f"Did you mean {near[0]}?" if near else "--columns all shows the columns that there are.",
-            )
+            remedy = did_you_mean(name, known, "--columns all prints all columns")
+            raise UsageError(f"unknown column {name!r} in --columns", remedy)
     return names
 
 

@@ -103,10 +103,10 @@ async def test_history_of_nobody_and_of_several() -> None:
         ("seconds=nan", "seconds: Input should be"),
         ("seconds=inf", "seconds: Input should be a finite number"),
         ("seconds=", "seconds: Input should be a valid number"),
-        ("fields=sm_activ", "'sm_activ' is no field; did you mean sm_active_ratio?"),
-        ("fields=power_watts,zzzzzz", "'zzzzzz' is no field; there are workload_class, "),
+        ("fields=sm_activ", "'sm_activ' is not a field; did you mean sm_active_ratio?"),
+        ("fields=power_watts,zzzzzz", "'zzzzzz' is not a field; allowed: workload_class, "),
         ("fields=ecc_mode", "'ecc_mode' is not kept; add it to history.fields"),
-        ("fields=", "'' is no field"),
+        ("fields=", "'' is not a field"),
     ],
 )
 async def test_wrong_questions_about_history(query: str, said: str) -> None:
