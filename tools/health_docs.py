@@ -73,14 +73,14 @@ def _names(names: Iterable[str]) -> str:
 
 
 def _xids() -> Iterator[str]:
-    """Yield a table for every severity and action, worst first."""
+    """Yield a list for every severity and action, worst first."""
     groups: dict[tuple[XidSeverity, Action], list[Xid]] = {}
     for xid in XIDS.values():
         groups.setdefault((xid.severity, xid.action), []).append(xid)
     for severity, action in sorted(groups, key=lambda group: (-SEVERITY[group[0]], list(ADVICE).index(group[1]))):
-        yield f"\n`{severity}`: {ADVICE[action]}\n\n| XID | scope | meaning |\n|---|---|---|\n"
+        yield f"\n### `{severity}`: {ADVICE[action]}\n\n"
         for codes, scope, meaning in _alike(groups[severity, action]):
-            yield f"| {', '.join(map(str, codes))} | {scope} | {meaning} |\n"
+            yield f"* {', '.join(map(str, codes))} ({scope}): {meaning}\n"
 
 
 def _alike(xids: list[Xid]) -> Iterator[tuple[list[int], str, str]]:

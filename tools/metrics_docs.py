@@ -1,7 +1,8 @@
-"""The text of METRICS.md, from the tables that the page itself is made from."""
+"""Render METRICS.md from the tables that the Prometheus page is made from."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from pulsed.collector.target_store import Target, TargetStore
@@ -14,31 +15,26 @@ from pulsed.translate.vocabulary import QUANTITIES, Group
 HEAD = """\
 # Metrics
 
-What `/metrics` serves. Every name is `pulsed_gpu_` and a word of pulsed's one vocabulary, which is also the key in JSON
-(`/gpus`) and the column in CSV (`pulsed export`). Units are base units: ratios 0..1, bytes, seconds, hertz, watts,
-joules, degrees Celsius.
+The series of `/metrics`. The name after `pulsed_gpu_` is also the key in JSON (`/gpus`) and the column in CSV
+(`pulsed export`). Units are base units: ratios 0..1, bytes, seconds, hertz, watts, joules, degrees Celsius.
 
-**A missing reading is absent**: never 0. A target whose data is older than `source.stale_after` loses its GPU series,
-so that Prometheus marks them stale. Values are those of the last sample; `pulsed_gpu_last_sample_timestamp_seconds`
-says when that was.
+**A missing reading is absent**, never 0. When a target's data is older than `source.stale_after`, its GPU series end,
+and Prometheus marks them stale. Values are those of the last sample (`pulsed_gpu_last_sample_timestamp_seconds`).
 
-Every GPU series has the labels `gpu` (index) and `uuid`; a MIG instance also `mig_id` and `mig_profile`, its `uuid`
-being that of the board; with several targets or hosts also `node`. All else about a GPU is in `pulsed_gpu_info`. Scrape
-with `honor_labels: true`.
+GPU series have the labels `gpu` (index) and `uuid`; MIG instances also `mig_id` and `mig_profile`, with the `uuid` of
+the board; with several targets or hosts also `node`. `pulsed_gpu_info` has the rest. Scrape with `honor_labels: true`.
 
-On a MIG board, what DCGM only knows of the whole board (power, temperature, clocks, errors) is published once, for the
-board, and never repeated on its instances: `sum(pulsed_gpu_power_watts)` is right.
+On a MIG board, readings of the whole board (power, temperature, clocks, errors) are published once, for the board, so
+`sum(pulsed_gpu_power_watts)` is correct.
 
-`publish.passthrough: true` adds the source's own `DCGM_FI_*` series, unchanged. From `dcgmi dmon` (live or a capture)
-they are those that a dcgm-exporter with classic names (4.0 to 4.8.2) serves for the same fields, in its units and with
-its labels as far as dmon tells them, so that its dashboard works without it. What is different:
+`publish.passthrough: true` adds the source's own `DCGM_FI_*` series unchanged. From `dcgmi dmon` (live or a capture)
+they are what dcgm-exporter 4.0 to 4.8.2 serves for the same fields, in its units, with these differences:
 
-* On a MIG board the exporter repeats the board's values on every instance. Here they come once, without `GPU_I_*`
-  labels, so that sums are right; an instance's own values come from the instances only. While boards are shown,
-  instances of which dmon does not tell the board are left out.
-* Only true counters are declared so: `DCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL` is a rate, and a gauge.
+* On a MIG board, values of the board come once, without `GPU_I_*` labels, not on every instance. While boards are
+  shown, instances whose board dmon does not name are left out.
+* `DCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL` is a gauge, because it is a rate.
 * XIDs have the label `err_code`, but not `err_msg`.
-* HELP is in pulsed's words, and fields that no metric below is made from are left out.
+* HELP texts are pulsed's. Fields without a metric below are left out.
 
 ## Computed
 """
@@ -54,18 +50,22 @@ CHAPTERS: dict[Group, str] = {
 
 
 def metrics() -> str:
-    """The whole page."""
+    """Return the text of METRICS.md."""
     return "\n".join([HEAD, *_computed(), *_counted(), *_quantities(), *_own()]) + "\n"
 
 
 def _counted() -> Iterator[str]:
-    yield "\n## Counted\n"
-    yield "Over observed time, from the first sample of a GPU on (`pulsed_gpu_accounting_created_timestamp_seconds`)."
-    yield "The quotient of two of them is exact for any scrape interval:"
-    yield "`rate(pulsed_gpu_real_utilization_seconds_total[5m]) / rate(pulsed_gpu_observed_seconds_total[5m])`.\n"
+    yield "\n## Counters of observed time\n"
+    yield "They start with the first sample of a GPU (`pulsed_gpu_accounting_created_timestamp_seconds`)."
+    yield "Quotients are exact at any scrape interval:"
+    yield "`rate(pulsed_gpu_real_utilization_seconds_total[5m]) / rate(pulsed_gpu_observed_seconds_total[5m])`."
+    yield "`X_unknown_seconds_total` is observed time in which X had no value.\n"
     yield "| metric | labels | meaning |\n|---|---|---|"
     for family in COUNTER_FAMILIES:
-        yield f"| `{family.name}` | {f'`{family.label}`' if family.label else ''} | {family.help} |"
+        if not family.name.endswith("_unknown_seconds_total"):
+            yield f"| `{family.name}` | {f'`{family.label}`' if family.label else ''} | {family.help} |"
+    unknown = [family.name for family in COUNTER_FAMILIES if family.name.endswith("_unknown_seconds_total")]
+    yield f"\nUnknown time: {', '.join(f'`{name}`' for name in unknown)}."
 
 
 def _computed() -> Iterator[str]:
@@ -77,13 +77,34 @@ def _computed() -> Iterator[str]:
 
 def _quantities() -> Iterator[str]:
     for group, title in CHAPTERS.items():
-        yield f"\n## {title}\n\n| metric | meaning | from DCGM field, the first that is there |\n|---|---|---|"
+        yield f"\n## {title}\n\n| metric | meaning | DCGM field, the first that is present |\n|---|---|---|"
+        numbered: dict[tuple[str, str, str], list[tuple[str, str, str]]] = {}
         for (name, quantity), family in zip(QUANTITIES.items(), QUANTITY_FAMILIES, strict=True):
             if quantity.group == group:
                 origins = [f"{field}" for field in sources(name)]
                 if name in COMPOSED:
                     origins.append(COMPOSED[name])
-                yield f"| `{family.name}` | {quantity.meaning} | {', '.join(origins)} |"
+                row = (family.name, quantity.meaning, ", ".join(origins))
+                numbered.setdefault(_without_number(*row), []).append(row)
+        yield from (_row(rows) for rows in numbered.values())
+
+
+def _without_number(name: str, meaning: str, origin: str) -> tuple[str, str, str]:
+    """Return a key that the rows of engines of one kind share (`nvdec0`, `nvdec1`); others have their own."""
+    if not re.search(r"_nv[a-z]+\d_", name):
+        return name, meaning, origin
+    return re.sub(r"\d", "N", name), re.sub(r"\d", "N", meaning), re.sub(r"^\d+|\d", "N", origin)
+
+
+def _row(rows: list[tuple[str, str, str]]) -> str:
+    name, meaning, origin = rows[0]
+    if len(rows) > 1:
+        engines = f"[0-{len(rows) - 1}]"
+        last = rows[-1][2].split()[0]
+        name, meaning = re.sub(r"\d", engines, name), re.sub(r"\d", "N", meaning)
+        number, field = origin.split()
+        origin = f"{number} to {last} {re.sub(r'[0-9]', engines, field)}"
+    return f"| `{name}` | {meaning} | {origin} |"
 
 
 def _own() -> Iterator[str]:
