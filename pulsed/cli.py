@@ -31,7 +31,7 @@ class _ArgumentParser(argparse.ArgumentParser):
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit code: 0 fine, 1 failed at run time, 2 wrong usage or configuration."""
     try:
-        options = _parser().parse_args(arguments)
+        options = argument_parser().parse_args(arguments)
         run: Callable[[argparse.Namespace], int] = options.run
         return run(options)
     except PulsedError as error:
@@ -45,7 +45,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
 
 
-def _parser() -> argparse.ArgumentParser:
+def argument_parser() -> argparse.ArgumentParser:
+    """Return the parser of all commands."""
     parser = _ArgumentParser(prog="pulsed", description="Trustworthy GPU metrics from NVIDIA DCGM.", epilog=EPILOG)
     parser.add_argument("--version", action="version", version=f"pulsed {__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True, parser_class=_ArgumentParser)

@@ -18,8 +18,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from pulsed.cli import _parser
-from pulsed.commands.serve import _FIXED
+from pulsed.cli import argument_parser
+from pulsed.commands.serve import FIXED_KEYS
 from pulsed.compute.health.model import SEVERITY
 from pulsed.config import Config
 from pulsed.config.load import check
@@ -90,7 +90,7 @@ def parses(words: Sequence[str]) -> bool:
     """Whether pulsed understands a command line."""
     try:
         with contextlib.redirect_stdout(io.StringIO()):
-            _parser().parse_args(words)
+            argument_parser().parse_args(words)
     except UsageError:
         return False
     except SystemExit as stop:  # --version, --help
@@ -321,7 +321,7 @@ def test_messages_are_quoted_as_they_are_printed(message: str) -> None:
 
 def test_what_needs_a_restart_is_what_the_daemon_takes_no_notice_of() -> None:
     (row,) = (cells for cells in rows("4. Upgrade and rollback") if cells[0] == "settings")
-    assert set(re.findall(r"`([a-z_]+)`", row[1])) == set(_FIXED)
+    assert set(re.findall(r"`([a-z_]+)`", row[1])) == set(FIXED_KEYS)
 
 
 def test_severities_are_those_of_the_code() -> None:

@@ -182,7 +182,7 @@ class _Daemon:
 
     def _take(self, config: Config) -> None:
         """Have all other parts follow a configuration that the feeds follow."""
-        for key in _FIXED:
+        for key in FIXED_KEYS:
             if getattr(config, key) != getattr(self._config, key):
                 log.warning("this takes a restart", extra={"key": key})
         setup(config.log.level, config.log.format)
@@ -257,7 +257,7 @@ class _Daemon:
             seen = now
 
 
-_FIXED = ("state_dir", "listen", "telemetry_path", "enable_lifecycle", "web", "history", "events")
+FIXED_KEYS = ("state_dir", "listen", "telemetry_path", "enable_lifecycle", "web", "history", "events")
 """Keys of which a reload takes no notice."""
 
 

@@ -75,7 +75,7 @@ class Server(uvicorn.Server):
         )
         self._limits = limits
         self._live = live
-        self._gate = ConnectionLimiter(self.server_state, limits)
+        self.limiter = ConnectionLimiter(self.server_state, limits)
         self._on_ready = on_ready
         self._swept = time.monotonic()
 
@@ -108,14 +108,14 @@ class Server(uvicorn.Server):
         """Look after time and files once a second; uvicorn calls ten times."""
         if (now := time.monotonic()) - self._swept >= 1:
             self._swept = now
-            self._gate.sweep(asyncio.get_running_loop().time())
+            self.limiter.sweep(asyncio.get_running_loop().time())
             if self._live is not None:
                 self._live.refresh()
                 self._set_headers()
         return await super().on_tick(counter)
 
     def _doorkeeper(self, listening: socket.socket) -> Doorkeeper:
-        return Doorkeeper(listening, self._gate, self._protocol, self._context, self._limits.request_seconds)
+        return Doorkeeper(listening, self.limiter, self._protocol, self._context, self._limits.request_seconds)
 
     def _set_headers(self) -> None:
         if self._live is not None:

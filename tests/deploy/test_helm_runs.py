@@ -20,12 +20,12 @@ import bcrypt
 import pytest
 import yaml
 
+from tests.certificates import make
 from tests.daemon import START_SECONDS, Daemon, environment, free_port
 from tests.deploy.cases import HOST, WEB
 from tests.deploy.chart import Manifest, Values, config, container, environment_of, render
 from tests.end_to_end.exporters import Exporter, exporting
 from tests.end_to_end.exporters import page as exporter_page
-from tests.server.certificates import make
 
 
 @contextlib.contextmanager

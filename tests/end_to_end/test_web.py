@@ -19,9 +19,9 @@ from pathlib import Path
 import bcrypt
 import pytest
 
+from tests.certificates import Pair, make
 from tests.daemon import START_SECONDS, Answer, Daemon, environment, free_port, pulsed, serving
 from tests.prometheus import CONFIG, prometheus
-from tests.server.certificates import Pair, make
 
 PASSWORD = "correct horse battery staple"
 HASH = bcrypt.hashpw(PASSWORD.encode(), bcrypt.gensalt(5)).decode()

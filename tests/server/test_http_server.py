@@ -17,7 +17,7 @@ from pulsed.server import connection
 from pulsed.server.connection_limits import MOST_BODY_BYTES, MOST_HEADER_BYTES, ConnectionLimits
 from pulsed.server.http_server import Server
 from pulsed.server.reloader import WebConfigReloader
-from tests.server.certificates import make
+from tests.certificates import make
 
 Client = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
@@ -343,7 +343,7 @@ def test_handshakes_that_never_end_are_counted_and_ended(live: WebConfigReloader
         for reader, _ in crowd:
             assert await _until_end(reader) == b""
         assert site.server is not None
-        assert not site.server._gate.opening
+        assert site.server.limiter.opening == {}
 
     on_uvloop(test, ConnectionLimits(connections=16, request_seconds=1), live)
 

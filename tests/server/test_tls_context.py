@@ -11,7 +11,7 @@ from pulsed.errors import ConfigError
 from pulsed.server.tls_context import is_allowed, make_context
 from pulsed.server.tls_names import CIPHERS, CURVES, selectable_curves
 from pulsed.server.web_config import Pem, Tls, read
-from tests.server.certificates import Pair, make
+from tests.certificates import Pair, make
 
 SERVER = make("localhost")
 AUTHORITY = make("test authority", authority=True)

@@ -5,23 +5,19 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Coroutine
 from pathlib import Path
-from typing import Any
 
 import pytest
-import uvloop
 
 from pulsed.errors import CommandMissing
 from pulsed.reader.dcgmi.child import Child, environment, find
 from pulsed.reader.dcgmi.die_with_parent import CANNOT_RUN, NOT_FOUND
+from tests.loops import on_both_loops
 from tests.reader.dcgmi.processes import SECONDS, children, script, until_gone, wait_until_dead
-
-Run = Callable[[Coroutine[Any, Any, None]], None]
 
 
 class Listener:
-    """Starts a child and keeps what it hears."""
+    """Starts a child and keeps its output."""
 
     def __init__(self) -> None:
         self.output = b""
@@ -46,23 +42,27 @@ class Listener:
         await asyncio.wait_for(self.over.wait(), SECONDS)
 
 
-@pytest.fixture(params=["asyncio", "uvloop"])
-def run(request: pytest.FixtureRequest) -> Run:
-    return asyncio.run if request.param == "asyncio" else uvloop.run
+async def running(text: str) -> Child:
+    """Start a shell script and wait until it prints `up`."""
+    listener = Listener()
+    child = await listener.start("/bin/sh", "-c", text)
+    await listener.says(b"up")
+    return child
 
 
-def test_it_has_its_own_group_and_session_and_no_descriptors_of_ours(run: Run) -> None:
-    async def look() -> None:
-        listener = Listener()
-        child = await listener.start("/bin/sh", "-c", "ls /proc/$$/fd; echo done; sleep 60")
-        await listener.says(b"done")
-        assert (os.getpgid(child.pid), os.getsid(child.pid)) == (child.pid, child.pid)
-        descriptors = listener.output.decode().replace("done", "").split()
-        assert {int(number) for number in descriptors} - {10} == {0, 1, 2}  # sh itself may open 10
-        await child.end_now()
-        await until_gone(child.pid)
+FOR_EVER = "echo up; while :; do sleep 0.01; done"
 
-    run(look())
+
+@on_both_loops
+async def test_it_has_its_own_group_and_session_and_no_descriptors_of_ours() -> None:
+    listener = Listener()
+    child = await listener.start("/bin/sh", "-c", "ps -o pid=,pgid=,sid= -p $$; ls /proc/$$/fd; echo done; sleep 60")
+    await listener.says(b"done")
+    first, *descriptors = listener.output.decode().replace("done", "").splitlines()
+    assert first.split() == [str(child.pid)] * 3
+    assert {int(number) for number in descriptors if number} - {10} == {0, 1, 2}  # sh itself may open 10
+    await child.end_now()
+    await until_gone(child.pid)
 
 
 def test_its_environment_is_ours_without_what_hides_gpus() -> None:
@@ -93,107 +93,83 @@ async def test_a_closed_pipe_kills_it_as_if_python_had_not_been_there() -> None:
     await child.end_now()
 
 
-def test_an_end_in_order_is_sigint(run: Run) -> None:
-    async def end() -> None:
-        listener = Listener()
-        child = await listener.start("/bin/sh", "-c", "trap 'exit 7' INT; echo up; while :; do sleep 0.01; done")
-        await listener.says(b"up")
-        await child.end(orderly=SECONDS)
-        assert child.status == 7
-        assert children() == []
-
-    run(end())
+@on_both_loops
+async def test_an_end_in_order_is_sigint() -> None:
+    child = await running(f"trap 'exit 7' INT; {FOR_EVER}")
+    await child.end(orderly=SECONDS)
+    assert child.status == 7
+    assert children() == []
 
 
 @pytest.mark.parametrize(("ignored", "signal_number"), [("INT", signal.SIGTERM), ("INT TERM", signal.SIGKILL)])
-def test_who_ignores_a_signal_gets_a_harder_one(run: Run, ignored: str, signal_number: signal.Signals) -> None:
-    async def end() -> None:
-        listener = Listener()
-        child = await listener.start("/bin/sh", "-c", f"trap '' {ignored}; echo up; while :; do sleep 0.01; done")
-        await listener.says(b"up")
-        await child.end(orderly=0.05)
-        assert child.status == -signal_number
-        assert children() == []
-
-    run(end())
+@on_both_loops
+async def test_who_ignores_a_signal_gets_a_harder_one(ignored: str, signal_number: signal.Signals) -> None:
+    child = await running(f"trap '' {ignored}; {FOR_EVER}")
+    await child.end(orderly=0.05)
+    assert child.status == -signal_number
+    assert children() == []
 
 
-def test_a_stopped_one_ends_too(run: Run) -> None:
-    async def end() -> None:
-        listener = Listener()
-        child = await listener.start("/bin/sh", "-c", "echo up; sleep 60")
-        await listener.says(b"up")
-        os.kill(child.pid, signal.SIGSTOP)
-        await child.end(orderly=0.05)
-        assert child.status == -signal.SIGKILL
-
-    run(end())
+@on_both_loops
+async def test_a_stopped_one_ends_too() -> None:
+    child = await running("echo up; sleep 60")
+    os.kill(child.pid, signal.SIGSTOP)
+    await child.end(orderly=0.05)
+    assert child.status == -signal.SIGKILL
 
 
-def test_an_end_that_is_given_up_still_leaves_nothing(run: Run) -> None:
-    async def give_up() -> None:
-        for turns in range(4):
-            listener = Listener()
-            child = await listener.start("/bin/sh", "-c", "trap '' INT TERM; echo up; while :; do sleep 0.01; done")
-            await listener.says(b"up")
-            task = asyncio.create_task(child.end(SECONDS) if turns % 2 else child.end_now())
-            for _ in range(turns // 2 + 1):
-                await asyncio.sleep(0)
-            task.cancel()
-            await asyncio.wait({task})
-            assert child.pid not in children()
-
-    run(give_up())
+@on_both_loops
+async def test_an_end_that_is_given_up_still_leaves_nothing() -> None:
+    for turns in range(4):
+        child = await running(f"trap '' INT TERM; {FOR_EVER}")
+        task = asyncio.create_task(child.end(SECONDS) if turns % 2 else child.end_now())
+        for _ in range(turns // 2 + 1):
+            await asyncio.sleep(0)
+        task.cancel()
+        await asyncio.wait({task})
+        assert child.pid not in children()
 
 
-def test_what_it_started_goes_with_it(run: Run) -> None:
-    async def end() -> None:
-        listener = Listener()
-        child = await listener.start("/bin/sh", "-c", "sleep 60 & echo $!; trap 'exit 0' INT; wait")
-        await listener.says(b"\n")
-        grandchild = int(listener.output)
-        await child.end(orderly=SECONDS)
-        wait_until_dead(grandchild)
-
-    run(end())
+@on_both_loops
+async def test_what_it_started_goes_with_it() -> None:
+    listener = Listener()
+    child = await listener.start("/bin/sh", "-c", "sleep 60 & echo $!; trap 'exit 0' INT; wait")
+    await listener.says(b"\n")
+    grandchild = int(listener.output)
+    await child.end(orderly=SECONDS)
+    wait_until_dead(grandchild)
 
 
-def test_a_closed_output_is_an_end_though_it_lives(run: Run) -> None:
-    async def close() -> None:
-        listener = Listener()
-        child = await listener.start("/bin/sh", "-c", "echo up; exec >&-; sleep 60")
-        await listener.ends()
-        assert child.status is None
-        await child.end_now()
-        await until_gone(child.pid)
-
-    run(close())
+@on_both_loops
+async def test_a_closed_output_is_an_end_though_it_lives() -> None:
+    listener = Listener()
+    child = await listener.start("/bin/sh", "-c", "echo up; exec >&-; sleep 60")
+    await listener.ends()
+    assert child.status is None
+    await child.end_now()
+    await until_gone(child.pid)
 
 
-def test_an_exit_is_an_end_though_somebody_holds_the_output(run: Run) -> None:
-    async def leave() -> None:
-        listener = Listener()
-        child = await listener.start("/bin/sh", "-c", "setsid sleep 3 & echo up; exit 5")
-        await listener.ends()
-        assert child.status == 5
-        assert listener.output == b"up\n"
-        await child.end_now()
-
-    run(leave())
+@on_both_loops
+async def test_an_exit_is_an_end_though_another_process_holds_the_output() -> None:
+    listener = Listener()
+    child = await listener.start("/bin/sh", "-c", "setsid sleep 3 & echo up; exit 5")
+    await listener.ends()
+    assert child.status == 5
+    assert listener.output == b"up\n"
+    await child.end_now()
 
 
-def test_stderr_is_drained_and_its_last_lines_are_kept(run: Run) -> None:
-    async def flood() -> None:
-        listener = Listener()
-        flood = "i=0; while [ $i -lt 20000 ]; do echo flood flood flood >&2; i=$((i+1)); done; echo last >&2; echo done"
-        child = await listener.start("/bin/sh", "-c", flood)
-        await listener.ends()
-        assert listener.output == b"done\n"
-        assert child.stderr[-2:] == ["flood flood flood", "last"]
-        assert sum(map(len, child.stderr)) < 10_000
-        await child.end_now()
-
-    run(flood())
+@on_both_loops
+async def test_stderr_is_drained_and_its_last_lines_are_kept() -> None:
+    listener = Listener()
+    flood = "i=0; while [ $i -lt 20000 ]; do echo flood flood flood >&2; i=$((i+1)); done; echo last >&2; echo done"
+    child = await listener.start("/bin/sh", "-c", flood)
+    await listener.ends()
+    assert listener.output == b"done\n"
+    assert child.stderr[-2:] == ["flood flood flood", "last"]
+    assert sum(map(len, child.stderr)) < 10_000
+    await child.end_now()
 
 
 async def test_what_is_no_program_exits_as_in_a_shell(tmp_path: Path) -> None:

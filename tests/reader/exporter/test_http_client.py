@@ -8,8 +8,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gzip
-import inspect
-import os
 import socket
 import struct
 import sys
@@ -21,7 +19,6 @@ from ssl import SSLContext
 
 import aiohttp
 import pytest
-import uvloop
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -30,52 +27,12 @@ from pulsed.reader.exporter.http_body import Body
 from pulsed.reader.exporter.http_client import HttpClient, address_of, first_to_answer, request_bytes
 from pulsed.reader.exporter.http_connection import Answer, BrokenAnswer, ClientConnection
 from pulsed.reader.exporter.scraper import ExporterSettings, Scraper
-from tests.reader.exporter.authority import make_authority, server_context
+from tests.certificates import make_authority
+from tests.loops import LOOPS, NewLoop, on_both_loops, run_on
 
 PAGE = b'DCGM_FI_DEV_GPU_UTIL{gpu="0"} 37\nDCGM_FI_DEV_GPU_UTIL{gpu="1"} 99\n'
 WHOLE = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (len(PAGE), PAGE)
-LOOPS = {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}
 SHORT = ExporterSettings(timeout=0.2)
-
-NewLoop = Callable[[], asyncio.AbstractEventLoop]
-
-
-def on_both_loops(test: Callable[..., Awaitable[None]]) -> Callable[..., None]:
-    """Run a test on both event loops, and see that it leaves nothing behind."""
-
-    def run(new_loop: NewLoop, **arguments: object) -> None:
-        run_on(new_loop, test(**arguments))
-
-    taken = [inspect.Parameter("new_loop", inspect.Parameter.KEYWORD_ONLY)]
-    taken += [one.replace(kind=one.KEYWORD_ONLY) for one in inspect.signature(test).parameters.values()]
-    run.__signature__ = inspect.Signature(taken)  # type: ignore[attr-defined]
-    run.__name__ = test.__name__
-    return pytest.mark.parametrize("new_loop", LOOPS.values(), ids=LOOPS.keys())(run)
-
-
-def run_on(new_loop: NewLoop, test: Awaitable[None]) -> None:
-    loop = new_loop()
-    try:
-        loop.run_until_complete(leaving_nothing(test))
-        loop.run_until_complete(loop.shutdown_default_executor())
-    finally:
-        loop.close()
-
-
-async def leaving_nothing(test: Awaitable[None]) -> None:
-    before = sockets()
-    await test
-    for _ in range(500):
-        if sockets() == before and len(asyncio.all_tasks()) == 1:
-            return
-        await asyncio.sleep(0.01)
-    assert sockets() == before
-    assert asyncio.all_tasks() == {asyncio.current_task()}
-
-
-def sockets() -> set[str]:
-    links = (os.path.realpath(f"/proc/self/fd/{name}") for name in os.listdir("/proc/self/fd"))
-    return {link for link in links if "socket:" in link}
 
 
 @dataclass
@@ -534,7 +491,7 @@ async def test_a_redirect_to_no_address(location: bytes) -> None:
 @on_both_loops
 async def test_https_is_kept_alive_and_ends(tmp_path: Path) -> None:
     authority = make_authority(tmp_path)
-    context = server_context(authority)
+    context = authority.server_context()
     async with serving(answering(WHOLE, WHOLE, WHOLE), context=context) as site:
         url = site.url.replace("http:", "https:")
         async with scraping(ExporterSettings(ca_file=str(authority.ca))) as scraper:

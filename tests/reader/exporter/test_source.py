@@ -25,7 +25,7 @@ from pulsed.errors import BadPage, ConfigError, ScrapeFailed
 from pulsed.reader.exporter.scraper import ExporterSettings, Scraper, masked
 from pulsed.reader.exporter.source import ExporterSource, exporter_sources, phases
 from pulsed.reader.tick import RawTick, Source
-from tests.reader.exporter.authority import Authority, make_authority, server_context
+from tests.certificates import Authority, make_authority
 from tests.sources import FakeClock, arrivals, cancel_read
 
 PAGE = b"""# HELP DCGM_FI_DEV_GPU_UTIL GPU utilization (in %).
@@ -407,8 +407,16 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
     return make_authority(tmp_path_factory.mktemp("tls"))
 
 
+def as_client(authority: Authority) -> ExporterSettings:
+    return ExporterSettings(
+        ca_file=str(authority.ca),
+        client_certificate_file=str(authority.client),
+        client_key_file=str(authority.client_key),
+    )
+
+
 async def test_https_with_its_authority(authority: Authority) -> None:
-    with serving(server_context(authority)) as site:
+    with serving(authority.server_context()) as site:
         assert utils(await read_once(f"{site.url}/metrics", ExporterSettings(ca_file=str(authority.ca))))
         assert utils(await read_once(f"{site.url}/metrics", ExporterSettings(insecure_skip_verify=True)))
         for settings in (ExporterSettings(ca_file=str(authority.other_ca)), ExporterSettings()):
@@ -420,23 +428,15 @@ async def test_https_with_its_authority(authority: Authority) -> None:
 
 
 async def test_a_client_certificate(authority: Authority) -> None:
-    known = ExporterSettings(
-        ca_file=str(authority.ca),
-        client_certificate_file=str(authority.client),
-        client_key_file=str(authority.client_key),
-    )
-    with serving(server_context(authority, ask_client=True)) as site:
+    known = as_client(authority)
+    with serving(authority.server_context(ask_client=True)) as site:
         assert utils(await read_once(f"{site.url}/metrics", known))
         assert "client certificate" in await failure(f"{site.url}/metrics", ExporterSettings(ca_file=str(authority.ca)))
 
 
 async def test_a_redirect_to_another_host_gets_no_client_certificate(authority: Authority) -> None:
-    settings = ExporterSettings(
-        ca_file=str(authority.ca),
-        client_certificate_file=str(authority.client),
-        client_key_file=str(authority.client_key),
-    )
-    context = server_context(authority, ask_client=True)
+    settings = as_client(authority)
+    context = authority.server_context(ask_client=True)
     with serving(context) as site, serving(context) as other:
         site.routes["/old"] = lambda h: h.answer(b"", 302, Location=f"{other.url}/metrics")
         assert "redirected to" in await failure(f"{site.url}/old", settings)
@@ -447,7 +447,7 @@ async def test_renewed_certificates_are_taken_up(authority: Authority, tmp_path:
     ca = tmp_path / "ca.pem"
     ca.write_bytes(authority.other_ca.read_bytes())
     time = FakeClock(1000.0)
-    with serving(server_context(authority)) as site:
+    with serving(authority.server_context()) as site:
         settings = ExporterSettings(ca_file=str(ca))
         source = ExporterSource(f"{site.url}/metrics", settings, clock=time.clock, sleep=time.sleep)
         with pytest.raises(ScrapeFailed):

@@ -1,9 +1,10 @@
-"""Certificates for tests: authorities, servers, clients, good ones and bad ones."""
+"""Certificates for tests: authorities, servers and clients, valid and invalid."""
 
 from __future__ import annotations
 
 import datetime
 import ipaddress
+import ssl
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -80,3 +81,36 @@ def make(name: str, issuer: Pair | None = None, *, authority: bool = False, days
         ]
         builder = builder.add_extension(x509.SubjectAlternativeName(names), critical=False)
     return Pair(builder.sign(signer, hashes.SHA256()), key)
+
+
+@dataclass(frozen=True)
+class Authority:
+    """Files of an authority, of another one, and of a server and a client that the first has signed.
+
+    Attributes:
+        server: certificate and key; the certificate is for 127.0.0.1 and ::1.
+    """
+
+    ca: Path
+    other_ca: Path
+    server: tuple[Path, Path]
+    client: Path
+    client_key: Path
+
+    def server_context(self, *, ask_client: bool = False) -> ssl.SSLContext:
+        """Return the context of the server; it can require certificates of clients."""
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(*self.server)
+        if ask_client:
+            context.verify_mode = ssl.CERT_REQUIRED
+            context.load_verify_locations(self.ca)
+        return context
+
+
+def make_authority(folder: Path) -> Authority:
+    """Write the files of an authority into a folder."""
+    authority = make("ca", authority=True)
+    ca, _ = authority.write(folder, "ca")
+    other_ca, _ = make("other", authority=True).write(folder, "other")
+    client, client_key = make("client", authority).write(folder, "client")
+    return Authority(ca, other_ca, make("server", authority).write(folder, "server"), client, client_key)
