@@ -15,8 +15,8 @@ from pulsed.reader.tick import Layout, RawTick
 from pulsed.translate.tick import CanonicalTick, Device, Entity
 from pulsed.translate.vocabulary import Reading
 
-many = settings(max_examples=500, deadline=None)
-"""How property tests run: never judged by time."""
+many = settings(max_examples=500)
+"""How property tests of Compute run."""
 
 WHOLE = Device(Entity("gpu", "0"))
 INSTANCE = Device(Entity("mig", "0", mig_id="1"))

@@ -189,7 +189,7 @@ def test_a_source_that_starts_over_goes_on() -> None:
         max_size=25,
     )
 )
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_it_is_a_list_that_forgets(ticks: list[tuple[str, float, dict[int, float | None]]]) -> None:
     limit, clock = 5.0, Clock()
     history = History(seconds=limit, fields=("energy_joules_total",), now=clock)

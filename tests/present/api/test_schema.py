@@ -81,7 +81,7 @@ def holds(shape: type[schema.Shape], document: object) -> None:
 
 
 @given(boards())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_every_document_has_its_shape(board: TargetStore) -> None:
     document = gpus_document(board, NOW, 1767225600.0, "ai")
     holds(schema.Gpus, document)
@@ -91,7 +91,7 @@ def test_every_document_has_its_shape(board: TargetStore) -> None:
 
 
 @given(boards())
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_what_is_null_is_absent_and_what_is_stale_is_gone(board: TargetStore) -> None:
     """The page says of fresh GPUs what the document says, except what no Prometheus counter can be."""
     listed = [

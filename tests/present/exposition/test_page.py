@@ -119,7 +119,7 @@ def boards(draw: st.DrawFn) -> TargetStore:
     return board(*made)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(boards(), st.booleans())
 def test_the_page_says_what_a_plain_collector_says(made: TargetStore, openmetrics: bool) -> None:
     page = parsed(text_of(made, openmetrics=openmetrics), openmetrics)
@@ -150,7 +150,7 @@ def histories(draw: st.DrawFn) -> list[list[ComputedTick]]:
     return history
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(histories())
 def test_what_is_kept_from_tick_to_tick_never_shows(history: list[list[ComputedTick]]) -> None:
     made = board(target("a"), target("b"))

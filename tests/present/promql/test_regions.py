@@ -44,7 +44,7 @@ def possible(regions: Regions, name: str, low: dict[Variable, float], high: dict
     )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.one_of(st.just(DEFAULT_THRESHOLDS), tables), st.tuples(*[spans] * 6), traffic)
 def test_regions_equal_the_classifier(
     thresholds: ClassThresholds, shares: tuple[tuple[float, float], ...], io: tuple[float, float]

@@ -705,7 +705,7 @@ def chunked(draw: st.DrawFn, body: bytes) -> bytes:
 
 
 @given(st.data())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_an_answer_may_come_in_any_pieces(data: st.DataObject) -> None:
     interim = data.draw(st.sampled_from([b"", b"HTTP/1.1 103 Early Hints\r\nLink: a\r\n\r\n"]))
     body, encoding = data.draw(st.sampled_from([(PAGE, b""), (gzip.compress(PAGE), b"Content-Encoding: gzip\r\n")]))
@@ -742,7 +742,7 @@ def damaged(draw: st.DrawFn) -> bytes:
 
 @pytest.mark.parametrize("new_loop", LOOPS.values(), ids=LOOPS.keys())
 @given(answers=st.lists(st.one_of(damaged(), st.binary(max_size=300)), min_size=1, max_size=8))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_garbage_gives_a_page_or_the_typed_error(new_loop: NewLoop, answers: list[bytes]) -> None:
     left = list(answers)
 

@@ -151,7 +151,7 @@ def pages(draw: st.DrawFn) -> tuple[str, Samples, int, int]:
     return text, expected, len(drawn), bad
 
 
-@settings(deadline=None, max_examples=200)
+@settings(max_examples=200)
 @given(pages())
 def test_a_page_is_read_right_cold_and_warm(drawn: tuple[str, Samples, int, int]) -> None:
     text, expected, good, bad = drawn
@@ -167,7 +167,7 @@ def test_a_page_is_read_right_cold_and_warm(drawn: tuple[str, Samples, int, int]
         assert warm.layout is cold.layout
 
 
-@settings(deadline=None, max_examples=200)
+@settings(max_examples=200)
 @given(pages(), pages())
 def test_what_came_before_changes_nothing(
     before: tuple[str, Samples, int, int], drawn: tuple[str, Samples, int, int]
@@ -182,7 +182,7 @@ EDITS = st.sampled_from(
 )
 
 
-@settings(deadline=None, max_examples=300)
+@settings(max_examples=300)
 @given(pages(), st.lists(st.tuples(st.integers(0, 400), st.integers(0, 2), EDITS), min_size=1, max_size=3))
 def test_a_warm_parser_reads_a_damaged_page_as_a_cold_one_does(
     drawn: tuple[str, Samples, int, int], edits: list[tuple[int, int, str]]
@@ -223,7 +223,7 @@ def openmetrics_pages(draw: st.DrawFn) -> str:
     return "".join(f"{line}\n" for line in [*lines, "# EOF"])
 
 
-@settings(deadline=None, max_examples=100)
+@settings(max_examples=100)
 @given(openmetrics_pages())
 def test_openmetrics_pages(text: str) -> None:
     parser = PageParser()

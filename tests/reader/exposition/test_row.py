@@ -166,7 +166,7 @@ TAIL = mostly("", "", " 7", "\t7 ", "\r", ' # {a="b"} 1', ' 7 # {a="} 5"} 1 2', 
 LINE = st.builds("{}{}{}{}{}".format, NAME, BLOCK, mostly(" ", "\t", "  "), VALUE, TAIL)
 
 
-@settings(deadline=None, max_examples=500)
+@settings(max_examples=500)
 @given(LINE)
 def test_what_both_parsers_read_they_read_alike(line: str) -> None:
     """Where prometheus_client and this parser both read a row they must agree.

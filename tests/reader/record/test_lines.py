@@ -15,7 +15,7 @@ from pulsed.reader.tick import Layout, RawTick, RawValue, Series
 from tests.reader.record.ticks import ONE, layout, record, said, session, tick
 
 texts = st.text(max_size=5)
-some = settings(max_examples=100, deadline=None)
+some = settings(max_examples=100)
 numbers = st.floats(allow_nan=False, allow_infinity=False)
 
 
