@@ -61,8 +61,7 @@ INTEGRALS: tuple[TimeIntegral, ...] = (
             f"observed_{link}_{way}_bytes",
             f"{link}_{way}_bytes_per_second",
             f"{link}_{way}",
-            f"Integral of the rate of data {done} over {name}; the GPU's own counter, where there is one, is"
-            f" {link}_{way}_bytes_total",
+            f"Data {done} over {name}, integrated from the rate; {link}_{way}_bytes_total is the GPU's own counter",
         )
         for link, name in (("pcie", "PCIe"), ("nvlink", "NVLink"))
         for way, done in (("transmit", "sent"), ("receive", "received"))
@@ -89,32 +88,32 @@ class Counter(NamedTuple):
 COUNTERS: tuple[Counter, ...] = (
     Counter(
         "observed_seconds",
-        "Time that samples cover: each the time since the one before, unless that is more than three intervals",
+        "Time covered by samples; gaps above three intervals do not count",
     ),
     Counter(
         "workload_class_seconds",
-        "Observed time by the class of the sample that covers it; the sum over the classes is observed_seconds",
+        "Observed time by workload class",
         "class",
         WORKLOAD_CLASSES,
     ),
     Counter(
         "class_energy_joules",
-        "Energy used in observed time, by class: what the GPU's energy counter gained, else power times time",
+        "Energy used in observed time, by class; from the GPU's energy counter, else from power",
         "class",
         WORKLOAD_CLASSES,
     ),
-    Counter("energy_unknown_seconds", "Observed time of which neither the energy nor the power is known"),
+    Counter("energy_unknown_seconds", "Observed time with neither energy nor power"),
     Counter(
         "idle_seconds",
-        "Observed time of the class idle: held while a pod or job has the GPU or its memory is in use, else free;"
-        " unknown while nobody is known to have it and the memory in use is not known",
+        "Observed idle time: held while a pod or job has the GPU or its memory is in use, else free; unknown without"
+        " an owner and a memory reading",
         "kind",
         IDLE_KINDS,
     ),
-    Counter("idle_energy_joules", "Energy used in that time", "kind", IDLE_KINDS),
+    Counter("idle_energy_joules", "Energy used in observed idle time", "kind", IDLE_KINDS),
     *(Counter(each.counter, each.meaning) for each in INTEGRALS),
     *(
-        Counter(f"{each.word}_unknown_seconds", f"Observed time that is missing in {each.counter}")
+        Counter(f"{each.word}_unknown_seconds", f"Observed time without a value for {each.counter}")
         for each in INTEGRALS
     ),
 )

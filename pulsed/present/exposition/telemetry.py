@@ -76,14 +76,14 @@ class Telemetry:
         yield self._build
         yield from _source_families(_by_name(self._board.targets), self._now, self.duplicate_gpus)
         durations = HistogramMetricFamily(
-            "pulsed_tick_duration_seconds", "Time that a layer took for one tick of one source", labels=["layer"]
+            "pulsed_tick_duration_seconds", "Time of a layer for one tick of one source", labels=["layer"]
         )
         for layer, kept in self._durations.items():
             durations.add_metric([layer], kept.buckets(), kept.sum)
         yield durations
         yield GaugeMetricFamily(
             "pulsed_config_last_reload_successful",
-            "1 if the configuration in force is the one in the file, 0 if the file was refused",
+            "1 if the configuration in force is that of the file, 0 if the file was refused",
             value=int(self.config_in_force()),
         )
         requests = CounterMetricFamily(
@@ -98,7 +98,7 @@ def _build(revision: str) -> Metric:
     labels = {"version": __version__, "python": platform.python_version()}
     if revision:
         labels["revision"] = revision
-    return InfoMetricFamily("pulsed_build", "Which pulsed this is", value=labels)
+    return InfoMetricFamily("pulsed_build", "Version of pulsed and Python", value=labels)
 
 
 class _Durations:
@@ -144,23 +144,21 @@ def _by_name(targets: Sequence[Target]) -> dict[str, Target]:
 
 def _source_families(targets: Mapping[str, Target], now: float, duplicates: Mapping[str, int]) -> Iterator[Metric]:
     source = ["source"]
-    info = InfoMetricFamily("pulsed_source", "What is read", labels=["kind", "target"])
-    up = GaugeMetricFamily(
-        "pulsed_source_up", "1 while the last attempt delivered a sample that is fresh", labels=source
-    )
+    info = InfoMetricFamily("pulsed_source", "Kind and target of a source", labels=["kind", "target"])
+    up = GaugeMetricFamily("pulsed_source_up", "1 while the last attempt delivered a fresh sample", labels=source)
     samples = CounterMetricFamily("pulsed_source_samples", "Samples taken", labels=source)
     errors = CounterMetricFamily("pulsed_source_errors", "Failed attempts", labels=["source", "reason"])
     rejected = CounterMetricFamily(
         "pulsed_source_rejected_rows", "Rows of samples that could not be read", labels=["source", "reason"]
     )
-    restarted = CounterMetricFamily("pulsed_source_restarts", "Times that the source was started again", labels=source)
+    restarted = CounterMetricFamily("pulsed_source_restarts", "Restarts of the source", labels=source)
     last = GaugeMetricFamily(
         "pulsed_source_last_sample_timestamp_seconds",
         "Time of the last sample, whether fresh or not; absent before the first",
         labels=source,
     )
     repeated = GaugeMetricFamily(
-        "pulsed_source_duplicate_gpus", "GPUs left out because a source before this one shows them", labels=source
+        "pulsed_source_duplicate_gpus", "GPUs left out because an earlier source shows them", labels=source
     )
     for name, target in targets.items():
         info.add_metric([], {"kind": target.kind, "target": name})
