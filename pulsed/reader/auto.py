@@ -1,6 +1,6 @@
 """The source `auto`: the first of several sources that works, chosen again when it no longer does.
 
-Knows no kind of source: what to try, in which order, comes from outside.
+Independent of the kinds of sources: the caller supplies the candidates in order.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class SourceCandidate:
 
     Attributes:
         make: makes it; called for every try.
-        limited: asked once it has delivered: whether another source, if there is one that works, would say more.
+        limited: evaluated after the first tick: whether another working source would deliver more.
     """
 
     make: Callable[[], Source]
@@ -104,7 +104,7 @@ class AutoSource:
         """Wait for the next tick of the chosen source; choose one first if there is none.
 
         Raises:
-            NoSourceWorks: none of them delivered a tick; says why, one by one.
+            NoSourceWorks: none of them delivered a tick; the message lists the reasons.
             SourceError: the chosen one failed.
         """
         if self._search is not None and self._search.done():

@@ -1,4 +1,4 @@
-"""How long to wait before the next try. Knows no clock."""
+"""Delay before the next attempt: exponential backoff with jitter. This module must not use a clock."""
 
 from __future__ import annotations
 

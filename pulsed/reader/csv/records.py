@@ -12,7 +12,7 @@ from pulsed.errors import BadCapture
 
 TIME = "time"
 IDENTITY = ("node", "gpu", "uuid", "mig_id", "mig_profile", "model")
-"""Columns that say which GPU a row is about; empty where unknown."""
+"""Columns that identify the GPU of a row; empty where unknown."""
 
 LONGEST_ROW = 64 * 1024
 """Characters after which a quotation mark was surely not closed."""
@@ -29,7 +29,7 @@ def header_of(first_line: str) -> tuple[str, ...]:
 
 
 def problem_of(header: Sequence[str]) -> tuple[str, str] | None:
-    """Tell what is wrong with a header, and what to do about it; None if its rows can be replayed."""
+    """Return what is wrong with a header and the remedy, or None if its rows can be replayed."""
     if "timestamp" in header and "gpu_id" in header:
         return (
             "a CSV in KempnerPulse's columns, which are rounded and lack much of what was read",

@@ -1,6 +1,6 @@
 """Reads the CSV of `pulsed export`: rows of one time are a tick.
 
-The columns that say when and about which GPU become labels; those that pulsed worked out are left out, because Compute
+The columns of time and identity become labels; those that pulsed computed are left out, because Compute
 works them out again; every other one is a series under its own name. What that name means is Translate's business.
 Times are in the file, to the millisecond, and so are the distances between ticks.
 """
@@ -36,7 +36,7 @@ DERIVED = frozenset(
 )
 """Columns that follow from the others."""
 
-_TELL_APART = "Export with the columns that tell GPUs apart: node, uuid and mig_id"
+_IDENTIFYING = "Export with the columns that identify GPUs: node, uuid and mig_id"
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _MILLISECOND = timedelta(milliseconds=1)
 _STEPS_FOR_PACE = 32
@@ -114,7 +114,7 @@ def interval_of(file: TextIOWrapper, path: Path) -> float | None:
             if len(of_gpu) > _STEPS_FOR_PACE or number > _ROWS_FOR_PACE:
                 break
     except (BadCapture, EOFError, IndexError, ValueError):
-        pass  # who reads the ticks will be told
+        pass  # the reader of the ticks gets the error
     steps = [later - sooner for of_gpu in times.values() for sooner, later in pairwise(of_gpu) if later > sooner]
     return median(steps) / 1000 if steps else None
 
@@ -128,7 +128,7 @@ class _Rows:
         self._places = [place for _, place in self._identity]
 
     def key(self, cells: Sequence[str]) -> _Key:
-        """What tells the row's GPU from others."""
+        """The key of the row's GPU."""
         return tuple([cells[place] for place in self._places])
 
     def labels(self, key: _Key) -> _Labels:
@@ -188,14 +188,14 @@ class _CsvTickParser:
         try:
             time = _milliseconds(cells[self._rows.time])
         except ValueError:
-            raise self._bad(number, f"{cells[self._rows.time]!r} in column time is no RFC 3339 time") from None
+            raise self._bad(number, f"{cells[self._rows.time]!r} in column time is not an RFC 3339 time") from None
         values = {place: self._number(number, place, cells[place]) for place in self._numbers if cells[place]}
         key = self._rows.key(cells)
         gpu = self._gpus.get(key)
         if gpu is None:
             gpu = self._gpus[key] = _Gpu(self._rows.labels(key))
         if time == gpu.last:
-            raise BadCapture(f"{self._path}, line {number}: the GPU of this row comes twice at this time", _TELL_APART)
+            raise BadCapture(f"{self._path}, line {number}: the GPU of this row comes twice at this time", _IDENTIFYING)
         tick = None
         if self._rest is None or time != self._rest.time:
             tick = self.finish()
@@ -242,7 +242,7 @@ class _CsvTickParser:
         except ValueError:
             value = float("nan")
         if not isfinite(value):
-            raise self._bad(number, f"{cell!r} in column {self._header[place]} is no number")
+            raise self._bad(number, f"{cell!r} in column {self._header[place]} is not a number")
         return value
 
     def _bad(self, number: int, what: str) -> BadCapture:

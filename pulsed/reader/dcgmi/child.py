@@ -1,6 +1,6 @@
 """A process under supervision: its own group, its output handed on in chunks, an end that leaves nothing behind.
 
-Knows nothing of what the process says.
+Independent of the content of the output.
 """
 
 from __future__ import annotations
@@ -146,7 +146,7 @@ class Child(asyncio.SubprocessProtocol):
         self._transport = cast(asyncio.SubprocessTransport, transport)  # uvloop's is no subclass
 
     def pipe_data_received(self, fd: int, data: bytes) -> None:
-        """Asyncio's: it said something."""
+        """Receive output (asyncio)."""
         if fd == _STDERR:
             self._stderr = (self._stderr + data)[-_STDERR_BYTES:]
         elif not self._over:
@@ -179,7 +179,7 @@ class Child(asyncio.SubprocessProtocol):
             self._on_end()
 
     def _signal(self, number: signal.Signals) -> None:
-        if self._transport is not None and not self._exited.done():  # later its number may be somebody else's
+        if self._transport is not None and not self._exited.done():  # later its pid may belong to another process
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(self._transport.get_pid(), number)
 

@@ -1,4 +1,4 @@
-"""Who the GPUs are: what `dcgmi discovery` prints, and how to ask for it.
+"""Identity of the GPUs, from `dcgmi discovery`.
 
 `-l` has the GPUs with name, PCI address and UUID. `-c` has the tree of MIG instances: which entity id of dmon is which
 NVML instance of which GPU; it names neither profiles nor the instances' own UUIDs (Query.cpp, DCGM 2.1 to 4.7).
@@ -46,7 +46,7 @@ NOTHING_KNOWN = Topology()
 def is_outdated(before: Topology, now: Topology) -> bool:
     """Whether a dmon that was started before does not watch what is there now: it keeps the entities of its start.
 
-    GPUs that are gone do not count: their rows are blank or left out, which says it.
+    GPUs that are gone do not count: their rows are blank or left out, which marks them as gone.
     """
     changed = before.labels.keys() ^ now.labels.keys()
     if any(entity != "GPU" for entity, _ in changed):
@@ -127,14 +127,14 @@ def _in_order(facts: Mapping[str, str]) -> Labels:
 
 
 async def discover(command: Sequence[str], patience: float) -> Topology:
-    """Ask `dcgmi` who the GPUs are.
+    """Run `dcgmi discovery` for the identity of the GPUs.
 
     Args:
         command: its path, and the options that come with every subcommand.
         patience: seconds for each of the two questions.
 
     Raises:
-        SourceError: nobody answers which GPUs there are. That nobody knows of MIG is no error.
+        SourceError: the list of GPUs is unavailable. A missing MIG hierarchy is not an error.
     """
     path, *options = command
     hierarchy = asyncio.ensure_future(printed((path, "discovery", *options, "-c"), patience))
@@ -164,7 +164,7 @@ async def printed(command: Sequence[str], patience: float) -> str:
     size = 0
     over = asyncio.get_running_loop().create_future()
 
-    def hear(data: bytes) -> None:
+    def receive(data: bytes) -> None:
         nonlocal size
         size += len(data)
         if size <= _MOST_BYTES:
@@ -176,7 +176,7 @@ async def printed(command: Sequence[str], patience: float) -> str:
         if not over.done():
             over.set_result(None)
 
-    child = await Child.start(command, hear, end)
+    child = await Child.start(command, receive, end)
     try:
         await asyncio.wait({over}, timeout=patience)
         if not over.done():

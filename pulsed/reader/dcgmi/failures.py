@@ -32,7 +32,7 @@ class Meaning(NamedTuple):
 
     Attributes:
         error: raised for it.
-        what: in one clause; empty where dcgmi's own words say it better.
+        what: in one clause; empty where dcgmi's own text is better.
         remedy: what to do about it.
         texts: parts of dcgmi's messages by which it is recognised without its code.
     """
@@ -57,7 +57,7 @@ MEANINGS: Mapping[int, Meaning] = {
     -14: Meaning(
         HostEngineUnavailable,
         "the host engine has no data for what is watched",
-        "See with dcgmi discovery -l whether it knows any GPU",
+        "Run dcgmi discovery -l to list its GPUs",
         ("No data returned from the hostengine", "field group or entity group is empty"),
     ),
     -21: Meaning(
@@ -99,7 +99,7 @@ MEANINGS: Mapping[int, Meaning] = {
     -38: Meaning(
         TooManyCounters,
         "the GPU cannot count so many profiling fields at once",
-        "Ask for fewer; dcgmi profile -l tells which go together",
+        "Watch fewer fields; dcgmi profile -l lists which can be combined",
         ("cannot be collected in a single pass",),
     ),
     -44: Meaning(
@@ -118,7 +118,7 @@ MEANINGS: Mapping[int, Meaning] = {
     -67: Meaning(
         HostEngineUnavailable,
         "the GPUs are detached from the host engine",
-        "Somebody detached them for maintenance; attach them again",
+        "They were detached for maintenance; attach them again",
         ("detached",),
     ),
 }
@@ -143,21 +143,21 @@ def failure_of(command: str, status: int | None, lines: Sequence[str]) -> Source
     Args:
         command: what was run, in words for a person.
         status: its exit status, negative for a signal; None if it closed its output and lives.
-        lines: what it said beside data, oldest first.
+        lines: its output beside data, oldest first.
     """
-    said = [text for line in lines if (text := line.strip())]
-    words = " / ".join(said[-3:])
-    for line in said:
+    texts = [text for line in lines if (text := line.strip())]
+    words = " / ".join(texts[-3:])
+    for line in texts:
         if invalid := _INVALID_FIELD.search(line):
             field = int(invalid[1])
-            return FieldRefused(f"{command}: this version of DCGM does not know field {field}", field=field)
-    meaning = MEANINGS.get(_code_of(status, said) or 0) or _by_words(said)
+            return FieldRefused(f"{command}: this version of DCGM has no field {field}", field=field)
+    meaning = MEANINGS.get(_code_of(status, texts) or 0) or _by_words(texts)
     if meaning is not None:
         quoted = f" ({words})" if words else ""
         return meaning.error(f"{command}: {meaning.what}{quoted}", meaning.remedy)
     if status in (NOT_FOUND, CANNOT_RUN):
         return CommandMissing(f"{command} cannot be run: {words or 'no such program'}", "Set source.dcgmi.path")
-    if status in _USAGE_STATUS or any(line.startswith(_USAGE_TEXTS) for line in said):
+    if status in _USAGE_STATUS or any(line.startswith(_USAGE_TEXTS) for line in texts):
         return WatchRefused(f"{command} was refused: {words or f'exit {status}'}", "Check what it is asked to watch")
     if status is None:
         return StreamBroke(f"{command} closed its output")
@@ -165,9 +165,9 @@ def failure_of(command: str, status: int | None, lines: Sequence[str]) -> Source
     return StreamBroke(f"{command} {ended}" + (f": {words}" if words else ""))
 
 
-def _code_of(status: int | None, said: Sequence[str]) -> int | None:
+def _code_of(status: int | None, texts: Sequence[str]) -> int | None:
     """DCGM's result code: from the last message that has one, else from the exit status."""
-    for line in reversed(said):
+    for line in reversed(texts):
         message = message_of(line)
         if message is not None and message.code is not None:
             return message.code
@@ -175,8 +175,8 @@ def _code_of(status: int | None, said: Sequence[str]) -> int | None:
     return status - 256 if status is not None and 156 < status < 254 else None
 
 
-def _by_words(said: Sequence[str]) -> Meaning | None:
-    for line in reversed(said):
+def _by_words(texts: Sequence[str]) -> Meaning | None:
+    for line in reversed(texts):
         for meaning in MEANINGS.values():
             if any(text in line for text in meaning.texts):
                 return meaning

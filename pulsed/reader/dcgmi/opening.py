@@ -1,4 +1,4 @@
-"""From a list of fields to a running stream of those that can be had."""
+"""Open a stream with those of a list of fields that are available."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ async def open_stream(
     patience: float,
     sleep: Callable[[float], Awaitable[object]],
 ) -> tuple[DmonStream, Arrival]:
-    """Start streams until one runs with every field that can be had; gives it and its first tick.
+    """Start streams until one runs with every available field; return it and its first tick.
 
-    What is learned stays in `watch`, also when this fails half way.
+    The state of `watch` is kept, also when this fails half way.
 
     Args:
         watch: the fields.
@@ -29,7 +29,7 @@ async def open_stream(
         sleep: waits for so many seconds.
 
     Raises:
-        SourceError: it failed for another reason than a field, or no field at all can be had.
+        SourceError: it failed for another reason than a field, or no field is available.
     """
     while True:
         stream = make(watch.attempt())
@@ -40,7 +40,7 @@ async def open_stream(
             await stream.end_now()
             if not watch.refuse(error):
                 if watch.settled and not watch.attempt():
-                    watch.reset()  # everything was refused: that may change, the next try asks for all again
+                    watch.reset()  # everything was refused, which may change: the next attempt requests all fields
                 raise _nothing_left(error, watch) from error
         except asyncio.CancelledError:
             await stream.end_now()
@@ -54,10 +54,10 @@ async def open_stream(
 
 
 def _nothing_left(error: SourceError, watch: Watch) -> SourceError:
-    """The error itself; a single field's if all of several were refused, which then is only an example."""
+    """Return the error, generalized if all of several fields were refused."""
     if isinstance(error, FieldRefused) and len(watch.wanted) > 1:
         return FieldRefused(
-            f"none of {len(watch.wanted)} fields can be had; the last refusal: {error.args[0]}",
-            "dcgmi dmon -l lists the fields that this version of DCGM knows",
+            f"none of {len(watch.wanted)} fields are available; the last refusal: {error.args[0]}",
+            "dcgmi dmon -l lists the fields of this version of DCGM",
         )
     return error

@@ -1,4 +1,4 @@
-"""What the source `dcgmi` is told: where dcgmi is, what to watch and how often."""
+"""Settings of the source `dcgmi`: path of dcgmi, fields and interval."""
 
 from __future__ import annotations
 

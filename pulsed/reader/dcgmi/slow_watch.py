@@ -75,7 +75,7 @@ class SlowWatch:
             now: the clock of the ticks they go with.
         """
         if self._task is not None and self._task.done():
-            self._task.result()  # an error in pulsed itself: say so
+            self._task.result()  # re-raise an error of pulsed itself
         if self._latest is None:
             return None, None
         is_fresh = now - self._latest.clock <= _FRESH_INTERVALS * self._interval

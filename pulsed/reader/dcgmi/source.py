@@ -1,4 +1,4 @@
-"""The source `dcgmi`: ticks of a supervised `dcgmi dmon`, with everything that dcgmi can say about the GPUs.
+"""The source `dcgmi`: ticks of a supervised `dcgmi dmon`, merged with the slow fields and the identity of the GPUs.
 
 A stream that fails is an error of this `read`; the next one starts it again after a pause. Background work (the slow
 fields, a look at what changed) costs a tick nothing and its failures cost only what it is for.
@@ -54,7 +54,7 @@ class DcgmiSource:
         random: a number from 0 up to 1; for jitter.
 
     Raises:
-        ConfigError: no field is asked for.
+        ConfigError: no field is requested.
 
     Attributes:
         starts: how often the stream of the fast fields was started with success; all but the first are restarts.
@@ -125,7 +125,7 @@ class DcgmiSource:
 
     @property
     def lost(self) -> Mapping[str, tuple[int, ...]]:
-        """Fields that were asked for and cannot be had now, by the reason of the error that says why."""
+        """Requested fields that are unavailable now, by the reason of their error."""
         lost = dict(self._watch.lost)
         for reason, fields in self._slow_watch.lost.items():
             lost[reason] = (*lost.get(reason, ()), *fields)
@@ -133,7 +133,7 @@ class DcgmiSource:
 
     @property
     def why(self) -> Mapping[str, str]:
-        """By reason, the last refusal that said so, with its remedy."""
+        """By reason, the text of the last refusal, with its remedy."""
         return dict(self._slow_watch.why) | dict(self._watch.why)
 
     @property
@@ -155,7 +155,7 @@ class DcgmiSource:
         """Wait for the next tick; starts dcgmi if none runs, after a pause if it failed before.
 
         Ticks that come at once have waited for pulsed, and are given one by one, each with the time at which it was
-        printed. Where that cannot be told they are left out, and that time is a gap for whoever accounts for it.
+        printed. Where that is unknown they are left out, and the time is a gap in the accounting.
 
         Raises:
             SourceError: dcgmi is not there, ended, hung, or was refused; the next call tries again.
@@ -210,7 +210,7 @@ class DcgmiSource:
         return arrival
 
     async def _introduce(self) -> Topology:
-        """Ask who the GPUs are, before the first tick: nothing is known if dcgmi does not answer properly.
+        """Read the identity of the GPUs before the first tick; empty if dcgmi fails.
 
         Raises:
             CommandMissing, HostEngineUnavailable: there is no point in going on.

@@ -67,7 +67,7 @@ class DmonStream:
         wall: Unix seconds, for the stamps.
 
     Attributes:
-        late: ticks that were left out: they had waited for pulsed, and were too many, or their age could not be told.
+        late: ticks that were left out: they had waited for pulsed, and were too many, or their age was unknown.
     """
 
     def __init__(self, command: Sequence[str], interval: float, clock: Clock, wall: Clock) -> None:
@@ -81,7 +81,7 @@ class DmonStream:
         self._stamp = (clock(), wall())
         self._talk = 0
         self._chunks = 0
-        self._heard = 0.0
+        self._received = 0.0
         self._timer: asyncio.TimerHandle | None = None
         self._found: list[Arrival] = []
         self._waiting: deque[Arrival] = deque()
@@ -99,7 +99,7 @@ class DmonStream:
         Raises:
             CommandMissing: it cannot be started.
         """
-        self._child = await Child.start(self._command, self._hear, self._finish)
+        self._child = await Child.start(self._command, self._receive, self._finish)
 
     @property
     def pid(self) -> int:
@@ -114,7 +114,7 @@ class DmonStream:
             patience: seconds without any tick after which the process counts as hung.
 
         Raises:
-            SourceError: the process ended, or hung; what the typed error says.
+            SourceError: the process ended or hung.
         """
         while not self._waiting:
             if self._over:
@@ -133,7 +133,7 @@ class DmonStream:
         """End the process in order; if it does not want to, by force."""
         self._cancel_timer()
         if self._child is not None:
-            # It sleeps out its delay first. Nothing is lost if not: the engine drops the watches of whoever leaves.
+            # It sleeps out its delay first. Nothing is lost if not: the engine drops the watches of a closed client.
             await self._child.end(_ORDERLY_SECONDS if self._interval < _ORDERLY_SECONDS else _SHORT_ORDERLY_SECONDS)
 
     async def end_now(self) -> None:
@@ -142,7 +142,7 @@ class DmonStream:
         if self._child is not None:
             await self._child.end_now()
 
-    def _hear(self, data: bytes) -> None:
+    def _receive(self, data: bytes) -> None:
         if self._flooded:
             return
         now = (self._clock(), self._wall())
@@ -153,7 +153,7 @@ class DmonStream:
         else:
             lines, self._rest = [], self._rest + data
         if len(self._rest) > _LONGEST_LINE:
-            lines.append(self._rest.decode("utf-8", "replace"))  # no row: the parser will say so
+            lines.append(self._rest.decode("utf-8", "replace"))  # not a row: the parser rejects it
             self._rest = b""
         feed = self._parser.feed
         for line in lines:
@@ -170,11 +170,11 @@ class DmonStream:
             self._finish()
             return
         self._chunks += 1
-        self._heard = self._loop.time()
+        self._received = self._loop.time()
         if self._parser.complete:
             self._loop.call_soon(self._take_turn, self._chunks, _TURNS)
         elif self._timer is None:
-            self._timer = self._loop.call_at(self._heard + self._quiet, self._settle)
+            self._timer = self._loop.call_at(self._received + self._quiet, self._settle)
 
     def _take_turn(self, chunks: int, turns: int) -> None:
         """Wait for more that is already there, without sleeping."""
@@ -190,8 +190,8 @@ class DmonStream:
     def _settle(self) -> None:
         """It may have been quiet for long enough."""
         self._timer = None
-        if self._loop.time() - self._heard < self._quiet / 2:
-            self._timer = self._loop.call_at(self._heard + self._quiet, self._settle)
+        if self._loop.time() - self._received < self._quiet / 2:
+            self._timer = self._loop.call_at(self._received + self._quiet, self._settle)
             return
         self._take_rest()
         self._deliver()
@@ -211,7 +211,7 @@ class DmonStream:
         gap, self._delivered_at = newest - self._delivered_at, newest
         if len(found) > 1 and 2 * len(found) * self._interval < gap:
             # They waited for pulsed, and are fewer than the time has room for: the pipe was full, and dmon stood still
-            # with it. Even the newest is old, by nobody knows how much. The next one is at most an interval away.
+            # with it. Even the newest is old, by an unknown time. The next one is at most an interval away.
             self._leave_out(found)
             return
         self._waiting.extend(_spread(found, min(self._interval, gap / len(found))))
@@ -246,8 +246,8 @@ class DmonStream:
         name = f"{self._command[0]} dmon"
         if self._flooded:
             return StreamHung(f"{name} prints what is no table of dmon", "See what source.dcgmi.path runs")
-        said = [message.text for message in self._parser.drain_messages()]
-        return failure_of(name, self._child.status, said + self._child.stderr)
+        texts = [message.text for message in self._parser.drain_messages()]
+        return failure_of(name, self._child.status, texts + self._child.stderr)
 
     def _hung(self, patience: float) -> StreamHung:
         return StreamHung(

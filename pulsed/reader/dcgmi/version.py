@@ -13,14 +13,14 @@ _ENGINE = "Hostengine build info"
 
 
 def parse_versions(text: str) -> tuple[str, str]:
-    """Read `dcgmi -v`: the versions of dcgmi and of the host engine, empty where it does not say."""
+    """Read `dcgmi -v`: the versions of dcgmi and of the host engine, empty where they are missing."""
     own, _, engine = text.partition(_ENGINE)
     found = [_VERSION.search(part) for part in (own, engine)]
     return found[0][1] if found[0] else "", found[1][1] if found[1] else ""
 
 
 async def versions(path: str, patience: float) -> tuple[str, str]:
-    """Ask `dcgmi` for the versions of itself and of this machine's host engine; empty where nobody answers.
+    """Run `dcgmi -v` for the versions of itself and of this machine's host engine; empty on failure.
 
     Args:
         path: of dcgmi.

@@ -1,7 +1,7 @@
-"""Which fields a `dcgmi dmon` is asked for, when some of them may be refused.
+"""The fields that a `dcgmi dmon` watches, when some of them may be refused.
 
-dcgmi watches all of a list or nothing. A refusal names the field where this version of DCGM does not know it; else it
-says only that something on the list is wrong, and the list is taken apart until the culprits are alone. Does no I/O.
+dcgmi watches all of a list or nothing. A refusal names the field if this version of DCGM lacks it. Otherwise
+the list is bisected until the refused fields are isolated. Does no I/O.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from pulsed.errors import (
 _PROFILING = (range(1001, 1100), range(1532, 1534))
 
 _NO_PROFILING = (ProfilingHeld, ProfilingUnavailable)
-"""Refusals that are about all profiling fields, whichever were asked for."""
+"""Refusals that apply to all profiling fields."""
 
 
 def is_profiling(field: int) -> bool:
@@ -30,9 +30,9 @@ def is_profiling(field: int) -> bool:
 
 
 class Watch:
-    """A list of fields, and what is known of which of them can be had.
+    """A list of fields, and which of them are available.
 
-    Ask for `attempt()`; tell with `accept()` or `refuse()` what came of it; go on until `settled`.
+    Start `attempt()`, report the outcome with `accept()` or `refuse()`, and repeat until `settled`.
 
     Args:
         fields: ids, the more important ones first; duplicates are left out.
@@ -53,33 +53,33 @@ class Watch:
 
     @property
     def lost(self) -> Mapping[str, tuple[int, ...]]:
-        """The fields that cannot be had, by reason, as the errors' reasons are called."""
+        """The unavailable fields, by the `reason` of their errors."""
         reasons = dict.fromkeys(self._lost.values())
         return {reason: tuple(field for field in self.wanted if self._lost.get(field) == reason) for reason in reasons}
 
     @property
     def why(self) -> Mapping[str, str]:
-        """By reason, the last refusal that said so, with its remedy."""
+        """By reason, the text of the last refusal, with its remedy."""
         return {reason: self._why[reason] for reason in self.lost}
 
     @property
     def lost_profiling(self) -> tuple[int, ...]:
-        """The profiling fields among them that may come back by themselves."""
+        """The unavailable profiling fields that may become available again."""
         for_good = (None, FieldRefused.reason, TooManyCounters.reason)
         return tuple(f for f in self.wanted if is_profiling(f) and self._lost.get(f) not in for_good)
 
     def attempt(self) -> tuple[int, ...]:
-        """The fields to ask for next, in the order of `wanted`; none if there is none that can be had."""
+        """Return the fields to request next, in the order of `wanted`; empty if none is available."""
         ids = self._running.union(self._untried[0] if self._untried else ())
         return tuple(field for field in self.wanted if field in ids)
 
     def accept(self) -> None:
-        """The attempt runs."""
+        """Record that the attempt runs."""
         self._running = frozenset(self.attempt())
         del self._untried[:1]
 
     def refuse(self, error: SourceError) -> bool:
-        """Learn from a refused attempt; returns whether another one makes sense."""
+        """Record a refused attempt; return whether another one makes sense."""
         if not isinstance(error, WatchRefused):
             return False
         if self._untried:
@@ -104,12 +104,12 @@ class Watch:
         return bool(self.attempt())
 
     def restore(self, fields: Iterable[int]) -> None:
-        """Try these again, which were lost."""
+        """Retry unavailable fields."""
         back = tuple(field for field in fields if self._lost.pop(field, None) is not None)
         self._try(back)
 
     def reset(self) -> None:
-        """Forget what was learned: the engine may be another one now."""
+        """Clear the state: the engine may have changed."""
         self._running = frozenset()
         self._lost.clear()
         self._untried.clear()

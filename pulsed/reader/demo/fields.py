@@ -1,7 +1,7 @@
-"""The demo's words: which DCGM fields its page has, and how its eight GPUs are labelled.
+"""The DCGM fields of the demo's page, and the labels of its eight GPUs.
 
 Names, units and label order are those of a dcgm-exporter 4.x page with every useful field switched on, so that demo
-data takes the same way through pulsed as a real page. All identity says that it is a demo.
+data is processed like a real page. All identity is marked as demo data.
 """
 
 from __future__ import annotations
@@ -104,7 +104,10 @@ FIELDS: tuple[DemoField, ...] = (
     DemoField("DCGM_FI_PROF_PIPE_TENSOR_DFMA_ACTIVE", "gauge", 0.0, "Double tensor pipe active (0-1)."),
     DemoField("DCGM_FI_PROF_PIPE_INT_ACTIVE", "gauge", "integer_ratio", "Integer pipe active (0-1)."),
     DemoField(
-        "DCGM_FI_DEV_GET_GPU_RECOVERY_ACTION", "gauge", "recovery_action", "What the driver asks for (0 none, 1 reset)."
+        "DCGM_FI_DEV_GET_GPU_RECOVERY_ACTION",
+        "gauge",
+        "recovery_action",
+        "Recovery action requested by the driver (0 none, 1 reset).",
     ),
 )
 """The whole page, by DCGM field id."""

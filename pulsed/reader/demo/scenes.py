@@ -1,7 +1,7 @@
 """What the demo's eight GPUs are doing: one function of time per workload.
 
 Every story repeats after its period and is made of arithmetic only, so that any instant can be asked for without
-playing what came before. Nothing here knows power, clocks, field names or ticks.
+playing what came before. This module must not depend on power, clocks, field names or ticks.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ GIBIBYTE = 1024.0
 
 
 class Activity(NamedTuple):
-    """What the workload asks of the GPU: ratios 0..1, traffic in bytes per second, memory in MiB.
+    """The load that a workload puts on the GPU: ratios 0..1, traffic in bytes per second, memory in MiB.
 
-    A scene may ask for a little too much or break an order (more tensor than SM): the board settles that.
+    Values slightly out of range or order (more tensor than SM) are corrected by the simulated board.
     """
 
     graphics_engine: float = 0.0
@@ -109,7 +109,7 @@ def training(t: float, wobble: Wobble) -> Activity:
 
 
 def inference(t: float, wobble: Wobble) -> Activity:
-    """Serve a model: a burst of prompts (tensor cores), then answers (memory bandwidth), then nobody asks."""
+    """Serve a model: a burst of prompts (tensor cores), then answers (memory bandwidth), then no requests."""
     phase = t % 24.0
     load = 0.9 + 0.1 * wobble.slow
     prefill = load * pulse(phase, 0.0, 6.0)
@@ -184,7 +184,7 @@ def streaming(t: float, wobble: Wobble) -> Activity:
 
 
 def forgotten(t: float, wobble: Wobble) -> Activity:
-    """Do nothing at all, but keep the memory: the notebook that somebody left open."""
+    """Do nothing but keep the memory, as an abandoned notebook does."""
     return Activity(memory_used=40.0 * GIBIBYTE)
 
 

@@ -1,7 +1,7 @@
 """A simulated H100: what a workload's activity does to power, clocks, heat and counters.
 
 The laws that hold on hardware hold here at every instant: an engine is at least as busy as what it contains, memory
-adds up, power stays under its limit, and counters are the integral of what they count. Knows nothing of field names
+adds up, power stays under its limit, and counters are the integral of what they count. Independent of field names
 or ticks.
 """
 

@@ -1,6 +1,6 @@
 """The demo source: eight simulated GPUs that do recognisable things, without a GPU, a driver or a network.
 
-It speaks as a dcgm-exporter would, so that everything behind it works on it as on real data, and every series says that
+It produces a dcgm-exporter's series, so that every later step treats it as real data, and every series states that
 it is a demo (`Hostname="demo"`, model, UUIDs, pods).
 """
 

@@ -1,6 +1,6 @@
-"""What goes wrong in the demo: a GPU whose cooling fails, and one whose memory does.
+"""Faults of the demo: a GPU whose cooling fails, and one whose memory does.
 
-Functions of time that repeat, like the scenes; nothing here knows workloads, field names or ticks.
+Functions of time that repeat, like the scenes; this module must not depend on workloads, field names or ticks.
 """
 
 from __future__ import annotations

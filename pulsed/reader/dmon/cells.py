@@ -1,6 +1,6 @@
-"""What one cell of a `dcgmi dmon` table says: a number, a text, an entity, or nothing.
+"""Parse one cell of a `dcgmi dmon` table: a number, a text, an entity, or a blank.
 
-Knows how DCGM prints values; knows neither where a cell stands in its line nor what a column means.
+This module depends on how DCGM prints values, not on the position of a cell or the meaning of a column.
 """
 
 from __future__ import annotations
@@ -108,7 +108,8 @@ def read_number(text: str) -> float | None:
 
 
 def read_text(text: str) -> str | None:
-    """The text in a stripped cell as printed, also where DCGM cut it with `...`; None for DCGM's blank markers."""
+    """The text in a stripped cell as printed, also where DCGM truncated it with `...`; None for DCGM's blank
+    markers."""
     # Blanks are `<<<NULL>>>`, `<<<NOT_SUPPORTED>>>`, ...; narrow columns show only their beginning.
     return None if text in ("", "N/A") or text.startswith("<<<") else text
 

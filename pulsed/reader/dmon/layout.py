@@ -1,9 +1,9 @@
 """From a header of `dcgmi dmon` to the table below it.
 
 dcgmi has printed four layouts (DeviceMonitor.cpp, DCGM 1.7 to 4.6): right-aligned up to 2.3, then left-aligned with an
-entity cell of 10, 11 and 16 characters. A line is sliced where its header says, because cells may be blank or hold
-spaces; only where that fails (a capture that passed through other hands) it is split at blanks, and then every column
-must be there. Knows no ticks.
+entity cell of 10, 11 and 16 characters. A line is sliced at the columns of its header, because cells may be blank or
+hold spaces; only where that fails (a capture that passed through other hands) it is split at blanks, and then every
+column must be there. Independent of ticks.
 """
 
 from __future__ import annotations

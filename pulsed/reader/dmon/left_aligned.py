@@ -1,4 +1,4 @@
-"""Rows with left-aligned columns: `dcgmi dmon` of DCGM 2.4 and newer. Knows no header and no ticks."""
+"""Rows with left-aligned columns: `dcgmi dmon` of DCGM 2.4 and newer. Independent of headers and ticks."""
 
 from __future__ import annotations
 
@@ -93,12 +93,12 @@ class LeftAlignedTable:
         return readings[0] if len(readings) == 1 else split_row(line, self._texts)
 
     def _touching_rows(self, line: str) -> Iterator[DmonRow | BadRow]:
-        """Every way to tell an entity that fills its cell from the value that follows without a blank."""
+        """Return every way to split an entity that fills its cell from the value that follows without a blank."""
         shift = 0
         while True:
             entity = entity_of(line[: self._first + shift])
             cells = self._cells(line, shift)
-            # A line that kept the blanks at its end tells the shift by its length.
+            # A line that kept the blanks at its end reveals the shift by its length.
             fits = not line.endswith("  ") or len(line) == self._width + shift
             if entity and cells and fits and (self._texts[0] or is_strict_number(cells[0].strip())):
                 row = self._row(entity, cells)

@@ -1,7 +1,7 @@
 """The text of `dcgmi dmon`, line by line, to ticks.
 
 dmon prints no time and no mark between two ticks, so a tick is cut where an entity comes again or a header is
-repeated. This module does no I/O and knows no clock: whoever feeds it stamps the ticks.
+repeated. This module does no I/O and has no clock: its caller stamps the ticks.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ _MOST_LAYOUTS = 16
 
 
 def message_of(line: str) -> DmonMessage | None:
-    """What a line of dcgmi's stdout or stderr tells beside data; None if it is no message of dcgmi."""
+    """Return the message in a line of dcgmi's stdout or stderr, or None if it is not a message of dcgmi."""
     text = line.strip()
     if text.startswith(_STOPPED):
         return DmonMessage("stopped", text)

@@ -1,4 +1,4 @@
-"""Rows with right-aligned columns: `dcgmi dmon` of DCGM 1.7 to 2.3. Knows no header and no ticks."""
+"""Rows with right-aligned columns: `dcgmi dmon` of DCGM 1.7 to 2.3. Independent of headers and ticks."""
 
 from __future__ import annotations
 

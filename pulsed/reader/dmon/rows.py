@@ -1,6 +1,6 @@
 """What becomes of a line of a `dcgmi dmon` table: a row, or the reason why not.
 
-Also the rows whose columns have no places: those are split at blanks. Knows no header and no ticks.
+Also the rows whose columns have no places: those are split at blanks. Independent of headers and ticks.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class SplitTable:
 
 
 def text_flags(names: Iterable[str]) -> tuple[bool, ...]:
-    """Of each column, whether it holds texts; a name that nobody knows is taken for a number."""
+    """Of each column, whether it holds texts; an unknown name counts as a number."""
     return tuple(name in STRING_COLUMNS for name in names)
 
 

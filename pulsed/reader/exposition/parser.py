@@ -7,7 +7,8 @@ certain to be right:
 2. Otherwise line by line: the text of a row up to its `}` names a series seen before, and the rest is a number.
 3. A line that is new or odd is read in full by `exposition_row`, and its text remembered.
 
-A row that cannot be read costs that row, never the page. This module knows the format, and no metric's meaning.
+A row that cannot be read costs that row, never the page. This module depends on the format, not on any metric's
+meaning.
 """
 
 from __future__ import annotations
@@ -72,7 +73,7 @@ class PageParser:
     label moves on, a pod goes away) are forgotten once they outnumber the live ones for `FORGET_AFTER_PAGES` pages.
 
     Args:
-        limits: what one page may ask for.
+        limits: of one page.
     """
 
     def __init__(self, limits: PageLimits = PageLimits()) -> None:  # noqa: B008 - it is frozen
@@ -87,7 +88,7 @@ class PageParser:
         self._bare: dict[str, int] = {}  # by name, rows without braces; apart, since `up} 1` is not `up 1`
         self._blocks: dict[str, Labels] = {}  # by text between the braces
         self._sorted: dict[Labels, Labels] = {}
-        self._comments = {""}  # lines that say nothing new
+        self._comments = {""}  # lines without new information
         self._room = 0  # for series not known yet, on the page being read
         self._live = 0  # rows of the last page
         self._template: Template | None = None
@@ -100,7 +101,7 @@ class PageParser:
         """Read one page; rows that cannot be read are counted, not raised.
 
         Raises:
-            BadPage: this is no exposition page at all: HTML, something binary, or text without one readable row. What
+            BadPage: the text is not an exposition page: HTML, something binary, or text without one readable row. What
                 is known of the target stays as it was.
         """
         text = decoded(page)
@@ -226,13 +227,13 @@ class PageParser:
                 texts[declared.name] = declared.text
                 self._layout_outdated = True
                 if before is not None:
-                    # The line that said it before would say something new again.
+                    # An earlier line with the previous text would be new information again.
                     self._comments.clear()
                     self._comments.add("")
         self._comments.add(line)
 
     def _finish(self, values: list[RawValue], samples: int, rejected: Mapping[str, int]) -> Page:
-        if samples:  # an empty page is an exporter that reloads, and says nothing about its series
+        if samples:  # an empty page is an exporter that reloads, which is no evidence about its series
             self._live = samples
             self._age(values, samples)
         if self._layout_outdated:

@@ -1,10 +1,10 @@
 """The grammar of one line of the Prometheus text format 0.0.4 and of OpenMetrics 1.0.0: the slow, complete reading.
 
-Pure functions from a line to what it says; `exposition` decides which lines need them. Where the two formats or their
+Pure functions that parse one line; `exposition` decides which lines need them. Where the two formats or their
 parsers differ this one is lax, because a re-exporter must live with what dcgm-exporter prints, and strict where a wrong
 number could come out. Quoted UTF-8 metric and label names (Prometheus 3) are not read: they could not be republished.
 
-Everything up to the closing brace of a row is judged from left to right without looking further. The caches of
+Everything up to the closing brace of a row is checked from left to right without looking further. The caches of
 `exposition` rest on that: the same text before the brace always means the same series, whatever follows.
 """
 
@@ -22,7 +22,7 @@ Labels = tuple[tuple[str, str], ...]
 
 @dataclass(frozen=True, slots=True)
 class PageLimits:
-    """What a page may ask of the memory of its reader; counts of characters or pieces, never of bytes.
+    """Limits of a page on the memory of its reader, in characters or pieces, not bytes.
 
     Attributes:
         max_series: distinct series of one page. Rows of further series are rejected as `too_many_series`.
@@ -128,7 +128,7 @@ def _read_labels(line: str, position: int, limits: PageLimits) -> tuple[Labels, 
     labels: dict[str, str] = {}
     while label := _LABEL.match(line, position):
         name, value = label[1], label[2]
-        # Two values for one name: either could be the wrong one, and it may be what tells two GPUs apart.
+        # Two values for one name: either could be the wrong one, and the label may be what distinguishes two GPUs.
         # Names with two underscores are Prometheus' own.
         if name in labels or name.startswith("__"):
             raise RowRejected("bad_labels")
@@ -158,7 +158,7 @@ def read_tail(text: str) -> float:
     Raises:
         RowRejected: with the reason `bad_value` or `bad_timestamp`.
     """
-    # Nearly every row is this; the pattern below says the same of it, at three times the cost.
+    # Fast path for nearly every row; the pattern below gives the same result at three times the cost.
     before, _, after = text.strip(" ").partition(" ")
     value = read_number(before)
     if value is not None and (not after or _is_timestamp(after)):

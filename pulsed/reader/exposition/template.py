@@ -14,7 +14,7 @@ from pulsed.reader.tick import RawValue
 
 
 class _Numbers(dict[str, float]):
-    """Numbers by their text; of a text that is not there `float` says which it is."""
+    """Cache of numbers by their text; a missing text is parsed by `float`."""
 
     __missing__ = staticmethod(float)
 
@@ -31,7 +31,7 @@ class Template:
         samples: rows of the page.
         head: what stands before the first `}`.
         names: what follows each number, from its line feed up to, and with, the `{` of the next row: a name, and
-            comments before it. The same objects in the templates of all targets that say the same.
+            comments before it. Templates of targets with equal comments share the objects.
         labels: what follows that, up to, and without, the next `}`. The same object in all families of a GPU.
         length: characters of head, names, labels and braces together.
         picks: for each slot which number is its value, or -1 for a series that the page does not have; None where the
@@ -71,7 +71,7 @@ class Template:
 
 
 def make_template(text: str, samples: int, slots: int, keyed: Mapping[str, int]) -> Template | None:
-    """A template from a page that was read line by line without rejecting a row; None when the page is no good for one.
+    """A template from a page that was read line by line without rejecting a row; None when the page is unsuitable.
 
     Args:
         text: the page.

@@ -1,4 +1,4 @@
-"""What an exporter's answer is as a text, and how to refuse one that is no page of metrics at all."""
+"""Decode an exporter's answer, and reject one that is not a page of metrics."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def refuse_markup(text: str) -> None:
 
 
 def not_a_page(text: str) -> BadPage:
-    """Say what is wrong with a text that has not one readable row."""
+    """Return the error for a text without one readable row."""
     if "\0" in text or text.startswith("\x1f\\x8b"):
         return BadPage(
             "The answer is binary, not a page of metrics", "Check what serves this URL, and that it sends plain text"

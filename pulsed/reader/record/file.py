@@ -1,7 +1,7 @@
 """The file that a record is written to: continued and never overwritten, gzipped or not, good whenever it breaks off.
 
 Gzip data is flushed so that all of it can be read again at any time, and comes in members of a few MiB: only the last
-one has to be looked at to mend a file whose writer was killed. Knows bytes, and nothing of what they say.
+one has to be looked at to mend a file whose writer was killed. This module handles bytes, not their meaning.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class RecordFile(Protocol):
 
         Raises:
             RecordFailed: they cannot be written, wholly or in part; the file is closed then.
-            BrokenPipeError: whoever read them has gone.
+            BrokenPipeError: the reader has closed the pipe.
         """
 
     def flush(self) -> None:

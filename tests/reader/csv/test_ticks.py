@@ -158,10 +158,10 @@ async def test_the_pace_is_that_of_the_times(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("line", "words"),
     [
-        (at(1, power="many"), "line 3: 'many' in column power_watts is no number"),
-        (at(1, power="nan"), "line 3: 'nan' in column power_watts is no number"),
+        (at(1, power="many"), "line 3: 'many' in column power_watts is not a number"),
+        (at(1, power="nan"), "line 3: 'nan' in column power_watts is not a number"),
         (at(1, power="1,5"), "line 3: 6 cells under a header of 5"),
-        ("2026-01-01T00:00:01,n1,0,1.0,1.0\n", "line 3: '2026-01-01T00:00:01' in column time is no RFC 3339 time"),
+        ("2026-01-01T00:00:01,n1,0,1.0,1.0\n", "line 3: '2026-01-01T00:00:01' in column time is not an RFC 3339 time"),
         ("yesterday,n1,0,1.0,1.0\n", "line 3: 'yesterday' in column time"),
         (at(0), "line 3: the GPU of this row comes twice at this time"),
         (at(1, gpu='"0') + "x" * 70_000 + "\n", "line 3: a quotation mark is not closed"),
