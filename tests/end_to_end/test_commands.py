@@ -129,35 +129,31 @@ def test_export_of_chosen_columns(capture: Path) -> None:
     assert wrong.stderr.count("\n") == 1
 
 
-@pytest.mark.parametrize("lines", [1, 3])
-def test_export_into_head(capture: Path, lines: int) -> None:
-    """Whoever reads may have read enough at any time."""
-    command = shlex.join([*PULSED, "export", *replay(capture, "--set=source.replay.loop=true")])
-    finished = subprocess.run(
-        ["bash", "-o", "pipefail", "-c", f"{command} | head -{lines}"],
+def piped(words: list[str], reader: str) -> subprocess.CompletedProcess[str]:
+    """Run a command of pulsed with its output piped into another program; the shell reports the failure of either."""
+    return subprocess.run(
+        ["bash", "-o", "pipefail", "-c", f"{shlex.join([*PULSED, *words])} | {reader}"],
         capture_output=True,
         text=True,
         timeout=30,
         check=False,
         env=environment(),
     )
+
+
+@pytest.mark.parametrize("lines", [1, 3])
+def test_export_into_head(capture: Path, lines: int) -> None:
+    """A reader may have read enough at any time."""
+    finished = piped(["export", *replay(capture, "--set=source.replay.loop=true")], f"head -{lines}")
     assert (finished.returncode, finished.stderr) == (0, "")
     assert finished.stdout.count("\n") == lines
 
 
-def test_snapshot_into_nothing(capture: Path) -> None:
+@pytest.mark.parametrize("format", ["table", "json", "csv", "prometheus"])
+def test_snapshot_into_nothing(capture: Path, format: str) -> None:
     """As `head`, but even sooner, and with a reader that is gone before the first byte."""
-    for format in ("table", "json", "csv", "prometheus"):
-        command = shlex.join([*PULSED, "snapshot", "--format", format, *replay(capture)])
-        finished = subprocess.run(
-            ["bash", "-o", "pipefail", "-c", f"{command} | true"],
-            capture_output=True,
-            text=True,
-            timeout=30,
-            check=False,
-            env=environment(),
-        )
-        assert (finished.returncode, finished.stderr) == (0, ""), format
+    finished = piped(["snapshot", "--format", format, *replay(capture)], "true")
+    assert (finished.returncode, finished.stderr) == (0, "")
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

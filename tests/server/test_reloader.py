@@ -22,13 +22,20 @@ def write(file: Path, text: str) -> None:
     os.replace(new, file)
 
 
-def successful(live: WebConfigReloader) -> bool:
+def settle(live: WebConfigReloader) -> bool:
+    """Refresh until a change counts; returns whether the last one could be used."""
+    live.refresh()
+    live.refresh()
     return live.last_reload_successful
 
 
-def settle(live: WebConfigReloader) -> None:
-    live.refresh()
-    live.refresh()
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    """A web configuration with TLS, beside its certificate."""
+    make("localhost").write(tmp_path, "server")
+    path = tmp_path / "web.yml"
+    path.write_text(WITH_TLS)
+    return path
 
 
 def test_a_change_is_taken_up_when_it_has_stood_still(tmp_path: Path) -> None:
@@ -44,7 +51,7 @@ def test_a_change_is_taken_up_when_it_has_stood_still(tmp_path: Path) -> None:
     live.refresh()
     assert live.now.users is not None
     assert live.now.headers == ((b"x-frame-options", b"deny"),)
-    assert successful(live)
+    assert live.last_reload_successful
 
 
 def test_what_cannot_be_used_leaves_what_was_and_is_told_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -57,71 +64,52 @@ def test_what_cannot_be_used_leaves_what_was_and_is_told_once(tmp_path: Path, ca
         for _ in range(5):
             live.refresh()
     assert live.now is before
-    assert not successful(live)
+    assert not live.last_reload_successful
     assert [record.levelname for record in caplog.records] == ["ERROR"]
     assert "\n" not in str(vars(caplog.records[0])["error"])
     assert "hunter2" not in str(vars(caplog.records[0]))
     write(file, WITH_USER)
-    settle(live)
-    assert successful(live)
+    assert settle(live)
     assert live.now is not before
 
 
-def test_a_certificate_and_its_key_are_followed(tmp_path: Path) -> None:
-    make("localhost").write(tmp_path, "server")
-    file = tmp_path / "web.yml"
-    file.write_text(WITH_TLS)
+def test_a_certificate_and_its_key_are_followed(file: Path) -> None:
     live = WebConfigReloader(file)
-    before = live.now
-    other = make("localhost")
-    write(tmp_path / "server.crt", other.cert_pem.decode())
-    settle(live)
+    before, other = live.now, make("localhost")
+    write(file.with_name("server.crt"), other.cert_pem.decode())
+    assert not settle(live)
     assert live.now is before, "a certificate without its key"
-    assert not successful(live)
-    write(tmp_path / "server.key", other.key_pem.decode())
-    settle(live)
+    write(file.with_name("server.key"), other.key_pem.decode())
+    assert settle(live)
     assert live.now.context is not before.context
-    assert successful(live)
 
 
-def test_a_file_that_appears_later_is_looked_for(tmp_path: Path) -> None:
-    make("localhost").write(tmp_path, "server")
-    file = tmp_path / "web.yml"
-    file.write_text(WITH_TLS)
+def test_a_file_that_appears_later_is_looked_for(file: Path) -> None:
     live = WebConfigReloader(file)
     before = live.now
     write(file, WITH_TLS.replace("server.crt", "next.crt").replace("server.key", "next.key"))
     settle(live)
     assert live.now is before
-    make("localhost").write(tmp_path, "next")
-    settle(live)
-    assert successful(live)
+    make("localhost").write(file.parent, "next")
+    assert settle(live)
     assert live.now is not before
 
 
-def test_files_that_vanish_leave_what_was(tmp_path: Path) -> None:
-    make("localhost").write(tmp_path, "server")
-    file = tmp_path / "web.yml"
-    file.write_text(WITH_TLS)
+def test_files_that_vanish_leave_what_was(file: Path) -> None:
     live = WebConfigReloader(file)
     before = live.now
     for name in ("server.key", "web.yml"):
-        (tmp_path / name).unlink()
-        settle(live)
+        file.with_name(name).unlink()
+        assert not settle(live)
         assert live.now is before
-        assert not successful(live)
 
 
-def test_tls_is_not_switched_off_under_way(tmp_path: Path) -> None:
-    make("localhost").write(tmp_path, "server")
-    file = tmp_path / "web.yml"
-    file.write_text(WITH_TLS)
+def test_tls_is_not_switched_off_under_way(file: Path) -> None:
     live = WebConfigReloader(file)
     write(file, WITH_USER)
-    settle(live)
+    assert not settle(live)
     assert live.now.context is not None
     assert live.now.users is None
-    assert not successful(live)
 
 
 def test_at_start_there_is_nothing_to_fall_back_on(tmp_path: Path) -> None:

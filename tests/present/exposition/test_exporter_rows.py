@@ -4,7 +4,6 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 import pytest
-from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
 from pulsed.collector.target_store import TargetStore
@@ -20,10 +19,10 @@ from pulsed.translate.translator import Translator
 from tests.dmon_writer import ERAS, Value
 from tests.present.boards import board, target
 from tests.present.dmon import capture, computed
+from tests.present.exposition.pages import NOW, count_of_dcgm, families_of, page_of, republished
 from tests.samples import SAMPLES, needs_samples
 from tests.translate.build import dmon_ticks, page_tick, tick
 
-NOW = 100.0
 IDENTITY = (1, 50, 54, 57)
 MEASURED = (1001, 1004, 1009, 155, 156, 150, 100, 203, 230, 252, 449, 393)
 NAMES = [
@@ -51,14 +50,6 @@ BUSES = ("00000000:1B:00.0", "00000000:43:00.0")
 
 def identity(number: int) -> tuple[str, ...]:
     return ("580.105.08", MODEL, UUIDS[number], BUSES[number])
-
-
-def page_of(made: TargetStore, openmetrics: bool = False) -> str:
-    return Pages(made, Telemetry(made), passthrough=True).page(NOW, openmetrics=openmetrics, gzip=False).decode()
-
-
-def republished(made: TargetStore, openmetrics: bool = False) -> list[str]:
-    return [line for line in page_of(made, openmetrics).splitlines() if "DCGM_" in line.split("{")[0]]
 
 
 def samples(made: TargetStore) -> dict[str, float]:
@@ -139,11 +130,10 @@ def test_a_capture_of_two_gpus_comes_out_as_an_exporter_would_serve_it(two_gpus:
 
 @pytest.mark.parametrize("openmetrics", [False, True])
 def test_the_page_is_valid(two_gpus: TargetStore, openmetrics: bool) -> None:
-    families = list((parse_openmetrics if openmetrics else parse_text)(page_of(two_gpus, openmetrics)))
-    found = {family.name: family for family in families if family.name.startswith("DCGM_")}
+    found = {family.name: family for family in families_of(page_of(two_gpus, openmetrics), openmetrics)}
+    found = {name: family for name, family in found.items() if name.startswith("DCGM_")}
     assert sorted(found) == sorted(NAMES)
     assert sum(len(family.samples) for family in found.values()) == 23
-    assert len({family.name for family in families}) == len(families)
     assert found["DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION"].type == ("unknown" if openmetrics else "counter")
 
 
@@ -391,7 +381,4 @@ def test_real_captures_make_valid_pages(openmetrics: bool) -> None:
     for file in files:
         if raws := dmon_ticks(file.read_text()):
             made.targets.append(target(file.name, last(raws, file.name)))
-    families = list((parse_openmetrics if openmetrics else parse_text)(page_of(made, openmetrics)))
-    found = [(one.name, frozenset(one.labels.items())) for family in families for one in family.samples]
-    assert len(found) == len(set(found))
-    assert sum(name.startswith("DCGM_FI_") for name, _ in found) > 50
+    assert count_of_dcgm(families_of(page_of(made, openmetrics), openmetrics)) > 50

@@ -1,28 +1,18 @@
 from __future__ import annotations
 
 import pytest
-from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
-from prometheus_client.parser import text_string_to_metric_families as parse_text
 
-from pulsed.collector.target_store import Target, TargetStore
+from pulsed.collector.target_store import Target
 from pulsed.present.exposition.page import Pages
 from pulsed.present.exposition.telemetry import Telemetry
 from pulsed.reader.exposition import PageParser
 from pulsed.reader.tick import Layout, RawValue, Series
 from tests.present.boards import board, gpu, target, tick
+from tests.present.exposition.pages import NOW, count_of_dcgm, families_of, page_of, republished
 from tests.samples import SAMPLES, needs_samples
 
-NOW = 100.0
 UTIL = "DCGM_FI_DEV_GPU_UTIL"
 ENERGY = "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION"
-
-
-def page_of(made: TargetStore, openmetrics: bool = False) -> str:
-    return Pages(made, Telemetry(made), passthrough=True).page(NOW, openmetrics=openmetrics, gzip=False).decode()
-
-
-def republished(made: TargetStore, openmetrics: bool = False) -> list[str]:
-    return [line for line in page_of(made, openmetrics).splitlines() if "DCGM_" in line.split("{")[0]]
 
 
 def row(name: str, value: RawValue, **labels: str) -> tuple[Series, RawValue]:
@@ -50,7 +40,7 @@ def test_the_sources_series_come_out_as_they_came() -> None:
 
 def test_without_the_setting_nothing_is_republished() -> None:
     made = board(reading(row(UTIL, 55.0)))
-    assert UTIL not in Pages(made, Telemetry(made)).page(NOW, openmetrics=False, gzip=False).decode()
+    assert UTIL not in page_of(made, passthrough=False)
 
 
 @pytest.mark.parametrize(
@@ -122,9 +112,4 @@ def test_real_pages_come_through_as_valid_pages(openmetrics: bool) -> None:
         page = PageParser().parse(file.read_bytes())
         computed = tick([], layout=page.layout, series=[(Series(""), value) for value in page.values])
         made.targets.append(target(file.name, computed))
-    text = page_of(made, openmetrics)
-    families = list((parse_openmetrics if openmetrics else parse_text)(text))
-    samples = [(s.name, tuple(sorted(s.labels.items()))) for family in families for s in family.samples]
-    assert len(samples) == len(set(samples))
-    assert sum(name.startswith("DCGM_FI_") for name, _ in samples) > 100
-    assert len({family.name for family in families}) == len(families)
+    assert count_of_dcgm(families_of(page_of(made, openmetrics), openmetrics)) > 100
