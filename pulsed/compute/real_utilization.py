@@ -8,11 +8,16 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING
 
 from pulsed.compute.bounds import Bounds, Inputs
+from pulsed.compute.declaration import Alternatives, DerivedDetail, DerivedNumber, DerivedResult, DerivedVector
 from pulsed.compute.tick import RealUtilization
 from pulsed.errors import ConfigError
-from pulsed.translate.vocabulary import Reading
+from pulsed.translate.vocabulary import NOTHING, Reading
+
+if TYPE_CHECKING:
+    from pulsed.compute.derive import ComputeSettings
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,3 +139,55 @@ def _missing(reading: Reading, weights: Weights) -> tuple[str, ...]:
     if reading.graphics_engine_active_ratio is None and weights.graphics_engine > 0:
         names.append("graphics_engine_active_ratio")
     return tuple(names)
+
+
+def weighted_inputs(settings: ComputeSettings) -> tuple[Alternatives, ...]:
+    """Return the quantities whose weight is above 0."""
+    return tuple((quantity,) for quantity in _missing(NOTHING, settings.weights))
+
+
+REAL_UTILIZATION = DerivedResult(
+    name="real_utilization",
+    inputs=weighted_inputs,
+    without=lambda settings: (
+        f"its bounds are wider, and below a coverage of {settings.min_coverage:g} only they are published"
+    ),
+    values=(
+        DerivedNumber(
+            name="real_utilization_ratio",
+            help="Share of the GPU that does real work: weighted mean of SM, tensor, DRAM and graphics engine activity;"
+            " absent while too few of them are known",
+            get=lambda reading, result: result.real_utilization.ratio,
+            json="real_utilization.ratio",
+        ),
+        DerivedVector(
+            name="real_utilization_bound_ratio",
+            help="Bounds of real utilization, given the missing inputs",
+            label="bound",
+            keys=("lower", "upper"),
+            get=lambda reading, result: (result.real_utilization.lower, result.real_utilization.upper),
+            json="real_utilization.{}",
+            csv="real_utilization_{}_ratio",
+            always=True,
+        ),
+        DerivedNumber(
+            name="real_utilization_coverage_ratio",
+            help="Share of the weights of real utilization whose input is known",
+            get=lambda reading, result: result.real_utilization.coverage,
+            json="real_utilization.coverage",
+            always=True,
+        ),
+        DerivedDetail(
+            json="real_utilization.preset",
+            help="Name of the weights",
+            kind="setting",
+            get=lambda reading, result: None,
+        ),
+        DerivedDetail(
+            json="real_utilization.missing_inputs",
+            help="Inputs that have a weight and no value",
+            kind="names",
+            get=lambda reading, result: result.real_utilization.missing,
+        ),
+    ),
+)

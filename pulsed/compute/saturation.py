@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from pulsed.compute.bounds import Inputs
+from pulsed.compute.declaration import DerivedDetail, DerivedNumber, DerivedResult, DerivedState, DerivedVector
 from pulsed.compute.peaks import (
     DEFAULT,
     LINKS,
@@ -48,8 +49,6 @@ class Saturation(NamedTuple):
         resources: one per `RESOURCES`: activity over practical peak.
         compute: the largest known pipe.
         memory: device memory.
-        tensor_throughput_ratio: tensor activity times SM clock over the board's highest: the nearest thing to model
-            FLOP utilization that counters give (overall FLOP utilization, arXiv 2605.20799).
         missing: the resources that this device has and that are not known.
     """
 
@@ -60,7 +59,6 @@ class Saturation(NamedTuple):
     resources: tuple[Value, ...]
     compute: Value
     memory: Value
-    tensor_throughput_ratio: Value
     missing: tuple[str, ...]
 
 
@@ -116,8 +114,7 @@ class Saturator:
             limiting = RESOURCES[resources.index(ratio)]
         elif upper == 0.0:
             limiting = NONE
-        throughput = _throughput(reading)
-        return Saturation(ratio, lower, upper, limiting, resources, compute, dram, throughput, missing)
+        return Saturation(ratio, lower, upper, limiting, resources, compute, dram, missing)
 
     def _pcie(self, reading: Reading) -> Value:
         transmit = reading.pcie_transmit_bytes_per_second
@@ -221,10 +218,66 @@ def _link_share(transmit: Value, receive: Value, peak: Value) -> Value:
     return None if peak is None else _share(larger, peak)
 
 
-def _throughput(reading: Reading) -> Value:
-    tensor = reading.tensor_active_ratio
-    clock = reading.sm_clock_hertz
-    highest = reading.sm_clock_max_hertz
-    if tensor is None or clock is None or highest is None or not highest > 0.0:
-        return None
-    return _share(tensor * clock, highest)
+_PIPE_INPUTS: Final = tuple(f"{pipe}_active_ratio" for pipe in RESOURCES if pipe in _PIPES)
+
+SATURATION: Final = DerivedResult(
+    name="saturation",
+    inputs=lambda settings: (_PIPE_INPUTS, ("dram_active_ratio",)),
+    without=lambda settings: "only its bounds are published",
+    values=(
+        DerivedNumber(
+            name="saturation_ratio",
+            help="Largest resource_saturation_ratio; absent while too few resources are known",
+            get=lambda reading, result: result.saturation.ratio,
+            json="saturation.ratio",
+        ),
+        DerivedVector(
+            name="saturation_bound_ratio",
+            help="Bounds of the saturation, given the missing inputs",
+            label="bound",
+            keys=("lower", "upper"),
+            get=lambda reading, result: (result.saturation.lower, result.saturation.upper),
+            json="saturation.{}",
+            always=True,
+        ),
+        DerivedVector(
+            name="resource_saturation_ratio",
+            help="Activity over the practical peak of the resource on this architecture",
+            label="resource",
+            keys=RESOURCES,
+            get=lambda reading, result: result.saturation.resources,
+        ),
+        DerivedState(
+            name="limiting_resource",
+            help="Resource closest to its limit: 1 for that resource, 0 for all others",
+            states=LIMITING_RESOURCES,
+            get=lambda reading, result: result.saturation.limiting_resource,
+            label="resource",
+            json="saturation.limiting_resource",
+        ),
+        DerivedDetail(
+            json="saturation.compute",
+            help="The largest compute pipe",
+            kind="ratio",
+            get=lambda reading, result: result.saturation.compute,
+        ),
+        DerivedDetail(
+            json="saturation.memory",
+            help="Device memory",
+            kind="ratio",
+            get=lambda reading, result: result.saturation.memory,
+        ),
+        DerivedDetail(
+            json="saturation.resources",
+            help="Activity of each resource over its practical peak on this architecture",
+            kind="ratios",
+            get=lambda reading, result: zip(RESOURCES, result.saturation.resources, strict=True),
+        ),
+        DerivedDetail(
+            json="saturation.missing",
+            help="Resources that this GPU has and that are not known",
+            kind="names",
+            get=lambda reading, result: result.saturation.missing,
+        ),
+    ),
+)

@@ -74,7 +74,7 @@ def test_a_tie_goes_to_the_first() -> None:
 def test_t4_page_with_nvml_time_shares_only() -> None:
     reading = Reading(gpu_utilization_ratio=0.8, memory_utilization_ratio=0.5, sm_clock_hertz=1.59e9)
     assert of(reading, "Tesla T4") == Saturation(
-        None, 0.0, 1.0, UNKNOWN, (None,) * 8, None, None, None, (*PIPES, "dram", "pcie")
+        None, 0.0, 1.0, UNKNOWN, (None,) * 8, None, None, (*PIPES, "dram", "pcie")
     ), "and a T4 has no NVLink to miss"
 
 
@@ -207,25 +207,6 @@ def test_overrides_move_the_yardstick() -> None:
 # Tensor throughput.
 
 
-@pytest.mark.parametrize(
-    ("tensor", "clock", "highest", "expected"),
-    [
-        (0.5, 1.2e9, 1.5e9, 0.4),
-        (0.0, 1.2e9, 1.5e9, 0.0),
-        (1.0, 1.6e9, 1.5e9, 1.0),
-        (None, 1.2e9, 1.5e9, None),
-        (0.5, None, 1.5e9, None),
-        (0.5, 1.2e9, None, None),
-        (0.5, 1.2e9, 0.0, None),
-    ],
-)
-def test_tensor_throughput(
-    tensor: float | None, clock: float | None, highest: float | None, expected: float | None
-) -> None:
-    reading = Reading(tensor_active_ratio=tensor, sm_clock_hertz=clock, sm_clock_max_hertz=highest)
-    assert of(reading).tensor_throughput_ratio == (None if expected is None else pytest.approx(expected))
-
-
 # Properties.
 
 anything = st.fixed_dictionaries({}, optional=dict.fromkeys(ALL_INPUTS, st.none() | st.floats() | st.floats(0, 1)))
@@ -236,7 +217,7 @@ anything = st.fixed_dictionaries({}, optional=dict.fromkeys(ALL_INPUTS, st.none(
 def test_any_input_gives_ratios_or_nothing(values: dict[str, float | None], model: str, whole: bool) -> None:
     saturation = of(Reading(**values), model, whole)
     known = [value for value in saturation.resources if value is not None]
-    for value in (*known, saturation.ratio, saturation.tensor_throughput_ratio):
+    for value in (*known, saturation.ratio):
         assert value is None or 0.0 <= value <= 1.0
     assert saturation.limiting_resource in LIMITING_RESOURCES
     if saturation.ratio is None:

@@ -12,7 +12,7 @@ from typing import Literal
 from pulsed.compute.health.model import SEVERITY
 from pulsed.compute.saturation import LIMITING_RESOURCES
 from pulsed.compute.workload.class_table import WORKLOAD_CLASSES
-from pulsed.present.exposition.families import BOTTLENECKS
+from pulsed.compute.workload.result import BOTTLENECK_STATES as BOTTLENECKS
 
 Kind = Literal["timeseries", "stat", "table", "state-timeline", "heatmap", "bargauge"]
 

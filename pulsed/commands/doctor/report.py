@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from pulsed import __version__
-from pulsed.commands.doctor.derived import DERIVED, Derived
+from pulsed.commands.doctor.derived import REQUIREMENTS, Requirement
 from pulsed.commands.doctor.machine import advice, look
 from pulsed.commands.doctor.remedies import lines, steps
 from pulsed.commands.doctor.source_check import SourceCheck, choose, probe_all
@@ -47,7 +47,7 @@ def examine(config: Config, root: Path = Path("/")) -> Report:
 
 
 def _source(probe: SourceCheck, config: Config) -> Report:
-    derived = [_derived(each, probe, config) for each in DERIVED] if probe.works else []
+    derived = [_derived(each, probe, config) for each in REQUIREMENTS] if probe.works else []
     missing = dict.fromkeys(quantity for each in derived for quantity in each["missing"])
     supply = lines(missing, probe, config)
     found = list(_devices(probe))
@@ -69,7 +69,7 @@ def _source(probe: SourceCheck, config: Config) -> Report:
     }
 
 
-def _derived(derived: Derived, probe: SourceCheck, config: Config) -> Report:
+def _derived(derived: Requirement, probe: SourceCheck, config: Config) -> Report:
     settings = config.compute_settings()
     missing: dict[str, list[str]] = {}
     for device, reading in _devices(probe):

@@ -13,9 +13,8 @@ from typing import Any, NamedTuple
 from pulsed.collector.target_store import Target, TargetStore
 from pulsed.compute.health.model import CheckState, Health
 from pulsed.compute.health.node import stale
-from pulsed.compute.peaks import RESOURCES
-from pulsed.compute.saturation import Saturation
 from pulsed.compute.tick import Result
+from pulsed.present.api.derived_fields import derived_sections
 from pulsed.present.gpu_keys import key_of, names_of, node_of, repeated
 from pulsed.present.rfc3339 import rfc3339
 from pulsed.translate.tick import Device
@@ -66,8 +65,10 @@ def gpu_document(match: Match, now: float, preset: str) -> Document:
         now: monotonic seconds, against which its age is told.
         preset: name of the weights of real utilization.
     """
-    target, device, result = match.target, match.device, match.result
-    utilization, workload, held = result.real_utilization, result.workload, result.held
+    device, health = match.device, _health_of(match, now)
+    result = match.result if health is match.result.health else match.result._replace(health=health)
+    derived = derived_sections(match.reading, result, {"preset": preset})
+    derived["health"] |= _checks(health)
     return {
         "gpu": device.entity.gpu,
         "uuid": device.entity.uuid or None,
@@ -76,24 +77,8 @@ def gpu_document(match: Match, now: float, preset: str) -> Document:
         "mig": _mig(device),
         "time": rfc3339(match.time),
         "age_seconds": round(_age(match, now), 3),
-        "stale": match.lost or not target.fresh(now),
-        "real_utilization": {
-            "ratio": utilization.ratio,
-            "lower": utilization.lower,
-            "upper": utilization.upper,
-            "coverage": utilization.coverage,
-            "preset": preset,
-            "missing_inputs": list(utilization.missing),
-        },
-        "saturation": _saturation(result.saturation),
-        "workload": {
-            "class": held.workload_class,
-            "bottleneck": held.bottleneck,
-            "since": None if held.since is None else rfc3339(held.since),
-            "raw_class": workload.raw_class,
-            "candidates": list(workload.candidates),
-        },
-        "health": _health(_health_of(match, now)),
+        "stale": match.lost or not match.target.fresh(now),
+        **derived,
         "metrics": _metrics(match.reading),
         "attribution": _attribution(device),
     }
@@ -206,12 +191,9 @@ def _health_of(match: Match, now: float) -> Health:
     return stale(health, match.time + target.interval, intervals)
 
 
-def _health(health: Health) -> Document:
+def _checks(health: Health) -> Document:
     last = health.xid_last
     return {
-        "state": health.state,
-        "severity": health.severity,
-        "coverage": health.coverage,
         "checks": [check_document(check) for check in health.checks if check.applies],
         "last_xid": None
         if last is None
@@ -234,20 +216,6 @@ def check_document(check: CheckState) -> Document:
         "message": check.message,
         "evidence": {name: value if isfinite(value) else None for name, value in check.evidence},
         "remedy": check.remedy,
-    }
-
-
-def _saturation(saturation: Saturation) -> Document:
-    return {
-        "ratio": saturation.ratio,
-        "lower": saturation.lower,
-        "upper": saturation.upper,
-        "limiting_resource": saturation.limiting_resource,
-        "compute": saturation.compute,
-        "memory": saturation.memory,
-        "resources": dict(zip(RESOURCES, saturation.resources, strict=True)),
-        "missing": list(saturation.missing),
-        "tensor_throughput_ratio": saturation.tensor_throughput_ratio,
     }
 
 

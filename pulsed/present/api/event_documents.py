@@ -8,13 +8,21 @@ from math import isfinite
 from typing import Any, NamedTuple
 
 from pulsed.compute.tick import ComputedTick, Result
-from pulsed.present.api.sample_fields import DERIVED, WORDS
+from pulsed.present.api.sample_fields import getter
 from pulsed.present.gpu_keys import node_of
 from pulsed.present.rfc3339 import rfc3339
 from pulsed.translate.tick import Device
-from pulsed.translate.vocabulary import POSITION, Reading, Value
+from pulsed.translate.vocabulary import Reading, Value
 
-READINGS = (
+TICK_FIELDS = (
+    "workload_class",
+    "raw_class",
+    "health_state",
+    "bottleneck",
+    "real_utilization_ratio",
+    "real_utilization_lower_ratio",
+    "real_utilization_upper_ratio",
+    "saturation_ratio",
     "sm_active_ratio",
     "tensor_active_ratio",
     "dram_active_ratio",
@@ -22,7 +30,7 @@ READINGS = (
     "power_watts",
     "temperature_celsius",
 )
-"""The readings that a tick event repeats; all others are in `/gpus`."""
+"""Fields of a GPU in a tick event; `/gpus` has all."""
 
 TICK = "tick"
 
@@ -105,21 +113,18 @@ def _who(device: Device, here: str) -> Document:
 def gpu_document(device: Device, reading: Reading, result: Result, here: str) -> Document:
     """Say of a GPU what a tick event says of it; `here` is this process's node."""
     row = _who(device, here)
-    for name, (word, _) in WORDS.items():
-        row[name] = word(result)
-    row["bottleneck"] = result.held.bottleneck
-    for name, number in DERIVED.items():
-        row[name] = _finite(number(result))
-    for name, position in _READINGS:
-        row[name] = _finite(reading[position])
+    for name, get in _GETTERS:
+        row[name] = _finite(get(reading, result))
     return row
 
 
-_READINGS = tuple((name, POSITION[name]) for name in READINGS)
+_GETTERS = tuple((name, getter(name)) for name in TICK_FIELDS)
 
 
-def _finite(value: Value) -> Value:
-    """JSON has no word for what no gauge reads."""
+def _finite(value: str | Value) -> str | Value:
+    """Return the value; None for a number that JSON cannot represent."""
+    if isinstance(value, str):
+        return value
     try:
         return value if value is not None and isfinite(value) else None
     except OverflowError:

@@ -1,37 +1,56 @@
-"""What can be kept of a sample, or told of it: readings and what follows from them, named as the columns of the CSV."""
+"""Fields of a sample in history and events, and its columns in CSV: derived values and readings, by their name."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from pulsed.compute.health.model import STATES
+from pulsed.compute.declaration import DerivedNumber, DerivedState, DerivedVector
+from pulsed.compute.derived_results import DERIVED_VALUES
 from pulsed.compute.tick import Result
-from pulsed.compute.workload.class_table import WORKLOAD_CLASSES
 from pulsed.errors import UsageError
 from pulsed.suggestions import did_you_mean
-from pulsed.translate.vocabulary import QUANTITIES, Value
+from pulsed.translate.vocabulary import POSITION, QUANTITIES, Reading, Value
 
-DERIVED: Mapping[str, Callable[[Result], Value]] = {
-    "real_utilization_ratio": lambda result: result.real_utilization.ratio,
-    "real_utilization_lower_ratio": lambda result: result.real_utilization.lower,
-    "real_utilization_upper_ratio": lambda result: result.real_utilization.upper,
-    "saturation_ratio": lambda result: result.saturation.ratio,
-}
-"""Numbers that are no reading but follow from it, by the name of their CSV column: ratios in 0..1, or None."""
+Number = Callable[[Reading, Result], Value]
 
-WORDS: Mapping[str, tuple[Callable[[Result], str], tuple[str, ...]]] = {
-    "workload_class": (lambda result: result.held.workload_class, WORKLOAD_CLASSES),
-    "raw_class": (lambda result: result.workload.raw_class, WORKLOAD_CLASSES),
-    "health_state": (lambda result: result.health.state, STATES),
-}
-"""Words that follow from a reading, by the name of their CSV column, and all that they can be (at most 255)."""
 
-FIELDS: tuple[str, ...] = (*WORDS, *DERIVED, *QUANTITIES)
-"""Everything that can be kept."""
+def _numbers() -> Iterator[tuple[str, Number]]:
+    for value in DERIVED_VALUES:
+        if isinstance(value, DerivedNumber) and value.csv:
+            yield value.name, value.get
+        elif isinstance(value, DerivedVector) and value.csv:
+            for position, key in enumerate(value.keys):
+                yield value.csv.format(key), value.element(position)
+
+
+NUMBERS: Mapping[str, Number] = dict(_numbers())
+"""Derived numbers by name."""
+
+WORDS: Mapping[str, DerivedState] = {value.name: value for value in DERIVED_VALUES if isinstance(value, DerivedState)}
+"""Derived states by name."""
+
+
+def getter(name: str) -> Callable[[Reading, Result], str | Value]:
+    """Return the function that gets a field from a sample."""
+    if name in WORDS:
+        return WORDS[name].get
+    if name in NUMBERS:
+        return NUMBERS[name]
+    position = POSITION[name]
+    return lambda reading, result: reading[position]
+
+
+FIELDS: tuple[str, ...] = (*WORDS, *NUMBERS, *QUANTITIES)
+"""All fields of the history."""
 
 DEFAULT_FIELDS: tuple[str, ...] = (
-    *WORDS,
-    *DERIVED,
+    "workload_class",
+    "raw_class",
+    "health_state",
+    "real_utilization_ratio",
+    "real_utilization_lower_ratio",
+    "real_utilization_upper_ratio",
+    "saturation_ratio",
     "graphics_engine_active_ratio",
     "sm_active_ratio",
     "sm_occupancy_ratio",

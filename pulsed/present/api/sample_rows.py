@@ -10,7 +10,7 @@ from operator import itemgetter
 from typing import Any
 
 from pulsed.compute.tick import Result
-from pulsed.present.api.sample_fields import DERIVED, WORDS
+from pulsed.present.api.sample_fields import NUMBERS, WORDS
 from pulsed.translate.vocabulary import POSITION, QUANTITIES, Reading, Value
 
 _NO_WORD = 255
@@ -24,16 +24,19 @@ class Columns:
 
     def __init__(self, fields: Sequence[str]) -> None:
         words = [name for name in fields if name in WORDS]
-        derived = [name for name in fields if name in DERIVED]
+        derived = [name for name in fields if name in NUMBERS]
         readings = [name for name in fields if name in POSITION]
         self._names = (*words, *derived, *readings)
         self._column = {name: position for position, name in enumerate(self._names)}
-        single = {*derived, *(name for name in readings if QUANTITIES[name].group == "activity")}
-        self._single = frozenset(single)
+        ratios = [name for name in derived if name.endswith("_ratio")]
+        single = frozenset((*ratios, *(name for name in readings if QUANTITIES[name].group == "activity")))
+        self._single = single
         codes = "".join("B" if name in WORDS else "f" if name in single else "d" for name in self._names)
         self._struct = struct.Struct(f"={codes}")
-        self._words = [(WORDS[name][0], {word: code for code, word in enumerate(WORDS[name][1])}) for name in words]
-        self._derived = [DERIVED[name] for name in derived]
+        self._words = [
+            (WORDS[name].get, {word: code for code, word in enumerate(WORDS[name].states)}) for name in words
+        ]
+        self._derived = [NUMBERS[name] for name in derived]
         positions = [POSITION[name] for name in readings]
         self._pick: Callable[[Reading], tuple[Value, ...]]
         if len(positions) > 1:
@@ -44,8 +47,8 @@ class Columns:
 
     def pack(self, result: Result, reading: Reading) -> bytes:
         """Pack a sample; what is missing, or no number can hold, is NaN."""
-        codes = [known.get(get(result), _NO_WORD) for get, known in self._words]
-        values = [get(result) for get in self._derived]
+        codes = [known.get(get(reading, result), _NO_WORD) for get, known in self._words]
+        values = [get(reading, result) for get in self._derived]
         values += self._pick(reading)
         numbers = [nan if value is None else value for value in values]
         try:
@@ -61,7 +64,7 @@ class Columns:
         """Write a column as JSON, without the brackets around it."""
         column = values[self._column[name]]
         if name in WORDS:
-            words = WORDS[name][1]
+            words = WORDS[name].states
             return json.dumps([words[code] if code != _NO_WORD else None for code in column], separators=(",", ":"))[
                 1:-1
             ]

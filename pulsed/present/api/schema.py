@@ -6,9 +6,15 @@ Answers are built by `documents` and sent as they are; a test compares them with
 
 from __future__ import annotations
 
-from pydantic import BaseModel, ConfigDict, Field, GetJsonSchemaHandler
+from collections.abc import Sequence
+from types import GenericAlias
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field, GetJsonSchemaHandler, create_model
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
+
+from pulsed.present.api.derived_fields import SECTIONS, JsonField
 
 
 class Shape(BaseModel):
@@ -45,41 +51,6 @@ class MigInstance(Shape):
     uuid: str | None
 
 
-class RealUtilizationShape(Shape):
-    """The share of the GPU that does work, 0..1."""
-
-    ratio: float | None = Field(description="null when coverage is too low")
-    lower: float = Field(description="lower bound, given the missing inputs")
-    upper: float = Field(description="upper bound, given the missing inputs")
-    coverage: float = Field(description="share of the weights whose input is present")
-    preset: str
-    missing_inputs: list[str]
-
-
-class SaturationShape(Shape):
-    """The share of a practical hardware limit that the GPU reaches, 0..1."""
-
-    ratio: float | None = Field(description="largest of resources; null with too few of them")
-    lower: float = Field(description="lower bound, given the missing resources")
-    upper: float = Field(description="upper bound, given the missing resources")
-    limiting_resource: str = Field(description="the resource with the largest ratio; none when all are 0; unknown")
-    compute: float | None = Field(description="largest of the compute pipes")
-    memory: float | None = Field(description="device memory bandwidth")
-    resources: dict[str, float | None] = Field(description="activity over the practical peak of the architecture")
-    missing: list[str] = Field(description="resources of this GPU without a value")
-    tensor_throughput_ratio: float | None = Field(description="tensor activity times SM clock over its maximum")
-
-
-class WorkloadShape(Shape):
-    """The workload class."""
-
-    workload_class: str = Field(alias="class", description="the held class, without the flicker of raw_class")
-    bottleneck: str = Field(description="the bottleneck of the held class")
-    since: str | None = Field(description="time of the first sample of the held class")
-    raw_class: str = Field(description="the class of the newest sample")
-    candidates: list[str] = Field(description="possible classes while raw_class is unknown")
-
-
 class HealthCheck(Shape):
     """One check of the GPU's health."""
 
@@ -101,12 +72,9 @@ class LastXid(Shape):
     time: str | None = Field(description="null if it is older than pulsed's first sample")
 
 
-class HealthShape(Shape):
-    """The health of a GPU."""
+class HealthChecks(Shape):
+    """The checks of a GPU, beside its derived health."""
 
-    state: str = Field(description="the worst state of all checks; unknown if no check has its inputs")
-    severity: int = Field(description="-1 unknown, 0 ok, 1 info, 2 warn, 3 hot, 4 crit")
-    coverage: float = Field(description="share of the applicable checks whose inputs are present")
     checks: list[HealthCheck]
     last_xid: LastXid | None
 
@@ -143,8 +111,8 @@ class AttributionShape(Shape):
     processes: list[int]
 
 
-class Gpu(Shape):
-    """One GPU or MIG instance."""
+class GpuIdentity(Shape):
+    """The identity and the age of one GPU or MIG instance."""
 
     gpu: str
     uuid: str | None
@@ -154,12 +122,24 @@ class Gpu(Shape):
     time: str
     age_seconds: float
     stale: bool
-    real_utilization: RealUtilizationShape
-    saturation: SaturationShape
-    workload: WorkloadShape
-    health: HealthShape
-    metrics: dict[str, float | None] = Field(description="every quantity; null without a reading")
-    attribution: AttributionShape = Field(description="known users of the GPU")
+
+
+def _section(name: str, fields: Sequence[JsonField]) -> type[Shape]:
+    """Create the shape of a section of derived values."""
+    types: dict[str, Any] = {field.key: (field.type, Field(description=field.help)) for field in fields}
+    title = "".join(word.capitalize() for word in name.split("_"))
+    return create_model(f"{title}Shape", __base__=HealthChecks if name == "health" else Shape, **types)
+
+
+_BEHIND: dict[str, Any] = {
+    "metrics": (dict[str, float | None], Field(description="every quantity; null without a reading")),
+    "attribution": (AttributionShape, Field(description="known users of the GPU")),
+}
+
+_SECTIONS: dict[str, Any] = {name: (_section(name, fields), ...) for name, fields in SECTIONS.items()}
+
+Gpu = create_model("Gpu", __base__=GpuIdentity, **_SECTIONS, **_BEHIND)
+"""One GPU or MIG instance."""
 
 
 class SourceShape(Shape):
@@ -174,14 +154,19 @@ class SourceShape(Shape):
     demo: bool
 
 
-class Gpus(Shape):
-    """The current state of all GPUs."""
+class SourcesShape(Shape):
+    """The state of all sources."""
 
     node: str
     time: str
     source: SourceShape
     sources: list[SourceShape]
-    gpus: list[Gpu]
+
+
+_GPU_LIST: Any = GenericAlias(list, (Gpu,))
+
+Gpus = create_model("Gpus", __base__=SourcesShape, gpus=(_GPU_LIST, ...))
+"""The current state of all GPUs."""
 
 
 class HistoryShape(Shape):

@@ -10,8 +10,10 @@ from collections.abc import Callable, Mapping, Sequence
 from math import isfinite
 from typing import TextIO
 
+from pulsed.compute.derived_results import ordered
 from pulsed.compute.tick import ComputedTick
 from pulsed.errors import UsageError
+from pulsed.present.api.sample_fields import NUMBERS, WORDS, getter
 from pulsed.present.gpu_sample import GpuSample, gpu_samples
 from pulsed.present.rfc3339 import rfc3339
 from pulsed.suggestions import did_you_mean
@@ -24,6 +26,25 @@ def _reading(position: int) -> Cell:
     return lambda subject: subject.reading[position]
 
 
+def _derived(name: str) -> Cell:
+    get = getter(name)
+    return lambda subject: get(subject.reading, subject.result)
+
+
+FIRST = (
+    "real_utilization_ratio",
+    "real_utilization_lower_ratio",
+    "real_utilization_upper_ratio",
+    "real_utilization_coverage_ratio",
+    "workload_class",
+    "raw_class",
+    "bottleneck",
+    "health_state",
+    "saturation_ratio",
+    "limiting_resource",
+)
+"""Derived columns whose order is fixed; later ones follow in the order of their table."""
+
 COLUMNS: Mapping[str, Cell] = {
     "time": lambda subject: rfc3339(subject.time),
     "node": lambda subject: subject.device.entity.node,
@@ -32,16 +53,7 @@ COLUMNS: Mapping[str, Cell] = {
     "mig_id": lambda subject: subject.device.entity.mig_id,
     "mig_profile": lambda subject: subject.device.entity.mig_profile,
     "model": lambda subject: subject.device.model,
-    "real_utilization_ratio": lambda subject: subject.result.real_utilization.ratio,
-    "real_utilization_lower_ratio": lambda subject: subject.result.real_utilization.lower,
-    "real_utilization_upper_ratio": lambda subject: subject.result.real_utilization.upper,
-    "real_utilization_coverage_ratio": lambda subject: subject.result.real_utilization.coverage,
-    "workload_class": lambda subject: subject.result.held.workload_class,
-    "raw_class": lambda subject: subject.result.workload.raw_class,
-    "bottleneck": lambda subject: subject.result.held.bottleneck,
-    "health_state": lambda subject: subject.result.health.state,
-    "saturation_ratio": lambda subject: subject.result.saturation.ratio,
-    "limiting_resource": lambda subject: subject.result.saturation.limiting_resource,
+    **{name: _derived(name) for name in ordered([*WORDS, *NUMBERS], FIRST)},
     **{name: _reading(position) for name, position in POSITION.items()},
 }
 """All columns in their order, with what fills them."""

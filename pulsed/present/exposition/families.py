@@ -6,20 +6,19 @@ Every quantity of the vocabulary and every counter of the account is a family by
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
-from itertools import accumulate
+from itertools import accumulate, chain
+from typing import cast
 
 from pulsed.compute.counters.catalog import COUNTERS
-from pulsed.compute.health.model import STATES, CheckState
-from pulsed.compute.peaks import RESOURCES
-from pulsed.compute.saturation import LIMITING_RESOURCES
-from pulsed.compute.workload.class_table import BOTTLENECKS as KNOWN_BOTTLENECKS
-from pulsed.compute.workload.class_table import UNKNOWN, WORKLOAD_CLASSES
+from pulsed.compute.declaration import DerivedNumber, DerivedState, DerivedValue, DerivedVector, ResultPart
+from pulsed.compute.derived_results import DERIVED_VALUES
+from pulsed.compute.health.model import CheckState
 from pulsed.present.exposition.family_types import (
-    ALONE,
     NO_SAMPLES,
     PREFIX,
+    Basis,
     CounterFamily,
     DerivedFamily,
     Family,
@@ -35,9 +34,6 @@ from pulsed.translate.fields import DERIVED as COMPOSED
 from pulsed.translate.fields import sources
 from pulsed.translate.vocabulary import QUANTITIES, is_counter
 
-BOTTLENECKS = (*KNOWN_BOTTLENECKS, UNKNOWN)
-"""The states of `pulsed_gpu_bottleneck`."""
-
 
 def _device(subject: GpuSample) -> object:
     return subject.device
@@ -47,8 +43,43 @@ def _held(subject: GpuSample) -> object:
     return subject.result.held
 
 
-def _of_health(subject: GpuSample) -> object:
+def _health(subject: GpuSample) -> object:
     return subject.result.health
+
+
+_PARTS: Mapping[ResultPart, Basis | None] = {"": None, "held": _held, "health": _health}
+
+
+def _families(value: DerivedValue) -> Iterator[DerivedFamily]:
+    """Yield the family of a derived value, if it has one."""
+    if isinstance(value, DerivedNumber):
+        yield gauge(
+            value.name, value.help, lambda subject: value.get(subject.reading, subject.result), _PARTS[value.part]
+        )
+    elif isinstance(value, DerivedVector):
+        yield _vector(value)
+    elif isinstance(value, DerivedState) and value.label:
+        yield state_set(
+            value.name,
+            value.label,
+            value.states,
+            value.help,
+            lambda subject: value.get(subject.reading, subject.result),
+            _PARTS[value.part],
+        )
+
+
+def _vector(value: DerivedVector) -> DerivedFamily:
+    every = one_each(value.keys)
+
+    def samples(subject: GpuSample) -> Samples:
+        numbers = value.get(subject.reading, subject.result)
+        if None not in numbers:
+            return every, cast("tuple[float, ...]", numbers)
+        known = [(label, number) for label, number in zip(every, numbers, strict=True) if number is not None]
+        return tuple([label for label, _ in known]), tuple([number for _, number in known])
+
+    return DerivedFamily(PREFIX + value.name, "gauge", value.help, (value.label,), samples)
 
 
 def _distribution(subject: GpuSample) -> Samples:
@@ -71,29 +102,6 @@ def _info(subject: GpuSample) -> Samples:
     return ((device.model, device.pci_bus_id, device.driver_version, device.device),), (1,)
 
 
-_BOUNDS = one_each(("lower", "upper"))
-_RESOURCES = one_each(RESOURCES)
-
-
-def _bounds(subject: GpuSample) -> Samples:
-    found = subject.result.real_utilization
-    return _BOUNDS, (found.lower, found.upper)
-
-
-def _saturation_bounds(subject: GpuSample) -> Samples:
-    found = subject.result.saturation
-    return _BOUNDS, (found.lower, found.upper)
-
-
-def _resource_saturation(subject: GpuSample) -> Samples:
-    known = [
-        (label, value)
-        for label, value in zip(_RESOURCES, subject.result.saturation.resources, strict=True)
-        if value is not None
-    ]
-    return tuple([label for label, _ in known]), tuple([value for _, value in known])
-
-
 def _check_value(name: str, help: str, get: Callable[[CheckState], float | None]) -> DerivedFamily:
     """Declare a gauge per check of a board; parts of it have the health of the board and do not repeat its checks."""
 
@@ -103,7 +111,7 @@ def _check_value(name: str, help: str, get: Callable[[CheckState], float | None]
         checks = subject.result.health.checks
         return counted([(each.id, value) for each in checks if each.applies and (value := get(each)) is not None])
 
-    return DerivedFamily(PREFIX + name, "gauge", help, ("check",), samples, _of_health)
+    return DerivedFamily(PREFIX + name, "gauge", help, ("check",), samples, _health)
 
 
 def _xids(subject: GpuSample) -> Samples:
@@ -149,100 +157,7 @@ DERIVED: tuple[DerivedFamily, ...] = (
         _info,
         _device,
     ),
-    gauge(
-        "real_utilization_ratio",
-        "How much of the GPU does real work: the weighted mean of SM, tensor, DRAM and graphics engine activity;"
-        " absent while too few of them are known",
-        lambda subject: subject.result.real_utilization.ratio,
-    ),
-    DerivedFamily(
-        PREFIX + "real_utilization_bound_ratio",
-        "gauge",
-        "Between which bounds the real utilization lies, whatever the missing inputs are",
-        ("bound",),
-        _bounds,
-    ),
-    gauge(
-        "real_utilization_coverage_ratio",
-        "Share of the weights of the real utilization whose input is known",
-        lambda subject: subject.result.real_utilization.coverage,
-    ),
-    state_set(
-        "workload_class",
-        "class",
-        WORKLOAD_CLASSES,
-        "What kind of work the GPU does, flickers left out: 1 for its class, 0 for all others",
-        lambda subject: subject.result.held.workload_class,
-        _held,
-    ),
-    DerivedFamily(
-        PREFIX + "workload_class_changes_total",
-        "counter",
-        "Changes of that class",
-        (),
-        lambda subject: (ALONE, (subject.result.held.changes,)),
-        _held,
-    ),
-    state_set(
-        "bottleneck",
-        "bottleneck",
-        BOTTLENECKS,
-        "What limits the work on the GPU: 1 for the one that holds, 0 for all others",
-        lambda subject: subject.result.held.bottleneck,
-        _held,
-    ),
-    gauge(
-        "saturation_ratio",
-        "How near the GPU is to a limit of its hardware: the largest of resource_saturation_ratio; absent while neither"
-        " memory and a compute pipe are known nor the rest is bounded",
-        lambda subject: subject.result.saturation.ratio,
-    ),
-    DerivedFamily(
-        PREFIX + "saturation_bound_ratio",
-        "gauge",
-        "Between which bounds the saturation lies, whatever the missing inputs are",
-        ("bound",),
-        _saturation_bounds,
-    ),
-    DerivedFamily(
-        PREFIX + "resource_saturation_ratio",
-        "gauge",
-        "Activity over what the resource reaches in practice on this architecture",
-        ("resource",),
-        _resource_saturation,
-    ),
-    state_set(
-        "limiting_resource",
-        "resource",
-        LIMITING_RESOURCES,
-        "Which resource is nearest to its limit: 1 for that one, 0 for all others",
-        lambda subject: subject.result.saturation.limiting_resource,
-    ),
-    gauge(
-        "tensor_throughput_ratio",
-        "Tensor activity times SM clock over its maximum: the nearest to model FLOP utilization that counters give",
-        lambda subject: subject.result.saturation.tensor_throughput_ratio,
-    ),
-    state_set(
-        "health_state",
-        "state",
-        STATES,
-        "Worst state of all checks that could be judged: 1 for that one, 0 for all others; unknown is not ok",
-        lambda subject: subject.result.health.state,
-        _of_health,
-    ),
-    gauge(
-        "health_severity",
-        "The same as a number: -1 unknown, 0 ok, 1 info, 2 warn, 3 hot, 4 crit",
-        lambda subject: subject.result.health.severity,
-        _of_health,
-    ),
-    gauge(
-        "health_coverage_ratio",
-        "Share of the checks that apply to this GPU which could be judged",
-        lambda subject: subject.result.health.coverage,
-        _of_health,
-    ),
+    *chain.from_iterable(map(_families, DERIVED_VALUES)),
     _check_value(
         "health_check",
         "State of one check: -1 unknown, 0 ok, 1 info, 2 warn, 3 hot, 4 crit",
@@ -280,7 +195,7 @@ DERIVED: tuple[DerivedFamily, ...] = (
         "Code of the last XID; its age is unknown when it was there before pulsed was",
         ("age",),
         _last_xid,
-        _of_health,
+        _health,
     ),
     DerivedFamily(
         PREFIX + "clock_event_ratio",

@@ -8,6 +8,7 @@ from functools import lru_cache
 
 from pulsed.present.exposition.text_format import MetricType
 from pulsed.present.gpu_sample import GpuSample
+from pulsed.translate.vocabulary import is_counter
 
 PREFIX = "pulsed_gpu_"
 
@@ -85,13 +86,13 @@ def counted(pairs: Iterable[tuple[object, float]]) -> Samples:
 
 
 def gauge(name: str, help: str, get: Callable[[GpuSample], float | None], basis: Basis | None = None) -> DerivedFamily:
-    """Declare a gauge without labels of its own; absent while `get` gives None."""
+    """Return a gauge (a counter if named `_total`) without labels of its own; it is absent where `get` returns None."""
 
     def samples(subject: GpuSample) -> Samples:
         value = get(subject)
         return NO_SAMPLES if value is None else (ALONE, (value,))
 
-    return DerivedFamily(PREFIX + name, "gauge", help, (), samples, basis)
+    return DerivedFamily(PREFIX + name, "counter" if is_counter(name) else "gauge", help, (), samples, basis)
 
 
 def state_set(

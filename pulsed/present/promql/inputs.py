@@ -6,8 +6,10 @@ a value does. What differs from Translate stands in `LIMITS`.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 
+from pulsed.compute.derived_results import recorded_numbers
 from pulsed.present.promql.rule_types import (
     INSTANCE,
     MODEL,
@@ -52,7 +54,10 @@ LINK_STATE = (
 )
 REST = ("sm_clock_hertz", "sm_clock_max_hertz", "memory_used_bytes", "power_watts", "energy_joules_total")
 
-QUANTITIES = (*ACTIVITY, *TRAFFIC, *LINK_STATE, *REST)
+_PLACEHOLDER = re.compile(r"\{(\w+)\}")
+_DECLARED = (name for number in recorded_numbers() for name in _PLACEHOLDER.findall(number.promql))
+
+QUANTITIES = tuple(dict.fromkeys((*ACTIVITY, *TRAFFIC, *LINK_STATE, *REST, *_DECLARED)))
 """The inputs of all rules."""
 
 SIGNS_OF_LIFE = (*ACTIVITY, *TRAFFIC[:2], "memory_used_bytes", "temperature_celsius", "power_watts", "sm_clock_hertz")
@@ -75,6 +80,11 @@ BASE_UNITS = recorded("base_units", "group")
 def input_of(quantity: str) -> str:
     """Name the recorded series of an input."""
     return recorded(quantity, "max")
+
+
+def with_inputs(promql: str) -> str:
+    """Return an expression with each `{quantity}` replaced by its recorded series."""
+    return _PLACEHOLDER.sub(lambda found: input_of(found[1]), promql)
 
 
 def input_rules(identity: IdentityLabels) -> Iterator[Recording]:

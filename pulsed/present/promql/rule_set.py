@@ -12,6 +12,7 @@ from pulsed.compute.derive import ComputeSettings
 from pulsed.errors import PulsedError
 from pulsed.present.promql.alerts import dcgm_alerts, pulsed_alerts
 from pulsed.present.promql.classes import class_rules
+from pulsed.present.promql.derived import derived_rules
 from pulsed.present.promql.document import KubernetesObject, prometheus_rule, rule_file
 from pulsed.present.promql.health_alerts import health_alerts
 from pulsed.present.promql.inputs import LIMITS, input_rules
@@ -63,7 +64,7 @@ def _groups(settings: ComputeSettings, choice: RuleSelection) -> Iterator[Group]
     identity = choice.identity
     of_dcgm, of_pulsed = choice.metrics != "pulsed", choice.metrics != "dcgm"
     if of_dcgm and choice.kind != "alerting":
-        makers = (utilization_rules, class_rules, saturation_rules, waste_rules)
+        makers = (utilization_rules, class_rules, saturation_rules, derived_rules, waste_rules)
         rules = [*input_rules(identity), *(rule for make in makers for rule in make(settings, identity))]
         yield Group("pulsed-recording", rules, RECORDING)
     if of_dcgm and choice.kind != "recording":

@@ -30,7 +30,6 @@ LOWER, UPPER = recorded("saturation_ratio", "low"), recorded("saturation_ratio",
 RESOURCE = recorded("resource_saturation_ratio", "raw")
 MISSING = recorded("resource_saturation_ratio", "high")
 LIMITING = recorded("limiting_resource", "raw")
-THROUGHPUT = recorded("tensor_throughput_ratio", "raw")
 PCIE_PEAK = recorded("pcie_peak_bytes_per_second", "max")
 NVLINK_PEAK = recorded("nvlink_peak_bytes_per_second", "max")
 
@@ -49,12 +48,6 @@ def saturation_rules(settings: ComputeSettings, identity: IdentityLabels) -> Ite
     yield from _missing(peaks, identity)
     yield from _whole(identity)
     yield from _limiting(identity)
-    tensor, clock, highest = map(input_of, ("tensor_active_ratio", "sm_clock_hertz", "sm_clock_max_hertz"))
-    yield Recording(
-        THROUGHPUT,
-        f"clamp_max({tensor} * {clock} / {highest}, 1)",
-        "Tensor activity times SM clock over its maximum: the nearest to model FLOP utilization that counters give.",
-    )
 
 
 def _found(patterns: Sequence[str], position: int) -> str:

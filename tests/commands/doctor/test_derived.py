@@ -6,12 +6,13 @@ from dataclasses import replace
 
 import pytest
 
-from pulsed.commands.doctor.derived import DERIVED, MEASURED_BY, Derived
+from pulsed.commands.doctor.derived import REQUIREMENTS, Requirement
 from pulsed.compute.bounds import bounds_of
 from pulsed.compute.derive import ComputeSettings, compute
 from pulsed.compute.real_utilization import PRESETS, Weights
 from pulsed.compute.tick import Result
 from pulsed.compute.workload.class_table import VARIABLES
+from pulsed.compute.workload.result import MEASURED_BY
 from pulsed.reader.tick import Layout, RawTick
 from pulsed.translate.tick import CanonicalTick, Device, Entity
 from pulsed.translate.vocabulary import NOTHING, QUANTITIES, Reading
@@ -19,7 +20,7 @@ from pulsed.translate.vocabulary import NOTHING, QUANTITIES, Reading
 GPU = Device(Entity("gpu", "0"))
 INSTANCE = Device(Entity("mig", "0", mig_id="1"))
 EVERYTHING = Reading(**dict.fromkeys(QUANTITIES, 0.3))
-BY_NAME = {each.name: each for each in DERIVED}
+BY_NAME = {each.name: each for each in REQUIREMENTS}
 
 
 def result(reading: Reading, settings: ComputeSettings) -> Result:
@@ -27,7 +28,7 @@ def result(reading: Reading, settings: ComputeSettings) -> Result:
     return compute(CanonicalTick("t", 0.0, 0.0, 1.0, (GPU,), (reading,), raw), settings).results[0]
 
 
-def names(derived: Derived, settings: ComputeSettings) -> set[str]:
+def names(derived: Requirement, settings: ComputeSettings) -> set[str]:
     return {quantity for choice in derived.inputs(settings) for quantity in choice}
 
 
@@ -77,7 +78,7 @@ def test_one_of_two_is_enough() -> None:
 
 
 def test_below_a_board_nobody_asks_for_what_is_not_there() -> None:
-    for derived in DERIVED:
+    for derived in REQUIREMENTS:
         lacking = derived.missing(NOTHING, INSTANCE, ComputeSettings())
         assert not any(name.startswith(("pcie", "power", "energy")) for name in lacking)
         assert set(lacking) <= set(derived.missing(NOTHING, GPU, ComputeSettings()))
@@ -86,6 +87,6 @@ def test_below_a_board_nobody_asks_for_what_is_not_there() -> None:
 
 def test_what_is_lost_is_said() -> None:
     zero = replace(ComputeSettings(), missing="zero")
-    for derived in DERIVED:
+    for derived in REQUIREMENTS:
         assert derived.without(ComputeSettings())
     assert "count as 0" in BY_NAME["workload_class"].without(zero)

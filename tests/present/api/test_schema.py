@@ -13,9 +13,9 @@ from pulsed.collector.target_store import Target, TargetStore
 from pulsed.compute.health.model import NOT_JUDGED
 from pulsed.compute.tick import RealUtilization, Result, Workload
 from pulsed.compute.workload.class_table import WORKLOAD_CLASSES
+from pulsed.compute.workload.result import BOTTLENECK_STATES
 from pulsed.present.api import schema
 from pulsed.present.api.documents import find, gpu_document, gpus_document
-from pulsed.present.exposition.families import BOTTLENECKS
 from pulsed.present.exposition.page import Pages
 from pulsed.present.exposition.telemetry import Telemetry
 from pulsed.translate.tick import Device, Entity
@@ -51,7 +51,7 @@ utilizations = st.builds(
 workloads = st.builds(
     Workload,
     st.sampled_from(WORKLOAD_CLASSES),
-    st.sampled_from(BOTTLENECKS),
+    st.sampled_from(BOTTLENECK_STATES),
     st.lists(st.sampled_from(WORKLOAD_CLASSES), max_size=3).map(tuple),
 )
 saturations = st.sampled_from([SATURATED, NOT_SATURATED])

@@ -6,7 +6,8 @@ import pytest
 
 from pulsed.compute.counters.catalog import COUNTERS
 from pulsed.compute.workload.class_table import RULES, WORKLOAD_CLASSES
-from pulsed.present.exposition.families import BOTTLENECKS, COUNTER_FAMILIES, DERIVED, QUANTITY_FAMILIES
+from pulsed.compute.workload.result import BOTTLENECK_STATES
+from pulsed.present.exposition.families import COUNTER_FAMILIES, DERIVED, QUANTITY_FAMILIES
 from pulsed.present.exposition.family_types import Family
 from pulsed.present.gpu_sample import gpu_samples
 from pulsed.translate.vocabulary import Reading
@@ -45,8 +46,8 @@ def test_help_names_the_fields_that_a_quantity_comes_from() -> None:
 
 def test_the_states_are_those_of_the_contract() -> None:
     assert WORKLOAD_CLASSES == CONTRACT_CLASSES
-    assert BOTTLENECKS == CONTRACT_BOTTLENECKS
-    assert {rule.bottleneck for rule in RULES} < set(BOTTLENECKS)
+    assert BOTTLENECK_STATES == CONTRACT_BOTTLENECKS
+    assert {rule.bottleneck for rule in RULES} < set(BOTTLENECK_STATES)
 
 
 @pytest.mark.parametrize("family", DERIVED, ids=lambda family: family.name)

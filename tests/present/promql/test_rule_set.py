@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 
 import pytest
 
 from pulsed.compute.derive import ComputeSettings
+from pulsed.compute.derived_results import recorded_numbers
 from pulsed.compute.peaks import RESOURCES, peaks_by_architecture
 from pulsed.compute.real_utilization import PRESETS, Weights
 from pulsed.compute.saturation import Saturators
@@ -16,6 +18,7 @@ from pulsed.compute.tick import Result
 from pulsed.compute.workload.class_table import ClassThresholds
 from pulsed.present.promql.rule_set import RuleSelection, document
 from pulsed.present.promql.rule_types import IdentityLabels
+from pulsed.translate.vocabulary import Reading
 from tests.present.promql.promtool import check, plain, selector
 from tests.present.promql.vectors import Gpu, edge_gpus, random_gpus, results
 
@@ -61,7 +64,7 @@ def series(gpus: list[Gpu]) -> Iterator[tuple[str, str]]:
             yield selector(name, labels), plain(value)
 
 
-def wanted(result: Result) -> Iterator[tuple[str, dict[str, str], float]]:
+def wanted(reading: Reading, result: Result) -> Iterator[tuple[str, dict[str, str], float]]:
     """What the rules are to say of a GPU, as series of their own."""
     utilization = result.real_utilization
     yield "wanted_low", {}, utilization.lower
@@ -80,8 +83,10 @@ def wanted(result: Result) -> Iterator[tuple[str, dict[str, str], float]]:
     yield "wanted_limiting", {"resource": saturation.limiting_resource}, 1
     if saturation.ratio is not None:
         yield "wanted_saturation", {}, saturation.ratio
-    if saturation.tensor_throughput_ratio is not None:
-        yield "wanted_throughput", {}, saturation.tensor_throughput_ratio
+    for number in recorded_numbers():
+        value = number.get(reading, result)
+        if value is not None:
+            yield f"wanted_{number.name}", {}, value
     for resource, value in zip(RESOURCES, saturation.resources, strict=True):
         if value is not None:
             yield "wanted_resource", {"resource": resource}, value
@@ -112,17 +117,17 @@ WRONG = [
     *same("gpu:pulsed_saturation_ratio:low", "wanted_saturation_low"),
     *same("gpu:pulsed_saturation_ratio:high", "wanted_saturation_high"),
     *same("gpu:pulsed_saturation_ratio:max", "wanted_saturation"),
-    *same("gpu:pulsed_tensor_throughput_ratio:raw", "wanted_throughput"),
+    *chain.from_iterable(same(f"gpu:pulsed_{each.name}:raw", f"wanted_{each.name}") for each in recorded_numbers()),
     *both("gpu:pulsed_limiting_resource:raw == 1", "wanted_limiting", LABELS + ", resource"),
     f"count by ({LABELS}) (gpu:pulsed_limiting_resource:raw) != 10",
 ]
 
 
-def inputs(gpus: list[Gpu], of: Mapping[str, Result]) -> Iterator[tuple[str, str]]:
+def inputs(gpus: list[Gpu], of: Mapping[str, tuple[Reading, Result]]) -> Iterator[tuple[str, str]]:
     yield from series(gpus)
     for gpu in gpus:
         labels = {name: gpu.labels[name] for name in ("gpu", "GPU_I_ID") if name in gpu.labels}
-        for name, more, value in wanted(of[gpu.number]):
+        for name, more, value in wanted(*of[gpu.number]):
             yield selector(name, {**labels, **more}), plain(value)
 
 
@@ -152,7 +157,7 @@ def disagreement(folder: Path, gpus: list[Gpu], settings: ComputeSettings, rules
 def test_rules_say_what_compute_says(tmp_path: Path, count: int, settings: ComputeSettings) -> None:
     gpus = [*random_gpus(count, seed=count), *edge_gpus(count, settings, seed=1)]
     of = results(gpus, settings).values()
-    assert len({result.workload.raw_class for result in of}) >= 12  # nothing is tested by never being reached
+    assert len({result.workload.raw_class for _, result in of}) >= 12  # nothing is tested by never being reached
     assert disagreement(tmp_path, gpus, settings) == ""
 
 

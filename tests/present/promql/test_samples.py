@@ -28,12 +28,13 @@ def test_real_pages(tmp_path: Path, name: str) -> None:
     rows = {(dict(each.labels).get("gpu"), dict(each.labels).get("GPU_I_ID", "")) for each in raw.layout.series}
     computed = compute(Translator().translate(raw), ComputeSettings())
     compared = 0
-    for device, result in zip(computed.canonical.devices, computed.results, strict=True):
+    rows_of = zip(computed.canonical.devices, computed.canonical.readings, computed.results, strict=True)
+    for device, reading, result in rows_of:
         entity = device.entity
         if (entity.gpu, entity.mig_id) not in rows:
             continue  # a board that only its MIG instances tell of
         labels = {"gpu": entity.gpu} | ({"GPU_I_ID": entity.mig_id} if entity.mig_id else {})
-        for wanted_name, more, value in wanted(result):
+        for wanted_name, more, value in wanted(reading, result):
             series[selector(wanted_name, {**labels, **more})] = plain(value)
         compared += 1
     assert compared >= 1

@@ -12,6 +12,7 @@ from pulsed.compute.tick import Result
 from pulsed.compute.workload.class_table import RULES
 from pulsed.translate.fields import AMBIGUOUS_NAME, sources
 from pulsed.translate.translator import Translator
+from pulsed.translate.vocabulary import Reading
 from tests.compute.readings import NEAR_EDGES, PCIE, PIPES
 from tests.translate.build import Row, tick
 
@@ -161,12 +162,14 @@ def _consistent(chance: random.Random) -> dict[str, float]:
     }
 
 
-def results(gpus: list[Gpu], settings: ComputeSettings) -> dict[str, Result]:
-    """Let pulsed itself translate and compute; by `gpu`."""
+def results(gpus: list[Gpu], settings: ComputeSettings) -> dict[str, tuple[Reading, Result]]:
+    """Translate and compute with pulsed; readings and results by `gpu`."""
     computed = compute(Translator().translate(tick([row for gpu in gpus for row in gpu.rows])), settings)
     kinds = {gpu.number: "mig" if "GPU_I_ID" in gpu.labels else "gpu" for gpu in gpus}
     return {
-        device.entity.gpu: result
-        for device, result in zip(computed.canonical.devices, computed.results, strict=True)
+        device.entity.gpu: (reading, result)
+        for device, reading, result in zip(
+            computed.canonical.devices, computed.canonical.readings, computed.results, strict=True
+        )
         if kinds[device.entity.gpu] == device.entity.kind
     }
