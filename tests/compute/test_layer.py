@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from pulsed.attribution.model import Attribution, Pod
 from pulsed.compute.counters.catalog import IDLE_KINDS
 from pulsed.compute.derive import ComputeSettings, compute
-from pulsed.compute.layer import KEPT, ComputeLayer
+from pulsed.compute.layer import ComputeLayer
 from pulsed.compute.tick import ClassChange, ComputedTick
+from pulsed.compute.tracker import KEPT, Tracker
 from pulsed.compute.workload.class_table import WORKLOAD_CLASSES
 from pulsed.translate.tick import CanonicalTick, Device, Entity
 from pulsed.translate.vocabulary import NOTHING, Reading
@@ -133,12 +134,12 @@ def test_what_is_remembered_is_bounded_and_the_longest_gone_is_forgotten_first()
         return counted(computer.compute(sample(clock, IDLE, devices=[device])), "observed_seconds")
 
     first, second = many_devices[:2]
-    for device in (first, second):
-        assert [see(device, clock) for clock in (0.0, 1.0)] == [0.0, 1.0]
+    assert [see(first, clock) for clock in (0.0, 1.0)] == [0.0, 1.0]
+    assert [see(second, clock) for clock in (2.0, 3.0)] == [0.0, 1.0]
     for device in many_devices[2:]:
-        see(device, 2.0)
-    assert [see(second, clock) for clock in (3.0, 4.0)] == [3.0, 4.0]
-    assert see(first, 5.0) == 0.0
+        see(device, 4.0)
+    assert [see(second, clock) for clock in (5.0, 6.0)] == [3.0, 4.0]
+    assert see(first, 7.0) == 0.0
 
 
 def test_a_change_of_class_is_told_once_with_the_time_of_its_first_sample() -> None:
@@ -211,20 +212,16 @@ steps = st.one_of(st.sampled_from([0.0, 1.0, 1.0, 1.0, 3.0, 3.5, -1.0, 600.0, -6
 def test_whatever_comes_nothing_falls_or_is_counted_twice(
     stream: list[tuple[float, tuple[Device, ...], Reading, Reading]],
 ) -> None:
-    computer, clock = ComputeLayer(ComputeSettings()), 1000.0
+    computer, tracker, clock = ComputeLayer(ComputeSettings()), Tracker(), 1000.0
     last: dict[Entity, ComputedTick] = {}
     covered = dict.fromkeys((GPU.entity, OTHER.entity), 0.0)
-    newest: dict[Entity, float] = {}
     for step, devices, *readings in stream:
         clock += step
-        tick = computer.compute(sample(clock, *readings[: len(devices)], devices=devices))
+        canonical = sample(clock, *readings[: len(devices)], devices=devices)
+        tracks, tick = tracker.track(canonical).roster.tracks, computer.compute(canonical)
         for position, device in enumerate(devices):
             entity = device.entity
-            since = clock - newest.get(entity, float("-inf"))
-            if 0 < since <= 3.000001:
-                covered[entity] += since
-            if not -3.000001 <= since <= 0:
-                newest[entity] = clock
+            covered[entity] += tracks[position].decision.covered
             account, held = tick.results[position].account, tick.results[position].held
             observed = counted(tick, "observed_seconds", position=position)
             assert observed == pytest.approx(covered[entity], abs=1e-9)

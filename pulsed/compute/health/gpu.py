@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from math import inf
 
 from pulsed.compute.health.clock_events import ClockEvents
-from pulsed.compute.health.gate import ROUNDING
 from pulsed.compute.health.gpu_check import GpuCheck
 from pulsed.compute.health.model import NOT_JUDGED, CheckState, Health
 from pulsed.compute.health.plan import HealthPlan
@@ -20,11 +19,9 @@ from pulsed.compute.health.resets import RESET_SIGNS, Resets
 from pulsed.compute.health.rule import ACTIVITY
 from pulsed.compute.health.verdict import health_of
 from pulsed.compute.health.xid_log import Jobs, XidLog
+from pulsed.compute.tracker import FIRST, GpuTrack, SampleDecision
 from pulsed.translate.tick import Device, Extras
 from pulsed.translate.vocabulary import NOTHING, POSITION, Reading, Value
-
-GAP_INTERVALS = 3.0
-"""A sample that comes more than so many intervals after the one before is late, and covers nothing."""
 
 _ENERGY = POSITION[RESET_SIGNS[0]]
 _REASONS = POSITION["clocks_event_reasons"]
@@ -74,7 +71,6 @@ class GpuHealth:
         self.reading: Reading = NOTHING
         self.boot_id = ""
         self.driver_version = device.driver_version
-        self._clock: float | None = None
         self._key: tuple[Value, ...] = (None,) * plan.size
         self._moving: tuple[Value, ...] = (None,) * len(plan.moving)
         self._facts: dict[str, float | None] = {
@@ -111,49 +107,41 @@ class GpuHealth:
 
     def judge(
         self,
-        device: Device,
+        track: GpuTrack,
+        sample: SampleDecision,
         reading: Reading,
         extras: Extras | None,
-        interval: float,
-        time: float,
-        clock: float,
         boot_id: str = "",
         has_peers: bool = True,
     ) -> Health:
-        """Take a sample; one of the same clock as the last is not counted.
+        """Evaluate a sample; a repeated one changes nothing.
 
         Args:
-            device: which GPU; it may have become known better.
-            reading: its readings; those of a GPU that is missing are all None.
-            extras: what dcgm-exporter's own metrics say.
-            interval: nominal seconds between two samples.
-            time: in Unix seconds.
-            clock: in seconds; only differences mean something, and it may begin anew.
+            track: identity and time of the GPU.
+            sample: what time the sample covers.
+            reading: its readings; those of a missing GPU are all None.
+            extras: dcgm-exporter's own metrics of the GPU.
             boot_id: of the node, opaque; another one means that it was restarted.
             has_peers: whether another GPU of the source answers; without one, silence may be the source's.
         """
-        before = self._clock
-        elapsed = 0.0 if before is None else clock - before
-        if before is not None and elapsed == 0.0:
+        if self.health is NOT_JUDGED:
+            sample = FIRST
+        elif sample.kind == "repeat":
             return self.health
-        self._clock = clock
-        is_late = elapsed > (GAP_INTERVALS + ROUNDING) * interval
-        if elapsed < 0.0:
-            elapsed, is_late = max(time - self.time, 0.0), True
-        now = self.now = self.now + elapsed
-        self.time, self.reading = time, reading
+        now, time = track.now, track.time
+        self.now, self.time, self.reading = now, time, reading
         if self.changes:
             self.changes = []
         due = 0
-        if is_late:
-            due |= self._interrupt(elapsed / interval if interval > 0 else GAP_INTERVALS + 1)
+        if sample.is_interrupted:
+            due |= self._interrupt(sample.gap_intervals)
         elif self._facts["sample_gap_intervals"]:
             due |= self._tell("sample_gap_intervals", 0.0)
-        if device is not self.device:
-            due |= self._meet(device)
+        if track.device is not self.device:
+            due |= self._meet(track.device)
         mask = reading[_REASONS]
         is_busy = mask is not None and bool(int(mask) & _SLOWED) and bool(self.value(ACTIVITY))
-        if self.clock_events.follow(mask, is_busy, 0.0 if is_late else elapsed, now):
+        if self.clock_events.follow(mask, is_busy, sample.covered, now):
             due |= self._part_is_over()
         presence = self.presence
         presence.follow(reading, has_peers, time, now)

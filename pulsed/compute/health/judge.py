@@ -1,9 +1,10 @@
-"""Health of all GPUs of one target, sample by sample: who is judged, who inherits, and who is missing."""
+"""Health of all GPUs of one target, sample by sample, with those that are missing."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from typing import TypedDict
+from weakref import WeakKeyDictionary
 
 from pulsed.compute.health.gpu import GpuHealth
 from pulsed.compute.health.memory import GpuMemory, checked, device_of, recall, remember
@@ -12,23 +13,18 @@ from pulsed.compute.health.node import roll_up
 from pulsed.compute.health.plan import HealthPlan
 from pulsed.compute.health.presence import answers
 from pulsed.compute.health.settings import HealthSettings
-from pulsed.translate.tick import CanonicalTick, Device, Entity
+from pulsed.compute.tracker import ExpectedGpu, GpuTrack, Roster, SampleDecision, TrackedTick, Tracker
+from pulsed.translate.tick import CanonicalTick
 from pulsed.translate.vocabulary import NOTHING
 
 VERSION = 1
-"""Of what `HealthEvaluator.dump` gives."""
-
-KEPT = 256
-"""So many GPUs that are gone are remembered beside those that are there."""
+"""Version of the document that `HealthEvaluator.dump` returns."""
 
 FORGET_SECONDS = 7 * 86400.0
-"""What was kept is given up after the longest window."""
-
-MISSED_SECONDS = 86400.0
-"""A GPU that was there within a day before a restart, and is not after it, is missing."""
+"""Age at which saved health is dropped: the length of the longest window."""
 
 EMPTY_POLLS = 2
-"""So many more samples without any GPU are granted: an exporter that has just been started has none yet."""
+"""Samples in a row without any GPU that are tolerated: an exporter that has just been started has none yet."""
 
 
 class Dump(TypedDict):
@@ -41,21 +37,23 @@ class Dump(TypedDict):
 
 
 class HealthEvaluator:
-    """Judges the ticks of one target, in the order of their clock.
+    """Evaluates the health of all GPUs of one target, in the order of its ticks.
 
     Args:
-        settings: how.
+        settings: the checks and their thresholds.
+        tracker: of the target; `restore` registers the GPUs of the saved state with it.
     """
 
-    def __init__(self, settings: HealthSettings) -> None:
+    def __init__(self, settings: HealthSettings, tracker: Tracker) -> None:
         self._plan = HealthPlan(settings)
-        self._gpus: dict[str, GpuHealth] = {}
+        self._tracker = tracker
+        self._gpus: WeakKeyDictionary[GpuTrack, GpuHealth] = WeakKeyDictionary()
         self._restored: dict[str, GpuMemory] = {}
-        self._target = self._restored_target = ""
-        self._devices: tuple[Device, ...] | None = None
+        self._target = ""
+        self._roster: Roster | None = None
         self._here: list[GpuHealth] = []
-        self._boards: list[GpuHealth] = []
-        self._missing: list[tuple[str, GpuHealth]] = []
+        self._boards: list[tuple[int, GpuTrack, GpuHealth]] = []
+        self._missing: list[tuple[GpuTrack, GpuHealth]] = []
         self._lost: tuple[LostGpu, ...] = ()
         self._empty = 0
         self._last: HealthTick | None = None
@@ -70,48 +68,47 @@ class HealthEvaluator:
         if settings == self._plan.settings:
             return
         self._plan = HealthPlan(settings)
-        for key, old in self._gpus.items():
+        for track, old in self._gpus.items():
             new = GpuHealth(self._plan, old.device)
+            new.now = old.now
             recall(new, remember(old), old.time)
-            self._gpus[key] = new
-        self._devices = None
+            self._gpus[track] = new
+        self._roster = None
 
-    def judge(self, tick: CanonicalTick, boot_id: str = "") -> HealthTick:
-        """Work out the health of all devices of a tick.
+    def judge(self, tick: CanonicalTick, tracked: TrackedTick, boot_id: str = "") -> HealthTick:
+        """Evaluate the health of all devices of a tick.
 
         Args:
             tick: the sample.
-            boot_id: of the node, opaque; empty when not known. Another one than before means that the node was
-                restarted: what asked for that is done, and GPUs that are gone were taken out.
+            tracked: what the tracker decided about it.
+            boot_id: of the node, opaque; empty if unknown. Another one than before means that the node was restarted:
+                what asked for that is done, and GPUs that are missing were removed.
         """
-        if tick.devices is not self._devices:
-            self._meet(tick)
+        roster, decision = tracked
+        if roster is not self._roster:
+            self._enroll(roster)
+            self._target = tick.target
         extras, is_source_alive = tick.extras, any(map(answers, tick.readings))
         changes: list[HealthChange] = []
-        for position, gpu in enumerate(self._here):
-            device = tick.devices[position]
-            if gpu.device.entity.kind != device.entity.kind:
-                continue  # a part of a board has the board's health
+        for position, track, gpu in self._boards:
             before = gpu.health
             after = gpu.judge(
-                device,
+                track,
+                decision if track.status == "back" else track.decision,  # it was evaluated while it was missing
                 tick.readings[position],
                 extras.get(position) if extras else None,
-                tick.interval,
-                tick.time,
-                tick.clock,
                 boot_id,
                 is_source_alive,
             )
             if after is not before:
                 changes += _changes(position, gpu, before, after)
         if self._missing:
-            changes += self._follow_missing(tick, boot_id)
+            changes += self._follow_missing(tick, decision, boot_id)
         return self._deliver(changes)
 
     def dump(self) -> Dump:
-        """Give what is to be kept over a restart: small, plain JSON."""
-        gpus = {key: remember(gpu) for key, gpu in self._gpus.items()}
+        """Return what is to be kept over a restart: small, plain JSON."""
+        gpus = {track.key: remember(gpu) for track, gpu in self._gpus.items()}
         saved = max((memory["saved"] for memory in gpus.values()), default=0.0)
         return Dump(version=VERSION, target=self._target, saved=saved, gpus={**self._restored, **gpus})
 
@@ -132,99 +129,59 @@ class HealthEvaluator:
             raise ValueError("there are no gpus in it")
         restored = {str(key): checked(memory) for key, memory in gpus.items()}
         self._restored = {key: kept for key, kept in restored.items() if now - kept["saved"] < FORGET_SECONDS}
-        self._restored_target = str(document.get("target", ""))
+        self._tracker.expect(
+            str(document.get("target", "")),
+            [
+                ExpectedGpu(device_of(kept["identity"]), kept["last_seen"])
+                for kept in self._restored.values()
+                if kept["identity"]["kind"] == "gpu"
+            ],
+        )
 
-    def _meet(self, tick: CanonicalTick) -> None:
-        """Find what is known of the devices of a tick, and who is missing."""
-        self._devices = tick.devices
-        boards: dict[tuple[str, str], GpuHealth] = {}
-        self._here, self._boards = [], []
-        for device in tick.devices:
-            if device.entity.kind == "gpu":
-                gpu = self._find(device, tick)
-                boards[device.entity.node, device.entity.uuid or device.entity.gpu] = gpu
-        for device in tick.devices:
-            entity = device.entity
-            board = boards.get((entity.node, entity.uuid or entity.gpu))
-            gpu = board if board is not None else self._find(device, tick)
-            self._here.append(gpu)
-            if entity.kind == "gpu" or board is None:
-                self._boards.append(gpu)
-        self._target = tick.target
-        if self._restored_target and tick.devices:
-            self._expect_restored(tick)
-        here = {id(gpu) for gpu in self._here}
-        known = [(key, gpu) for key, gpu in self._gpus.items() if id(gpu) not in here]
-        self._missing = [
-            (key, gpu)
-            for key, gpu in known
-            if gpu.device.entity.kind == "gpu"
-            and gpu.presence.last_seen
-            and not _is_spoken_for(gpu.device.entity, tick.devices)
-        ]
-        for key, _ in known[: max(0, len(known) - KEPT)]:
-            del self._gpus[key]
+    def _enroll(self, roster: Roster) -> None:
+        """Find the state of the GPUs of a roster; a part of a board shares the board's."""
+        self._roster = roster
+        self._boards, health = [], {}
+        for position, track in enumerate(roster.tracks):
+            if roster.boards[position] is track:
+                health[track] = self._find(track)
+                self._boards.append((position, track, health[track]))
+        self._here = [health[board] for board in roster.boards]
+        known = [track for track in roster.missing if track in self._gpus or _saved_key(track, self._restored)]
+        self._missing = [(track, gpu) for track in known if (gpu := self._find(track)).presence.last_seen]
 
-    def _expect_restored(self, tick: CanonicalTick) -> None:
-        """Miss the GPUs that were there before a restart of the daemon, and are not now."""
-        if self._restored_target == tick.target:
-            for key, memory in list(self._restored.items()):
-                is_recent = tick.time - memory["last_seen"] < MISSED_SECONDS
-                if memory["identity"]["kind"] == "gpu" and is_recent:
-                    gpu = GpuHealth(self._plan, device_of(memory["identity"]))
-                    recall(gpu, self._restored.pop(key), tick.time)
-                    self._gpus[key] = gpu
-        self._restored_target = ""
-
-    def _find(self, device: Device, tick: CanonicalTick) -> GpuHealth:
-        key = _key(device.entity)
-        gpu = self._gpus.pop(key, None)
+    def _find(self, track: GpuTrack) -> GpuHealth:
+        gpu = self._gpus.get(track)
         if gpu is None:
-            gpu = self._known_otherwise(device.entity)
-        if gpu is None:
-            gpu = GpuHealth(self._plan, device)
-            memory = self._restored.pop(key, None)
-            if memory is not None:
-                recall(gpu, memory, tick.time)
-        self._gpus[key] = gpu  # at the end: the first are those that were not seen for the longest
+            gpu = self._gpus[track] = GpuHealth(self._plan, track.device)
+            key = _saved_key(track, self._restored)
+            if key:
+                recall(gpu, self._restored.pop(key), track.time)
         return gpu
 
-    def _known_otherwise(self, entity: Entity) -> GpuHealth | None:
-        """Find a GPU whose UUID is known only now, or no more."""
-        for key, gpu in self._gpus.items():
-            other = gpu.device.entity
-            if (
-                (other.kind, other.node, other.gpu, other.mig_id)
-                == (entity.kind, entity.node, entity.gpu, entity.mig_id)
-                and not (other.uuid and entity.uuid)
-                and entity.gpu
-            ):
-                return self._gpus.pop(key)
-        return None
-
-    def _follow_missing(self, tick: CanonicalTick, boot_id: str) -> Iterable[HealthChange]:
+    def _follow_missing(self, tick: CanonicalTick, decision: SampleDecision, boot_id: str) -> Iterable[HealthChange]:
         self._empty = 0 if tick.devices else self._empty + 1
         if not tick.devices and self._empty <= EMPTY_POLLS:
             return []
         changes: list[HealthChange] = []
         lost: list[LostGpu] = []
-        known = {id(one.device): one for one in self._lost}
-        for key, gpu in list(self._missing):
+        known = {one.track: one for one in self._lost}
+        for track, gpu in list(self._missing):
             if boot_id and gpu.boot_id and boot_id != gpu.boot_id:
-                self._missing.remove((key, gpu))  # the node was restarted without it: it was taken out
-                self._gpus.pop(key, None)
+                self._missing.remove((track, gpu))  # the node was restarted without it: it was removed
+                del self._gpus[track]
                 continue
             before = gpu.health
-            after = gpu.judge(gpu.device, NOTHING, None, tick.interval, tick.time, tick.clock, boot_id)
+            after = gpu.judge(track, decision, NOTHING, None, boot_id)
             if after is not before:
                 changes += _changes(-1, gpu, before, after)
             if gpu.presence.is_lost:
-                old = known.get(id(gpu.device))
+                old = known.get(track)
                 since = gpu.presence.missed_since or tick.time
                 lost.append(
                     old
                     if old is not None and old.health is after and old.since == since
-                    else LostGpu(gpu.device, since, gpu.presence.last_seen, after)
+                    else LostGpu(track, gpu.device, since, gpu.presence.last_seen, after)
                 )
         if tuple(lost) != self._lost:
             self._lost = tuple(lost)
@@ -241,7 +198,7 @@ class HealthEvaluator:
                 return last
             node = last.node
         else:
-            node = roll_up([*(gpu.health for gpu in self._boards), *(one.health for one in self._lost)])
+            node = roll_up([*(gpu.health for _, _, gpu in self._boards), *(one.health for one in self._lost)])
             if last is not None and node == last.node:
                 node = last.node
         self._last = HealthTick(healths, self._lost, node, tuple(changes), shares)
@@ -252,28 +209,9 @@ def _same(one: tuple[Health, ...], other: tuple[Health, ...]) -> bool:
     return len(one) == len(other) and all([a is b for a, b in zip(one, other, strict=True)])  # noqa: C419
 
 
-def _key(entity: Entity) -> str:
-    """Name a GPU so that it is found again after a restart."""
-    parts = [entity.node, entity.uuid or f"gpu {entity.gpu}"]
-    if entity.kind != "gpu":
-        parts += [entity.kind, entity.mig_id]
-    return "|".join(parts)
-
-
-def _is_spoken_for(board: Entity, devices: Iterable[Device]) -> bool:
-    """Tell whether a board is in a tick by its parts only: then it was split or joined, not lost.
-
-    dmon does not always say which board a part is on: then it may be this one.
-    """
-    return any(
-        entity.kind != "gpu"
-        and entity.node == board.node
-        and (
-            (not entity.uuid and not entity.gpu)
-            or (entity.uuid == board.uuid if entity.uuid and board.uuid else entity.gpu == board.gpu)
-        )
-        for entity in (device.entity for device in devices)
-    )
+def _saved_key(track: GpuTrack, saved: Mapping[str, GpuMemory]) -> str:
+    """Return the key under which the state of a GPU was saved; empty if there is none."""
+    return next((key for key in (track.key, *track.other_keys) if key in saved), "")
 
 
 def _changes(position: int, gpu: GpuHealth, before: Health, after: Health) -> list[HealthChange]:

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from pulsed.compute.tracker import GpuTrack
 from pulsed.translate.tick import Device
 
 State = Literal["unknown", "ok", "info", "warn", "hot", "crit"]
@@ -138,12 +139,14 @@ class LostGpu:
     """A GPU that was there, and is not in the samples any more although they come.
 
     Attributes:
+        track: its identity.
         device: what was last known of it.
         since: when it was missed first, in Unix seconds.
         last_seen: when it was seen last, in Unix seconds.
         health: what to show of it: `gpu_lost` critical, latched states kept, all else unknown.
     """
 
+    track: GpuTrack
     device: Device
     since: float
     last_seen: float

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from pulsed.compute.health.judge import HealthEvaluator
 from pulsed.compute.health.model import CheckState, Health, HealthTick
 from pulsed.compute.health.settings import HealthSettings
+from pulsed.compute.tracker import Tracker
 from pulsed.translate.tick import CanonicalTick, Device, Entity, Extras
 from pulsed.translate.vocabulary import Reading
 from tests.compute.streams import DAY, RAW
@@ -24,7 +25,7 @@ class Sim:
         self, settings: HealthSettings | None = None, interval: float = 1.0, devices: Sequence[Device] = (GPU,)
     ) -> None:
         self.settings = settings or HealthSettings()
-        self.judge = HealthEvaluator(self.settings)
+        self._start()
         self.interval = interval
         self.devices = tuple(devices)
         self.clock = 1000.0
@@ -57,7 +58,7 @@ class Sim:
             RAW,
             extras={0: extras} if extras else {},
         )
-        self.last = self.judge.judge(tick, self.boot_id)
+        self.last = self.judge.judge(tick, self.tracker.track(tick), self.boot_id)
         return self.last
 
     def health(self, extras: Extras | None = None, /, after: float | None = None, **values: float | None) -> Health:
@@ -79,7 +80,11 @@ class Sim:
     def restart(self, down: float = 10.0) -> None:
         """Stop the daemon and start it again: the clock begins anew, the file comes back."""
         document = json.loads(json.dumps(self.judge.dump(), allow_nan=False))
-        self.judge = HealthEvaluator(self.settings)
+        self._start()
         self.time += down
         self.clock = 5.0
         self.judge.restore(document, self.time)
+
+    def _start(self) -> None:
+        self.tracker = Tracker()
+        self.judge = HealthEvaluator(self.settings, self.tracker)

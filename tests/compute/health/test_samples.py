@@ -8,6 +8,7 @@ import pytest
 
 from pulsed.compute.health.judge import HealthEvaluator
 from pulsed.compute.health.settings import HealthSettings
+from pulsed.compute.tracker import Tracker
 from pulsed.reader.tick import RawTick
 from pulsed.translate.translator import Translator
 from tests.samples import SAMPLES, needs_samples
@@ -24,13 +25,15 @@ def _ticks(path: Path) -> list[RawTick]:
 @needs_samples
 @pytest.mark.parametrize("path", FILES, ids=[path.name for path in FILES])
 def test_samples_can_be_judged(path: Path) -> None:
-    translator, judge = Translator("n"), HealthEvaluator(HealthSettings())
+    translator, tracker = Translator("n"), Tracker()
+    judge = HealthEvaluator(HealthSettings(), tracker)
     try:
         ticks = _ticks(path)
     except ValueError:
         pytest.skip("no exposition page")
     for raw in ticks[:200]:
-        tick = judge.judge(translator.translate(raw))
+        canonical = translator.translate(raw)
+        tick = judge.judge(canonical, tracker.track(canonical))
         for health in tick.healths:
             for check in health.checks:
                 assert check.state != "ok" or check.covered
