@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-START_SECONDS = 15.0
+from tests.waiting import SECONDS
 
 
 def free_port() -> int:
@@ -39,7 +39,7 @@ def pulsed(*arguments: str, **extra: str) -> subprocess.CompletedProcess[str]:
         [sys.executable, "-m", "pulsed", *arguments],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=2 * SECONDS,
         check=False,
         env=environment(**extra),
     )
@@ -74,7 +74,7 @@ class Daemon:
         self.address = f"127.0.0.1:{self.port}"
 
     def get(self, path: str, headers: Mapping[str, str] | None = None, method: str = "GET") -> Answer:
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=10)
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=SECONDS)
         try:
             connection.request(method, path, headers=dict(headers or {}))
             response = connection.getresponse()
@@ -83,7 +83,7 @@ class Daemon:
         finally:
             connection.close()
 
-    def wait_for(self, path: str, status: int = 200, seconds: float = START_SECONDS) -> Answer:
+    def wait_for(self, path: str, status: int = 200, seconds: float = SECONDS) -> Answer:
         """Ask until the answer has this status."""
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
@@ -99,7 +99,7 @@ class Daemon:
     def log(self) -> str:
         return self.log_path.read_text()
 
-    def stop(self, number: signal.Signals = signal.SIGTERM, seconds: float = 10.0) -> int:
+    def stop(self, number: signal.Signals = signal.SIGTERM, seconds: float = SECONDS) -> int:
         self.process.send_signal(number)
         return self.process.wait(seconds)
 
@@ -124,4 +124,4 @@ def serving(folder: Path, *arguments: str, ready: bool = True, **extra: str) -> 
     finally:
         if process.poll() is None:
             process.kill()
-        process.wait(10)
+        process.wait(SECONDS)

@@ -15,6 +15,7 @@ from typing import Any
 
 from tests.daemon import environment, free_port
 from tests.tools import tool
+from tests.waiting import SECONDS
 
 CONFIG = """
 global: {{scrape_interval: {interval}}}
@@ -35,7 +36,7 @@ class Prometheus:
     def ask(self, query: str, path: str = "query", **parameters: str) -> list[dict[str, Any]]:
         """Evaluate a query; an error in it fails the test."""
         asked = urllib.parse.urlencode({"query": query, **parameters})
-        with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/api/v1/{path}?{asked}", timeout=10) as response:
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/api/v1/{path}?{asked}", timeout=SECONDS) as response:
             answer = json.load(response)
         assert answer["status"] == "success"
         result: list[dict[str, Any]] = answer["data"]["result"]

@@ -33,6 +33,7 @@ from tests.bench.ticks import computed_ticks
 from tests.daemon import serving
 from tests.prometheus import CONFIG, prometheus
 from tests.tools import tool
+from tests.waiting import SECONDS
 from tools.generate_docs import ROOT
 
 TEXT = (ROOT / "OPERATIONS.md").read_text(encoding="utf-8")
@@ -181,7 +182,7 @@ def test_rules_are_prometheus_own(block: str, tmp_path: Path) -> None:
 
 def _promtool(*arguments: str) -> None:
     done = subprocess.run(
-        [tool("promtool", "prometheus"), *arguments], capture_output=True, text=True, timeout=60, check=False
+        [tool("promtool", "prometheus"), *arguments], capture_output=True, text=True, timeout=SECONDS, check=False
     )
     assert done.returncode == 0, done.stdout + done.stderr
 
@@ -192,7 +193,7 @@ def test_the_list_of_slurm_nodes_is_what_prometheus_reads(tmp_path: Path) -> Non
     sinfo.write_text("#!/bin/sh\nprintf 'node2\\nnode1\\nnode2\\n'\n")
     sinfo.chmod(0o755)
     path = f"{tmp_path}{os.pathsep}{os.environ['PATH']}"
-    subprocess.run(["sh", "-e", "-c", script], cwd=tmp_path, env={"PATH": path}, check=True, timeout=30)
+    subprocess.run(["sh", "-e", "-c", script], cwd=tmp_path, env={"PATH": path}, check=True, timeout=SECONDS)
     found = json.loads((tmp_path / "pulsed-nodes.json").read_text())
     assert found == [{"targets": ["node1:9401", "node2:9401"]}]
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -15,6 +14,7 @@ from pulsed.compute.tick import ComputedTick
 from pulsed.config import Config
 from pulsed.config.load import load
 from pulsed.errors import ConfigError
+from tests.waiting import eventually
 
 
 class Watched:
@@ -23,12 +23,6 @@ class Watched:
     def __init__(self) -> None:
         self.board, self.ticks = TargetStore("node"), list[ComputedTick]()
         self.feeds = CollectorPool(self.board, lambda layer, seconds: None, self.ticks.append)
-
-    async def until(self, what: Callable[[], bool]) -> None:
-        deadline = time.monotonic() + 20
-        while not what():
-            assert time.monotonic() < deadline, "it never came true"
-            await asyncio.sleep(0.01)
 
     @property
     def observed(self) -> float:
@@ -50,23 +44,23 @@ async def watched() -> AsyncIterator[Watched]:
 
 async def test_other_settings_leave_the_source_and_the_counters_alone(watched: Watched) -> None:
     watched.feeds.follow(configured())
-    await watched.until(lambda: watched.observed > 0)
+    await eventually(lambda: watched.observed > 0)
     (target,), before = watched.board.targets, watched.observed
     watched.feeds.follow(configured("compute.real_utilization.preset=mem", "compute.workload.hold=1s", "gpus=0"))
-    await watched.until(lambda: len(watched.ticks[-1].results) == 1)
+    await eventually(lambda: len(watched.ticks[-1].results) == 1)
     assert watched.board.targets == [target]
     assert watched.observed >= before
 
 
 async def test_a_source_that_changed_is_read_anew_and_its_counters_go_on(watched: Watched) -> None:
     watched.feeds.follow(configured())
-    await watched.until(lambda: watched.observed > 0)
+    await eventually(lambda: watched.observed > 0)
     samples, before, version = watched.board.targets[0].samples, watched.observed, watched.board.version
     watched.feeds.follow(configured("source.interval=0.2"))
     assert watched.board.version > version
     assert watched.board.targets[0].tick is not None, "what is known is shown until there is something new"
     assert watched.board.targets[0].samples == samples
-    await watched.until(lambda: watched.board.targets[0].samples > samples + 1)
+    await eventually(lambda: watched.board.targets[0].samples > samples + 1)
     assert watched.ticks[-1].canonical.interval == 0.2
     assert watched.observed > before
 
@@ -80,17 +74,17 @@ async def test_targets_come_and_go(watched: Watched, tmp_path: Path) -> None:
         return load(None, ("source.kind=exporter", "source.interval=1s", f"source.exporter.targets=[{targets}]"), {})
 
     watched.feeds.follow(exporters("a"))
-    await watched.until(lambda: watched.board.targets[0].samples > 0)
+    await eventually(lambda: watched.board.targets[0].samples > 0)
     watched.feeds.follow(exporters("b", "a"))
     assert [target.samples > 0 for target in watched.board.targets] == [False, True]
-    await watched.until(lambda: all(target.samples for target in watched.board.targets))
+    await eventually(lambda: all(target.samples for target in watched.board.targets))
     watched.feeds.follow(exporters("b"))
     assert [target.name for target in watched.board.targets] == [f"{tmp_path / 'b'}.prom"]
 
 
 async def test_a_configuration_that_cannot_be_followed_changes_nothing(watched: Watched, tmp_path: Path) -> None:
     watched.feeds.follow(configured())
-    await watched.until(lambda: watched.observed > 0)
+    await eventually(lambda: watched.observed > 0)
     targets = list(watched.board.targets)
     bad = load(
         None,
@@ -105,13 +99,13 @@ async def test_a_configuration_that_cannot_be_followed_changes_nothing(watched: 
         watched.feeds.follow(bad)
     assert watched.board.targets == targets
     seen = len(watched.ticks)
-    await watched.until(lambda: len(watched.ticks) > seen)
+    await eventually(lambda: len(watched.ticks) > seen)
 
 
 async def test_a_feed_that_never_ran_is_closed(watched: Watched) -> None:
     for interval in (0.1, 0.2, 0.3, 0.1):
         watched.feeds.follow(configured(f"source.interval={interval}"))  # no turn of the loop between them
-    await watched.until(lambda: watched.observed > 0)
+    await eventually(lambda: watched.observed > 0)
     assert watched.ticks[-1].canonical.interval == 0.1
     await watched.feeds.stop()
     seen = len(watched.ticks)

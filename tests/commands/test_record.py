@@ -39,6 +39,7 @@ from tests.dmon_writer import ERAS, DmonWriter
 from tests.standin.fixture import standin
 from tests.standin.install import Standin
 from tests.standin.scenario import gpus
+from tests.waiting import SECONDS
 
 __all__ = ["standin"]
 
@@ -315,7 +316,7 @@ def test_signals_leave_a_good_record_that_can_be_gone_on_with(
                 assert process.poll() is None
                 time.sleep(0.05)
             process.send_signal(number)
-            log = process.communicate(timeout=30)[1]
+            log = process.communicate(timeout=SECONDS)[1]
         finally:
             process.kill()
             process.wait()
@@ -362,7 +363,7 @@ def test_a_full_disk_fails(file: str) -> None:
     with open("/dev/full", "w") as full:
         command = [sys.executable, "-m", "pulsed", "record", file, "--source", "demo", "--ticks", "2"]
         told = subprocess.run(
-            command, stdout=full, stderr=subprocess.PIPE, text=True, timeout=60, check=False, env=environment()
+            command, stdout=full, stderr=subprocess.PIPE, text=True, timeout=SECONDS, check=False, env=environment()
         )
     assert told.returncode == 1
     assert told.stderr.splitlines()[-1].startswith("pulsed: cannot write")

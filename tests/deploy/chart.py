@@ -15,6 +15,7 @@ import yaml
 
 from tests.deploy.install import TOOLS
 from tests.deploy.tools import fetched
+from tests.waiting import SECONDS
 
 ROOT = Path(__file__).resolve().parents[2]
 CHART = ROOT / "helm" / "pulsed"
@@ -40,7 +41,7 @@ def helm(*arguments: str, values: Values | None = None, program: str = "helm") -
         input=json.dumps(values) if values is not None else None,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=2 * SECONDS,
         check=False,
     )
     if done.returncode:
@@ -123,7 +124,7 @@ def _of_operator(manifests: Sequence[Manifest]) -> list[str]:
         input=json.dumps(manifests),
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=2 * SECONDS,
         check=True,
     )
     found: list[str] = json.loads(done.stdout)

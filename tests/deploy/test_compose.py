@@ -18,6 +18,7 @@ from tests.daemon import serving
 from tests.deploy.tools import fetched
 from tests.prometheus import prometheus
 from tests.tools import tool
+from tests.waiting import SECONDS
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "deploy" / "container"
@@ -33,7 +34,7 @@ def services(profile: str) -> dict[str, Service]:
         [fetched("docker-compose"), "-f", FOLDER / "compose.yaml", "--profile", profile, "config", "--format", "json"],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=2 * SECONDS,
         check=False,
     )
     assert done.returncode == 0, done.stderr
@@ -110,7 +111,7 @@ def test_promtool_passes_the_configuration(tmp_path: Path) -> None:
         [tool("promtool", "prometheus"), "check", "config", str(tmp_path / "prometheus.yml")],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=2 * SECONDS,
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr

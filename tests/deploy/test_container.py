@@ -19,6 +19,7 @@ from pulsed.config import Config
 from tests.daemon import Daemon, environment, free_port
 from tests.deploy.dockerfile import Stage, stages
 from tests.deploy.tools import fetched
+from tests.waiting import SECONDS
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCKERFILE = ROOT / "deploy" / "container" / "Dockerfile"
@@ -32,7 +33,7 @@ def test_hadolint_finds_nothing() -> None:
         [fetched("hadolint"), "--no-color", "--failure-threshold", "style", str(DOCKERFILE)],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=2 * SECONDS,
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr

@@ -19,12 +19,13 @@ import pytest
 
 from tests.daemon import serving
 from tests.prometheus import Prometheus, prometheus
+from tests.waiting import SECONDS
 from tools.draw_dashboards import draw
 from tools.generate_dashboards import DASHBOARDS, FOLDERS, files
 
 Json = dict[str, Any]
 
-SECONDS = 25
+PLAYED_SECONDS = 25
 """For which the demo is watched: long enough for a rate over 10 s."""
 
 SCRAPE = """
@@ -160,7 +161,7 @@ class Watched:
         assert found
         asked = urllib.parse.urlencode({"match[]": found[1]})
         address = f"http://127.0.0.1:{self.server.port}/api/v1/label/{found[2]}/values?{asked}"
-        with urllib.request.urlopen(address, timeout=10) as response:
+        with urllib.request.urlopen(address, timeout=SECONDS) as response:
             values: list[str] = json.load(response)["data"]
         return values
 
@@ -175,14 +176,14 @@ def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Watched]:
     folder = tmp_path_factory.mktemp("dashboards")
     with serving(folder, "--source", "demo") as daemon, prometheus(folder, SCRAPE.format(address=daemon.address)) as it:
         it.wait_for('up{job="pulsed"} == 1')
-        time.sleep(SECONDS)
+        time.sleep(PLAYED_SECONDS)
         yield Watched(it, daemon.get("/metrics").text)
 
 
 @each
 @pytest.mark.parametrize("node", ["demo", ".*"])
 def test_every_query_is_answered(name: str, board: Json, node: str, watched: Watched) -> None:
-    values = {"__rate_interval": "10s", "__range": f"{SECONDS}s", "node": node}
+    values = {"__rate_interval": "10s", "__range": f"{PLAYED_SECONDS}s", "node": node}
     for variable in board["templating"]["list"][1:]:
         choices = watched.choices(filled(variable["query"]["query"], values))
         assert bool(choices) != ((name, variable["label"]) in SILENT), variable["name"]

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.waiting import SECONDS
+
 GLUE = Path(__file__).parents[2] / "deploy" / "health"
 LINE = "PULSED CRITICAL - node1 GPU 3 crit: xid_critical | gpus=8 crit=1"
 DRAINED = "update NodeName=gpu07 State=DRAIN Reason=pulsed: PULSED CRITICAL - node1 GPU 3 crit: xid_critical "
@@ -26,7 +28,7 @@ def run(script: str, folder: Path, verdict: int) -> subprocess.CompletedProcess[
         [GLUE / script],
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=SECONDS,
         check=False,
         env={"PATH": f"{folder}:{os.environ['PATH']}", "PULSED": str(pulsed), "SLURMD_NODENAME": "gpu07"},
     )

@@ -21,11 +21,12 @@ import pytest
 import yaml
 
 from tests.certificates import make
-from tests.daemon import START_SECONDS, Daemon, environment, free_port
+from tests.daemon import Daemon, environment, free_port
 from tests.deploy.cases import HOST, WEB
 from tests.deploy.chart import Manifest, Values, config, container, environment_of, render
 from tests.end_to_end.exporters import Exporter, exporting
 from tests.end_to_end.exporters import page as exporter_page
+from tests.waiting import SECONDS
 
 
 @contextlib.contextmanager
@@ -50,7 +51,7 @@ def deployed(values: Values, folder: Path, host: str = HOST) -> Iterator[Daemon]
     daemon = Daemon(process, port, log_path)
     try:
         for name in ("startupProbe", "livenessProbe", "readinessProbe"):
-            deadline = time.monotonic() + START_SECONDS
+            deadline = time.monotonic() + SECONDS
             while not passes(container(manifests)[name], port):
                 assert process.poll() is None, daemon.log()
                 assert time.monotonic() < deadline, f"{name}: {daemon.log()}"
@@ -58,7 +59,7 @@ def deployed(values: Values, folder: Path, host: str = HOST) -> Iterator[Daemon]
         yield daemon
     finally:
         process.kill()
-        process.wait(START_SECONDS)
+        process.wait(SECONDS)
 
 
 def passes(probe: Manifest, port: int) -> bool:
@@ -135,7 +136,7 @@ def test_the_helm_test_tells_a_daemon_from_none(name: str, tmp_path: Path) -> No
 
     def ask(port: int) -> int:
         command = [sys.executable, "-W", "error", "-c", program, "127.0.0.1", str(port), *rest]
-        return subprocess.run(command, capture_output=True, timeout=30, check=False).returncode
+        return subprocess.run(command, capture_output=True, timeout=SECONDS, check=False).returncode
 
     with deployed(values, tmp_path) as daemon:
         assert ask(daemon.port) == 0

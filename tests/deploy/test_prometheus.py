@@ -11,6 +11,7 @@ import yaml
 
 from tests.rule_files import FILES, text
 from tests.tools import tool
+from tests.waiting import SECONDS
 from tools.generate_docs import ROOT
 
 FOLDER = ROOT / "deploy" / "prometheus"
@@ -18,7 +19,7 @@ ALERTMANAGER = FOLDER / "alertmanager.yaml"
 
 
 def run(*words: str | Path) -> str:
-    done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False, cwd=FOLDER)
+    done = subprocess.run(words, capture_output=True, text=True, timeout=2 * SECONDS, check=False, cwd=FOLDER)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 

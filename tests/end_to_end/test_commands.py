@@ -9,7 +9,6 @@ import shlex
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -19,6 +18,7 @@ from pulsed.present.api import schema
 from pulsed.translate.vocabulary import QUANTITIES
 from tests.daemon import environment, pulsed, serving
 from tests.dmon_writer import ERAS, DmonWriter
+from tests.waiting import SECONDS, until
 
 ROOT = Path(__file__).parents[2]
 
@@ -135,7 +135,7 @@ def piped(words: list[str], reader: str) -> subprocess.CompletedProcess[str]:
         ["bash", "-o", "pipefail", "-c", f"{shlex.join([*PULSED, *words])} | {reader}"],
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=SECONDS,
         check=False,
         env=environment(),
     )
@@ -169,7 +169,7 @@ def test_export_ends_when_told(number: signal.Signals) -> None:
     assert process.stdout.readline().startswith("time,node,gpu,")
     assert "demo" in process.stdout.readline()
     process.send_signal(number)
-    rest, err = process.communicate(timeout=10)
+    rest, err = process.communicate(timeout=SECONDS)
     assert process.returncode == (0 if number == signal.SIGINT else -number)
     assert err == ""
     assert all(line.count(",") == 12 for line in rest.splitlines()), "no row is cut"
@@ -227,10 +227,7 @@ def test_serve_without_its_recording_says_why_and_waits_for_it(capture: Path) ->
         assert source["up"] is False
         assert source["error"].startswith(f"cannot read {missing}: ")
         missing.write_text("Error: unable to establish a connection to the specified host: localhost\n")
-        deadline = time.monotonic() + 10
-        while "unable to establish" not in daemon.get("/gpus").json()["source"]["error"]:
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
+        until(lambda: "unable to establish" in daemon.get("/gpus").json()["source"]["error"])
         missing.write_text(text)
         daemon.wait_for("/-/ready")
         assert daemon.get("/gpus/0").json()["metrics"]["power_watts"] == 404.125

@@ -6,7 +6,6 @@ import os
 import re
 import signal
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,8 +13,8 @@ import pytest
 from tests.daemon import Daemon, pulsed, serving
 from tests.standin.install import Standin
 from tests.standin.scenario import Fault, Scenario, gpus, with_mig
+from tests.waiting import until
 
-SECONDS = 20.0
 """What a change may take to be seen, on a machine that does other things besides."""
 
 
@@ -33,13 +32,6 @@ def flags(standin: Standin, **keys: str) -> list[str]:
         "dcgmi",
         *(word for key, value in (given | keys).items() for word in ("--set", f"{key}={value}")),
     ]
-
-
-def until(what: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + SECONDS
-    while not what():
-        assert time.monotonic() < deadline, "it never came true"
-        time.sleep(0.05)
 
 
 def metric(daemon: Daemon, series: str) -> float | None:

@@ -15,8 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.daemon import Daemon, environment, serving
-
-SECONDS = 10.0
+from tests.waiting import SECONDS
 
 
 @pytest.fixture(scope="module")
@@ -72,7 +71,7 @@ def test_schemathesis(daemon: Daemon, tmp_path: Path) -> None:
         env=environment(PYTHONWARNINGS="default"),
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=5 * SECONDS,
         check=False,
     )
     assert finished.returncode == 0, finished.stdout

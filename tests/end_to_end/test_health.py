@@ -7,7 +7,6 @@ import json
 import threading
 import time
 import urllib.request
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,16 +17,10 @@ from pulsed.compute.derive import ComputeSettings
 from pulsed.present.csv import pulsed_csv
 from pulsed.reader.demo import DemoSource
 from tests.daemon import Daemon, pulsed, serving
+from tests.waiting import SECONDS, until
 
 STORY_SECONDS = 300
 """Of the demo: its sixth GPU has grown warm, hot and critical, its seventh has lost memory."""
-
-
-def until(what: Callable[[], bool], seconds: float = 20.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not what():
-        assert time.monotonic() < deadline, "it never came true"
-        time.sleep(0.05)
 
 
 def gpu(daemon: Daemon, name: str) -> dict[str, Any]:
@@ -64,7 +57,7 @@ def test_the_demos_gpus_grow_hot_and_sick_and_pulsed_health_says_what_to_do(tmp_
         url = f"http://{daemon.address}"
 
         def listen() -> None:
-            with urllib.request.urlopen(f"{url}/events?types=health", timeout=30) as stream:
+            with urllib.request.urlopen(f"{url}/events?types=health", timeout=SECONDS) as stream:
                 heard.extend(json.loads(line[6:]) for line in stream if line.startswith(b"data: "))
 
         listener = threading.Thread(target=listen, daemon=True)
@@ -203,7 +196,7 @@ def test_a_silent_source_leaves_no_check_ok(tmp_path: Path, page: Page) -> None:
         poll(daemon, page)
         assert gpu(daemon, "0")["health"]["state"] == "ok"
         page.path.unlink()
-        until(lambda: gpu(daemon, "0")["health"]["state"] == "crit", 30)
+        until(lambda: gpu(daemon, "0")["health"]["state"] == "crit")
         states = {one["id"]: one["state"] for one in gpu(daemon, "0")["health"]["checks"]}
         assert states.pop("telemetry") == "crit"
         assert set(states.values()) == {"unknown"}

@@ -6,13 +6,13 @@ import re
 import signal
 import threading
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import psutil
 import pytest
 
 from tests.daemon import Daemon, serving
+from tests.waiting import until
 
 CONFIG = "source: {kind: demo, interval: %s}\ncompute: {real_utilization: {preset: %s}}\n"
 
@@ -26,13 +26,6 @@ def value(page: str, series: str) -> float:
     found = re.search(rf"^{re.escape(series)}(?:{{[^}}]*}})? (\S+)$", page, re.MULTILINE)
     assert found is not None, series
     return float(found[1])
-
-
-def until(what: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 20
-    while not what():
-        assert time.monotonic() < deadline, "it never came true"
-        time.sleep(0.05)
 
 
 @pytest.fixture
@@ -101,10 +94,12 @@ def test_two_hundred_reloads_under_load_cost_nothing(tmp_path: Path, file: Path)
     """No failed scrape, no counter that falls, no memory and no descriptor more."""
     counter = "pulsed_gpu_observed_seconds_total"
     failures: list[str] = []
-    seen: list[float] = []
+    scrapes: list[list[float]] = []
     done = threading.Event()
 
     def scrape(daemon: Daemon) -> None:
+        seen: list[float] = []
+        scrapes.append(seen)
         while not done.is_set():
             try:
                 answer = daemon.get("/metrics")
@@ -122,7 +117,9 @@ def test_two_hundred_reloads_under_load_cost_nothing(tmp_path: Path, file: Path)
         answer = daemon.get("/-/reload", method="POST")
         assert answer.status == 200, answer.text
 
-    with serving(tmp_path, "--config.file", str(file), "--web.enable-lifecycle", "--set", "log.level=error") as daemon:
+    # On a busy machine the next tick comes late: that makes a page stale, which is not the fault of a reload.
+    fresh = ("--set", "source.stale_after=1h", "--set", "log.level=error")
+    with serving(tmp_path, "--config.file", str(file), "--web.enable-lifecycle", *fresh) as daemon:
         scrapers = [threading.Thread(target=scrape, args=(daemon,)) for _ in range(4)]
         for scraper in scrapers:
             scraper.start()
@@ -137,13 +134,13 @@ def test_two_hundred_reloads_under_load_cost_nothing(tmp_path: Path, file: Path)
             done.set()
             for scraper in scrapers:
                 scraper.join()
-        time.sleep(0.5)
-        assert process.num_fds() <= descriptors
+        until(lambda: process.num_fds() <= descriptors)
         assert process.memory_info().rss - memory < 4 * 2**20
     assert failures == []
-    assert len(seen) > 200
-    assert max(seen) > 0
-    assert seen[-1] >= max(seen) - 0.5, "a counter fell"
+    assert sum(map(len, scrapes)) > 200
+    for seen in scrapes:
+        assert seen == sorted(seen), "a counter fell"
+        assert seen[-1] > 0
 
 
 def test_a_wrong_choice_of_gpus_is_refused_too(tmp_path: Path, file: Path) -> None:

@@ -12,9 +12,9 @@ import pytest
 from tests.daemon import Daemon, serving
 from tests.end_to_end.exporters import Exporter, exporting, page
 from tests.end_to_end.series import rows, values
+from tests.waiting import SECONDS
 
 SM = "pulsed_gpu_sm_active_ratio"
-PATIENCE = 30.0
 STEADY, FILE, MUTE = 0, 8, 9
 """GPUs of an exporter that always works, of a page in a file, and of an exporter that never answers."""
 
@@ -51,7 +51,7 @@ class Scene(NamedTuple):
 
     def until(self, wanted: Callable[[str], bool]) -> str:
         """Look at `/metrics` until it is as wanted; all that while the steady GPU is there."""
-        deadline = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + SECONDS
         while time.monotonic() < deadline:
             text = self.daemon.get("/metrics").text
             assert values(text, SM)[str(STEADY)] == 0.5, "one target's trouble took another's series away"

@@ -12,16 +12,16 @@ import ssl
 import subprocess
 import sys
 import threading
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import bcrypt
 import pytest
 
 from tests.certificates import Pair, make
-from tests.daemon import START_SECONDS, Answer, Daemon, environment, free_port, pulsed, serving
+from tests.daemon import Answer, Daemon, environment, free_port, pulsed, serving
 from tests.prometheus import CONFIG, prometheus
+from tests.waiting import SECONDS, until
 
 PASSWORD = "correct horse battery staple"
 HASH = bcrypt.hashpw(PASSWORD.encode(), bcrypt.gensalt(5)).decode()
@@ -89,20 +89,13 @@ def starting(
         process.wait(10)
 
 
-def until(holds: Callable[[], bool], seconds: float = START_SECONDS) -> None:
-    deadline = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < deadline, "never came to hold"
-        time.sleep(0.05)
-
-
 def ask(
     daemon: Daemon, path: str, context: ssl.SSLContext | None = None, headers: Mapping[str, str] | None = None
 ) -> Answer:
     connection = (
-        http.client.HTTPSConnection("localhost", daemon.port, timeout=10, context=context)
+        http.client.HTTPSConnection("localhost", daemon.port, timeout=SECONDS, context=context)
         if context
-        else http.client.HTTPConnection("localhost", daemon.port, timeout=10)
+        else http.client.HTTPConnection("localhost", daemon.port, timeout=SECONDS)
     )
     with contextlib.closing(connection):
         connection.request("GET", path, headers=dict(headers or {}))
@@ -206,7 +199,7 @@ def test_a_certificate_that_is_replaced_is_served_without_a_restart(folder: Path
 
     with guarded(folder, "tls_server_config: {cert_file: server.crt, key_file: server.key}") as daemon:
         assert serial() == SERVER.certificate.serial_number
-        kept = http.client.HTTPSConnection("localhost", daemon.port, timeout=10, context=client(folder))
+        kept = http.client.HTTPSConnection("localhost", daemon.port, timeout=SECONDS, context=client(folder))
         with contextlib.closing(kept):
             kept.request("GET", "/-/healthy")
             assert kept.getresponse().read() == b"pulsed is healthy\n"
@@ -310,7 +303,7 @@ def test_without_sockets_of_systemd_there_is_one_clear_line() -> None:
 def test_a_gigabyte_is_cut_off(tmp_path: Path) -> None:
     with serving(tmp_path, "--source", "demo") as daemon:
         for head in (b"Content-Length: 1073741824", b"Transfer-Encoding: chunked"):
-            with socket.create_connection(("127.0.0.1", daemon.port), timeout=10) as plain:
+            with socket.create_connection(("127.0.0.1", daemon.port), timeout=SECONDS) as plain:
                 plain.sendall(b"POST /gpus HTTP/1.1\r\nHost: a\r\n" + head + b"\r\n\r\n")
                 sent = 0
                 with contextlib.suppress(OSError):
@@ -320,7 +313,7 @@ def test_a_gigabyte_is_cut_off(tmp_path: Path) -> None:
                 assert sent < 2**26, "the rest is what buffers of the kernel took"
                 with contextlib.suppress(ConnectionError):
                     assert plain.recv(65536).startswith((b"HTTP/1.1 413", b"HTTP/1.1 405"))
-        with socket.create_connection(("127.0.0.1", daemon.port), timeout=10) as plain:
+        with socket.create_connection(("127.0.0.1", daemon.port), timeout=SECONDS) as plain:
             plain.sendall(
                 b"POST /gpus HTTP/1.1\r\nHost: a\r\nContent-Length: 1073741824\r\nExpect: 100-continue\r\n\r\n"
             )

@@ -18,6 +18,7 @@ from pulsed.server.connection_limits import MOST_BODY_BYTES, MOST_HEADER_BYTES, 
 from pulsed.server.http_server import Server
 from pulsed.server.reloader import WebConfigReloader
 from tests.certificates import make
+from tests.waiting import eventually
 
 Client = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
@@ -80,7 +81,7 @@ async def serving(limits: ConnectionLimits, live: WebConfigReloader | None = Non
         site.port = listening.getsockname()[1]
         site.server = Server(site.app, limits, live)
         task = asyncio.create_task(site.server.serve([listening]))
-        await until(lambda: site.server is not None and site.server.started)
+        await eventually(lambda: site.server is not None and site.server.started)
         try:
             yield site
         finally:
@@ -89,14 +90,6 @@ async def serving(limits: ConnectionLimits, live: WebConfigReloader | None = Non
                 writer.transport.abort()
             site.server.should_exit = True
             await task
-
-
-async def until(holds: Callable[[], bool], seconds: float = 15.0) -> None:
-    for _ in range(int(seconds / 0.02)):
-        if holds():
-            return
-        await asyncio.sleep(0.02)
-    raise AssertionError("never came to hold")
 
 
 def on_uvloop(
@@ -260,8 +253,8 @@ def test_who_takes_nothing_of_the_answer_goes(monkeypatch: pytest.MonkeyPatch) -
     async def test(site: Site) -> None:
         with socket.create_connection(("127.0.0.1", site.port)) as client:
             client.sendall(b"GET /large HTTP/1.1\r\nHost: a\r\n\r\n")
-            await until(lambda: site.open == 1)
-            await until(lambda: site.open == 0)
+            await eventually(lambda: site.open == 1)
+            await eventually(lambda: site.open == 0)
 
     on_uvloop(test, ConnectionLimits(keep_alive_seconds=1))
 
@@ -283,7 +276,7 @@ def test_who_does_not_say_goodbye_goes_too(
 
         with await asyncio.to_thread(ask_and_fall_silent):
             assert site.open == 1
-            await until(lambda: site.open == 0)
+            await eventually(lambda: site.open == 0)
 
     on_uvloop(test, ConnectionLimits(keep_alive_seconds=1), live)
 
@@ -295,9 +288,9 @@ def test_a_full_house_lets_the_idle_go_and_the_asking_stay() -> None:
         await scraper[0].readuntil(b"yes")
         slow = await site.connect()
         slow[1].write(b"GET /slow HTTP/1.1\r\nHost: a\r\n\r\n")
-        await until(lambda: "/slow" in site.reached)
+        await eventually(lambda: "/slow" in site.reached)
         crowd = [await site.connect() for _ in range(200)]
-        await until(lambda: site.open <= 32)
+        await eventually(lambda: site.open <= 32)
         assert (await site.ask(ONCE)).startswith(b"HTTP/1.1 200"), "a new one comes in"
         assert (await site.ask(ONCE, scraper)).startswith(b"HTTP/1.1 200"), "strangers went first"
         site.release.set()
@@ -312,7 +305,7 @@ def test_when_all_are_being_answered_one_more_is_refused() -> None:
         clients = [await site.connect() for _ in range(4)]
         for _, writer in clients:
             writer.write(b"GET /slow HTTP/1.1\r\nHost: a\r\n\r\n")
-        await until(lambda: len(site.reached) == 4)
+        await eventually(lambda: len(site.reached) == 4)
         assert await site.ask(ONCE) == b""
         site.release.set()
         for reader, _ in clients:

@@ -10,6 +10,7 @@ import pytest
 
 from pulsed.config.load import check
 from tests.tools import tool
+from tests.waiting import SECONDS
 
 FOLDER = Path(__file__).parents[2] / "systemd"
 README = (FOLDER / "README.md").read_text(encoding="utf-8")
@@ -28,7 +29,7 @@ def units(tmp_path: Path) -> Path:
 def test_systemd_finds_nothing_wrong(units: Path, name: str) -> None:
     analyze = tool("systemd-analyze", "systemd")
     done = subprocess.run(
-        [analyze, "verify", "--man=no", units / name], capture_output=True, text=True, timeout=60, check=False
+        [analyze, "verify", "--man=no", units / name], capture_output=True, text=True, timeout=2 * SECONDS, check=False
     )
     ours = [line for line in done.stderr.splitlines() if "pulsed" in line]
     assert (done.returncode, ours) == (0, [])
@@ -40,7 +41,7 @@ def test_the_sandbox_is_as_tight_as_the_readme_says(units: Path) -> None:
         [analyze, "security", "--offline=true", "--no-pager", units / "pulsed.service"],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=2 * SECONDS,
         check=True,
     )
     found = re.findall(r"Overall exposure level for pulsed.service: ([\d.]+)", done.stdout)
@@ -57,7 +58,7 @@ def test_systemd_accepts_the_user_and_the_folders(tmp_path: Path) -> None:
             [*command, f"--root={tmp_path}", FOLDER / f"pulsed.{name}.conf"],
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=2 * SECONDS,
             check=False,
         )
         assert done.returncode == 0, done.stderr

@@ -28,8 +28,8 @@ from pulsed.server.http_server import Server
 from pulsed.translate.vocabulary import Reading
 from tests.daemon import serving
 from tests.present.boards import OPEN, TIME, Gpu, board, busy_gpus, gpu, tick
+from tests.waiting import SECONDS, eventually, until
 
-SECONDS = 20.0
 NOTHING_OF_IT = cast(Any, None)
 
 
@@ -130,12 +130,6 @@ class Running:
         made = Client(self.port)
         self._clients.append(made)
         return await made.ask(path)
-
-    async def until(self, what: Callable[[], bool]) -> None:
-        deadline = time.monotonic() + SECONDS
-        while not what():
-            assert time.monotonic() < deadline, "it never came true"
-            await asyncio.sleep(0.01)
 
     async def stop(self) -> None:
         for client in self._clients:
@@ -261,7 +255,7 @@ async def test_whoever_goes_is_forgotten_and_makes_room(start: Start) -> None:
     assert third.head.startswith("http/1.1 503 ")
     assert "retry-after: 2" in third.head
     first.close()
-    await running.until(lambda: len(running.events.subscribers) == 1)
+    await eventually(lambda: len(running.events.subscribers) == 1)
     fourth = await running.client()
     assert fourth.head.startswith("http/1.1 200 ")
     running.events.publish(tick([gpu(0)]))
@@ -271,7 +265,7 @@ async def test_whoever_goes_is_forgotten_and_makes_room(start: Start) -> None:
 
 async def test_a_reader_that_does_not_read_holds_up_nobody(start: Start) -> None:
     """2,000 ticks of 50 GPUs, some 40 MB: one reader gets all of it, the other what fits, and is told."""
-    running = start(hub())
+    running = start(hub(patience=20 * SECONDS))  # a slow machine is not cut off
     slow, good = await running.client(), await running.client()
     behind, ahead = running.events.subscribers
     busy = busy_gpus(50, 1)
@@ -290,7 +284,7 @@ async def test_a_reader_that_does_not_read_holds_up_nobody(start: Start) -> None
         running.events.publish(plain if number % 100 else changed(busy, change))
         count += 1
         most, most_bytes = max(most, behind.queued[0]), max(most_bytes, behind.queued[1])
-        await running.until(lambda: ahead.queued[0] < 20)  # in step with the one that reads
+        await eventually(lambda: ahead.queued[0] < 20)  # in step with the one that reads
     await asyncio.wait_for(reading, SECONDS)
     assert [event.number for event in got] == list(range(1, 2021))
     assert (ahead.lost_ticks, ahead.lost_changes) == (0, 0)
@@ -318,11 +312,11 @@ async def test_a_reader_that_never_reads_is_cut_off(start: Start) -> None:
         running.events.publish(made)
         return not running.events.subscribers
 
-    await running.until(cut)
+    await eventually(cut)
 
 
 async def test_closing_ends_every_stream(start: Start) -> None:
-    running = start(hub())
+    running = start(hub(patience=20 * SECONDS))
     deaf, good = await running.client(), await running.client()
     behind, _ = running.events.subscribers
     made = tick(busy_gpus(50, 1))
@@ -332,7 +326,7 @@ async def test_closing_ends_every_stream(start: Start) -> None:
         await good.until(lambda: len(good.text) > seen)  # noqa: B023 # it is asked at once
     running.events.close()
     await good.until(lambda: good.complete)
-    await running.until(lambda: not running.events.subscribers)
+    await eventually(lambda: not running.events.subscribers)
     late = await running.client()
     assert late.head.startswith("http/1.1 503 ")
     deaf.close()
@@ -402,8 +396,7 @@ def test_the_daemon_ends_although_somebody_listens(tmp_path: Path) -> None:
 def test_the_daemon_remembers(tmp_path: Path) -> None:
     overrides = ("--set", "source.interval=0.1", "--set", "history.fields=[power_watts]", "--set", "history.seconds=2s")
     with serving(tmp_path, "--source", "demo", *overrides) as daemon:
-        deadline = time.monotonic() + SECONDS
-        while len((document := daemon.get("/gpus/3/history").json())["time"]) < 5:
-            assert time.monotonic() < deadline
+        until(lambda: len(daemon.get("/gpus/3/history").json()["time"]) >= 5)
+        document = daemon.get("/gpus/3/history").json()
         assert (document["gpu"], document["seconds"], list(document["fields"])) == ("3", 2.0, ["power_watts"])
         assert all(power > 0 for power in document["fields"]["power_watts"])

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
-import time
 from pathlib import Path
 
-SECONDS = 20.0
-"""How long a test waits for what must happen."""
+from tests.waiting import eventually, until
 
 
 def script(folder: Path, text: str, name: str = "dcgmi") -> str:
@@ -34,17 +31,11 @@ def is_alive(pid: int) -> bool:
 
 
 def wait_until_dead(pid: int) -> None:
-    deadline = time.monotonic() + SECONDS
-    while is_alive(pid):
-        assert time.monotonic() < deadline, f"process {pid} lives"
-        time.sleep(0.02)
+    until(lambda: not is_alive(pid))
 
 
 async def until_gone(pid: int) -> None:
-    deadline = time.monotonic() + SECONDS
-    while is_there(pid):
-        assert time.monotonic() < deadline, f"process {pid} is there"
-        await asyncio.sleep(0.02)
+    await eventually(lambda: not is_there(pid))
 
 
 def children() -> list[int]:

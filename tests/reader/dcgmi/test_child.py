@@ -13,7 +13,8 @@ from pulsed.errors import CommandMissing
 from pulsed.reader.dcgmi.child import Child, environment, find
 from pulsed.reader.dcgmi.die_with_parent import CANNOT_RUN, NOT_FOUND
 from tests.loops import on_both_loops
-from tests.reader.dcgmi.processes import SECONDS, children, script, until_gone, wait_until_dead
+from tests.reader.dcgmi.processes import children, script, until_gone, wait_until_dead
+from tests.waiting import SECONDS, eventually
 
 
 class Listener:
@@ -32,11 +33,7 @@ class Listener:
         return self.child
 
     async def says(self, text: bytes) -> None:
-        for _ in range(int(SECONDS / 0.01)):
-            if text in self.output:
-                return
-            await asyncio.sleep(0.01)
-        raise AssertionError(f"never said {text!r}: {self.output!r}")
+        await eventually(lambda: text in self.output)
 
     async def ends(self) -> None:
         await asyncio.wait_for(self.over.wait(), SECONDS)

@@ -13,7 +13,8 @@ import pytest
 
 from pulsed.errors import SourceError, StreamBroke, StreamHung
 from pulsed.reader.dcgmi.stream import Arrival, DmonStream
-from tests.reader.dcgmi.processes import SECONDS, children, script
+from tests.reader.dcgmi.processes import children, script
+from tests.waiting import SECONDS
 
 HEADER = "#Entity    POWER             \\nID          W                \\n"
 

@@ -14,12 +14,13 @@ import pytest
 
 from pulsed.errors import StreamBroke
 from pulsed.reader.tick import RawTick
-from tests.reader.dcgmi.processes import SECONDS, is_there
+from tests.reader.dcgmi.processes import is_there
 from tests.reader.dcgmi.sources import PLAIN, fails, read, read_all, read_until, reading, recovers, row, rows
 from tests.standin.fixture import standin
 from tests.standin.install import Standin
 from tests.standin.scenario import Fault, gpus
 from tests.standin.signals import Constant
+from tests.waiting import SECONDS
 
 __all__ = ["standin"]
 
@@ -43,9 +44,10 @@ __all__ = ["standin"]
 async def test_each_trouble_is_one_error_and_then_there_is_data(
     standin: Standin, fault: Fault, reason: str, words: str
 ) -> None:
-    standin.change(gpus=gpus("ampere", 2), faults=(fault,))
+    standin.change(gpus=gpus("ampere", 2))
     async with reading(standin.path, read_timeout=0.5 if reason == "hung" else None) as source:
         before = await read(source)
+        standin.change(faults=(fault,))
         pid = source.pid
         error = await fails(source)
         assert error.reason == reason
