@@ -4,74 +4,17 @@ from __future__ import annotations
 
 import json
 import re
-from math import inf, isfinite, nan
+from math import isfinite
 
 from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from pulsed.collector.target_store import Target, TargetStore
-from pulsed.compute.health.model import NOT_JUDGED
-from pulsed.compute.tick import RealUtilization, Result, Workload
-from pulsed.compute.workload.class_table import WORKLOAD_CLASSES
-from pulsed.compute.workload.result import BOTTLENECK_STATES
+from pulsed.collector.target_store import TargetStore
 from pulsed.present.api import schema
 from pulsed.present.api.documents import find, gpu_document, gpus_document
 from pulsed.present.exposition.page import Pages
 from pulsed.present.exposition.telemetry import Telemetry
-from pulsed.translate.tick import Device, Entity
-from pulsed.translate.vocabulary import NOTHING, QUANTITIES
-from tests.present.boards import NOT_SATURATED, SATURATED, SICK, Gpu, tick
-
-NOW = 100.0
-
-texts = st.text(max_size=12)
-ratios = st.floats(0, 1)
-numbers = st.none() | st.floats(0, 1e18) | st.sampled_from([0, 0.0, -1.0, nan, inf, -inf, 1e300])
-readings = st.dictionaries(st.sampled_from(tuple(QUANTITIES)), numbers, max_size=8).map(
-    lambda values: NOTHING._replace(**values)
-)
-entities = st.builds(
-    Entity,
-    st.sampled_from(["gpu", "mig", "vgpu"]),
-    st.sampled_from(["", "0", "1", "2"]),
-    st.sampled_from(["", "GPU-a", "GPU-b"]),
-    st.sampled_from(["", "1", "7"]),
-    texts,
-    st.sampled_from(["", "here", "there"]),
-)
-devices = st.builds(Device, entities, texts, texts, texts, texts, texts)
-utilizations = st.builds(
-    RealUtilization,
-    st.none() | ratios,
-    ratios,
-    ratios,
-    ratios,
-    st.lists(st.sampled_from(tuple(QUANTITIES)), max_size=3).map(tuple),
-)
-workloads = st.builds(
-    Workload,
-    st.sampled_from(WORKLOAD_CLASSES),
-    st.sampled_from(BOTTLENECK_STATES),
-    st.lists(st.sampled_from(WORKLOAD_CLASSES), max_size=3).map(tuple),
-)
-saturations = st.sampled_from([SATURATED, NOT_SATURATED])
-results = st.tuples(utilizations, workloads, saturations, st.sampled_from([SICK, NOT_JUDGED])).map(
-    lambda parts: Result(*parts[:3], health=parts[3])
-)
-gpus = st.builds(Gpu, devices, readings, results)
-
-
-@st.composite
-def boards(draw: st.DrawFn) -> TargetStore:
-    targets = []
-    for number in range(draw(st.integers(0, 3))):
-        target = Target(draw(st.sampled_from(["exporter", "replay", "demo"])), f"target {number}", 1.0, 3.0)
-        if draw(st.booleans()):
-            target.accept(tick(draw(st.lists(gpus, max_size=4))), NOW - draw(st.sampled_from([0.0, 2.0, 60.0])))
-        if draw(st.booleans()):
-            target.fail("scrape_failed", draw(texts))
-        targets.append(target)
-    return TargetStore("here", targets)
+from pulsed.translate.vocabulary import QUANTITIES
+from tests.present.strategies import NOW, boards
 
 
 def holds(shape: type[schema.Shape], document: object) -> None:

@@ -177,29 +177,13 @@ def test_types_are_those_of_the_exporters_default_list_but_for_what_goes_down() 
     }
     gauges = {
         f"DCGM_FI_{name}"
-        for name in [
-            "DEV_SM_CLOCK",
-            "DEV_MEM_CLOCK",
-            "DEV_MEMORY_TEMP",
-            "DEV_GPU_TEMP",
-            "DEV_POWER_USAGE",
-            "DEV_GPU_UTIL",
-            "DEV_MEM_COPY_UTIL",
-            "DEV_ENC_UTIL",
-            "DEV_DEC_UTIL",
-            "DEV_XID_ERRORS",
-            "DEV_FB_FREE",
-            "DEV_FB_USED",
-            "DEV_FB_RESERVED",
-            "DEV_VGPU_LICENSE_STATUS",
-            "DEV_ROW_REMAP_FAILURE",
-            "PROF_GR_ENGINE_ACTIVE",
-            "PROF_PIPE_TENSOR_ACTIVE",
-            "PROF_DRAM_ACTIVE",
-            "PROF_PCIE_TX_BYTES",
-            "PROF_PCIE_RX_BYTES",
+        for name in (
+            *("DEV_SM_CLOCK", "DEV_MEM_CLOCK", "DEV_MEMORY_TEMP", "DEV_GPU_TEMP", "DEV_POWER_USAGE", "DEV_GPU_UTIL"),
+            *("DEV_MEM_COPY_UTIL", "DEV_ENC_UTIL", "DEV_DEC_UTIL", "DEV_XID_ERRORS", "DEV_FB_FREE", "DEV_FB_USED"),
+            *("DEV_FB_RESERVED", "DEV_VGPU_LICENSE_STATUS", "DEV_ROW_REMAP_FAILURE", "PROF_GR_ENGINE_ACTIVE"),
+            *("PROF_PIPE_TENSOR_ACTIVE", "PROF_DRAM_ACTIVE", "PROF_PCIE_TX_BYTES", "PROF_PCIE_RX_BYTES"),
             "DEV_NVLINK_BANDWIDTH_TOTAL",
-        ]
+        )
     }
     raw = tick([(short, {"entity": "GPU", "id": "0"}, 1.0) for short in BY_SHORT], "dmon")
     layout = exporter_layout(raw.layout, Translator().translate(raw).devices, "here")

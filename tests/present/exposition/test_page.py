@@ -12,20 +12,13 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
 from pulsed.collector.target_store import TargetStore
-from pulsed.compute.counters.catalog import COUNTERS, CounterSnapshot, Distribution
-from pulsed.compute.health.model import NOT_JUDGED
-from pulsed.compute.tick import ComputedTick, HeldWorkload, RealUtilization, Result, Workload
+from pulsed.compute.tick import ComputedTick
 from pulsed.present.exposition.page import Pages
 from pulsed.present.exposition.telemetry import Telemetry
 from pulsed.translate.tick import Device, Entity
-from pulsed.translate.vocabulary import NOTHING, QUANTITIES
 from tests.present.boards import (
-    COUNTED,
     FLICKER,
-    NOT_SATURATED,
     OPEN,
-    SATURATED,
-    SICK,
     TIME,
     Gpu,
     board,
@@ -36,9 +29,8 @@ from tests.present.boards import (
     target,
     tick,
 )
-from tests.present.reference import BOTTLENECKS, CLASSES, ReferenceCollector
-
-NOW = 100.0
+from tests.present.reference import ReferenceCollector
+from tests.present.strategies import NOW, boards, gpus
 
 Families = dict[str, tuple[str, str, dict[tuple[str, frozenset[tuple[str, str]]], float]]]
 
@@ -64,61 +56,6 @@ def parsed(page: str, openmetrics: bool) -> dict[str, Metric]:
     return by_name
 
 
-weird = st.text(st.one_of(st.sampled_from('"\\\n,{}= #é値'), st.characters(codec="utf-8")), max_size=8)
-ratio = st.floats(0, 1)
-value = st.one_of(st.none(), st.floats(), st.integers(0, 2**63).map(float))
-
-
-amount = st.floats(0, 1e15)
-
-
-@st.composite
-def accounts(draw: st.DrawFn) -> CounterSnapshot:
-    """A counter per state has all of its states or none."""
-    values: list[float | None] = []
-    for counter in COUNTERS:
-        known = draw(st.booleans())
-        values.extend(draw(amount) if known else None for _ in counter.states)
-    counts = st.lists(st.integers(0, 10**9), min_size=3, max_size=3).map(tuple)
-    distribution = st.none() | st.builds(Distribution, st.just((0.05, 0.5)), counts, amount)
-    return CounterSnapshot(tuple(values), draw(st.none() | st.floats(0, 4e9)), draw(distribution))
-
-
-held = st.builds(
-    HeldWorkload,
-    st.sampled_from(CLASSES),
-    st.sampled_from(BOTTLENECKS),
-    st.none() | st.floats(0, 4e9),
-    st.integers(0, 2**40),
-)
-
-
-@st.composite
-def gpus(draw: st.DrawFn) -> Gpu:
-    entity = Entity("gpu", draw(weird), draw(weird), draw(weird), draw(weird), draw(st.sampled_from(["", "n1", 'n"2'])))
-    device = Device(entity, draw(weird), draw(weird), draw(weird), draw(weird))
-    reading = NOTHING._replace(**draw(st.dictionaries(st.sampled_from(list(QUANTITIES)), value, max_size=6)))
-    result = Result(
-        RealUtilization(draw(st.none() | ratio), draw(ratio), draw(ratio), draw(ratio), ()),
-        Workload(draw(st.sampled_from(CLASSES)), draw(st.sampled_from(BOTTLENECKS))),
-        draw(st.sampled_from([SATURATED, NOT_SATURATED])),
-        draw(held),
-        draw(accounts() if draw(st.booleans()) else st.just(COUNTED)),
-        draw(st.sampled_from([SICK, NOT_JUDGED])),
-        draw(st.sampled_from([(), (("power_cap", 0.25), ("sw_thermal", 0.0))])),
-    )
-    return Gpu(device, reading, result, tuple(draw(st.lists(weird.filter(bool), max_size=2, unique=True))))
-
-
-@st.composite
-def boards(draw: st.DrawFn) -> TargetStore:
-    made = []
-    for number in range(draw(st.integers(1, 3))):
-        computed = tick(draw(st.lists(gpus(), max_size=3)), draw(st.floats(0, 4e9)))
-        made.append(target(f"target {number}", computed, arrived=draw(st.sampled_from([NOW, NOW - 11]))))
-    return board(*made)
-
-
 @settings(max_examples=80)
 @given(boards(), st.booleans())
 def test_the_page_says_what_a_plain_collector_says(made: TargetStore, openmetrics: bool) -> None:
@@ -137,15 +74,15 @@ def test_the_page_says_what_a_plain_collector_says(made: TargetStore, openmetric
 @st.composite
 def histories(draw: st.DrawFn) -> list[list[ComputedTick]]:
     """What two targets deliver, step by step: mostly the same devices, with readings that change or do not."""
-    gpu_sets = [draw(st.lists(gpus(), min_size=1, max_size=3)) for _ in range(2)]
+    gpu_sets = [draw(st.lists(gpus, min_size=1, max_size=3)) for _ in range(2)]
     history = []
     for _ in range(draw(st.integers(2, 5))):
         if draw(st.integers(0, 3)) == 0:
-            gpu_sets = [draw(st.lists(gpus(), max_size=3)) for _ in range(2)]
+            gpu_sets = [draw(st.lists(gpus, max_size=3)) for _ in range(2)]
         elif draw(st.booleans()):
-            gpu_sets = [[each._replace(reading=draw(gpus()).reading) for each in some] for some in gpu_sets]
+            gpu_sets = [[each._replace(reading=draw(gpus).reading) for each in some] for some in gpu_sets]
         else:
-            gpu_sets = [[draw(gpus())._replace(device=each.device) for each in some] for some in gpu_sets]
+            gpu_sets = [[draw(gpus)._replace(device=each.device) for each in some] for some in gpu_sets]
         history.append([tick(some, draw(st.sampled_from([1.0, 2.0]))) for some in gpu_sets])
     return history
 
