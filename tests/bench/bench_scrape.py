@@ -9,6 +9,7 @@ from statistics import median
 from typing import NamedTuple
 
 from tests.bench.children import child
+from tests.bench.exporters import url
 from tests.bench.figure import Bar, Figure
 from tests.bench.scrape_client import CLIENTS
 from tests.daemon import environment, free_port
@@ -44,7 +45,8 @@ def run() -> Iterator[Figure]:
 
 def _run(client: str, port: int) -> _Run:
     """Scrape with this client in a process of its own."""
-    command = [sys.executable, "-m", "tests.bench.scrape_client", client, *map(str, (port, NODES, SCRAPES))]
+    command = [sys.executable, "-m", "tests.bench.scrape_client", client, str(SCRAPES)]
+    command += [url(port, node) for node in range(NODES)]
     printed = subprocess.run(command, capture_output=True, text=True, check=True, env=environment()).stdout
     cpu, memory = map(float, printed.split())
     return _Run(cpu, memory)

@@ -1,6 +1,6 @@
-"""One HTTP client, scraping: `python -m tests.bench.scrape_client CLIENT PORT NODES SCRAPES`, CLIENT pulsed or aiohttp.
+"""One HTTP client, scraping: `python -m tests.bench.scrape_client CLIENT SCRAPES URL ...`, CLIENT pulsed or aiohttp.
 
-Prints the CPU microseconds of one scrape and the resident memory in units of 10^6 bytes. Each node has a connection of
+Prints the CPU microseconds of one scrape and the resident memory in units of 10^6 bytes. Each URL has a connection of
 its own, which is kept; scrapes follow each other, as in a daemon that spreads its targets over the interval. The client
 has a process of its own because memory and imports are measured too.
 """
@@ -9,13 +9,11 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
 import psutil
 import uvloop
-
-from tests.bench.exporters import url
 
 INTERVAL = 15.0
 HEADERS = {"Accept": "text/plain;version=0.0.4;q=1,*/*;q=0.1", "Accept-Encoding": "gzip"}
@@ -59,17 +57,16 @@ CLIENTS: Mapping[str, Callable[[], AbstractAsyncContextManager[Fetch]]] = {
 }
 
 
-async def _scrape(client: str, port: int, nodes: int, scrapes: int) -> None:
-    targets = [url(port, node) for node in range(nodes)]
+async def _scrape(client: str, scrapes: int, targets: Sequence[str]) -> None:
     async with CLIENTS[client]() as fetch:
         for target in targets:
             await fetch(target)
         begun = time.process_time()
         for number in range(scrapes):
-            await fetch(targets[number % nodes])
+            await fetch(targets[number % len(targets)])
         spent = time.process_time() - begun
         print(spent / scrapes * 1e6, psutil.Process().memory_info().rss / 1e6)
 
 
 if __name__ == "__main__":
-    uvloop.run(_scrape(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4])))
+    uvloop.run(_scrape(sys.argv[1], int(sys.argv[2]), sys.argv[3:]))
