@@ -31,30 +31,29 @@ _OF_DCGM = (
 _OF_PULSED = "GPU {{ $labels.gpu }}{{ with $labels.mig_id }} instance {{ . }}{{ end }} of {{ $labels.instance }}"
 
 _HELD_WHY = (
-    "A pod or job has it, or its memory is in use, and it has done nothing for an hour. Ask the owner to give it back;"
+    "A pod or job has it, or its memory is in use, and it was idle for an hour. Ask the owner to release it;"
     " notebooks and crashed jobs are the usual cause."
 )
 _LOW_WHY = (
-    "It is in use, but its SMs, tensor cores and memory do little. Look at the workload class and the bottleneck: io"
-    " means that data comes too slowly, low_utilization that batches are small or the host is the limit."
+    "It is in use, but its SMs, tensor cores and memory do little. Check the workload class and bottleneck: io means"
+    " slow data loading, low_utilization small batches or a slow host."
 )
 _MISSING_WHY = (
-    "Too few of SM, tensor, DRAM and graphics engine activity are known to name a real utilization. Add"
-    " DCGM_FI_PROF_SM_ACTIVE, _PIPE_TENSOR_ACTIVE, _DRAM_ACTIVE and _GR_ENGINE_ACTIVE to what DCGM collects; profiling"
-    " may also be held by another tool, or the board may not have it."
+    "Too few of SM, tensor, DRAM and graphics engine activity are present for a real utilization. Collect"
+    " DCGM_FI_PROF_SM_ACTIVE, _PIPE_TENSOR_ACTIVE, _DRAM_ACTIVE and _GR_ENGINE_ACTIVE; another tool may hold"
+    " profiling, or the board may not support it."
 )
 _ENERGY_WHY = (
-    "So much energy went into a GPU that did nothing for the one who has it. Have it given back, or limit how long"
-    " a GPU may be held idle."
+    "This energy was used by a GPU that was idle while held. Have it released, or limit how long idle GPUs may be held."
 )
 _GONE_WHY = (
-    "It was there an hour ago. Look whether the node is up, whether nvidia-smi still lists it (XID 79: fallen off the"
-    " bus) and whether the exporter runs. After planned removal wait an hour."
+    "It was reported an hour ago. Check that the node is up, that nvidia-smi lists it (XID 79: fallen off the bus)"
+    " and that the exporter runs. After planned removal the alert ends within an hour."
 )
 _STUCK_WHY = (
-    "The driver says that kernels run nearly all the time, the profiler says that nothing does. Running `dcgmi dmon -e"
-    " 1001` once, or restarting the host engine, has helped (dcgm-exporter issue 662); until then read the GPU as"
-    " unknown rather than idle."
+    "The driver reports kernels nearly all the time, but profiling reports no activity. `dcgmi dmon -e 1001`, or a"
+    " restart of the host engine, has helped (dcgm-exporter issue 662). Until then the GPU's activity is unknown, not"
+    " idle."
 )
 
 
@@ -78,7 +77,7 @@ def dcgm_alerts(settings: ComputeSettings) -> tuple[Alert, ...]:
             f'and ignoring (kind) avg_over_time({IDLE}{{kind="held"}}[1h]) < 0.5',
             "3h",
             "info",
-            f"{_OF_DCGM} is used at {{{{ $value | humanizePercentage }}}}",
+            f"{_OF_DCGM} has a real utilization of {{{{ $value | humanizePercentage }}}}",
             _LOW_WHY,
         ),
         Alert(
@@ -102,16 +101,16 @@ def dcgm_alerts(settings: ComputeSettings) -> tuple[Alert, ...]:
             f"changes({energy}[30m]) == 0 and {energy} offset 30m",
             "15m",
             "warning",
-            f"{_OF_DCGM} is reported with the same energy again and again",
-            "A GPU's energy counter never stands still. dcgm-exporter goes on serving the last values when its host"
-            " engine is stuck: restart both, and do not trust anything that this GPU has shown since.",
+            f"{_OF_DCGM} reports a constant energy counter",
+            "The energy counter of a GPU always increases. dcgm-exporter keeps serving the last values if its host"
+            " engine hangs: restart both, and ignore this GPU's readings since then.",
         ),
         Alert(
             "DcgmGpuProfilingStuck",
             f"{busy} >= {number(settings.plausible.busy_utilization_ratio)} and {engine} == 0",
             "10m",
             "warning",
-            f"{_OF_DCGM} is busy, and its profiling counters stay at 0",
+            f"{_OF_DCGM} is busy, but its profiling counters stay at 0",
             _STUCK_WHY,
         ),
         Alert(
@@ -121,7 +120,7 @@ def dcgm_alerts(settings: ComputeSettings) -> tuple[Alert, ...]:
             f"and ignoring (kind) {SEEN} offset 1d",
             "1h",
             "info",
-            f'{_OF_DCGM} wasted {{{{ $value | printf "%.1f" }}}} kWh within a day',
+            f'{_OF_DCGM} used {{{{ $value | printf "%.1f" }}}} kWh while held idle, in a day',
             _ENERGY_WHY,
         ),
     )
@@ -151,7 +150,7 @@ def pulsed_alerts(settings: ComputeSettings) -> tuple[Alert, ...]:
             f" / {observed.format('6h')} < 0.5",
             "1h",
             "info",
-            f"{_OF_PULSED} is used at {{{{ $value | humanizePercentage }}}}",
+            f"{_OF_PULSED} has a real utilization of {{{{ $value | humanizePercentage }}}}",
             _LOW_WHY,
         ),
         Alert(
@@ -160,7 +159,7 @@ def pulsed_alerts(settings: ComputeSettings) -> tuple[Alert, ...]:
             "1h",
             "info",
             f"{_OF_PULSED} lacks inputs: coverage {{{{ $value | humanizePercentage }}}}",
-            _MISSING_WHY + " `pulsed doctor` on the node says which.",
+            _MISSING_WHY + " `pulsed doctor` on the node lists them.",
         ),
         Alert(
             "PulsedGpuGone",
@@ -176,17 +175,16 @@ def pulsed_alerts(settings: ComputeSettings) -> tuple[Alert, ...]:
             "5m",
             "warning",
             "pulsed on {{ $labels.instance }} cannot read {{ $labels.source }}",
-            "None of its GPUs is seen. The log says why, and `pulsed doctor` on the node what to do: most often the"
-            " host engine or the exporter is down, or another tool holds the profiling module.",
+            "Its GPUs are not monitored. The log has the reason, and `pulsed doctor` on the node the remedy: usually"
+            " the host engine or the exporter is down, or another tool holds the profiling module.",
         ),
         Alert(
             "PulsedNoData",
             f"pulsed_build_info unless on (job, instance) {sample}",
             "15m",
             "warning",
-            "pulsed on {{ $labels.instance }} shows no GPU",
-            "It runs, and has had nothing fresh to show for a while. See pulsed_source_up and the log; on a node"
-            " without GPUs do not run it.",
+            "pulsed on {{ $labels.instance }} reports no GPU",
+            "It runs without fresh data. Check pulsed_source_up and the log; do not run it on nodes without GPUs.",
         ),
         Alert(
             "PulsedSourceRestarting",
@@ -194,17 +192,16 @@ def pulsed_alerts(settings: ComputeSettings) -> tuple[Alert, ...]:
             "10m",
             "warning",
             "pulsed on {{ $labels.instance }} keeps restarting {{ $labels.source }}",
-            "The child process that it reads from dies again and again. The log has its last words.",
+            "Its child process, `dcgmi dmon`, ends repeatedly. Check the host engine; the log has the last output.",
         ),
         Alert(
             "PulsedGpuInputsInconsistent",
             "pulsed_gpu_inputs_inconsistent == 1",
             "15m",
             "warning",
-            f"{_OF_PULSED} has readings that cannot be true: {{{{ $labels.reason }}}}",
-            "These inputs count as missing, or were cut to their range, so that nothing false follows from them. Stuck"
-            " or frozen counters go away when the host engine is restarted; ratios above 1 on MIG instances are a known"
-            " fault of DCGM's and harmless.",
+            f"{_OF_PULSED} has implausible readings: {{{{ $labels.reason }}}}",
+            "These inputs count as missing or were clipped to their range. To clear stuck or frozen counters, restart"
+            " the host engine; ratios above 1 on MIG instances are a known and harmless DCGM fault.",
         ),
         Alert(
             "PulsedGpuIdleEnergy",
@@ -212,7 +209,7 @@ def pulsed_alerts(settings: ComputeSettings) -> tuple[Alert, ...]:
             f" > {number(WASTED_KILOWATT_HOURS)}",
             "1h",
             "info",
-            f'{_OF_PULSED} wasted {{{{ $value | printf "%.1f" }}}} kWh within a day',
+            f'{_OF_PULSED} used {{{{ $value | printf "%.1f" }}}} kWh while held idle, in a day',
             _ENERGY_WHY,
         ),
         Alert(
@@ -221,6 +218,6 @@ def pulsed_alerts(settings: ComputeSettings) -> tuple[Alert, ...]:
             "5m",
             "warning",
             "pulsed on {{ $labels.instance }} refused its new configuration",
-            "The old one is still in force. `pulsed check-config FILE` names the key and what is allowed.",
+            "The old one stays in force. `pulsed check-config FILE` names the key and what is allowed.",
         ),
     )

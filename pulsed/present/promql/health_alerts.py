@@ -43,9 +43,9 @@ def _alert(check: Check, suffix: str, expr: str, hold: str, severity: Severity) 
         hold,
         severity,
         f"{_GPU}: {check.title[0].lower()}{check.title[1:]}",
-        f"{remedy} Raised: {check.rule}. `pulsed health` on the node, and /gpus, have the numbers that decided.",
+        f"{remedy} Raised: {check.rule}. `pulsed health` on the node and /gpus have the evidence.",
     )
 
 
-_PLACEHOLDERS = {"advice": "do what HEALTH.md says of the code"}
+_PLACEHOLDERS = {"advice": "follow HEALTH.md for the code"}
 """What stands for evidence that a description cannot have."""

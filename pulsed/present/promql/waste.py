@@ -38,7 +38,7 @@ def waste_rules(settings: ComputeSettings, identity: IdentityLabels) -> Iterator
         HELD,
         f"group {identity.by} (\n  " + "\n  or ".join(users) + f"\n)\n"
         f"or group {identity.by} ({used} >= {number(settings.held_memory_bytes)})",
-        "GPUs that a pod or job has, or whose memory is in use.",
+        "GPUs with a pod or job, or with memory in use.",
     )
     idle = f'sum {identity.by} ({CLASS}{{class="idle"}}) == 1'
     kinds = {
@@ -46,15 +46,15 @@ def waste_rules(settings: ComputeSettings, identity: IdentityLabels) -> Iterator
         "free": f"({idle} and {used} unless {HELD})",
         "unknown": f"({idle} unless {used} unless {HELD})",
     }
-    comment = "Idle GPUs: held by somebody, free, or (memory in use not being known) there is no telling."
+    comment = "Idle GPUs: held, free, or unknown without a memory reading."
     for kind in IDLE_KINDS:
         yield Recording(IDLE, f"{kinds[kind]}\nor {NOTHING}", comment, {"kind": kind})
         comment = ""
-    yield Recording(IDLE_POWER, f"{IDLE} * ignoring (kind) group_left () {power}", "Power of GPUs that do nothing.")
+    yield Recording(IDLE_POWER, f"{IDLE} * ignoring (kind) group_left () {power}", "Power of idle GPUs.")
     yield Recording(
         CLASS_POWER,
         f"({CLASS} == 1) * ignoring (class) group_left () {power}",
-        "Power by the class of the moment: one series per GPU at a time.",
+        "Power by current class: one series per GPU at a time.",
     )
 
 
