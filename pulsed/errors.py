@@ -38,6 +38,10 @@ class UsageError(PulsedError):
     exit_code = 2
 
 
+class NothingRead(PulsedError):
+    """No source delivered a tick."""
+
+
 class ListenError(PulsedError):
     """A listen address cannot be taken: port in use, no permission, unknown host."""
 

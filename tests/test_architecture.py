@@ -29,7 +29,7 @@ MAY_IMPORT = {
     "commands": (
         "errors log reader.tick reader translate compute collector.target_store present config collector server"
     ),
-    "cli": "errors log present config server commands",
+    "cli": "errors log present config commands",
     "__main__": "cli",
 }
 """Packages and modules of pulsed in their order, each with what it imports: only entries above it.

@@ -19,7 +19,7 @@ import pytest
 import yaml
 
 from pulsed.cli import argument_parser
-from pulsed.commands.serve import FIXED_KEYS
+from pulsed.commands.serve import RESTART_KEYS
 from pulsed.compute.health.model import SEVERITY
 from pulsed.config import Config
 from pulsed.config.load import check
@@ -322,7 +322,7 @@ def test_messages_are_quoted_as_they_are_printed(message: str) -> None:
 
 def test_what_needs_a_restart_is_what_the_daemon_takes_no_notice_of() -> None:
     (row,) = (cells for cells in rows("4. Upgrade and rollback") if cells[0] == "settings")
-    assert set(re.findall(r"`([a-z_]+)`", row[1])) == set(FIXED_KEYS)
+    assert set(re.findall(r"`([a-z_]+)`", row[1])) == set(RESTART_KEYS)
 
 
 def test_severities_are_those_of_the_code() -> None:

@@ -1,30 +1,23 @@
-"""One source through the layers onto the board, for as long as the daemon lives."""
+"""Collects one source: its ticks pass through Translate and Compute and are stored in its target."""
 
 from __future__ import annotations
 
-import asyncio
-import logging
 import time
 from collections.abc import Callable
 
 from pulsed.collector.device_filter import DeviceFilter
+from pulsed.collector.read_loop import EndOfSource, ReadFailure, read_loop
 from pulsed.collector.target_store import Target
 from pulsed.compute.derive import ComputeSettings
 from pulsed.compute.health.judge import HealthEvaluator
 from pulsed.compute.layer import ComputeLayer
 from pulsed.compute.tick import ComputedTick
 from pulsed.config.gpu_selection import EVERYTHING, GpuSelection
-from pulsed.errors import SourceEnded, SourceError
 from pulsed.reader.tick import RawTick, Source
 from pulsed.translate.translator import Translator
 
-log = logging.getLogger(__name__)
-
 Observe = Callable[[str, float], None]
 """Takes a layer's name and the seconds that it spent on a tick."""
-
-RETRY_SECONDS = 1.0
-"""A failed attempt is never followed by the next one sooner than this, or than the source's interval if less."""
 
 
 class Pipeline:
@@ -75,16 +68,16 @@ class Pipeline:
 
 
 class Collector:
-    """Reads one source without end and puts what comes onto its place on the board.
+    """Reads one source and stores what it delivers in its target.
 
-    A failing source costs its own target only, and a tick that pulsed itself cannot digest is a failure of that tick.
+    A source that fails affects its own target only.
 
     Args:
-        source: what to read; closed when the feed ends.
-        pipeline: takes its ticks through the layers.
-        target: its place on the board.
-        also: called with every tick that was put there.
-        patient: try again for ever; false ends the feed when the very first attempt fails.
+        source: what to read; closed at the end.
+        pipeline: processes its ticks.
+        target: where the latest tick and the errors are stored.
+        on_tick: called with every tick that was stored.
+        until: evaluated after every attempt; true ends the collector. By default it runs until the source ends.
     """
 
     def __init__(
@@ -92,68 +85,30 @@ class Collector:
         source: Source,
         pipeline: Pipeline,
         target: Target,
-        also: Callable[[ComputedTick], None] = lambda tick: None,
-        *,
-        patient: bool = True,
+        on_tick: Callable[[ComputedTick], None] = lambda tick: None,
+        until: Callable[[Target], bool] = lambda target: False,
     ) -> None:
-        self._source = source
-        self._pipeline = pipeline
-        self._target = target
-        self._also = also
-        self._patient = patient
+        self._source, self._pipeline, self._target = source, pipeline, target
+        self._on_tick, self._until = on_tick, until
         self._restarts = target.restarts
-        self._reported = ""
-        self._rejected: set[str] = set()
 
     async def run(self) -> None:
-        """Feed until the source ends or the task is cancelled."""
-        try:
-            while await self._once():
-                pass
-        finally:
-            await self._source.close()
+        """Collect until the source ends, `until` is true, or the task is cancelled."""
+        target = self._target
+        async with read_loop(self._source, self._process) as outcomes:
+            async for outcome in outcomes:
+                if isinstance(outcome, ReadFailure):
+                    target.fail(outcome.reason, outcome.message)
+                elif isinstance(outcome, EndOfSource):
+                    target.end(outcome.message)
+                else:
+                    target.accept(outcome, time.monotonic())
+                    self._on_tick(outcome)
+                if self._until(target):
+                    return
 
-    async def _once(self) -> bool:
-        started = time.monotonic()
-        try:
-            raw = await self._source.read()
-            self._target.restarts = self._restarts + self._source.restarts
-            self._target.follow(self._source.kind, self._source.target, self._source.interval)
-            tick = self._pipeline.process(raw)
-        except SourceEnded as end:
-            self._target.end(str(end))
-            log.info("source ended", extra={"target": self._target.name, "reason": str(end)})
-            return False
-        except SourceError as error:
-            self._failed(error.reason, str(error))
-        except Exception as error:
-            log.exception("pulsed could not digest a tick; please report this", extra={"target": self._target.name})
-            self._failed("internal", f"internal error: {error!r}")
-        else:
-            self._target.accept(tick, time.monotonic())
-            self._worked(raw)
-            self._also(tick)
-            await asyncio.sleep(0)  # a source that never waits must not keep the others from running
-            return True
-        if not self._patient and not self._target.samples:
-            return False
-        pause = min(RETRY_SECONDS, self._source.interval) - (time.monotonic() - started)
-        await asyncio.sleep(max(0.0, pause))
-        return True
-
-    def _failed(self, reason: str, message: str) -> None:
-        self._target.fail(reason, message)
-        if message != self._reported:
-            log.warning("source failed", extra={"target": self._target.name, "reason": reason, "error": message})
-            self._reported = message
-
-    def _worked(self, raw: RawTick) -> None:
-        if self._reported:
-            log.info("source works again", extra={"target": self._target.name})
-            self._reported = ""
-        for reason in raw.rejected.keys() - self._rejected:
-            self._rejected.add(reason)
-            log.warning(
-                "rows were left out; said once for each reason, counted in pulsed_source_rejected_rows_total",
-                extra={"target": self._target.name, "reason": reason, "rows": raw.rejected[reason]},
-            )
+    def _process(self, raw: RawTick) -> ComputedTick:
+        source, target = self._source, self._target
+        target.restarts = self._restarts + source.restarts
+        target.set_source(source.kind, source.target, source.interval)
+        return self._pipeline.process(raw)

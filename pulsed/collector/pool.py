@@ -1,8 +1,9 @@
-"""The running feeds of a daemon, which follow the configuration: started, changed and stopped as one."""
+"""All collectors of a process: started, changed and stopped together, as the configuration requires."""
 
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,15 +12,49 @@ from pulsed.collector.collector import Collector, Observe, Pipeline
 from pulsed.collector.source_factory import boot_id_of, node_name, open_sources, selection_of, target_of
 from pulsed.collector.state_file import SavedHealth
 from pulsed.collector.target_store import Target, TargetStore
+from pulsed.compute.derive import ComputeSettings
 from pulsed.compute.health.judge import HealthEvaluator
 from pulsed.compute.tick import ComputedTick
 from pulsed.config import Config
+from pulsed.errors import NothingRead
 from pulsed.reader.tick import Source
+
+
+async def collect(
+    config: Config,
+    settings: ComputeSettings,
+    until: Callable[[Target], bool],
+    on_tick: Callable[[ComputedTick], None] = lambda tick: None,
+) -> TargetStore:
+    """Read all sources for a command, as fast as they deliver, and return the targets with their last ticks.
+
+    Args:
+        config: which sources and GPUs.
+        settings: how to compute.
+        until: evaluated for a target after every attempt; true ends its collector.
+        on_tick: called with every tick.
+
+    Raises:
+        NothingRead: no source delivered a tick.
+        ConfigError: a source cannot be made.
+    """
+    sources = open_sources(config, hurried=True)
+    store = TargetStore(node_name(config), [target_of(source, config) for source in sources])
+    selection = selection_of(config, os.environ)
+    await asyncio.gather(
+        *(
+            Collector(source, Pipeline(settings, store.node, selection=selection), target, on_tick, until).run()
+            for source, target in zip(sources, store.targets, strict=True)
+        )
+    )
+    if not any(target.samples for target in store.targets):
+        raise NothingRead("; ".join(target.error for target in store.targets))
+    return store
 
 
 @dataclass(slots=True)
 class _Running:
-    """One feed: its source and place on the board, what it remembers, and the task that reads."""
+    """A collector's source, target and pipeline, and the task that reads."""
 
     source: Source
     target: Target
@@ -27,39 +62,39 @@ class _Running:
     task: asyncio.Task[None]
 
     async def end(self) -> None:
-        """Stop reading and close the source, also if the feed never came to run."""
+        """Stop reading and close the source, also if the task never ran."""
         self.task.cancel()
         await asyncio.wait([self.task])
         await self.source.close()
 
 
 class CollectorPool:
-    """All feeds of the daemon.
+    """All collectors of the daemon.
 
     Args:
-        board: what the feeds write; its targets are replaced by `follow`.
-        observe: takes the seconds that each layer spends.
-        also: called with every tick that was put on the board.
-        latches: what was kept of the health of every target; None: nothing is.
+        store: where the collectors store their ticks; `apply` replaces its targets.
+        observe: called with the seconds that each layer spends on a tick.
+        on_tick: called with every tick that was stored.
+        saved: health of every target as of the last run; None: nothing is kept.
     """
 
     def __init__(
         self,
-        board: TargetStore,
+        store: TargetStore,
         observe: Observe,
-        also: Callable[[ComputedTick], None],
-        latches: SavedHealth | None = None,
+        on_tick: Callable[[ComputedTick], None],
+        saved: SavedHealth | None = None,
     ) -> None:
-        self._board, self._observe, self._also, self._latches = board, observe, also, latches
+        self._store, self._observe, self._on_tick, self._saved = store, observe, on_tick, saved
         self._config: Config | None = None
         self._running: dict[tuple[str, str], _Running] = {}
         self._closing: set[asyncio.Task[None]] = set()
 
-    def follow(self, config: Config) -> None:
-        """Read and compute what the configuration says from now on.
+    def apply(self, config: Config) -> None:
+        """Read and compute by this configuration from now on.
 
-        Counters and all that is remembered of a target stay as long as the configuration names it. Sources whose
-        section is as before go on undisturbed.
+        Counters and health of a target are kept as long as the configuration names it. Sources whose section has not
+        changed are not interrupted.
 
         Raises:
             ConfigError: a source cannot be made; then nothing has changed.
@@ -73,11 +108,11 @@ class CollectorPool:
 
     @property
     def judges(self) -> Mapping[str, HealthEvaluator]:
-        """The judges of health by the name of their target."""
+        """The health evaluators by the name of their target."""
         return {" ".join(key): running.pipeline.judge for key, running in self._running.items()}
 
     async def stop(self) -> None:
-        """End all feeds and close their sources."""
+        """End all collectors and close their sources."""
         for running in self._running.values():
             self._end(running)
         self._running.clear()
@@ -85,27 +120,27 @@ class CollectorPool:
 
     def _replace(self, config: Config, sources: Sequence[Source]) -> None:
         node, settings, selection = node_name(config), config.compute_settings(), selection_of(config, {})
-        same_node = self._board.node == node
-        known, self._running = self._running, {}
+        same_node = self._store.node == node
+        before, self._running = self._running, {}
         for source in sources:
             key = (source.kind, source.target)
-            target, old = target_of(source, config), known.pop(key, None)
+            target, old = target_of(source, config), before.pop(key, None)
             pipeline = Pipeline(settings, node, self._observe, selection, boot_id_of(config))
             closing: asyncio.Task[None] | None = None
             if old is not None:
                 closing = self._end(old)
                 if same_node:
                     pipeline = old.pipeline
-                    target.succeed(old.target)
-            if self._latches is not None and (old is None or pipeline is not old.pipeline):
-                self._latches.restore(" ".join(key), pipeline.judge, time.time())
-            feed = Collector(source, pipeline, target, self._also)
-            task = asyncio.create_task(_run(feed, closing), name=target.name)
+                    target.continue_from(old.target)
+            if self._saved is not None and (old is None or pipeline is not old.pipeline):
+                self._saved.restore(" ".join(key), pipeline.judge, time.time())
+            collector = Collector(source, pipeline, target, self._on_tick)
+            task = asyncio.create_task(_run(collector, closing), name=target.name)
             self._running[key] = _Running(source, target, pipeline, task)
-        for gone in known.values():
-            self._end(gone)
-        self._board.node = node
-        self._board.replace([running.target for running in self._running.values()])
+        for removed in before.values():
+            self._end(removed)
+        self._store.node = node
+        self._store.replace([running.target for running in self._running.values()])
 
     def _end(self, running: _Running) -> asyncio.Task[None]:
         closing = asyncio.create_task(running.end())
@@ -114,8 +149,8 @@ class CollectorPool:
         return closing
 
 
-async def _run(feed: Collector, before: asyncio.Task[None] | None) -> None:
-    """Wait for the end of the feed that this one replaces: what it reads may be there only once (a child, a file)."""
+async def _run(collector: Collector, before: asyncio.Task[None] | None) -> None:
+    """Run a collector after the one that it replaces has closed its source, a child process or a file."""
     if before is not None:
         await asyncio.wait([before])
-    await feed.run()
+    await collector.run()

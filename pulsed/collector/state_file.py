@@ -5,6 +5,7 @@ What is in it is Compute's; this only brings it to disk and back, whole or not a
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import os
@@ -16,6 +17,9 @@ from pulsed.compute.health.judge import HealthEvaluator
 log = logging.getLogger(__name__)
 
 VERSION = 1
+
+WRITE_SECONDS = 2.0
+"""Seconds between two writes of changed health."""
 
 MOST_BYTES = 64 * 1024 * 1024
 """A larger file is none of ours."""
@@ -138,6 +142,22 @@ class SavedHealth:
         """Write what `document` gave; may be done in a thread."""
         if not self._file.save(document):
             self._written = {}  # try again
+
+    def write(self, judges: Mapping[str, HealthEvaluator]) -> None:
+        """Write the health of all targets if it has changed."""
+        if (document := self.document(judges)) is not None:
+            self.save(document)
+
+    async def write_regularly(self, judges: Callable[[], Mapping[str, HealthEvaluator]]) -> None:
+        """Write changed health every `WRITE_SECONDS`, until cancelled.
+
+        Args:
+            judges: returns the evaluators by the name of their target.
+        """
+        while True:
+            await asyncio.sleep(WRITE_SECONDS)
+            if (document := self.document(judges())) is not None:
+                await asyncio.to_thread(self.save, document)
 
     def _accept(self, document: Mapping[str, object]) -> None:
         targets = document.get("targets")

@@ -1,7 +1,7 @@
-"""What is known right now, target by target: the one place that the daemon writes and every output reads.
+"""The latest tick and the errors of every target: written by the collectors, read by every output.
 
-Freshness is judged here and nowhere else: on the arrival of ticks by a clock that never steps, so that a stepped wall
-clock, or a replay of last year's capture, makes nothing old or new.
+Staleness is decided here only: by the arrival of ticks on the monotonic clock, so that neither a stepped wall clock
+nor the replay of an old capture has an effect.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ class Target:
 
     Attributes:
         kind: `exporter`, `replay`, `demo`, ...
-        name: what is read, in words for a person.
+        name: what is read: a URL, a path, `demo`.
         interval: nominal seconds between two ticks.
         stale_after: seconds after the last tick's arrival from which its GPUs count as stale.
         stale_intervals: the same in intervals, where the configuration names no time: it then follows the interval.
         up: whether the last attempt delivered a tick.
-        error: why not, with the remedy; empty while up.
+        error: the error of the last attempt, with the remedy; empty while up.
         tick: the last tick, None before the first.
         arrived: when it arrived, in seconds of the monotonic clock.
         samples: ticks so far.
         rejected: rows that could not be read, by reason, so far.
         errors: failed attempts so far, by reason.
-        restarts: how often the source's child process was started again.
-        ended: whether the source has said that there will be no more ticks.
+        restarts: restarts of the source's child process.
+        ended: whether the source has no more ticks.
         version: grows with every change of this target.
     """
 
@@ -50,16 +50,16 @@ class Target:
     version: int = 0
     stale_intervals: float | None = None
 
-    def follow(self, kind: str, name: str, interval: float) -> None:
-        """Be about another source from now on: `auto` has chosen one."""
+    def set_source(self, kind: str, name: str, interval: float) -> None:
+        """Update the source's attributes: `auto` may have chosen another one."""
         if (self.kind, self.name, self.interval) != (kind, name, interval):
             self.kind, self.name, self.interval = kind, name, interval
             self.version += 1
             if self.stale_intervals is not None:
                 self.stale_after = self.stale_intervals * interval
 
-    def succeed(self, before: Target) -> None:
-        """Go on where another target of the same source, whose configuration has changed, has stopped."""
+    def continue_from(self, before: Target) -> None:
+        """Copy the state of a target of the same source, whose configuration has changed."""
         self.kind, self.name, self.tick, self.arrived = before.kind, before.name, before.tick, before.arrived
         self.up, self.error, self.ended = before.up, before.error, before.ended
         self.samples, self.restarts = before.samples, before.restarts
@@ -67,11 +67,11 @@ class Target:
         self.version = before.version + 1
 
     def fresh(self, now: float) -> bool:
-        """Tell whether the last tick is young enough to be served; `now` is monotonic seconds."""
+        """Return whether the last tick is recent enough to be served; `now` is monotonic seconds."""
         return self.tick is not None and now - self.arrived <= self.stale_after
 
     def accept(self, tick: ComputedTick, now: float) -> None:
-        """Take a new tick that arrived at the monotonic time `now`."""
+        """Store a new tick that arrived at the monotonic time `now`."""
         self.tick, self.arrived, self.up, self.error = tick, now, True, ""
         self.samples += 1
         self.version += 1
@@ -79,12 +79,12 @@ class Target:
             self.rejected[reason] = self.rejected.get(reason, 0) + rows
 
     def end(self, message: str) -> None:
-        """Note that the source has no more ticks; the last tick stays until it is stale."""
+        """Store that the source has no more ticks; the last tick stays until it is stale."""
         self.up, self.ended, self.error = False, True, message
         self.version += 1
 
     def fail(self, reason: str, message: str) -> None:
-        """Note a failed attempt; the last tick stays until it is stale."""
+        """Store a failed attempt; the last tick stays until it is stale."""
         self.up, self.error = False, message
         self.errors[reason] = self.errors.get(reason, 0) + 1
         self.version += 1
@@ -104,7 +104,7 @@ class TargetStore:
         return self._base + sum(target.version for target in self.targets)
 
     def replace(self, targets: Sequence[Target]) -> None:
-        """Have other targets from now on; those that were there before may be among them."""
+        """Replace all targets; some of the new ones may be old ones."""
         before = self.version
         self.targets = list(targets)
         self._base += before + 1 - self.version

@@ -1,6 +1,6 @@
-"""`pulsed health`: what is wrong with the GPUs and what to do, with an exit code for schedulers and monitors.
+"""`pulsed health`: problems of the GPUs with their remedies, and an exit code for schedulers and monitors.
 
-It asks a running daemon: latches, rates and losses need a memory, which a look from outside does not have.
+The state comes from a running daemon: latched states, rates and lost GPUs need its history.
 """
 
 from __future__ import annotations
@@ -27,62 +27,68 @@ _WORDS = ("OK", "WARNING", "CRITICAL", "UNKNOWN")
 Gpu = Mapping[str, Any]
 
 
-class NoAnswer(PulsedError):
-    """No daemon could be asked, so that nothing is known."""
+class DaemonUnreachable(PulsedError):
+    """No daemon answered, so the health is unknown."""
 
     exit_code = UNKNOWN
 
 
-def checkup(url: str, format: str, out: TextIO, *, timeout: float = 10.0, ca_file: str | None = None) -> int:
-    """Print the health of all GPUs that a daemon knows; returns the exit code.
+def health(url: str, format: str, out: TextIO, *, timeout: float = 10.0, ca_file: str | None = None) -> int:
+    """Print the health of all GPUs of a daemon; return the exit code.
 
     Args:
         url: of the daemon; a login in it is used.
-        format: `table` for people, `json`, or `line`: one line with performance data, for Nagios and its like.
+        format: `table`, `json`, or `line`: one line with performance data, for Nagios.
         out: where to print.
-        timeout: seconds that the daemon has to answer.
+        timeout: of the request, in seconds.
         ca_file: certificates to trust, for https.
 
     Raises:
-        NoAnswer: the daemon did not answer, or the certificates cannot be used.
+        DaemonUnreachable: the daemon did not answer, or the certificates cannot be read.
     """
-    gpus = ask(url, timeout=timeout, ca_file=ca_file)
+    gpus = fetch(url, timeout=timeout, ca_file=ca_file)
     out.write(_FORMATS[format](gpus))
-    return verdict(gpus)
+    return exit_code_of(gpus)
 
 
-def verdict(gpus: Sequence[Gpu]) -> int:
-    """Sum up: critical if any GPU is, else a warning, else unknown if anything is, and only then fine."""
+def exit_code_of(gpus: Sequence[Gpu]) -> int:
+    """Return the exit code: the worst of critical and warning, else unknown if any GPU is, else ok."""
     worst = max((gpu["severity"] for gpu in gpus), default=SEVERITY["unknown"])
     if worst >= SEVERITY["warn"]:
         return CRITICAL if worst == SEVERITY["crit"] else WARNING
     return UNKNOWN if not gpus or any(gpu["severity"] < 0 for gpu in gpus) else OK
 
 
-def ask(url: str, *, timeout: float, ca_file: str | None) -> list[Gpu]:
-    """Get the list of GPUs.
+def fetch(url: str, *, timeout: float, ca_file: str | None) -> list[Gpu]:
+    """Return the GPUs of the daemon as `/health/gpus` has them.
 
     Raises:
-        NoAnswer: the daemon did not answer, or the certificates cannot be used.
+        DaemonUnreachable: the daemon did not answer, or the certificates cannot be read.
     """
     parts = urlsplit(url if "://" in url else f"http://{url}")
     where = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path.rstrip('/')}{PATH}"
     try:
         trust = ssl.create_default_context(cafile=ca_file)
     except (OSError, ssl.SSLError) as error:
-        raise NoAnswer(f"cannot use the certificates of {ca_file}: {error}", "Name a file in PEM format") from None
+        raise DaemonUnreachable(
+            f"cannot use the certificates of {ca_file}: {error}", "Name a file in PEM format"
+        ) from None
     try:
         request = Request(where, headers=_login(parts))
         with build_opener(HTTPSHandler(context=trust)).open(request, timeout=timeout) as answer:
             found = json.load(answer)
         if not isinstance(found, list):
-            raise ValueError("the answer is no list")
+            raise ValueError("the answer is not a list")
     except HTTPError as error:
-        raise NoAnswer(f"{where} answered {error.code}", "Is that a pulsed, and is the login right?") from None
+        raise DaemonUnreachable(
+            f"{where} answered {error.code}", "Check that the URL is of a pulsed, and the login"
+        ) from None
     except URLError as error:
-        raise NoAnswer(f"cannot reach {where}: {error.reason}", "See whether `pulsed serve` runs there") from None
+        raise DaemonUnreachable(
+            f"cannot reach {where}: {error.reason}", "Check that `pulsed serve` runs there"
+        ) from None
     except (OSError, ValueError) as error:
-        raise NoAnswer(f"{where}: {error}", "See whether `pulsed serve` runs there") from None
+        raise DaemonUnreachable(f"{where}: {error}", "Check that `pulsed serve` runs there") from None
     return found
 
 
@@ -94,7 +100,7 @@ def _login(parts: SplitResult) -> dict[str, str]:
 
 
 def _table(gpus: Sequence[Gpu]) -> str:
-    lines = [f"{_WORDS[verdict(gpus)]}: {_counts(gpus) or 'no GPU is known'}"]
+    lines = [f"{_WORDS[exit_code_of(gpus)]}: {_counts(gpus) or 'no GPUs'}"]
     for gpu in gpus:
         for problem in gpu["problems"]:
             lines += [
@@ -109,16 +115,16 @@ def _table(gpus: Sequence[Gpu]) -> str:
 
 
 def _plain_line(gpu: Gpu) -> str:
-    judged = f"{100 * gpu['coverage']:.0f} % of the checks could be judged"
-    return f"{_name(gpu)}  {gpu['state']}  ({'stale: ' if gpu['stale'] else ''}{judged})"
+    coverage = f"{100 * gpu['coverage']:.0f} % of the checks have data"
+    return f"{_name(gpu)}  {gpu['state']}  ({'stale: ' if gpu['stale'] else ''}{coverage})"
 
 
 def _line(gpus: Sequence[Gpu]) -> str:
-    """Write one line as Nagios wants it: verdict, what is wrong, then numbers."""
+    """Return one line in the format of Nagios plugins: state, problems, performance data."""
     wrong = [f"{_name(gpu)} {each['state']}: {each['id']}" for gpu in gpus for each in gpu["problems"]]
     numbers = " ".join(f"{state}={_count(gpus, state)}" for state in reversed(STATES))
-    said = "; ".join(wrong) or _counts(gpus) or "no GPU is known"
-    return f"PULSED {_WORDS[verdict(gpus)]} - {said.replace('|', '/')} | gpus={len(gpus)} {numbers}\n"
+    summary = "; ".join(wrong) or _counts(gpus) or "no GPUs"
+    return f"PULSED {_WORDS[exit_code_of(gpus)]} - {summary.replace('|', '/')} | gpus={len(gpus)} {numbers}\n"
 
 
 def _json(gpus: Sequence[Gpu]) -> str:
@@ -141,5 +147,5 @@ def _counts(gpus: Sequence[Gpu]) -> str:
 
 
 def _plain(text: str) -> str:
-    """Leave out control characters: names come from elsewhere, and this goes to a terminal."""
+    """Return a text without control characters: names come from elsewhere, and this goes to a terminal."""
     return "".join(letter for letter in text if letter.isprintable())

@@ -70,7 +70,7 @@ class DaemonApp:
         else:
             await self._others(scope, receive, send)
 
-    def renew_api(self) -> None:
+    def reset_api(self) -> None:
         """Make the application for other paths anew when it is needed next."""
         self._api = None
 

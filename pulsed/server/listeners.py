@@ -54,7 +54,7 @@ class Listener:
         return f"http{'s' * tls}://{f'[{host}]' if ':' in host else host}:{port}"
 
 
-def take(addresses: Sequence[str]) -> list[Listener]:
+def listen(addresses: Sequence[str]) -> list[Listener]:
     """Take every address, or none.
 
     Raises:
@@ -72,7 +72,7 @@ def take(addresses: Sequence[str]) -> list[Listener]:
     return taken
 
 
-def take_over(environment: MutableMapping[str, str]) -> list[Listener]:
+def from_systemd(environment: MutableMapping[str, str]) -> list[Listener]:
     """Take the sockets that systemd hands over, and its variables away, which are not for our children.
 
     Raises:

@@ -1,16 +1,16 @@
-"""The web configuration in force: read at start, and again whenever it or a file that it names changes.
+"""The web configuration in force: loaded at start, and again when it or a file that it names changes.
 
-A change that cannot be used leaves what was in force, is logged once, and shows in `last_reload_successful`.
+A change that is not valid is logged once, shows in `last_reload_successful`, and leaves the configuration in force.
 """
 
 from __future__ import annotations
 
 import logging
-import os
 import ssl
 from dataclasses import dataclass
 from pathlib import Path
 
+from pulsed.config.file_watcher import FileWatcher
 from pulsed.errors import ConfigError
 from pulsed.server.tls_context import make_context
 from pulsed.server.users import Users
@@ -18,18 +18,15 @@ from pulsed.server.web_config import WebSettings, read
 
 log = logging.getLogger(__name__)
 
-Signature = tuple[tuple[int, int, int] | None, ...]
-"""Of each file modification time, size and inode; None for one that is not there."""
-
 
 @dataclass(frozen=True, slots=True)
 class InForce:
-    """What holds for new connections and requests.
+    """The settings of new connections and requests.
 
     Attributes:
         context: None: plain HTTP.
-        users: None: everybody may come in.
-        headers: sent with every answer, in bytes.
+        users: None: no authentication.
+        headers: sent with every response, in bytes.
     """
 
     settings: WebSettings
@@ -39,17 +36,17 @@ class InForce:
 
 
 class WebConfigReloader:
-    """A web configuration file that is kept up with.
+    """Loads a web configuration file, and reloads it when it changes.
 
     Args:
         file: the file of `--web.config.file`.
 
     Attributes:
-        now: what is in force.
-        last_reload_successful: whether that is what the files say.
+        now: the settings in force.
+        last_reload_successful: whether these are the settings of the files.
 
     Raises:
-        ConfigError: the file, or one that it names, cannot be used.
+        ConfigError: the file, or one that it names, is not valid.
     """
 
     def __init__(self, file: Path) -> None:
@@ -57,18 +54,11 @@ class WebConfigReloader:
         self._names: tuple[str, ...] = (str(file),)
         self.last_reload_successful = True
         self.now = self._load()
-        self._seen = self._loaded = self._signature()
+        self._watcher = FileWatcher(self._names)
 
     def refresh(self) -> None:
-        """Look at the files, and take up what has changed and has stayed so since the last look.
-
-        Meant to be called once a second: certificate and key are two files, and whoever replaces them is not done
-        after the first.
-        """
-        signature = self._signature()
-        settled, self._seen = signature == self._seen, signature
-        if settled and signature != self._loaded:
-            self._loaded = signature
+        """Reload the files if they have changed. Called every `WATCH_SECONDS`."""
+        if self._watcher.has_changed():
             self._reload()
 
     def _reload(self) -> None:
@@ -80,29 +70,26 @@ class WebConfigReloader:
         except ConfigError as error:
             self.last_reload_successful = False
             log.error(
-                "web configuration refused, the one before stays in force",
+                "the web configuration is not valid; the previous one stays in force",
                 extra={"file": self._file, "error": "; ".join(str(error).splitlines())},
             )
         else:
             self.now, self.last_reload_successful = new, True
-            log.info("web configuration read again", extra={"file": self._file})
+            log.info("web configuration reloaded", extra={"file": self._file})
         if self._names != names:
-            self._seen = self._loaded = self._signature()
+            self._watcher.watch(self._names)
 
     def _load(self) -> InForce:
         settings = read(self._file)
-        self._names = (str(self._file), *settings.files())  # also if one is bad: it may be replaced
+        self._names = (str(self._file), *settings.files())  # also if one is not valid: it may be replaced
         return _in_force(settings)
-
-    def _signature(self) -> Signature:
-        return tuple(_signature_of(name) for name in self._names)
 
 
 def check(file: Path) -> None:
-    """Read a web configuration file and all that it names.
+    """Validate a web configuration file and the files that it names.
 
     Raises:
-        ConfigError: it cannot be used.
+        ConfigError: a file is not valid.
     """
     _in_force(read(file))
 
@@ -114,11 +101,3 @@ def _in_force(settings: WebSettings) -> InForce:
         Users(settings.users) if settings.users else None,
         tuple((name.lower().encode(), value.encode("latin-1")) for name, value in settings.headers),
     )
-
-
-def _signature_of(name: str) -> tuple[int, int, int] | None:
-    try:
-        found = os.stat(name)
-    except (OSError, ValueError):  # a name with a zero byte
-        return None
-    return found.st_mtime_ns, found.st_size, found.st_ino

@@ -43,20 +43,20 @@ async def watched() -> AsyncIterator[Watched]:
 
 
 async def test_other_settings_leave_the_source_and_the_counters_alone(watched: Watched) -> None:
-    watched.feeds.follow(configured())
+    watched.feeds.apply(configured())
     await eventually(lambda: watched.observed > 0)
     (target,), before = watched.board.targets, watched.observed
-    watched.feeds.follow(configured("compute.real_utilization.preset=mem", "compute.workload.hold=1s", "gpus=0"))
+    watched.feeds.apply(configured("compute.real_utilization.preset=mem", "compute.workload.hold=1s", "gpus=0"))
     await eventually(lambda: len(watched.ticks[-1].results) == 1)
     assert watched.board.targets == [target]
     assert watched.observed >= before
 
 
 async def test_a_source_that_changed_is_read_anew_and_its_counters_go_on(watched: Watched) -> None:
-    watched.feeds.follow(configured())
+    watched.feeds.apply(configured())
     await eventually(lambda: watched.observed > 0)
     samples, before, version = watched.board.targets[0].samples, watched.observed, watched.board.version
-    watched.feeds.follow(configured("source.interval=0.2"))
+    watched.feeds.apply(configured("source.interval=0.2"))
     assert watched.board.version > version
     assert watched.board.targets[0].tick is not None, "what is known is shown until there is something new"
     assert watched.board.targets[0].samples == samples
@@ -73,17 +73,17 @@ async def test_targets_come_and_go(watched: Watched, tmp_path: Path) -> None:
         targets = ", ".join(f"{tmp_path / name}.prom" for name in names)
         return load(None, ("source.kind=exporter", "source.interval=1s", f"source.exporter.targets=[{targets}]"), {})
 
-    watched.feeds.follow(exporters("a"))
+    watched.feeds.apply(exporters("a"))
     await eventually(lambda: watched.board.targets[0].samples > 0)
-    watched.feeds.follow(exporters("b", "a"))
+    watched.feeds.apply(exporters("b", "a"))
     assert [target.samples > 0 for target in watched.board.targets] == [False, True]
     await eventually(lambda: all(target.samples for target in watched.board.targets))
-    watched.feeds.follow(exporters("b"))
+    watched.feeds.apply(exporters("b"))
     assert [target.name for target in watched.board.targets] == [f"{tmp_path / 'b'}.prom"]
 
 
 async def test_a_configuration_that_cannot_be_followed_changes_nothing(watched: Watched, tmp_path: Path) -> None:
-    watched.feeds.follow(configured())
+    watched.feeds.apply(configured())
     await eventually(lambda: watched.observed > 0)
     targets = list(watched.board.targets)
     bad = load(
@@ -96,7 +96,7 @@ async def test_a_configuration_that_cannot_be_followed_changes_nothing(watched: 
         {},
     )
     with pytest.raises(ConfigError, match="missing"):
-        watched.feeds.follow(bad)
+        watched.feeds.apply(bad)
     assert watched.board.targets == targets
     seen = len(watched.ticks)
     await eventually(lambda: len(watched.ticks) > seen)
@@ -104,7 +104,7 @@ async def test_a_configuration_that_cannot_be_followed_changes_nothing(watched: 
 
 async def test_a_feed_that_never_ran_is_closed(watched: Watched) -> None:
     for interval in (0.1, 0.2, 0.3, 0.1):
-        watched.feeds.follow(configured(f"source.interval={interval}"))  # no turn of the loop between them
+        watched.feeds.apply(configured(f"source.interval={interval}"))  # no turn of the loop between them
     await eventually(lambda: watched.observed > 0)
     assert watched.ticks[-1].canonical.interval == 0.1
     await watched.feeds.stop()

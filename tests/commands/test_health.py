@@ -95,8 +95,8 @@ def test_the_table_says_what_and_since_when_and_what_to_do(server: Server) -> No
         "  A memory repair waits for a reset",
         "  -> Reset the GPU when the current jobs finish",
         "",
-        "node1 GPU 0  ok  (100 % of the checks could be judged)",
-        "node1 GPU 2:7  unknown  (0 % of the checks could be judged)",
+        "node1 GPU 0  ok  (100 % of the checks have data)",
+        "node1 GPU 2:7  unknown  (0 % of the checks have data)",
     ]
 
 
@@ -122,7 +122,7 @@ def test_names_cannot_steer_the_terminal(server: Server) -> None:
 def test_without_a_daemon_nothing_is_known() -> None:
     done = pulsed("health", f"http://127.0.0.1:{free_port()}")
     assert done.returncode == 3
-    assert "See whether `pulsed serve` runs there" in done.stderr
+    assert "Check that `pulsed serve` runs there" in done.stderr
 
 
 @pytest.mark.parametrize(("status", "answer"), [(500, []), (200, {"error": "no"})])

@@ -21,11 +21,11 @@ from pulsed import cli
 from pulsed.collector.collector import Pipeline
 from pulsed.collector.source_factory import node_name, open_sources
 from pulsed.commands import record as record_command
+from pulsed.commands.export import export
 from pulsed.commands.record import Recorder, record
-from pulsed.commands.snapshot import NoSource, export
 from pulsed.config import Config
 from pulsed.config.load import load
-from pulsed.errors import UsageError
+from pulsed.errors import NothingRead, UsageError
 from pulsed.present.csv import pulsed_csv
 from pulsed.reader.demo import DemoSource
 from pulsed.reader.exporter.scraper import ExporterSettings
@@ -79,7 +79,7 @@ def exported(path: Path) -> str:
     out = io.StringIO()
     try:
         export(replaying(path), "all", out)
-    except NoSource:
+    except NothingRead:
         assert out.getvalue().count("\n") == 1
     return out.getvalue()
 
@@ -286,7 +286,7 @@ async def test_a_fault_in_a_source_costs_its_tick(tmp_path: Path, caplog: pytest
             raise RuntimeError("a bug")
 
     assert (await run([Taped(DemoSource(0, 0.01), tape, stumble)], tmp_path / "record", most=3)).recorded == 3
-    assert [message.message for message in caplog.records] == ["pulsed could not read a tick; please report this"]
+    assert [message.message for message in caplog.records] == ["internal error in a tick; please report it"]
 
 
 async def test_stopped_before_the_first_tick(tmp_path: Path) -> None:
@@ -348,8 +348,8 @@ def test_limits_and_stdout() -> None:
     [
         (["--duration", "soon"], "'soon' is no duration"),
         (["--duration", "0"], "no time at all"),
-        (["--ticks", "0"], "'0' is no whole number above 0"),
-        (["--ticks", "1.5"], "no whole number"),
+        (["--ticks", "0"], "'0' is not a whole number above 0"),
+        (["--ticks", "1.5"], "not a whole number"),
     ],
 )
 def test_wrong_limits(arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -385,7 +385,7 @@ def test_whoever_has_read_enough_ends_it() -> None:
 def test_a_file_that_is_no_record_is_left_alone(data: bytes, tmp_path: Path) -> None:
     path = tmp_path / "mine"
     path.write_bytes(data)
-    with pytest.raises(UsageError, match="is there already and is no record"):
+    with pytest.raises(UsageError, match="exists and is not a record"):
         record(config("source.kind=demo"), str(path))
     assert path.read_bytes() == data
 

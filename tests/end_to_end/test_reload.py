@@ -85,7 +85,7 @@ def test_what_takes_a_restart_is_said(tmp_path: Path, file: Path) -> None:
     with serving(tmp_path, "--config.file", str(file)) as daemon:
         file.write_text(CONFIG % ("1s", "hpc") + "telemetry_path: /other\n")
         daemon.process.send_signal(signal.SIGHUP)
-        until(lambda: "this takes a restart" in daemon.log())
+        until(lambda: "a change of this key needs a restart" in daemon.log())
         assert "telemetry_path" in daemon.log()
         assert daemon.get("/metrics").status == 200
 

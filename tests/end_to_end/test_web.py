@@ -205,7 +205,7 @@ def test_a_certificate_that_is_replaced_is_served_without_a_restart(folder: Path
             assert kept.getresponse().read() == b"pulsed is healthy\n"
 
             (folder / "server.crt").write_text("not a certificate")
-            until(lambda: "web configuration refused" in daemon.log())
+            until(lambda: "the web configuration is not valid" in daemon.log())
             assert serial() == SERVER.certificate.serial_number, "what was in force stays"
 
             renewed = make("localhost", CA)
@@ -214,7 +214,7 @@ def test_a_certificate_that_is_replaced_is_served_without_a_restart(folder: Path
 
             kept.request("GET", "/-/healthy")
             assert kept.getresponse().status == 200, "connections that are open stay open"
-        assert daemon.log().count("web configuration refused") == 1
+        assert daemon.log().count("the web configuration is not valid") == 1
         assert "not a certificate" not in daemon.log()
 
 
@@ -249,7 +249,7 @@ def test_check_config_looks_at_the_web_configuration_too(folder: Path) -> None:
     (folder / "pulsed.yml").write_text("web: {config_file: web.yml}")
     (folder / "web.yml").write_text(MUTUAL + USERS)
     finished = pulsed("check-config", str(folder / "pulsed.yml"))
-    assert (finished.returncode, finished.stdout) == (0, f"{folder}/pulsed.yml: fine\n{folder}/web.yml: fine\n")
+    assert (finished.returncode, finished.stdout) == (0, f"{folder}/pulsed.yml: valid\n{folder}/web.yml: valid\n")
     (folder / "web.yml").write_text("sauce: 1")
     assert pulsed("check-config", str(folder / "pulsed.yml")).returncode == 2
     assert pulsed("check-config").returncode == 2

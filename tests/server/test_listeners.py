@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from pulsed.errors import ListenError
-from pulsed.server.listeners import Listener, take, take_over
+from pulsed.server.listeners import Listener, from_systemd, listen
 from tests.daemon import free_port
 
 
@@ -26,7 +26,7 @@ def close(listeners: list[Listener]) -> None:
 
 def test_addresses_of_every_kind_at_once(tmp_path: Path) -> None:
     path = tmp_path / "pulsed.sock"
-    listeners = take(["127.0.0.1:0", "[::1]:0", ":0", f"unix:{path}"])
+    listeners = listen(["127.0.0.1:0", "[::1]:0", ":0", f"unix:{path}"])
     v4, v6, every, unix = listeners
     assert reaches(socket.AF_INET, v4.socket.getsockname())
     assert reaches(socket.AF_INET6, v6.socket.getsockname())
@@ -44,7 +44,7 @@ def test_a_unix_socket_is_for_owner_and_group_and_goes_at_the_end(tmp_path: Path
     path = tmp_path / "pulsed.sock"
     before = os.umask(0)
     try:
-        listeners = take([f"unix:{path}"])
+        listeners = listen([f"unix:{path}"])
         assert os.umask(0) == 0, "the process' mask is as it was"
     finally:
         os.umask(before)
@@ -57,16 +57,16 @@ def test_a_socket_that_a_killed_daemon_left_is_replaced(tmp_path: Path) -> None:
     path = tmp_path / "pulsed.sock"
     with socket.socket(socket.AF_UNIX) as dead:
         dead.bind(str(path))
-    listeners = take([f"unix:{path}"])
+    listeners = listen([f"unix:{path}"])
     assert reaches(socket.AF_UNIX, str(path))
     close(listeners)
 
 
 def test_a_socket_that_somebody_serves_is_left_alone(tmp_path: Path) -> None:
     path = tmp_path / "pulsed.sock"
-    first = take([f"unix:{path}"])
+    first = listen([f"unix:{path}"])
     with pytest.raises(ListenError, match="Is another pulsed running"):
-        take([f"unix:{path}"])
+        listen([f"unix:{path}"])
     assert reaches(socket.AF_UNIX, str(path))
     close(first)
 
@@ -75,13 +75,13 @@ def test_a_file_that_is_no_socket_is_left_alone(tmp_path: Path) -> None:
     path = tmp_path / "precious"
     path.write_text("data")
     with pytest.raises(ListenError, match="cannot listen on unix:"):
-        take([f"unix:{path}"])
+        listen([f"unix:{path}"])
     assert path.read_text() == "data"
 
 
 def test_what_somebody_put_in_its_place_stays(tmp_path: Path) -> None:
     path = tmp_path / "pulsed.sock"
-    (old,) = take([f"unix:{path}"])
+    (old,) = listen([f"unix:{path}"])
     path.unlink()
     path.write_text("theirs")
     old.close()
@@ -93,14 +93,14 @@ def test_what_somebody_put_in_its_place_stays(tmp_path: Path) -> None:
 )
 def test_what_cannot_be_taken_is_named(address: str) -> None:
     with pytest.raises(ListenError) as caught:
-        take([address])
+        listen([address])
     assert str(caught.value).startswith(f"cannot listen on {address}: ")
 
 
 def test_all_addresses_or_none(tmp_path: Path) -> None:
     path, port = tmp_path / "pulsed.sock", free_port()
     with socket.create_server(("127.0.0.1", port)), pytest.raises(ListenError):
-        take([f"unix:{path}", f"127.0.0.1:{port}"])
+        listen([f"unix:{path}", f"127.0.0.1:{port}"])
     assert not path.exists()
 
 
@@ -115,14 +115,14 @@ def test_all_addresses_or_none(tmp_path: Path) -> None:
 )
 def test_systemd_that_hands_over_nothing(environment: dict[str, str]) -> None:
     with pytest.raises(ListenError, match="hands over no sockets"):
-        take_over(environment)
+        from_systemd(environment)
     assert environment == {}
 
 
 TAKES_OVER = """
 import os, socket, sys
 from pulsed.errors import ListenError
-from pulsed.server.listeners import take_over
+from pulsed.server.listeners import from_systemd
 kinds = {
     "stream": lambda: socket.create_server(("127.0.0.1", 0)),
     "datagram": lambda: socket.socket(type=socket.SOCK_DGRAM),
@@ -136,7 +136,7 @@ for number in range(len(made)):
     os.dup2(20 + number, 3 + number)
 environment = {"LISTEN_PID": str(os.getpid()), "LISTEN_FDS": str(len(made)), "LISTEN_FDNAMES": "a:b", "HOME": "/"}
 try:
-    taken = take_over(environment)
+    taken = from_systemd(environment)
     print([listener.url(tls=False)[:16] for listener in taken], environment, os.get_inheritable(3))
 except ListenError as error:
     print(error)

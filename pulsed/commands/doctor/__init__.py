@@ -1,8 +1,4 @@
-"""`pulsed doctor`: tells a person which sources work here, what follows from them, and how to get what is missing.
-
-`machine` looks for GPUs, `derived` says what each result is made of, `supply` how to get what it lacks, `report` puts
-it together, `words` says it to a person.
-"""
+"""`pulsed doctor`: which sources work here, what can be derived from them, and how to get what is missing."""
 
 from __future__ import annotations
 
@@ -10,7 +6,7 @@ import json
 import logging
 from typing import TextIO
 
-from pulsed.commands.doctor.render import told
+from pulsed.commands.doctor.render import render
 from pulsed.commands.doctor.report import examine
 from pulsed.config import Config
 
@@ -18,24 +14,24 @@ __all__ = ["doctor"]
 
 
 def doctor(config: Config, format: str, out: TextIO) -> int:
-    """Print the report; returns the exit code: 0 if something can be served, 1 if nothing.
+    """Print the report; return the exit code: 0 if any GPU can be served, else 1.
 
     Args:
-        config: says what to look at.
+        config: which sources to check.
         format: `table` or `json`.
         out: where to print.
     """
-    readers = logging.getLogger("pulsed.reader")
-    before = readers.level
+    logger = logging.getLogger("pulsed")
+    before = logger.level
     if config.log.level != "debug":
-        readers.setLevel(logging.ERROR)  # what the sources warn of is in the report
+        logger.setLevel(logging.ERROR)  # the report has the warnings
     try:
         report = examine(config)
     finally:
-        readers.setLevel(before)
+        logger.setLevel(before)
     if format == "json":
         json.dump(report, out, indent=2)
         out.write("\n")
     else:
-        out.writelines(f"{line}\n" for line in told(report))
+        out.writelines(f"{line}\n" for line in render(report))
     return 0 if report["can_serve"] else 1

@@ -1,4 +1,4 @@
-"""The report of `pulsed doctor` in words, for a terminal."""
+"""The report of `pulsed doctor` as text for a terminal."""
 
 from __future__ import annotations
 
@@ -11,32 +11,32 @@ from pulsed.commands.doctor.report import Report
 _MOST_NAMED = 8
 
 
-def told(report: Report) -> Iterator[str]:
-    """Say it line by line. Texts come from elsewhere: control characters in them never reach the terminal."""
-    for line in _told(report):
+def render(report: Report) -> Iterator[str]:
+    """Yield the lines of the report. Control characters in texts from elsewhere are replaced."""
+    for line in _lines(report):
         yield "".join(character if character.isprintable() else "?" for character in line)
 
 
-def _told(report: Report) -> Iterator[str]:
+def _lines(report: Report) -> Iterator[str]:
     machine = report["machine"]
     yield f"GPUs            {machine['gpus_on_bus']} on the PCI bus, {len(machine['device_files'])} in /dev"
     yield f"NVIDIA driver   {machine['driver'] or 'none'}"
-    nvml = "can be loaded" if machine["has_nvml"] else "is not there"
+    nvml = "can be loaded" if machine["has_nvml"] else "is missing"
     yield f"NVML            {NVML} {nvml}; this version of pulsed does not read it by itself"
     for source in report["sources"]:
         yield ""
-        yield from _told_source(source)
+        yield from _source_lines(source)
     yield ""
     chosen = report["would_take"]
     if chosen is None:
         yield f"Nothing can be served. {report['advice']}"
     else:
-        yield f"pulsed serve takes {chosen['kind']} ({', '.join(chosen['targets'])}): {chosen['why']}"
+        yield f"pulsed serve would read {chosen['kind']} ({', '.join(chosen['targets'])}): {chosen['why']}"
         if not report["can_serve"]:
-            yield "Nothing can be served: it tells of no GPU."
+            yield "Nothing can be served: it has no GPU."
 
 
-def _told_source(source: Report) -> Iterator[str]:
+def _source_lines(source: Report) -> Iterator[str]:
     version = f" ({source['version']})" if source["version"] else ""
     state = f"works, {_models(source['gpus'])}" if source["works"] else "does not work"
     yield f"{source['kind']:<15} {source['target']}{version}: {state}"
@@ -49,14 +49,14 @@ def _told_source(source: Report) -> Iterator[str]:
         if lost["why"]:
             yield f"        {lost['why']}"
     for derived in source["derived"]:
-        yield from _told_derived(derived)
+        yield from _derived_lines(derived)
     if source["steps"]:
-        yield from _told_steps(source["steps"])
+        yield from _step_lines(source["steps"])
     else:
         yield from (f"    {line}" for line in source["supply"])
 
 
-def _told_derived(derived: Report) -> Iterator[str]:
+def _derived_lines(derived: Report) -> Iterator[str]:
     if not derived["missing"]:
         yield f"    {derived['name']}: all inputs"
         return
@@ -65,7 +65,7 @@ def _told_derived(derived: Report) -> Iterator[str]:
         yield f"        {quantity} on {'GPU ' + ', '.join(gpus) if len(gpus) <= _MOST_NAMED else f'{len(gpus)} GPUs'}"
 
 
-def _told_steps(steps: Sequence[Report]) -> Iterator[str]:
+def _step_lines(steps: Sequence[Report]) -> Iterator[str]:
     for step in steps:
         yield f"    {step['do']}{':' if step['lines'] else '.'}"
         yield from (f"        {line}" for line in step["lines"])

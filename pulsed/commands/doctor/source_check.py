@@ -1,17 +1,17 @@
-"""A look at the sources: which of them work here, and what each says. Nothing is changed, nothing keeps running."""
+"""Checks sources: which of them work here, and what each delivers. Changes nothing; every source is closed again."""
 
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from pulsed.collector.collector import Pipeline
+from pulsed.collector.read_loop import read_loop
 from pulsed.collector.source_factory import node_name, sources_of
 from pulsed.compute.tick import ComputedTick
 from pulsed.config import Config
-from pulsed.errors import ConfigError, ProfilingHeld, SourceEnded, SourceError
+from pulsed.errors import ConfigError, ProfilingHeld, SourceError
 from pulsed.reader.dcgmi.child import find
 from pulsed.reader.dcgmi.source import DcgmiSource
 from pulsed.reader.dcgmi.version import described, versions
@@ -19,16 +19,14 @@ from pulsed.reader.tick import Layout, Source
 from pulsed.translate.fields import AMBIGUOUS_NAME, BY_NAME, FIRST_BASE_UNIT_ID
 from pulsed.translate.vocabulary import NOTHING
 
-log = logging.getLogger(__name__)
-
 TICKS = 4
-"""What a live dcgmi may say before it is judged: profiling counters need one or two samples to begin with."""
+"""Most ticks of a live dcgmi that are read: profiling counters need one or two samples to begin with."""
 
 LIVE_SECONDS = 0.5
-"""Between these samples: nobody wants to wait for the interval of the daemon."""
+"""Interval of these samples, shorter than the daemon's."""
 
 PATIENCE_SECONDS = 30.0
-"""For one source. An engine that hangs is told by then."""
+"""Timeout for one source."""
 
 VERSION_SECONDS = 5.0
 
@@ -37,16 +35,16 @@ _NO_LAYOUT = Layout("exporter", ())
 
 @dataclass(frozen=True, slots=True)
 class SourceCheck:
-    """What became of trying one source.
+    """Result of reading one source.
 
     Attributes:
         kind: of the source.
         target: what was read.
         error: why it does not work, with the remedy; empty if it does.
-        version: of the software behind it, as far as it tells.
-        tick: the last thing that it said.
-        lost: DCGM fields that it was asked for and cannot give, by reason.
-        why: by the same reasons, the refusal in words, with the remedy.
+        version: of the software behind it; empty if unknown.
+        tick: the last one that it delivered.
+        lost: requested DCGM fields that it does not deliver, by reason.
+        why: the error messages by the same reasons, with the remedy.
     """
 
     kind: str
@@ -64,27 +62,27 @@ class SourceCheck:
 
     @property
     def layout(self) -> Layout:
-        """The series of the last thing that it said."""
+        """The series of the last tick."""
         return self.tick.canonical.raw.layout if self.tick else _NO_LAYOUT
 
     @property
     def is_blind(self) -> bool:
-        """Whether it names GPUs and says nothing about any."""
+        """Whether it names GPUs and has no value of any."""
         return self.tick is not None and all(reading == NOTHING for reading in self.tick.canonical.readings)
 
     @property
     def limited(self) -> bool:
-        """Whether somebody else, most likely a dcgm-exporter, holds the profiling hardware and so knows more."""
+        """Whether another process, most likely a dcgm-exporter, holds the profiling hardware and so has more fields."""
         return ProfilingHeld.reason in self.lost
 
 
 @dataclass(frozen=True, slots=True)
 class SourceChoice:
-    """What `pulsed serve` takes.
+    """The sources that `pulsed serve` would read.
 
     Attributes:
-        probes: of the sources; more than one only for several exporters.
-        why: in one clause.
+        probes: their checks; more than one only for several exporters.
+        why: the reason, in one clause.
     """
 
     probes: tuple[SourceCheck, ...]
@@ -92,13 +90,13 @@ class SourceChoice:
 
 
 async def probe_all(config: Config) -> list[SourceCheck]:
-    """Try every source that the configuration allows, all at the same time; never raises what a source raises.
+    """Check every source that the configuration allows, concurrently; errors of sources are not raised.
 
     Args:
-        config: `auto` tries what it would choose from; another kind only itself.
+        config: for the kind `auto` all candidates are checked.
     """
     kinds = [config.source.kind]
-    if config.source.kind == "auto":  # which gathers several exporters without asking the host engine
+    if config.source.kind == "auto":  # several exporters are read without trying the host engine
         kinds = ["exporter"] if len(config.source.exporter.targets) > 1 else ["dcgmi", "exporter"]
     return [found for kind in await asyncio.gather(*(_probe_kind(kind, config) for kind in kinds)) for found in kind]
 
@@ -114,52 +112,49 @@ async def _probe_kind(kind: str, config: Config) -> list[SourceCheck]:
 
 
 async def probe(source: Source, config: Config, patience: float = PATIENCE_SECONDS) -> SourceCheck:
-    """Try one source; never raises.
+    """Check one source; its errors are not raised.
 
     Args:
-        source: is closed afterwards.
-        config: says how to compute.
-        patience: seconds that it may take.
+        source: closed afterwards.
+        config: how to compute.
+        patience: timeout in seconds.
     """
-    heard: list[ComputedTick] = []
-    version, error = "", ""
+    ticks: list[ComputedTick] = []
+    version = error = ""
     try:
-        version = await _version_before(source, config)
-        await asyncio.wait_for(_listen(source, config, heard), patience)
-    except (SourceError, SourceEnded) as failure:
+        if source.kind == "dcgmi" and not config.source.dcgmi.host:  # `dcgmi -v` has the local engine's version only
+            version = described(await versions(find(config.source.dcgmi.path), VERSION_SECONDS))
+        error = await asyncio.wait_for(_read(source, config, ticks), patience)
+    except SourceError as failure:
         error = str(failure)
+        await source.close()
     except asyncio.TimeoutError:
-        error = f"{source.target} said nothing for {patience:g} s. See whether it hangs"
-    except Exception as bug:
-        log.exception("pulsed could not look at a source; please report this", extra={"target": source.target})
-        error = f"internal error: {bug!r}. Please report this"
+        error = f"{source.target} delivered nothing for {patience:g} s. See whether it hangs"
     lost, why = (source.lost, source.why) if isinstance(source, DcgmiSource) else ({}, {})
-    await source.close()
-    if not heard:
+    if not ticks:
         return SourceCheck(source.kind, source.target, error, version)
-    layout = heard[-1].canonical.raw.layout
+    layout = ticks[-1].canonical.raw.layout
     if source.kind == "exporter":
         version = release_of(layout)
-    return SourceCheck(source.kind, source.target, "", version, heard[-1], lost, why)
+    return SourceCheck(source.kind, source.target, "", version, ticks[-1], lost, why)
 
 
-async def _listen(source: Source, config: Config, heard: list[ComputedTick]) -> None:
-    """Read until it is known what the source can say."""
+async def _read(source: Source, config: Config, ticks: list[ComputedTick]) -> str:
+    """Append ticks until the source has delivered what it can; return its error, if any."""
     pipeline = Pipeline(config.compute_settings(), node_name(config))
-    for _ in range(TICKS):
-        heard.append(pipeline.process(await source.read()))
-        if source.kind != "dcgmi" or all(result.real_utilization.coverage == 1 for result in heard[-1].results):
-            return
-
-
-async def _version_before(source: Source, config: Config) -> str:
-    if source.kind != "dcgmi" or config.source.dcgmi.host:  # `dcgmi -v` asks this machine's engine only
-        return ""
-    return described(await versions(find(config.source.dcgmi.path), VERSION_SECONDS))
+    async with read_loop(source, pipeline.process) as outcomes:
+        async for outcome in outcomes:
+            if not isinstance(outcome, ComputedTick):
+                return outcome.message
+            ticks.append(outcome)
+            is_complete = all(result.real_utilization.coverage == 1 for result in outcome.results)
+            if source.kind != "dcgmi" or is_complete or len(ticks) == TICKS:
+                break
+    return ""
 
 
 def has_new_names(layout: Layout) -> bool:
-    """Whether a page calls any field as DCGM does since 4.6."""
+    """Return whether a page has a field name of DCGM 4.6 or newer."""
     names = {series.name for series in layout.series} - {AMBIGUOUS_NAME}
     return any(
         name.startswith("DCGM_") and (name != field.names[0] or field.id >= FIRST_BASE_UNIT_ID)
@@ -169,7 +164,7 @@ def has_new_names(layout: Layout) -> bool:
 
 
 def release_of(layout: Layout) -> str:
-    """Tell from a page which dcgm-exporter it is of; empty if it looks like none."""
+    """Return the version of the dcgm-exporter that made a page; empty if it is of another exporter."""
     rows = [series for series in layout.series if series.name in BY_NAME and series.name != AMBIGUOUS_NAME]
     if any(field.id >= FIRST_BASE_UNIT_ID for series in rows for field in BY_NAME[series.name]):
         return "dcgm-exporter 4.9 or newer"
@@ -180,11 +175,11 @@ def release_of(layout: Layout) -> str:
 
 
 def choose(probes: Sequence[SourceCheck], kind: str) -> SourceChoice | None:
-    """Tell what the source `kind` takes; None if nothing works.
+    """Return what `source.kind` would read; None if nothing works.
 
     Args:
-        probes: of all that it may take, the preferred one first.
-        kind: of the configuration.
+        probes: checks of the candidates, the preferred one first.
+        kind: `source.kind` of the configuration.
     """
     working = [probe for probe in probes if probe.works]
     if not working:
@@ -200,7 +195,7 @@ def choose(probes: Sequence[SourceCheck], kind: str) -> SourceChoice | None:
         why = "it works, and auto tries it first"
     elif probes[0].works:
         why = (
-            f"the profiling counters are held by another process, so that {first.kind} says more than {probes[0].kind}"
+            f"the profiling counters are held by another process, so {first.kind} has more fields than {probes[0].kind}"
         )
     else:
         why = f"it works, and {probes[0].kind} does not"

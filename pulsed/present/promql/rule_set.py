@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Literal, TextIO
+from typing import Literal
 
 from pulsed import __version__
 from pulsed.compute.derive import ComputeSettings
-from pulsed.errors import PulsedError
 from pulsed.present.promql.alerts import dcgm_alerts, pulsed_alerts
 from pulsed.present.promql.classes import class_rules
 from pulsed.present.promql.derived import derived_rules
@@ -20,11 +18,6 @@ from pulsed.present.promql.rule_types import Group, IdentityLabels
 from pulsed.present.promql.saturation import saturation_rules
 from pulsed.present.promql.utilization import utilization_rules
 from pulsed.present.promql.waste import waste_rules
-
-
-class CannotWrite(PulsedError):
-    """The file for the rules cannot be written."""
-
 
 Kind = Literal["recording", "alerting", "all"]
 Metrics = Literal["dcgm", "pulsed", "both"]
@@ -99,19 +92,3 @@ RECORDING = "\n".join(
         *(f"- {limit}" for limit in LIMITS),
     )
 )
-
-
-def write(settings: ComputeSettings, choice: RuleSelection, file: str, out: TextIO) -> None:
-    """Print the rules, or write them to a file.
-
-    Raises:
-        CannotWrite: the file cannot be written.
-    """
-    text = document(settings, choice)
-    if not file or file == "-":
-        out.write(text)
-        return
-    try:
-        Path(file).write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise CannotWrite(f"cannot write {file}: {error.strerror}", "Name another file.") from None

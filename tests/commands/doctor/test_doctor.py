@@ -135,7 +135,7 @@ def test_a_page_that_has_everything_needs_nothing() -> None:
 def test_a_page_without_gpus_is_nothing_to_serve() -> None:
     with serving("go_goroutines 12\n") as (url,):
         code, found = report(configured(exporter=url))
-        assert "it tells of no GPU" in told(configured(exporter=url))
+        assert "it has no GPU" in told(configured(exporter=url))
     assert code == 1
     assert found["sources"][1]["works"]
 

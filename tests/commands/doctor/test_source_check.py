@@ -49,7 +49,7 @@ class Scripted:
     [
         (ScrapeFailed("no page", "Look there"), "no page. Look there"),
         (SourceEnded("over"), "over"),
-        (None, "here said nothing for 0.01 s"),
+        (None, "here delivered nothing for 0.01 s"),
     ],
 )
 async def test_what_a_source_raises_is_found_and_not_raised(error: Exception | None, words: str) -> None:
@@ -61,7 +61,7 @@ async def test_what_a_source_raises_is_found_and_not_raised(error: Exception | N
 
 
 async def test_a_mistake_of_pulsed_itself_costs_one_source_only(caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level(logging.CRITICAL, "pulsed.commands.doctor.source_check"):
+    with caplog.at_level(logging.CRITICAL, "pulsed.collector.read_loop"):
         found = await probe(Scripted(ZeroDivisionError("oops")), configured())
     assert "internal error: ZeroDivisionError" in found.error
 

@@ -1,0 +1,35 @@
+"""Log lines about changes of a GPU's health."""
+
+from __future__ import annotations
+
+import logging
+
+from pulsed.compute.health.model import SEVERITY, HealthChange
+
+log = logging.getLogger(__name__)
+
+
+def log_health_change(change: HealthChange, node: str) -> None:
+    """Log a change of a GPU's health; changes of single checks only where they are for the worse.
+
+    Args:
+        change: of a GPU, or of one of its checks.
+        node: the host of GPUs without a node of their own.
+    """
+    is_worse = SEVERITY[change.after] > max(SEVERITY[change.before], 0)
+    if change.check and not is_worse:
+        return
+    entity = change.device.entity
+    log.log(
+        logging.WARNING if is_worse and SEVERITY[change.after] >= SEVERITY["warn"] else logging.INFO,
+        f"health check: {change.message}" if change.check else "health of a GPU changed",
+        extra={
+            "node": entity.node or node,
+            "gpu": entity.gpu,
+            "uuid": entity.uuid,
+            **({"check": change.check} if change.check else {}),
+            "before": change.before,
+            "after": change.after,
+            **({"remedy": change.remedy} if is_worse else {}),
+        },
+    )

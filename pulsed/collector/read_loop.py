@@ -1,0 +1,116 @@
+"""The loop that reads a source: the only place that turns errors of a source into outcomes, logs them and retries."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncGenerator, Callable
+from contextlib import AbstractAsyncContextManager, aclosing
+from dataclasses import dataclass
+from typing import TypeVar
+
+from pulsed.errors import SourceEnded, SourceError
+from pulsed.reader.tick import RawTick, Source
+
+log = logging.getLogger(__name__)
+
+RETRY_SECONDS = 1.0
+"""Shortest time between two attempts after a failure; a source with a shorter interval is retried after that."""
+
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True)
+class ReadFailure:
+    """An attempt that delivered no tick.
+
+    Attributes:
+        reason: the label value of `pulsed_source_errors_total`.
+        message: the error with its remedy.
+    """
+
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class EndOfSource:
+    """A source has no more ticks.
+
+    Attributes:
+        message: why.
+    """
+
+    message: str
+
+
+def read_loop(
+    source: Source, process: Callable[[RawTick], _T]
+) -> AbstractAsyncContextManager[AsyncGenerator[_T | ReadFailure | EndOfSource, None]]:
+    """Return a context manager of the outcomes of reading a source until it ends. The source is closed on exit.
+
+    An outcome is what `process` returns for a tick, a `ReadFailure`, or, as the last one, an `EndOfSource`. An error
+    in `process` is a failure of that tick only. After a failure the source is read again after a pause.
+
+    Args:
+        source: what to read.
+        process: called with every tick.
+    """
+    return aclosing(_outcomes(source, process))
+
+
+async def _outcomes(
+    source: Source, process: Callable[[RawTick], _T]
+) -> AsyncGenerator[_T | ReadFailure | EndOfSource, None]:
+    reports = _SourceLog()
+    try:
+        while True:
+            started = time.monotonic()
+            try:
+                raw = await source.read()
+                result = process(raw)
+            except SourceEnded as end:
+                log.info("source ended", extra={"target": source.target, "reason": str(end)})
+                yield EndOfSource(str(end))
+                return
+            except SourceError as error:
+                failure = ReadFailure(error.reason, str(error))
+                reports.failed(source.target, failure)
+            except Exception as error:
+                log.exception("internal error in a tick; please report it", extra={"target": source.target})
+                failure = ReadFailure("internal", f"internal error: {error!r}. Please report it")
+                reports.failed(source.target, failure)
+            else:
+                reports.worked(raw)
+                yield result
+                await asyncio.sleep(0)  # a source that never waits must not keep the others from running
+                continue
+            yield failure
+            await asyncio.sleep(max(0.0, min(RETRY_SECONDS, source.interval) - (time.monotonic() - started)))
+    finally:
+        await source.close()
+
+
+class _SourceLog:
+    """Log lines of one source: a failure once until the source works again, rejected rows once per reason."""
+
+    def __init__(self) -> None:
+        self._failure = ""
+        self._rejected: set[str] = set()
+
+    def failed(self, target: str, failure: ReadFailure) -> None:
+        if failure.message != self._failure and failure.reason != "internal":  # those are logged with a traceback
+            log.warning("source failed", extra={"target": target, "reason": failure.reason, "error": failure.message})
+        self._failure = failure.message
+
+    def worked(self, raw: RawTick) -> None:
+        if self._failure:
+            log.info("source works again", extra={"target": raw.target})
+            self._failure = ""
+        for reason in raw.rejected.keys() - self._rejected:
+            self._rejected.add(reason)
+            log.warning(
+                "rows were left out; logged once per reason, counted in pulsed_source_rejected_rows_total",
+                extra={"target": raw.target, "reason": reason, "rows": raw.rejected[reason]},
+            )

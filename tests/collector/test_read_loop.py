@@ -1,0 +1,81 @@
+"""The read loop: every outcome of a source, logged once, with the source closed at the end."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+
+import pytest
+
+from pulsed.collector.read_loop import EndOfSource, ReadFailure, read_loop
+from pulsed.errors import ScrapeFailed, SourceEnded
+from pulsed.reader.tick import Layout, RawTick
+
+LAYOUT = Layout("exporter", ())
+
+
+class Scripted:
+    """A source with a fixed sequence of ticks and errors."""
+
+    kind, target, interval, failures, restarts = "demo", "here", 0.001, (), 0
+
+    def __init__(self, script: Sequence[float | Exception]) -> None:
+        self._script = list(script)
+        self.closed = 0
+
+    async def read(self) -> RawTick:
+        step = self._script.pop(0) if self._script else SourceEnded("it is over")
+        if isinstance(step, Exception):
+            raise step
+        return RawTick("here", step, step, 1.0, LAYOUT, (), {"bad_line": 2} if step > 1 else {})
+
+    async def close(self) -> None:
+        self.closed += 1
+
+
+def time_of(tick: RawTick) -> float:
+    if tick.time == 3.0:
+        raise ZeroDivisionError("a bug")
+    return tick.time
+
+
+async def test_outcomes_come_in_order_and_the_source_is_closed(caplog: pytest.LogCaptureFixture) -> None:
+    refused = ScrapeFailed("refused", "start it")
+    source = Scripted([1.0, refused, ScrapeFailed("refused", "start it"), 2.0, 3.0, 4.0])
+    with caplog.at_level(logging.INFO, "pulsed.collector.read_loop"):
+        async with read_loop(source, time_of) as outcomes:
+            found = [outcome async for outcome in outcomes]
+    failure = ReadFailure("scrape_failed", "refused. Start it")
+    bug = ReadFailure("internal", "internal error: ZeroDivisionError('a bug'). Please report it")
+    assert found == [1.0, failure, failure, 2.0, bug, 4.0, EndOfSource("it is over")]
+    assert source.closed == 1
+    assert [(record.levelname, record.message.partition(";")[0]) for record in caplog.records] == [
+        ("WARNING", "source failed"),  # once
+        ("INFO", "source works again"),
+        ("WARNING", "rows were left out"),  # once
+        ("ERROR", "internal error in a tick"),
+        ("INFO", "source works again"),
+        ("INFO", "source ended"),
+    ]
+
+
+async def test_the_source_is_closed_when_reading_stops_early() -> None:
+    source = Scripted([1.0, 2.0])
+    async with read_loop(source, time_of) as outcomes:
+        async for outcome in outcomes:
+            assert outcome == 1.0
+            break
+    assert source.closed == 1
+
+
+async def test_an_error_of_the_reader_closes_the_source() -> None:
+    source = Scripted([1.0, 2.0])
+
+    async def write() -> None:
+        async with read_loop(source, time_of) as outcomes:
+            async for _ in outcomes:
+                raise BrokenPipeError
+
+    with pytest.raises(BrokenPipeError):
+        await write()
+    assert source.closed == 1
