@@ -149,7 +149,7 @@ def test_every_key_that_is_named_is_a_key(key: str) -> None:
     manual = (ROOT / "CONFIGURATION.md").read_text(encoding="utf-8")
     section, _, name = key.rpartition(".")
     chapter = manual.partition(f"\n### `{section}`\n")[2].partition("\n### ")[0]
-    assert f"[ {name}: " in chapter or f"\n### `{key}`\n" in manual, key
+    assert re.search(rf"^{name}: [<(]", chapter, re.MULTILINE) or f"\n### `{key}`\n" in manual, key
 
 
 def test_values_of_the_chart_exist() -> None:
@@ -334,8 +334,8 @@ def test_severities_are_those_of_the_code() -> None:
 def conversion(unit: Unit) -> str:
     """Return how a value of DCGM is converted; empty if it is not."""
     if unit.divide != 1:
-        return f"{unit.name}, divided by {unit.divide:,.0f}"
-    return f"{unit.name}, times {unit.multiply:,.0f}" if unit.multiply != 1 else ""
+        return f"{unit.name} / {unit.divide:,.0f}"
+    return f"{unit.name} * {unit.multiply:,.0f}" if unit.multiply != 1 else ""
 
 
 def migration() -> str:

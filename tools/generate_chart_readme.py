@@ -52,10 +52,10 @@ def table() -> str:
     """The rows, in the order of the file."""
     texts = described()
     values = yaml.safe_load((CHART / "values.yaml").read_text(encoding="utf-8"))
-    rows = ["| value | default | description |", "|---|---|---|"]
+    rows = ["| value and its default | description |", "|---|---|"]
     for path, value in leaves(values, texts):
         default = json.dumps(value) if len(json.dumps(value)) <= 120 else "see values.yaml"
-        rows.append(f"| `{path}` | `{default}` | {texts[path].replace('|', chr(92) + '|')} |")
+        rows.append(f"| `{path}: {default}` | {texts[path].replace('|', chr(92) + '|')} |")
     return "\n".join(rows) + "\n"
 
 

@@ -51,7 +51,7 @@ of the configuration file, elsewhere at the working directory.
 
 ## Notation
 
-All keys are optional. `(a|b)` is one of these words.
+`key: <placeholder> = default`; all keys are optional. `(a|b)` is one of these words.
 
 | placeholder | value |
 |---|---|
@@ -111,8 +111,8 @@ def _peaks() -> Iterator[str]:
 def _entry(key: str, field: FieldInfo) -> str:
     notation = notation_of(field)
     kind = f"<{notation.name}>" if notation else f"({'|'.join(get_args(field.annotation))})"
-    default = "" if field.default is None else f" | default = {_written(field, field.default)}"
-    return f"{_comment(field, '')}[ {key}: {kind}{default} ]\n"
+    default = "" if field.default is None else f" = {_written(field, field.default)}"
+    return f"{_comment(field, '')}{key}: {kind}{default}\n"
 
 
 def _example(section: type[Section], depth: int, described: set[type[Section]]) -> Iterator[str]:

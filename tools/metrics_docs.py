@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from pulsed.collector.target_store import Target, TargetStore
 from pulsed.present.exposition.families import COUNTER_FAMILIES, DERIVED, QUANTITY_FAMILIES
@@ -60,19 +60,24 @@ def _counted() -> Iterator[str]:
     yield "Quotients are exact at any scrape interval:"
     yield "`rate(pulsed_gpu_real_utilization_seconds_total[5m]) / rate(pulsed_gpu_observed_seconds_total[5m])`."
     yield "`X_unknown_seconds_total` is observed time in which X had no value.\n"
-    yield "| metric | labels | meaning |\n|---|---|---|"
+    yield "| metric | meaning |\n|---|---|"
     for family in COUNTER_FAMILIES:
         if not family.name.endswith("_unknown_seconds_total"):
-            yield f"| `{family.name}` | {f'`{family.label}`' if family.label else ''} | {family.help} |"
+            yield f"| {_series(family.name, [family.label] if family.label else [])} | {family.help} |"
     unknown = [family.name for family in COUNTER_FAMILIES if family.name.endswith("_unknown_seconds_total")]
     yield f"\nUnknown time: {', '.join(f'`{name}`' for name in unknown)}."
 
 
 def _computed() -> Iterator[str]:
-    yield "| metric | labels | meaning |\n|---|---|---|"
+    yield "| metric | meaning |\n|---|---|"
     for family in DERIVED:
-        labels = " ".join(f"`{label}`" for label in family.labels)
-        yield f"| `{family.name}` | {labels} | {family.help} |"
+        yield f"| {_series(family.name, family.labels)} | {family.help} |"
+
+
+def _series(name: str, labels: Iterable[str]) -> str:
+    """Return a metric with the labels that it has besides those of its GPU: `name{label}`."""
+    joined = ",".join(labels)
+    return f"`{name}{{{joined}}}`" if joined else f"`{name}`"
 
 
 def _quantities() -> Iterator[str]:
@@ -108,14 +113,15 @@ def _row(rows: list[tuple[str, str, str]]) -> str:
 
 
 def _own() -> Iterator[str]:
-    yield "\n## About pulsed itself\n\n| metric | type | labels | meaning |\n|---|---|---|---|"
+    yield "\n## Metrics of pulsed\n\nAlso `process_*`, the standard process metrics of Prometheus clients.\n"
+    yield "| metric | type | meaning |\n|---|---|---|"
     board = TargetStore("node", [Target("demo", "demo", 1.0, 3.0)])
     board.targets[0].rejected["bad_value"] = 1
     board.targets[0].errors["scrape_failed"] = 1
     telemetry = Telemetry(board)
     telemetry.count_request("/metrics", 200)
     for family in telemetry.registry.collect():
-        suffix = {"counter": "_total", "info": "_info"}.get(family.type, "")
-        labels = dict.fromkeys(label for sample in family.samples for label in sample.labels if label != "le")
-        shown = " ".join(f"`{label}`" for label in labels)
-        yield f"| `{family.name}{suffix}` | {family.type} | {shown} | {family.documentation} |"
+        if not family.name.startswith("process_"):
+            suffix = {"counter": "_total", "info": "_info"}.get(family.type, "")
+            labels = dict.fromkeys(label for sample in family.samples for label in sample.labels if label != "le")
+            yield f"| {_series(family.name + suffix, labels)} | {family.type} | {family.documentation} |"
