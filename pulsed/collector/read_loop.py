@@ -89,7 +89,17 @@ async def _outcomes(
             yield failure
             await asyncio.sleep(max(0.0, min(RETRY_SECONDS, source.interval) - (time.monotonic() - started)))
     finally:
-        await source.close()
+        await _close(source)
+
+
+async def _close(source: Source) -> None:
+    """Close a source; a cancellation takes effect when it is closed, so that no child process is left running."""
+    closing = asyncio.ensure_future(source.close())
+    try:
+        await asyncio.shield(closing)
+    except asyncio.CancelledError:
+        await asyncio.wait({closing})
+        raise
 
 
 class _SourceLog:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Sequence
 
@@ -78,4 +79,36 @@ async def test_an_error_of_the_reader_closes_the_source() -> None:
 
     with pytest.raises(BrokenPipeError):
         await write()
+    assert source.closed == 1
+
+
+class SlowToClose(Scripted):
+    """A source that takes a while to close, as one with child processes does."""
+
+    def __init__(self) -> None:
+        super().__init__([1.0])
+        self.closing, self.may_close = asyncio.Event(), asyncio.Event()
+
+    async def close(self) -> None:
+        self.closing.set()
+        await self.may_close.wait()
+        await super().close()
+
+
+async def test_a_cancellation_waits_until_the_source_is_closed() -> None:
+    source = SlowToClose()
+
+    async def read() -> None:
+        async with read_loop(source, time_of) as outcomes:
+            async for _ in outcomes:
+                return
+
+    task = asyncio.create_task(read())
+    await source.closing.wait()
+    task.cancel()
+    await asyncio.sleep(0)
+    assert not task.done()
+    source.may_close.set()
+    await asyncio.wait({task})
+    assert task.cancelled()
     assert source.closed == 1
