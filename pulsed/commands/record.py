@@ -139,7 +139,8 @@ class Recorder:
                 end.cancel()
             await asyncio.gather(*work, *ends, return_exceptions=True)
         if not self.recorded and not self._is_stopped:
-            raise RecordFailed(f"nothing was recorded: {'; '.join(self._errors.values()) or 'no tick came in time'}")
+            errors = "; ".join(self._errors[source] for source in self._sources if source in self._errors)
+            raise RecordFailed(f"nothing was recorded: {errors or 'no tick came in time'}")
 
     async def _flush_regularly(self) -> None:
         while True:

@@ -9,15 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, Protocol, get_args
+from typing import Literal, Protocol
 
 from pulsed.errors import SourceError
 
 Dialect = Literal["exporter", "dmon", "pulsed"]
 """The naming that a layout uses: a dcgm-exporter page (`DCGM_FI_DEV_GPU_UTIL`), `dcgmi dmon` (`GPUTL`), or pulsed's own
 CSV (`gpu_utilization_ratio`)."""
-
-DIALECTS: tuple[Dialect, ...] = get_args(Dialect)
 
 RawValue = float | str | None
 """A number, a text (dmon's string columns), or None where the source has no value."""

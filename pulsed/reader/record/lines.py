@@ -1,4 +1,4 @@
-"""The lines of a record: ticks of any kind of source as NDJSON, and back without loss. No files, no clocks.
+"""The lines of a record: ticks of any kind of source as NDJSON, without loss. No files, no clocks.
 
 One JSON object a line, shown here for one GPU::
 
@@ -13,10 +13,9 @@ their intervals in seconds. A layout names the values of the ticks that refer to
 of its labels. Layouts may also have `help` and `types` by metric name, ticks `rejected` rows by reason. A value is a
 number, a text, null, or what JSON has no number for: `["nan"]`, `["inf"]`, `["-inf"]`.
 
-A reader keeps the last `LAYOUTS_KEPT` layouts of a target, so that neither side grows. It leaves out a line that it
-cannot read, because one that was cut by a kill stays in a record that is continued; and an object of a kind that it
-does not know, so that format 1 can grow. Layouts are called after what they say: behind lines that were lost, no tick
-is ever read by the layout of another.
+A reader keeps the last `LAYOUTS_KEPT` layouts of a target, so that memory is bounded. It skips lines that are not valid
+(one that was cut by a kill stays in a record that is continued) and objects of an unknown kind, so that format 1 can be
+extended. The name of a layout is a checksum of it: after lost lines, no tick is read with another layout.
 """
 
 from __future__ import annotations
@@ -26,12 +25,14 @@ import math
 import sys
 import zlib
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import cast
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, NonNegativeInt
 
 from pulsed.errors import BadCapture
-from pulsed.reader.tick import DIALECTS, Layout, RawTick, RawValue, Series
+from pulsed.reader.tick import Dialect, Layout, RawTick, RawValue, Series
 
 FORMAT = 1
 """The version of the format, in each session's first line. A greater one cannot be read."""
@@ -43,8 +44,8 @@ LAYOUTS_KEPT = 4
 """Layouts of a target that ticks may refer to: with GPUs that come and go, dmon goes back and forth between a few."""
 
 _encode = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
-_UNREADABLE = (ValueError, TypeError, KeyError, OverflowError, RecursionError)
-"""What a line that is no line of a record may raise; OverflowError: a whole number beyond every float."""
+_UNREADABLE = (ValueError, TypeError, LookupError, RecursionError)
+"""Errors of a line that is not valid; pydantic's are ValueErrors."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,10 +54,10 @@ class Session:
 
     Attributes:
         version: of the pulsed that recorded.
-        source: the kind of source that it read.
-        node: the host that it ran on.
-        started: when, in RFC 3339.
-        targets: what it read, each with its nominal seconds between two ticks.
+        source: kind of source.
+        node: host that it ran on.
+        started: time of the start, in RFC 3339.
+        targets: nominal seconds between two ticks by target.
     """
 
     version: str
@@ -67,10 +68,10 @@ class Session:
 
 
 class RecordWriter:
-    """Writes one session; what to do with the lines is the caller's business.
+    """Renders the lines of one session.
 
     Args:
-        session: which.
+        session: its first line.
     """
 
     def __init__(self, session: Session) -> None:
@@ -78,7 +79,7 @@ class RecordWriter:
         self._layouts: dict[str, deque[tuple[Layout, str]]] = {}
 
     def start(self) -> bytes:
-        """The session's first line."""
+        """Return the first line."""
         session = self._session
         line = {
             "pulsed_record": FORMAT,
@@ -91,7 +92,7 @@ class RecordWriter:
         return _encode(line).encode() + b"\n"
 
     def tick(self, tick: RawTick) -> bytes:
-        """The line of a tick, behind the line of its layout where that is new."""
+        """Return the line of a tick, after the line of its layout if that is new."""
         known = self._layouts.setdefault(tick.target, deque(maxlen=LAYOUTS_KEPT))
         name, before = next((name for layout, name in known if layout is tick.layout), ""), b""
         if not name:
@@ -128,20 +129,20 @@ def _layout_object(layout: Layout) -> dict[str, object]:
 
 
 class RecordReader:
-    """Reads the lines of a record in order, of all its sessions."""
+    """Parses the lines of a record in order, of all its sessions."""
 
     def __init__(self) -> None:
         self._layouts: dict[str, dict[str, Layout]] = {}
         self._damaged = 0
 
     def feed(self, line: bytes) -> Session | RawTick | None:
-        """Take one line, with or without its newline; returns what it says, None if that is not for the caller.
+        """Parse one line, with or without its newline; return its session or tick, None for other lines.
 
-        The same `Layout` object comes with all ticks that were recorded with one. Lines that cannot be read since the
-        tick before are among a tick's rejected rows, as `damaged_line`.
+        All ticks that were recorded with the same layout have the same `Layout` object. Lines that are not valid are
+        counted in the `rejected` rows of the next tick, as `damaged_line`.
 
         Raises:
-            BadCapture: the session is of a later format; does not say which file.
+            BadCapture: the session has a later format; the message does not name the file.
         """
         try:
             return self._read(line)
@@ -150,105 +151,86 @@ class RecordReader:
             return None
 
     def _read(self, line: bytes) -> Session | RawTick | None:
-        if not line.strip():
-            return None
-        said = _object(json.loads(line))
-        if "pulsed_record" in said:
-            session = _session(said)
+        kind = next((kind for kind in _KINDS if line.startswith(_MARKS[kind])), "")
+        if not kind and line.strip():
+            members = json.loads(line)  # another order of the members, or a kind of a later version
+            kind = next((kind for kind in _KINDS if kind in members), "")
+        if kind == "tick":
+            return self._tick(_TickLine.model_validate_json(line))
+        if kind == "layout":
+            self._add(_LayoutLine.model_validate_json(line))
+        elif kind == "pulsed_record":
+            session = _session(line)
             self._layouts.clear()
             return session
-        if "layout" in said:
-            layouts = self._layouts.setdefault(_text(said["target"]), {})
-            name = _text(said["layout"])
-            layouts.pop(name, None)  # the last one named is the youngest
-            layouts[name] = _layout(said)
-            if len(layouts) > LAYOUTS_KEPT:
-                del layouts[next(iter(layouts))]
-        elif "tick" in said:
-            return self._tick(said)
         return None
 
-    def _tick(self, said: Mapping[str, object]) -> RawTick:
-        target = _text(said["target"])
-        layout = self._layouts[target][_text(said["tick"])]
-        values = [value if value is None or type(value) is float else _value(value) for value in _list(said["values"])]
+    def _add(self, line: _LayoutLine) -> None:
+        labels = [tuple(labels.items()) for labels in line.labels]
+        series = tuple(Series(sys.intern(name), labels[number]) for name, number in line.series)
+        layouts = self._layouts.setdefault(line.target, {})
+        layouts.pop(line.layout, None)  # the last one is the newest
+        layouts[line.layout] = Layout(line.dialect, series, line.help, line.types)
+        if len(layouts) > LAYOUTS_KEPT:
+            del layouts[next(iter(layouts))]
+
+    def _tick(self, line: _TickLine) -> RawTick:
+        layout = self._layouts[line.target][line.tick]
+        values: list[RawValue] = [float(value[0]) if isinstance(value, tuple) else value for value in line.values]
         if len(values) != len(layout.series):
             raise ValueError("another number of values than series")
-        time, clock, interval = _number(said["time"]), _number(said["clock"]), _seconds(said["interval"])
-        rejected = {reason: int(_number(count)) for reason, count in _object(said.get("rejected", {})).items()}
+        rejected = line.rejected
         if self._damaged:
-            rejected["damaged_line"] = rejected.get("damaged_line", 0) + self._damaged
+            rejected = {**rejected, "damaged_line": rejected.get("damaged_line", 0) + self._damaged}
             self._damaged = 0
-        return RawTick(target, time, clock, interval, layout, values, rejected)
+        return RawTick(line.target, line.time, line.clock, line.interval, layout, values, rejected)
 
 
-def _session(said: Mapping[str, object]) -> Session:
-    if said["pulsed_record"] != FORMAT:
+class _Line(BaseModel):
+    model_config = ConfigDict(strict=True)
+
+
+class _TickLine(_Line):
+    tick: str
+    target: str
+    time: FiniteFloat
+    clock: FiniteFloat
+    interval: Annotated[FiniteFloat, Field(gt=0)]
+    values: list[FiniteFloat | str | tuple[Literal["nan", "inf", "-inf"]] | None]
+    rejected: dict[str, int] = {}
+
+
+class _LayoutLine(_Line):
+    layout: str
+    target: str
+    dialect: Dialect
+    labels: list[dict[str, str]]
+    series: list[tuple[str, NonNegativeInt]]
+    help: dict[str, str] = {}
+    types: dict[str, str] = {}
+
+
+class _FormatLine(_Line):
+    pulsed_record: int
+
+
+class _SessionLine(_Line):
+    version: str
+    source: str
+    node: str
+    started: str
+    targets: dict[str, Annotated[FiniteFloat, Field(gt=0)]]
+
+
+_KINDS = ("tick", "layout", "pulsed_record")
+_MARKS = {kind: f'{{"{kind}":'.encode() for kind in _KINDS}
+
+
+def _session(line: bytes) -> Session:
+    format = _FormatLine.model_validate_json(line).pulsed_record
+    if format != FORMAT:
         raise BadCapture(
-            f"a record of format {said['pulsed_record']}, and this pulsed reads format {FORMAT}",
+            f"a record of format {format}, and this pulsed reads format {FORMAT}",
             "Replay it with the pulsed that recorded it, or a newer one",
         )
-    return Session(
-        version=_text(said["version"]),
-        source=_text(said["source"]),
-        node=_text(said["node"]),
-        started=_text(said["started"]),
-        targets={target: _seconds(interval) for target, interval in _object(said["targets"]).items()},
-    )
-
-
-def _layout(said: Mapping[str, object]) -> Layout:
-    dialect = next((known for known in DIALECTS if known == said["dialect"]), None)
-    if dialect is None:
-        raise ValueError("unknown dialect")
-    # Numbered from 0 by a dictionary, so that a negative number is none.
-    labels = dict(enumerate(tuple(_texts(labels).items()) for labels in _list(said["labels"])))
-    series = []
-    for pair in _list(said["series"]):
-        name, number = _list(pair)
-        series.append(Series(sys.intern(_text(name)), labels[int(_number(number))]))
-    return Layout(dialect, tuple(series), _texts(said.get("help", {})), _texts(said.get("types", {})))
-
-
-def _value(value: object) -> RawValue:
-    if isinstance(value, str):
-        return value
-    if isinstance(value, list):
-        (word,) = value
-        return float(_text(word))
-    return _number(value)
-
-
-def _number(value: object) -> float:
-    if type(value) not in (int, float) or not math.isfinite(number := float(cast(float, value))):
-        raise ValueError("no number")
-    return number
-
-
-def _seconds(value: object) -> float:
-    number = _number(value)
-    if number <= 0:
-        raise ValueError("no time at all")
-    return number
-
-
-def _text(value: object) -> str:
-    if not isinstance(value, str):
-        raise ValueError("no text")
-    return value
-
-
-def _texts(value: object) -> dict[str, str]:
-    return {key: _text(text) for key, text in _object(value).items()}
-
-
-def _list(value: object) -> Sequence[object]:
-    if not isinstance(value, list):
-        raise ValueError("no list")
-    return value
-
-
-def _object(value: object) -> dict[str, object]:
-    if not isinstance(value, dict):
-        raise ValueError("no object")
-    return value
+    return Session(**_SessionLine.model_validate_json(line).model_dump())

@@ -16,6 +16,7 @@ from typing import BinaryIO
 
 from pulsed.errors import BadCapture, SourceEnded
 from pulsed.reader.record.lines import SESSION_MARK, RecordReader, Session
+from pulsed.reader.replay.pacing import Pacer
 from pulsed.reader.replay.recording import BROKEN_FILE, open_bytes, unreadable
 from pulsed.reader.tick import RawTick
 
@@ -157,22 +158,21 @@ class _Player:
         clock: Callable[[], float],
         sleep: Callable[[float], Awaitable[object]],
     ) -> None:
-        self._path, self._speed, self._loop = path, speed, loop
-        self._clock, self._sleep = clock, sleep
+        self._path, self._loop = path, loop
+        self._pacer = Pacer(speed, clock, sleep)
         self._turns = {target: asyncio.Event() for target in targets}
         self._timeline = _Timeline()
         self._ticks: Generator[RawTick | None, None, str] = self._pass()
         self._head: RawTick | None = None
         self._played = 0
         self._end = ""
-        self._due: tuple[float, float] | None = None
 
     async def next(self, target: str) -> RawTick:
         """Wait until the target's turn has come, and until the time for its tick."""
         while (turn := self._turns.get(target)) is not None:
             head = self._head or self._advance()
             if head is not None and head.target == target:
-                await self._pace(head)
+                await self._pacer.wait(head.clock, head.interval)
                 self._played += 1
                 self._head = None
                 self._advance()
@@ -210,18 +210,6 @@ class _Player:
             for turn in self._turns.values():  # whoever runs first looks on
                 turn.set()
         return self._head
-
-    async def _pace(self, tick: RawTick) -> None:
-        if self._speed <= 0:
-            await asyncio.sleep(0)  # other tasks run between two ticks
-            return
-        now = self._clock()
-        due = now if self._due is None else self._due[0] + (tick.clock - self._due[1]) / self._speed
-        if now - due > tick.interval / self._speed:
-            due = now  # a late reader gets no burst
-        while (delay := due - self._clock()) > 0:
-            await self._sleep(delay)
-        self._due = due, tick.clock
 
     def _pass(self) -> Generator[RawTick | None, None, str]:
         """The ticks of all passes, None to let other tasks run; returns what the record ended with, or nothing."""

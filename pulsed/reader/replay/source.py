@@ -26,6 +26,7 @@ from pulsed.reader.csv import CsvTick, csv_ticks, interval_of
 from pulsed.reader.dmon import DmonParser
 from pulsed.reader.exposition import PageParser
 from pulsed.reader.record.player import play, recorded_targets
+from pulsed.reader.replay.pacing import Pacer
 from pulsed.reader.replay.recording import (
     BROKEN_FILE,
     DMON_REMEDY,
@@ -117,8 +118,8 @@ class ReplaySource:
         sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
     ) -> None:
         self._path, self._columns = Path(path), tuple(columns)
-        self._speed, self._loop, self._start = speed, loop, start
-        self._clock, self._sleep = clock, sleep
+        self._loop, self._start = loop, start
+        self._pacer = Pacer(speed, clock, sleep)
         self._given_interval, self._timed = interval, False
         self.target = str(path)
         self.interval = interval or DEFAULT_INTERVALS["dmon"]
@@ -131,7 +132,6 @@ class ReplaySource:
         self._delivered = 0  # samples in this pass
         self._moment = 0.0  # of the newest tick, in seconds since the first
         self._pass_moment = 0.0  # at which this pass began
-        self._due: tuple[float, float] | None = None
         self._end = ""
 
     async def read(self) -> RawTick:
@@ -147,7 +147,7 @@ class ReplaySource:
         if self._pending is None:  # else a read was cancelled while it waited
             self._pending = await self._next()
         moment = self._moment_of(self._pending)
-        await self._pace(moment)
+        await self._pacer.wait(moment, self.interval)
         frame, self._pending = self._pending, None
         self._number += 1
         self._moment = moment
@@ -197,18 +197,6 @@ class ReplaySource:
         if not self._timed:
             return self._number * self.interval
         return self._pass_moment + frame.clock if isinstance(frame, CsvTick) else self._moment
-
-    async def _pace(self, moment: float) -> None:
-        if self._speed <= 0:
-            await asyncio.sleep(0)  # other tasks run between two ticks
-            return
-        now = self._clock()
-        due = now if self._due is None else self._due[0] + (moment - self._due[1]) / self._speed
-        if now - due > self.interval / self._speed:
-            due = now  # a late reader gets no burst
-        while (delay := due - self._clock()) > 0:
-            await self._sleep(delay)
-        self._due = due, moment
 
     def _look(self) -> Recording:
         recording = look(self._path, self._columns)
