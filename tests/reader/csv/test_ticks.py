@@ -176,7 +176,7 @@ async def test_a_bad_row_ends_the_recording(tmp_path: Path, line: str, words: st
     with pytest.raises(BadCapture) as caught:
         await source.read()
     assert f"{path}, {words}" in str(caught.value)
-    assert caught.value.remedy
+    assert len(caught.value.remedy.split()) > 2
     with pytest.raises(SourceEnded, match="line 3"):
         await source.read()
     path = written(tmp_path, HEADER, line if line != at(0) else at(0) * 2)

@@ -44,14 +44,14 @@ async def test_ticks_of_every_layout(standin: Standin, version: str) -> None:
         assert row(tick, "1")["POWER"] == 71.25
         assert list(row(tick, "0")) == [SHORTS[field] for field in FAST]
         assert None not in tick.values
-        assert not tick.rejected
+        assert tick.rejected == {}
         assert (tick.target, tick.interval) == ("localhost", 0.1)
     stamps = [tick.time for tick in ticks]
     assert before <= stamps[0]
     assert stamps[-1] <= after
     assert stamps == sorted(stamps)
     assert clock < ticks[0].clock < ticks[-1].clock
-    assert not source.lost
+    assert source.lost == {}
     assert source.starts == 1
 
 

@@ -116,7 +116,7 @@ async def read_once(target: str, settings: ExporterSettings | None = None) -> Ra
 async def failure(target: str, settings: ExporterSettings | None = None) -> str:
     with pytest.raises(ScrapeFailed) as caught:
         await read_once(target, settings)
-    assert caught.value.remedy
+    assert len(caught.value.remedy.split()) > 2
     text = str(caught.value)
     assert SECRET not in text
     return text
@@ -312,7 +312,7 @@ async def test_a_page_without_samples(server: Server, body: bytes) -> None:
     with pytest.raises(BadPage) as caught:
         await read_once(f"{server.url}/metrics")
     assert server.url in str(caught.value)
-    assert caught.value.remedy
+    assert len(caught.value.remedy.split()) > 2
 
 
 async def test_a_page_above_the_limit(server: Server) -> None:
@@ -535,7 +535,7 @@ def test_a_target_that_is_none(target: str) -> None:
     with pytest.raises(ConfigError) as caught:
         ExporterSource(target)
     assert target in str(caught.value)
-    assert caught.value.remedy
+    assert len(caught.value.remedy.split()) > 2
 
 
 def test_a_bad_target_with_a_password_is_masked() -> None:
