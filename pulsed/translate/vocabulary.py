@@ -10,7 +10,7 @@ must not contain any source's names.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Literal, NamedTuple, get_type_hints
 
@@ -22,346 +22,228 @@ Group = Literal["activity", "traffic", "memory", "power", "errors", "state"]
 
 @dataclass(frozen=True, slots=True)
 class Quantity:
-    """What a field of `Reading` means.
-
-    Attributes:
-        group: the chapter of the documentation that it belongs to.
-        meaning: one line for HELP and documentation, without a full stop.
-    """
+    """The chapter of the documentation that a field of `Reading` belongs to, and its line for HELP."""
 
     group: Group
     meaning: str
 
 
 class Reading(NamedTuple):
-    """One sample of one GPU, MIG instance or vGPU, in base units."""
+    """One sample of one GPU, MIG instance or vGPU, in base units.
+
+    The text of each field is its line for HELP and documentation, without a full stop.
+    """
 
     # activity
     graphics_engine_active_ratio: Annotated[
-        Value, Quantity("activity", "Share of time in which any part of the graphics or compute engine was busy")
+        Value, "Share of time in which any part of the graphics or compute engine was busy"
     ] = None
     sm_active_ratio: Annotated[
-        Value, Quantity("activity", "Share of time in which at least one warp was on an SM, averaged over the SMs")
+        Value, "Share of time in which at least one warp was on an SM, averaged over the SMs"
     ] = None
-    sm_occupancy_ratio: Annotated[Value, Quantity("activity", "Warps resident on the SMs over the most that fit")] = (
-        None
-    )
-    tensor_active_ratio: Annotated[Value, Quantity("activity", "Share of cycles in which a tensor pipe was busy")] = (
-        None
-    )
+    sm_occupancy_ratio: Annotated[Value, "Warps resident on the SMs over the most that fit"] = None
+    tensor_active_ratio: Annotated[Value, "Share of cycles in which a tensor pipe was busy"] = None
     tensor_hmma_active_ratio: Annotated[
-        Value, Quantity("activity", "Share of cycles in which a tensor pipe did half precision (HMMA) work")
+        Value, "Share of cycles in which a tensor pipe did half precision (HMMA) work"
     ] = None
-    tensor_imma_active_ratio: Annotated[
-        Value, Quantity("activity", "Share of cycles in which a tensor pipe did integer (IMMA) work")
-    ] = None
+    tensor_imma_active_ratio: Annotated[Value, "Share of cycles in which a tensor pipe did integer (IMMA) work"] = None
     tensor_dfma_active_ratio: Annotated[
-        Value, Quantity("activity", "Share of cycles in which a tensor pipe did double precision (DFMA) work")
+        Value, "Share of cycles in which a tensor pipe did double precision (DFMA) work"
     ] = None
-    fp64_active_ratio: Annotated[Value, Quantity("activity", "Share of cycles in which the FP64 pipe was busy")] = None
-    fp32_active_ratio: Annotated[Value, Quantity("activity", "Share of cycles in which the FP32 pipe was busy")] = None
-    fp16_active_ratio: Annotated[Value, Quantity("activity", "Share of cycles in which the FP16 pipe was busy")] = None
-    integer_active_ratio: Annotated[
-        Value, Quantity("activity", "Share of cycles in which the integer pipe was busy")
-    ] = None
+    fp64_active_ratio: Annotated[Value, "Share of cycles in which the FP64 pipe was busy"] = None
+    fp32_active_ratio: Annotated[Value, "Share of cycles in which the FP32 pipe was busy"] = None
+    fp16_active_ratio: Annotated[Value, "Share of cycles in which the FP16 pipe was busy"] = None
+    integer_active_ratio: Annotated[Value, "Share of cycles in which the integer pipe was busy"] = None
     dram_active_ratio: Annotated[
-        Value, Quantity("activity", "Share of cycles in which device memory sent or received data; tops out near 0.8")
+        Value, "Share of cycles in which device memory sent or received data; tops out near 0.8"
     ] = None
     gpu_utilization_ratio: Annotated[
-        Value,
-        Quantity(
-            "activity",
-            "Share of time in which at least one kernel ran, however small (what nvidia-smi calls GPU utilization)",
-        ),
+        Value, "Share of time in which at least one kernel ran, however small (what nvidia-smi calls GPU utilization)"
     ] = None
     memory_utilization_ratio: Annotated[
-        Value,
-        Quantity(
-            "activity", "Share of time in which device memory was read or written (NVML's time share, not bandwidth)"
-        ),
+        Value, "Share of time in which device memory was read or written (NVML's time share, not bandwidth)"
     ] = None
-    encoder_utilization_ratio: Annotated[
-        Value, Quantity("activity", "Share of time in which the video encoder was busy")
-    ] = None
-    decoder_utilization_ratio: Annotated[
-        Value, Quantity("activity", "Share of time in which the video decoder was busy")
-    ] = None
-    nvdec0_active_ratio: Annotated[Value, Quantity("activity", "Share of time in which video decoder 0 was busy")] = (
-        None
-    )
-    nvdec1_active_ratio: Annotated[Value, Quantity("activity", "Share of time in which video decoder 1 was busy")] = (
-        None
-    )
-    nvdec2_active_ratio: Annotated[Value, Quantity("activity", "Share of time in which video decoder 2 was busy")] = (
-        None
-    )
-    nvdec3_active_ratio: Annotated[Value, Quantity("activity", "Share of time in which video decoder 3 was busy")] = (
-        None
-    )
-    nvdec4_active_ratio: Annotated[Value, Quantity("activity", "Share of time in which video decoder 4 was busy")] = (
-        None
-    )
-    nvdec5_active_ratio: Annotated[Value, Quantity("activity", "Share of time in which video decoder 5 was busy")] = (
-        None
-    )
-    nvdec6_active_ratio: Annotated[Value, Quantity("activity", "Share of time in which video decoder 6 was busy")] = (
-        None
-    )
-    nvdec7_active_ratio: Annotated[Value, Quantity("activity", "Share of time in which video decoder 7 was busy")] = (
-        None
-    )
-    nvjpg0_active_ratio: Annotated[Value, Quantity("activity", "Share of time in which JPEG engine 0 was busy")] = None
-    nvjpg1_active_ratio: Annotated[Value, Quantity("activity", "Share of time in which JPEG engine 1 was busy")] = None
-    nvjpg2_active_ratio: Annotated[Value, Quantity("activity", "Share of time in which JPEG engine 2 was busy")] = None
-    nvjpg3_active_ratio: Annotated[Value, Quantity("activity", "Share of time in which JPEG engine 3 was busy")] = None
-    nvjpg4_active_ratio: Annotated[Value, Quantity("activity", "Share of time in which JPEG engine 4 was busy")] = None
-    nvjpg5_active_ratio: Annotated[Value, Quantity("activity", "Share of time in which JPEG engine 5 was busy")] = None
-    nvjpg6_active_ratio: Annotated[Value, Quantity("activity", "Share of time in which JPEG engine 6 was busy")] = None
-    nvjpg7_active_ratio: Annotated[Value, Quantity("activity", "Share of time in which JPEG engine 7 was busy")] = None
-    nvofa0_active_ratio: Annotated[
-        Value, Quantity("activity", "Share of time in which optical flow engine 0 was busy")
-    ] = None
-    nvofa1_active_ratio: Annotated[
-        Value, Quantity("activity", "Share of time in which optical flow engine 1 was busy")
-    ] = None
-    hostmem_cache_hit_ratio: Annotated[
-        Value, Quantity("activity", "Share of host memory accesses that hit the cache")
-    ] = None
-    hostmem_cache_miss_ratio: Annotated[
-        Value, Quantity("activity", "Share of host memory accesses that missed the cache")
-    ] = None
-    peermem_cache_hit_ratio: Annotated[
-        Value, Quantity("activity", "Share of peer memory accesses that hit the cache")
-    ] = None
-    peermem_cache_miss_ratio: Annotated[
-        Value, Quantity("activity", "Share of peer memory accesses that missed the cache")
-    ] = None
+    encoder_utilization_ratio: Annotated[Value, "Share of time in which the video encoder was busy"] = None
+    decoder_utilization_ratio: Annotated[Value, "Share of time in which the video decoder was busy"] = None
+    nvdec0_active_ratio: Annotated[Value, "Share of time in which video decoder 0 was busy"] = None
+    nvdec1_active_ratio: Annotated[Value, "Share of time in which video decoder 1 was busy"] = None
+    nvdec2_active_ratio: Annotated[Value, "Share of time in which video decoder 2 was busy"] = None
+    nvdec3_active_ratio: Annotated[Value, "Share of time in which video decoder 3 was busy"] = None
+    nvdec4_active_ratio: Annotated[Value, "Share of time in which video decoder 4 was busy"] = None
+    nvdec5_active_ratio: Annotated[Value, "Share of time in which video decoder 5 was busy"] = None
+    nvdec6_active_ratio: Annotated[Value, "Share of time in which video decoder 6 was busy"] = None
+    nvdec7_active_ratio: Annotated[Value, "Share of time in which video decoder 7 was busy"] = None
+    nvjpg0_active_ratio: Annotated[Value, "Share of time in which JPEG engine 0 was busy"] = None
+    nvjpg1_active_ratio: Annotated[Value, "Share of time in which JPEG engine 1 was busy"] = None
+    nvjpg2_active_ratio: Annotated[Value, "Share of time in which JPEG engine 2 was busy"] = None
+    nvjpg3_active_ratio: Annotated[Value, "Share of time in which JPEG engine 3 was busy"] = None
+    nvjpg4_active_ratio: Annotated[Value, "Share of time in which JPEG engine 4 was busy"] = None
+    nvjpg5_active_ratio: Annotated[Value, "Share of time in which JPEG engine 5 was busy"] = None
+    nvjpg6_active_ratio: Annotated[Value, "Share of time in which JPEG engine 6 was busy"] = None
+    nvjpg7_active_ratio: Annotated[Value, "Share of time in which JPEG engine 7 was busy"] = None
+    nvofa0_active_ratio: Annotated[Value, "Share of time in which optical flow engine 0 was busy"] = None
+    nvofa1_active_ratio: Annotated[Value, "Share of time in which optical flow engine 1 was busy"] = None
+    hostmem_cache_hit_ratio: Annotated[Value, "Share of host memory accesses that hit the cache"] = None
+    hostmem_cache_miss_ratio: Annotated[Value, "Share of host memory accesses that missed the cache"] = None
+    peermem_cache_hit_ratio: Annotated[Value, "Share of peer memory accesses that hit the cache"] = None
+    peermem_cache_miss_ratio: Annotated[Value, "Share of peer memory accesses that missed the cache"] = None
     # traffic
-    pcie_transmit_bytes_per_second: Annotated[
-        Value, Quantity("traffic", "Rate of data sent over PCIe, headers included")
-    ] = None
-    pcie_receive_bytes_per_second: Annotated[
-        Value, Quantity("traffic", "Rate of data received over PCIe, headers included")
-    ] = None
-    nvlink_transmit_bytes_per_second: Annotated[
-        Value, Quantity("traffic", "Rate of data sent over all NVLinks, headers excluded")
-    ] = None
-    nvlink_receive_bytes_per_second: Annotated[
-        Value, Quantity("traffic", "Rate of data received over all NVLinks, headers excluded")
-    ] = None
-    nvlink_bandwidth_bytes_per_second: Annotated[
-        Value, Quantity("traffic", "Rate of data over all NVLinks, both directions together")
-    ] = None
-    c2c_transmit_bytes_per_second: Annotated[
-        Value, Quantity("traffic", "Rate of data sent over the chip-to-chip link")
-    ] = None
-    c2c_receive_bytes_per_second: Annotated[
-        Value, Quantity("traffic", "Rate of data received over the chip-to-chip link")
-    ] = None
-    pcie_transmit_bytes_total: Annotated[Value, Quantity("traffic", "Data sent over PCIe, as the GPU counts it")] = None
-    pcie_receive_bytes_total: Annotated[Value, Quantity("traffic", "Data received over PCIe, as the GPU counts it")] = (
+    pcie_transmit_bytes_per_second: Annotated[Value, "Rate of data sent over PCIe, headers included"] = None
+    pcie_receive_bytes_per_second: Annotated[Value, "Rate of data received over PCIe, headers included"] = None
+    nvlink_transmit_bytes_per_second: Annotated[Value, "Rate of data sent over all NVLinks, headers excluded"] = None
+    nvlink_receive_bytes_per_second: Annotated[Value, "Rate of data received over all NVLinks, headers excluded"] = None
+    nvlink_bandwidth_bytes_per_second: Annotated[Value, "Rate of data over all NVLinks, both directions together"] = (
         None
     )
-    nvlink_transmit_bytes_total: Annotated[
-        Value, Quantity("traffic", "Data sent over all NVLinks, as the GPU counts it")
-    ] = None
-    nvlink_receive_bytes_total: Annotated[
-        Value, Quantity("traffic", "Data received over all NVLinks, as the GPU counts it")
-    ] = None
+    c2c_transmit_bytes_per_second: Annotated[Value, "Rate of data sent over the chip-to-chip link"] = None
+    c2c_receive_bytes_per_second: Annotated[Value, "Rate of data received over the chip-to-chip link"] = None
+    pcie_transmit_bytes_total: Annotated[Value, "Data sent over PCIe, as the GPU counts it"] = None
+    pcie_receive_bytes_total: Annotated[Value, "Data received over PCIe, as the GPU counts it"] = None
+    nvlink_transmit_bytes_total: Annotated[Value, "Data sent over all NVLinks, as the GPU counts it"] = None
+    nvlink_receive_bytes_total: Annotated[Value, "Data received over all NVLinks, as the GPU counts it"] = None
     # memory
-    memory_bytes: Annotated[Value, Quantity("memory", "Size of device memory")] = None
-    memory_used_bytes: Annotated[Value, Quantity("memory", "Device memory in use")] = None
-    memory_free_bytes: Annotated[Value, Quantity("memory", "Device memory free")] = None
-    memory_reserved_bytes: Annotated[Value, Quantity("memory", "Device memory that the driver and firmware keep")] = (
-        None
-    )
-    memory_used_ratio: Annotated[Value, Quantity("memory", "Device memory in use over its size")] = None
-    bar1_memory_bytes: Annotated[Value, Quantity("memory", "Size of the BAR1 window")] = None
-    bar1_memory_used_bytes: Annotated[Value, Quantity("memory", "BAR1 window in use")] = None
-    bar1_memory_free_bytes: Annotated[Value, Quantity("memory", "BAR1 window free")] = None
-    vgpu_memory_used_bytes: Annotated[Value, Quantity("memory", "Device memory in use by the vGPU guest")] = None
+    memory_bytes: Annotated[Value, "Size of device memory"] = None
+    memory_used_bytes: Annotated[Value, "Device memory in use"] = None
+    memory_free_bytes: Annotated[Value, "Device memory free"] = None
+    memory_reserved_bytes: Annotated[Value, "Device memory that the driver and firmware keep"] = None
+    memory_used_ratio: Annotated[Value, "Device memory in use over its size"] = None
+    bar1_memory_bytes: Annotated[Value, "Size of the BAR1 window"] = None
+    bar1_memory_used_bytes: Annotated[Value, "BAR1 window in use"] = None
+    bar1_memory_free_bytes: Annotated[Value, "BAR1 window free"] = None
+    vgpu_memory_used_bytes: Annotated[Value, "Device memory in use by the vGPU guest"] = None
     # power
-    power_watts: Annotated[Value, Quantity("power", "Board power, averaged by the driver")] = None
-    power_instant_watts: Annotated[Value, Quantity("power", "Board power at the moment of reading")] = None
-    power_limit_watts: Annotated[Value, Quantity("power", "Power limit in force")] = None
-    power_limit_requested_watts: Annotated[Value, Quantity("power", "Power limit that was asked for")] = None
-    power_limit_min_watts: Annotated[Value, Quantity("power", "Lowest power limit that can be set")] = None
-    power_limit_max_watts: Annotated[Value, Quantity("power", "Highest power limit that can be set")] = None
-    power_limit_default_watts: Annotated[Value, Quantity("power", "Power limit after a reset")] = None
-    energy_joules_total: Annotated[Value, Quantity("power", "Energy used since the driver was loaded")] = None
-    temperature_celsius: Annotated[Value, Quantity("power", "Temperature of the die")] = None
-    memory_temperature_celsius: Annotated[Value, Quantity("power", "Temperature of device memory")] = None
-    temperature_margin_celsius: Annotated[
-        Value, Quantity("power", "Degrees left before the GPU reaches its own limit")
-    ] = None
-    max_operating_temperature_celsius: Annotated[
-        Value, Quantity("power", "Highest die temperature for normal operation")
-    ] = None
-    memory_max_operating_temperature_celsius: Annotated[
-        Value, Quantity("power", "Highest memory temperature for normal operation")
-    ] = None
-    slowdown_temperature_celsius: Annotated[
-        Value, Quantity("power", "Die temperature at which the GPU slows its clocks")
-    ] = None
-    shutdown_temperature_celsius: Annotated[
-        Value, Quantity("power", "Die temperature at which the GPU turns itself off")
-    ] = None
-    fan_speed_ratio: Annotated[Value, Quantity("power", "Fan speed over its maximum")] = None
-    sm_clock_hertz: Annotated[Value, Quantity("power", "SM clock")] = None
-    sm_clock_max_hertz: Annotated[Value, Quantity("power", "Highest SM clock of this board")] = None
-    memory_clock_hertz: Annotated[Value, Quantity("power", "Memory clock")] = None
-    memory_clock_max_hertz: Annotated[Value, Quantity("power", "Highest memory clock of this board")] = None
-    video_clock_hertz: Annotated[Value, Quantity("power", "Video encoder and decoder clock")] = None
-    video_clock_max_hertz: Annotated[Value, Quantity("power", "Highest video clock of this board")] = None
-    application_sm_clock_hertz: Annotated[Value, Quantity("power", "SM clock that was asked for")] = None
-    application_memory_clock_hertz: Annotated[Value, Quantity("power", "Memory clock that was asked for")] = None
-    clocks_event_reasons: Annotated[
-        Value, Quantity("power", "Why the clocks are what they are, as NVML's bit mask")
-    ] = None
-    performance_state: Annotated[Value, Quantity("power", "P-state: 0 is the fastest, 15 the slowest")] = None
+    power_watts: Annotated[Value, "Board power, averaged by the driver"] = None
+    power_instant_watts: Annotated[Value, "Board power at the moment of reading"] = None
+    power_limit_watts: Annotated[Value, "Power limit in force"] = None
+    power_limit_requested_watts: Annotated[Value, "Power limit that was asked for"] = None
+    power_limit_min_watts: Annotated[Value, "Lowest power limit that can be set"] = None
+    power_limit_max_watts: Annotated[Value, "Highest power limit that can be set"] = None
+    power_limit_default_watts: Annotated[Value, "Power limit after a reset"] = None
+    energy_joules_total: Annotated[Value, "Energy used since the driver was loaded"] = None
+    temperature_celsius: Annotated[Value, "Temperature of the die"] = None
+    memory_temperature_celsius: Annotated[Value, "Temperature of device memory"] = None
+    temperature_margin_celsius: Annotated[Value, "Degrees left before the GPU reaches its own limit"] = None
+    max_operating_temperature_celsius: Annotated[Value, "Highest die temperature for normal operation"] = None
+    memory_max_operating_temperature_celsius: Annotated[Value, "Highest memory temperature for normal operation"] = None
+    slowdown_temperature_celsius: Annotated[Value, "Die temperature at which the GPU slows its clocks"] = None
+    shutdown_temperature_celsius: Annotated[Value, "Die temperature at which the GPU turns itself off"] = None
+    fan_speed_ratio: Annotated[Value, "Fan speed over its maximum"] = None
+    sm_clock_hertz: Annotated[Value, "SM clock"] = None
+    sm_clock_max_hertz: Annotated[Value, "Highest SM clock of this board"] = None
+    memory_clock_hertz: Annotated[Value, "Memory clock"] = None
+    memory_clock_max_hertz: Annotated[Value, "Highest memory clock of this board"] = None
+    video_clock_hertz: Annotated[Value, "Video encoder and decoder clock"] = None
+    video_clock_max_hertz: Annotated[Value, "Highest video clock of this board"] = None
+    application_sm_clock_hertz: Annotated[Value, "SM clock that was asked for"] = None
+    application_memory_clock_hertz: Annotated[Value, "Memory clock that was asked for"] = None
+    clocks_event_reasons: Annotated[Value, "Why the clocks are what they are, as NVML's bit mask"] = None
+    performance_state: Annotated[Value, "P-state: 0 is the fastest, 15 the slowest"] = None
     # errors
-    xid_last_code: Annotated[
-        Value, Quantity("errors", "Code of the last XID error; 0 none since the source started looking")
-    ] = None
-    pcie_replays_total: Annotated[Value, Quantity("errors", "PCIe packets sent again")] = None
-    pcie_correctable_errors_total: Annotated[Value, Quantity("errors", "Correctable PCIe errors")] = None
-    pcie_link_generation: Annotated[Value, Quantity("errors", "PCIe generation that the link runs at now")] = None
-    pcie_link_generation_max: Annotated[Value, Quantity("errors", "Highest PCIe generation of GPU and slot")] = None
-    pcie_link_width: Annotated[Value, Quantity("errors", "PCIe lanes in use now")] = None
-    pcie_link_width_max: Annotated[Value, Quantity("errors", "Most PCIe lanes of GPU and slot")] = None
-    ecc_mode: Annotated[Value, Quantity("errors", "1 while ECC is on")] = None
-    ecc_mode_pending: Annotated[Value, Quantity("errors", "1 if ECC will be on after the next reset")] = None
-    ecc_sbe_volatile_total: Annotated[
-        Value, Quantity("errors", "Corrected memory errors since the driver was loaded")
-    ] = None
-    ecc_dbe_volatile_total: Annotated[
-        Value, Quantity("errors", "Uncorrected memory errors since the driver was loaded")
-    ] = None
-    ecc_sbe_aggregate_total: Annotated[
-        Value, Quantity("errors", "Corrected memory errors in the life of the board")
-    ] = None
-    ecc_dbe_aggregate_total: Annotated[
-        Value, Quantity("errors", "Uncorrected memory errors in the life of the board")
-    ] = None
-    ecc_sram_sbe_volatile_total: Annotated[
-        Value, Quantity("errors", "Corrected SRAM errors since the driver was loaded")
-    ] = None
-    ecc_sram_dbe_volatile_total: Annotated[
-        Value, Quantity("errors", "Uncorrected SRAM errors since the driver was loaded")
-    ] = None
-    ecc_sram_sbe_aggregate_total: Annotated[
-        Value, Quantity("errors", "Corrected SRAM errors in the life of the board")
-    ] = None
-    ecc_sram_dbe_aggregate_total: Annotated[
-        Value, Quantity("errors", "Uncorrected SRAM errors in the life of the board")
-    ] = None
-    ecc_sram_threshold_exceeded: Annotated[
-        Value, Quantity("errors", "1 once uncorrected SRAM errors passed the board's limit")
-    ] = None
-    remapped_rows_uncorrectable_total: Annotated[
-        Value, Quantity("errors", "Memory rows replaced after uncorrectable errors")
-    ] = None
-    remapped_rows_correctable_total: Annotated[
-        Value, Quantity("errors", "Memory rows replaced after correctable errors")
-    ] = None
-    row_remap_failure: Annotated[Value, Quantity("errors", "1 if a memory row could not be replaced")] = None
-    row_remap_pending: Annotated[Value, Quantity("errors", "1 while a row replacement waits for a reset")] = None
-    remap_banks_max_spares: Annotated[Value, Quantity("errors", "Memory banks with all spare rows left")] = None
-    remap_banks_high_spares: Annotated[Value, Quantity("errors", "Memory banks with many spare rows left")] = None
-    remap_banks_partial_spares: Annotated[Value, Quantity("errors", "Memory banks with some spare rows left")] = None
-    remap_banks_low_spares: Annotated[Value, Quantity("errors", "Memory banks with few spare rows left")] = None
-    remap_banks_no_spares: Annotated[Value, Quantity("errors", "Memory banks without a spare row")] = None
-    retired_pages_sbe_total: Annotated[Value, Quantity("errors", "Memory pages retired after corrected errors")] = None
-    retired_pages_dbe_total: Annotated[Value, Quantity("errors", "Memory pages retired after uncorrected errors")] = (
-        None
-    )
-    retired_pages_pending: Annotated[Value, Quantity("errors", "1 while a page retirement waits for a reset")] = None
-    memory_unrepairable: Annotated[Value, Quantity("errors", "1 if the board reports memory that it cannot repair")] = (
-        None
-    )
-    recovery_action: Annotated[Value, Quantity("errors", "Recovery step that the driver requests; 0 none")] = None
-    inforom_valid: Annotated[Value, Quantity("errors", "1 if the InfoROM's checksum is right")] = None
-    power_violation_seconds_total: Annotated[
-        Value, Quantity("errors", "Time in which the power limit held the clocks down")
-    ] = None
-    thermal_violation_seconds_total: Annotated[Value, Quantity("errors", "Time in which heat held the clocks down")] = (
-        None
-    )
-    sync_boost_violation_seconds_total: Annotated[
-        Value, Quantity("errors", "Time in which a sync boost group held the clocks down")
-    ] = None
+    xid_last_code: Annotated[Value, "Code of the last XID error; 0 none since the source started looking"] = None
+    pcie_replays_total: Annotated[Value, "PCIe packets sent again"] = None
+    pcie_correctable_errors_total: Annotated[Value, "Correctable PCIe errors"] = None
+    pcie_link_generation: Annotated[Value, "PCIe generation that the link runs at now"] = None
+    pcie_link_generation_max: Annotated[Value, "Highest PCIe generation of GPU and slot"] = None
+    pcie_link_width: Annotated[Value, "PCIe lanes in use now"] = None
+    pcie_link_width_max: Annotated[Value, "Most PCIe lanes of GPU and slot"] = None
+    ecc_mode: Annotated[Value, "1 while ECC is on"] = None
+    ecc_mode_pending: Annotated[Value, "1 if ECC will be on after the next reset"] = None
+    ecc_sbe_volatile_total: Annotated[Value, "Corrected memory errors since the driver was loaded"] = None
+    ecc_dbe_volatile_total: Annotated[Value, "Uncorrected memory errors since the driver was loaded"] = None
+    ecc_sbe_aggregate_total: Annotated[Value, "Corrected memory errors in the life of the board"] = None
+    ecc_dbe_aggregate_total: Annotated[Value, "Uncorrected memory errors in the life of the board"] = None
+    ecc_sram_sbe_volatile_total: Annotated[Value, "Corrected SRAM errors since the driver was loaded"] = None
+    ecc_sram_dbe_volatile_total: Annotated[Value, "Uncorrected SRAM errors since the driver was loaded"] = None
+    ecc_sram_sbe_aggregate_total: Annotated[Value, "Corrected SRAM errors in the life of the board"] = None
+    ecc_sram_dbe_aggregate_total: Annotated[Value, "Uncorrected SRAM errors in the life of the board"] = None
+    ecc_sram_threshold_exceeded: Annotated[Value, "1 once uncorrected SRAM errors passed the board's limit"] = None
+    remapped_rows_uncorrectable_total: Annotated[Value, "Memory rows replaced after uncorrectable errors"] = None
+    remapped_rows_correctable_total: Annotated[Value, "Memory rows replaced after correctable errors"] = None
+    row_remap_failure: Annotated[Value, "1 if a memory row could not be replaced"] = None
+    row_remap_pending: Annotated[Value, "1 while a row replacement waits for a reset"] = None
+    remap_banks_max_spares: Annotated[Value, "Memory banks with all spare rows left"] = None
+    remap_banks_high_spares: Annotated[Value, "Memory banks with many spare rows left"] = None
+    remap_banks_partial_spares: Annotated[Value, "Memory banks with some spare rows left"] = None
+    remap_banks_low_spares: Annotated[Value, "Memory banks with few spare rows left"] = None
+    remap_banks_no_spares: Annotated[Value, "Memory banks without a spare row"] = None
+    retired_pages_sbe_total: Annotated[Value, "Memory pages retired after corrected errors"] = None
+    retired_pages_dbe_total: Annotated[Value, "Memory pages retired after uncorrected errors"] = None
+    retired_pages_pending: Annotated[Value, "1 while a page retirement waits for a reset"] = None
+    memory_unrepairable: Annotated[Value, "1 if the board reports memory that it cannot repair"] = None
+    recovery_action: Annotated[Value, "Recovery step that the driver requests; 0 none"] = None
+    inforom_valid: Annotated[Value, "1 if the InfoROM's checksum is right"] = None
+    power_violation_seconds_total: Annotated[Value, "Time in which the power limit held the clocks down"] = None
+    thermal_violation_seconds_total: Annotated[Value, "Time in which heat held the clocks down"] = None
+    sync_boost_violation_seconds_total: Annotated[Value, "Time in which a sync boost group held the clocks down"] = None
     board_limit_violation_seconds_total: Annotated[
-        Value, Quantity("errors", "Time in which the board's own limit held the clocks down")
+        Value, "Time in which the board's own limit held the clocks down"
     ] = None
-    low_utilization_violation_seconds_total: Annotated[
-        Value, Quantity("errors", "Time in which low use held the clocks down")
-    ] = None
+    low_utilization_violation_seconds_total: Annotated[Value, "Time in which low use held the clocks down"] = None
     reliability_violation_seconds_total: Annotated[
-        Value, Quantity("errors", "Time in which the board's reliability limit held the clocks down")
+        Value, "Time in which the board's reliability limit held the clocks down"
     ] = None
-    application_clocks_violation_seconds_total: Annotated[
-        Value, Quantity("errors", "Time below the application clocks")
-    ] = None
-    base_clocks_violation_seconds_total: Annotated[Value, Quantity("errors", "Time below the base clocks")] = None
+    application_clocks_violation_seconds_total: Annotated[Value, "Time below the application clocks"] = None
+    base_clocks_violation_seconds_total: Annotated[Value, "Time below the base clocks"] = None
     power_cap_slowdown_seconds_total: Annotated[
-        Value, Quantity("errors", "Time in which software lowered the clocks to hold the power cap")
+        Value, "Time in which software lowered the clocks to hold the power cap"
     ] = None
     sync_boost_slowdown_seconds_total: Annotated[
-        Value, Quantity("errors", "Time in which software lowered the clocks for a sync boost group")
+        Value, "Time in which software lowered the clocks for a sync boost group"
     ] = None
     software_thermal_slowdown_seconds_total: Annotated[
-        Value, Quantity("errors", "Time in which the driver lowered the clocks because of heat")
+        Value, "Time in which the driver lowered the clocks because of heat"
     ] = None
     hardware_thermal_slowdown_seconds_total: Annotated[
-        Value, Quantity("errors", "Time in which the hardware cut the clocks because of heat")
+        Value, "Time in which the hardware cut the clocks because of heat"
     ] = None
-    power_brake_slowdown_seconds_total: Annotated[
-        Value, Quantity("errors", "Time in which an outside power brake cut the clocks")
-    ] = None
-    nvlink_crc_errors_total: Annotated[Value, Quantity("errors", "NVLink CRC errors, flit and data together")] = None
-    nvlink_crc_flit_errors_total: Annotated[Value, Quantity("errors", "NVLink flit CRC errors")] = None
-    nvlink_crc_data_errors_total: Annotated[Value, Quantity("errors", "NVLink data CRC errors")] = None
-    nvlink_replay_errors_total: Annotated[Value, Quantity("errors", "NVLink packets sent again")] = None
-    nvlink_recovery_errors_total: Annotated[Value, Quantity("errors", "NVLink recoveries")] = None
-    nvlink_receive_errors_total: Annotated[Value, Quantity("errors", "NVLink packets received with an error")] = None
-    nvlink_symbol_errors_total: Annotated[Value, Quantity("errors", "NVLink symbol errors received")] = None
-    nvlink_link_recoveries_total: Annotated[Value, Quantity("errors", "NVLink 5 link recoveries begun")] = None
-    nvlink_link_recoveries_successful_total: Annotated[
-        Value, Quantity("errors", "NVLink 5 link recoveries that worked")
-    ] = None
-    nvlink_link_recoveries_failed_total: Annotated[
-        Value, Quantity("errors", "NVLink 5 link recoveries that failed")
-    ] = None
-    nvlink_symbol_bit_error_ratio: Annotated[
-        Value, Quantity("errors", "NVLink bit errors before correction over bits")
-    ] = None
-    nvlink_effective_bit_error_ratio: Annotated[
-        Value, Quantity("errors", "NVLink bit errors after correction over bits")
-    ] = None
+    power_brake_slowdown_seconds_total: Annotated[Value, "Time in which an outside power brake cut the clocks"] = None
+    nvlink_crc_errors_total: Annotated[Value, "NVLink CRC errors, flit and data together"] = None
+    nvlink_crc_flit_errors_total: Annotated[Value, "NVLink flit CRC errors"] = None
+    nvlink_crc_data_errors_total: Annotated[Value, "NVLink data CRC errors"] = None
+    nvlink_replay_errors_total: Annotated[Value, "NVLink packets sent again"] = None
+    nvlink_recovery_errors_total: Annotated[Value, "NVLink recoveries"] = None
+    nvlink_receive_errors_total: Annotated[Value, "NVLink packets received with an error"] = None
+    nvlink_symbol_errors_total: Annotated[Value, "NVLink symbol errors received"] = None
+    nvlink_link_recoveries_total: Annotated[Value, "NVLink 5 link recoveries begun"] = None
+    nvlink_link_recoveries_successful_total: Annotated[Value, "NVLink 5 link recoveries that worked"] = None
+    nvlink_link_recoveries_failed_total: Annotated[Value, "NVLink 5 link recoveries that failed"] = None
+    nvlink_symbol_bit_error_ratio: Annotated[Value, "NVLink bit errors before correction over bits"] = None
+    nvlink_effective_bit_error_ratio: Annotated[Value, "NVLink bit errors after correction over bits"] = None
     # state
-    fabric_manager_status: Annotated[
-        Value, Quantity("state", "State of the fabric manager: 3 is success, 0 not supported")
-    ] = None
-    fabric_manager_error_code: Annotated[Value, Quantity("state", "Error code of the fabric manager")] = None
-    fabric_health_mask: Annotated[Value, Quantity("state", "Faults of the NVLink fabric as NVML's bit mask")] = None
+    fabric_manager_status: Annotated[Value, "State of the fabric manager: 3 is success, 0 not supported"] = None
+    fabric_manager_error_code: Annotated[Value, "Error code of the fabric manager"] = None
+    fabric_health_mask: Annotated[Value, "Faults of the NVLink fabric as NVML's bit mask"] = None
     fabric_health_summary: Annotated[
-        Value, Quantity("state", "Health of the NVLink fabric: 1 healthy, 2 unhealthy, 3 limited, 0 not supported")
+        Value, "Health of the NVLink fabric: 1 healthy, 2 unhealthy, 3 limited, 0 not supported"
     ] = None
-    power_smoothing_lifetime_remaining_ratio: Annotated[
-        Value, Quantity("state", "Remaining life of the power smoothing circuit")
-    ] = None
-    persistence_mode: Annotated[Value, Quantity("state", "1 while the driver stays loaded without a client")] = None
-    mig_mode: Annotated[Value, Quantity("state", "1 while the GPU is split by MIG")] = None
-    gpm_supported: Annotated[
-        Value, Quantity("state", "1 if the driver can read profiling counters itself (Hopper and newer)")
-    ] = None
-    confidential_compute_mode: Annotated[Value, Quantity("state", "1 while confidential computing is on")] = None
-    vgpu_license_status: Annotated[Value, Quantity("state", "1 if the vGPU guest has its licence")] = None
+    power_smoothing_lifetime_remaining_ratio: Annotated[Value, "Remaining life of the power smoothing circuit"] = None
+    persistence_mode: Annotated[Value, "1 while the driver stays loaded without a client"] = None
+    mig_mode: Annotated[Value, "1 while the GPU is split by MIG"] = None
+    gpm_supported: Annotated[Value, "1 if the driver can read profiling counters itself (Hopper and newer)"] = None
+    confidential_compute_mode: Annotated[Value, "1 while confidential computing is on"] = None
+    vgpu_license_status: Annotated[Value, "1 if the vGPU guest has its licence"] = None
 
 
-QUANTITIES: Mapping[str, Quantity] = {
-    name: hint.__metadata__[0] for name, hint in get_type_hints(Reading, include_extras=True).items()
+_FIRST_OF_GROUP: Mapping[str, Group] = {
+    "graphics_engine_active_ratio": "activity",
+    "pcie_transmit_bytes_per_second": "traffic",
+    "memory_bytes": "memory",
+    "power_watts": "power",
+    "xid_last_code": "errors",
+    "fabric_manager_status": "state",
 }
+"""The field of `Reading` that begins each chapter of the documentation."""
+
+
+def _quantities() -> Iterator[tuple[str, Quantity]]:
+    """Yield every field of `Reading` with its group and meaning."""
+    group: Group = "activity"
+    for name, hint in get_type_hints(Reading, include_extras=True).items():
+        group = _FIRST_OF_GROUP.get(name, group)
+        yield name, Quantity(group, hint.__metadata__[0])
+
+
+QUANTITIES: Mapping[str, Quantity] = dict(_quantities())
 """The quantities by name, in the order of `Reading`."""
 
 POSITION: Mapping[str, int] = {name: position for position, name in enumerate(Reading._fields)}
