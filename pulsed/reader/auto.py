@@ -24,12 +24,7 @@ GIVE_UP_AFTER = 3
 
 @dataclass(frozen=True, slots=True)
 class SourceCandidate:
-    """A source that may work here.
-
-    Attributes:
-        make: makes it; called for every try.
-        limited: evaluated after the first tick: whether another working source would deliver more.
-    """
+    """A source that may work here; `limited`, evaluated after the first tick, is true if another could deliver more."""
 
     make: Callable[[], Source]
     limited: Callable[[Source], bool] = lambda source: False
@@ -48,13 +43,9 @@ class AutoSource:
     """The first candidate that delivers a tick, else a limited one.
 
     Args:
-        candidates: in the order of preference.
         first_pause: seconds before the second round through all of them; doubles with every further one.
         longest_pause: seconds.
         second_look: seconds after which a limited one is left, if another has come to work by then.
-        clock: a clock that never steps, seconds.
-        sleep: waits for so many seconds.
-        random: a number from 0 up to 1, for jitter.
     """
 
     failures = (NoSourceWorks,)
@@ -178,12 +169,9 @@ class AutoSource:
 async def _first_that_works(
     candidates: Sequence[SourceCandidate], reasons: list[str], *, limited: bool
 ) -> _Trial | None:
-    """Try candidates one after the other; all sources but that of the answer are closed again.
+    """Return the first candidate that works, or a limited one if allowed; close all other sources.
 
-    Args:
-        candidates: in the order of preference.
-        reasons: is given why those that do not work do not.
-        limited: whether a limited one is better than none.
+    Errors of those that do not work are appended to `reasons`.
     """
     held: list[_Trial] = []
     try:

@@ -6,13 +6,7 @@ from collections.abc import Callable
 
 
 class Backoff:
-    """Pauses that double up to a limit, each shortened at random, so that many nodes do not try in the same moment.
-
-    Args:
-        first: seconds.
-        longest: seconds.
-        random: a number from 0 up to 1.
-    """
+    """Pauses that double from `first` to `longest` seconds, shortened at random so that nodes do not retry together."""
 
     def __init__(self, first: float, longest: float, random: Callable[[], float]) -> None:
         self._first, self._longest, self._random = first, longest, random

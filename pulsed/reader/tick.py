@@ -40,8 +40,6 @@ class Layout:
     """The series of a stream, in the order of the values; compared by identity.
 
     Attributes:
-        dialect: the naming of the series.
-        series: one per position of `RawTick.values`.
         help: HELP text by metric name, where the source has any.
         types: declared TYPE by metric name, where the source has any. An exporter's operator sets it, so it is
             used for republishing only.

@@ -489,10 +489,7 @@ _BY_QUANTITY = _index([(field.quantity, field) for field in FIELDS])
 
 
 def sources(quantity: str) -> tuple[DcgmField, ...]:
-    """Return the fields that fill a quantity, the preferred one first; none if it is only derived.
-
-    Raises:
-        KeyError: there is no such quantity.
+    """Return the fields that fill a quantity, the preferred one first; none if it is only derived. Raises `KeyError`.
 
     >>> [str(field) for field in sources("power_limit_watts")]
     ['164 DEV_ENFORCED_POWER_LIMIT', '160 DEV_POWER_MGMT_LIMIT']

@@ -58,9 +58,7 @@ class SeriesEntity:
     """A device while its rows are being gathered.
 
     Attributes:
-        entity: which one.
         texts: known values of `model`, `pci_bus_id`, `driver_version`, `device`, `mig_uuid`.
-        rows: the labels of its rows.
         series: positions of its series in the layout, each with its rank: rows of rank 0 come before those of rank 1.
         parent: the board, of a MIG instance whose board is known.
     """
@@ -89,11 +87,7 @@ def blocks_of(layout: Layout) -> dict[Labels, list[int]]:
 def exporter_entities(blocks: Mapping[Labels, Sequence[int]], node: str) -> list[SeriesEntity]:
     """Group the rows of an exporter's page by device; add boards of which only MIG instances are listed.
 
-    Rows of links, switches and processors are left out.
-
-    Args:
-        blocks: positions by labels, those of rows that are on the page now.
-        node: the host of rows that do not name one.
+    Rows of links, switches and processors are left out. `node` is the host of rows that do not name one.
     """
     entities: dict[tuple[str, str, str], SeriesEntity] = {}
     for labels, positions in blocks.items():
@@ -139,8 +133,6 @@ def dmon_entities(
     one GPU, it is that. Compute instances stand for their GPU instances only where dmon shows none of these.
 
     Args:
-        blocks: positions by labels.
-        node: the host.
         texts: by labels, the values of the text columns.
     """
     entities: list[SeriesEntity] = []
@@ -196,10 +188,6 @@ def pulsed_entities(blocks: Mapping[Labels, Sequence[int]], node: str) -> list[S
     """Return the rows of pulsed's own CSV, each of which is a device, in their order.
 
     A vGPU as its host sees it is indistinguishable from a MIG instance in this format.
-
-    Args:
-        blocks: positions by labels.
-        node: the host of rows that do not name one.
     """
     entities = []
     for labels, positions in blocks.items():
@@ -227,7 +215,6 @@ def devices(entities: Sequence[SeriesEntity], licensed: Iterable[int] = ()) -> t
     """Return the devices of these entities, in their order. A board has the users of its instances, too.
 
     Args:
-        entities: as gathered.
         licensed: positions among `entities` that show a vGPU licence and nothing that only a board has.
     """
     relabelled = is_relabelled(row for subject in entities for row in subject.rows)

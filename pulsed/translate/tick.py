@@ -40,14 +40,12 @@ class Device:
     """An entity with its properties besides numbers. The same object as long as none of them changes.
 
     Attributes:
-        entity: which one.
         model: product name, such as `NVIDIA H100 80GB HBM3`; empty when unknown, like the other texts.
         pci_bus_id: PCI address in the form `00000000:1B:00.0`.
         driver_version: kernel driver, such as `535.129.03`.
         device: the device file's name, such as `nvidia0`.
         mig_uuid: UUID of the MIG instance itself.
         guest: true inside a virtual machine that sees a share of a board (a vGPU guest).
-        attribution: its users, as far as the source names them.
     """
 
     entity: Entity
@@ -87,15 +85,11 @@ class CanonicalTick:
     """One sample of all GPUs of a target, in the one vocabulary.
 
     Attributes:
-        target: what was read, in human-readable form.
         time: when, in Unix seconds.
         clock: when, in seconds of a clock that never steps.
-        interval: nominal seconds between two ticks.
         devices: the GPUs in this sample; the same tuple as long as nothing changes.
-        readings: one per device.
         anomalies: by position in `devices`, why some of its inputs count as missing or were cut to their range:
             `ratio_above_one`, ...
-        raw: what it was made from.
         extras: by position in `devices`, values of dcgm-exporter's own metrics.
     """
 

@@ -35,7 +35,6 @@ class _Compiled:
     are then out of date: absent rows are left out, and the layout is compiled anew when one comes or goes.
 
     Attributes:
-        layout: which.
         parts: its devices, how to read them, and whether they have a row of their own (a board may be known from its
             MIG instances only), in the order of `CanonicalTick.devices`.
         blocks: all of its rows.
@@ -67,11 +66,7 @@ class _Compiled:
 
 
 class Translator:
-    """Translates the ticks of one target.
-
-    Args:
-        node: the host of GPUs whose series do not name one.
-    """
+    """Translates the ticks of one target; `node` is the host of GPUs whose series do not name one."""
 
     def __init__(self, node: str = "") -> None:
         self._node = node
@@ -161,11 +156,7 @@ class Translator:
         return self._compiled
 
     def _learn(self, layout: Layout, values: Sequence[RawValue]) -> bool:
-        """Store the values of dmon's text columns; a blank cell does not clear an earlier value.
-
-        Returns:
-            Whether any value is new.
-        """
+        """Store dmon's text columns; return whether any is new. A blank cell does not clear an earlier value."""
         if layout.dialect != "dmon":
             return False
         news = False

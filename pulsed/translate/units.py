@@ -73,11 +73,6 @@ class Unit:
     Two steps rather than one factor, because 0.01 and 1e-9 are not exact: 55 % is to be 0.55.
 
     Attributes:
-        name: its usual spelling.
-        multiply: factor to the base unit.
-        divide: divisor to the base unit.
-        low: the smallest value that makes sense.
-        high: the largest value that makes sense.
         share: whether it is a part of a whole, which cannot be above 1.
         type: DCGM's type of the fields in this unit; it decides which blanks there are.
     """
@@ -109,9 +104,7 @@ def is_blank(value: float, type_: FieldType) -> bool:
 def out_of_range_rule(unit: Unit, whole: bool) -> OutOfRangeRule:
     """Return the rule for values of a unit outside its `low` to `certain`.
 
-    Args:
-        unit: the unit.
-        whole: whether the device is a whole GPU, where less excess is credible than on a part of one.
+    On a whole GPU less excess is credible than on a part of one.
     """
     if unit == UNDECIDED:
         return _undecided_rule

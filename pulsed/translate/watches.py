@@ -16,7 +16,6 @@ class WatchGroup:
     """Fields that are asked for together, by DCGM id.
 
     Attributes:
-        meaning: what the fields measure, for the documentation.
         fast: read with every tick.
         slow: read every `source.dcgmi.slow_interval`.
     """
@@ -56,12 +55,7 @@ GROUPS: Mapping[str, WatchGroup] = {
 
 
 def fields_to_watch(groups: Iterable[str], fields: Iterable[int] = ()) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Return the ids to read with every tick, and those to read less often.
-
-    Args:
-        groups: names of `GROUPS`.
-        fields: more ids, to read with every tick.
-    """
+    """Return the ids of `GROUPS` and `fields` to read with every tick, and those to read less often."""
     chosen = [GROUPS[name] for name in groups]
     fast = dict.fromkeys([*(field for group in chosen for field in group.fast), *fields])
     slow = dict.fromkeys(field for group in chosen for field in group.slow)

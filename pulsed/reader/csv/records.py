@@ -45,11 +45,7 @@ def problem_of(header: Sequence[str]) -> tuple[str, str] | None:
 
 
 def read_header(records: Records, path: Path) -> tuple[str, ...]:
-    """Take the first row as the names of the columns.
-
-    Raises:
-        BadCapture: its rows cannot be replayed.
-    """
+    """Return the first row as column names. Raises `BadCapture` if the rows cannot be replayed."""
     _, header = next(records, (0, []))
     if problem := problem_of(header):
         raise BadCapture(f"{path} is {problem[0]}", problem[1])

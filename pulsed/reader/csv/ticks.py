@@ -52,11 +52,7 @@ class CsvTick:
     """The rows of one time.
 
     Attributes:
-        time: when, in Unix seconds.
         clock: seconds since the first tick of the file; grows also where the file was continued with older rows.
-        layout: dialect `pulsed`; the same object as long as the same GPUs come with the same columns filled.
-        values: one per series of the layout.
-        rejected: rows that could not be read, by reason.
     """
 
     time: float
@@ -72,8 +68,6 @@ def csv_ticks(file: TextIOWrapper, path: Path, interval: float) -> Generator[Csv
     A last row without its line end is left out, and counted in the last tick's `rejected`.
 
     Args:
-        file: open at its beginning.
-        path: what to call it.
         interval: seconds by which rows follow that were added to the file though they are older than those before.
 
     Raises:
@@ -98,11 +92,9 @@ def csv_ticks(file: TextIOWrapper, path: Path, interval: float) -> Generator[Csv
 
 
 def interval_of(file: TextIOWrapper, path: Path) -> float | None:
-    """Give the usual seconds between two ticks of one GPU, by the first rows; None if there are no two.
+    """Return the usual seconds between two ticks of one GPU, from the first rows; None if there are no two.
 
-    Raises:
-        BadCapture: the header cannot be used.
-        OSError, EOFError, zlib.error: as the file is read.
+    Raises `BadCapture` as `csv_ticks` does.
     """
     records = Records(file, path)
     rows = _Rows(read_header(records, path))
@@ -138,12 +130,9 @@ class _Rows:
 
 @dataclass(slots=True)
 class _Gpu:
-    """What is remembered of a GPU of the file.
+    """State of a GPU: `filled` are the columns that have had a value, `last` its latest time in milliseconds.
 
-    Attributes:
-        labels: its identity.
-        filled: places of the columns that have had a value; a layout has no series for columns that are always empty.
-        last: its latest time, in milliseconds.
+    A layout has no series for columns that are always empty.
     """
 
     labels: _Labels
@@ -250,11 +239,7 @@ class _CsvTickParser:
 
 
 def _milliseconds(text: str) -> int:
-    """Read RFC 3339 as Unix milliseconds.
-
-    Raises:
-        ValueError: it is something else.
-    """
+    """Return an RFC 3339 time as Unix milliseconds. Raises `ValueError`."""
     moment = datetime.fromisoformat(text.replace("Z", "+00:00"))
     if moment.tzinfo is None:
         raise ValueError("no time zone")

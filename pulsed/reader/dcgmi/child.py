@@ -31,11 +31,7 @@ _NOT_HANDED_ON = frozenset({"CUDA_VISIBLE_DEVICES"})
 
 
 def find(command: str) -> str:
-    """The path of a command, looked up on PATH if it is a plain name.
-
-    Raises:
-        CommandMissing: there is none.
-    """
+    """Return the path of a command, looked up on PATH if it is a plain name. Raises `CommandMissing`."""
     path = shutil.which(command)
     if path is None:
         place = "is not there or cannot be run" if "/" in command else "is not on PATH"
@@ -46,7 +42,7 @@ def find(command: str) -> str:
 
 
 def environment(own: Mapping[str, str]) -> dict[str, str]:
-    """What the child sees of pulsed's environment: messages in English, and all GPUs."""
+    """Return the environment of the child: messages in English, and all GPUs."""
     return {key: value for key, value in own.items() if key not in _NOT_HANDED_ON} | {"LC_ALL": "C"}
 
 
@@ -54,7 +50,6 @@ class Child(asyncio.SubprocessProtocol):
     """One process. Make it with `start`.
 
     Args:
-        on_output: called with every chunk of its stdout.
         on_end: called once when it is over: it exited, or closed its stdout.
     """
 
@@ -72,11 +67,7 @@ class Child(asyncio.SubprocessProtocol):
     async def start(
         cls, command: Sequence[str], on_output: Callable[[bytes], None], on_end: Callable[[], None]
     ) -> Child:
-        """Start a command, the first word a path.
-
-        Raises:
-            CommandMissing: the machine cannot start any process now.
-        """
+        """Start a command, the first word a path. Raises `CommandMissing` if no process can be started."""
         child = cls(on_output, on_end)
         leashed = (sys.executable, "-I", "-S", str(Path(die_with_parent.__file__)), str(os.getpid()), *command)
         try:
@@ -118,11 +109,7 @@ class Child(asyncio.SubprocessProtocol):
         self._close()
 
     async def end(self, orderly: float) -> None:
-        """End it in order, or not. When this returns it is gone, unless it hangs in the kernel.
-
-        Args:
-            orderly: seconds that it has to leave by itself after SIGINT.
-        """
+        """End it with SIGINT, then SIGTERM, then SIGKILL; it has `orderly` seconds to leave after SIGINT."""
         try:
             for number, seconds in ((signal.SIGINT, orderly), (signal.SIGTERM, _TERMINATE_SECONDS)):
                 self._signal(number)

@@ -44,7 +44,7 @@ NOTHING_KNOWN = Topology()
 
 
 def is_outdated(before: Topology, now: Topology) -> bool:
-    """Whether a dmon that was started before does not watch what is there now: it keeps the entities of its start.
+    """Return whether a dmon that was started with `before` lacks entities of `now`: it keeps those of its start.
 
     GPUs that are gone do not count: their rows are blank or left out, which marks them as gone.
     """
@@ -127,11 +127,7 @@ def _in_order(facts: Mapping[str, str]) -> Labels:
 
 
 async def discover(command: Sequence[str], patience: float) -> Topology:
-    """Run `dcgmi discovery` for the identity of the GPUs.
-
-    Args:
-        command: its path, and the options that come with every subcommand.
-        patience: seconds for each of the two questions.
+    """Return the identity of the GPUs from `dcgmi discovery`; `patience` is seconds for each of two runs.
 
     Raises:
         SourceError: the list of GPUs is unavailable. A missing MIG hierarchy is not an error.
@@ -150,15 +146,7 @@ async def discover(command: Sequence[str], patience: float) -> Topology:
 
 
 async def printed(command: Sequence[str], patience: float) -> str:
-    """Give what a command prints, run to its end.
-
-    Args:
-        command: the words to run, the first a path.
-        patience: seconds.
-
-    Raises:
-        SourceError: it failed, or took too long.
-    """
+    """Return what a command prints. Raises `SourceError` if it fails or takes longer than `patience` seconds."""
     name = " ".join(command)
     chunks: list[bytes] = []
     size = 0

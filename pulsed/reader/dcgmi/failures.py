@@ -31,9 +31,7 @@ class Meaning(NamedTuple):
     """What a result of DCGM means for pulsed.
 
     Attributes:
-        error: raised for it.
         what: in one clause; empty where dcgmi's own text is better.
-        remedy: what to do about it.
         texts: parts of dcgmi's messages by which it is recognised without its code.
     """
 
@@ -138,7 +136,7 @@ _USAGE_TEXTS = (
 
 
 def failure_of(command: str, status: int | None, lines: Sequence[str]) -> SourceError:
-    """The error that an ended `dcgmi` stands for.
+    """Return the error that an ended `dcgmi` stands for.
 
     Args:
         command: what was run, in words for a person.

@@ -22,12 +22,6 @@ async def open_stream(
 
     The state of `watch` is kept, also when this fails half way.
 
-    Args:
-        watch: the fields.
-        make: a stream of some of them.
-        patience: seconds to wait for a first tick.
-        sleep: waits for so many seconds.
-
     Raises:
         SourceError: it failed for another reason than a field, or no field is available.
     """

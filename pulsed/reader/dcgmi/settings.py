@@ -26,7 +26,6 @@ class DcgmiSettings:
             can be had again, MIG instances.
         discovery_timeout: seconds that a question to `dcgmi discovery` may take.
         first_pause: seconds before the first new start; each further one waits twice as long.
-        longest_pause: seconds.
         good_after: seconds that a stream must have run for the pauses to begin anew.
     """
 

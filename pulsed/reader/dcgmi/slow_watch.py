@@ -22,12 +22,8 @@ class SlowWatch:
     """Keeps the newest values of the slow fields while it runs.
 
     Args:
-        watch: which fields.
         interval: seconds between two reads.
         patience: seconds without a tick after which the child counts as hung.
-        make: a stream of some fields.
-        pauses: between two starts.
-        sleep: waits for so many seconds.
         on_start: called when a stream runs.
 
     Attributes:
@@ -69,11 +65,7 @@ class SlowWatch:
             await stream.end()
 
     def latest(self, now: float) -> tuple[Layout | None, Sequence[RawValue] | None]:
-        """The newest layout and values; no values if they are too old, and no layout if there never were any.
-
-        Args:
-            now: the clock of the ticks they go with.
-        """
+        """Return the newest layout and values; no values if they are too old, no layout if there never were any."""
         if self._task is not None and self._task.done():
             self._task.result()  # re-raise an error of pulsed itself
         if self._latest is None:

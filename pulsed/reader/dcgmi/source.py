@@ -46,13 +46,6 @@ _LEAST_UPKEEP_SECONDS = 5.0
 class DcgmiSource:
     """The GPUs of one host engine, read by `dcgmi dmon`.
 
-    Args:
-        settings: what to run.
-        clock: a clock that never steps, seconds.
-        wall: Unix seconds.
-        sleep: waits for so many seconds; for pauses.
-        random: a number from 0 up to 1; for jitter.
-
     Raises:
         ConfigError: no field is requested.
 
@@ -156,9 +149,6 @@ class DcgmiSource:
 
         Ticks that come at once have waited for pulsed, and are given one by one, each with the time at which it was
         printed. Where that is unknown they are left out, and the time is a gap in the accounting.
-
-        Raises:
-            SourceError: dcgmi is not there, ended, hung, or was refused; the next call tries again.
         """
         if self._is_closed:
             raise StreamBroke(f"{self.target} is closed", "Make a new source")
@@ -210,10 +200,9 @@ class DcgmiSource:
         return arrival
 
     async def _introduce(self) -> Topology:
-        """Read the identity of the GPUs before the first tick; empty if dcgmi fails.
+        """Return the identity of the GPUs before the first tick; empty if dcgmi fails.
 
-        Raises:
-            CommandMissing, HostEngineUnavailable: there is no point in going on.
+        Raises `CommandMissing` and `HostEngineUnavailable`: then there is no point in going on.
         """
         try:
             return await self._discover()

@@ -40,14 +40,9 @@ Clock = Callable[[], float]
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """A tick and when its last row came.
+    """A tick of the parser and when its last row came, by a clock that never steps and in Unix seconds.
 
-    Attributes:
-        layout: as the parser names its series.
-        values: one per series.
-        rejected: what could not be read, by reason, since the last delivered tick.
-        clock: seconds of a clock that never steps.
-        time: Unix seconds.
+    `rejected` counts since the last delivered tick.
     """
 
     layout: Layout
@@ -59,12 +54,6 @@ class Arrival:
 
 class DmonStream:
     """One `dcgmi dmon` process, from its start to its end.
-
-    Args:
-        command: the words to run, the first a path.
-        interval: seconds between two ticks.
-        clock: a clock that never steps, for the stamps.
-        wall: Unix seconds, for the stamps.
 
     Attributes:
         late: ticks that were left out: they had waited for pulsed, and were too many, or their age was unknown.
@@ -94,11 +83,7 @@ class DmonStream:
         self.late = 0
 
     async def start(self) -> None:
-        """Start the process.
-
-        Raises:
-            CommandMissing: it cannot be started.
-        """
+        """Start the process. Raises `CommandMissing`."""
         self._child = await Child.start(self._command, self._receive, self._finish)
 
     @property
@@ -108,13 +93,9 @@ class DmonStream:
         return self._child.pid
 
     async def next(self, patience: float) -> Arrival:
-        """The oldest tick that was not given yet; waits for one.
+        """Return the oldest tick that was not given yet; wait for one.
 
-        Args:
-            patience: seconds without any tick after which the process counts as hung.
-
-        Raises:
-            SourceError: the process ended or hung.
+        Raises `SourceError` if the process ended, or hung: no tick for `patience` seconds.
         """
         while not self._waiting:
             if self._over:

@@ -20,12 +20,7 @@ def parse_versions(text: str) -> tuple[str, str]:
 
 
 async def versions(path: str, patience: float) -> tuple[str, str]:
-    """Run `dcgmi -v` for the versions of itself and of this machine's host engine; empty on failure.
-
-    Args:
-        path: of dcgmi.
-        patience: seconds.
-    """
+    """Return the versions of dcgmi and of this machine's host engine, from `dcgmi -v`; empty on failure."""
     try:
         return parse_versions(await printed((path, "-v"), patience))
     except SourceError:

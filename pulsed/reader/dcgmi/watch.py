@@ -30,12 +30,9 @@ def is_profiling(field: int) -> bool:
 
 
 class Watch:
-    """A list of fields, and which of them are available.
+    """A list of fields, the more important ones first, and which of them are available.
 
     Start `attempt()`, report the outcome with `accept()` or `refuse()`, and repeat until `settled`.
-
-    Args:
-        fields: ids, the more important ones first; duplicates are left out.
     """
 
     def __init__(self, fields: Iterable[int]) -> None:

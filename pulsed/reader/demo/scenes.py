@@ -230,12 +230,8 @@ class Scene:
     """One GPU's part in the demo.
 
     Attributes:
-        activity: what its workload does.
-        pod: name of the pod that has the GPU, `""` for none; all pods are in the namespace `demo`.
-        container: the pod's container.
+        pod: name of the pod that has the GPU, empty for none.
         period: seconds after which everything but lifetime counters repeats; a multiple of 20.
-        heat: die temperature in °C, where it is not simply what the power makes of it.
-        faults: the memory's errors.
         reset_each_period: whether the GPU is reset at the end of each period: its counters start from 0.
         seconds_per_replay: of PCIe packets.
     """

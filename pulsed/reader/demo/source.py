@@ -19,11 +19,7 @@ from pulsed.reader.tick import RawTick
 
 
 class Node:
-    """The simulated machine: every value at any instant, as a pure function of the seed and the time.
-
-    Args:
-        seed: draws the noise and what the boards did before; the stories stay the same.
-    """
+    """The simulated machine: every value at any instant, as a pure function of the seed and the time."""
 
     def __init__(self, seed: int = 0) -> None:
         self._boards = tuple(SimulatedGpu(scene, f"{seed}/{index}") for index, scene in enumerate(SCENES))
@@ -39,11 +35,8 @@ class DemoSource:
     A reader that comes late gets the tick that is due; those it missed are skipped, never delivered in a burst.
 
     Args:
-        seed: same seed, same values, tick by tick.
-        interval: seconds between two ticks, above 0.
         start: Unix time of the first tick, from which all others count; None takes the wall clock.
         pace: wait for each tick's time; False delivers them as fast as they are read, stamped as if it had waited.
-        clock: monotonic seconds; with `sleep` and `wall` replaceable, so that tests need no time.
 
     Raises:
         ConfigError: the interval is not a positive number of seconds.

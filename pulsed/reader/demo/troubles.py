@@ -50,16 +50,7 @@ BOARD_LIFE = 24
 
 
 class Faults(NamedTuple):
-    """Error counters and flags, as DCGM counts them.
-
-    Attributes:
-        corrected: volatile single-bit errors; `corrected_lifetime` the aggregate that outlives a reset.
-        uncorrected: volatile double-bit errors; `uncorrected_lifetime` likewise.
-        rows_corrected: rows remapped for correctable errors, over the board's life; `rows_uncorrected` likewise.
-        remap_pending: 1 while a remapped row waits for a reset.
-        xid: last XID, 0 before the first.
-        recovery_action: 0 none, 1 reset the GPU.
-    """
+    """Error counters and flags, as DCGM counts them; `_lifetime` counters and remapped rows outlive a reset."""
 
     corrected: int = 0
     corrected_lifetime: int = 0

@@ -87,7 +87,7 @@ def entity_of(text: str) -> DmonEntity | None:
 
 
 def read_number(text: str) -> float | None:
-    """The number in a stripped cell; None for `N/A`, blank, NaN, infinity and numbers cut with `...`.
+    """Return the number in a stripped cell; None for `N/A`, blank, NaN, infinity and numbers cut with `...`.
 
     Raises:
         BadCell: it is none of these, e.g. an author's note beside the number.

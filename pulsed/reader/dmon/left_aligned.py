@@ -27,8 +27,6 @@ class LeftAlignedTable:
     """Left-aligned columns, DCGM 2.4 and newer: a value starts where the name of its column does.
 
     Args:
-        names: of the columns.
-        starts: offset of each column.
         blank_cells: whether a field that an entity does not have leaves its cell blank (4.0 and newer). Before that it
             had no cell at all and all later values moved left.
         width: length of the header, with the blanks at its end as far as the capture kept them.

@@ -42,7 +42,6 @@ class DmonMessage:
 
     Attributes:
         kind: `error`, or `stopped` for dcgmi's notice that a signal ended it.
-        text: the line, without blanks around it.
         code: DCGM's result code where the text has one (-37), else None: versions before 2.4 print none.
     """
 
@@ -85,10 +84,7 @@ class DmonParser:
     """Reads the output of one `dcgmi dmon`, or a capture of it, of any DCGM version and any field list.
 
     Feed it the lines in order; at the end of the stream `feed_rest` what came after the last newline, then `finish`.
-    No text makes it raise.
-
-    Args:
-        columns: short names of the columns, for a capture without header. A header overrides them.
+    No text makes it raise. `columns` are short names for a capture without header; a header overrides them.
     """
 
     def __init__(self, columns: Sequence[str] = ()) -> None:
@@ -107,8 +103,7 @@ class DmonParser:
     def complete(self) -> bool:
         """Whether the tick in progress already holds every entity of the tick before it.
 
-        A live reader may then take it by `finish`, once nothing more has come for a moment: a new entity's row would
-        still be under way.
+        A live reader may then take it by `finish`, after a pause in which a new entity's row would arrive.
         """
         return bool(self._rows) and bool(self._previous) and not self._awaited
 

@@ -16,7 +16,6 @@ class RightAlignedTable:
     A value as wide as its column or wider is printed whole and moves the rest of its line to the right.
 
     Args:
-        names: of the columns.
         widths: of the columns, with the two blanks before each.
     """
 

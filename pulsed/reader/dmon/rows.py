@@ -43,7 +43,6 @@ class Table(Protocol):
         """Read a line as a row; None if it does not begin with an entity.
 
         Args:
-            line: without its newline.
             terminated: False if the stream ended before the line did: then it counts only if surely nothing is cut.
         """
 
@@ -51,8 +50,7 @@ class Table(Protocol):
 class SplitTable:
     """Columns without places: no header (names from the configuration), or one that lost its blanks.
 
-    Args:
-        names: of the columns; none if nothing is known, then every row is refused.
+    Without names every row is refused.
     """
 
     def __init__(self, names: tuple[str, ...]) -> None:

@@ -36,7 +36,7 @@ _LOGIN = re.compile(r"//[^?#]*@")  # to the last @: a password may hold an unesc
 _SECRET_IN_QUERY = re.compile(r"([?&][^=&]*(?:token|secret|passw|key|auth|sig)[^=&]*=)[^&#]*", re.IGNORECASE)
 
 _STATUS_REMEDIES: Mapping[int, str] = {
-    401: "Give the credentials that it asks for, or correct them",
+    401: "Give the credentials that it requires, or correct them",
     403: "These credentials may not read the page: use others, or allow them on the exporter's side",
     404: "The page of dcgm-exporter is at /metrics: check the path of the target",
     500: "One failing GPU or link makes dcgm-exporter refuse the whole page: its log names the culprit",
@@ -49,17 +49,12 @@ class ExporterSettings:
     """How to scrape; the same for every target of a process.
 
     Attributes:
-        interval: seconds between two scrapes of one target.
         timeout: seconds that one scrape may take, redirects and the last byte included; cut to the interval.
         max_page_bytes: size limit of a page, after decompression.
         username: for HTTP basic authentication; a user in the target's URL goes before it.
-        password: belongs to the user name.
-        bearer_token: sent instead of a user name.
         bearer_token_file: read anew for every scrape, because Kubernetes rotates such tokens; goes before all others.
         ca_file: PEM file of the only authorities to trust; empty: those of the system.
-        insecure_skip_verify: accept any certificate.
-        client_certificate_file: PEM file to identify pulsed with.
-        client_key_file: its key, unless the certificate file holds it.
+        client_key_file: key of the client certificate, unless the certificate file holds it.
         headers: sent with every request, before all that pulsed sends by itself.
     """
 
@@ -98,14 +93,9 @@ class Scraper:
             await self._client.close()
 
     async def fetch(self, url: str, login: Login | None = None) -> bytes:
-        """Get a page, following a few redirects; credentials and headers go to no other host than the URL's.
+        """Return a page, following a few redirects; credentials and headers go to no other host than the URL's.
 
-        Args:
-            url: http or https, without user and password.
-            login: user and password that stood in the URL.
-
-        Raises:
-            ScrapeFailed: no page came, or one above the size limit.
+        Raises `ScrapeFailed` if no page came, or one above the size limit.
         """
         location, end = url, time.monotonic() + self._timeout
         for _ in range(_MAX_REDIRECTS + 1):
@@ -223,7 +213,7 @@ def _failure(where: str, error: BrokenAnswer | OSError) -> ScrapeFailed:
         remedy = "Set the ca_file that signed it, and use the host name that it was made for"
     elif isinstance(cause, ssl.SSLError):
         what = f"fails in TLS: {(cause.reason or 'error').replace('_', ' ').lower()}"
-        remedy = "See whether it speaks https at all, and whether it asks for a client certificate"
+        remedy = "See whether it speaks https at all, and whether it requires a client certificate"
     elif isinstance(error, socket.gaierror):
         what, remedy = "has a host name that is not known", "Check the host's name and this machine's DNS"
     elif isinstance(error, BrokenAnswer):

@@ -30,12 +30,8 @@ class ExporterSource:
 
     Args:
         target: http or https URL (a user and password in it are used and never shown), `file://` URL, or path.
-        settings: how to scrape.
         scraper: shared with other sources; without one the source has its own.
         phase: how long the first read waits, in intervals, 0..1; see `phases`.
-        clock: a clock that never steps, seconds.
-        wall: Unix seconds.
-        sleep: waits for so many seconds.
 
     Raises:
         ConfigError: the target is neither of these.
@@ -70,9 +66,7 @@ class ExporterSource:
     async def read(self) -> RawTick:
         """Wait for the next scheduled moment, then scrape. Moments that a slow scrape missed are left out.
 
-        Raises:
-            ScrapeFailed: no page came.
-            BadPage: a page came that holds nothing to read.
+        Raises `ScrapeFailed` if no page came, `BadPage` if it holds nothing to read.
         """
         if self._scraper is None:
             raise ScrapeFailed(f"{self.target} is closed", "Make a new source")
@@ -114,13 +108,13 @@ class ExporterSource:
     def _empty_remedy(self) -> str:
         if self._url:  # dcgm-exporter answers 200 with no body for the 2-3 s of a reload
             return "The exporter is reloading its configuration; wait a few seconds"
-        return "Whoever writes the file should write another and rename it"
+        return "Write the file under another name, then rename it"
 
 
 def phases(targets: Sequence[str]) -> list[float]:
-    """When in the interval each target is scraped, 0..1, so that many do not answer in the same instant.
+    """Return when in the interval each target is scraped, 0..1, so that many do not answer in the same instant.
 
-    The first few start at once, for a quick first view; the others where a hash of their name says, in every run alike.
+    The first few start at once, for a quick first view; the others by a hash of their name, the same in every run.
     """
     return [0.0 if n < _AT_ONCE else zlib.crc32(target.encode()) / 2**32 for n, target in enumerate(targets)]
 

@@ -93,7 +93,6 @@ def read_row(line: str, limits: PageLimits, blocks: dict[str, Labels]) -> Exposi
 
     Args:
         line: without its line feed, not a comment, not blank.
-        limits: what the row may hold.
         blocks: label blocks read before, from their text to their labels. Added to. The families of a page repeat the
             same few blocks, so this halves the cost of a page seen for the first time, and its memory.
 
@@ -151,12 +150,10 @@ def _label(name: str, value: str) -> tuple[str, str]:
 
 
 def read_tail(text: str) -> float:
-    """The value of a row, from the text behind its labels: value, perhaps a timestamp, perhaps an exemplar.
+    """Return the value of a row, from the text behind its labels: value, perhaps a timestamp, perhaps an exemplar.
 
-    The timestamp is checked and let go: dcgm-exporter writes none, and a tick has one time for all its values.
-
-    Raises:
-        RowRejected: with the reason `bad_value` or `bad_timestamp`.
+    The timestamp is checked and dropped: dcgm-exporter writes none, and a tick has one time for all its values.
+    Raises `RowRejected` with the reason `bad_value` or `bad_timestamp`.
     """
     # Fast path for nearly every row; the pattern below gives the same result at three times the cost.
     before, _, after = text.strip(" ").partition(" ")
@@ -178,7 +175,7 @@ def _is_timestamp(text: str) -> bool:
 
 
 def read_number(text: str) -> float | None:
-    """A number as the formats spell it, with space around it or none; None for anything else.
+    """Return a number as the formats spell it, also with space around it; None for anything else.
 
     `Inf`, `NaN` and `Infinity` may be in any case and signed, as Go's parser reads them.
     """

@@ -28,7 +28,6 @@ class Template:
     """A page without its numbers.
 
     Attributes:
-        samples: rows of the page.
         head: what stands before the first `}`.
         names: what follows each number, from its line feed up to, and with, the `{` of the next row: a name, and
             comments before it. Templates of targets with equal comments share the objects.
@@ -71,11 +70,10 @@ class Template:
 
 
 def make_template(text: str, samples: int, slots: int, keyed: Mapping[str, int]) -> Template | None:
-    """A template from a page that was read line by line without rejecting a row; None when the page is unsuitable.
+    """Return a template from a page that was read line by line without rejecting a row; None if the page is unsuitable.
 
     Args:
-        text: the page.
-        samples: rows read on it.
+        samples: rows read on the page.
         slots: how many series are known.
         keyed: the slot of each known row, by its text up to the closing brace.
     """

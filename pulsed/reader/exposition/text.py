@@ -16,11 +16,7 @@ def decoded(page: bytes) -> str:
 
 
 def refuse_markup(text: str) -> None:
-    """Refuse HTML and XML.
-
-    Raises:
-        BadPage: it is that.
-    """
+    """Raise `BadPage` for HTML and XML."""
     if text[:1024].lstrip().startswith("<"):
         raise BadPage(
             "The answer is an HTML or XML page, not metrics",
