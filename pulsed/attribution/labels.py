@@ -1,7 +1,7 @@
-"""Who uses a GPU, as the labels of an exporter's page say it.
+"""The users of a GPU, from the labels of an exporter's page.
 
 dcgm-exporter writes pods and jobs into the labels of every row of a GPU; a row may stand there once per pod or job.
-Prometheus may have renamed those labels on the way. Knows labels, not pages.
+Prometheus may have renamed those labels. This module must not depend on the format of pages.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ SHARES = frozenset({prefix + name for name in (*_POD, *_UID, *_JOB, "vgpu") for 
 
 
 def is_relabelled(rows: Iterable[Mapping[str, str]]) -> bool:
-    """Tell whether a page has been through a Prometheus that renamed its labels."""
+    """Return whether Prometheus has renamed the labels of a page."""
     names = {_EXPORTED + name for name in (*_POD, *_NAMESPACE, *_CONTAINER)}
     return any(not names.isdisjoint(row) for row in rows)
 
 
 def attribution_of(rows: Iterable[Mapping[str, str]], relabelled: bool = False) -> Attribution:
-    """Collect the users of one device.
+    """Return the users of one device.
 
     The same pod on several rows, also as several replicas (label `vgpu`), is one.
 

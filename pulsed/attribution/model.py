@@ -1,4 +1,4 @@
-"""What is known about the users of a GPU."""
+"""The users of a GPU."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ class Pod:
     Attributes:
         namespace: its namespace.
         pod: its name.
-        container: the container that has the GPU; empty when the source does not say.
-        uid: the pod's UID; empty when the source does not say.
+        container: the container that has the GPU; empty if the source does not name it.
+        uid: the pod's UID; empty if the source does not name it.
     """
 
     namespace: str
@@ -24,7 +24,7 @@ class Pod:
 
 @dataclass(frozen=True, slots=True)
 class Attribution:
-    """Everybody who is known to use a GPU; empty does not mean that nobody does.
+    """The known users of a GPU; empty does not mean that it is free.
 
     Attributes:
         pods: without repetition, in the source's order.

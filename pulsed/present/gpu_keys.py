@@ -1,7 +1,7 @@
-"""Which GPU a series or a document is about, told apart across all targets.
+"""Identity of GPUs across all targets: keys, labels and names.
 
-Two targets may report the same GPU (an exporter listed under two names, a node's own and a cluster's list). It is shown
-once: the target that comes first in the configuration has it.
+Two targets may report the same GPU (an exporter under two names, or in a node's and in a cluster's list). It is shown
+once, for the target that comes first in the configuration.
 """
 
 from __future__ import annotations
@@ -12,28 +12,28 @@ from pulsed.present.exposition.text_format import label_pairs
 from pulsed.translate.tick import Device
 
 Key = tuple[str, str, str, str]
-"""Node, UUID, index (only where the source names no UUID) and MIG id: equal keys are the same thing."""
+"""Node, UUID, index (only without a UUID) and MIG id."""
 
 
 def node_of(device: Device, here: str) -> str:
-    """The node that a device is in; `here`, this process's own, when the source does not say."""
+    """Return the node of a device; `here`, this process's own, if the source does not name it."""
     return device.entity.node or here
 
 
 def key_of(device: Device, here: str) -> Key:
-    """What tells a device from all others."""
+    """Return the key of a device."""
     entity = device.entity
     return (node_of(device, here), entity.uuid, "" if entity.uuid else entity.gpu, entity.mig_id)
 
 
 def repeated(claims: Iterable[Sequence[Key]]) -> list[frozenset[int]]:
-    """Find what is claimed a second time, in the order of the claims.
+    """Return the repeated keys, in the order of the claims.
 
     Args:
         claims: the keys of each target, in the order of the configuration.
 
     Returns:
-        For each target the positions of the keys that it, or a target before it, has already claimed.
+        For each target the positions of keys that it or an earlier target has already claimed.
     """
     owned: set[Key] = set()
     found: list[frozenset[int]] = []
@@ -52,11 +52,11 @@ def repeated(claims: Iterable[Sequence[Key]]) -> list[frozenset[int]]:
 
 
 def label_text(device: Device, node: str | None) -> str:
-    """Write the labels that every series of a device carries, as they stand between braces.
+    """Return the labels of every series of a device, without braces.
 
     Args:
         device: the GPU or MIG instance.
-        node: the value of the label `node`; None leaves the label away.
+        node: the value of the label `node`; None omits it.
     """
     entity = device.entity
     labels = [("gpu", entity.gpu), ("uuid", entity.uuid)]
@@ -70,7 +70,7 @@ def label_text(device: Device, node: str | None) -> str:
 
 
 def names_of(device: Device) -> tuple[str, ...]:
-    """Give what a person may call a device: index or UUID, as `0:7` for an instance of a whole GPU, or its MIG UUID."""
+    """Return all names of a device: index, UUID, for an instance both with its MIG id as in `0:7`, and its MIG UUID."""
     entity = device.entity
     boards = tuple(filter(None, (entity.gpu, entity.uuid)))
     if not entity.mig_id:

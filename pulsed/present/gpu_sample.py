@@ -1,4 +1,4 @@
-"""One GPU of one tick, with everything that is said about it: what each output makes its row, or its samples, from."""
+"""One GPU of one tick: the input of every output."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pulsed.translate.vocabulary import Reading
 
 
 class GpuSample(NamedTuple):
-    """Everything that one tick says about one GPU."""
+    """The data of one GPU in one tick."""
 
     device: Device
     reading: Reading
@@ -20,7 +20,7 @@ class GpuSample(NamedTuple):
 
 
 def gpu_samples(tick: ComputedTick) -> list[GpuSample]:
-    """Say of each device of a tick all that the tick says about it."""
+    """Return the samples of all devices of a tick."""
     canonical, lost = tick.canonical, tick.lost
     anomalies = canonical.anomalies
     return [

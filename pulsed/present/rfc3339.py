@@ -1,4 +1,4 @@
-"""How pulsed writes a moment in JSON and CSV: RFC 3339 in UTC with milliseconds."""
+"""Timestamps in JSON and CSV: RFC 3339 in UTC with milliseconds."""
 
 from __future__ import annotations
 
@@ -6,6 +6,6 @@ from datetime import datetime, timezone
 
 
 def rfc3339(seconds: float) -> str:
-    """Write Unix seconds as `2026-01-01T00:00:00.100Z`, rounded to the millisecond."""
+    """Return Unix seconds as `2026-01-01T00:00:00.100Z`, rounded to the millisecond."""
     moment = datetime.fromtimestamp(round(seconds, 3), timezone.utc)
     return moment.isoformat(timespec="milliseconds").removesuffix("+00:00") + "Z"

@@ -1,7 +1,7 @@
-"""One look at all GPUs, for a terminal of 120 columns.
+"""A table of all GPUs, for a terminal of 120 columns.
 
-What is not known is a `-`, and below the table it says which inputs were missing. Names come from elsewhere: control
-characters in them never reach the terminal.
+A missing value is a `-`; missing inputs are listed below the table. Names are input from outside: control characters
+in them are replaced.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Cell = Callable[[Match], str]
 
 
 class Column(NamedTuple):
-    """A column: its title, the most cells of the terminal that it takes, on which side it is filled up, its text."""
+    """A column: title, maximum width in cells, alignment, and the text of a cell."""
 
     title: str
     width: int
@@ -30,11 +30,11 @@ class Column(NamedTuple):
 
 
 def table(board: TargetStore, now: float) -> str:
-    """Draw the table of all GPUs, with what is wrong above and below it; ends with a newline.
+    """Return the table of all GPUs, with problems above and below it; ends with a newline.
 
     Args:
-        board: what is known.
-        now: monotonic seconds, against which freshness is judged.
+        board: the latest tick of every target.
+        now: monotonic seconds, the reference for freshness.
     """
     found = list(matches(board, now))
     lines = []
@@ -107,7 +107,7 @@ _COLUMNS = (
 
 def _rows(found: list[Match], columns: list[Column]) -> Iterable[str]:
     cells = [[_clean(column.cell(match)) for column in columns] for match in found]
-    # A column without a word in it (MIG where there is none) takes no room.
+    # An empty column (MIG where there is none) is omitted.
     used = [at for at in range(len(columns)) if any(row[at] for row in cells)]
     widths = {
         at: min(columns[at].width, max(_width(columns[at].title), *(_width(row[at]) for row in cells))) for at in used
@@ -118,7 +118,7 @@ def _rows(found: list[Match], columns: list[Column]) -> Iterable[str]:
 
 
 def _give_way(widths: dict[int, int], columns: list[Column]) -> None:
-    """Narrow names until the table fits; numbers are never cut."""
+    """Reduce the widths of names until the table fits; numbers are never cut."""
     over = sum(widths.values()) + 2 * (len(widths) - 1) - WIDTH
     for title, least in (("MODEL", 6), ("NODE", 6), ("CLASS", 10), ("MIG", 7)):
         for at in widths:
@@ -129,7 +129,7 @@ def _give_way(widths: dict[int, int], columns: list[Column]) -> None:
 
 
 def _missing_inputs(found: list[Match]) -> Iterable[str]:
-    """Say which inputs of real utilization are missing, for all GPUs together that miss the same."""
+    """Yield a line per set of missing inputs of real utilization, with its GPUs."""
     groups: dict[tuple[str, ...], list[str]] = {}
     several = len({match.node for match in found}) > 1
     for match in found:
@@ -152,12 +152,12 @@ def _clean(text: str) -> str:
 
 
 def _width(text: str) -> int:
-    """Count the cells that a text takes on a terminal."""
+    """Return the width of a text in cells of a terminal."""
     return len(text) if text.isascii() else sum(2 if east_asian_width(character) in "WF" else 1 for character in text)
 
 
 def _fit(text: str, width: int, *, right: bool) -> str:
-    """Cut or fill a text to so many cells."""
+    """Return a text cut or padded to a width in cells."""
     if _width(text) > width:
         while _width(text) > width - 1:
             text = text[:-1]

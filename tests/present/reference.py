@@ -95,7 +95,7 @@ class ReferenceCollector(Collector):
             family = kind(f"pulsed_gpu_{name}", quantity.meaning)
             _add(family, f"pulsed_gpu_{name}", values)
             yield family
-        info = InfoMetricFamily("pulsed_gpu", "What is known about the GPU besides numbers")
+        info = InfoMetricFamily("pulsed_gpu", "Identity of the GPU")
         for labels, gpu, _ in self._gpus:
             known = {name: getattr(gpu.device, name) for name in ("model", "pci_bus_id", "driver_version", "device")}
             info.add_metric([], {**{name: value for name, value in known.items() if value}, **labels})

@@ -1,6 +1,6 @@
-"""The JSON API and its documentation, which works without internet: a FastAPI application behind `front`.
+"""The JSON API and its documentation, which works without internet: a FastAPI application.
 
-Importing this module costs some 0.2 s and 13 MB: only `front` does, and only when a request needs it.
+Importing this module costs some 0.2 s and 13 MB: it is imported by the first request that needs it.
 """
 
 from __future__ import annotations
@@ -47,15 +47,15 @@ def api(
     history: History,
     events: EventBroadcaster,
 ) -> FastAPI:
-    """Make the JSON API.
+    """Return the JSON API.
 
     Args:
-        board: what is known now.
+        board: the latest tick of every target.
         config: the configuration in force, secrets masked, for `/config`.
-        telemetry_path: where the page for Prometheus is, for the documentation.
+        telemetry_path: path of the Prometheus page, for the documentation.
         preset: name of the weights of real utilization, which the documents repeat.
-        history: what was known in the last minutes.
-        events: hands out what happens.
+        history: samples of the last minutes.
+        events: broadcaster of events.
     """
     app = FastAPIOffline(
         title="pulsed",
@@ -160,14 +160,14 @@ def api(
     document = get_openapi(
         title=app.title, version=app.version, summary=app.summary, license_info=app.license_info, routes=app.routes
     )
-    _forget_422(document)
+    _remove_422(document)
     document["paths"] |= _front_paths(telemetry_path)
     app.openapi = lambda: document  # type: ignore[method-assign] # FastAPI's way; what is in openapi_schema it may redo
     return app
 
 
 def _landing_page(telemetry_path: str) -> str:
-    """A page for whoever opens the address in a browser: where everything is."""
+    """Return the page at `/`: links to everything."""
     links = {telemetry_path: "Prometheus page", "/gpus": "GPUs as JSON", "/docs": "API", "/config": "configuration"}
     items = "".join(f'<li><a href="{path}">{path}</a> {meaning}</li>' for path, meaning in links.items())
     return (
@@ -177,7 +177,7 @@ def _landing_page(telemetry_path: str) -> str:
 
 
 def _front_paths(telemetry_path: str) -> dict[str, Any]:
-    """Describe what `front` answers by itself."""
+    """Return the OpenAPI paths that are served outside FastAPI."""
     page = "Prometheus page: text 0.0.4 or OpenMetrics 1.0.0 by Accept, gzip by Accept-Encoding"
     alive = "Liveness of the process, whatever the sources do"
     text = {"text/plain": {"schema": {"type": "string"}}}
@@ -201,7 +201,7 @@ def _front_paths(telemetry_path: str) -> dict[str, Any]:
 
 
 class _EventStream(Response):
-    """An answer that goes on until the client, or the daemon, has had enough."""
+    """A response that lasts until the client disconnects or the daemon stops."""
 
     media_type = "text/event-stream"
 
@@ -212,7 +212,7 @@ class _EventStream(Response):
         self.init_headers(HEADERS)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Take a place and send, or say that there is none."""
+        """Subscribe and send events, or answer 503 if there are too many subscribers."""
         if scope.get(HEAD_ONLY):
             await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
             await send({"type": "http.response.body", "body": b""})
@@ -222,12 +222,12 @@ class _EventStream(Response):
                 await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
                 await self._events.serve(subscriber, receive, send)
         except TooManySubscribers:
-            said = {"error": "/events: all places are taken; events.max_subscribers allows for more"}
-            await _json(said, 503, {"Retry-After": f"{RETRY_SECONDS:.0f}"})(scope, receive, send)
+            message = {"error": "/events: too many subscribers; increase events.max_subscribers"}
+            await _json(message, 503, {"Retry-After": f"{RETRY_SECONDS:.0f}"})(scope, receive, send)
 
 
 def _some_of(names: Sequence[str], meaning: str) -> Any:
-    """A query parameter with some of these names, or all; the pattern is for the documentation, as we say more."""
+    """Return a query parameter with some or all of these names; the pattern is for the documentation only."""
     one = f"({'|'.join(names)})"
     return Query(
         ",".join(names),
@@ -237,7 +237,7 @@ def _some_of(names: Sequence[str], meaning: str) -> Any:
 
 
 def _unkept(wanted: Iterable[str], kept: Sequence[str]) -> str:
-    """Say which field is not kept and what to do; empty if all are."""
+    """Return the error for the first field that is not kept; empty if all are."""
     for name in wanted:
         if name in kept:
             continue
@@ -248,8 +248,8 @@ def _unkept(wanted: Iterable[str], kept: Sequence[str]) -> str:
     return ""
 
 
-def _forget_422(document: dict[str, Any]) -> None:
-    """Take away what FastAPI says of every path with parameters: here a wrong one is a 400, where there can be one."""
+def _remove_422(document: dict[str, Any]) -> None:
+    """Remove FastAPI's 422 responses: an invalid parameter is answered 400."""
     for path in document["paths"].values():
         for operation in path.values():
             operation["responses"].pop("422", None)
@@ -258,34 +258,34 @@ def _forget_422(document: dict[str, Any]) -> None:
 
 
 def _not_one(wanted: str, found: Sequence[tuple[str, Device]]) -> Response:
-    """Answer for a name that no GPU has, or several."""
+    """Return the error for a name of no GPU, or of several."""
     if not found:
-        return _json({"error": f"no GPU {wanted!r} is known; /gpus lists those that are"}, 404)
-    return _json({"error": f"{wanted!r} names more than one: {_choices(found)}"}, 409)
+        return _json({"error": f"GPU {wanted!r} not found; /gpus lists all GPUs"}, 404)
+    return _json({"error": f"{wanted!r} is ambiguous: {_choices(found)}"}, 409)
 
 
 def _choices(found: Sequence[tuple[str, Device]]) -> str:
-    """What to ask for instead of a name that several GPUs share."""
+    """Return the remedy for a name that several GPUs share."""
     nodes = sorted({node for node, _ in found})
     if len(nodes) > 1:
         return f"add ?node= with one of {', '.join(nodes)}"
     entities = [device.entity for _, device in found]
-    return f"ask for one of {', '.join(f'{entity.gpu or entity.uuid}:{entity.mig_id}' for entity in entities)}"
+    return f"use one of {', '.join(f'{entity.gpu or entity.uuid}:{entity.mig_id}' for entity in entities)}"
 
 
 async def _failure(request: Request, error: Exception) -> Response:
-    """Every error of the API has the same shape."""
+    """Return an error of the API as JSON."""
     status = error.status_code if isinstance(error, HTTPException) else 500
-    said = error.detail if isinstance(error, HTTPException) else "internal error"
-    headers = error.headers if isinstance(error, HTTPException) else None  # a 405 has to say what is allowed
-    return _json({"error": f"{request.url.path}: {said}"}, status, headers)
+    message = error.detail if isinstance(error, HTTPException) else "internal error"
+    headers = error.headers if isinstance(error, HTTPException) else None  # a 405 requires the header Allow
+    return _json({"error": f"{request.url.path}: {message}"}, status, headers)
 
 
 async def _refusal(request: Request, error: Exception) -> Response:
-    """A parameter that is not what it should be."""
+    """Return the error for invalid parameters."""
     found = error.errors() if isinstance(error, RequestValidationError) else ()
-    said = "; ".join(f"{each['loc'][-1]}: {each['msg']}" for each in found)
-    return _json({"error": f"{request.url.path}: {said}"}, 400)
+    message = "; ".join(f"{each['loc'][-1]}: {each['msg']}" for each in found)
+    return _json({"error": f"{request.url.path}: {message}"}, 400)
 
 
 def _json(

@@ -1,7 +1,7 @@
 """The JSON documents of the API, as plain dictionaries.
 
-Unlike the page for Prometheus they list stale GPUs too, and say that they are. A missing reading is null; the keys are
-always all there.
+Unlike the page for Prometheus they list stale GPUs too, with `stale`. A missing reading is null; all keys are always
+present.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from pulsed.translate.vocabulary import Reading
 Document = dict[str, Any]
 
 SILENT_INTERVALS = 10.0
-"""After so many without a sample nothing is known of a GPU's health but that it is silent."""
+"""After so many intervals without a sample the health of a GPU is unknown."""
 
 
 class Match(NamedTuple):
-    """One GPU or MIG instance on the board, with the target that shows it."""
+    """One GPU or MIG instance, with the target that shows it."""
 
     target: Target
     device: Device
@@ -39,11 +39,11 @@ class Match(NamedTuple):
 
 
 def gpus_document(board: TargetStore, now: float, wall_time: float, preset: str) -> Document:
-    """Make the document of everything that is known.
+    """Return the document of all GPUs and sources.
 
     Args:
-        board: what is known.
-        now: monotonic seconds, against which ages are told.
+        board: the latest tick of every target.
+        now: monotonic seconds, the reference for ages.
         wall_time: Unix seconds, the document's own time.
         preset: name of the weights of real utilization.
     """
@@ -58,11 +58,11 @@ def gpus_document(board: TargetStore, now: float, wall_time: float, preset: str)
 
 
 def gpu_document(match: Match, now: float, preset: str) -> Document:
-    """Make the document of one GPU.
+    """Return the document of one GPU.
 
     Args:
         match: the GPU, from `find` or `matches`.
-        now: monotonic seconds, against which its age is told.
+        now: monotonic seconds, the reference for its age.
         preset: name of the weights of real utilization.
     """
     device, health = match.device, _health_of(match, now)
@@ -85,11 +85,11 @@ def gpu_document(match: Match, now: float, preset: str) -> Document:
 
 
 def health_document(board: TargetStore, now: float) -> list[Document]:
-    """Make the flat list of the health of all GPUs, for scripts: what is worse than ok is in `problems`.
+    """Return the health of all GPUs as a flat list for scripts; `problems` has the checks that are worse than ok.
 
     Args:
-        board: what is known.
-        now: monotonic seconds, against which ages are told.
+        board: the latest tick of every target.
+        now: monotonic seconds, the reference for ages.
     """
     found = []
     for match in matches(board, now):
@@ -112,17 +112,16 @@ def health_document(board: TargetStore, now: float) -> list[Document]:
 
 
 def find(board: TargetStore, wanted: str, node: str | None = None, now: float | None = None) -> list[Match]:
-    """Find a GPU by what a person calls it.
+    """Return the GPUs of a name.
 
     Args:
-        board: what is known.
+        board: the latest tick of every target.
         wanted: an index, a GPU's UUID, a MIG instance's UUID, or index or UUID and MIG id as `0:7`.
         node: the node that it must be in, None for any.
         now: monotonic seconds; when two targets report the same GPU a fresh one is preferred. None: the first.
 
     Returns:
-        Empty if there is none; more than one if several nodes have such a GPU, or if it is known only by its MIG
-        instances.
+        Empty if there is none; several if several nodes have such a GPU, or if only its MIG instances are known.
     """
     found = [match for match in matches(board, now) if node is None or match.node == node]
     exact = [match for match in found if wanted in names_of(match.device)]
@@ -132,7 +131,7 @@ def find(board: TargetStore, wanted: str, node: str | None = None, now: float | 
 
 
 def matches(board: TargetStore, now: float | None = None) -> Iterator[Match]:
-    """Go through all GPUs, each once, in the order of the configuration; what a fresh target has counts first."""
+    """Yield all GPUs, each once, in the order of the configuration; fresh targets take precedence."""
     seen = [target for target in board.targets if target.tick is not None]
     ranked = seen if now is None else sorted(seen, key=lambda target: not target.fresh(now))
     keys = [[key_of(device, board.node) for device in _devices(target)] for target in ranked]
@@ -169,19 +168,19 @@ def _metrics(reading: Reading) -> dict[str, float | None]:
         finite = False
     if finite:
         return metrics
-    # JSON has no word for them, and no gauge reads infinity.
+    # JSON cannot represent them, and no gauge reads infinity.
     return {name: value if value is not None and isfinite(value) else None for name, value in metrics.items()}
 
 
 def _age(match: Match, now: float) -> float:
-    """Tell how old the values are; those of a lost GPU are older than the sample that it is missing from."""
+    """Return the age of the values; those of a lost GPU are older than the sample that it is missing from."""
     target = match.target
     sample = match.time if target.tick is None else target.tick.canonical.time
     return max(0.0, now - target.arrived) + max(0.0, sample - match.time)
 
 
 def _health_of(match: Match, now: float) -> Health:
-    """Give the health of a GPU; once its target has been silent for long, it is only known that it is."""
+    """Return the health of a GPU: unknown once its target has not delivered for a long time."""
     target, health = match.target, match.result.health
     if match.lost or target.tick is None:
         return health
@@ -206,7 +205,7 @@ def _checks(health: Health) -> Document:
 
 
 def check_document(check: CheckState) -> Document:
-    """Make the document of one check."""
+    """Return the document of one check."""
     return {
         "id": check.id,
         "state": check.state,
@@ -244,7 +243,7 @@ def _source(target: Target, now: float) -> Document:
 
 
 def _all_sources(sources: list[Document]) -> Mapping[str, Any]:
-    """Sum up the sources as one: up only if all of them are, with the first error."""
+    """Return the summary of all sources: up only if all of them are, with the first error."""
     if len(sources) == 1:
         return sources[0]
     down = [source for source in sources if not source["up"]]

@@ -1,4 +1,4 @@
-"""What events say: of a tick, and of a change that it brought."""
+"""The documents of events: ticks and changes."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ Document = dict[str, Any]
 
 
 class Change(NamedTuple):
-    """Something about a GPU is not as it was.
+    """A change of a GPU.
 
     Attributes:
-        kind: the name of the event.
-        device: which GPU.
-        time: since when, in Unix seconds.
-        document: what has changed; the GPU and the time are added.
+        kind: name of the event.
+        device: the GPU.
+        time: of the change, in Unix seconds.
+        document: the change, without GPU and time.
     """
 
     kind: str
@@ -84,23 +84,23 @@ CHANGES: Mapping[str, Callable[[ComputedTick], Iterable[Change]]] = {
     "workload_class": _class_changes,
     "health": _health_changes,
 }
-"""The kinds of changes, each with what finds them in a tick."""
+"""The kinds of changes, each with the function that yields them from a tick."""
 
 KINDS: tuple[str, ...] = (TICK, *CHANGES)
-"""What a reader may ask for."""
+"""All kinds of events."""
 
 
 def change_document(change: Change, here: str) -> Document:
-    """Say what has changed, of which GPU, and when.
+    """Return the document of a change.
 
     Args:
-        change: what.
-        here: this process's node, for GPUs whose source does not say where they are.
+        change: the change.
+        here: this process's node, for GPUs whose source does not name one.
     """
-    return {"time": rfc3339(change.time), **_who(change.device, here), **change.document}
+    return {"time": rfc3339(change.time), **_identity(change.device, here), **change.document}
 
 
-def _who(device: Device, here: str) -> Document:
+def _identity(device: Device, here: str) -> Document:
     entity = device.entity
     return {
         "gpu": entity.gpu,
@@ -111,8 +111,8 @@ def _who(device: Device, here: str) -> Document:
 
 
 def gpu_document(device: Device, reading: Reading, result: Result, here: str) -> Document:
-    """Say of a GPU what a tick event says of it; `here` is this process's node."""
-    row = _who(device, here)
+    """Return the part of a tick event about one GPU; `here` is this process's node."""
+    row = _identity(device, here)
     for name, get in _GETTERS:
         row[name] = _finite(get(reading, result))
     return row
@@ -132,12 +132,12 @@ def _finite(value: str | Value) -> str | Value:
 
 
 def encoded(kind: str, document: Document, number: int | None = None) -> bytes:
-    """Write an event as it is sent.
+    """Return an event as it is sent.
 
     Args:
         kind: its name.
-        document: what it says.
-        number: by which a reader that comes back says where it was.
+        document: its data.
+        number: its id.
     """
     text = json.dumps(document, separators=(",", ":"), allow_nan=False)
     head = "" if number is None else f"id: {number}\n"

@@ -1,6 +1,6 @@
-"""What waits for one reader of events: bounded, whatever the reader does.
+"""The bounded queue of one subscriber of events.
 
-When there is no room the oldest ticks go first, changes last, and the reader is told how many it has lost.
+When it is full, the oldest ticks are dropped first and changes last; a `lag` event has their number.
 """
 
 from __future__ import annotations
@@ -18,26 +18,26 @@ _SEND_BYTES = 64 * 2**10
 
 
 class Event(NamedTuple):
-    """What is sent, as bytes, and which in the order of all."""
+    """An event as bytes, with its number in the order of all events."""
 
     number: int
     data: bytes
 
 
 class Subscriber:
-    """One reader and what waits for it.
+    """One subscriber and its queue.
 
     Args:
-        kinds: what it wants of `KINDS`.
-        gpu: the only GPU that it wants to hear of, as a person calls it; None: all.
-        max_queued: how many events may wait.
-        max_bytes: and how many bytes.
+        kinds: subset of `KINDS`.
+        gpu: name of a GPU; None for all.
+        max_queued: maximum number of queued events.
+        max_bytes: maximum number of queued bytes.
 
     Attributes:
-        lost_ticks: tick events that it did not get and has not been told of.
-        lost_changes: changes, likewise.
-        full_since: since when nothing was taken from a full queue, in monotonic seconds; None: it has room.
-        ended: whether there will be nothing more.
+        lost_ticks: dropped tick events since the last `lag` event.
+        lost_changes: dropped changes, likewise.
+        full_since: monotonic time since which a full queue was not read; None if it has room.
+        ended: whether no event follows.
         cut: ends its stream at once.
     """
 
@@ -65,11 +65,11 @@ class Subscriber:
 
     @property
     def queued(self) -> tuple[int, int]:
-        """How many events wait, and their bytes."""
+        """Number of queued events, and their bytes."""
         return len(self._ticks) + len(self._changes), self._bytes
 
     def put(self, event: Event, *, tick: bool, now: float) -> None:
-        """Queue an event; when there is no room the oldest go, ticks before changes. One always has room."""
+        """Queue an event; if the queue is full, drop the oldest, ticks before changes. One event always fits."""
         (self._ticks if tick else self._changes).append(event)
         self._bytes += len(event.data)
         self._wake.set()
@@ -83,12 +83,12 @@ class Subscriber:
             self._bytes -= len((self._ticks or self._changes).popleft().data)
 
     def end(self) -> None:
-        """There will be nothing more."""
+        """End the stream after the queued events."""
         self.ended = True
         self._wake.set()
 
     async def wait(self, seconds: float) -> None:
-        """Wait until there is something to take, but no longer than this."""
+        """Wait until an event is queued, or until the timeout."""
         timer = asyncio.get_running_loop().call_later(seconds, self._wake.set)
         try:
             await self._wake.wait()
@@ -96,7 +96,7 @@ class Subscriber:
             timer.cancel()
 
     def take(self) -> bytes:
-        """Take what waits, in order, up to some 64 KiB; what was lost is told first."""
+        """Return queued events in order, up to about 64 KiB, after a `lag` event if any were dropped."""
         parts: list[bytes] = []
         size = 0
         if self.lost_ticks or self.lost_changes:
@@ -118,7 +118,7 @@ class Subscriber:
         return count > 1 and (count > self._max_queued or size > self._max_bytes)
 
     def _next(self) -> deque[Event] | None:
-        """The queue with the oldest event."""
+        """Return the queue with the oldest event."""
         ticks, changes = self._ticks, self._changes
         if ticks and changes:
             return ticks if ticks[0].number < changes[0].number else changes

@@ -1,10 +1,10 @@
-"""What happens, as it happens: server-sent events for any number of readers that may be slow.
+"""Server-sent events for any number of subscribers, which may be slow.
 
-An event is written once and its bytes are shared by all who get it; while nobody listens nothing is written at all. No
-reader can hold anything up: each has a queue that is bounded in number and bytes, and when it is full the oldest ticks
-go first, changes last, and the reader is told how many it has lost. One that reads nothing for long is cut off.
+An event is encoded once and shared by all its subscribers; without subscribers nothing is encoded. No subscriber
+blocks: each has a bounded queue, which drops the oldest ticks first and changes last. A subscriber that reads nothing
+for a long time is disconnected.
 
-The format is WHATWG's (HTML, section 9.2). Knows ASGI messages, but no framework.
+The format is WHATWG's (HTML, section 9.2). This module must not depend on a web framework.
 """
 
 from __future__ import annotations
@@ -38,37 +38,37 @@ log = logging.getLogger(__name__)
 
 MAX_SUBSCRIBERS = 32
 HEARTBEAT_SECONDS = 15.0
-"""Something is sent at least so often, so that proxies keep the connection and both sides notice its end."""
+"""Maximum time without a message, so that proxies keep the connection and both sides notice its end."""
 
 PATIENCE_SECONDS = 30.0
-"""A reader whose queue has been full for so long, and that has taken nothing, is cut off."""
+"""Time after which a subscriber that reads nothing from a full queue is disconnected."""
 
 RETRY_SECONDS = 2.0
-"""How long a browser waits before it connects again."""
+"""Time before a browser reconnects."""
 
 CLOSING_SECONDS = 0.3
-"""How long a stream may take to end; less than the server leaves its connections when it stops."""
+"""Time for a stream to end; less than the server's own timeout when it stops."""
 
 HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
-"""Besides the type: nobody keeps it, and nginx passes it on at once."""
+"""Headers besides the type: no caching, and no buffering in nginx."""
 
 _HEARTBEAT = b": nothing happened for a while\n\n"
 
 
 class TooManySubscribers(Exception):
-    """All places are taken, or the daemon ends: try again later."""
+    """The limit of subscribers is reached, or the daemon is stopping: try again later."""
 
 
 class EventBroadcaster:
-    """Hands out what happens.
+    """Broadcaster of ticks and changes.
 
     Args:
-        here: gives this process's node, for GPUs whose source does not say where they are.
-        max_subscribers: readers at the same time.
+        here: returns this process's node, for GPUs whose source does not name one.
+        max_subscribers: maximum number of subscribers.
         heartbeat: seconds without an event after which a comment is sent.
-        patience: seconds after which a reader that takes nothing from a full queue is cut off.
-        max_queued: how many events may wait for a reader.
-        now: a clock that never steps, seconds.
+        patience: seconds after which a subscriber that reads nothing from a full queue is disconnected.
+        max_queued: maximum number of events in the queue of a subscriber.
+        now: monotonic clock, seconds.
     """
 
     def __init__(
@@ -88,13 +88,13 @@ class EventBroadcaster:
 
     @property
     def subscribers(self) -> Sequence[Subscriber]:
-        """All readers."""
+        """All subscribers."""
         return tuple(self._subscribers)
 
     def publish(self, tick: ComputedTick) -> None:
-        """Tell all readers of a tick, and of the changes that it brought. Waits for nobody and never fails."""
+        """Send a tick and its changes to all subscribers. Never blocks, never fails."""
         if not self._subscribers:
-            # So that who comes back sees how much there was.
+            # Event ids count all events, also those without a subscriber.
             self._number += 1 + len(tick.changes) + len(tick.health_changes)
             return
         canonical = tick.canonical
@@ -111,21 +111,21 @@ class EventBroadcaster:
                 self.announce(change)
 
     def announce(self, change: Change) -> None:
-        """Tell all readers of a change."""
+        """Send a change to all subscribers."""
         document = change_document(change, self._here())
         names = names_of(change.device)
         self._hand_out(change.kind, lambda gpu: document if gpu is None or gpu in names else None)
 
     @contextmanager
     def subscribed(self, kinds: Collection[str] = KINDS, gpu: str | None = None) -> Iterator[Subscriber]:
-        """Have a place.
+        """Subscribe for the time of the context.
 
         Args:
-            kinds: what is wanted of `KINDS`.
-            gpu: the only GPU that is of interest, as a person calls it; None: all.
+            kinds: subset of `KINDS`.
+            gpu: name of a GPU; None for all.
 
         Raises:
-            TooManySubscribers: there is none.
+            TooManySubscribers: the limit is reached.
         """
         if self._closed or len(self._subscribers) >= self._max_subscribers:
             raise TooManySubscribers
@@ -137,7 +137,7 @@ class EventBroadcaster:
             del self._subscribers[subscriber]
 
     async def serve(self, subscriber: Subscriber, receive: Receive, send: Send) -> None:
-        """Send a subscriber's events as the body of an answer that has begun, until either side ends it."""
+        """Send a subscriber's events as the body of a started response, until either side ends it."""
         sending = asyncio.create_task(self._send(subscriber, send))
         leaving = asyncio.create_task(_gone(receive))
         subscriber.cut = sending.cancel
@@ -152,14 +152,14 @@ class EventBroadcaster:
                 raise end
 
     def close(self) -> None:
-        """End all streams, a little later also those that nobody reads, and let nobody in any more."""
+        """End all streams, after a timeout also those that are not read, and refuse new subscribers."""
         self._closed = True
         for subscriber in self._subscribers:
             subscriber.end()
             asyncio.get_running_loop().call_later(CLOSING_SECONDS, subscriber.cut)
 
     def _hand_out(self, kind: str, written: Callable[[str | None], Document | None]) -> None:
-        """Queue an event with all who want it, written once for each GPU that somebody asks for."""
+        """Queue an event for its subscribers, encoded once for each GPU that is subscribed to."""
         self._number += 1
         now = self._now()
         events: dict[str | None, Event | None] = {}
@@ -175,7 +175,9 @@ class EventBroadcaster:
                 continue
             subscriber.put(event, tick=kind == TICK, now=now)
             if subscriber.full_since is not None and now - subscriber.full_since >= self._patience:
-                log.warning("a reader of /events was cut off: it takes nothing", extra={"seconds": self._patience})
+                log.warning(
+                    "a subscriber of /events was disconnected: it does not read", extra={"seconds": self._patience}
+                )
                 subscriber.cut()
 
     async def _send(self, subscriber: Subscriber, send: Send) -> None:
@@ -190,6 +192,6 @@ class EventBroadcaster:
 
 
 async def _gone(receive: Receive) -> None:
-    """Wait until the client has gone; what it may send is nothing to us."""
+    """Wait until the client disconnects; its messages are ignored."""
     while (await receive())["type"] != "http.disconnect":
         pass

@@ -17,9 +17,9 @@ _NO_WORD = 255
 
 
 class Columns:
-    """How a sample is packed: words, derived numbers, then readings.
+    """Layout of a packed sample: states, derived numbers, then readings.
 
-    Shares of time fit into single precision, which six decimals survive; bytes, joules and hertz do not.
+    Ratios have single precision, sufficient for six decimals; bytes, joules and hertz have double.
     """
 
     def __init__(self, fields: Sequence[str]) -> None:
@@ -46,7 +46,7 @@ class Columns:
         self.size = self._struct.size
 
     def pack(self, result: Result, reading: Reading) -> bytes:
-        """Pack a sample; what is missing, or no number can hold, is NaN."""
+        """Return a packed sample; missing values, and numbers out of range, are NaN."""
         codes = [known.get(get(reading, result), _NO_WORD) for get, known in self._words]
         values = [get(reading, result) for get in self._derived]
         values += self._pick(reading)
@@ -57,11 +57,11 @@ class Columns:
             return self._struct.pack(*codes, *map(_within, numbers))
 
     def transposed(self, rows: bytes) -> list[tuple[Any, ...]]:
-        """Unpack rows into one tuple per column."""
+        """Return the rows as one tuple per column."""
         return list(zip(*self._struct.iter_unpack(rows), strict=True))
 
     def text(self, name: str, values: Sequence[tuple[Any, ...]]) -> str:
-        """Write a column as JSON, without the brackets around it."""
+        """Return a column as JSON, without brackets."""
         column = values[self._column[name]]
         if name in WORDS:
             words = WORDS[name].states
@@ -72,12 +72,12 @@ class Columns:
 
 
 def _within(value: float) -> float:
-    """A number that single precision holds, or NaN."""
+    """Return a number in the range of single precision, or NaN."""
     return value if abs(value) < 3e38 else nan
 
 
 def json_numbers(column: Sequence[float], decimals: int | None) -> str:
-    """Write numbers as JSON, without brackets; those that JSON has no word for are null."""
+    """Return numbers as JSON, without brackets; infinity and NaN are null."""
     values = column if decimals is None else [round(value, decimals) for value in column]
     text = json.dumps(values, separators=(",", ":"))[1:-1]
     return text.replace("-Infinity", "null").replace("Infinity", "null").replace("NaN", "null")

@@ -1,8 +1,8 @@
 """Ticks as CSV in the columns of KempnerPulse 0.5, for programs that read those: `pulsed export --schema kempnerpulse`.
 
-Names, units, digits and order are KempnerPulse's, and so are the numbers where nothing is missing. Where an input is
-missing, a result is as empty as a reading, unless the inputs that are there settle it. A MIG instance, which
-KempnerPulse does not know, is a row like its board's, with the number of the instance behind the board's: `0:7`.
+Names, units, digits and order are KempnerPulse's, and so are the numbers while no input is missing. Where an input is
+missing, a result is empty, unless the other inputs determine it. KempnerPulse has no MIG instances; here each is a row
+with its id behind the board's index: `0:7`.
 """
 
 from __future__ import annotations
@@ -42,15 +42,15 @@ STATUS: Mapping[str, str] = {
 
 
 class KempnerPulseRow(NamedTuple):
-    """What a row is made of.
+    """The data of a row.
 
     Attributes:
-        subject: all that the tick says about the GPU.
+        sample: of the GPU.
         real_utilization: in percent; None where it would be an estimate.
         replay_rate: PCIe replays per second since the tick before; None at the first one, and after a reset.
     """
 
-    subject: GpuSample
+    sample: GpuSample
     real_utilization: float | None
     replay_rate: float | None
 
@@ -59,12 +59,12 @@ Cell = Callable[[KempnerPulseRow], str]
 
 
 def health(result: Result) -> str:
-    """Give `OK`, `WARN`, `HOT` or `CRIT`; empty when it is not known."""
+    """Return `OK`, `WARN`, `HOT` or `CRIT`; empty if it is unknown."""
     return {"unknown": "", "info": "OK"}.get(result.health.state, result.health.state.upper())
 
 
 def model(name: str) -> str:
-    """Shorten a product name: `NVIDIA H100 80GB HBM3` is `H100`; `GPU` when it is unknown.
+    """Return a short product name: `H100` for `NVIDIA H100 80GB HBM3`; `GPU` if it is unknown.
 
     >>> model("NVIDIA RTX 6000 Ada Generation")
     'RTX6000'
@@ -75,18 +75,18 @@ def model(name: str) -> str:
     return re.split(r"[\s-]", name, maxsplit=1)[0] or "GPU"
 
 
-def real_utilization(subject: GpuSample, weights: Weights) -> float | None:
-    """Give the percentage that the inputs which are there lead to, 0..100; None where it would be an estimate."""
-    found = subject.result.real_utilization
+def real_utilization(sample: GpuSample, weights: Weights) -> float | None:
+    """Return the percentage that the present inputs determine, 0..100; None if it would be an estimate."""
+    found = sample.result.real_utilization
     settled = found.lower if found.lower == found.upper else found.ratio if found.coverage >= 1 else None
     if settled is None:
         return None
-    summed = _summed(subject.reading, weights)
+    summed = _summed(sample.reading, weights)
     return summed if isclose(summed, settled * 100, abs_tol=1e-9) else settled * 100
 
 
 def _summed(reading: Reading, weights: Weights) -> float:
-    """Sum up percentages, as KempnerPulse does: a sum of ratios may be rounded to other digits in the end."""
+    """Return the weighted sum of percentages, as KempnerPulse: a sum of ratios may round to other digits."""
     engine = reading.graphics_engine_active_ratio
     terms = (
         (weights.sm, reading.sm_active_ratio),
@@ -98,14 +98,14 @@ def _summed(reading: Reading, weights: Weights) -> float:
 
 
 def memory_size(row: KempnerPulseRow) -> float | None:
-    """Give used, free and reserved memory together, in bytes; None unless all three are known."""
-    reading = row.subject.reading
+    """Return used, free and reserved memory together, in bytes; None unless all three are known."""
+    reading = row.sample.reading
     used, free, reserved = reading.memory_used_bytes, reading.memory_free_bytes, reading.memory_reserved_bytes
     return None if used is None or free is None or reserved is None else used + free + reserved
 
 
 def _memory_used_percent(row: KempnerPulseRow) -> float | None:
-    size, used = memory_size(row), row.subject.reading.memory_used_bytes
+    size, used = memory_size(row), row.sample.reading.memory_used_bytes
     return used / size * 100 if size and used is not None else None
 
 
@@ -122,7 +122,7 @@ def _percent(name: str) -> Cell:
     position = POSITION[name]
 
     def cell(row: KempnerPulseRow) -> str:
-        ratio = row.subject.reading[position]
+        ratio = row.sample.reading[position]
         return "" if ratio is None else _text(ratio * 100, 2)
 
     return cell
@@ -132,7 +132,7 @@ def _number(name: str, digits: int = 4, unit: float = 1.0) -> Cell:
     position = POSITION[name]
 
     def cell(row: KempnerPulseRow) -> str:
-        value = row.subject.reading[position]
+        value = row.sample.reading[position]
         return "" if value is None else _text(value / unit, digits)
 
     return cell
@@ -143,12 +143,12 @@ def _nothing(row: KempnerPulseRow) -> str:
 
 
 COLUMNS: Mapping[str, Cell] = {
-    "timestamp": lambda row: f"{row.subject.time:.2f}",
-    "gpu_id": lambda row: _gpu_id(row.subject.device.entity),
-    "model": lambda row: model(row.subject.device.model),
+    "timestamp": lambda row: f"{row.sample.time:.2f}",
+    "gpu_id": lambda row: _gpu_id(row.sample.device.entity),
+    "model": lambda row: model(row.sample.device.model),
     "real_util_pct": lambda row: _text(row.real_utilization, 2),
-    "status": lambda row: STATUS.get(row.subject.result.workload.raw_class, ""),
-    "health": lambda row: health(row.subject.result),
+    "status": lambda row: STATUS.get(row.sample.result.workload.raw_class, ""),
+    "health": lambda row: health(row.sample.result),
     "sm_active_pct": _percent("sm_active_ratio"),
     "tensor_active_pct": _percent("tensor_active_ratio"),
     "dram_active_pct": _percent("dram_active_ratio"),
@@ -178,7 +178,7 @@ COLUMNS: Mapping[str, Cell] = {
     "tc_dmma_pct": _nothing,  # DCGM has no such field as a ratio
     "tc_qmma_pct": _nothing,  # nor this
 }
-"""All columns in their order, with what fills them."""
+"""All columns in their order."""
 
 DEFAULT = (
     "timestamp",
@@ -195,7 +195,7 @@ DEFAULT = (
 
 
 def columns(text: str) -> tuple[str, ...]:
-    """Read the value of `--columns`: `default`, `all`, or names with commas between them.
+    """Return the columns of the value of `--columns`: `default`, `all`, or names with commas between them.
 
     Raises:
         UsageError: a column is unknown; the message names the nearest.
@@ -204,7 +204,7 @@ def columns(text: str) -> tuple[str, ...]:
 
 
 class Writer:
-    """Writes the ticks of all targets.
+    """Writer of the ticks of all targets.
 
     Args:
         out: where to, opened with `newline=""` if it is a file.
@@ -222,13 +222,13 @@ class Writer:
         """Write one row per GPU of the tick."""
         clock = tick.canonical.clock
         rows = [
-            KempnerPulseRow(subject, real_utilization(subject, self._weights), self._replay_rate(subject, clock))
-            for subject in gpu_samples(tick)
+            KempnerPulseRow(sample, real_utilization(sample, self._weights), self._replay_rate(sample, clock))
+            for sample in gpu_samples(tick)
         ]
         self._rows.writerows([[cell(row) for cell in self._cells] for row in rows])
 
-    def _replay_rate(self, subject: GpuSample, clock: float) -> float | None:
-        entity, count = subject.device.entity, subject.reading.pcie_replays_total
+    def _replay_rate(self, sample: GpuSample, clock: float) -> float | None:
+        entity, count = sample.device.entity, sample.reading.pcie_replays_total
         clock_before, count_before = self._replays.get(entity, (clock, None))
         self._replays[entity] = clock, count
         if count is None or count_before is None or count < count_before or clock <= clock_before:

@@ -1,6 +1,6 @@
-"""Ticks as CSV: one row per GPU and tick, a missing value an empty cell.
+"""Ticks as CSV: one row per GPU and tick; a missing value is an empty cell.
 
-Numbers are written so that reading them gives the same number again; `replay` can play an export.
+Numbers are written without loss of precision; `replay` can play an export.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ Cell = Callable[[GpuSample], str | float | None]
 
 
 def _reading(position: int) -> Cell:
-    return lambda subject: subject.reading[position]
+    return lambda sample: sample.reading[position]
 
 
 def _derived(name: str) -> Cell:
     get = getter(name)
-    return lambda subject: get(subject.reading, subject.result)
+    return lambda sample: get(sample.reading, sample.result)
 
 
 FIRST = (
@@ -46,17 +46,17 @@ FIRST = (
 """Derived columns whose order is fixed; later ones follow in the order of their table."""
 
 COLUMNS: Mapping[str, Cell] = {
-    "time": lambda subject: rfc3339(subject.time),
-    "node": lambda subject: subject.device.entity.node,
-    "gpu": lambda subject: subject.device.entity.gpu,
-    "uuid": lambda subject: subject.device.entity.uuid,
-    "mig_id": lambda subject: subject.device.entity.mig_id,
-    "mig_profile": lambda subject: subject.device.entity.mig_profile,
-    "model": lambda subject: subject.device.model,
+    "time": lambda sample: rfc3339(sample.time),
+    "node": lambda sample: sample.device.entity.node,
+    "gpu": lambda sample: sample.device.entity.gpu,
+    "uuid": lambda sample: sample.device.entity.uuid,
+    "mig_id": lambda sample: sample.device.entity.mig_id,
+    "mig_profile": lambda sample: sample.device.entity.mig_profile,
+    "model": lambda sample: sample.device.model,
     **{name: _derived(name) for name in ordered([*WORDS, *NUMBERS], FIRST)},
     **{name: _reading(position) for name, position in POSITION.items()},
 }
-"""All columns in their order, with what fills them."""
+"""All columns in their order."""
 
 DEFAULT = (
     "time",
@@ -77,7 +77,7 @@ DEFAULT = (
 
 
 def columns(text: str) -> tuple[str, ...]:
-    """Read the value of `--columns`: `default`, `all`, or names with commas between them.
+    """Return the columns of the value of `--columns`: `default`, `all`, or names with commas between them.
 
     Raises:
         UsageError: a column is unknown; the message names the nearest.
@@ -86,7 +86,7 @@ def columns(text: str) -> tuple[str, ...]:
 
 
 def choose(text: str, known: tuple[str, ...], default: tuple[str, ...]) -> tuple[str, ...]:
-    """Read the value of `--columns` for a schema.
+    """Return the columns of the value of `--columns` for a schema.
 
     Args:
         text: `default`, `all`, or names with commas between them.
@@ -123,7 +123,7 @@ def write_tick(out: TextIO, names: Sequence[str], tick: ComputedTick) -> None:
     """
     cells = [COLUMNS[name] for name in names]
     rows = csv.writer(out, lineterminator="\n")
-    rows.writerows([[_text(cell(subject)) for cell in cells] for subject in gpu_samples(tick)])
+    rows.writerows([[_text(cell(sample)) for cell in cells] for sample in gpu_samples(tick)])
 
 
 def _text(value: str | float | None) -> str:

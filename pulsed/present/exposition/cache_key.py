@@ -1,17 +1,17 @@
-"""When something that was made from the board must be made anew."""
+"""Invalidation of cached pages."""
 
 from __future__ import annotations
 
 from pulsed.collector.target_store import TargetStore
 
 REFRESH_SECONDS = 1.0
-"""Even without a new tick nothing is served longer than this: ages and counters about pulsed itself move on."""
+"""Maximum age of a page without a new tick, because counters of pulsed itself change."""
 
 
 class CacheKey:
-    """The state of the board at some moment, for those who keep what they made from it.
+    """The state of the target store that a cached page was rendered from.
 
-    An edition is outdated by every change of the board, by the moment in which a target turns stale, and by age.
+    It expires with every change of the store, when a target turns stale, and with age.
     """
 
     def __init__(self) -> None:
@@ -20,13 +20,13 @@ class CacheKey:
         self._since = 0.0
         self._until = 0.0
 
-    def outdated(self, board: TargetStore, now: float) -> bool:
-        """Tell whether the edition has ended, and if so begin a new one; `now` is monotonic seconds."""
+    def expired(self, board: TargetStore, now: float) -> bool:
+        """Return whether the key has expired, and if so renew it; `now` is monotonic seconds."""
         version = board.version
         if version == self._version and len(board.targets) == self._targets and self._since <= now < self._until:
             return False
         self._version, self._targets, self._since = version, len(board.targets), now
         turns = [target.arrived + target.stale_after for target in board.targets if target.fresh(now)]
-        # fresh() still holds at the very moment of the turn; one past it must not meet a page of before it.
+        # fresh() is still true at the very moment that a target turns stale.
         self._until = min([now + REFRESH_SECONDS, *turns])
         return True

@@ -30,8 +30,8 @@ class _Column:
         name: classic name of the field.
         type: counter or gauge. As in dcgm-exporter's etc/default-counters.csv, but for what it calls a counter though
             it goes down: NVLink's rate and the flag for pending page retirements.
-        help: in pulsed's words, with DCGM's unit.
-        level: what it is about on a board that is split.
+        help: pulsed's, with DCGM's unit.
+        level: of the quantity on a split board.
     """
 
     name: str
@@ -60,11 +60,11 @@ _COLUMNS: Mapping[str, _Column] = {short: _column(fields) for short, fields in B
 _ALL: frozenset[Level] = frozenset(column.level for column in _COLUMNS.values())
 
 _NOTHING = Series("")
-"""Stands where there is nothing to republish."""
+"""Placeholder of a position without a republished series."""
 
 
 def exporter_layout(layout: Layout, devices: Sequence[Device], here: str) -> Layout:
-    """Give dmon's layout the words of dcgm-exporter, position by position; a name is empty where nothing is served.
+    """Return dmon's layout with the names of dcgm-exporter, position by position; empty where nothing is served.
 
     On a board that is split by MIG every value has one series, so that sums are right: what is an instance's own comes
     with the instance's labels and not from the board's row, all else comes once, from the board's row. (dcgm-exporter
@@ -98,23 +98,23 @@ def exporter_layout(layout: Layout, devices: Sequence[Device], here: str) -> Lay
 
 
 def _place(entity: Entity) -> tuple[str, str, str]:
-    """What tells the entities of one dmon apart. Not the UUID, which may be in a text column: a layout has no texts."""
+    """Return the key of an entity of one dmon: not the UUID, which may be in a text column."""
     return entity.kind, entity.gpu, entity.mig_id
 
 
 def _levels(entity: Entity, devices: Sequence[Device]) -> frozenset[Level]:
-    """Say what an entity's row serves."""
+    """Return the levels that an entity's row serves."""
     others = [device.entity for device in devices]
     if entity.kind == "gpu":
         split = any(other.kind == "mig" and other.gpu == entity.gpu for other in others)
         return _ALL - {INSTANCE} if split else _ALL
-    # An instance of a board unknown would be counted beside its board. dcgm-exporter knows no vGPUs of a host.
+    # An instance without a known board would be counted beside its board. dcgm-exporter has no vGPUs of a host.
     orphan = not entity.gpu and any(other.kind == "gpu" for other in others)
     return frozenset() if orphan or entity.kind == "vgpu" else frozenset({INSTANCE})
 
 
 def _labels(device: Device, here: str) -> tuple[tuple[str, str], ...]:
-    """The labels in dcgm-exporter's order, as far as they are known."""
+    """Return the known labels in dcgm-exporter's order."""
     entity = device.entity
     labels = (
         ("gpu", entity.gpu),

@@ -1,7 +1,7 @@
-"""The catalogue of GPU metrics: one line per family, from which the page for Prometheus is made.
+"""The catalogue of GPU metric families.
 
-Every quantity of the vocabulary and every counter of the account is a family by itself. What else is computed stands in
-`DERIVED`, one entry each: a new family is one more entry there. This module knows no text format.
+Every quantity of the vocabulary, every counter and every declared derived value is a family. The others, whose samples
+need more than one reading and result, are entries of `DERIVED`. This module must not depend on a text format.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from pulsed.present.exposition.family_types import (
     Family,
     Labels,
     Samples,
-    counted,
     gauge,
-    one_each,
+    label_values,
+    samples_by_label,
     state_set,
 )
 from pulsed.present.gpu_sample import GpuSample
@@ -35,16 +35,16 @@ from pulsed.translate.fields import sources
 from pulsed.translate.vocabulary import QUANTITIES, is_counter
 
 
-def _device(subject: GpuSample) -> object:
-    return subject.device
+def _device(sample: GpuSample) -> object:
+    return sample.device
 
 
-def _held(subject: GpuSample) -> object:
-    return subject.result.held
+def _held(sample: GpuSample) -> object:
+    return sample.result.held
 
 
-def _health(subject: GpuSample) -> object:
-    return subject.result.health
+def _health(sample: GpuSample) -> object:
+    return sample.result.health
 
 
 _PARTS: Mapping[ResultPart, Basis | None] = {"": None, "held": _held, "health": _health}
@@ -53,9 +53,7 @@ _PARTS: Mapping[ResultPart, Basis | None] = {"": None, "held": _held, "health": 
 def _families(value: DerivedValue) -> Iterator[DerivedFamily]:
     """Yield the family of a derived value, if it has one."""
     if isinstance(value, DerivedNumber):
-        yield gauge(
-            value.name, value.help, lambda subject: value.get(subject.reading, subject.result), _PARTS[value.part]
-        )
+        yield gauge(value.name, value.help, lambda sample: value.get(sample.reading, sample.result), _PARTS[value.part])
     elif isinstance(value, DerivedVector):
         yield _vector(value)
     elif isinstance(value, DerivedState) and value.label:
@@ -64,16 +62,16 @@ def _families(value: DerivedValue) -> Iterator[DerivedFamily]:
             value.label,
             value.states,
             value.help,
-            lambda subject: value.get(subject.reading, subject.result),
+            lambda sample: value.get(sample.reading, sample.result),
             _PARTS[value.part],
         )
 
 
 def _vector(value: DerivedVector) -> DerivedFamily:
-    every = one_each(value.keys)
+    every = label_values(value.keys)
 
-    def samples(subject: GpuSample) -> Samples:
-        numbers = value.get(subject.reading, subject.result)
+    def samples(sample: GpuSample) -> Samples:
+        numbers = value.get(sample.reading, sample.result)
         if None not in numbers:
             return every, cast("tuple[float, ...]", numbers)
         known = [(label, number) for label, number in zip(every, numbers, strict=True) if number is not None]
@@ -82,8 +80,8 @@ def _vector(value: DerivedVector) -> DerivedFamily:
     return DerivedFamily(PREFIX + value.name, "gauge", value.help, (value.label,), samples)
 
 
-def _distribution(subject: GpuSample) -> Samples:
-    found = subject.result.account.distribution
+def _distribution(sample: GpuSample) -> Samples:
+    found = sample.result.account.distribution
     if found is None:
         return NO_SAMPLES
     below = list(accumulate(found.counts))
@@ -92,45 +90,47 @@ def _distribution(subject: GpuSample) -> Samples:
 
 @lru_cache(maxsize=8)
 def _of_histogram(bounds: tuple[float, ...]) -> Labels:
-    """Give the labels of a histogram's samples; every GPU has the same ones."""
+    """Return the labels of a histogram's samples, the same object for all GPUs."""
     buckets = (*map(repr, map(float, bounds)), "+Inf")
     return (*(("_bucket", bound) for bound in buckets), ("_count", ""), ("_sum", ""))
 
 
-def _info(subject: GpuSample) -> Samples:
-    device = subject.device
+def _info(sample: GpuSample) -> Samples:
+    device = sample.device
     return ((device.model, device.pci_bus_id, device.driver_version, device.device),), (1,)
 
 
 def _check_value(name: str, help: str, get: Callable[[CheckState], float | None]) -> DerivedFamily:
-    """Declare a gauge per check of a board; parts of it have the health of the board and do not repeat its checks."""
+    """Return a gauge per check. Only boards have it: MIG instances share the health of their board."""
 
-    def samples(subject: GpuSample) -> Samples:
-        if subject.device.entity.kind != "gpu":
+    def samples(sample: GpuSample) -> Samples:
+        if sample.device.entity.kind != "gpu":
             return NO_SAMPLES
-        checks = subject.result.health.checks
-        return counted([(each.id, value) for each in checks if each.applies and (value := get(each)) is not None])
+        checks = sample.result.health.checks
+        return samples_by_label(
+            [(each.id, value) for each in checks if each.applies and (value := get(each)) is not None]
+        )
 
     return DerivedFamily(PREFIX + name, "gauge", help, ("check",), samples, _health)
 
 
-def _xids(subject: GpuSample) -> Samples:
-    return counted(subject.result.health.xid_events) if subject.device.entity.kind == "gpu" else NO_SAMPLES
+def _xids(sample: GpuSample) -> Samples:
+    return samples_by_label(sample.result.health.xid_events) if sample.device.entity.kind == "gpu" else NO_SAMPLES
 
 
-def _last_xid(subject: GpuSample) -> Samples:
-    last = subject.result.health.xid_last
-    if last is None or subject.device.entity.kind != "gpu":
+def _last_xid(sample: GpuSample) -> Samples:
+    last = sample.result.health.xid_last
+    if last is None or sample.device.entity.kind != "gpu":
         return NO_SAMPLES
     return (("unknown" if last.time is None else "known",),), (last.code,)
 
 
-def _health_events(subject: GpuSample) -> Samples:
-    return counted(subject.result.health.events) if subject.device.entity.kind == "gpu" else NO_SAMPLES
+def _health_events(sample: GpuSample) -> Samples:
+    return samples_by_label(sample.result.health.events) if sample.device.entity.kind == "gpu" else NO_SAMPLES
 
 
 def _help(name: str) -> str:
-    """Say what a quantity means and which of DCGM's fields it comes from."""
+    """Return the meaning of a quantity and the DCGM fields that provide it."""
     origins = [f"DCGM field {field}" for field in sources(name)]
     if name in COMPOSED:
         origins.append(COMPOSED[name])
@@ -146,13 +146,13 @@ QUANTITY_FAMILIES: tuple[Family, ...] = tuple(
 COUNTER_FAMILIES: tuple[CounterFamily, ...] = tuple(
     CounterFamily(f"{PREFIX}{each.name}_total", "counter", each.meaning, each.label, each.states) for each in COUNTERS
 )
-"""One per counter of the account, in the order of its values."""
+"""One per counter, in the order of `CounterSnapshot.values`."""
 
 DERIVED: tuple[DerivedFamily, ...] = (
     DerivedFamily(
         PREFIX + "info",
         "info",
-        "What is known about the GPU besides numbers",
+        "Identity of the GPU",
         ("model", "pci_bus_id", "driver_version", "device"),
         _info,
         _device,
@@ -165,34 +165,34 @@ DERIVED: tuple[DerivedFamily, ...] = (
     ),
     _check_value(
         "health_check_since_timestamp_seconds",
-        "Since when a check is in its state, while that is worse than ok",
+        "Start of the current state of a check, while it is worse than ok",
         lambda each: each.since if each.severity > 0 else None,
     ),
     _check_value(
         "health_check_last_event_timestamp_seconds",
-        "When the last event that counts for a check happened",
+        "Time of the last event of a check",
         lambda each: each.last_event,
     ),
     DerivedFamily(
         PREFIX + "health_events_total",
         "counter",
-        "Events that count for a check",
+        "Events of a check",
         ("check",),
         _health_events,
-        lambda subject: subject.result.health.events,
+        lambda sample: sample.result.health.events,
     ),
     DerivedFamily(
         PREFIX + "xid_events_total",
         "counter",
-        "XIDs seen to happen, by code; critical codes are there from 0 on",
+        "XIDs observed, by code; critical codes are exported from 0",
         ("xid",),
         _xids,
-        lambda subject: subject.result.health.xid_events,
+        lambda sample: sample.result.health.xid_events,
     ),
     DerivedFamily(
         PREFIX + "xid_last",
         "gauge",
-        "Code of the last XID; its age is unknown when it was there before pulsed was",
+        "Code of the last XID; age is unknown if it happened before pulsed started",
         ("age",),
         _last_xid,
         _health,
@@ -200,36 +200,36 @@ DERIVED: tuple[DerivedFamily, ...] = (
     DerivedFamily(
         PREFIX + "clock_event_ratio",
         "gauge",
-        "Share of the last minute in which the clocks were held down for this reason",
+        "Share of the last minute in which the clocks were reduced for this reason",
         ("reason",),
-        lambda subject: counted(subject.result.clock_event_shares),
-        lambda subject: subject.result.clock_event_shares,
+        lambda sample: samples_by_label(sample.result.clock_event_shares),
+        lambda sample: sample.result.clock_event_shares,
     ),
     DerivedFamily(
         PREFIX + "real_utilization_distribution_ratio",
         "histogram",
-        "How often the real utilization of a sample was how high, over observed time; samples without one do not count",
+        "Distribution of real utilization over observed time; samples without it are not counted",
         ("le",),
         _distribution,
     ),
     gauge(
         "accounting_created_timestamp_seconds",
-        "When the counters over observed time began at 0: the first sample of this GPU since pulsed started",
-        lambda subject: subject.result.account.created,
-        lambda subject: subject.result.account.created,
+        "Start of the counters over observed time: the first sample of this GPU since pulsed started",
+        lambda sample: sample.result.account.created,
+        lambda sample: sample.result.account.created,
     ),
     DerivedFamily(
         PREFIX + "inputs_inconsistent",
         "gauge",
-        "1 while some inputs are left out, or cut to their range, because they cannot be true",
+        "1 while inputs are ignored, or limited to their range, because they are implausible",
         ("reason",),
-        lambda subject: (one_each(subject.anomalies), (1,) * len(subject.anomalies)),
-        lambda subject: subject.anomalies,
+        lambda sample: (label_values(sample.anomalies), (1,) * len(sample.anomalies)),
+        lambda sample: sample.anomalies,
     ),
     gauge(
         "last_sample_timestamp_seconds",
-        "When the values of this GPU were sampled; its series leave the page once they are too old",
-        lambda subject: subject.time,
+        "Time of the sample; the series of this GPU are removed once it is too old",
+        lambda sample: sample.time,
     ),
 )
-"""What is computed, in the order of the page."""
+"""In the order of the page."""

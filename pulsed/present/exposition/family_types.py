@@ -1,4 +1,4 @@
-"""What a family of GPU metrics is, and the usual kinds of them. Knows no text format, and no family in particular."""
+"""Types of GPU metric families. This module must not depend on a text format or on a particular family."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from pulsed.translate.vocabulary import is_counter
 PREFIX = "pulsed_gpu_"
 
 Labels = tuple[tuple[str, ...], ...]
-"""The values of a family's own labels, one tuple per sample. Families give the same object where they can: it is what
-the lines of a page are kept by."""
+"""The values of a family's own labels, one tuple per sample. Families return the same object where they can, because
+rendered lines are cached by it."""
 
 Samples = tuple[Labels, tuple[float, ...]]
-"""The samples that a family has of one GPU: the values of their own labels, and as many values."""
+"""The samples of a family for one GPU: label values, and as many numbers."""
 
 NO_SAMPLES: Samples = ((), ())
 
 ALONE: Labels = ((),)
-"""Of a family with one sample per GPU and no labels of its own."""
+"""One sample without labels of its own."""
 
 
 Basis = Callable[[GpuSample], object]
@@ -45,11 +45,11 @@ class Family:
 
 @dataclass(frozen=True, slots=True)
 class CounterFamily(Family):
-    """A counter of the account.
+    """A counter over observed time.
 
     Attributes:
-        label: what its states are of; empty for a counter without states.
-        states: one series each.
+        label: name of the label; empty for a counter without states.
+        states: values of the label, one series each.
     """
 
     label: str
@@ -58,14 +58,14 @@ class CounterFamily(Family):
 
 @dataclass(frozen=True, slots=True)
 class DerivedFamily(Family):
-    """A family whose samples follow from a whole `GpuSample`.
+    """A family whose samples are computed from a `GpuSample`.
 
     Attributes:
-        labels: names of the labels that the family has beside those of every GPU series.
-        samples: gives the samples of one GPU, in a fixed order; none when there is nothing to say. Those of a histogram
-            have the suffix of their name (`_bucket`, `_sum`, `_count`) before the values of the labels.
-        basis: gives what the samples are made from, besides the device: while it gives the same object, they are the
-            same. None when that is new with every tick.
+        labels: names of the labels besides those of every GPU series.
+        samples: returns the samples of one GPU, in a fixed order. Those of a histogram have the suffix of their name
+            (`_bucket`, `_sum`, `_count`) before the values of the labels.
+        basis: returns the object that the samples are computed from, besides the device: while it is the same object,
+            they are not computed again. None if it is new with every tick.
     """
 
     labels: tuple[str, ...]
@@ -74,22 +74,22 @@ class DerivedFamily(Family):
 
 
 @lru_cache(maxsize=256)
-def one_each(values: tuple[str, ...]) -> Labels:
-    """Make the labels of samples that differ by one label; the same object for all GPUs that have the same."""
+def label_values(values: tuple[str, ...]) -> Labels:
+    """Return the labels of samples with one label; the same object for equal values."""
     return tuple([(value,) for value in values])
 
 
-def counted(pairs: Iterable[tuple[object, float]]) -> Samples:
-    """Make the samples of values that are told by one label."""
+def samples_by_label(pairs: Iterable[tuple[object, float]]) -> Samples:
+    """Return samples with one label, from pairs of its value and a number."""
     kept = list(pairs)
-    return one_each(tuple([str(key) for key, _ in kept])), tuple([value for _, value in kept])
+    return label_values(tuple([str(key) for key, _ in kept])), tuple([value for _, value in kept])
 
 
 def gauge(name: str, help: str, get: Callable[[GpuSample], float | None], basis: Basis | None = None) -> DerivedFamily:
     """Return a gauge (a counter if named `_total`) without labels of its own; it is absent where `get` returns None."""
 
-    def samples(subject: GpuSample) -> Samples:
-        value = get(subject)
+    def samples(sample: GpuSample) -> Samples:
+        value = get(sample)
         return NO_SAMPLES if value is None else (ALONE, (value,))
 
     return DerivedFamily(PREFIX + name, "counter" if is_counter(name) else "gauge", help, (), samples, basis)
@@ -103,15 +103,15 @@ def state_set(
     get: Callable[[GpuSample], str],
     basis: Basis | None = None,
 ) -> DerivedFamily:
-    """Declare a state set: a series per state, 1 for the state that `get` gives and 0 for all others.
+    """Return a state set: a series per state, 1 for the state that `get` returns and 0 for all others.
 
-    Its type is gauge: OpenMetrics' stateset demands a label named like the metric.
+    Its type is gauge, because OpenMetrics' stateset requires a label named like the metric.
     """
 
-    labels = one_each(states)
+    labels = label_values(states)
     rows: Mapping[str, Samples] = {true: (labels, tuple(int(state == true) for state in states)) for true in states}
 
-    def samples(subject: GpuSample) -> Samples:
-        return rows[get(subject)]
+    def samples(sample: GpuSample) -> Samples:
+        return rows[get(sample)]
 
     return DerivedFamily(PREFIX + name, "gauge", help, (label,), samples, basis)

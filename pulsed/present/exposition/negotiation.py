@@ -1,7 +1,7 @@
-"""What a client of `/metrics` wants: the format from Accept, the coding from Accept-Encoding.
+"""Content negotiation of `/metrics`: the format from Accept, the coding from Accept-Encoding.
 
-Written to RFC 9110: q-values, wildcards, and the most specific range that matches an offer decides about it.
-prometheus_client's own choice ignores q. Headers that cannot be read never fail a scrape: text goes to everyone.
+As in RFC 9110: q-values, wildcards, and precedence of the most specific range. prometheus_client's own choice ignores
+q. Invalid headers never fail a scrape: the answer is text.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ LONGEST = 2048
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """How the page is written.
+    """Format of the page.
 
     Attributes:
         openmetrics: OpenMetrics rather than text 0.0.4.
-        content_type: the header's exact value. Prometheus 3 fails a scrape whose Content-Type it does not know.
+        content_type: the header's exact value. Prometheus 3 fails a scrape with an unknown Content-Type.
     """
 
     openmetrics: bool
@@ -44,7 +44,7 @@ class _Range:
     quality: float
 
     def specificity(self, offer: _Offer) -> int:
-        """Say how precisely this range names the offer: 0 not at all, 1 as `*/*`, up to 4 with its version."""
+        """Return how precisely this range matches the offer: 0 not at all, 1 as `*/*`, up to 4 with its version."""
         if (self.type, self.subtype) == ("*", "*"):
             return 1
         if self.type != offer.type or self.subtype not in ("*", offer.subtype):
@@ -63,24 +63,24 @@ _OFFERS = (
     _Offer("application", "openmetrics-text", "1.0.0"),
     _Offer("application", "openmetrics-text", "0.0.1"),
 )
-"""In the order of our liking, for clients that like them alike. The page reads the same under both OpenMetrics
-versions; Prometheus before 2.26 knows only 0.0.1."""
+"""In order of preference, for equal quality. The page is valid in both OpenMetrics versions; Prometheus before 2.26
+supports only 0.0.1."""
 
 
 def choose_format(accept: str) -> Format:
-    """Choose how to write the page.
+    """Return the format for a client.
 
     Args:
         accept: the Accept header, empty when there is none.
 
     Returns:
-        The format that the client likes best; text 0.0.4 when it names none that there is.
+        The format with the highest quality; text 0.0.4 if none is acceptable.
     """
     return _choose_format(accept if len(accept) <= LONGEST else "")
 
 
 def accepts_gzip(accept_encoding: str) -> bool:
-    """Tell whether to compress.
+    """Return whether to compress.
 
     Args:
         accept_encoding: the Accept-Encoding header, empty when there is none.
@@ -104,7 +104,7 @@ def _choose_format(accept: str) -> Format:
         if deciding.quality > 0 and (best is None or rank > best):
             best, chosen, escaping = rank, offer, deciding.parameters.get("escaping", "")
     content_type = f"{chosen.type}/{chosen.subtype}; version={chosen.version}; charset=utf-8"
-    if escaping == "underscores":  # all our names are legacy names: it changes nothing but the answer
+    if escaping == "underscores":  # all names are legacy names, so that only the header changes
         content_type += "; escaping=underscores"
     return Format(chosen is not _TEXT, content_type)
 
@@ -122,7 +122,7 @@ def _accepts_gzip(accept_encoding: str) -> bool:
 
 
 def _ranges(accept: str) -> list[_Range]:
-    """Read an Accept header; elements that cannot be read are left out."""
+    """Parse an Accept header; invalid elements are omitted."""
     ranges = []
     for element in accept.split(","):
         name, parameters = _element(element)
@@ -134,7 +134,7 @@ def _ranges(accept: str) -> list[_Range]:
 
 
 def _element(text: str) -> tuple[str, dict[str, str]]:
-    """Split `name; parameter=value; ...`; names are lowered, quotes around values removed."""
+    """Parse `name; parameter=value; ...`; names become lower case, quotes around values are removed."""
     name, *rest = text.split(";")
     parameters = {}
     for parameter in rest:
@@ -144,7 +144,7 @@ def _element(text: str) -> tuple[str, dict[str, str]]:
 
 
 def _quality(parameters: Mapping[str, str]) -> float | None:
-    """Read the q-value: 1 when there is none, None when it is no number of 0..1."""
+    """Return the q-value: 1 by default, None if it is not a number in 0..1."""
     text = parameters.get("q", "1")
     if not text.replace(".", "", 1).isdecimal() or not text.isascii():
         return None

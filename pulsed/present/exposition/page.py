@@ -1,7 +1,7 @@
-"""The `/metrics` page: put together at most once per change of the board, and served as it is.
+"""The `/metrics` page, rendered at most once per change of the target store.
 
-Order: GPU families, the source's own series if they are republished, then pulsed's own metrics. Families are whole and
-without a sample are left out; samples carry no timestamps; GPUs of a stale target are not on the page.
+Order: GPU families, the source's own series if they are republished, then pulsed's own metrics. Families are
+contiguous; empty families are omitted. Samples have no timestamps. GPUs of a stale target are not on the page.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ the page. See `tests/bench/bench_render.py`."""
 
 
 def _headers(openmetrics: bool) -> tuple[bytes, ...]:
-    """What comes before each chunk: nothing if the chunk before is of the same family."""
+    """Return the header of each chunk, empty if the previous chunk is of the same family."""
     return tuple(
         b"" if family is before else header(family.name, family.type, family.help, openmetrics).encode()
         for before, family in zip((None, *FAMILIES), FAMILIES, strict=False)
@@ -35,13 +35,13 @@ _HEADERS = {openmetrics: _headers(openmetrics) for openmetrics in (False, True)}
 
 
 class _Place:
-    """What is kept for one target."""
+    """The renderers of one target, and what other targets hide of it."""
 
-    __slots__ = ("chunks", "hidden", "hidden_series", "passthrough", "target")
+    __slots__ = ("hidden", "hidden_series", "passthrough", "renderer", "target")
 
     def __init__(self, target: Target, here: str) -> None:
         self.target = target
-        self.chunks = TargetRenderer(here)
+        self.renderer = TargetRenderer(here)
         self.passthrough = TargetPassthrough(here)
         self.hidden: frozenset[int] = frozenset()
         self.hidden_series: frozenset[int] = frozenset()
@@ -51,7 +51,7 @@ class Pages:
     """The page in every format and coding, for all requests.
 
     Args:
-        board: what is known now.
+        board: the latest tick of every target.
         telemetry: pulsed's own metrics.
         passthrough: whether the source's own series are republished.
     """
@@ -60,7 +60,7 @@ class Pages:
         self._board = board
         self._telemetry = telemetry
         self._republishes = passthrough
-        self._edition = CacheKey()
+        self._cache_key = CacheKey()
         self._pages: dict[tuple[bool, bool], bytes] = {}
         self._places: dict[int, _Place] = {}
         self._shown: list[int] = []
@@ -77,14 +77,14 @@ class Pages:
         self._pages.clear()
 
     def page(self, now: float, *, openmetrics: bool, gzip: bool) -> bytes:
-        """Give the page.
+        """Return the page.
 
         Args:
-            now: monotonic seconds, against which freshness is judged.
+            now: monotonic seconds, the reference for freshness.
             openmetrics: OpenMetrics 1.0.0 rather than text 0.0.4.
             gzip: compressed.
         """
-        if self._edition.outdated(self._board, now):
+        if self._cache_key.expired(self._board, now):
             self._pages.clear()
         page = self._pages.get((openmetrics, gzip))
         if page is None:
@@ -101,7 +101,7 @@ class Pages:
         fresh = self._fresh(now)
         parts: list[bytes] = []
         chunks = [
-            place.chunks.render(place.target.tick, place.hidden, self._with_node)
+            place.renderer.render(place.target.tick, place.hidden, self._with_node)
             for place in fresh
             if place.target.tick is not None
         ]
@@ -117,17 +117,19 @@ class Pages:
         return b"".join(parts)
 
     def _fresh(self, now: float) -> list[_Place]:
-        """Find the targets whose GPUs are shown, and settle who shows what."""
+        """Return the fresh targets, after assigning each GPU and series to the first target that has it."""
         targets = self._board.targets
         if len(self._places) != len(targets) or any(id(target) not in self._places for target in targets):
             self._places = {id(target): _Place(target, self._board.node) for target in targets}
             self._shown = []
         fresh = [self._places[id(target)] for target in targets if target.fresh(now)]
         shown = [id(place.target) for place in fresh]
-        # Every place must see its tick, so no any() over a generator.
-        new_devices = [place.chunks.see(tick.canonical.devices) for place in fresh if (tick := place.target.tick)]
+        # Every renderer must be updated, so no any() over a generator.
+        new_devices = [
+            place.renderer.update_devices(tick.canonical.devices) for place in fresh if (tick := place.target.tick)
+        ]
         new_layouts = self._republishes and [
-            place.passthrough.see(tick.canonical) for place in fresh if (tick := place.target.tick)
+            place.passthrough.update_layout(tick.canonical) for place in fresh if (tick := place.target.tick)
         ]
         if shown != self._shown or any(new_devices):
             self._share_devices(fresh)
@@ -138,22 +140,22 @@ class Pages:
 
     def _share_devices(self, fresh: list[_Place]) -> None:
         nodes: set[str] = set()
-        for place, hidden in zip(fresh, repeated(place.chunks.keys for place in fresh), strict=True):
+        for place, hidden in zip(fresh, repeated(place.renderer.keys for place in fresh), strict=True):
             place.hidden = hidden
-            nodes |= place.chunks.nodes
-        # Never taken away again: a node that is silent for a while must not rename the series of all others.
+            nodes |= place.renderer.nodes
+        # Never reset: a node that is down for a while must not rename the series of all others.
         self._with_node = self._with_node or len(self._board.targets) > 1 or len(nodes) > 1
         self._telemetry.duplicate_gpus = {place.target.name: len(place.hidden) for place in fresh}
 
 
 def compress(page: bytes) -> bytes:
-    """Compress to gzip; equal pages give equal bytes, as there is no time in the header."""
+    """Return the page as gzip; equal pages give equal bytes, as the header has no time."""
     gzip = zlib.compressobj(GZIP_LEVEL, zlib.DEFLATED, 31)  # 31: a gzip container, largest window
     return gzip.compress(page) + gzip.flush()
 
 
 def _share_series(fresh: list[_Place]) -> None:
-    """Leave series away that a target before has: whole pages are mostly disjoint, which is told quickly."""
+    """Hide the series that an earlier target has."""
     owned: set[str] = {""}
     for place in fresh:
         keys = place.passthrough.keys

@@ -45,11 +45,11 @@ class TargetPassthrough:
 
     @property
     def layout(self) -> Layout | None:
-        """What the series are; None before the first tick."""
+        """Layout of the series; None before the first tick."""
         return self._layout
 
-    def see(self, tick: CanonicalTick) -> bool:
-        """Take notice of the target's layout; tells whether its series are others than before."""
+    def update_layout(self, tick: CanonicalTick) -> bool:
+        """Update to the target's layout; return whether its series changed."""
         source, from_dmon = tick.raw.layout, tick.raw.layout.dialect == "dmon"
         if source is self._source and (tick.devices is self._devices or not from_dmon):
             return False
@@ -63,10 +63,10 @@ class TargetPassthrough:
         return True
 
     def render(self, tick: RawTick, hidden: frozenset[int]) -> Mapping[str, bytes]:
-        """Give the sample lines by metric name, in the source's order; a name without samples is left out.
+        """Return the sample lines by metric name, in the source's order; names without samples are omitted.
 
         Args:
-            tick: the target's tick; its layout has been seen.
+            tick: the target's tick, after `update_layout`.
             hidden: positions of series that another target shows.
         """
         if tick is not self._tick or hidden != self._hidden:
@@ -82,17 +82,17 @@ class TargetPassthrough:
 
 
 def _series_text(series: Series) -> str:
-    """Write a series up to its value; equal series give equal texts, whatever the order of their labels."""
+    """Return a series up to its value, with labels in alphabetical order."""
     return f"{series.name}{{{label_pairs(sorted(series.labels))}}} " if series.labels else f"{series.name} "
 
 
 def _with_code(key: str, value: float) -> str:
-    """Add the label that dcgm-exporter derives from the value of an XID."""
+    """Return the series with the label that dcgm-exporter derives from the value of an XID."""
     return f'{key.removesuffix("} ")},err_code="{int(value)}"}} '
 
 
 def passthrough_header(name: str, layouts: Iterable[Layout], openmetrics: bool) -> bytes:
-    """Write HELP and TYPE of a republished family, as the first layout that has the family declares it."""
+    """Return HELP and TYPE of a republished family, as declared by the first layout that has it."""
     help = declared = ""
     for layout in layouts:
         if name in layout.types or name in layout.help:
@@ -102,14 +102,14 @@ def passthrough_header(name: str, layouts: Iterable[Layout], openmetrics: bool) 
 
 
 def _type(declared: str, openmetrics: bool) -> MetricType:
-    """Keep a type that the format can bear: OpenMetrics wants `_total` behind a counter's samples, DCGM has none."""
+    """Return a type that is valid in the format: OpenMetrics requires `_total` for counters, which DCGM's lack."""
     if declared == "gauge":
         return "gauge"
     return "counter" if declared == "counter" and not openmetrics else "unknown"
 
 
 def _republishable(name: str, labels: tuple[tuple[str, str], ...]) -> bool:
-    """Tell whether the series is DCGM's and can stand on a valid page."""
+    """Return whether the series is DCGM's and is valid on a page."""
     label_names = [label for label, _ in labels]
     return (
         _DCGM_NAME.fullmatch(name) is not None
@@ -119,9 +119,8 @@ def _republishable(name: str, labels: tuple[tuple[str, str], ...]) -> bool:
 
 
 def _publishable(value: RawValue) -> TypeGuard[float]:
-    """Tell whether a value is a number: an exporter before 2020-07 printed DCGM's blanks as they are.
+    """Return whether a value is a number: exporters before 2020-07 printed DCGM's blanks.
 
-    The blanks of int64 fields are the ones to look for whatever the field's type is: they include the exact
-    values of the other types, which is what dcgm-exporter compares with.
+    The blanks of int64 fields include those of the other types, which dcgm-exporter compares with.
     """
     return isinstance(value, (int, float)) and isfinite(value) and not is_blank(value, "int64")

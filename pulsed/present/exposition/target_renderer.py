@@ -1,7 +1,7 @@
-"""The sample lines of the GPU families, made once per tick and target.
+"""The sample lines of the GPU families, rendered once per tick and target.
 
-A page of 10,000 GPUs is put together from the chunks of some thousand targets, of which only those with a new tick are
-written anew. Both text formats have the same sample lines, so that chunks serve both.
+A page of 10,000 GPUs is joined from the chunks of some thousand targets, of which only those with a new tick are
+rendered again. Both text formats have the same sample lines.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _BASES = tuple(dict.fromkeys(family.basis for family in DERIVED if family.basis 
 
 
 _Shape = tuple[Labels, ...]
-"""What a template of a computed family was made for: the labels of each GPU's samples."""
+"""Cache key of a template: the labels of each GPU's samples."""
 
 _NO_TEMPLATE: tuple[_Shape, bytes] = ((), b"")
 
@@ -48,7 +48,7 @@ _COLUMNS = (
     *((family.name + "{", 0.0 if family.type == "counter" else -inf) for family in QUANTITY_FAMILIES),
     *((_prefix(family.name, (family.label,), (state,)), 0.0) for family in COUNTER_FAMILIES for state in family.states),
 )
-"""How the lines of a quantity or a counter begin, and the least value that it can have."""
+"""Prefix of the lines of each quantity and counter, and the minimum of its value."""
 
 _NO_COLUMNS: Sequence[tuple[Value, ...]] = ((),) * len(_COLUMNS)
 
@@ -80,8 +80,8 @@ class TargetRenderer:
         self._column_templates: dict[int, bytes] = {}
         self._derived_templates: dict[int, tuple[_Shape, bytes]] = {}
 
-    def see(self, devices: tuple[Device, ...]) -> bool:
-        """Take notice of the target's devices; tells whether they are others than before."""
+    def update_devices(self, devices: tuple[Device, ...]) -> bool:
+        """Update to the target's devices; return whether they changed."""
         if devices is self._devices:
             return False
         self._devices, self._tick = devices, None
@@ -90,10 +90,10 @@ class TargetRenderer:
         return True
 
     def render(self, tick: ComputedTick, hidden: frozenset[int], with_node: bool) -> list[bytes]:
-        """Give the sample lines of every family, empty for one without samples.
+        """Return the sample lines of every family, empty for one without samples.
 
         Args:
-            tick: the target's tick; its devices have been seen.
+            tick: the target's tick, after `update_devices`.
             hidden: positions of devices that another target shows.
             with_node: whether the series carry the label `node`.
         """
@@ -115,15 +115,15 @@ class TargetRenderer:
             self._tick = tick
             shown = gpu_samples(tick)
             if hidden:
-                shown = [subject for position, subject in enumerate(shown) if position not in hidden]
+                shown = [sample for position, sample in enumerate(shown) if position not in hidden]
             if shown:
                 self._update(shown)
         return self._chunks
 
     def _update(self, shown: Sequence[GpuSample]) -> None:
-        """Write again what is not as it was."""
+        """Render the families that changed."""
         chunks = self._chunks
-        columns = list(zip(*[(*subject.reading, *subject.result.account.values) for subject in shown], strict=True))
+        columns = list(zip(*[(*sample.reading, *sample.result.account.values) for sample in shown], strict=True))
         for place, (column, before) in enumerate(zip(columns, self._columns, strict=True)):
             if column != before:
                 chunks[place] = self._column(place, column)
@@ -140,7 +140,7 @@ class TargetRenderer:
                 chunks[len(columns) + place] = self._derived(place, found)
 
     def _changed_bases(self, shown: Sequence[GpuSample]) -> Mapping[Basis, bool]:
-        """Tell of each basis of families whether it is another object for any GPU than a tick ago."""
+        """Return for each basis whether it is a new object for any GPU."""
         changed = {}
         for basis, before in self._bases.items():
             now = list(map(basis, shown))
@@ -149,10 +149,10 @@ class TargetRenderer:
         return changed
 
     def _column(self, place: int, column: tuple[Value, ...]) -> bytes:
-        """Write one quantity or counter of all GPUs.
+        """Return the lines of one quantity or counter of all GPUs.
 
-        Only finite numbers are readings, and OpenMetrics refuses a page with a negative counter. That a column needs no
-        look at each value is found in C: by its sum, which None spoils, and by its minimum.
+        Only finite numbers are readings, and OpenMetrics refuses a page with a negative counter. The sum and the
+        minimum of a column, computed in C, show whether every value must be checked.
         """
         prefix, least = _COLUMNS[place]
         numbers = cast("tuple[float, ...]", column)  # or a TypeError
@@ -174,7 +174,7 @@ class TargetRenderer:
         return template % column
 
     def _derived(self, place: int, samples: Sequence[Samples]) -> bytes:
-        """Write one computed family of all GPUs."""
+        """Return the lines of one derived family of all GPUs."""
         family = DERIVED[place]
         numbers = tuple(chain.from_iterable([values for _, values in samples]))
         if not all(map(isfinite, numbers)):
@@ -202,9 +202,9 @@ def _start(family: DerivedFamily, own: tuple[str, ...]) -> str:
 
 
 def _template(starts: Iterable[str]) -> bytes:
-    """Make the lines without their numbers, to be filled in with `%`: half the time of writing them one by one.
+    """Return the lines with `%a` in place of their numbers, which takes half the time of joining lines.
 
-    Of ints and floats `%a` writes what `repr` does.
+    For ints and floats `%a` is the same as `repr`.
     """
     return _encoded(start.replace("%", "%%") + "%a\n" for start in starts)
 

@@ -1,7 +1,7 @@
 """pulsed's metrics about itself and its sources, in a registry of its own.
 
-Nothing is counted twice: what the board knows is read from the board when the page is made, and only what happens
-beside it (durations, requests) is kept here. No `_created` series: they would be one more family each.
+The state of targets is read from the target store when the page is rendered; only durations and requests are counted
+here. There are no `_created` series: each would be a family of its own.
 """
 
 from __future__ import annotations

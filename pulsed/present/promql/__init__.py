@@ -1,4 +1,4 @@
-"""The PromQL face: recording and alerting rules that compute pulsed's answers from plain `DCGM_FI_*` series.
+"""Recording and alerting rules, which compute pulsed's results from plain `DCGM_FI_*` series.
 
-Everything is generated from the tables that Compute and Translate use, so that both say the same of the same readings.
+Everything is generated from the tables of Compute and Translate, so that both have the same results.
 """

@@ -1,7 +1,7 @@
-"""Workload class and bottleneck as recording rules: which classes are possible, and whether that settles it.
+"""Workload class and bottleneck as recording rules: the possible classes, and the class if only one is possible.
 
-A class is possible when a box of its region (see `regions`) meets what the inputs can be: in each variable the least is
-below the box's end and the most is not below its start.
+A class is possible if a box of its region (see `regions`) intersects the bounds of the inputs: in each variable the
+lower bound is below the box's end and the upper bound is not below its start.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ CONTRADICTED = recorded("physics", "contradicted")
 
 
 def class_rules(settings: ComputeSettings, identity: IdentityLabels) -> Iterator[Recording]:
-    """Give the rules for the class, its candidates and the bottleneck."""
+    """Yield the rules for the class, its candidates and the bottleneck."""
     regions = Regions(settings.thresholds)
     noise = {
         order for region in regions.of.values() for _, chains in region.noise for chain in chains for order in chain
@@ -33,17 +33,17 @@ def class_rules(settings: ComputeSettings, identity: IdentityLabels) -> Iterator
         yield Recording(
             POSSIBLE,
             f"group {identity.by} (\n{indented(_possible(regions.of[rule.name], identity))}\n)",
-            f"Could it be {rule.name}? 1 if so, else absent.",
+            f"1 if {rule.name} is possible, else absent.",
             {"class": rule.name},
         )
-    yield Recording(COUNT, f"count {identity.by} ({POSSIBLE})", "How many classes are possible: 1 settles it.")
-    comment = "The class of this moment: 1 for the one, 0 for all others."
+    yield Recording(COUNT, f"count {identity.by} ({POSSIBLE})", "Number of possible classes.")
+    comment = "The class of the current evaluation: 1 for that class, 0 for all others."
     for rule in RULES:
         settled = f'{COUNT} == 1 and ignoring (class) {POSSIBLE}{{class="{rule.name}"}}'
         yield Recording(CLASS, f"{settled}\nor 0 * {COUNT}", comment, {"class": rule.name})
         comment = ""
     yield Recording(CLASS, f"{COUNT} > bool 1", labels={"class": UNKNOWN})
-    comment = "The bottleneck: known when all classes that are possible share it."
+    comment = "The bottleneck, known if all possible classes share it."
     for bottleneck in BOTTLENECKS:
         classes = "|".join(rule.name for rule in RULES if rule.bottleneck == bottleneck)
         those = f'count {identity.by} ({POSSIBLE}{{class=~"{classes}"}})'
@@ -54,7 +54,7 @@ def class_rules(settings: ComputeSettings, identity: IdentityLabels) -> Iterator
 
 
 def _contradicted(regions: Regions, order: Order, identity: IdentityLabels) -> Recording:
-    """Record where evidence contradicts an order, which then says nothing."""
+    """Return the rule for readings that contradict an order, which then does not apply."""
     lesser, greater = order
     cases = [
         f"{bound(lesser)} >= {number(at_least)} and {bound(greater)} < {number(below)}"
@@ -64,7 +64,7 @@ def _contradicted(regions: Regions, order: Order, identity: IdentityLabels) -> R
     return Recording(
         CONTRADICTED,
         f"group {identity.by} (\n{indented(_any(cases))}\n)",
-        f"Noise: {QUANTITY_OF[lesser]} is above {QUANTITY_OF[greater]}, by more than a threshold.",
+        f"Noise: {QUANTITY_OF[lesser]} is above {QUANTITY_OF[greater]} by more than a threshold.",
         {"lesser": QUANTITY_OF[lesser], "greater": QUANTITY_OF[greater]},
     )
 
@@ -78,14 +78,14 @@ def _all(parts: Sequence[str]) -> str:
 
 
 def _possible(region: Region, identity: IdentityLabels) -> str:
-    """Write that a box of the region meets the bounds; boxes that differ in one side only are written as one."""
+    """Return the condition that a box intersects the bounds; boxes that differ in one side are combined."""
     alternatives = [_all(_sides(common, several)) for common, several in _factored(region.boxes)]
     for box, chains in region.noise:
         flags = [_any([_flag(order, identity) for order in chain]) for chain in chains]
         alternatives.append(_all([*_sides(box, ()), *(f"({flag})" for flag in flags)]))
     if len(alternatives) == 1:
         return alternatives[0]
-    # `and` binds closer than `or`.
+    # `and` has precedence over `or`.
     return "\nor\n".join(alternatives) if alternatives else "vector(0) > 0"
 
 
@@ -95,7 +95,7 @@ def _flag(order: Order, identity: IdentityLabels) -> str:
 
 
 def _factored(boxes: Sequence[Box]) -> list[tuple[Box, tuple[tuple[Variable, Interval], ...]]]:
-    """Pair what boxes share with the sides of which each has one."""
+    """Return pairs of the common part of boxes and the sides in which they differ."""
     groups: list[tuple[Box, tuple[tuple[Variable, Interval], ...]]] = []
     left = list(boxes)
     while left:
@@ -118,7 +118,7 @@ def _has_one_side_more(box: Box, common: Box) -> bool:
 
 
 def _sides(box: Box, either: Sequence[tuple[Variable, Interval]]) -> list[str]:
-    """Write the conditions of a box, and that one of the others holds."""
+    """Return the conditions of a box, with the disjunction of further sides."""
     conditions = [_meets(variable, box.side(variable)) for variable in VARIABLES if box.side(variable) != EVERYTHING]
     if either:
         conditions.append(f"(\n{indented(_any([_meets(*side) for side in either]))}\n)")

@@ -1,6 +1,6 @@
 """Groups of rules as YAML: a rule file of Prometheus, or a `PrometheusRule` of the Prometheus operator.
 
-Written by hand rather than by a YAML library: for the comments, and because expressions read best as blocks.
+Rendered without a YAML library, for comments and block scalars.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ class KubernetesObject:
     """Metadata of a `PrometheusRule`.
 
     Attributes:
-        namespace: where it lives; empty: wherever it is applied.
-        labels: by which the operator's `ruleSelector` finds it.
+        namespace: its namespace; empty for the namespace in which it is applied.
+        labels: for the operator's `ruleSelector`.
         name: of the object.
     """
 
@@ -28,12 +28,12 @@ class KubernetesObject:
 
 
 def rule_file(groups: Sequence[Group], header: str) -> str:
-    """Write a rule file of Prometheus, Thanos or Mimir."""
+    """Return a rule file of Prometheus, Thanos or Mimir."""
     return _comment(header) + "\n" + _groups(groups)
 
 
 def prometheus_rule(groups: Sequence[Group], header: str, target: KubernetesObject) -> str:
-    """Write a `PrometheusRule`."""
+    """Return a `PrometheusRule`."""
     lines = [
         "apiVersion: monitoring.coreos.com/v1",
         "kind: PrometheusRule",

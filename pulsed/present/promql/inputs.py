@@ -1,7 +1,7 @@
-"""From `DCGM_FI_*` series to one recorded series per input, judged as Translate judges: blanks, ranges, units.
+"""One recorded series per input from `DCGM_FI_*` series, with Translate's rules for blanks, ranges and units.
 
-Every name that the field table has for a field is looked for; where several fields fill a quantity, the first that has
-a value does. What differs from Translate stands in `LIMITS`.
+All names of a field are used; if several fields provide a quantity, the first with a value is taken. `LIMITS` has the
+differences from Translate.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ TRAFFIC = (
     "nvlink_receive_bytes_per_second",
     "nvlink_bandwidth_bytes_per_second",
 )
-"""Of whole GPUs only: below one, and in a vGPU guest, links do not exist."""
+"""Whole GPUs only: MIG instances and vGPU guests have no links."""
 
 LINK_STATE = (
     "pcie_link_generation_max",
@@ -61,24 +61,24 @@ QUANTITIES = tuple(dict.fromkeys((*ACTIVITY, *TRAFFIC, *LINK_STATE, *REST, *_DEC
 """The inputs of all rules."""
 
 SIGNS_OF_LIFE = (*ACTIVITY, *TRAFFIC[:2], "memory_used_bytes", "temperature_celsius", "power_watts", "sm_clock_hertz")
-"""A GPU with a series of any of these is there. Other fields come with rows of links and switches."""
+"""A GPU is present if it has a series of any of these. Other fields have rows of links and switches as well."""
 
 WHOLE = f'{INSTANCE}="", {MODEL}!~".*{VGPU_TYPE}"'
 """Selects whole GPUs."""
 
 LIMITS = (
-    "A value of a MIG instance that is the board's (GPU_UTIL, PCIe, power) is left out; pulsed gives it to the board.",
-    "Whether DCGM_FI_DEV_GPU_UTIL_RATIO is in percent is told by DCGM 4.7's other names on the same GPU, not by HELP.",
-    "A vGPU guest is known by its product name only.",
-    "A counter that is stuck at 0, or frozen, is believed; pulsed sees through it after a while.",
+    "Board values on rows of a MIG instance (GPU_UTIL, PCIe, power) are ignored; pulsed assigns them to the board.",
+    "The unit of DCGM_FI_DEV_GPU_UTIL_RATIO follows from DCGM 4.7's other names on the same GPU, not from HELP.",
+    "A vGPU guest is recognized by its product name only.",
+    "Stuck and frozen counters are not detected; pulsed ignores them after a while.",
 )
-"""Where these inputs are not Translate's."""
+"""Differences from Translate."""
 
 BASE_UNITS = recorded("base_units", "group")
 
 
 def input_of(quantity: str) -> str:
-    """Name the recorded series of an input."""
+    """Return the recorded series of an input."""
     return recorded(quantity, "max")
 
 
@@ -88,9 +88,9 @@ def with_inputs(promql: str) -> str:
 
 
 def input_rules(identity: IdentityLabels) -> Iterator[Recording]:
-    """Give the rules that record the inputs."""
+    """Yield the rules that record the inputs."""
     signs = [name for quantity in SIGNS_OF_LIFE for name in _names(quantity)]
-    yield Recording(SEEN, _any_of(identity, signs), "Every GPU and MIG instance: 1 wherever any of these is there.")
+    yield Recording(SEEN, _any_of(identity, signs), "Every GPU and MIG instance: 1 if it has any of these series.")
     base = [name for field in FIELDS if field.id >= FIRST_BASE_UNIT_ID for name in field.names]
     names = [name for name in base if name != AMBIGUOUS_NAME and "VGPU" not in name and "NVLINK" not in name]
     yield Recording(
@@ -114,7 +114,7 @@ def _any_of(identity: IdentityLabels, names: Sequence[str]) -> str:
 
 
 def _field(field: DcgmField, identity: IdentityLabels, link: bool) -> str:
-    """Give a field's value in base units."""
+    """Return the expression of a field in base units."""
     where = f"{{{WHOLE}}}" if link else f'{{{INSTANCE}=""}}' if field.level == "board" else ""
     if AMBIGUOUS_NAME in field.names:
         return _ambiguous(identity, where)
@@ -131,7 +131,7 @@ def _field(field: DcgmField, identity: IdentityLabels, link: bool) -> str:
 
 
 def _credible(name: str, where: str, unit: Unit) -> list[str]:
-    """Select the values of a series that are numbers: in range, and none of DCGM's blanks."""
+    """Return the selections of a series' values in range, without DCGM's blanks."""
     least = " > 0" if unit.low > 0 else f" >= {number(unit.low)}"
     if unit.share:
         most = unit.divide * (ROUNDING if unit.type == "int64" else WHOLE_EXCESS)
@@ -143,13 +143,13 @@ def _credible(name: str, where: str, unit: Unit) -> list[str]:
     limit = f" <= {number(most)}" if most == unit.high else f" < {number(most)}"
     if most <= CERTAIN:
         return [f"{name}{where}{least}{limit}"]
-    # Traffic, bytes and energy pass DCGM's blanks of 32 bits, which only then are told by being equal.
+    # Traffic, bytes and energy exceed DCGM's blanks of 32 bits, which must be excluded by their values.
     first, last = min(INT32_BLANKS), max(INT32_BLANKS)
     return [f"{name}{where}{least} < {number(first)}", f"{name}{where} > {number(last)}{limit}"]
 
 
 def _ambiguous(identity: IdentityLabels, where: str) -> str:
-    """Tell percent from ratios: by DCGM's other names, else by the value; only 1 alone cannot be told then."""
+    """Return the ratio of a series that may be in percent, by DCGM's other names, else by its value; 1 is ambiguous."""
     value = f"{AMBIGUOUS_NAME}{where} >= 0"
     ratio = f"max {identity.by} ({value} <= {number(WHOLE_EXCESS)})"
     percent = f"max {identity.by} ({value} <= 100)"

@@ -1,8 +1,8 @@
-"""Where each workload class lies: its region of the space of all inputs, as few boxes of thresholds as will cover it.
+"""The region of each workload class in the space of all inputs, as a minimal set of boxes.
 
-A class is reached when its rule holds and no earlier one does. That is a union of boxes, one interval per variable; the
-class is possible exactly when what the inputs can be meets one of them. Multiplying the earlier rules out gives the
-largest boxes there are, of which the superfluous are dropped. This module must not know PromQL.
+A class is reached if its rule matches and no earlier rule does. That is a union of boxes, one interval per variable;
+the class is possible exactly if the bounds of the inputs intersect one of them. Expanding the earlier rules yields the
+largest boxes, of which the redundant are dropped. This module must not depend on PromQL.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ from pulsed.compute.workload.classifier import AT_MOST
 
 
 class Interval(NamedTuple):
-    """From `start` on to below `end`; infinite where there is no limit."""
+    """From `start` inclusive to `end` exclusive; infinite without a limit."""
 
     start: float = -math.inf
     end: float = math.inf
 
     def within(self, other: Interval) -> bool:
-        """Tell whether all of this lies in the other."""
+        """Return whether this is contained in the other."""
         return other.start <= self.start and self.end <= other.end
 
 
 EVERYTHING = Interval()
 
 Order = tuple[Variable, Variable]
-"""The first is at most the second: one of `AT_MOST`."""
+"""One of `AT_MOST`: the first variable is at most the second."""
 
 
 @dataclass(frozen=True)
@@ -41,21 +41,21 @@ class Box:
     """A part of a class's region.
 
     Attributes:
-        sides: one interval per variable that matters; the others are free.
+        sides: one interval per constrained variable.
     """
 
     sides: Mapping[Variable, Interval]
 
     def side(self, variable: Variable) -> Interval:
-        """Give the interval of a variable."""
+        """Return the interval of a variable."""
         return self.sides.get(variable, EVERYTHING)
 
     def within(self, other: Box) -> bool:
-        """Tell whether all of this lies in the other."""
+        """Return whether this is contained in the other."""
         return all(self.side(variable).within(side) for variable, side in other.sides.items())
 
     def cut(self, variable: Variable, interval: Interval) -> Box | None:
-        """Give the part in which the variable is in the interval; None when nothing is left."""
+        """Return the part in which the variable is in the interval; None if it is empty."""
         side = self.side(variable)
         start, end = max(side.start, interval.start), min(side.end, interval.end)
         return Box({**self.sides, variable: Interval(start, end)}) if start < end else None
@@ -63,11 +63,11 @@ class Box:
 
 @dataclass(frozen=True)
 class Region:
-    """Where a class lies.
+    """The region of a class.
 
     Attributes:
-        boxes: that physics allows.
-        noise: that it does not, each with what evidence has to contradict for it to count: one of each group of orders.
+        boxes: physically possible boxes.
+        noise: impossible boxes, each with groups of orders; it counts if readings contradict an order of each group.
     """
 
     boxes: tuple[Box, ...]
@@ -103,7 +103,7 @@ class Regions:
         return regions
 
     def contradictions(self, order: Order) -> tuple[tuple[float, float], ...]:
-        """Say which readings contradict an order, noise below the resolution of the thresholds left out.
+        """Return which readings contradict an order; noise below the resolution of the thresholds is ignored.
 
         Returns:
             Pairs: the order is contradicted when the lesser is at or above the first number and the greater is below
@@ -115,7 +115,7 @@ class Regions:
             below = bisect_right(greater, cut)
             if below:
                 pairs.append((cut, greater[below - 1]))
-        # A larger cut with the same other half says nothing new.
+        # A larger cut with the same other half is redundant.
         return tuple(pair for number, pair in enumerate(pairs) if not number or pairs[number - 1][1] != pair[1])
 
     def _threshold(self, condition: Condition) -> float:
@@ -132,7 +132,7 @@ class Regions:
         return Interval(end=value) if condition.comparison == ">=" else Interval(start=value)
 
     def _needed(self, boxes: list[Box]) -> list[Box]:
-        """Drop boxes that the others cover, first those that physics forbids, then the ones with the most sides."""
+        """Return the boxes without those that others cover: first impossible ones, then those with the most sides."""
         cells = {id(box): self._cells(box) for box in boxes}
         kept = list(boxes)
         for box in sorted(boxes, key=lambda box: (not self._forbidden(box), -len(box.sides), len(cells[id(box)]))):
@@ -142,7 +142,7 @@ class Regions:
         return kept
 
     def _cells(self, box: Box) -> frozenset[tuple[int, ...]]:
-        """Give the cells between neighbouring thresholds that a box consists of."""
+        """Return the cells between neighbouring thresholds that a box consists of."""
         return frozenset(product(*(self._range(variable, box.side(variable)) for variable in VARIABLES)))
 
     def _range(self, variable: Variable, side: Interval) -> range:
@@ -154,11 +154,11 @@ class Regions:
         return Region(allowed, tuple((box, found) for box in boxes if (found := self._forbidden(box))))
 
     def _forbidden(self, box: Box) -> tuple[tuple[Order, ...], ...]:
-        """Give the chains of orders that nothing in the box can obey: each of one order, or of two."""
+        """Return the chains of one or two orders that no point of the box satisfies."""
         return tuple(chain for chain in _CHAINS if not self._obeyed_somewhere(box, chain))
 
     def _obeyed_somewhere(self, box: Box, chain: tuple[Order, ...]) -> bool:
-        """Follow the least that the lesser can be up the chain, threshold by threshold, as the classifier does."""
+        """Return whether a point of the box satisfies a chain: the classifier's propagation of the lower bound."""
         floor = box.side(chain[0][0]).start
         for _, greater in chain:
             cuts = self.cuts[greater]
@@ -183,7 +183,7 @@ def _all_of(box: Box, sides: Iterable[tuple[Variable, Interval]]) -> list[Box]:
 
 
 def _largest(boxes: list[Box]) -> list[Box]:
-    """Drop boxes that lie in another one."""
+    """Return the boxes that no other one contains."""
     kept: list[Box] = []
     for box in sorted(boxes, key=lambda box: len(box.sides)):
         if not any(box.within(other) for other in kept):

@@ -1,9 +1,8 @@
-"""What a rule is: recording rules, alerts, groups of them; and how a recorded series is named.
+"""Types of rules and groups, and names of recorded series.
 
-The naming is Prometheus' `level:metric:operations`. The level is `gpu`: one series per GPU or MIG instance, as the
-identity labels tell them apart. The metric is `pulsed_` and the word that pulsed uses everywhere else. The operation is
-what was done last: `max` (of the rows that say the same), `low` and `high` (the least and the most that it can be),
-`mean`, `sum`, `count`, `raw` (of this moment alone, nothing held).
+Names are Prometheus' `level:metric:operations`. The level is `gpu`: one series per GPU or MIG instance, identified by
+the identity labels. The metric is `pulsed_` and pulsed's name of the quantity. The operation is the last one applied:
+`max` (of repeated rows), `low` and `high` (bounds), `mean`, `sum`, `count`, `raw` (of the current evaluation alone).
 """
 
 from __future__ import annotations
@@ -23,10 +22,10 @@ class Recording:
     """A recording rule.
 
     Attributes:
-        record: name of the series that it makes.
+        record: name of the recorded series.
         expr: PromQL, may have several lines.
-        comment: what it is for; empty when the name says it.
-        labels: put on its series.
+        comment: its purpose; empty if the name is sufficient.
+        labels: of the recorded series.
     """
 
     record: str
@@ -41,11 +40,11 @@ class Alert:
 
     Attributes:
         name: of the alert, in CamelCase.
-        expr: PromQL; fires for every series that it gives.
-        hold: how long it must hold, such as `10m`.
-        severity: `critical` (somebody must look now), `warning` (today), `info` (worth knowing).
-        summary: one line; may use Prometheus' templates.
-        description: what it means and what to do.
+        expr: PromQL; the alert fires for every series of its result.
+        hold: the duration `for`, such as `10m`.
+        severity: `critical` (act now), `warning` (act today), `info` (no action).
+        summary: one line; may contain Prometheus' templates.
+        description: meaning and remedy.
     """
 
     name: str
@@ -61,12 +60,12 @@ Rule = Recording | Alert
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Rules that are evaluated one after the other at the same instant, so that each sees what those before it made.
+    """Rules that are evaluated in order at the same instant, so that each can use the results of earlier ones.
 
     Attributes:
         name: of the group.
         rules: in this order.
-        comment: what they are about.
+        comment: their purpose.
     """
 
     name: str
@@ -75,7 +74,7 @@ class Group:
 
 
 def recorded(metric: str, operation: str) -> str:
-    """Name a recorded series.
+    """Return the name of a recorded series.
 
     >>> recorded("sm_active_ratio", "max")
     'gpu:pulsed_sm_active_ratio:max'
@@ -84,17 +83,17 @@ def recorded(metric: str, operation: str) -> str:
 
 
 SEEN = recorded("seen", "group")
-"""1 for every GPU that any series tells of: what "a GPU of which nothing is known" starts from."""
+"""1 for every GPU of any series, also without any input."""
 
 NOTHING = f"0 * {SEEN}"
 """0 for every GPU."""
 
 INSTANCE, MODEL = "GPU_I_ID", "modelName"
-"""Labels the rules look at, besides telling GPUs apart: MIG instances have the first, the second is the product."""
+"""Labels in conditions of rules: MIG instances have the first, the second is the product."""
 
 DEFAULT_LABELS = ("cluster", "Hostname", "hostname", "UUID", "gpu", INSTANCE, "GPU_I_PROFILE", MODEL)
-"""dcgm-exporter's names for what a GPU is and where; `Hostname` became `hostname` in 4.8.3. The labels of pods, jobs
-and processes are left out: several rows of one GPU that differ in them say the same."""
+"""dcgm-exporter's identity labels; `Hostname` became `hostname` in 4.8.3. Labels of pods, jobs and processes are not
+among them: rows of one GPU that differ only in those repeat the same value."""
 
 _LABEL = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
 _OWN_LABELS = frozenset({"class", "bottleneck", "resource", "lesser", "greater", "kind"})
@@ -102,13 +101,13 @@ _OWN_LABELS = frozenset({"class", "bottleneck", "resource", "lesser", "greater",
 
 @dataclass(frozen=True, slots=True)
 class IdentityLabels:
-    """Which labels tell one GPU or MIG instance from another, and stay on recorded series.
+    """Labels that identify a GPU or MIG instance, and are kept on recorded series.
 
     Attributes:
-        labels: their names. `GPU_I_ID` and `modelName` are added, for the rules look at them.
+        labels: their names. `GPU_I_ID` and `modelName` are added, because the rules use them.
 
     Raises:
-        UsageError: a name cannot be a label's, or the rules use it for something else.
+        UsageError: a name is invalid, or a label of the rules themselves.
     """
 
     labels: tuple[str, ...] = DEFAULT_LABELS
@@ -116,14 +115,16 @@ class IdentityLabels:
     def __post_init__(self) -> None:
         for label in self.labels:
             if not _LABEL.fullmatch(label) or label.startswith("__"):
-                raise UsageError(f"{label!r} is no name of a label", "Give names with commas, such as UUID,gpu.")
+                raise UsageError(
+                    f"{label!r} is not a valid label name", "Use names separated by commas, for example UUID,gpu."
+                )
             if label in _OWN_LABELS:
-                raise UsageError(f"label {label} is one that the rules set themselves", "Leave it out.")
+                raise UsageError(f"label {label} is set by the rules themselves", "Remove it.")
         object.__setattr__(self, "labels", tuple(dict.fromkeys((*self.labels, INSTANCE, MODEL))))
 
     @property
     def by(self) -> str:
-        """The clause of an aggregation that keeps them.
+        """The `by` clause of an aggregation that keeps them.
 
         >>> Identity(("UUID",)).by
         'by (UUID, GPU_I_ID, modelName)'
@@ -132,7 +133,7 @@ class IdentityLabels:
 
 
 def number(value: float) -> str:
-    """Write a number as PromQL reads it back exactly.
+    """Return a number as PromQL, without loss of precision.
 
     >>> number(1e9), number(0.05), number(0.0)
     ('1e9', '0.05', '0')
@@ -143,5 +144,5 @@ def number(value: float) -> str:
 
 
 def indented(text: str, columns: int = 2) -> str:
-    """Move all lines of an expression to the right."""
+    """Return an expression with all lines indented."""
     return "\n".join(" " * columns + line if line else line for line in text.splitlines())

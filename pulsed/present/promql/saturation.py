@@ -1,7 +1,7 @@
 """Saturation as recording rules: activity over practical peak, by the tables of `pulsed.compute.peaks`.
 
-A product is known by its label `modelName`. Patterns of an architecture or a link count only where no earlier one is
-found, which is written out here, so that their selections do not overlap.
+The label `modelName` has the product. A pattern of an architecture or a link applies only if no earlier one matches,
+which the selections repeat so that they do not overlap.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ PIPES = tuple(resource for resource in RESOURCES if resource not in LINKS and re
 
 
 def saturation_rules(settings: ComputeSettings, identity: IdentityLabels) -> Iterator[Recording]:
-    """Give the rules for the resources, the saturation and its bounds, and what limits the GPU."""
+    """Yield the rules for the resources, the saturation with its bounds, and the limiting resource."""
     peaks = settings.saturators.peaks
     for resource in (*PIPES, "dram"):
         activity = input_of(f"{resource}_active_ratio")
@@ -51,7 +51,7 @@ def saturation_rules(settings: ComputeSettings, identity: IdentityLabels) -> Ite
 
 
 def _found(patterns: Sequence[str], position: int) -> str:
-    """Select the products in whose name a pattern is found, and no earlier one."""
+    """Return the selection of products that match a pattern, and no earlier one."""
     earlier = "".join(f", {MODEL}!~`.*(?:{pattern}).*`" for pattern in patterns[:position])
     return f"{MODEL}=~`.*(?:{patterns[position]}).*`{earlier}"
 
@@ -61,7 +61,7 @@ _LINK_PATTERNS = [row.pattern for row in NVLINKS]
 
 
 def _by_architecture(values: Mapping[str, float | None], selected: str = "") -> list[str]:
-    """Give what differs from the default, for each architecture, then the default."""
+    """Return the values that differ from the default, by architecture, then the default."""
     default = values[DEFAULT]
     parts = [
         f"{number(value)} * {SEEN}{{{selected}{_found(_PATTERNS, position)}}}"
@@ -78,7 +78,7 @@ def _by_architecture(values: Mapping[str, float | None], selected: str = "") -> 
 
 
 def _ratio(peaks: Mapping[str, Peaks], resources: Sequence[str]) -> str:
-    """Write the least practical peak of some resources: a number where all architectures have the same."""
+    """Return the smallest practical peak of some resources: a number if it is the same for all architectures."""
     values = {name: min(getattr(row, each) for each in resources) for name, row in peaks.items()}
     if len(set(values.values())) == 1:
         return number(values[DEFAULT])
@@ -90,7 +90,7 @@ def _or(parts: Sequence[str]) -> str:
 
 
 def _link(sent: str, received: str, peak: str, between: Sequence[str] = (), one_way: str = "") -> str:
-    """Write the larger direction over the peak: no traffic needs no peak, and a full direction no other one."""
+    """Return the larger direction over the peak: 0 needs no peak, and a full direction not the other one."""
     larger = f"({sent} > {received} or {received} and {sent})"
     single = f"{sent} >= {peak} or {received} >= {peak}" + (f" or {one_way} >= {peak}" if one_way else "")
     return _or([f"clamp_max({larger} / {peak}, 1)", f"{larger} == 0", *between, f"clamp_max(({single}) / {peak}, 1)"])
@@ -107,7 +107,7 @@ def _pcie(peaks: Mapping[str, Peaks]) -> Iterator[Recording]:
     yield Recording(
         PCIE_PEAK,
         "\nor\n".join([*fixed, trained]),
-        "What the PCIe link can train to carries in practice, in bytes/s per direction: lane rate, lanes, efficiency.",
+        "Practical peak of the best PCIe link, in bytes/s per direction: lane rate, lanes, efficiency.",
     )
     sent, received = (input_of(f"pcie_{way}_bytes_per_second") for way in ("transmit", "receive"))
     yield Recording(RESOURCE, _link(sent, received, PCIE_PEAK), labels={"resource": "pcie"})
@@ -123,7 +123,7 @@ def _nvlink(peaks: Mapping[str, Peaks]) -> Iterator[Recording]:
     yield Recording(
         NVLINK_PEAK,
         _or([*fixed, *known]),
-        "What all NVLinks of a product carry in practice, in bytes/s per direction. Unknown where they are optional.",
+        "Practical peak of all NVLinks of a product, in bytes/s per direction. Unknown if they are optional.",
     )
     sent, received, both = (
         input_of(f"nvlink_{each}_bytes_per_second") for each in ("transmit", "receive", "bandwidth")
@@ -139,7 +139,7 @@ def _nvlink(peaks: Mapping[str, Peaks]) -> Iterator[Recording]:
 
 
 def _unless_without() -> str:
-    """Leave out products that have no NVLink."""
+    """Return the exclusion of products without NVLink."""
     without = [position for position, row in enumerate(NVLINKS) if not row.links]
     return "\n".join(f"unless {SEEN}{{{_found(_LINK_PATTERNS, position)}}}" for position in without)
 
@@ -156,7 +156,7 @@ def _missing(peaks: Mapping[str, Peaks], identity: IdentityLabels) -> Iterator[R
         "pcie": f"{SEEN}{{{WHOLE}}}\nunless {known(['pcie'])}",
         "nvlink": f"{SEEN}{{{WHOLE}}}\nunless {known(['nvlink'])}\n{_unless_without()}",
     }
-    comment = "How near their limit those can be that are missing; any of the pipes: compute."
+    comment = "Upper bounds of missing resources; compute is any of the pipes."
     for resource, expr in limits.items():
         yield Recording(MISSING, expr, comment, {"resource": resource})
         comment = ""
@@ -166,17 +166,17 @@ def _whole(identity: IdentityLabels) -> Iterator[Recording]:
     largest = f"max {identity.by} ({RESOURCE})"
     compute = f'max {identity.by} ({RESOURCE}{{resource=~"{"|".join(PIPES)}"}})'
     memory = f'max {identity.by} ({RESOURCE}{{resource="dram"}})'
-    yield Recording(LOWER, f"{largest} or {NOTHING}", "At least the nearest of those that are known.")
+    yield Recording(LOWER, f"{largest} or {NOTHING}", "At least the largest of the known resources.")
     yield Recording(UPPER, f'max {identity.by} ({{__name__=~"{RESOURCE}|{MISSING}"}}) or {LOWER}')
     yield Recording(
         SATURATION,
         f"{largest}\nand (\n  {compute} and {memory}\n  or {UPPER} <= {LOWER}\n)",
-        "The saturation: the nearest, when memory and a pipe are known, or nothing that is missing can be nearer.",
+        "The saturation: the largest, if memory and a pipe are known, or no missing resource can be larger.",
     )
 
 
 def _limiting(identity: IdentityLabels) -> Iterator[Recording]:
-    comment = "Which resource that is, the first if several are: 1 for the one, 0 for all others."
+    comment = "The limiting resource, the first if several are: 1 for that one, 0 for all others."
     for position, resource in enumerate(RESOURCES):
         nearest = f'max {identity.by} ({RESOURCE}{{resource="{resource}"}}) == {SATURATION} > 0'
         if position:

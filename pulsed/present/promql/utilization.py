@@ -1,7 +1,7 @@
 """Bounds of the inputs and the real utilization, as recording rules: `pulsed.compute.bounds` and `real_utilization`.
 
-In PromQL a missing input is a series that is not there, and `a or b` is "a, else b" GPU by GPU. The smaller of two is
-`a <= b or b`, where both are there.
+In PromQL a missing input is an absent series, and `a or b` is "a, else b" per GPU. The minimum of two is `a <= b or
+b`, if both are present.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pulsed.present.promql.inputs import WHOLE, input_of
 from pulsed.present.promql.rule_types import NOTHING, SEEN, IdentityLabels, Recording, indented, number, recorded
 
 PIPES = ("tensor_active_ratio", "fp64_active_ratio", "fp32_active_ratio", "fp16_active_ratio", "sm_occupancy_ratio")
-"""What cannot be busier than the SMs."""
+"""Activities that are at most that of the SMs."""
 
 QUANTITY_OF = {
     "sm": "sm_active_ratio",
@@ -37,17 +37,17 @@ POINT = recorded("real_utilization_ratio", "mean")
 
 
 def low_of(variable: str) -> str:
-    """Name the series of the least that a variable of the rules can be."""
+    """Return the series of the lower bound of a variable of the rules."""
     return recorded(QUANTITY_OF[variable], "low")
 
 
 def high_of(variable: str) -> str:
-    """Name the series of the most that a variable of the rules can be."""
+    """Return the series of the upper bound of a variable of the rules."""
     return recorded(QUANTITY_OF[variable], "high")
 
 
 def utilization_rules(settings: ComputeSettings, identity: IdentityLabels) -> Iterator[Recording]:
-    """Give the rules for the bounds, the real utilization between them, and PCIe traffic."""
+    """Yield the rules for the bounds, the real utilization and PCIe traffic."""
     yield from _zero_filled() if settings.missing == "zero" else _bounds(identity)
     yield from _real_utilization(settings)
     yield from _traffic(settings)
@@ -70,29 +70,29 @@ def _bounds(identity: IdentityLabels) -> Iterator[Recording]:
     yield Recording(
         BUSIEST_PIPE,
         f'max {identity.by} (\n  {{__name__=~"{pipes}"}}\n)\nor {NOTHING}',
-        "A pipe is busy only while a warp is on an SM: the SMs are at least as active as any of these.",
+        "A pipe is busy only while a warp is on an SM: SM activity is at least that of any pipe.",
     )
     yield from _between(
         "sm",
         BUSIEST_PIPE,
         f"{engine} or {busy} or {SEEN}",
-        "Where missing: at least the busiest pipe, at most the graphics engine (the other way round where noise says"
-        f" so).\n{SEEN} is 1: no ceiling.",
+        "If missing: at least the busiest pipe, at most the graphics engine (reversed if noise has swapped them).\n"
+        f"{SEEN} is 1: no upper limit.",
     )
     yield from _between(
         "graphics_engine",
         f"{sm} or {BUSIEST_PIPE}",
         f"{busy} or {SEEN}",
-        "Where missing: at least the SMs, at most NVML's share of time with any kernel.",
+        "If missing: at least the SMs, at most NVML's share of time with a kernel.",
     )
-    nothing = "Where missing: from 0 to the most that the SMs can be."
+    nothing = "If missing: from 0 to the upper bound of the SMs."
     for variable in ("tensor", "fp64"):
         known = input_of(QUANTITY_OF[variable])
         yield Recording(low_of(variable), f"{known} or {NOTHING}", nothing)
         yield Recording(high_of(variable), f"{known} or {high_of('sm')}")
     dram = input_of("dram_active_ratio")
     yield Recording(
-        low_of("dram"), f"{dram} or {NOTHING}", "Where missing: from 0 to NVML's share of time with any access."
+        low_of("dram"), f"{dram} or {NOTHING}", "If missing: from 0 to NVML's share of time with a memory access."
     )
     yield Recording(high_of("dram"), f"{dram} or {input_of('memory_utilization_ratio')} or {SEEN}")
 
@@ -106,7 +106,7 @@ def _between(variable: str, floor: str, ceiling: str, comment: str) -> Iterator[
 
 
 def _weighted(weights: Weights, series: dict[str, str]) -> list[tuple[str, str]]:
-    """Pair the series with their weights, those of weight 0 left out."""
+    """Return pairs of weight and series, without weights of 0."""
     values = {field.name: getattr(weights, field.name) for field in fields(weights)}
     return [(number(value), series[name]) for name, value in values.items() if value > 0]
 
@@ -118,14 +118,14 @@ def _sum(terms: list[str]) -> str:
 def _real_utilization(settings: ComputeSettings) -> Iterator[Recording]:
     weights = settings.weights
     names = [field.name for field in fields(weights)]
-    for series, bound, which in ((LOWER, low_of, "least"), (UPPER, high_of, "most")):
+    for series, bound, which in ((LOWER, low_of, "lower"), (UPPER, high_of, "upper")):
         total = _sum(
             [f"{weight} * {each}" for weight, each in _weighted(weights, {name: bound(name) for name in names})]
         )
         yield Recording(
             series,
             f"clamp_max(\n{indented(total)},\n  1\n)",
-            f"The formula with the weights of preset {settings.preset_name}, on the {which} that its inputs can be.",
+            f"The formula with the weights of preset {settings.preset_name}, for the {which} bounds of its inputs.",
         )
     present = {name: input_of(QUANTITY_OF[name]) for name in names}
     present["graphics_engine"] = f"({present['graphics_engine']} or {input_of('gpu_utilization_ratio')})"
@@ -134,18 +134,18 @@ def _real_utilization(settings: ComputeSettings) -> Iterator[Recording]:
     yield Recording(
         COVERAGE,
         f"round(\n{indented(covered)},\n  1e-{COVERAGE_DIGITS}\n)",
-        "Share of the weights whose input is there. Rounded: sums of weights must compare as they do on paper.",
+        "Share of the weights whose input is present. Rounded, so that sums of weights compare exactly.",
     )
     known = _sum([f"({weight} * {each} or {NOTHING})" for weight, each in terms])
-    yield Recording(MEAN_OF_PRESENT, f"(\n{indented(known)}\n) / ({COVERAGE} > 0)", "Mean over what is there.")
+    yield Recording(MEAN_OF_PRESENT, f"(\n{indented(known)}\n) / ({COVERAGE} > 0)", "Mean over the present inputs.")
     if settings.missing == "zero":
-        yield Recording(POINT, LOWER, "compute.missing is zero: everything is known.")
+        yield Recording(POINT, LOWER, "compute.missing is zero: all inputs are known.")
         return
     yield Recording(
         POINT,
         f"(\n  {LOWER} > {MEAN_OF_PRESENT}\n  or {UPPER} < {MEAN_OF_PRESENT}\n  or {MEAN_OF_PRESENT}\n)\n"
         f"and {COVERAGE} >= {number(settings.min_coverage)}",
-        "The real utilization: that mean, kept inside the bounds. Absent while too little is known.",
+        "The real utilization: that mean, limited to the bounds. Absent while coverage is too low.",
     )
 
 
@@ -161,15 +161,15 @@ def _traffic(settings: ComputeSettings) -> Iterator[Recording]:
         yield Recording(
             low,
             f"{busy}\nor {larger}\nor {NOTHING}",
-            "The larger PCIe direction; a busy copy engine counts as traffic without limit (compute.workload.profile is"
+            "The larger PCIe direction; a busy copy engine counts as unlimited traffic (compute.workload.profile is"
             " kempnerpulse).",
         )
         settled = f"({low} and {sent} and {received} and {copying})\nor {busy}"
     else:
-        comment = "The larger PCIe direction. Below a whole GPU, and in a vGPU guest, there is none: 0."
+        comment = "The larger PCIe direction; 0 for MIG instances and vGPU guests."
         yield Recording(low, f"{larger}\nor {NOTHING}", comment)
         settled = f"({low} and {sent} and {received})"
     if settings.missing == "zero":
         yield Recording(high, low)
     else:
-        yield Recording(high, f"{settled}\nor {unlimited}\nor {NOTHING}", "Open where a direction is missing.")
+        yield Recording(high, f"{settled}\nor {unlimited}\nor {NOTHING}", "Unbounded if a direction is missing.")

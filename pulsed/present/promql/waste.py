@@ -1,7 +1,7 @@
-"""Idle GPUs that somebody holds, and what power goes where, as recording rules.
+"""Idle GPUs that are held, and power by class, as recording rules.
 
-pulsed counts idle time and joules by class as they pass; a rule only sees the moment. Averages over time stand in for
-its counters: `avg_over_time(...[1d])` of a share is its mean, and of a power, times 86400, the joules of a day.
+Averages over time replace pulsed's counters of idle time and joules: `avg_over_time(...[1d])` of a share is its mean,
+and of a power, times 86400, the joules of a day.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ IDLE_POWER = recorded("idle_power_watts", "raw")
 CLASS_POWER = recorded("class_power_watts", "raw")
 
 USERS = ("pod", "pod_name", "exported_pod", "exported_pod_name", "hpc_job", "exported_hpc_job")
-"""Labels that name who has a GPU. Prometheus may put the exporter's own pod there: that one does not count."""
+"""Labels with the users of a GPU. Prometheus may set them to the exporter's own pod, which does not count."""
 
 EXPORTERS_OWN = ".*dcgm-exporter.*"
 
 TELLING = ("memory_used_bytes", "temperature_celsius", "graphics_engine_active_ratio")
-"""Quantities on whose rows the users are looked for: each row of a GPU names them."""
+"""Quantities whose rows are searched for users: each row of a GPU has them."""
 
 
 def waste_rules(settings: ComputeSettings, identity: IdentityLabels) -> Iterator[Recording]:
-    """Give the rules for idle GPUs and for power by class."""
+    """Yield the rules for idle GPUs and for power by class."""
     used, power = input_of("memory_used_bytes"), input_of("power_watts")
     names = "|".join(name for quantity in TELLING for name in _names(quantity))
     users = [f'{{__name__=~"{names}", {label}!="", {label}!~"{EXPORTERS_OWN}"}}' for label in USERS]

@@ -140,4 +140,4 @@ async def test_every_path_with_parameters_tells_its_errors_as_they_are() -> None
 async def test_an_empty_board_has_no_history() -> None:
     known = Known()
     assert isinstance(known.board, TargetStore)
-    assert "no GPU '0' is known" in await known.refused("/gpus/0/history", 404)
+    assert "GPU '0' not found" in await known.refused("/gpus/0/history", 404)

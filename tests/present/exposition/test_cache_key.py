@@ -4,35 +4,35 @@ from pulsed.present.exposition.cache_key import REFRESH_SECONDS, CacheKey
 from tests.present.boards import board, gpu, target, tick
 
 
-def test_the_first_look_begins_an_edition_even_of_an_empty_board() -> None:
-    edition = CacheKey()
-    assert edition.outdated(board(), 0.0)
-    assert not edition.outdated(board(), 0.5)
+def test_the_first_call_has_expired_even_for_an_empty_board() -> None:
+    key = CacheKey()
+    assert key.expired(board(), 0.0)
+    assert not key.expired(board(), 0.5)
 
 
 def test_every_change_of_the_board_ends_it() -> None:
     made = board(target("a", tick([gpu(0)])))
-    edition = CacheKey()
-    edition.outdated(made, 100.0)
+    key = CacheKey()
+    key.expired(made, 100.0)
     made.targets[0].fail("bad_page", "no")
-    assert edition.outdated(made, 100.1)
+    assert key.expired(made, 100.1)
     made.targets.append(target("b"))
-    assert edition.outdated(made, 100.2)
-    assert not edition.outdated(made, 100.3)
+    assert key.expired(made, 100.2)
+    assert not key.expired(made, 100.3)
 
 
 def test_age_ends_it() -> None:
-    edition = CacheKey()
-    edition.outdated(board(), 100.0)
-    assert not edition.outdated(board(), 100.0 + REFRESH_SECONDS - 0.01)
-    assert edition.outdated(board(), 100.0 + REFRESH_SECONDS)
+    key = CacheKey()
+    key.expired(board(), 100.0)
+    assert not key.expired(board(), 100.0 + REFRESH_SECONDS - 0.01)
+    assert key.expired(board(), 100.0 + REFRESH_SECONDS)
 
 
 def test_the_moment_in_which_a_target_turns_stale_ends_it() -> None:
     made = board(target("a", tick([gpu(0)]), arrived=100.0), target("b", tick([gpu(1)]), arrived=109.0))
-    edition = CacheKey()
+    key = CacheKey()
     turn = 100.0 + made.targets[0].stale_after
-    edition.outdated(made, turn - 0.1)
-    assert not edition.outdated(made, turn - 0.01)
-    assert edition.outdated(made, turn + 0.01)
-    assert not edition.outdated(made, turn + 0.02)
+    key.expired(made, turn - 0.1)
+    assert not key.expired(made, turn - 0.01)
+    assert key.expired(made, turn + 0.01)
+    assert not key.expired(made, turn + 0.02)
