@@ -56,7 +56,7 @@ _NO_COLUMNS: Sequence[tuple[Value, ...]] = ((),) * len(_COLUMNS)
 class TargetRenderer:
     """What one target adds to the page, kept as long as nothing of it changes.
 
-    Most of what a GPU says is what it said a tick ago (limits, errors, its class): such a family's lines are kept too.
+    Most values do not change from tick to tick (limits, errors, class): the lines of such a family are kept too.
     Writing numbers is what a page costs, and what is written a second time has a template by then.
 
     Args:

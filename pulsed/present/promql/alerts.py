@@ -2,7 +2,7 @@
 
 An alert is one entry. Those on pulsed's own metrics use its counters, which miss nothing between scrapes; the others
 use averages of what was recorded. `for` comes on top of the time that an expression looks back: a GPU that has
-only just appeared alerts nobody.
+only just appeared does not fire.
 """
 
 from __future__ import annotations

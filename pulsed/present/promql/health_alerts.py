@@ -21,7 +21,7 @@ _WARN, _CRIT = SEVERITY["warn"], SEVERITY["crit"]
 
 
 def health_alerts(settings: HealthSettings) -> tuple[Alert, ...]:
-    """Give the alerts of the checks that are not disabled; `info` alerts nobody."""
+    """Return the alerts of the checks that are not disabled; the state `info` has none."""
     return tuple(alert for check in CHECKS if check.id not in settings.disabled for alert in _alerts(check))
 
 
