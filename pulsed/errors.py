@@ -1,6 +1,6 @@
-"""The few errors that pulsed raises on purpose.
+"""The errors that pulsed raises deliberately.
 
-Every one says what happened, to what, and what to do about it. This module knows no layer.
+Each names what happened, to what, and the remedy. Must not import any layer.
 """
 
 from __future__ import annotations
@@ -81,31 +81,31 @@ class CommandMissing(SourceError):
 
 
 class HostEngineUnavailable(SourceError):
-    """DCGM's host engine does not answer, or has no GPUs to speak of."""
+    """DCGM's host engine does not answer, or has no GPUs."""
 
     reason = "engine_unavailable"
 
 
 class StreamBroke(SourceError):
-    """A stream of samples ended before its time: the process exited, closed its output, or spoke of something else."""
+    """A stream of samples ended before its time: the process exited, closed its output, or had other data."""
 
     reason = "stream_broke"
 
 
 class StreamHung(SourceError):
-    """A stream of samples says nothing any more, or nothing that can be read; its process was killed."""
+    """A stream of samples delivers nothing any more, or nothing that can be read; its process was killed."""
 
     reason = "hung"
 
 
 class WatchRefused(SourceError):
-    """The host engine or `dcgmi` refused what it was asked to watch."""
+    """The host engine or `dcgmi` refused to watch a field."""
 
     reason = "watch_refused"
 
 
 class FieldRefused(WatchRefused):
-    """At least one of the fields is not to be had here.
+    """At least one of the fields is not available here.
 
     Attributes:
         field: the id of that field, where the refusal names it.
@@ -143,7 +143,7 @@ class TooManyCounters(WatchRefused):
 
 
 class NoSourceWorks(SourceError):
-    """The source `auto` found none that delivers; the message says why of each."""
+    """The source `auto` found none that delivers; the message has the error of each."""
 
     reason = "no_source"
 

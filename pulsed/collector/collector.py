@@ -25,7 +25,7 @@ class Pipeline:
 
     Args:
         settings: for Compute.
-        node: the host of GPUs whose source does not say where they are.
+        node: the host of GPUs whose source does not name a host.
         observe: takes the seconds that each layer spends.
         selection: the GPUs to compute; the others are left out.
         boot_id: of the node that all GPUs are in, if they are.

@@ -1,4 +1,4 @@
-"""Leaves out of a tick the GPUs that nobody asked for."""
+"""Removes GPUs that are not selected from ticks."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class DeviceFilter:
     """A selection, applied to the ticks of one source.
 
     Args:
-        selection: says what is meant.
+        selection: the GPUs to keep.
     """
 
     def __init__(self, selection: GpuSelection = EVERYTHING) -> None:

@@ -1,4 +1,4 @@
-"""From configuration to sources: the only place that knows every kind."""
+"""Makes sources from the configuration: the only module that imports every kind."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from pulsed.reader.tick import Source
 
 
 def open_sources(config: Config, *, hurried: bool = False) -> Sequence[Source]:
-    """Make the sources that the configuration asks for, one per target. Nothing is read yet.
+    """Return the sources of the configuration, one per target. Nothing is read yet.
 
     Args:
-        config: says which.
-        hurried: for a command that somebody waits for: start with all targets at once, instead of spreading many over
+        config: which sources.
+        hurried: for commands: start with all targets at once, instead of spreading many over
             the interval, and play a recording as fast as it can be read.
 
     Raises:
@@ -30,7 +30,7 @@ def open_sources(config: Config, *, hurried: bool = False) -> Sequence[Source]:
 
 
 def sources_of(kind: str, config: Config) -> Sequence[Source]:
-    """Make the sources of one kind, whatever kind the configuration asks for: to try whether they work.
+    """Return the sources of one kind, whatever `source.kind` is: to check whether they work.
 
     Raises:
         ConfigError: as `open_sources`.
@@ -39,12 +39,12 @@ def sources_of(kind: str, config: Config) -> Sequence[Source]:
 
 
 def node_name(config: Config) -> str:
-    """The name of this host, for GPUs whose source does not say where they are."""
+    """Return the name of this host, for GPUs whose source does not name a host."""
     return config.node or gethostname()
 
 
 def boot_id_of(config: Config) -> str:
-    """What tells one start of this host from another; empty where the GPUs may be in another host."""
+    """Return the boot id of this host; empty where the GPUs may be in another host."""
     if config.source.kind not in ("auto", "dcgmi") or config.source.dcgmi.host is not None:
         return ""
     try:
@@ -57,7 +57,7 @@ def selection_of(config: Config, environment: Mapping[str, str]) -> GpuSelection
     """Which GPUs to show: those of the key `gpus`, else those that the environment leaves a job on this node, else all.
 
     Args:
-        config: says which.
+        config: which GPUs.
         environment: variables by name; empty for a daemon, which shows all by default.
     """
     if config.gpus is not None:
@@ -123,7 +123,7 @@ def _auto(config: Config, hurried: bool) -> Sequence[Source]:
 
 
 def _lacks_profiling(source: Source) -> bool:
-    """Whether somebody else, most likely a dcgm-exporter, holds the profiling hardware and so knows more."""
+    """Return whether another process, most likely a dcgm-exporter, holds the profiling hardware."""
     from pulsed.reader.dcgmi.source import DcgmiSource
 
     return isinstance(source, DcgmiSource) and ProfilingHeld.reason in source.lost

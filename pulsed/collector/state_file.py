@@ -39,7 +39,7 @@ class StateFile:
     def load(self, accept: Callable[[Mapping[str, object]], None]) -> bool:
         """Read the file and hand over what is in it.
 
-        A file that is broken, or that is not accepted, is renamed to `.broken` and told about. None at all is normal.
+        A file that is broken, or that is not accepted, is renamed to `.broken` and logged. A missing file is normal.
 
         Args:
             accept: takes the document; raises ValueError if it is not one.
@@ -68,7 +68,7 @@ class StateFile:
         """Write the file: a reader finds the old one or the new one, also after a power cut.
 
         Returns:
-            Whether it was written. A failure is told once, until it works again.
+            Whether it was written. A failure is logged once, until a write succeeds.
         """
         temporary = self.path.with_name(self.path.name + ".new")
         try:
@@ -112,7 +112,7 @@ class SavedHealth:
         file.load(self._accept)
 
     def restore(self, target: str, judge: HealthEvaluator, now: float) -> None:
-        """Hand the judge of a target what was kept of it, once; what it does not take is told about and forgotten.
+        """Restore the saved health of a target, once; what is not valid is logged and dropped.
 
         Args:
             target: its name.

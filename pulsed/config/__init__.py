@@ -1,4 +1,4 @@
-"""The configuration: what can be set, where it may be said, and what is wrong with it."""
+"""The configuration: its keys, how it is loaded, and its error messages."""
 
 from pulsed.config.model import Config
 

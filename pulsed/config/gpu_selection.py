@@ -1,4 +1,4 @@
-"""Which GPUs a person or a job means: `--gpus`, or what the environment says. Pure functions; knows no device.
+"""Selection of GPUs, by `--gpus` or the environment of a job. Pure functions; independent of devices.
 
 A job's indexes are not always the node's: in a cgroup, CUDA counts from 0 what the job may see. They are turned into
 UUIDs where these are known, or into Slurm's numbers, which are the node's (SLURM_JOB_GPUS in srun's manual page).
@@ -32,14 +32,14 @@ class SelectableGpu:
 
 @dataclass(frozen=True, slots=True)
 class GpuSelection:
-    """Some GPUs and MIG instances. Whoever takes a GPU takes its instances.
+    """Some GPUs and MIG instances. The selection of a GPU includes its instances.
 
     Attributes:
         everything: all of them; the rest is then empty.
         gpus: indexes on the node.
         instances: index of the GPU and NVML's number of the instance.
         uuids: UUIDs of GPUs and MIG instances, or beginnings of them, in lower case.
-        origin: who said so: `--gpus`, or the variable's name; empty if nobody did.
+        origin: `--gpus`, or the name of the variable; empty for the default.
     """
 
     everything: bool = False
@@ -49,7 +49,7 @@ class GpuSelection:
     origin: str = ""
 
     def among(self, candidates: Sequence[SelectableGpu]) -> tuple[bool, ...]:
-        """Say of each candidate whether it is meant. The beginning of several UUIDs means none, as in CUDA."""
+        """Return for each candidate whether it is selected. The beginning of several UUIDs means none, as in CUDA."""
         if self.everything:
             return (True,) * len(candidates)
         known = {uuid.lower() for one in candidates for uuid in (one.uuid, one.mig_uuid) if uuid}
@@ -99,7 +99,7 @@ def parse(text: str, origin: str = "--gpus") -> GpuSelection:
 
 
 def from_environment(environment: Mapping[str, str], visible: Sequence[str] = ()) -> GpuSelection:
-    """What a job's environment leaves it: the first of CUDA's, NVIDIA's and Slurm's variables that says anything.
+    """Return the GPUs of a job by its environment: the first of CUDA's, NVIDIA's and Slurm's variables that is set.
 
     Nonsense in a variable never raises: what comes after it does not count, which is CUDA's own rule.
 
@@ -128,8 +128,8 @@ def from_environment(environment: Mapping[str, str], visible: Sequence[str] = ()
 
 def _slurm(environment: Mapping[str, str]) -> dict[str, list[str]]:
     """Slurm's numbers on this node by variable, the narrower first: a step has some of its job's GPUs."""
-    said = {name: environment.get(name, "").strip() for name in ("SLURM_STEP_GPUS", "SLURM_JOB_GPUS")}
-    return {name: list(_expanded(_sound(text))) for name, text in said.items() if text}
+    numbers = {name: environment.get(name, "").strip() for name in ("SLURM_STEP_GPUS", "SLURM_JOB_GPUS")}
+    return {name: list(_expanded(_sound(text))) for name, text in numbers.items() if text}
 
 
 def _on_the_node(numbers: Sequence[int], visible: Sequence[str], slurm: Sequence[Sequence[str]]) -> list[str]:

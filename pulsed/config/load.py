@@ -1,4 +1,4 @@
-"""How a configuration comes about: flags over environment over file over defaults, and every mistake told at once.
+"""Loads the configuration: flags over environment over file over defaults, with all errors at once.
 
 The order among flags: one of its own (`--log.level`) goes before `--set`, and of several `--set` the last one counts.
 """
@@ -12,7 +12,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from pulsed.config import Config
-from pulsed.config.problems import told
+from pulsed.config.problems import messages_of
 from pulsed.config.section import keys, section_of
 from pulsed.config.source import Exporter
 from pulsed.config.values import Style, notation_of
@@ -37,11 +37,11 @@ FLAGS: Mapping[str, str] = {
 }
 """Keys that have a flag of their own; those of the web are exporter-toolkit's."""
 
-# Kubernetes tells every container about the Services of its namespace in such variables, also of a Service `pulsed`.
+# Kubernetes sets such variables for the Services of a namespace in every container, also for a Service `pulsed`.
 _SERVICE_LINK = re.compile(
     r"PULSED_(\w+_)?(SERVICE_HOST|SERVICE_PORT(_[A-Z0-9_]+)?|PORT_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)"
 )
-_SERVICE_PORT = re.compile(r"PULSED_(\w+_)?PORT")  # `tcp://10.0.0.1:9401`; a bare 9401 is somebody's mistake
+_SERVICE_PORT = re.compile(r"PULSED_(\w+_)?PORT")  # `tcp://10.0.0.1:9401`; a bare 9401 is a mistake
 
 _KEYS = keys(Config)
 
@@ -77,7 +77,7 @@ def load(
     try:
         config = Config.model_validate(_plain(given))
     except ValidationError as error:
-        problems += told(error, given)
+        problems += messages_of(error, given)
     if problems:
         raise ConfigError("\n".join(problems))
     return config
@@ -109,7 +109,7 @@ def password_of(exporter: Exporter) -> str:
     try:
         return Path(exporter.password_file).read_text(encoding="utf-8").rstrip("\r\n")
     except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is no text"
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
         raise ConfigError(
             f"source.exporter.password_file: cannot read {exporter.password_file}: {reason}",
             "Name a file that pulsed's user may read",
@@ -151,7 +151,7 @@ def _environment(environment: Mapping[str, str], problems: list[str]) -> list[Gi
         key, origin = name[len(PREFIX) :].lower().replace("__", "."), f"environment variable {name}"
         if key in _KEYS:
             secret = (notation := notation_of(_KEYS[key])) is not None and notation.secret
-            # A secret comes as it is: whoever puts it there (a Kubernetes Secret) knows nothing of YAML.
+            # A secret comes as it is: a Kubernetes Secret is not YAML.
             value = Given(text, origin) if secret else _value(text, origin, key, problems)
             layers += _layer(key, value)
         elif not _is_service_link(name, text):

@@ -212,7 +212,7 @@ class SaturationSection(Section):
     )
 
     def saturators(self) -> Saturators:
-        """What Compute needs to know."""
+        """Return the settings of Compute."""
         given = self.model_dump(exclude_none=True)["peaks"]
         return Saturators(peaks_by_architecture(given)) if given else DEFAULT_SATURATORS
 
@@ -241,7 +241,7 @@ def _plausible(name: str, description: str) -> tuple[Any, Any]:
 
 
 def _refusal(name: str, value: Any) -> str:
-    """Say what Compute's own table wants instead of this number; empty when it takes it."""
+    """Return what is allowed instead of this number; empty if the number is allowed."""
     try:
         PlausibilitySettings(**{name: value})
     except ConfigError as error:
@@ -259,7 +259,7 @@ class _Plausibility(Section):
                 yield name, f"is {value:g}; {remedy}"
 
     def plausible(self) -> PlausibilitySettings:
-        """What Compute needs to know."""
+        """Return the settings of Compute."""
         return PlausibilitySettings(**self.model_dump())
 
 
@@ -306,12 +306,12 @@ class HealthSection(Section):
                 yield key, f"cannot be used: {error}"
 
     def settings(self) -> HealthSettings:
-        """What Compute needs to know."""
+        """Return the settings of Compute."""
         return HealthSettings(self.thresholds, frozenset(self.disabled), self.xids, self.pcie_width_max)
 
 
 class Idle(Section):
-    """When an idle GPU is held by somebody, and when it is free."""
+    """When an idle GPU counts as held."""
 
     held_memory: Size = Field(
         default=int(ComputeSettings().held_memory_bytes),
@@ -366,7 +366,7 @@ class HistorySection(Section):
     )
 
     def problems(self) -> Iterator[Problem]:
-        """Find fields that nobody knows."""
+        """Yield unknown fields."""
         for name in self.fields:
             if name not in FIELDS:
                 yield "fields", f"has {name!r}, which is not a field; {did_you_mean(name, FIELDS, _FIELDS)}"
@@ -383,7 +383,7 @@ class EventsSection(Section):
 
 
 class Web(Section):
-    """Who may ask over HTTP, and how much of the daemon they may take up."""
+    """HTTP access and its limits."""
 
     config_file: FileName | None = Field(
         default=None,
@@ -447,7 +447,7 @@ class Config(Section):
     events: EventsSection = Field(default=EventsSection(), description="Server-sent events, `/events`.")
 
     def compute_settings(self) -> ComputeSettings:
-        """Return what Compute needs to know."""
+        """Return the settings of Compute."""
         utilization, workload = self.compute.real_utilization, self.compute.workload
         return ComputeSettings(
             weights=utilization.chosen_weights(),

@@ -1,4 +1,4 @@
-"""What is told about a configuration that is wrong: where, which key, what was given, what is allowed.
+"""Error messages of a configuration that is not valid: place, key, value, what is allowed.
 
 Nothing here repeats a secret, nor a list or mapping that could hold one.
 """
@@ -22,8 +22,8 @@ Path = tuple[str | int, ...]
 _KEYS = keys(Config)
 
 
-def told(error: ValidationError, given: Given) -> list[str]:
-    """Tell what is wrong with values, one line per problem, in the order of their keys."""
+def messages_of(error: ValidationError, given: Given) -> list[str]:
+    """Return one line per problem, in the order of the keys."""
     return [line for problem in error.errors(include_url=False) for line in _lines(problem, given)]
 
 

@@ -1,4 +1,4 @@
-"""What a chapter of the configuration is, and how to walk through its keys. Knows no key."""
+"""Sections of the configuration, and iteration over their keys. Independent of the keys."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Problem = tuple[str, str]
 
 
 class Section(BaseModel):
-    """A chapter of the configuration: frozen, and without keys that nobody knows."""
+    """A section of the configuration: frozen, unknown keys are errors."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 

@@ -35,7 +35,7 @@ class Cadence:
 
     Attributes:
         least: shortest `source.interval`, seconds; less is an error. 0: the source itself raises it.
-        default: seconds when `source.interval` is not set; None: the source itself says.
+        default: seconds when `source.interval` is not set; None: the source decides.
     """
 
     least: float
@@ -216,5 +216,5 @@ class SourceSection(Section):
             yield "kind", "is replay, which needs a recording; set source.replay.path"
 
     def seconds(self) -> float | None:
-        """Seconds between two samples; None when the source itself says (`replay`)."""
+        """Seconds between two samples; None when the source decides (`replay`)."""
         return CADENCES[self.kind].default if self.interval is None else self.interval

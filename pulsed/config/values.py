@@ -1,7 +1,7 @@
 """The kinds of values that a configuration holds: how each is written, what is allowed, and its check.
 
-A kind is an annotated type. Its `Notation` is what error messages and CONFIGURATION.md say about it, and its check
-raises ValueError with words that go on from the value: "'12 parsecs' is no duration". Knows no key.
+A kind is an annotated type. Its `Notation` is used by error messages and CONFIGURATION.md, and its check
+raises ValueError with a text that continues the value: "'12 parsecs' is not a duration". Independent of the keys.
 """
 
 from __future__ import annotations
@@ -74,11 +74,11 @@ def duration(value: object) -> float:
     elif isinstance(value, str) and value.strip().startswith("-"):
         raise ValueError("is negative")
     else:
-        raise ValueError("is no duration")
+        raise ValueError("is not a duration")
     if seconds < 0:
         raise ValueError("is negative")
     if seconds == 0:
-        raise ValueError("is no time at all")
+        raise ValueError("is not a positive duration")
     return seconds
 
 
@@ -92,7 +92,7 @@ def size(value: object) -> int:
     text = str(value) if isinstance(value, int) and not isinstance(value, bool) else value
     parts = _SIZE.fullmatch(text.strip()) if isinstance(text, str) else None
     if parts is None or parts[2] not in _SIZES:
-        raise ValueError("is no size")
+        raise ValueError("is not a size")
     number = int(float(parts[1]) * _SIZES[parts[2]])
     if number < 1:
         raise ValueError("is too small")
@@ -100,7 +100,7 @@ def size(value: object) -> int:
 
 
 def moment(value: object) -> float:
-    """Unix seconds of a time: such seconds, or RFC 3339 as in `2026-01-01T00:00:00Z` (UTC unless it says otherwise)."""
+    """Unix seconds of a time: such seconds, or RFC 3339 as in `2026-01-01T00:00:00Z` (UTC unless it has an offset)."""
     if is_number(value):
         return float(value)
     try:
@@ -108,7 +108,7 @@ def moment(value: object) -> float:
     except ValueError:
         when = None
     if when is None:
-        raise ValueError("is no time")
+        raise ValueError("is not a time")
     return (when if when.tzinfo else when.replace(tzinfo=timezone.utc)).timestamp()
 
 
@@ -116,7 +116,7 @@ def host_and_port(address: str) -> tuple[str, int]:
     """Host and port of a listen address; an empty host means all interfaces, port 0 any free port.
 
     Raises:
-        ValueError: it is no listen address, in words that go on from the address.
+        ValueError: it is not a listen address; the message continues the address.
     """
     if address.isdecimal():  # `listen: 9401`
         address = f":{address}"
@@ -129,7 +129,7 @@ def host_and_port(address: str) -> tuple[str, int]:
         except ValueError:
             raise ValueError("has no IPv6 address in its brackets") from None
     elif host and not _HOST_NAME.fullmatch(host):
-        raise ValueError("has no host that could exist")
+        raise ValueError("has no valid host")
     if not re.fullmatch(r"[0-9]{1,5}", port) or int(port) > 65535:
         raise ValueError("has no port of 0 to 65535")
     return host, int(port)
@@ -151,7 +151,7 @@ def shown(value: object) -> str:
     return repr(text if len(text) <= 100 else f"{text[:100]}…")
 
 
-def beside(file: str, name: str) -> str:
+def resolve_path(file: str, name: str) -> str:
     """A file name of the configuration file `file`: relative ones count from its folder. URLs stay as they are."""
     return os.path.join(os.path.dirname(file), name) if name and is_path(name) else name
 
@@ -201,13 +201,13 @@ def _target(value: str) -> str:
 
 def _http_path(value: str) -> str:
     if not re.fullmatch(r"/[A-Za-z0-9._~/-]*", value):
-        raise ValueError("is no path of a page")
+        raise ValueError("is not a path of a page")
     return value
 
 
 def _group(value: str) -> str:
     if value not in GROUPS:
-        raise ValueError("is no group of fields")
+        raise ValueError("is not a group of fields")
     return value
 
 

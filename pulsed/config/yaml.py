@@ -2,7 +2,7 @@
 
 Types are those of YAML 1.2, so that `on` is a word, `1:30` no number in base 60, and a date stays a text; a key whose
 kind is a text gets what is written, `007` and all. Duplicate keys are mistakes here. No error repeats what a file
-holds: it may be a secret. Knows no key.
+holds: it may be a secret. Independent of the keys.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 import yaml
 
-from pulsed.config.values import Style, beside
+from pulsed.config.values import Style, resolve_path
 
 Value = None | bool | int | float | str | list["Given"] | dict[str, "Given"]
 
@@ -23,7 +23,7 @@ Styles = Callable[[tuple[str, ...]], Style]
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """A value that somebody gave.
+    """A value with the place where it was given.
 
     Attributes:
         value: the value; lists and mappings hold further `Given`.
@@ -35,7 +35,7 @@ class Given:
 
 
 class BadYaml(Exception):
-    """A text is no YAML, or more of it than a configuration can be; says what and, in a file, in which line."""
+    """A text is not valid YAML, or is too large for a configuration."""
 
 
 @dataclass(slots=True)
@@ -73,9 +73,9 @@ class YamlText:
             mark = getattr(error, "problem_mark", None)
             where = f"{self.origin}:{mark.line + 1}:{mark.column + 1}" if self.file and mark else self.origin
             problem = getattr(error, "problem", None) or getattr(error, "reason", None) or "cannot be read"
-            raise BadYaml(f"{where}: this is no YAML: {_NAMES.sub('', problem)}") from None
+            raise BadYaml(f"{where}: not valid YAML: {_NAMES.sub('', problem)}") from None
         except RecursionError:  # an alias inside of what it stands for
-            raise BadYaml(f"{self.origin}: this is no configuration: it is nested without end") from None
+            raise BadYaml(f"{self.origin}: not a configuration: it is nested without end") from None
 
     def _refuse_depth(self) -> None:
         """Look how deep the text is nested, event by event: at 100,000 levels libyaml's composer ends the process."""
@@ -86,12 +86,12 @@ class YamlText:
             elif isinstance(event, yaml.CollectionEndEvent):
                 depth -= 1
             if depth > _MOST_DEPTH:
-                raise BadYaml(f"{self.origin}: this is no configuration: it is nested deeper than {_MOST_DEPTH} levels")
+                raise BadYaml(f"{self.origin}: not a configuration: it is nested deeper than {_MOST_DEPTH} levels")
 
     def _given(self, node: yaml.Node, path: tuple[str, ...]) -> Given:
         self.nodes += 1
         if self.nodes > _MOST_NODES:
-            raise BadYaml(f"{self.origin}: this is no configuration: it has more than {_MOST_NODES} values")
+            raise BadYaml(f"{self.origin}: not a configuration: it has more than {_MOST_NODES} values")
         where = self._where(node)
         if not node.tag.startswith("tag:yaml.org,2002:") or node.tag[18:] not in ("str", "seq", "map"):
             self.problems.append(f"{where}: {'.'.join(path) or 'the file'}: has a YAML tag; write the value without it")
@@ -105,7 +105,7 @@ class YamlText:
         value = text if node.style else _scalar(text)
         style = self.styles(path)
         if value is not None and style != "typed":
-            value = beside(self.origin, text) if self.file and style == "file" else text
+            value = resolve_path(self.origin, text) if self.file and style == "file" else text
         return Given(value, where)
 
     def _mapping(self, node: yaml.MappingNode, path: tuple[str, ...]) -> dict[str, Given]:

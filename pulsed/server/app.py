@@ -30,7 +30,7 @@ class DaemonApp:
         telemetry: counts the requests.
         telemetry_path: where the page is.
         max_requests: pages served at the same time; one more gets 503. 0 means no limit.
-        reload: reads the configuration again and says what is wrong with it; None: nobody may ask for it by HTTP.
+        reload: reloads the configuration and returns its error; None: `POST /-/reload` is refused.
 
     Attributes:
         max_requests: as given; may be changed.

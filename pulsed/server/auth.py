@@ -1,4 +1,4 @@
-"""Who may ask: the rate limit and basic authentication, in front of the application.
+"""Access control: the rate limit and basic authentication, in front of the application.
 
 In the order of exporter-toolkit: what is too much is refused before anybody's password is looked at.
 """
@@ -22,9 +22,9 @@ class AuthMiddleware:
     Args:
         app: what is guarded.
         live: users in force, and the rate limit, which is read once.
-        count: is told the path's name and the status of each request that is refused; `other` stands for all paths
+        count: called with the path's name and the status of each request that is refused; `other` stands for all paths
             that anybody could make up.
-        named: paths that `count` may know by their name.
+        named: paths that are counted by name.
         open_paths: paths that need no password.
     """
 

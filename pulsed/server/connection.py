@@ -1,6 +1,6 @@
 """One HTTP connection: uvicorn's, with an end to what a client may send and how long it may take.
 
-uvicorn itself waits for a request for ever, takes headers and bodies of any size, and cannot ask whose certificate a
+uvicorn itself waits for a request for ever, takes headers and bodies of any size, and cannot check whose certificate a
 client has. Per request this costs a few comparisons; time is looked at from outside, once a second (`overdue`).
 """
 
@@ -25,7 +25,7 @@ from pulsed.server.connection_limits import (
 )
 
 Admits = Callable[[ssl.SSLObject], bool]
-"""Whether a client may come in, by what its TLS says."""
+"""Returns whether a client is admitted, by its TLS certificate."""
 
 
 class _Refused(Exception):
@@ -92,7 +92,7 @@ class ServerConnection(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         """Take a piece of a request."""
-        if self._shut:  # what the transport had in hand when it was told to stop
+        if self._shut:  # data that the transport had received before it was stopped
             return
         self._unset_keepalive_if_required()
         if not self._since:
@@ -101,7 +101,7 @@ class ServerConnection(HttpToolsProtocol):
         try:
             self.parser.feed_data(data)
         except httptools.HttpParserUpgrade:
-            return  # it is answered as if nobody had asked to speak something else (RFC 9110, 7.8)
+            return  # the request to upgrade is ignored (RFC 9110, 7.8)
         except httptools.HttpParserError as error:
             refused = error.__context__
             self._refuse(refused.status if isinstance(refused, _Refused) else http.HTTPStatus.BAD_REQUEST)
@@ -151,12 +151,12 @@ class ServerConnection(HttpToolsProtocol):
         return bool(late) or now - self._moved > STUCK_SECONDS
 
     def _refuse(self, status: http.HTTPStatus) -> None:
-        """Say why the request is refused, where that can be said, and end the connection."""
+        """Send the status of the refused request, if possible, and end the connection."""
         self._shut = True
         if self._in_head and not self.running:
             self._say(status)
         elif self.running and not self.cycle.response_started and not self._in_head and not self.pipeline:
-            self.cycle.disconnected = True  # what the application still says goes nowhere
+            self.cycle.disconnected = True  # further output of the application is dropped
             self.cycle.message_event.set()
             self._say(status)
         elif self.running:

@@ -1,6 +1,6 @@
 """How many connections there are, and which go when there are too many or have had their time.
 
-Whoever asks for something stays; of the others those go first that never asked for anything, then those that were
+Connections with a request stay; of the others those are closed first that never sent a request, then those that were
 silent the longest: a scraper that finds its connection closed opens another and is let in.
 """
 
@@ -19,7 +19,7 @@ from pulsed.server.connection_limits import ConnectionLimits
 log = logging.getLogger(__name__)
 
 LOG_SECONDS = 60.0
-"""A flood is told of once in this time."""
+"""Least seconds between two log lines about a flood."""
 
 SHARE = 16
 """A full house is cleared by one part of so many at a time, so that a flood does not cost a search for each."""

@@ -8,7 +8,7 @@ MOST_HEADER_BYTES = 64 * 1024
 """Request line and headers of one request; Prometheus sends some 400."""
 
 MOST_BODY_BYTES = 64 * 1024
-"""No route takes a body: this much is read and thrown away, so that a client hears its answer."""
+"""No route takes a body: this much is read and thrown away, so that a client gets its response."""
 
 STUCK_SECONDS = 30.0
 """How long a client may take nothing of what waits for it, or leave a closed connection half open."""

@@ -30,11 +30,11 @@ from pulsed.server.tls_context import is_allowed
 log = logging.getLogger(__name__)
 
 SHUTDOWN_SECONDS = 1
-"""How long requests may take to finish once the daemon has been told to stop."""
+"""How long requests may take to finish once the daemon stops."""
 
 ACCEPTED_AT_ONCE = 16
 PAUSE_SECONDS, SHORT_PAUSE_SECONDS = 1.0, 0.1
-"""How long to accept nobody when the process has no descriptors left; shorter, if idle connections just gave some."""
+"""Pause of accepting when the process has no descriptors left; shorter if idle connections were just closed."""
 
 _NO_DESCRIPTORS = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
@@ -90,7 +90,7 @@ class Server(uvicorn.Server):
         yield
 
     def stop(self, number: signal.Signals) -> None:
-        """End soon; the signal is what the log says why."""
+        """Stop the server; the signal is logged."""
         log.info("stopping", extra={"signal": number.name})
         self.should_exit = True
 
@@ -100,7 +100,7 @@ class Server(uvicorn.Server):
         if self._live is not None and self._live.now.users and not self.tls and any(map(_is_public, sockets or ())):
             log.warning("passwords travel in the clear, set tls_server_config in the web configuration")
         # To uvicorn a server is what can be closed.
-        self.servers = [self._doorkeeper(each) for each in sockets or ()]  # type: ignore[misc]
+        self.servers = [self._acceptor(each) for each in sockets or ()]  # type: ignore[misc]
         self.started = True
         self._on_ready()
 
@@ -114,8 +114,8 @@ class Server(uvicorn.Server):
                 self._set_headers()
         return await super().on_tick(counter)
 
-    def _doorkeeper(self, listening: socket.socket) -> Doorkeeper:
-        return Doorkeeper(listening, self.limiter, self._protocol, self._context, self._limits.request_seconds)
+    def _acceptor(self, listening: socket.socket) -> ConnectionAcceptor:
+        return ConnectionAcceptor(listening, self.limiter, self._protocol, self._context, self._limits.request_seconds)
 
     def _set_headers(self) -> None:
         if self._live is not None:
@@ -135,12 +135,12 @@ class Server(uvicorn.Server):
         return lambda client: is_allowed(client.getpeercert(), sans)
 
 
-class Doorkeeper:
+class ConnectionAcceptor:
     """Accepts the connections of one listening socket.
 
     Args:
         listening: the socket.
-        gate: knows how many there are.
+        gate: counts the connections.
         protocol: makes the protocol of a connection, which calls what it is given when it is ready.
         context: gives the TLS context of the next connection; None: plain.
         handshake_seconds: how long a handshake may take.
@@ -166,7 +166,7 @@ class Doorkeeper:
         self._open()
 
     def close(self) -> None:
-        """Accept nobody any more, and end the handshakes that go on."""
+        """Stop accepting, and end the handshakes in progress."""
         if self._paused is not None:
             self._paused.cancel()
         self._loop.remove_reader(self._listening.fileno())

@@ -1,4 +1,4 @@
-"""Where to listen: TCP addresses, Unix sockets, or the sockets that systemd hands over."""
+"""Where to listen: TCP addresses, Unix sockets, or the sockets that systemd passes."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Listener:
     path: tuple[Path, int] | None = None
 
     def close(self) -> None:
-        """Listen no more, and leave no file behind; a file that somebody else put there since is theirs."""
+        """Stop listening, and remove the socket's file unless another process has replaced it."""
         self.socket.close()
         if self.path is not None:
             path, inode = self.path
@@ -44,7 +44,7 @@ class Listener:
                     path.unlink()
 
     def url(self, *, tls: bool) -> str:
-        """Say where a client finds it."""
+        """Return the URL for clients."""
         name = self.socket.getsockname()
         if self.socket.family == socket.AF_UNIX:
             return f"{UNIX}{name}"
@@ -73,10 +73,10 @@ def listen(addresses: Sequence[str]) -> list[Listener]:
 
 
 def from_systemd(environment: MutableMapping[str, str]) -> list[Listener]:
-    """Take the sockets that systemd hands over, and its variables away, which are not for our children.
+    """Take the sockets that systemd passes, and its variables away, which are not for our children.
 
     Raises:
-        ListenError: there are none, or one is no listening stream socket.
+        ListenError: there are none, or one is not a listening stream socket.
     """
     process, count, _ = (environment.pop(name, "") for name in ("LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES"))
     if process != str(os.getpid()) or not count.isdecimal() or int(count) == 0:
@@ -94,7 +94,8 @@ def _inherited(descriptor: int) -> socket.socket:
         raise ListenError(f"descriptor {descriptor} of systemd is no socket: {error.strerror}") from None
     if not listens:
         raise ListenError(
-            f"descriptor {descriptor} of systemd is no listening stream socket", "Use ListenStream= in the .socket unit"
+            f"descriptor {descriptor} of systemd is not a listening stream socket",
+            "Use ListenStream= in the .socket unit",
         )
     found.set_inheritable(False)
     return found
@@ -135,10 +136,10 @@ def _unix(address: str) -> Listener:
 
 
 def _remove_stale(path: Path) -> None:
-    """Remove a socket that nobody listens on, as a daemon leaves it behind that was killed."""
+    """Remove a socket without a listener, left by a daemon that was killed."""
     with contextlib.suppress(FileNotFoundError):
         if not stat.S_ISSOCK(path.lstat().st_mode):
-            return  # whatever it is, it is not ours; to bind says so
+            return  # not a stale socket; bind reports the error
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
             probe.settimeout(1)
             try:

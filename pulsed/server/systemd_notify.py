@@ -1,4 +1,4 @@
-"""Tells systemd how the daemon is: ready, reloading, stopping, alive (sd_notify(3)). Does nothing without systemd."""
+"""Notifies systemd of the daemon's state: ready, reloading, stopping, alive (sd_notify(3)), if there is systemd."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Notifier:
         self._send("STOPPING=1")
 
     async def keep_alive(self) -> None:
-        """Say at half of the watchdog's time that the event loop turns; a daemon that is stuck falls silent."""
+        """Notify the watchdog at half of its interval, as long as the event loop runs."""
         while self.watchdog_seconds:
             self._send("WATCHDOG=1")
             await asyncio.sleep(self.watchdog_seconds / 2)

@@ -1,6 +1,6 @@
-"""A TLS context of what the settings say: certificates, whom to trust, versions, ciphers.
+"""Makes a TLS context from the settings: certificates, trusted authorities, versions, ciphers.
 
-The files' bytes are read first and OpenSSL gets them through memory: its own messages name no file, and it would ask
+The files' bytes are read first and OpenSSL gets them through memory: its own messages name no file, and it would prompt
 the terminal for the passphrase of an encrypted key.
 """
 
@@ -27,7 +27,7 @@ def make_context(tls: Tls) -> ssl.SSLContext:
     """
     try:
         return _make(tls)
-    except (OSError, ValueError) as error:  # an OpenSSL that knows less than ours, or one of FIPS; no descriptors left
+    except (OSError, ValueError) as error:  # an OpenSSL with fewer ciphers, or one of FIPS; no descriptors left
         raise ConfigError(
             f"{tls.cert.key.partition(': ')[0]}: tls_server_config: TLS cannot be set up so: {_reason(error)}",
             "Leave out what this machine's OpenSSL does not offer",
@@ -37,7 +37,7 @@ def make_context(tls: Tls) -> ssl.SSLContext:
 def _make(tls: Tls) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # of versions before 1.2: whoever writes them knows
+        warnings.simplefilter("ignore", DeprecationWarning)  # of versions before 1.2, which are explicit
         context.minimum_version, context.maximum_version = (VERSIONS[name] for name in tls.versions)
     context.options |= ssl.OP_NO_RENEGOTIATION
     if not tls.server_order:
@@ -55,7 +55,7 @@ def _make(tls: Tls) -> ssl.SSLContext:
 
 
 def is_allowed(certificate: ssl._PeerCertRetDictType | None, sans: frozenset[str]) -> bool:
-    """Whether a client's verified certificate has one of the names. Without a certificate: what TLS said counts."""
+    """Whether a client's verified certificate has one of the names. Without a certificate the TLS settings decide."""
     if not sans or not certificate:
         return True
     return any(_comparable(str(value)) in {_comparable(san) for san in sans} for _, value in _names_of(certificate))

@@ -1,7 +1,7 @@
-"""HTTP basic authentication: is this a user with their password, at a price that tells nobody anything.
+"""HTTP basic authentication. The time of a check does not depend on whether the user exists.
 
-bcrypt is slow on purpose (some 50 ms at cost 10): it runs in a thread, one at a time, and what it said is remembered
-under a keyed digest, so that a scraper pays once. A name that nobody has costs what a known one costs.
+bcrypt is slow on purpose (some 50 ms at cost 10): it runs in a thread, one at a time, and its results are cached
+under a keyed digest, so that a scraper pays once. An unknown name takes as long as a known one.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Users:
 
     def __init__(self, hashes: Mapping[str, str]) -> None:
         self._hashes = {name.encode(): text.encode() for name, text in hashes.items()}
-        # For a name that nobody has: the dearest of the real ones. Nobody gets in by it.
+        # Checked for unknown names, always in vain: the most expensive hash.
         self._decoy = max(self._hashes.values(), key=lambda text: text[4:6])
         self._key = secrets.token_bytes(32)
         self._right: OrderedDict[bytes, None] = OrderedDict()
@@ -46,7 +46,7 @@ class Users:
         self._waiting = 0
 
     def remembers(self, authorization: bytes) -> bool | None:
-        """Say what is known of a header `Authorization` without asking bcrypt; None: nothing."""
+        """Return the cached result for a header `Authorization`; None if there is none."""
         digest = self._digest(authorization)
         for kept, answer in ((self._right, True), (self._wrong, False)):
             if digest in kept:
@@ -55,7 +55,7 @@ class Users:
         return None
 
     async def check(self, authorization: bytes) -> bool:
-        """Say whether a header `Authorization` names a user with their password.
+        """Return whether a header `Authorization` names a user with their password.
 
         Raises:
             Busy: too many wait already.

@@ -1,4 +1,4 @@
-"""The web configuration file: what it says.
+"""Parses the web configuration file.
 
 Reads the file alone: certificates and keys that it names are `context`'s business.
 """
@@ -68,7 +68,7 @@ class Rate:
 
 @dataclass(frozen=True, slots=True)
 class WebSettings:
-    """What a web configuration file says.
+    """The settings of a web configuration file.
 
     Attributes:
         tls: None: plain HTTP.
@@ -162,7 +162,7 @@ class _Form:
             )
         elif not is_hash(given.value):
             self.problems.append(
-                f"{given.origin}: {USERS}.{name}: this value is no bcrypt hash; "
+                f"{given.origin}: {USERS}.{name}: this value is not a bcrypt hash; "
                 "allowed: what `htpasswd -nBC 10 USER` prints after the colon, such as $2y$10$…"
             )
         else:
@@ -208,7 +208,7 @@ class _Form:
         if (cert or ca or auth) and key is None:
             yield f"{tls}: tls_server_config: has no key; set key_file"
         if cert is None and key is None and not ca and not auth:
-            for name in self._values:  # on its own it would be a promise of TLS that nobody keeps
+            for name in self._values:  # without a certificate there is no TLS
                 if name.startswith("tls_server_config."):
                     yield f"{self._origins[name]}: {name}: needs a certificate too; set cert_file and key_file"
         if ca is not None and not verifies:

@@ -41,7 +41,7 @@ class Key:
 
 def _text(value: object) -> object:
     if not isinstance(value, str):
-        raise ValueError("is no text")
+        raise ValueError("is not a text")
     return value
 
 
@@ -69,10 +69,10 @@ def _one_of(*words: str) -> Callable[[object], object]:
 def _some_of(*words: str) -> Callable[[object], object]:
     def read_words(value: object) -> object:
         if not isinstance(value, list):
-            raise ValueError("is no list")
+            raise ValueError("is not a list")
         for item in value:
             if not isinstance(item, str) or (words and item not in words):
-                raise ValueError(f"has {shown(item) if isinstance(item, str) else 'what is no text'}")
+                raise ValueError(f"has {shown(item) if isinstance(item, str) else 'an item that is not a text'}")
         return tuple(value)
 
     return read_words
@@ -80,7 +80,7 @@ def _some_of(*words: str) -> Callable[[object], object]:
 
 def _client_auth(value: object) -> object:
     if value in ("RequestClientCert", "RequireAnyClientCert", "RequireClientCert"):
-        raise ValueError("asks for a certificate that nobody verifies, which Python's TLS cannot do")
+        raise ValueError("requests a certificate without verifying it, which Python's TLS cannot do")
     return "" if value == "NoClientCert" else _one_of("VerifyClientCertIfGiven", "RequireAndVerifyClientCert")(value)
 
 
@@ -159,7 +159,7 @@ def style_of(path: tuple[str, ...]) -> Style:
 
 
 def hint(key: str) -> str:
-    """What to say about a key that nobody knows."""
+    """Return the hint for an unknown key."""
     known = (*SECTIONS, *KEYS)
     section, _, name = key.rpartition(".")
     siblings = {each.rpartition(".")[2]: each for each in known if each.rpartition(".")[0] == section}
@@ -169,7 +169,7 @@ def hint(key: str) -> str:
 
 
 def keys_of(section: str) -> str:
-    """What to say about a section: its keys."""
+    """Return the hint for a section: its keys."""
     if section == USERS:
         return f"{USERS} has names of users, each with its bcrypt hash"
     prefix = f"{section}." if section else ""

@@ -346,8 +346,8 @@ def test_limits_and_stdout() -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["--duration", "soon"], "'soon' is no duration"),
-        (["--duration", "0"], "no time at all"),
+        (["--duration", "soon"], "'soon' is not a duration"),
+        (["--duration", "0"], "not a positive duration"),
         (["--ticks", "0"], "'0' is not a whole number above 0"),
         (["--ticks", "1.5"], "not a whole number"),
     ],

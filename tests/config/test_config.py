@@ -48,18 +48,18 @@ BOUNDS = "allowed: ratios in ascending order, such as [0.25, 0.5, 0.75]"
 TARGET = "allowed: a URL such as http://localhost:9400/metrics, or the name of a saved page; one or a list of them"
 
 BAD = {
-    "alias-without-end": [": this is no configuration: it is nested without end"],
+    "alias-without-end": [": not a configuration: it is nested without end"],
     "demo-seed-text": [":3: source.demo.seed: 'lucky' is not allowed; allowed: a whole number"],
     "dotted-key": [":1: source.kind: unknown key; write it nested, as in {source: {kind: ...}}"],
     "duplicate-key": [":5: log: is given twice, first at FILE:1; leave one of them out"],
     "histogram-in-percent": [f":3: compute.real_utilization.histogram[1]: 90 is not allowed; {BOUNDS}"],
     "histogram-not-ascending": [f":3: compute.real_utilization.histogram: a list is not in ascending order; {BOUNDS}"],
-    "interval-garbage": [f":2: source.interval: '15 parsecs' is no duration; {DURATION}"],
+    "interval-garbage": [f":2: source.interval: '15 parsecs' is not a duration; {DURATION}"],
     "interval-negative": [f":2: source.interval: '-15s' is negative; {DURATION}"],
-    "interval-not-a-number": [f":2: source.interval: '.nan' is no duration; {DURATION}"],
+    "interval-not-a-number": [f":2: source.interval: '.nan' is not a duration; {DURATION}"],
     "interval-too-short-for-demo": [":3: source.interval: is 0.05 s; allowed for the kind demo: 0.1 s and up"],
     "interval-too-short-for-exporter": [":3: source.interval: is 0.5 s; allowed for the kind exporter: 1 s and up"],
-    "interval-zero": [f":2: source.interval: 0 is no time at all; {DURATION}"],
+    "interval-zero": [f":2: source.interval: 0 is not a positive duration; {DURATION}"],
     "key-at-wrong-level": [":1: targets: unknown key; did you mean source.exporter.targets?"],
     "key-file-without-cert-file": [":3: source.exporter.key_file: needs its certificate too; set cert_file"],
     "listen-ipv6-without-brackets": [f":1: listen: '::1:9401' needs brackets around its IPv6 address; {ADDRESS}"],
@@ -69,7 +69,7 @@ BAD = {
     "log-format-yaml-1.1-boolean": [":2: log.format: 'on' is not allowed; allowed: logfmt, json"],
     "log-level-unknown": [":2: log.level: 'loud' is not allowed; allowed: debug, info, warn, error"],
     "max-page-bytes-unknown-unit": [
-        ":3: source.exporter.max_page_bytes: '64 megs' is no size; "
+        ":3: source.exporter.max_page_bytes: '64 megs' is not a size; "
         "allowed: bytes as a number, or a text such as 512KiB, 64MiB, 1GB"
     ],
     "max-requests-fraction": [":1: max_requests: 1.5 is not allowed; allowed: a whole number, 0 or more"],
@@ -80,7 +80,7 @@ BAD = {
     "missing-unknown": [":2: compute.missing: 'none' is not allowed; allowed: bounds, zero"],
     "not-a-mapping": [":1: the file must hold keys with values, as in 'listen: :9401'"],
     "not-utf-8": [": cannot be read: it is not UTF-8; name a YAML file"],
-    "not-yaml": [":5:1: this is no YAML: found unexpected end of stream"],
+    "not-yaml": [":5:1: not valid YAML: found unexpected end of stream"],
     "password-list": [":4: source.exporter.password: this value is not allowed; allowed: a text"],
     "password-twice": [":5: source.exporter.password_file: cannot be set together with password; set one of them"],
     "password-unknown-key": [":3: source.exporter.pasword: unknown key; did you mean source.exporter.password?"],
@@ -94,7 +94,8 @@ BAD = {
     "preset-unknown": [":3: compute.real_utilization.preset: 'aii' is not allowed; allowed: ai, hpc, mem, custom"],
     "replay-speed-negative": [":3: source.replay.speed: -1 is not allowed; allowed: a number, 0 or more"],
     "replay-start-garbage": [
-        ":3: source.replay.start: 'yesterday' is no time; allowed: Unix seconds, or a text such as 2026-01-01T00:00:00Z"
+        ":3: source.replay.start: 'yesterday' is not a time; allowed: Unix seconds, "
+        "or a text such as 2026-01-01T00:00:00Z"
     ],
     "replay-without-path": [":2: source.kind: is replay, which needs a recording; set source.replay.path"],
     "section-as-text": [
@@ -105,19 +106,19 @@ BAD = {
         ":1: listn: unknown key; did you mean listen?",
         ":2: max_requests: 'many' is not allowed; allowed: a whole number, 0 or more",
         ":4: log.level: 'verbose' is not allowed; allowed: debug, info, warn, error",
-        f":6: source.interval: 'soon' is no duration; {DURATION}",
-        f":8: source.exporter.timeout: 'later' is no duration; {DURATION}",
+        f":6: source.interval: 'soon' is not a duration; {DURATION}",
+        f":8: source.exporter.timeout: 'later' is not a duration; {DURATION}",
     ],
     "field-id-zero": [
         ":3: source.dcgmi.fields[0]: 0 is not allowed; allowed: ids of DCGM fields, such as [1017]",
     ],
     "group-unknown": [
-        ":4: source.dcgmi.groups[1]: 'cor' is no group of fields; allowed: some of core, health, nvlink, media",
+        ":4: source.dcgmi.groups[1]: 'cor' is not a group of fields; allowed: some of core, health, nvlink, media",
     ],
     "source-kind-unknown": [
         ":2: source.kind: 'prometheus' is not allowed; allowed: auto, dcgmi, exporter, replay, demo",
     ],
-    "stale-after-list": [f":2: source.stale_after: a list is no duration; {DURATION}"],
+    "stale-after-list": [f":2: source.stale_after: a list is not a duration; {DURATION}"],
     "switch-as-number": [":2: publish.passthrough: 2 is not allowed; allowed: true, false"],
     "tag": [":1: node: has a YAML tag; write the value without it"],
     "target-other-scheme": [
@@ -128,10 +129,10 @@ BAD = {
         f":5: source.exporter.targets[1]: '***@bad:9400/metrics' does not begin with http:// or https://; {TARGET}"
     ],
     "telemetry-path-empty": [
-        ":1: telemetry_path: '' is no path of a page; allowed: a path that begins with /, such as /metrics"
+        ":1: telemetry_path: '' is not a path of a page; allowed: a path that begins with /, such as /metrics"
     ],
     "telemetry-path-relative": [
-        ":1: telemetry_path: 'metrics' is no path of a page; allowed: a path that begins with /, such as /metrics"
+        ":1: telemetry_path: 'metrics' is not a path of a page; allowed: a path that begins with /, such as /metrics"
     ],
     "threshold-in-percent": [
         ":4: compute.workload.thresholds.compute_heavy_sm_ratio: 80 is not allowed; allowed: a number from 0 to 1"
@@ -140,7 +141,7 @@ BAD = {
         ":4: compute.workload.thresholds.compute_heavy_sm: unknown key; "
         "did you mean compute.workload.thresholds.compute_heavy_sm_ratio?"
     ],
-    "two-documents": [":2:1: this is no YAML: but found another document"],
+    "two-documents": [":2:1: not valid YAML: but found another document"],
     "unknown-key": [":3: source.exporter.target: unknown key; did you mean source.exporter.targets?"],
     "unknown-section": [":1: sauce: unknown key; did you mean source?"],
     "username-and-bearer-token": [
@@ -320,8 +321,8 @@ def test_problems_name_where_they_come_from(tmp_path: Path) -> None:
         {"log.level": "loud"},
         file,
     )
-    (no_yaml,) = [line for line in lines if "no YAML" in line]
-    assert re.fullmatch(r"--set: this is no YAML: .* \(key publish\)", no_yaml)
+    (no_yaml,) = [line for line in lines if "not valid YAML" in line]
+    assert re.fullmatch(r"--set: not valid YAML: .* \(key publish\)", no_yaml)
     assert sorted(set(lines) - {no_yaml}) == [
         "--log.level: log.level: 'loud' is not allowed; allowed: debug, info, warn, error",
         "--set: log.format: 'xml' is not allowed; allowed: logfmt, json",
@@ -379,7 +380,7 @@ def test_kubernetes_service_variables_are_left_alone() -> None:
 def test_files_that_would_exhaust_the_process(tmp_path: Path, text: str, reason: str) -> None:
     file = tmp_path / "pulsed.yaml"
     file.write_text(text)
-    assert problems(file=file) == [f"{file}: this is no configuration: {reason}"]
+    assert problems(file=file) == [f"{file}: not a configuration: {reason}"]
 
 
 # Secrets

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pulsed.config.values import beside, duration, duration_or_none, host_and_port, moment, shown, size
+from pulsed.config.values import duration, duration_or_none, host_and_port, moment, resolve_path, shown, size
 
 
 @pytest.mark.parametrize(
@@ -44,7 +44,7 @@ def test_no_duration(written: object) -> None:
 
 @pytest.mark.parametrize("written", [float("nan"), float("inf"), "nan", "9" * 400 + "s"])
 def test_duration_is_finite(written: object) -> None:
-    with pytest.raises(ValueError, match="is no duration"):
+    with pytest.raises(ValueError, match="is not a duration"):
         duration(written)
 
 
@@ -104,7 +104,7 @@ def test_moment(written: object) -> None:
 
 @pytest.mark.parametrize("written", ["now", "", True, None, float("nan"), "2026-13-01"])
 def test_no_moment(written: object) -> None:
-    with pytest.raises(ValueError, match="is no time"):
+    with pytest.raises(ValueError, match="is not a time"):
         moment(written)
 
 
@@ -116,7 +116,7 @@ def test_values_are_shown_short_and_without_logins() -> None:
 
 
 def test_names_beside_a_file() -> None:
-    assert beside("/etc/pulsed/config.yaml", "ca.pem") == "/etc/pulsed/ca.pem"
-    assert beside("/etc/pulsed/config.yaml", "/ca.pem") == "/ca.pem"
-    assert beside("config.yaml", "ca.pem") == "ca.pem"
-    assert beside("/etc/pulsed/config.yaml", "http://a/metrics") == "http://a/metrics"
+    assert resolve_path("/etc/pulsed/config.yaml", "ca.pem") == "/etc/pulsed/ca.pem"
+    assert resolve_path("/etc/pulsed/config.yaml", "/ca.pem") == "/ca.pem"
+    assert resolve_path("config.yaml", "ca.pem") == "ca.pem"
+    assert resolve_path("/etc/pulsed/config.yaml", "http://a/metrics") == "http://a/metrics"

@@ -230,7 +230,7 @@ def test_a_password_that_is_changed_counts_without_a_restart(folder: Path) -> No
     ("web", "words"),
     [
         ("basic_auth_user: {a: b}", "web.yml:1: basic_auth_user: unknown key; did you mean basic_auth_users?"),
-        ("basic_auth_users: {alice: hunter2}", "web.yml:1: basic_auth_users.alice: this value is no bcrypt hash"),
+        ("basic_auth_users: {alice: hunter2}", "web.yml:1: basic_auth_users.alice: this value is not a bcrypt hash"),
         ("tls_server_config: {cert_file: no.crt, key_file: server.key}", "no.crt: No such file"),
     ],
 )

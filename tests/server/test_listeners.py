@@ -148,8 +148,8 @@ os._exit(0)
     ("kinds", "said"),
     [
         (["stream", "stream"], "['http://127.0.0.1', 'http://127.0.0.1'] {'HOME': '/'} False"),
-        (["datagram"], "descriptor 3 of systemd is no listening stream socket"),
-        (["stream", "connected"], "descriptor 4 of systemd is no listening stream socket"),
+        (["datagram"], "descriptor 3 of systemd is not a listening stream socket"),
+        (["stream", "connected"], "descriptor 4 of systemd is not a listening stream socket"),
         (["file"], "descriptor 3 of systemd is no socket"),
     ],
 )

@@ -121,7 +121,7 @@ BAD = {
     "tls_server_config",
     "tls_server_config: 1": ":1: tls_server_config: holds no keys; tls_server_config has the keys cert, key, client_ca",
     "- 1": ":1: the file must hold keys with values, such as tls_server_config",
-    "a: {": "no YAML",
+    "a: {": "not valid YAML",
     "rate_limit: {}\nrate_limit: {}": ":2: rate_limit: is given twice, first at FILE:1; leave one of them out",
     f"tls_server_config: {{{PAIR}, min_version: TLS14}}": ":1: tls_server_config.min_version: 'TLS14' is not allowed; "
     "allowed: TLS10, TLS11, TLS12, TLS13",
@@ -129,7 +129,7 @@ BAD = {
     "is older than min_version, which is TLS13",
     f"tls_server_config: {{{PAIR}, cipher_suites: [RC4]}}": "cipher_suites: this value has 'RC4'; "
     "allowed: a list of TLS_RSA",
-    f"tls_server_config: {{{PAIR}, cipher_suites: TLS_AES_128_GCM_SHA256}}": "'TLS_AES_128_GCM_SHA256' is no list",
+    f"tls_server_config: {{{PAIR}, cipher_suites: TLS_AES_128_GCM_SHA256}}": "'TLS_AES_128_GCM_SHA256' is not a list",
     f"tls_server_config: {{{PAIR}, curve_preferences: [X25519, CurveP256]}}": "names several",
     f"tls_server_config: {{{PAIR}, prefer_server_cipher_suites: 1}}": "1 is not allowed; allowed: true, false",
     f"tls_server_config: {{{PAIR}, client_auth_type: RequestClientCert}}": "which Python's TLS cannot do",
@@ -147,12 +147,12 @@ BAD = {
     "http_server_config: {headers: {X-Frame-Options: DENY}}": "'DENY' is not allowed; allowed: deny, sameorigin",
     'http_server_config: {headers: {Content-Security-Policy: "a\\r\\nSet-Cookie: b"}}': "cannot be sent in a header",
     "http_server_config: {http2: maybe}": "'maybe' is not allowed; allowed: true, false",
-    "basic_auth_users: {alice: hunter2}": ":1: basic_auth_users.alice: this value is no bcrypt hash; allowed: what "
+    "basic_auth_users: {alice: hunter2}": ":1: basic_auth_users.alice: this value is not a bcrypt hash; allowed: what "
     "`htpasswd -nBC 10 USER` prints",
-    "basic_auth_users: {alice: }": ":1: basic_auth_users.alice: this value is no bcrypt hash",
+    "basic_auth_users: {alice: }": ":1: basic_auth_users.alice: this value is not a bcrypt hash",
     "basic_auth_users: {'alice:hunter2': x}": ":1: basic_auth_users: a name is empty, or has a colon",
-    "basic_auth_users: {alice: $2y$99$DuRG1NdsgvFJTmyzBNGKUOXZFEFlqcXN0qOuj9qPrbPhXfuWGkQsq}": "is no bcrypt hash",
-    "rate_limit: {interval: 5 parsecs}": "'5 parsecs' is no duration; allowed: 0, or a duration",
+    "basic_auth_users: {alice: $2y$99$DuRG1NdsgvFJTmyzBNGKUOXZFEFlqcXN0qOuj9qPrbPhXfuWGkQsq}": "is not a bcrypt hash",
+    "rate_limit: {interval: 5 parsecs}": "'5 parsecs' is not a duration; allowed: 0, or a duration",
     "rate_limit: {interval: 1s, burst: -1}": "burst: -1 is not allowed; allowed: a whole number, 0 or more",
 }
 

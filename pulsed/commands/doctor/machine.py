@@ -48,13 +48,13 @@ def driver_version(root: Path = Path("/")) -> str:
     Args:
         root: where the file system begins.
     """
-    said = _text(root / "proc/driver/nvidia/version")
-    found = _DRIVER.search(said)
-    return found[1] if found else "unknown" if said else ""
+    text = _text(root / "proc/driver/nvidia/version")
+    found = _DRIVER.search(text)
+    return found[1] if found else "unknown" if text else ""
 
 
 def advice(machine: Machine) -> str:
-    """Say what to do about a machine on which no source works."""
+    """Return the remedy for a machine on which no source works."""
     elsewhere = (
         "To serve GPUs of other nodes, point source.exporter.targets to their exporters, or source.dcgmi.host to a "
         "host engine. To look around without a GPU: --source demo"
@@ -66,7 +66,7 @@ def advice(machine: Machine) -> str:
         )
     if machine.driver:
         return (
-            "There is an NVIDIA driver, but no GPU in /dev. In a container, ask for the GPUs (docker run --gpus all, "
+            "There is an NVIDIA driver, but no GPU in /dev. In a container, request the GPUs (docker run --gpus all, "
             f"or runtimeClassName: nvidia); else let nvidia-smi, run as root, make the files. {elsewhere}"
         )
     if machine.gpus_on_bus:

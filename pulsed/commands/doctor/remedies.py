@@ -1,4 +1,4 @@
-"""How to get what a source does not give: the exact lines. Pure; knows dcgm-exporter, its charts and dcgmi."""
+"""Remedies for missing quantities: lines of configuration for dcgm-exporter, its charts and dcgmi. Pure functions."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def lines(quantities: Iterable[str], probe: SourceCheck, config: Config) -> tupl
 
 
 def steps(counters: Sequence[str], probe: SourceCheck) -> tuple[Step, ...]:
-    """Say what to do with the counters lines of an exporter; nothing for other sources, whose lines say it all."""
+    """Return the steps that add counters lines to an exporter; none for other sources."""
     if probe.kind != "exporter" or not counters:
         return ()
     names = {series.name for series in probe.layout.series}
@@ -82,8 +82,8 @@ def steps(counters: Sequence[str], probe: SourceCheck) -> tuple[Step, ...]:
         permission = (
             Step(
                 "The page has no profiling counter at all. If the lines below do not help: dcgm-exporter needs the "
-                "capability SYS_ADMIN, a data center or workstation GPU since Volta that is no vGPU guest, and nobody "
-                "else (a host engine, a profiler) may hold the profiling hardware; its log names the reason"
+                "capability SYS_ADMIN, a data center or workstation GPU since Volta that is not a vGPU guest, and no "
+                "other process (a host engine, a profiler) may hold the profiling hardware; its log names the reason"
             ),
         )
     return (
@@ -110,7 +110,7 @@ def steps(counters: Sequence[str], probe: SourceCheck) -> tuple[Step, ...]:
 
 
 def counters_line(quantity: str, field: DcgmField, *, modern: bool = False) -> str:
-    """The line of dcgm-exporter's counters file that asks for a field.
+    """Return the line of dcgm-exporter's counters file for a field.
 
     Args:
         quantity: that it fills.

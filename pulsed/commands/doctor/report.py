@@ -24,7 +24,7 @@ def examine(config: Config, root: Path = Path("/")) -> Report:
     """Look at this machine.
 
     Args:
-        config: says what to look at.
+        config: which sources to check.
         root: where the file system begins.
     """
     probes = asyncio.run(probe_all(config))

@@ -1,8 +1,8 @@
 """Plays a record again: the same ticks with the same times, each target as a source of its own, in the recorded order.
 
 Compute takes gaps by differences of the clock, and so does the pace. The clock goes on as it was recorded within a
-session; two sessions may be of two boots, whose clocks say nothing of each other, and there the wall clock tells how
-long the gap was.
+session; two sessions may be of two boots, whose clocks are not comparable: there the wall clock gives the
+length of the gap.
 """
 
 from __future__ import annotations
@@ -42,7 +42,9 @@ def recorded_targets(path: Path) -> Mapping[str, float]:
         if not targets:
             raise unreadable(path, error) from error
     if not targets:
-        raise BadCapture(f"{path} is a record of nothing", "Record again; `pulsed record` says why nothing comes")
+        raise BadCapture(
+            f"{path} is a record without targets", "Record again; `pulsed record` logs why no tick arrives"
+        )
     return targets
 
 
@@ -207,7 +209,7 @@ class _Player:
         if self._head is not None:
             self._turns[self._head.target].set()
         else:
-            for turn in self._turns.values():  # whoever runs first looks on
+            for turn in self._turns.values():  # the first one to run reads on
                 turn.set()
         return self._head
 
@@ -232,11 +234,11 @@ class _Player:
         reader, number = RecordReader(), 0
         while line := file.readline(_LONGEST_LINE):
             number += 1
-            said = _feed(reader, line, self._path)
-            if isinstance(said, Session):
+            found = _feed(reader, line, self._path)
+            if isinstance(found, Session):
                 self._timeline.joins = True
-            elif said is not None:
-                tick = self._timeline.place(said)
+            elif found is not None:
+                tick = self._timeline.place(found)
                 if tick.target in self._turns:
                     yield tick
                     continue

@@ -30,7 +30,7 @@ REMEDY = (
     "Give a record of `pulsed record`, a CSV of `pulsed export`, a capture of dcgmi dmon, a saved page, or a folder of "
     "such pages"
 )
-DMON_REMEDY = "Correct what it names, or ask `pulsed doctor`, then capture again"
+DMON_REMEDY = "Correct what it names, or run `pulsed doctor`, then capture again"
 
 _HEAD = 64 * 1024  # characters that must show what a file is; dmon's longest banner has less than one thousand
 _RECORD = re.compile(rf"^{re.escape(SESSION_MARK)}", re.MULTILINE)
@@ -49,7 +49,7 @@ def look(path: Path, columns: Sequence[str] = ()) -> Recording:
         columns: short names of a capture that has no header.
 
     Raises:
-        BadCapture: it is nothing that can be replayed; says what it is instead.
+        BadCapture: it is nothing that can be replayed; the message names what it is.
     """
     try:
         mode = path.stat().st_mode

@@ -80,7 +80,7 @@ def replay_sources(
 
     A record has its own `interval` and `start`, and no use for `columns`. CSV has no use for `start` and `columns`.
     """
-    with contextlib.suppress(BadCapture):  # `read` tells it
+    with contextlib.suppress(BadCapture):  # `read` raises it
         if look(Path(path), columns) == "record":
             return play(Path(path), speed=speed, loop=loop)
     return [ReplaySource(path, columns, speed=speed, loop=loop, interval=interval, start=start)]
@@ -123,7 +123,7 @@ class ReplaySource:
         self._given_interval, self._timed = interval, False
         self.target = str(path)
         self.interval = interval or DEFAULT_INTERVALS["dmon"]
-        with contextlib.suppress(BadCapture):  # `read` tells it: a daemon starts without its source, and says why
+        with contextlib.suppress(BadCapture):  # `read` raises it: a daemon starts without its source
             self._look()
         self._pages, self._rows = PageParser(), DmonParser(self._columns)
         self._frames: _Frames | None = None
@@ -257,11 +257,11 @@ def _csv_frames(path: Path, interval: float) -> _Frames:
     except EOFError:
         pass  # as of a capture
     except (OSError, zlib.error, BadCapture) as error:
-        told = error if isinstance(error, BadCapture) else unreadable(path, error)
+        failure = error if isinstance(error, BadCapture) else unreadable(path, error)
         if not ticks:
-            raise told from error
-        yield told
-        return str(told)
+            raise failure from error
+        yield failure
+        return str(failure)
     if not ticks:
         raise BadCapture(f"{path} has a header of pulsed export and no whole row", "Let the export run for longer")
     return ""

@@ -254,7 +254,7 @@ async def test_a_record_that_appears_later_needs_a_new_start(tmp_path: Path) -> 
 
 def test_a_record_of_nothing(tmp_path: Path) -> None:
     path = written(tmp_path / "record", record([]).replace(b'"targets":{"a":1.0}', b'"targets":{}'))
-    with pytest.raises(BadCapture, match="record of nothing"):
+    with pytest.raises(BadCapture, match="record without targets"):
         play(path)
 
 
