@@ -47,7 +47,7 @@ GLANCE = Row(
         Panel(
             "GPUs",
             "stat",
-            "Boards with fresh data. Fewer than you own: look at the sources at the bottom.",
+            "Boards with fresh data. If there are fewer than installed, check the sources below.",
             (Query(f"count(count by (uuid) (pulsed_gpu_last_sample_timestamp_seconds{{{N}}}))"),),
             width=3,
             height=4,
@@ -55,8 +55,7 @@ GLANCE = Row(
         Panel(
             "Real utilization",
             "stat",
-            "How much of all GPUs did real work over the whole range: exact, from counters, not from samples at"
-            " scrapes. Below 20 % somebody should ask why.",
+            "Average real utilization of all GPUs over the range, from counters. Investigate values below 20 %.",
             (Query(average_use("", "$__range")),),
             RATIO,
             3,
@@ -64,10 +63,9 @@ GLANCE = Row(
             limits=USE,
         ),
         Panel(
-            "Idle though held",
+            "Idle while held",
             "stat",
-            "GPUs' worth of time in which a GPU did nothing while a pod, a job or a process had it. This is what can be"
-            " won back: see who wastes.",
+            "Average number of GPUs that were idle while a pod, job or process had them.",
             (Query(f'sum(rate(pulsed_gpu_idle_seconds_total{{kind="held",{N}}}[$__rate_interval]))'),),
             width=3,
             height=4,
@@ -76,7 +74,7 @@ GLANCE = Row(
         Panel(
             "Idle and free",
             "stat",
-            "GPUs' worth of time that nobody had: room for more work.",
+            "Average number of GPUs that were idle without an owner: free capacity.",
             (Query(f'sum(rate(pulsed_gpu_idle_seconds_total{{kind="free",{N}}}[$__rate_interval]))'),),
             width=3,
             height=4,
@@ -84,16 +82,16 @@ GLANCE = Row(
         Panel(
             "Power",
             "stat",
-            "What all boards draw now.",
+            "Power of all boards.",
             (Query(f"sum(pulsed_gpu_power_watts{{{N}}})"),),
             WATT,
             3,
             4,
         ),
         Panel(
-            "Hot",
+            "Hot GPUs",
             "stat",
-            "GPUs within 5 degrees of the temperature at which the hardware cuts its clocks. Above 0: see who is hot.",
+            "GPUs within 5 degrees of the temperature at which the hardware reduces its clocks.",
             (
                 Query(
                     f"count(pulsed_gpu_slowdown_temperature_celsius{{{N}}} - pulsed_gpu_temperature_celsius{{{N}}} < 5)"
@@ -105,9 +103,9 @@ GLANCE = Row(
             limits=GOOD_BELOW_ONE,
         ),
         Panel(
-            "Sick",
+            "Unhealthy GPUs",
             "stat",
-            "GPUs whose health is warn or worse. Above 0: see who is sick. GPUs that cannot be judged do not count.",
+            "GPUs whose health is warn or worse. GPUs without health inputs do not count.",
             (Query(f"count(count by (uuid) (pulsed_gpu_health_severity{{{N}}} >= 2)) or vector(0)"),),
             width=3,
             height=4,
@@ -116,8 +114,8 @@ GLANCE = Row(
         Panel(
             "Sources down",
             "stat",
-            "Sources that gave no fresh sample at the last attempt, on all nodes. Their GPUs are missing above; the log"
-            " of that pulsed names the remedy.",
+            "Sources without a fresh sample at the last attempt, on all nodes. Their GPUs are missing above; the log"
+            " of that pulsed has the reason and the remedy.",
             (Query("count(pulsed_source_up == 0) or vector(0)"),),
             width=3,
             height=4,
@@ -127,19 +125,19 @@ GLANCE = Row(
 )
 
 WASTE = Row(
-    "Who wastes",
+    "Idle GPUs by owner",
     (
         Panel(
-            "Idle though held, worst first",
+            "Longest idle while held",
             "table",
-            "The 20 GPUs that were idle longest in this range while somebody had them. Talk to who holds them, or let"
-            " the scheduler reclaim them. Click a uuid for the GPU itself.",
+            "The 20 GPUs that were idle longest while held in this range. Ask their owners to release them, or let"
+            " the scheduler reclaim them. Click a uuid to open the GPU.",
             (
                 Query(WASTERS, "Idle while held", SECONDS),
                 Query(
                     f'sum by ({ONE}) (increase(pulsed_gpu_idle_energy_joules_total{{kind="held",{N}}}[$__range]))'
                     f" and {WASTERS}",
-                    "Energy for that",
+                    "Energy while idle",
                     JOULE,
                 ),
                 Query(f"{average_use(ONE, '$__range')} and {WASTERS}", "Real utilization", RATIO),
@@ -155,17 +153,17 @@ WASTE = Row(
         Panel(
             "Least used",
             "bargauge",
-            "The ten GPUs with the lowest real utilization over the range, without those of which it is not known.",
+            "The ten GPUs with the lowest average real utilization in the range.",
             (Query(f"sort(bottomk(10, {average_use(ONE, '$__range')}))", LEGEND),),
             RATIO,
             top=1.0,
             limits=USE,
         ),
         Panel(
-            "GPUs idle",
+            "Idle GPUs",
             "timeseries",
-            "GPUs' worth of idle time: held while somebody has the GPU, else free; unknown where the memory in use is"
-            " not known. Held is waste, free is capacity.",
+            "Average number of idle GPUs: held by a pod, job or process, free, or unknown if memory use is missing."
+            " Held is waste, free is capacity.",
             (Query(f"sum by (kind) (rate(pulsed_gpu_idle_seconds_total{{{N}}}[$__rate_interval]))", "{{kind}}"),),
             stacked=True,
             states=IDLE,
@@ -173,8 +171,8 @@ WASTE = Row(
         Panel(
             "Distribution of real utilization",
             "heatmap",
-            "How many samples had a real utilization of how much. A dark stripe at the bottom under a busy average"
-            " means that few GPUs carry the rest.",
+            "Distribution of real utilization over observed time. A dark stripe at the bottom with a high average"
+            " means that few GPUs do most of the work.",
             (
                 Query(
                     "sum by (le) (increase("
@@ -187,8 +185,8 @@ WASTE = Row(
         Panel(
             "Real utilization",
             "timeseries",
-            "The average of all GPUs, exact, beside what nvidia-smi calls GPU utilization: the share of time in which"
-            " any kernel ran, however small. The gap between the two is what kernels leave unused.",
+            "Average of all GPUs, from counters, compared with GPU utilization of nvidia-smi, the share of time in"
+            " which any kernel ran. The difference is what the kernels leave unused.",
             (
                 Query(average_use("", "$__rate_interval"), "real utilization"),
                 Query(f"avg(pulsed_gpu_gpu_utilization_ratio{{{N}}})", "GPU utilization (nvidia-smi)"),
@@ -200,13 +198,13 @@ WASTE = Row(
 )
 
 WORK = Row(
-    "What runs",
+    "Workload",
     (
         Panel(
-            "Classes",
+            "Workload classes",
             "timeseries",
-            "GPUs' worth of time by what kind of work it was. Much io_or_data_loading: feed the GPUs better; much"
-            " low_utilization: share them. A board that is split by MIG is itself unknown, beside its instances.",
+            "Average number of GPUs by workload class. io_or_data_loading: speed up data loading; low_utilization:"
+            " share GPUs. A board split by MIG is unknown itself; its instances have classes.",
             (
                 Query(
                     f"sum by (class) (rate(pulsed_gpu_workload_class_seconds_total{{{N}}}[$__rate_interval]))",
@@ -219,7 +217,7 @@ WORK = Row(
         Panel(
             "Power by class",
             "timeseries",
-            "What the energy is spent on. Power for idle is the price of holding GPUs.",
+            "Power by workload class. Power of idle is the cost of holding GPUs.",
             (
                 Query(
                     f"sum by (class) (rate(pulsed_gpu_class_energy_joules_total{{{N}}}[$__rate_interval]))",
@@ -233,7 +231,7 @@ WORK = Row(
         Panel(
             "Energy by class",
             "bargauge",
-            "Energy used in the range, by class: from the energy counters, where there are none from power times time.",
+            "Energy used in the range, by class; from energy counters, else from power.",
             (
                 Query(
                     f"sort_desc(sum by (class) (increase(pulsed_gpu_class_energy_joules_total{{{N}}}[$__range])) > 0)",
@@ -246,7 +244,7 @@ WORK = Row(
         Panel(
             "Bottlenecks",
             "timeseries",
-            "Number of GPUs by what limits their work now.",
+            "Number of GPUs by bottleneck.",
             (Query(f"sum by (bottleneck) (pulsed_gpu_bottleneck{{{N}}})", "{{bottleneck}}"),),
             stacked=True,
             states=BOTTLENECK,
@@ -254,7 +252,7 @@ WORK = Row(
         Panel(
             "Limiting resources",
             "timeseries",
-            "Number of GPUs by the resource that is nearest to its practical limit; none where all are far from it.",
+            "Number of GPUs by the resource closest to its practical limit; none if no resource is close.",
             (Query(f"sum by (resource) (pulsed_gpu_limiting_resource{{{N}}})", "{{resource}}"),),
             stacked=True,
             states=RESOURCES,
@@ -262,7 +260,7 @@ WORK = Row(
         Panel(
             "Memory in use",
             "timeseries",
-            "Device memory of all GPUs, in use over its size. Much memory with little real utilization: GPUs are held,"
+            "Device memory in use over its size, all GPUs. Much memory with low real utilization: GPUs are held, but"
             " not used.",
             (
                 Query(
@@ -277,22 +275,23 @@ WORK = Row(
 )
 
 HEAT = Row(
-    "Who is hot",
+    "Temperature and power limits",
     (
         Panel(
-            "Hottest",
+            "Hottest GPUs",
             "timeseries",
-            "The ten GPUs that were hottest in this range. One that stands out of its node: fan, heat sink or paste; a"
-            " whole node: its inlet.",
+            "The ten hottest GPUs of the range. A single hot GPU on a node: check fan, heat sink and thermal paste. A"
+            " whole node: check its air inlet.",
             (Query(f"pulsed_gpu_temperature_celsius{{{N}}} and {HOTTEST}", LEGEND),),
             CELSIUS,
             6,
         ),
         Panel(
-            "Nearest to slowing down",
+            "Closest to thermal slowdown",
             "table",
-            "Degrees left until the hardware cuts the clocks, and the share of time in which heat or the power limit"
-            " did hold them down. Little left and heat above 0: drain the node and look at its cooling.",
+            "Degrees below the temperature at which the hardware reduces its clocks, and the share of time in which"
+            " heat or the power limit reduced them. Few degrees with time lost to heat: drain the node and check its"
+            " cooling.",
             (
                 Query(
                     f"bottomk(10, min by ({ONE}) (pulsed_gpu_slowdown_temperature_celsius{{{N}}}"
@@ -302,22 +301,21 @@ HEAT = Row(
                 ),
                 Query(
                     f"topk(10, sum by ({ONE}) (rate(pulsed_gpu_thermal_violation_seconds_total{{{N}}}[$__range])))",
-                    "Held down by heat",
+                    "Throttled by heat",
                     RATIO,
                 ),
                 Query(
                     f"topk(10, sum by ({ONE}) (rate(pulsed_gpu_power_violation_seconds_total{{{N}}}[$__range])))",
-                    "Held down by power",
+                    "Throttled by power",
                     RATIO,
                 ),
             ),
             width=12,
         ),
         Panel(
-            "Power over its limit",
+            "Power relative to its limit",
             "timeseries",
-            "The ten GPUs nearest to their power limit. At 100 % the limit sets the speed: normal for heavy work,"
-            " unless somebody lowered it.",
+            "The ten GPUs closest to their power limit. 100 % is normal under heavy load unless the limit was lowered.",
             (Query(f"topk(10, pulsed_gpu_power_watts{{{N}}} / pulsed_gpu_power_limit_watts{{{N}}})", LEGEND),),
             RATIO,
             6,
@@ -326,13 +324,13 @@ HEAT = Row(
 )
 
 HEALTH = Row(
-    "Who is sick",
+    "Health",
     (
         Panel(
-            "Worst checks",
+            "Worst health checks",
             "table",
-            "The 20 worst checks of all GPUs now. crit: drain and act at once; hot: look at the cooling; warn: plan a"
-            " reset or a repair. /gpus of that pulsed has the evidence and the remedy.",
+            "The 20 worst checks of all GPUs. crit: drain and act at once; hot: check the cooling; warn: plan a reset"
+            " or repair. /gpus has evidence and remedy.",
             (
                 Query(
                     f"topk(20, max by (node, gpu, uuid, check) (pulsed_gpu_health_check{{{N}}}))",
@@ -343,10 +341,10 @@ HEALTH = Row(
             width=12,
         ),
         Panel(
-            "Health",
+            "Boards by state",
             "timeseries",
             "Boards by the worst state of their checks. unknown is not ok: the inputs of all checks are missing;"
-            " `pulsed doctor` on that node says how to get them.",
+            " `pulsed doctor` on that node lists them.",
             (Query(f'sum by (state) (pulsed_gpu_health_state{{{N},mig_id=""}})', "{{state}}"),),
             width=12,
             stacked=True,
@@ -355,8 +353,7 @@ HEALTH = Row(
         Panel(
             "XIDs",
             "bargauge",
-            "Errors that the driver reported in this range, by code. NVIDIA's XID catalogue explains them; 48, 63,"
-            " 74, 79, 94 and 95 mean hardware.",
+            "XID errors in this range, by code; HEALTH.md lists what to do.",
             (
                 Query(
                     f"sort_desc(topk(10, sum by (xid) (increase(pulsed_gpu_xid_events_total{{{N}}}[$__range]))))",
@@ -366,10 +363,9 @@ HEALTH = Row(
             limits=GOOD_BELOW_ONE,
         ),
         Panel(
-            "Events of checks",
+            "Health events",
             "timeseries",
-            "Errors and bursts that count for a check, as they come. A steady trickle on one GPU: have it repaired"
-            " before it fails.",
+            "Errors by check. Repeated errors on one GPU: repair it before it fails.",
             (
                 Query(
                     f"sum by (check) (increase(pulsed_gpu_health_events_total{{{N}}}[$__rate_interval]))",
@@ -379,12 +375,12 @@ HEALTH = Row(
             stacked=True,
         ),
         Panel(
-            "What can be judged",
+            "Health coverage",
             "timeseries",
-            "Share of the checks whose inputs are there, least and mean over all GPUs. Low: the exporter's counters"
-            " file lacks fields; deploy/dcgm-exporter has one that asks for all.",
+            "Share of health checks whose inputs are present, minimum and mean over all GPUs. If it is low, use a"
+            " counters file of deploy/dcgm-exporter.",
             (
-                Query(f"min(pulsed_gpu_health_coverage_ratio{{{N}}})", "least"),
+                Query(f"min(pulsed_gpu_health_coverage_ratio{{{N}}})", "minimum"),
                 Query(f"avg(pulsed_gpu_health_coverage_ratio{{{N}}})", "mean"),
             ),
             RATIO,
@@ -394,15 +390,15 @@ HEALTH = Row(
 )
 
 SELF = Row(
-    "Can this be trusted",
+    "Data quality",
     (
         Panel(
-            "Inputs known",
+            "Input coverage",
             "timeseries",
-            "Share of the inputs of the real utilization that is known, least and mean over all GPUs. Below 1 the real"
-            " utilization is an estimate between bounds; `pulsed doctor` says what is missing.",
+            "Share of the inputs of real utilization that is present, minimum and mean over all GPUs. Below 1 it is"
+            " an estimate with bounds; `pulsed doctor` lists missing inputs.",
             (
-                Query(f"min(pulsed_gpu_real_utilization_coverage_ratio{{{N}}})", "least"),
+                Query(f"min(pulsed_gpu_real_utilization_coverage_ratio{{{N}}})", "minimum"),
                 Query(f"avg(pulsed_gpu_real_utilization_coverage_ratio{{{N}}})", "mean"),
             ),
             RATIO,
@@ -411,10 +407,10 @@ SELF = Row(
             top=1.0,
         ),
         Panel(
-            "Inputs that cannot be true",
+            "Implausible inputs",
             "timeseries",
-            "GPUs some of whose inputs pulsed leaves out, by reason: a stuck profiler, frozen values, shares far"
-            " above 1. Restart the host engine or the exporter there.",
+            "GPUs with implausible inputs, by reason: a stuck profiler, frozen values, ratios above 1. Restart the"
+            " host engine or the exporter.",
             (
                 Query(
                     f"count by (reason) (pulsed_gpu_inputs_inconsistent{{{N}}})"
@@ -428,7 +424,7 @@ SELF = Row(
         Panel(
             "Oldest sample",
             "timeseries",
-            "Age of the oldest sample that each pulsed shows. Past source.stale_after a GPU leaves the page.",
+            "Age of the oldest sample of each pulsed. Older than source.stale_after, a GPU leaves the page.",
             (
                 Query(
                     f"max by (instance) (timestamp(pulsed_gpu_last_sample_timestamp_seconds{{{N}}})"
@@ -441,9 +437,9 @@ SELF = Row(
             7,
         ),
         Panel(
-            "Failed attempts and cost",
+            "Source errors and CPU",
             "timeseries",
-            "Failed attempts to read a source per second, by reason, and the share of a core that each pulsed takes.",
+            "Failed reads per second, by reason, and the CPU cores that each pulsed uses.",
             (
                 Query(
                     "sum by (reason) (rate(pulsed_source_errors_total[$__rate_interval]))"
@@ -464,7 +460,7 @@ SELF = Row(
 FLEET = Dashboard(
     "pulsed-fleet",
     "pulsed / Fleet",
-    "All GPUs that pulsed watches: who wastes, what runs, who is hot, who is sick.",
+    "All GPUs: idle GPUs by owner, workload, temperature, health and data quality.",
     (
         Variable(
             "node",
@@ -472,7 +468,7 @@ FLEET = Dashboard(
             "pulsed_gpu_last_sample_timestamp_seconds",
             "node",
             True,
-            "Which nodes; All also has the GPUs of a pulsed that says no node.",
+            "Nodes. All includes GPUs without a node label.",
         ),
     ),
     (GLANCE, WASTE, WORK, HEAT, HEALTH, SELF),

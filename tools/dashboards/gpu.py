@@ -76,22 +76,21 @@ NOW = Row(
             "Real utilization",
             RATIO,
             f"pulsed_gpu_real_utilization_ratio{{{IT}}}",
-            "How much of the GPU does real work now: the weighted mean of SM, tensor, DRAM and graphics engine"
-            " activity. Empty while too few of them are known.",
+            "The share of the GPU that does work: the weighted mean of SM, tensor, DRAM and graphics engine activity."
+            " Empty if too many inputs are missing.",
             USE,
         ),
         stat(
             "Average of the range",
             RATIO,
             average_use("$__range"),
-            "The same over the whole range: exact, from counters, over the time in which it is known.",
+            "Average over the range, from counters, over the time with a value.",
             USE,
         ),
         Panel(
             "Class",
             "stat",
-            "What kind of work it does, flickers left out. unknown: the inputs that are there allow several classes;"
-            " /gpus lists which.",
+            "Workload class, without flicker. unknown: the inputs allow several classes, listed in /gpus.",
             (Query(state_number("pulsed_gpu_workload_class", "class", CLASSES, IT, KEY)),),
             width=4,
             height=4,
@@ -100,17 +99,17 @@ NOW = Row(
         Panel(
             "Health",
             "stat",
-            "Worst state of all checks that could be judged. crit: drain and act; hot: cooling; warn: plan a repair."
-            " unknown is not ok.",
+            "Worst state of all checks. crit: drain and act; hot: check cooling; warn: plan a repair. unknown is not"
+            " ok.",
             (Query(f"max(pulsed_gpu_health_severity{{{BOARD}}})"),),
             width=2,
             height=4,
             states=SEVERITIES,
         ),
         Panel(
-            "Nearest limit",
+            "Limiting resource",
             "stat",
-            "The resource that is nearest to what it reaches in practice: where more speed would have to come from.",
+            "The resource closest to its practical limit.",
             (Query(state_number("pulsed_gpu_limiting_resource", "resource", RESOURCES, IT, KEY)),),
             width=2,
             height=4,
@@ -119,16 +118,16 @@ NOW = Row(
         Panel(
             "Memory used",
             "stat",
-            "Device memory in use over its size. Near 100 % the next allocation fails.",
+            "Device memory in use over its size. Near 100 % the next allocation can fail.",
             (Query(f"pulsed_gpu_memory_used_ratio{{{IT}}}"),),
             RATIO,
             2,
             4,
         ),
         Panel(
-            "What it is",
+            "Device",
             "table",
-            "Model, place and driver of the board.",
+            "Model, node, PCI bus id and driver of the board.",
             (Query(f"max by (node, gpu, model, pci_bus_id, driver_version) (pulsed_gpu_info{{{BOARD}}})"),),
             width=8,
             height=4,
@@ -142,8 +141,8 @@ UTILIZATION = Row(
         Panel(
             "Real utilization",
             "timeseries",
-            "The value of each sample, and between which bounds it lies whatever the missing inputs are: no band, no"
-            " doubt. The average is exact, also between two scrapes.",
+            "Value and bounds of each sample, given the missing inputs; without a band all inputs are present. The"
+            " average is exact between scrapes.",
             (
                 Query(f'pulsed_gpu_real_utilization_bound_ratio{{bound="upper",{IT}}}', "upper bound"),
                 Query(f'pulsed_gpu_real_utilization_bound_ratio{{bound="lower",{IT}}}', "lower bound"),
@@ -157,13 +156,13 @@ UTILIZATION = Row(
             band=True,
         ),
         Panel(
-            "Inputs known",
+            "Input coverage",
             "timeseries",
-            "Share of the weights of the real utilization, and of the health checks, whose inputs are there. Below 1:"
-            " `pulsed doctor` says which are missing and how to get them.",
+            "Share of the inputs of real utilization and of the health checks that is present. Below 1, `pulsed"
+            " doctor` lists the missing ones.",
             (
-                *quantities("real_utilization_coverage_ratio", "of the real utilization"),
-                Query(f"max(pulsed_gpu_health_coverage_ratio{{{BOARD}}})", "of the health checks"),
+                *quantities("real_utilization_coverage_ratio", "real utilization"),
+                Query(f"max(pulsed_gpu_health_coverage_ratio{{{BOARD}}})", "health checks"),
             ),
             RATIO,
             8,
@@ -186,22 +185,21 @@ UTILIZATION = Row(
                     "workload_class",
                     "class",
                     CLASSES,
-                    "What kind of work it did when. Regular stripes of io_or_data_loading between compute: the loader"
-                    " cannot keep up.",
+                    "Workload class over time. Regular stripes of io_or_data_loading: data loading is too slow.",
                 ),
                 (
                     "Bottleneck",
                     "bottleneck",
                     "bottleneck",
                     BOTTLENECK,
-                    "What limits the work, as the class says it.",
+                    "Bottleneck of the workload class.",
                 ),
                 (
                     "Limiting resource",
                     "limiting_resource",
                     "resource",
                     RESOURCES,
-                    "The resource nearest to its practical limit; none while all are far from it.",
+                    "The resource closest to its practical limit; none if no resource is close.",
                 ),
             )
         ),
@@ -209,20 +207,20 @@ UTILIZATION = Row(
 )
 
 SATURATION = Row(
-    "How near to the limits",
+    "Saturation",
     (
         chart(
-            "Saturation per resource",
+            "Saturation by resource",
             RATIO,
             (Query(f"pulsed_gpu_resource_saturation_ratio{{{IT}}}", "{{resource}}"),),
-            "Activity over what the resource reaches in practice on this architecture. One line at the top: that one"
-            " limits. All low under a busy GPU: latency, small kernels or waiting.",
+            "Activity over the practical peak of the architecture. The highest line limits the work. All low on a"
+            " busy GPU: latency, small kernels or waiting.",
             1.0,
         ),
         Panel(
             "Saturation",
             "timeseries",
-            "The largest of them, and its bounds while inputs are missing.",
+            "The largest of them, with bounds while inputs are missing.",
             (
                 Query(f'pulsed_gpu_saturation_bound_ratio{{bound="upper",{IT}}}', "upper bound"),
                 Query(f'pulsed_gpu_saturation_bound_ratio{{bound="lower",{IT}}}', "lower bound"),
@@ -236,8 +234,8 @@ SATURATION = Row(
             "Tensor throughput",
             RATIO,
             quantities("tensor_throughput_ratio tensor_active_ratio", "throughput,tensor active"),
-            "Tensor activity times SM clock over its maximum: the nearest to model FLOP utilization that counters give."
-            " Well below tensor active: the clocks are held down.",
+            "Tensor activity times SM clock over its maximum, an approximation of model FLOP utilization. Below"
+            " tensor activity, the clocks are reduced.",
             1.0,
         ),
     ),
@@ -253,8 +251,8 @@ ACTIVITY = Row(
                 "graphics_engine_active_ratio sm_active_ratio sm_occupancy_ratio tensor_active_ratio dram_active_ratio",
                 "graphics engine,SM,occupancy,tensor,DRAM",
             ),
-            "Shares of time or cycles from the profiler. SM far below graphics engine: few blocks at a time. DRAM tops"
-            " out near 0.8.",
+            "Shares of time or cycles from the profiler. SM far below graphics engine: few blocks run at a time. DRAM"
+            " reaches about 0.8.",
             1.0,
         ),
         chart(
@@ -265,18 +263,18 @@ ACTIVITY = Row(
                 " tensor_imma_active_ratio tensor_dfma_active_ratio",
                 "FP64,FP32,FP16,integer,tensor half,tensor integer,tensor double",
             ),
-            "Which arithmetic it is. FP32 where tensor was expected: the job does not use its tensor cores.",
+            "Arithmetic by type. FP32 instead of tensor: the job does not use tensor cores.",
             1.0,
         ),
         chart(
-            "What the driver says",
+            "Utilization from the driver",
             RATIO,
             quantities(
                 "gpu_utilization_ratio memory_utilization_ratio encoder_utilization_ratio decoder_utilization_ratio",
                 of=BOARD,
             ),
-            "NVML's shares of time, of the whole board: at least one kernel ran, memory was touched, video engines were"
-            " busy. 100 % says little about how much of the GPU is used.",
+            "NVML's time shares, of the whole board: a kernel ran, memory was accessed, video engines were busy. 100"
+            " % does not mean that the GPU is fully used.",
             1.0,
         ),
     ),
@@ -289,22 +287,22 @@ TRAFFIC = Row(
             "PCIe",
             BYTE_RATE,
             quantities("pcie_transmit_bytes_per_second pcie_receive_bytes_per_second", "sent,received", BOARD),
-            "Data over PCIe, headers included. Much received under a low SM: the GPU waits for its data.",
+            "Data over PCIe, with headers. Much received with low SM activity: the GPU waits for data.",
         ),
         chart(
             "NVLink",
             BYTE_RATE,
             quantities(
                 "nvlink_transmit_bytes_per_second nvlink_receive_bytes_per_second nvlink_bandwidth_bytes_per_second",
-                "sent,received,both as the driver says",
+                "sent,received,both (driver)",
                 BOARD,
             ),
-            "Data over all NVLinks. Nothing in a job on several GPUs of a node: it talks over PCIe.",
+            "Data over all NVLinks. 0 in a job on several GPUs of a node: it communicates over PCIe.",
         ),
         Panel(
             "Device memory",
             "timeseries",
-            "Where the memory is. What stays used without work is held for nothing.",
+            "Device memory. Memory in use without work is held unnecessarily.",
             quantities("memory_used_bytes memory_reserved_bytes memory_free_bytes", "used,reserved,free"),
             BYTES,
             stacked=True,
@@ -320,9 +318,9 @@ POWER = Row(
             WATT,
             (
                 *quantities("power_watts power_limit_watts", "power,limit in force", BOARD),
-                Query(f"rate(pulsed_gpu_energy_joules_total{{{BOARD}}}[{RATE}])", "average by the energy counter"),
+                Query(f"rate(pulsed_gpu_energy_joules_total{{{BOARD}}}[{RATE}])", "average from the energy counter"),
             ),
-            "Board power, its limit, and what the energy counter grows by. At the limit the clocks follow it.",
+            "Board power, its limit, and the average from the energy counter. At the limit the clocks are reduced.",
         ),
         chart(
             "Temperatures",
@@ -330,44 +328,44 @@ POWER = Row(
             quantities(
                 "temperature_celsius memory_temperature_celsius max_operating_temperature_celsius"
                 " slowdown_temperature_celsius shutdown_temperature_celsius",
-                "die,memory,highest for normal operation,slows down at,turns off at",
+                "die,memory,maximum operating,slowdown,shutdown",
                 BOARD,
             ),
-            "At the slowdown temperature the hardware cuts the clocks; drain the GPU before and look at its cooling.",
+            "At the slowdown temperature the hardware reduces the clocks; drain the GPU earlier and check its cooling.",
         ),
         chart(
             "Clocks",
             HERTZ,
             quantities(
                 "sm_clock_hertz sm_clock_max_hertz memory_clock_hertz memory_clock_max_hertz",
-                "SM,SM highest,memory,memory highest",
+                "SM,SM maximum,memory,memory maximum",
                 BOARD,
             ),
-            "SM far below its highest while busy: power, heat or a setting holds it down; the next panel says which.",
+            "SM clock far below its maximum on a busy GPU: power, heat or a setting limits it; see the next panel.",
         ),
         chart(
-            "Clocks held down",
+            "Throttling",
             RATIO,
             tuple(
                 Query(f"rate(pulsed_gpu_{name}_violation_seconds_total{{{BOARD}}}[{RATE}])", f"by {text}")
                 for name, text in (("power", "the power limit"), ("thermal", "heat"))
             ),
-            "Share of time in which the limit cost speed. Power is normal under heavy work; heat never is.",
+            "Share of time in which a limit reduced the clocks. Power is normal under heavy load, heat is not.",
             1.0,
         ),
         chart(
-            "Reasons for the clocks",
+            "Clock event reasons",
             RATIO,
             (Query(f"pulsed_gpu_clock_event_ratio{{{BOARD}}}", "{{reason}}"),),
-            "Share of the last minute in which the driver named this reason. hw_slowdown, hw_thermal or power brake:"
-            " hardware protects itself, call the data center.",
+            "Share of the last minute with this reason. hw_slowdown, hw_thermal and power brake are hardware"
+            " protection: contact the data center.",
             1.0,
         ),
         chart(
-            "Room left",
+            "Temperature headroom",
             CELSIUS,
-            quantities("temperature_margin_celsius", "degrees left", BOARD),
-            "Degrees left before the GPU reaches its own limit.",
+            quantities("temperature_margin_celsius", "headroom", BOARD),
+            "Degrees below the GPU's own limit.",
         ),
     ),
 )
@@ -378,8 +376,7 @@ ERRORS = Row(
         Panel(
             "Checks",
             "table",
-            "All checks, the worst first. /gpus has the evidence and the remedy of each; unknown means that its inputs"
-            " are missing.",
+            "All checks, worst first. /gpus has evidence and remedy; unknown: inputs are missing.",
             (
                 Query(
                     f"sort_desc(max by (check) (pulsed_gpu_health_check{{{BOARD}}}))",
@@ -393,7 +390,7 @@ ERRORS = Row(
         Panel(
             "Health over time",
             "state-timeline",
-            "The worst state of all checks. Short warnings that come back are worth a look, too.",
+            "Worst state of all checks. Also check short, repeated warnings.",
             (Query(f"max(pulsed_gpu_health_severity{{{BOARD}}})", "health"),),
             width=16,
             height=4,
@@ -403,7 +400,7 @@ ERRORS = Row(
             "Memory errors",
             COUNT,
             grown("ecc_sbe_volatile ecc_dbe_volatile", "corrected,uncorrected"),
-            "ECC errors as they come. One uncorrected error costs the job; corrected ones that go on announce it.",
+            "ECC errors. An uncorrected error ends the job; frequent corrected ones often precede it.",
         ),
         chart(
             "Memory repairs",
@@ -417,13 +414,13 @@ ERRORS = Row(
                     BOARD,
                 ),
             ),
-            "Rows and pages that were replaced over the life of the board. Pending: reset the GPU when it is free;"
-            " failed: have the board replaced.",
+            "Rows and pages replaced over the life of the board. Pending: reset the GPU when it is free; failed:"
+            " replace the board.",
         ),
         Panel(
             "XIDs",
             "bargauge",
-            "Errors that the driver reported of this GPU in the range, by code. NVIDIA's XID catalogue explains them.",
+            "XID errors in the range, by code; HEALTH.md lists what to do.",
             (
                 Query(
                     f"sort_desc(topk(8, sum by (xid) (increase(pulsed_gpu_xid_events_total{{{BOARD}}}[$__range]))))",
@@ -433,7 +430,7 @@ ERRORS = Row(
             limits=FAULTS,
         ),
         chart(
-            "Events of checks",
+            "Health events",
             COUNT,
             (
                 Query(
@@ -441,7 +438,7 @@ ERRORS = Row(
                     "{{check}}",
                 ),
             ),
-            "What counted for a check, when.",
+            "Errors by check.",
         ),
         chart(
             "Link errors",
@@ -450,24 +447,24 @@ ERRORS = Row(
                 "pcie_replays nvlink_crc_errors nvlink_replay_errors nvlink_recovery_errors",
                 "PCIe replays,NVLink CRC,NVLink replays,NVLink recoveries",
             ),
-            "Packets sent again, as they come. A few PCIe replays are normal; a flood: reseat the board or its riser.",
+            "Repeated packets. A few PCIe replays are normal; for many, reseat the board or riser.",
         ),
         chart(
             "PCIe link",
             COUNT,
             quantities(
                 "pcie_link_generation pcie_link_generation_max pcie_link_width pcie_link_width_max",
-                "generation,highest generation,lanes,most lanes",
+                "generation,maximum generation,lanes,maximum lanes",
                 BOARD,
             ),
-            "An idle link goes down to save power; fewer lanes or a lower generation under load is a fault.",
+            "An idle link saves power; fewer lanes or a lower generation under load is a fault.",
         ),
         chart(
             "Last XID",
             COUNT,
             quantities("xid_last_code recovery_action", "last XID,recovery action", BOARD),
-            "Code of the last XID, which stays until the source restarts, and what the driver asks for: 0 nothing,"
-            " 1 reset the GPU, 2 reboot the node, 3 drain the GPU, 4 drain and reset.",
+            "Code of the last XID, kept until the source restarts, and the recovery action of the driver: 0 none, 1"
+            " reset the GPU, 2 reboot the node, 3 drain the GPU, 4 drain and reset.",
         ),
     ),
 )
@@ -484,20 +481,19 @@ def account(title: str, unit: str, metric: str, label: str, meaning: str) -> Pan
 ACCOUNT = Row(
     "Accounting of the range",
     (
-        account("Time by class", SECONDS, "workload_class_seconds", "class", "How long it did what."),
-        account("Energy by class", JOULE, "class_energy_joules", "class", "What that took."),
+        account("Time by class", SECONDS, "workload_class_seconds", "class", "Time by workload class."),
+        account("Energy by class", JOULE, "class_energy_joules", "class", "Energy by workload class."),
         account(
             "Idle time",
             SECONDS,
             "idle_seconds",
             "kind",
-            "held: idle while somebody had it, to be won back. free: nobody had it.",
+            "held: idle with an owner. free: idle without an owner.",
         ),
         Panel(
-            "Full use",
+            "Integrals of activity",
             "bargauge",
-            "Integrals over the observed time: seconds of full use. What is observed and not used is lost; what is"
-            " unknown was not measured.",
+            "Integrals over observed time, in seconds of full use, and time without a value.",
             tuple(
                 Query(f"increase(pulsed_gpu_{name}_seconds_total{{{IT}}}[$__range])", text)
                 for name, text in (
@@ -517,13 +513,12 @@ ACCOUNT = Row(
 )
 
 TRUST = Row(
-    "Can this be trusted",
+    "Data quality",
     (
         Panel(
             "Source",
             "state-timeline",
-            "Whether the last attempt of the pulsed that shows this GPU delivered a fresh sample. down: its log names"
-            " the remedy.",
+            "Whether the source of this GPU delivered a fresh sample. down: the log of that pulsed has the remedy.",
             (
                 Query(
                     "max by (source) (pulsed_source_up and on (instance, job)"
@@ -534,7 +529,7 @@ TRUST = Row(
             states=UP,
         ),
         chart(
-            "Inputs that cannot be true",
+            "Implausible inputs",
             COUNT,
             (
                 Query(
@@ -543,7 +538,7 @@ TRUST = Row(
                     "{{reason}}",
                 ),
             ),
-            "1 while inputs are left out for this reason: a stuck profiler, frozen values, shares far above 1. Restart"
+            "1 while inputs are left out for this reason: a stuck profiler, frozen values, ratios above 1. Restart"
             " the host engine or the exporter.",
         ),
         chart(
@@ -556,7 +551,7 @@ TRUST = Row(
                     "age",
                 ),
             ),
-            "How old the values were when Prometheus took them. Past source.stale_after they leave the page.",
+            "Age of the values at the scrape. Older than source.stale_after, they leave the page.",
         ),
     ),
 )
@@ -566,10 +561,10 @@ SAMPLES = "pulsed_gpu_last_sample_timestamp_seconds"
 GPU = Dashboard(
     "pulsed-gpu",
     "pulsed / GPU",
-    "One GPU, or one instance of MIG, in depth.",
+    "One GPU or MIG instance in detail.",
     (
-        Variable("node", "Node", SAMPLES, "node", True, "Narrows the choice of GPUs."),
-        Variable("gpu", "GPU", f'{SAMPLES}{{node=~"$node"}}', "gpu", False, "Index on its node."),
+        Variable("node", "Node", SAMPLES, "node", True, "Selects the GPUs of a node."),
+        Variable("gpu", "GPU", f'{SAMPLES}{{node=~"$node"}}', "gpu", False, "Index on the node."),
         Variable("uuid", "UUID", f'{SAMPLES}{{node=~"$node",gpu="$gpu"}}', "uuid", False, "The board."),
         Variable(
             "mig_id",
@@ -577,7 +572,7 @@ GPU = Dashboard(
             f'{SAMPLES}{{uuid="$uuid",mig_id!=""}}',
             "mig_id",
             False,
-            "Instance of a board that is split; there is none on a whole GPU.",
+            "Instance of a MIG board; empty on a whole GPU.",
         ),
     ),
     (NOW, UTILIZATION, SATURATION, ACTIVITY, TRAFFIC, POWER, ERRORS, ACCOUNT, TRUST),
