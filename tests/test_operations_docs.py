@@ -38,6 +38,7 @@ from tools.generate_docs import ROOT
 
 TEXT = (ROOT / "OPERATIONS.md").read_text(encoding="utf-8")
 README = (ROOT / "README.md").read_text(encoding="utf-8")
+ARCHITECTURE = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
 
 MOST_USED = (
     *(203, 204, 206, 207),
@@ -112,7 +113,7 @@ def test_commands_in_the_text_exist() -> None:
         assert parses([command, "--help"]), command
 
 
-@pytest.mark.parametrize("text", [TEXT, README], ids=["OPERATIONS.md", "README.md"])
+@pytest.mark.parametrize("text", [TEXT, README, ARCHITECTURE], ids=["OPERATIONS.md", "README.md", "ARCHITECTURE.md"])
 def test_every_file_of_the_repository_that_is_named_exists(text: str) -> None:
     named = re.findall(r"(?<![\w/.-])(?:deploy|helm|systemd|tests|pulsed)/[\w./-]+", text)
     assert named
