@@ -40,7 +40,6 @@ def attribution_of(rows: Iterable[Mapping[str, str]], relabelled: bool = False) 
     The same pod on several rows, also as several replicas (label `vgpu`), is one.
 
     Args:
-        rows: the labels of all rows of the device, without empty ones.
         relabelled: whether the page's own labels are called `exported_...` (see `is_relabelled`).
     """
     prefix = _EXPORTED if relabelled else ""

@@ -7,14 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Pod:
-    """A Kubernetes pod that has a GPU, or a share of one.
-
-    Attributes:
-        namespace: its namespace.
-        pod: its name.
-        container: the container that has the GPU; empty if the source does not name it.
-        uid: the pod's UID; empty if the source does not name it.
-    """
+    """A Kubernetes pod that has a GPU, or a share of one; container and UID are empty if not known."""
 
     namespace: str
     pod: str
@@ -24,12 +17,7 @@ class Pod:
 
 @dataclass(frozen=True, slots=True)
 class Attribution:
-    """The known users of a GPU; empty does not mean that it is free.
-
-    Attributes:
-        pods: without repetition, in the source's order.
-        slurm_jobs: job ids, without repetition, in the source's order.
-    """
+    """The known users of a GPU, without repetition, in the source's order; empty does not mean that it is free."""
 
     pods: tuple[Pod, ...] = ()
     slurm_jobs: tuple[str, ...] = ()

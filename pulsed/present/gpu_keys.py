@@ -27,14 +27,7 @@ def key_of(device: Device, here: str) -> Key:
 
 
 def repeated(claims: Iterable[Sequence[Key]]) -> list[frozenset[int]]:
-    """Return the repeated keys, in the order of the claims.
-
-    Args:
-        claims: the keys of each target, in the order of the configuration.
-
-    Returns:
-        For each target the positions of keys that it or an earlier target has already claimed.
-    """
+    """Return for each target the positions of keys that it or an earlier target has already claimed."""
     owned: set[Key] = set()
     found: list[frozenset[int]] = []
     for keys in claims:
@@ -52,12 +45,7 @@ def repeated(claims: Iterable[Sequence[Key]]) -> list[frozenset[int]]:
 
 
 def label_text(device: Device, node: str | None) -> str:
-    """Return the labels of every series of a device, without braces.
-
-    Args:
-        device: the GPU or MIG instance.
-        node: the value of the label `node`; None omits it.
-    """
+    """Return the labels of every series of a device, without braces; without `node` if that is None."""
     entity = device.entity
     labels = [("gpu", entity.gpu), ("uuid", entity.uuid)]
     if entity.mig_id:

@@ -30,12 +30,7 @@ class Column(NamedTuple):
 
 
 def table(board: TargetStore, now: float) -> str:
-    """Return the table of all GPUs, with problems above and below it; ends with a newline.
-
-    Args:
-        board: the latest tick of every target.
-        now: monotonic seconds, the reference for freshness.
-    """
+    """Return the table of all GPUs, with problems above and below it; ends with a newline."""
     found = list(matches(board, now))
     lines = []
     if any(target.kind == "demo" for target in board.targets):

@@ -47,16 +47,7 @@ def api(
     history: History,
     events: EventBroadcaster,
 ) -> FastAPI:
-    """Return the JSON API.
-
-    Args:
-        board: the latest tick of every target.
-        config: the configuration in force, secrets masked, for `/config`.
-        telemetry_path: path of the Prometheus page, for the documentation.
-        preset: name of the weights of real utilization, which the documents repeat.
-        history: samples of the last minutes.
-        events: broadcaster of events.
-    """
+    """Return the JSON API; `config` is the configuration with secrets masked, `preset` the name of the weights."""
     app = FastAPIOffline(
         title="pulsed",
         version=__version__,

@@ -16,14 +16,7 @@ FIRST_SECTIONS = ("real_utilization", "saturation", "workload", "health")
 
 
 class JsonField(NamedTuple):
-    """A key of a section of the GPU document.
-
-    Attributes:
-        key: name of the key.
-        type: of its value, for the schema.
-        help: one line.
-        get: returns the value; None for one that depends on the configuration.
-    """
+    """A key of a section of the GPU document; `get` is None for one that depends on the configuration."""
 
     key: str
     type: Any
@@ -79,13 +72,7 @@ _GETTERS = [(section, [(field.key, field.get) for field in fields]) for section,
 
 
 def derived_sections(reading: Reading, result: Result, settings: Mapping[str, str]) -> dict[str, dict[str, Any]]:
-    """Return all sections of a GPU.
-
-    Args:
-        reading: its reading.
-        result: its derived results.
-        settings: values of the keys that depend on the configuration.
-    """
+    """Return all sections of a GPU; `settings` are the values of the keys that depend on the configuration."""
     return {
         section: {key: get(reading, result) if get is not None else settings[key] for key, get in getters}
         for section, getters in _GETTERS

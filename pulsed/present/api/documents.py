@@ -39,14 +39,7 @@ class Match(NamedTuple):
 
 
 def gpus_document(board: TargetStore, now: float, wall_time: float, preset: str) -> Document:
-    """Return the document of all GPUs and sources.
-
-    Args:
-        board: the latest tick of every target.
-        now: monotonic seconds, the reference for ages.
-        wall_time: Unix seconds, the document's own time.
-        preset: name of the weights of real utilization.
-    """
+    """Return the document of all GPUs and sources; ages refer to `now` (monotonic seconds)."""
     sources = [_source(target, now) for target in board.targets]
     return {
         "node": board.node,
@@ -58,13 +51,7 @@ def gpus_document(board: TargetStore, now: float, wall_time: float, preset: str)
 
 
 def gpu_document(match: Match, now: float, preset: str) -> Document:
-    """Return the document of one GPU.
-
-    Args:
-        match: the GPU, from `find` or `matches`.
-        now: monotonic seconds, the reference for its age.
-        preset: name of the weights of real utilization.
-    """
+    """Return the document of one GPU; its age refers to `now` (monotonic seconds)."""
     device, health = match.device, _health_of(match, now)
     result = match.result if health is match.result.health else match.result._replace(health=health)
     derived = derived_sections(match.reading, result, {"preset": preset})
@@ -85,12 +72,7 @@ def gpu_document(match: Match, now: float, preset: str) -> Document:
 
 
 def health_document(board: TargetStore, now: float) -> list[Document]:
-    """Return the health of all GPUs as a flat list for scripts; `problems` has the checks that are worse than ok.
-
-    Args:
-        board: the latest tick of every target.
-        now: monotonic seconds, the reference for ages.
-    """
+    """Return the health of all GPUs as a flat list for scripts; `problems` has the checks that are worse than ok."""
     found = []
     for match in matches(board, now):
         device, health = match.device, _health_of(match, now)
@@ -112,16 +94,11 @@ def health_document(board: TargetStore, now: float) -> list[Document]:
 
 
 def find(board: TargetStore, wanted: str, node: str | None = None, now: float | None = None) -> list[Match]:
-    """Return the GPUs of a name.
+    """Return the GPUs of a name: none, one, or several if nodes share it or only MIG instances of a GPU are known.
 
     Args:
-        board: the latest tick of every target.
         wanted: an index, a GPU's UUID, a MIG instance's UUID, or index or UUID and MIG id as `0:7`.
-        node: the node that it must be in, None for any.
         now: monotonic seconds; when two targets report the same GPU a fresh one is preferred. None: the first.
-
-    Returns:
-        Empty if there is none; several if several nodes have such a GPU, or if only its MIG instances are known.
     """
     found = [match for match in matches(board, now) if node is None or match.node == node]
     exact = [match for match in found if wanted in names_of(match.device)]

@@ -38,14 +38,7 @@ Document = dict[str, Any]
 
 
 class Change(NamedTuple):
-    """A change of a GPU.
-
-    Attributes:
-        kind: name of the event.
-        device: the GPU.
-        time: of the change, in Unix seconds.
-        document: the change, without GPU and time.
-    """
+    """A change of a GPU at a Unix time; the document is without GPU and time."""
 
     kind: str
     device: Device
@@ -91,12 +84,7 @@ KINDS: tuple[str, ...] = (TICK, *CHANGES)
 
 
 def change_document(change: Change, here: str) -> Document:
-    """Return the document of a change.
-
-    Args:
-        change: the change.
-        here: this process's node, for GPUs whose source does not name one.
-    """
+    """Return the document of a change; `here` is this process's node, for GPUs whose source does not name one."""
     return {"time": rfc3339(change.time), **_identity(change.device, here), **change.document}
 
 
@@ -132,13 +120,7 @@ def _finite(value: str | Value) -> str | Value:
 
 
 def encoded(kind: str, document: Document, number: int | None = None) -> bytes:
-    """Return an event as it is sent.
-
-    Args:
-        kind: its name.
-        document: its data.
-        number: its id.
-    """
+    """Return an event as it is sent; `number` is its id."""
     text = json.dumps(document, separators=(",", ":"), allow_nan=False)
     head = "" if number is None else f"id: {number}\n"
     return f"{head}event: {kind}\ndata: {text}\n\n".encode()

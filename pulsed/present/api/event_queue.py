@@ -28,10 +28,7 @@ class Subscriber:
     """One subscriber and its queue.
 
     Args:
-        kinds: subset of `KINDS`.
         gpu: name of a GPU; None for all.
-        max_queued: maximum number of queued events.
-        max_bytes: maximum number of queued bytes.
 
     Attributes:
         lost_ticks: dropped tick events since the last `lag` event.

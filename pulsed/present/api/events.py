@@ -64,11 +64,8 @@ class EventBroadcaster:
 
     Args:
         here: returns this process's node, for GPUs whose source does not name one.
-        max_subscribers: maximum number of subscribers.
         heartbeat: seconds without an event after which a comment is sent.
         patience: seconds after which a subscriber that reads nothing from a full queue is disconnected.
-        max_queued: maximum number of events in the queue of a subscriber.
-        now: monotonic clock, seconds.
     """
 
     def __init__(
@@ -118,14 +115,9 @@ class EventBroadcaster:
 
     @contextmanager
     def subscribed(self, kinds: Collection[str] = KINDS, gpu: str | None = None) -> Iterator[Subscriber]:
-        """Subscribe for the time of the context.
+        """Subscribe to some of `KINDS`, of one GPU or of all, for the time of the context.
 
-        Args:
-            kinds: subset of `KINDS`.
-            gpu: name of a GPU; None for all.
-
-        Raises:
-            TooManySubscribers: the limit is reached.
+        Raises `TooManySubscribers` if the limit is reached.
         """
         if self._closed or len(self._subscribers) >= self._max_subscribers:
             raise TooManySubscribers

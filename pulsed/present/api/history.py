@@ -70,8 +70,6 @@ class _Segment:
     """Consecutive ticks of one target with the same devices.
 
     Attributes:
-        first: the clock of the first tick.
-        last: the clock of the last tick.
         arrived: when the last tick arrived.
         data: the ticks, one after the other; empty once they are compressed.
         compressed: the same compressed; empty before.
@@ -98,12 +96,8 @@ class HistoryWindow(NamedTuple):
     """What is kept of one GPU, within the requested time.
 
     Attributes:
-        device: which GPU, as it was last seen.
-        interval: nominal seconds between two samples.
         seconds: how far back this reaches from the newest tick of the source.
         newest: clock of the newest tick of the source.
-        now: this process's clock.
-        parts: the samples, oldest first.
     """
 
     device: Device
@@ -120,8 +114,6 @@ class History:
     Args:
         seconds: how long a sample is kept.
         max_bytes: how much memory all of them together may take; beyond it the oldest are dropped.
-        fields: what is kept of each sample, of `FIELDS`.
-        now: a clock that never steps, seconds.
 
     Attributes:
         seconds: as given.
@@ -171,13 +163,7 @@ class History:
         self._forget(now)
 
     def find(self, wanted: str, node: str | None, here: str) -> list[RememberedGpu]:
-        """Return the GPUs with this name of which samples are kept, each once.
-
-        Args:
-            wanted: an index, a GPU's UUID, a MIG instance's UUID, or index or UUID and MIG id as `0:7`.
-            node: the node that it must be in, None for any.
-            here: this process's own node.
-        """
+        """Return the GPUs with this name, as in `documents.find`, of which samples are kept, each once."""
         self._forget(self._now())
         found: dict[Key, RememberedGpu] = {}
         seen: dict[str, tuple[Device, ...]] = {}
@@ -193,13 +179,7 @@ class History:
         return list(found.values())
 
     def window(self, target: str, device: Device, seconds: float) -> HistoryWindow:
-        """Return what is kept of a GPU; without parts if nothing is.
-
-        Args:
-            target: the target's name, as in its ticks.
-            device: the GPU.
-            seconds: how far to look back from the source's newest tick; no further than what is kept.
-        """
+        """Return what is kept of a GPU, at most `seconds` back from the target's newest tick; perhaps nothing."""
         now, seconds = self._now(), min(seconds, self.seconds)
         self._forget(now)
         source, key = self._sources.get(target), key_of(device, "")
@@ -223,10 +203,7 @@ class History:
     async def write(self, window: HistoryWindow, fields: Sequence[str], head: Mapping[str, Any]) -> bytes:
         """Render a window as JSON, column by column; yields to the event loop after each part.
 
-        Args:
-            window: what to render.
-            fields: which fields, of `self.fields`.
-            head: keys and values to begin with.
+        The object begins with the keys and values of `head`.
         """
         columns = self._columns
         times: list[str] = []

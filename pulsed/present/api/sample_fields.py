@@ -77,11 +77,7 @@ DEFAULT_FIELDS: tuple[str, ...] = (
 
 
 def check_fields(fields: Sequence[str]) -> None:
-    """Raise an error if a field is unknown.
-
-    Raises:
-        UsageError: one is unknown; the nearest known one is named.
-    """
+    """Raise `UsageError` if a field is unknown; the message names the nearest known one."""
     for name in fields:
         if name not in FIELDS:
             raise UsageError(f"{name!r} is not a field", did_you_mean(name, FIELDS, "METRICS.md lists them"))

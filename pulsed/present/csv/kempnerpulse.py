@@ -45,7 +45,6 @@ class KempnerPulseRow(NamedTuple):
     """The data of a row.
 
     Attributes:
-        sample: of the GPU.
         real_utilization: in percent; None where it would be an estimate.
         replay_rate: PCIe replays per second since the tick before; None at the first one, and after a reset.
     """
@@ -195,22 +194,12 @@ DEFAULT = (
 
 
 def columns(text: str) -> tuple[str, ...]:
-    """Return the columns of the value of `--columns`: `default`, `all`, or names with commas between them.
-
-    Raises:
-        UsageError: a column is unknown; the message names the nearest.
-    """
+    """Return the columns of the value of `--columns`, as `choose` does."""
     return choose(text, tuple(COLUMNS), DEFAULT)
 
 
 class Writer:
-    """Writer of the ticks of all targets.
-
-    Args:
-        out: where to, opened with `newline=""` if it is a file.
-        names: the columns, from `columns`.
-        weights: of real utilization, those that it was computed with.
-    """
+    """Writer of the ticks of all targets; a file is opened with `newline=""`, weights are those of real utilization."""
 
     def __init__(self, out: TextIO, names: Sequence[str], weights: Weights) -> None:
         self._weights = weights

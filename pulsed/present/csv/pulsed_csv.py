@@ -77,21 +77,12 @@ DEFAULT = (
 
 
 def columns(text: str) -> tuple[str, ...]:
-    """Return the columns of the value of `--columns`: `default`, `all`, or names with commas between them.
-
-    Raises:
-        UsageError: a column is unknown; the message names the nearest.
-    """
+    """Return the columns of the value of `--columns`, as `choose` does."""
     return choose(text, tuple(COLUMNS), DEFAULT)
 
 
 def choose(text: str, known: tuple[str, ...], default: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the columns of the value of `--columns` for a schema.
-
-    Args:
-        text: `default`, `all`, or names with commas between them.
-        known: all columns of the schema.
-        default: those of `default`.
+    """Return the columns of the value of `--columns` for a schema: `default`, `all`, or names with commas between them.
 
     Raises:
         UsageError: a column is unknown; the message names the nearest.
@@ -114,13 +105,7 @@ def write_header(out: TextIO, names: Sequence[str]) -> None:
 
 
 def write_tick(out: TextIO, names: Sequence[str], tick: ComputedTick) -> None:
-    """Write one row per GPU of the tick.
-
-    Args:
-        out: where to, opened with `newline=""` if it is a file.
-        names: the columns, from `columns`.
-        tick: what to write.
-    """
+    """Write one row per GPU of the tick; a file is opened with `newline=""`."""
     cells = [COLUMNS[name] for name in names]
     rows = csv.writer(out, lineterminator="\n")
     rows.writerows([[_text(cell(sample)) for cell in cells] for sample in gpu_samples(tick)])

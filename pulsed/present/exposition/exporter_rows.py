@@ -27,11 +27,8 @@ class _Column:
     """A column of dmon as a family of a dcgm-exporter page.
 
     Attributes:
-        name: classic name of the field.
         type: counter or gauge. As in dcgm-exporter's etc/default-counters.csv, but for what it calls a counter though
             it goes down: NVLink's rate and the flag for pending page retirements.
-        help: pulsed's, with DCGM's unit.
-        level: of the quantity on a split board.
     """
 
     name: str
@@ -71,8 +68,6 @@ def exporter_layout(layout: Layout, devices: Sequence[Device], here: str) -> Lay
     has no board rows there and repeats the board's values on every instance.)
 
     Args:
-        layout: of dialect `dmon`.
-        devices: of the same tick.
         here: this process's node, for devices whose source does not name one.
     """
     known = {_place(device.entity): device for device in devices}

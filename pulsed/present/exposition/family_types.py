@@ -30,13 +30,7 @@ Basis = Callable[[GpuSample], object]
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """A metric family with one series per GPU.
-
-    Attributes:
-        name: of its samples; a counter's ends in `_total`, an info's in `_info`.
-        type: of the family.
-        help: one line.
-    """
+    """A metric family with one series per GPU; the name is that of its samples (`_total`, `_info`)."""
 
     name: str
     type: MetricType
@@ -45,12 +39,7 @@ class Family:
 
 @dataclass(frozen=True, slots=True)
 class CounterFamily(Family):
-    """A counter over observed time.
-
-    Attributes:
-        label: name of the label; empty for a counter without states.
-        states: values of the label, one series each.
-    """
+    """A counter over observed time, with one series per value of its label; without states it has no label."""
 
     label: str
     states: tuple[str, ...]
@@ -61,7 +50,6 @@ class DerivedFamily(Family):
     """A family whose samples are computed from a `GpuSample`.
 
     Attributes:
-        labels: names of the labels besides those of every GPU series.
         samples: returns the samples of one GPU, in a fixed order. Those of a histogram have the suffix of their name
             (`_bucket`, `_sum`, `_count`) before the values of the labels.
         basis: returns the object that the samples are computed from, besides the device: while it is the same object,

@@ -16,12 +16,7 @@ LONGEST = 2048
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """Format of the page.
-
-    Attributes:
-        openmetrics: OpenMetrics rather than text 0.0.4.
-        content_type: the header's exact value. Prometheus 3 fails a scrape with an unknown Content-Type.
-    """
+    """Format of the page. Prometheus 3 fails a scrape with an unknown Content-Type, so its value is exact."""
 
     openmetrics: bool
     content_type: str
@@ -68,23 +63,12 @@ supports only 0.0.1."""
 
 
 def choose_format(accept: str) -> Format:
-    """Return the format for a client.
-
-    Args:
-        accept: the Accept header, empty when there is none.
-
-    Returns:
-        The format with the highest quality; text 0.0.4 if none is acceptable.
-    """
+    """Return the format with the highest quality for an Accept header; text 0.0.4 if none is acceptable."""
     return _choose_format(accept if len(accept) <= LONGEST else "")
 
 
 def accepts_gzip(accept_encoding: str) -> bool:
-    """Return whether to compress.
-
-    Args:
-        accept_encoding: the Accept-Encoding header, empty when there is none.
-    """
+    """Return whether to compress for an Accept-Encoding header."""
     return _accepts_gzip(accept_encoding if len(accept_encoding) <= LONGEST else "")
 
 

@@ -48,13 +48,7 @@ class _Place:
 
 
 class Pages:
-    """The page in every format and coding, for all requests.
-
-    Args:
-        board: the latest tick of every target.
-        telemetry: pulsed's own metrics.
-        passthrough: whether the source's own series are republished.
-    """
+    """The page in every format and coding; with `passthrough` the source's own series are republished."""
 
     def __init__(self, board: TargetStore, telemetry: Telemetry, *, passthrough: bool = False) -> None:
         self._board = board
@@ -77,13 +71,7 @@ class Pages:
         self._pages.clear()
 
     def page(self, now: float, *, openmetrics: bool, gzip: bool) -> bytes:
-        """Return the page.
-
-        Args:
-            now: monotonic seconds, the reference for freshness.
-            openmetrics: OpenMetrics 1.0.0 rather than text 0.0.4.
-            gzip: compressed.
-        """
+        """Return the page; targets must be fresh at `now` (monotonic seconds)."""
         if self._cache_key.expired(self._board, now):
             self._pages.clear()
         page = self._pages.get((openmetrics, gzip))

@@ -25,11 +25,7 @@ _LABEL_NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
 
 
 class TargetPassthrough:
-    """The republished series of one target, kept as long as its tick is the same.
-
-    Args:
-        here: this process's node, for devices whose source does not name one.
-    """
+    """The republished series of one target, kept as long as its tick is the same; `here` is this process's node."""
 
     def __init__(self, here: str) -> None:
         self.keys: list[str] = []
@@ -65,9 +61,7 @@ class TargetPassthrough:
     def render(self, tick: RawTick, hidden: frozenset[int]) -> Mapping[str, bytes]:
         """Return the sample lines by metric name, in the source's order; names without samples are omitted.
 
-        Args:
-            tick: the target's tick, after `update_layout`.
-            hidden: positions of series that another target shows.
+        The layout is that of the last `update_layout`; series at the positions `hidden` belong to other targets.
         """
         if tick is not self._tick or hidden != self._hidden:
             lines: dict[str, list[str]] = {}

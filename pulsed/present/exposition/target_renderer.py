@@ -56,11 +56,8 @@ _NO_COLUMNS: Sequence[tuple[Value, ...]] = ((),) * len(_COLUMNS)
 class TargetRenderer:
     """What one target adds to the page, kept as long as nothing of it changes.
 
-    Most values do not change from tick to tick (limits, errors, class): the lines of such a family are kept too.
-    Writing numbers is what a page costs, and what is written a second time has a template by then.
-
-    Args:
-        here: this process's node, for devices whose source does not name one.
+    Most values are those of the tick before (limits, errors, the class): the lines of such a family are kept, too.
+    Writing numbers is most of the cost of a page; lines that are rendered a second time have a template.
     """
 
     def __init__(self, here: str) -> None:
@@ -92,10 +89,7 @@ class TargetRenderer:
     def render(self, tick: ComputedTick, hidden: frozenset[int], with_node: bool) -> list[bytes]:
         """Return the sample lines of every family, empty for one without samples.
 
-        Args:
-            tick: the target's tick, after `update_devices`.
-            hidden: positions of devices that another target shows.
-            with_node: whether the series carry the label `node`.
+        The devices are those of the last `update_devices`; those at the positions `hidden` belong to other targets.
         """
         if self._tick is None or hidden != self._hidden or with_node != self._with_node:
             self._hidden, self._with_node, self._tick = hidden, with_node, None

@@ -34,12 +34,7 @@ _BOUNDS = (*map(str, BUCKETS), "+Inf")
 
 
 class Telemetry:
-    """Counts what pulsed does and writes it as exposition.
-
-    Args:
-        board: where the state of the sources is read.
-        revision: the commit that this is built from; empty when unknown.
-    """
+    """Counts what pulsed does and writes it as exposition; `revision` is the commit of the build, empty if unknown."""
 
     def __init__(self, board: TargetStore, revision: str = "") -> None:
         self.config_in_force: Callable[[], bool] = lambda: True
@@ -63,12 +58,7 @@ class Telemetry:
         self._requests[key] = self._requests.get(key, 0) + 1
 
     def render(self, now: float, *, openmetrics: bool) -> bytes:
-        """Write all families; without OpenMetrics' last line, as GPU families may follow.
-
-        Args:
-            now: monotonic seconds, against which freshness is judged.
-            openmetrics: OpenMetrics 1.0.0 rather than text 0.0.4.
-        """
+        """Return all families, without OpenMetrics' last line; the reference for freshness is `now` (monotonic)."""
         self._now = now
         return "".join(lines(self.registry.collect(), openmetrics)).encode("utf-8", "replace")
 

@@ -36,13 +36,9 @@ def label_pairs(labels: Iterable[tuple[str, str]]) -> str:
 
 @lru_cache(maxsize=1024)
 def header(name: str, type: MetricType, help: str, openmetrics: bool) -> str:
-    """Return the HELP and TYPE lines of a family.
+    """Return the HELP and TYPE lines of a family, without HELP if it is empty.
 
-    Args:
-        name: of its samples: a counter's with `_total`, an info's with `_info`.
-        type: of the family.
-        help: one line or more; an empty one leaves the HELP line out.
-        openmetrics: whether the page is OpenMetrics 1.0.0, where a family's name lacks the suffix of its samples.
+    The name is that of the samples (`_total`, `_info`), which OpenMetrics cuts.
     """
     if openmetrics:
         name = name.removesuffix(_SUFFIXES.get(type, ""))
@@ -56,10 +52,7 @@ def header(name: str, type: MetricType, help: str, openmetrics: bool) -> str:
 def lines(families: Iterable[Metric], openmetrics: bool) -> Iterator[str]:
     """Yield the lines of families as prometheus_client does, a few times faster.
 
-    Args:
-        families: from a registry; without exemplars, sample timestamps and `_created` samples. Those without a sample
-            are left out.
-        openmetrics: OpenMetrics 1.0.0 rather than text 0.0.4.
+    Families have no exemplars, sample timestamps or `_created` samples; those without a sample are left out.
     """
     for family in families:
         if not family.samples:

@@ -14,13 +14,7 @@ from pulsed.present.promql.rule_types import Alert, Group, Recording, Rule, inde
 
 @dataclass(frozen=True, slots=True)
 class KubernetesObject:
-    """Metadata of a `PrometheusRule`.
-
-    Attributes:
-        namespace: its namespace; empty for the namespace in which it is applied.
-        labels: for the operator's `ruleSelector`.
-        name: of the object.
-    """
+    """Metadata of a `PrometheusRule`. The labels are for the operator's `ruleSelector`."""
 
     namespace: str = ""
     labels: Mapping[str, str] = field(default_factory=dict)

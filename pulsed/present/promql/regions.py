@@ -38,11 +38,7 @@ Order = tuple[Variable, Variable]
 
 @dataclass(frozen=True)
 class Box:
-    """A part of a class's region.
-
-    Attributes:
-        sides: one interval per constrained variable.
-    """
+    """A part of a class's region: one interval per constrained variable."""
 
     sides: Mapping[Variable, Interval]
 
@@ -63,11 +59,9 @@ class Box:
 
 @dataclass(frozen=True)
 class Region:
-    """The region of a class.
+    """The region of a class: the boxes that are physically possible, and impossible ones, which are noise.
 
-    Attributes:
-        boxes: physically possible boxes.
-        noise: impossible boxes, each with groups of orders; it counts if readings contradict an order of each group.
+    A box of noise counts if readings contradict an order of each of its groups.
     """
 
     boxes: tuple[Box, ...]
@@ -105,9 +99,8 @@ class Regions:
     def contradictions(self, order: Order) -> tuple[tuple[float, float], ...]:
         """Return which readings contradict an order; noise below the resolution of the thresholds is ignored.
 
-        Returns:
-            Pairs: the order is contradicted when the lesser is at or above the first number and the greater is below
-            the second, for any of them.
+        Of each pair: the order is contradicted if the lesser is at or above the first number and the greater below
+        the second.
         """
         lesser, greater = (self.cuts[variable] for variable in order)
         pairs = []

@@ -28,7 +28,6 @@ class RuleSelection:
     """A selection of rules.
 
     Attributes:
-        kind: recording or alerting rules, or both.
         metrics: based on dcgm-exporter's series, or on pulsed's own, which need no recording rules.
         identity: labels that identify a GPU in dcgm-exporter's series.
         kubernetes: metadata of a `PrometheusRule`; None for a rule file.

@@ -19,14 +19,7 @@ Severity = Literal["critical", "warning", "info"]
 
 @dataclass(frozen=True, slots=True)
 class Recording:
-    """A recording rule.
-
-    Attributes:
-        record: name of the recorded series.
-        expr: PromQL, may have several lines.
-        comment: its purpose; empty if the name is sufficient.
-        labels: of the recorded series.
-    """
+    """A recording rule; `expr` may have several lines, the comment is empty if the name is sufficient."""
 
     record: str
     expr: str
@@ -39,12 +32,9 @@ class Alert:
     """An alerting rule.
 
     Attributes:
-        name: of the alert, in CamelCase.
         expr: PromQL; the alert fires for every series of its result.
         hold: the duration `for`, such as `10m`.
         severity: `critical` (act now), `warning` (act today), `info` (no action).
-        summary: one line; may contain Prometheus' templates.
-        description: meaning and remedy.
     """
 
     name: str
@@ -60,13 +50,7 @@ Rule = Recording | Alert
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Rules that are evaluated in order at the same instant, so that each can use the results of earlier ones.
-
-    Attributes:
-        name: of the group.
-        rules: in this order.
-        comment: their purpose.
-    """
+    """Rules that are evaluated in order at the same instant, so that each can use the results of earlier ones."""
 
     name: str
     rules: Sequence[Rule]
