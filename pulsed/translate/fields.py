@@ -7,7 +7,7 @@ columns in dmon are not known.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -129,6 +129,14 @@ def _f(id_: int, quantity: str, unit: Unit, short: str, names: str, level: Level
     return DcgmField(id_, quantity, unit, short, tuple(spellings), level)
 
 
+def _engines(first: int, engine: str, count: int) -> Iterator[DcgmField]:
+    """Yield the rows of an engine of which a GPU has several."""
+    for n in range(count):
+        short = f"{engine.upper()}{n}"
+        names = f"{short}_ACTIVE {engine.upper()}_UTIL_{n}_RATIO"
+        yield _f(first + n, f"{engine}{n}_active_ratio", RATIO, short, names)
+
+
 # 0 where there is no such thing: memory without a sensor (T4, L4, RTX, vGPU guests), a limit that is not set, a link
 # that is not up (DCGM itself does not guard its generation), a size that is not known.
 SENSOR_CELSIUS = LIMIT_CELSIUS = CELSIUS.not_zero()
@@ -164,24 +172,9 @@ FIELDS: tuple[DcgmField, ...] = (
     _f(1615, "encoder_utilization_ratio", RATIO, "", "ENC_UTIL_RATIO"),
     _f(207, "decoder_utilization_ratio", PERCENT, "DCUTL", "DEC_UTIL"),
     _f(1616, "decoder_utilization_ratio", RATIO, "", "DEC_UTIL_RATIO"),
-    _f(1017, "nvdec0_active_ratio", RATIO, "NVDEC0", "NVDEC0_ACTIVE NVDEC_UTIL_0_RATIO"),
-    _f(1018, "nvdec1_active_ratio", RATIO, "NVDEC1", "NVDEC1_ACTIVE NVDEC_UTIL_1_RATIO"),
-    _f(1019, "nvdec2_active_ratio", RATIO, "NVDEC2", "NVDEC2_ACTIVE NVDEC_UTIL_2_RATIO"),
-    _f(1020, "nvdec3_active_ratio", RATIO, "NVDEC3", "NVDEC3_ACTIVE NVDEC_UTIL_3_RATIO"),
-    _f(1021, "nvdec4_active_ratio", RATIO, "NVDEC4", "NVDEC4_ACTIVE NVDEC_UTIL_4_RATIO"),
-    _f(1022, "nvdec5_active_ratio", RATIO, "NVDEC5", "NVDEC5_ACTIVE NVDEC_UTIL_5_RATIO"),
-    _f(1023, "nvdec6_active_ratio", RATIO, "NVDEC6", "NVDEC6_ACTIVE NVDEC_UTIL_6_RATIO"),
-    _f(1024, "nvdec7_active_ratio", RATIO, "NVDEC7", "NVDEC7_ACTIVE NVDEC_UTIL_7_RATIO"),
-    _f(1025, "nvjpg0_active_ratio", RATIO, "NVJPG0", "NVJPG0_ACTIVE NVJPG_UTIL_0_RATIO"),
-    _f(1026, "nvjpg1_active_ratio", RATIO, "NVJPG1", "NVJPG1_ACTIVE NVJPG_UTIL_1_RATIO"),
-    _f(1027, "nvjpg2_active_ratio", RATIO, "NVJPG2", "NVJPG2_ACTIVE NVJPG_UTIL_2_RATIO"),
-    _f(1028, "nvjpg3_active_ratio", RATIO, "NVJPG3", "NVJPG3_ACTIVE NVJPG_UTIL_3_RATIO"),
-    _f(1029, "nvjpg4_active_ratio", RATIO, "NVJPG4", "NVJPG4_ACTIVE NVJPG_UTIL_4_RATIO"),
-    _f(1030, "nvjpg5_active_ratio", RATIO, "NVJPG5", "NVJPG5_ACTIVE NVJPG_UTIL_5_RATIO"),
-    _f(1031, "nvjpg6_active_ratio", RATIO, "NVJPG6", "NVJPG6_ACTIVE NVJPG_UTIL_6_RATIO"),
-    _f(1032, "nvjpg7_active_ratio", RATIO, "NVJPG7", "NVJPG7_ACTIVE NVJPG_UTIL_7_RATIO"),
-    _f(1033, "nvofa0_active_ratio", RATIO, "NVOFA0", "NVOFA0_ACTIVE NVOFA_UTIL_0_RATIO"),
-    _f(1034, "nvofa1_active_ratio", RATIO, "NVOFA1", "NVOFA1_ACTIVE NVOFA_UTIL_1_RATIO"),
+    *_engines(1017, "nvdec", 8),
+    *_engines(1025, "nvjpg", 8),
+    *_engines(1033, "nvofa", 2),
     _f(1080, "hostmem_cache_hit_ratio", PERCENT, "HMCACHEHT", "HOSTMEM_CACHE_HIT"),
     _f(1081, "hostmem_cache_miss_ratio", PERCENT, "HMCACHEMS", "HOSTMEM_CACHE_MISS"),
     _f(1082, "peermem_cache_hit_ratio", PERCENT, "PMCACHEHT", "PEERMEM_CACHE_HIT"),

@@ -20,7 +20,7 @@ from starlette.exceptions import HTTPException
 from pulsed import __version__
 from pulsed.collector.target_store import TargetStore
 from pulsed.present.api import documents, schema
-from pulsed.present.api.event_documents import KINDS
+from pulsed.present.api.event_documents import KINDS, identity_document
 from pulsed.present.api.events import HEADERS, RETRY_SECONDS, EventBroadcaster, TooManySubscribers
 from pulsed.present.api.history import History
 from pulsed.present.api.sample_fields import FIELDS
@@ -106,15 +106,8 @@ def api(
         if len(places) != 1:
             return _not_one(gpu, [(node_of(device, board.node), device) for _, device in places])
         window = history.window(*places[0], seconds)
-        entity = window.device.entity
-        head = {
-            "gpu": entity.gpu,
-            "uuid": entity.uuid or None,
-            "mig_id": entity.mig_id or None,
-            "node": node_of(window.device, board.node),
-            "interval_seconds": window.interval,
-            "seconds": window.seconds,
-        }
+        head = identity_document(window.device, board.node)
+        head |= {"interval_seconds": window.interval, "seconds": window.seconds}
         return Response(await history.write(window, wanted, head), media_type="application/json")
 
     @app.get(

@@ -111,7 +111,11 @@ def matches(board: TargetStore, now: float | None = None) -> Iterator[Match]:
     """Yield all GPUs, each once, in the order of the configuration; fresh targets take precedence."""
     seen = [target for target in board.targets if target.tick is not None]
     ranked = seen if now is None else sorted(seen, key=lambda target: not target.fresh(now))
-    keys = [[key_of(device, board.node) for device in _devices(target)] for target in ranked]
+    keys = [
+        [key_of(device, board.node) for device in target.tick.canonical.devices]
+        for target in ranked
+        if target.tick is not None
+    ]
     hidden = {id(target): positions for target, positions in zip(ranked, repeated(keys), strict=True)}
     for target in seen:
         tick = target.tick
@@ -124,10 +128,6 @@ def matches(board: TargetStore, now: float | None = None) -> Iterator[Match]:
                 lost = position in tick.lost
                 time = tick.lost[position] if lost else canonical.time
                 yield Match(target, device, reading, result, node_of(device, board.node), time, lost)
-
-
-def _devices(target: Target) -> tuple[Device, ...]:
-    return target.tick.canonical.devices if target.tick is not None else ()
 
 
 def _mig(device: Device) -> Document | None:

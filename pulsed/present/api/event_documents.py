@@ -85,10 +85,11 @@ KINDS: tuple[str, ...] = (TICK, *CHANGES)
 
 def change_document(change: Change, here: str) -> Document:
     """Return the document of a change; `here` is this process's node, for GPUs whose source does not name one."""
-    return {"time": rfc3339(change.time), **_identity(change.device, here), **change.document}
+    return {"time": rfc3339(change.time), **identity_document(change.device, here), **change.document}
 
 
-def _identity(device: Device, here: str) -> Document:
+def identity_document(device: Device, here: str) -> Document:
+    """Return the keys that identify a GPU in events and in the history."""
     entity = device.entity
     return {
         "gpu": entity.gpu,
@@ -100,7 +101,7 @@ def _identity(device: Device, here: str) -> Document:
 
 def gpu_document(device: Device, reading: Reading, result: Result, here: str) -> Document:
     """Return the part of a tick event about one GPU; `here` is this process's node."""
-    row = _identity(device, here)
+    row = identity_document(device, here)
     for name, get in _GETTERS:
         row[name] = _finite(get(reading, result))
     return row

@@ -38,11 +38,6 @@ class Subscriber:
         cut: ends its stream at once.
     """
 
-    __slots__ = (
-        "_bytes", "_changes", "_max_bytes", "_max_queued", "_ticks", "_wake",
-        "cut", "ended", "full_since", "gpu", "kinds", "lost_changes", "lost_ticks",
-    )  # fmt: skip
-
     def __init__(
         self,
         kinds: Collection[str] = KINDS,

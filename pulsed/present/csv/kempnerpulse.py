@@ -10,6 +10,7 @@ from __future__ import annotations
 import csv
 import re
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from math import isclose, isfinite
 from typing import NamedTuple, TextIO
 
@@ -117,24 +118,17 @@ def _text(value: float | None, digits: int) -> str:
     return "" if value is None or not isfinite(value) else f"{value:.{digits}f}"
 
 
-def _percent(name: str) -> Cell:
-    position = POSITION[name]
-
-    def cell(row: KempnerPulseRow) -> str:
-        ratio = row.sample.reading[position]
-        return "" if ratio is None else _text(ratio * 100, 2)
-
-    return cell
-
-
-def _number(name: str, digits: int = 4, unit: float = 1.0) -> Cell:
+def _number(name: str, digits: int = 4, unit: float = 1.0, factor: float = 1.0) -> Cell:
     position = POSITION[name]
 
     def cell(row: KempnerPulseRow) -> str:
         value = row.sample.reading[position]
-        return "" if value is None else _text(value / unit, digits)
+        return "" if value is None else _text(value * factor / unit, digits)
 
     return cell
+
+
+_percent = partial(_number, digits=2, factor=100.0)
 
 
 def _nothing(row: KempnerPulseRow) -> str:

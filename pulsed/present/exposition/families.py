@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
 from itertools import accumulate, chain
+from operator import attrgetter
 from typing import cast
 
 from pulsed.compute.counters.catalog import COUNTERS
 from pulsed.compute.declaration import DerivedNumber, DerivedState, DerivedValue, DerivedVector, ResultPart
 from pulsed.compute.derived_results import DERIVED_VALUES
-from pulsed.compute.health.model import CheckState
+from pulsed.compute.health.model import CheckState, Health
 from pulsed.present.exposition.family_types import (
     NO_SAMPLES,
     PREFIX,
@@ -29,25 +30,14 @@ from pulsed.present.exposition.family_types import (
     samples_by_label,
     state_set,
 )
+from pulsed.present.exposition.text_format import MetricType
 from pulsed.present.gpu_sample import GpuSample
 from pulsed.translate.fields import DERIVED as COMPOSED
 from pulsed.translate.fields import sources
 from pulsed.translate.vocabulary import QUANTITIES, is_counter
 
-
-def _device(sample: GpuSample) -> object:
-    return sample.device
-
-
-def _held(sample: GpuSample) -> object:
-    return sample.result.held
-
-
-def _health(sample: GpuSample) -> object:
-    return sample.result.health
-
-
-_PARTS: Mapping[ResultPart, Basis | None] = {"": None, "held": _held, "health": _health}
+_health: Basis = attrgetter("result.health")
+_PARTS: Mapping[ResultPart, Basis | None] = {"": None, "held": attrgetter("result.held"), "health": _health}
 
 
 def _families(value: DerivedValue) -> Iterator[DerivedFamily]:
@@ -100,33 +90,31 @@ def _info(sample: GpuSample) -> Samples:
     return ((device.model, device.pci_bus_id, device.driver_version, device.device),), (1,)
 
 
-def _check_value(name: str, help: str, get: Callable[[CheckState], float | None]) -> DerivedFamily:
-    """Return a gauge per check. Only boards have it: MIG instances share the health of their board."""
+def _of_health(
+    name: str, type: MetricType, help: str, label: str, samples: Callable[[Health], Samples], basis: Basis = _health
+) -> DerivedFamily:
+    """Return a family of the health of boards: MIG instances share the health of their board."""
 
-    def samples(sample: GpuSample) -> Samples:
-        if sample.device.entity.kind != "gpu":
-            return NO_SAMPLES
-        checks = sample.result.health.checks
+    def of_board(sample: GpuSample) -> Samples:
+        return samples(sample.result.health) if sample.device.entity.kind == "gpu" else NO_SAMPLES
+
+    return DerivedFamily(PREFIX + name, type, help, (label,), of_board, basis)
+
+
+def _check_value(name: str, help: str, get: Callable[[CheckState], float | None]) -> DerivedFamily:
+    """Return a gauge per check."""
+
+    def samples(health: Health) -> Samples:
         return samples_by_label(
-            [(each.id, value) for each in checks if each.applies and (value := get(each)) is not None]
+            [(each.id, value) for each in health.checks if each.applies and (value := get(each)) is not None]
         )
 
-    return DerivedFamily(PREFIX + name, "gauge", help, ("check",), samples, _health)
+    return _of_health(name, "gauge", help, "check", samples)
 
 
-def _xids(sample: GpuSample) -> Samples:
-    return samples_by_label(sample.result.health.xid_events) if sample.device.entity.kind == "gpu" else NO_SAMPLES
-
-
-def _last_xid(sample: GpuSample) -> Samples:
-    last = sample.result.health.xid_last
-    if last is None or sample.device.entity.kind != "gpu":
-        return NO_SAMPLES
-    return (("unknown" if last.time is None else "known",),), (last.code,)
-
-
-def _health_events(sample: GpuSample) -> Samples:
-    return samples_by_label(sample.result.health.events) if sample.device.entity.kind == "gpu" else NO_SAMPLES
+def _last_xid(health: Health) -> Samples:
+    last = health.xid_last
+    return NO_SAMPLES if last is None else ((("unknown" if last.time is None else "known",),), (last.code,))
 
 
 def _help(name: str) -> str:
@@ -155,7 +143,7 @@ DERIVED: tuple[DerivedFamily, ...] = (
         "Identity of the GPU",
         ("model", "pci_bus_id", "driver_version", "device"),
         _info,
-        _device,
+        attrgetter("device"),
     ),
     *chain.from_iterable(map(_families, DERIVED_VALUES)),
     _check_value(
@@ -173,29 +161,28 @@ DERIVED: tuple[DerivedFamily, ...] = (
         "Time of the last event of a check",
         lambda each: each.last_event,
     ),
-    DerivedFamily(
-        PREFIX + "health_events_total",
+    _of_health(
+        "health_events_total",
         "counter",
         "Events of a check",
-        ("check",),
-        _health_events,
-        lambda sample: sample.result.health.events,
+        "check",
+        lambda health: samples_by_label(health.events),
+        attrgetter("result.health.events"),
     ),
-    DerivedFamily(
-        PREFIX + "xid_events_total",
+    _of_health(
+        "xid_events_total",
         "counter",
         "XIDs observed, by code; critical codes are exported from 0",
-        ("xid",),
-        _xids,
-        lambda sample: sample.result.health.xid_events,
+        "xid",
+        lambda health: samples_by_label(health.xid_events),
+        attrgetter("result.health.xid_events"),
     ),
-    DerivedFamily(
-        PREFIX + "xid_last",
+    _of_health(
+        "xid_last",
         "gauge",
         "Code of the last XID; age is unknown if it happened before pulsed started",
-        ("age",),
+        "age",
         _last_xid,
-        _health,
     ),
     DerivedFamily(
         PREFIX + "clock_event_ratio",

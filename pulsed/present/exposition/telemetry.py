@@ -33,7 +33,7 @@ BUCKETS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.01, 0.1, 1.0)
 _BOUNDS = (*map(str, BUCKETS), "+Inf")
 
 
-class Telemetry:
+class Telemetry(Collector):
     """Counts what pulsed does and writes it as exposition; `revision` is the commit of the build, empty if unknown."""
 
     def __init__(self, board: TargetStore, revision: str = "") -> None:
@@ -45,7 +45,7 @@ class Telemetry:
         self._board = board
         self._now = 0.0
         self.registry = CollectorRegistry()
-        self.registry.register(_Families(self._collect))
+        self.registry.register(self)
         ProcessCollector(registry=self.registry)
 
     def observe(self, layer: str, seconds: float) -> None:
@@ -62,7 +62,8 @@ class Telemetry:
         self._now = now
         return "".join(lines(self.registry.collect(), openmetrics)).encode("utf-8", "replace")
 
-    def _collect(self) -> Iterator[Metric]:
+    def collect(self) -> Iterator[Metric]:
+        """Yield all families (prometheus_client)."""
         yield self._build
         yield from _source_families(_by_name(self._board.targets), self._now, self.duplicate_gpus)
         durations = HistogramMetricFamily(
@@ -112,16 +113,6 @@ class _Durations:
             total += count
             found.append((bound, total))
         return found
-
-
-class _Families(Collector):
-    """Hands the registry what a function yields."""
-
-    def __init__(self, families: Callable[[], Iterator[Metric]]) -> None:
-        self._families = families
-
-    def collect(self) -> Iterator[Metric]:
-        return self._families()
 
 
 def _by_name(targets: Sequence[Target]) -> dict[str, Target]:

@@ -89,7 +89,7 @@ def with_inputs(promql: str) -> str:
 
 def input_rules(identity: IdentityLabels) -> Iterator[Recording]:
     """Yield the rules that record the inputs."""
-    signs = [name for quantity in SIGNS_OF_LIFE for name in _names(quantity)]
+    signs = [name for quantity in SIGNS_OF_LIFE for name in names_of(quantity)]
     yield Recording(SEEN, _any_of(identity, signs), "Every GPU and MIG instance: 1 if it has any of these series.")
     base = [name for field in FIELDS if field.id >= FIRST_BASE_UNIT_ID for name in field.names]
     names = [name for name in base if name != AMBIGUOUS_NAME and "VGPU" not in name and "NVLINK" not in name]
@@ -104,7 +104,8 @@ def input_rules(identity: IdentityLabels) -> Iterator[Recording]:
         yield Recording(input_of(quantity), "\nor\n".join(parts), f"DCGM field {fields}.")
 
 
-def _names(quantity: str) -> list[str]:
+def names_of(quantity: str) -> list[str]:
+    """Return the metric names of the fields that provide a quantity."""
     return [name for field in sources(quantity) for name in field.names]
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
@@ -88,11 +88,12 @@ class Regions:
         """The region of every class."""
         regions = {}
         for position, rule in enumerate(RULES):
-            boxes: list[Box] = _all_of(Box({}), [self._where(condition) for condition in rule.conditions])
+            boxes = [Box({})]
+            for condition in rule.conditions:
+                boxes = _cut(boxes, [self._side(condition, inside=True)])
             for earlier in RULES[:position]:
-                outside = [(condition.variable, self._outside(condition)) for condition in earlier.conditions]
-                parts = [part for box in boxes for side in outside if (part := box.cut(*side)) is not None]
-                boxes = _largest(parts)
+                outside = [self._side(condition, inside=False) for condition in earlier.conditions]
+                boxes = _largest(_cut(boxes, outside))
             regions[rule.name] = self._split(self._needed(boxes))
         return regions
 
@@ -115,14 +116,11 @@ class Regions:
         value: float = getattr(self.thresholds, condition.threshold)
         return value
 
-    def _where(self, condition: Condition) -> tuple[Variable, Interval]:
+    def _side(self, condition: Condition, *, inside: bool) -> tuple[Variable, Interval]:
+        """Return the interval in which a condition is true, or the one in which it is false."""
         value = self._threshold(condition)
-        at_least = condition.comparison == ">="
-        return condition.variable, Interval(start=value) if at_least else Interval(end=value)
-
-    def _outside(self, condition: Condition) -> Interval:
-        value = self._threshold(condition)
-        return Interval(end=value) if condition.comparison == ">=" else Interval(start=value)
+        above = (condition.comparison == ">=") == inside
+        return condition.variable, Interval(start=value) if above else Interval(end=value)
 
     def _needed(self, boxes: list[Box]) -> list[Box]:
         """Return the boxes without those that others cover: first impossible ones, then those with the most sides."""
@@ -166,13 +164,9 @@ _CHAINS: tuple[tuple[Order, ...], ...] = (
 )
 
 
-def _all_of(box: Box, sides: Iterable[tuple[Variable, Interval]]) -> list[Box]:
-    for side in sides:
-        part = box.cut(*side)
-        if part is None:
-            return []
-        box = part
-    return [box]
+def _cut(boxes: Sequence[Box], sides: Sequence[tuple[Variable, Interval]]) -> list[Box]:
+    """Return the parts of the boxes that are within one of the sides."""
+    return [part for box in boxes for side in sides if (part := box.cut(*side)) is not None]
 
 
 def _largest(boxes: list[Box]) -> list[Box]:

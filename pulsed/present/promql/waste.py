@@ -11,9 +11,8 @@ from collections.abc import Iterator
 from pulsed.compute.counters.catalog import IDLE_KINDS
 from pulsed.compute.derive import ComputeSettings
 from pulsed.present.promql.classes import CLASS
-from pulsed.present.promql.inputs import input_of
+from pulsed.present.promql.inputs import input_of, names_of
 from pulsed.present.promql.rule_types import NOTHING, IdentityLabels, Recording, number, recorded
-from pulsed.translate.fields import sources
 
 HELD = recorded("held", "group")
 IDLE = recorded("idle", "raw")
@@ -32,7 +31,7 @@ TELLING = ("memory_used_bytes", "temperature_celsius", "graphics_engine_active_r
 def waste_rules(settings: ComputeSettings, identity: IdentityLabels) -> Iterator[Recording]:
     """Yield the rules for idle GPUs and for power by class."""
     used, power = input_of("memory_used_bytes"), input_of("power_watts")
-    names = "|".join(name for quantity in TELLING for name in _names(quantity))
+    names = "|".join(name for quantity in TELLING for name in names_of(quantity))
     users = [f'{{__name__=~"{names}", {label}!="", {label}!~"{EXPORTERS_OWN}"}}' for label in USERS]
     yield Recording(
         HELD,
@@ -56,7 +55,3 @@ def waste_rules(settings: ComputeSettings, identity: IdentityLabels) -> Iterator
         f"({CLASS} == 1) * ignoring (class) group_left () {power}",
         "Power by current class: one series per GPU at a time.",
     )
-
-
-def _names(quantity: str) -> list[str]:
-    return [name for field in sources(quantity) for name in field.names]

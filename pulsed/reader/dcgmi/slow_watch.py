@@ -82,22 +82,16 @@ class SlowWatch:
                     self._latest = arrival
                     arrival = await self._stream.next(self._patience)
                     self._pauses.reset()
-                    self._works()
+                    if self._is_failing:
+                        self._is_failing = False
+                        log.info("the slow fields are available again")
             except SourceError as error:
-                self._fails(error)
+                self.failures += 1
+                if not self._is_failing:
+                    self._is_failing = True
+                    log.warning("the slow fields cannot be read", extra={"reason": error.reason, "error": str(error)})
             stream, self._stream = self._stream, None
             if stream is not None:
                 await stream.end_now()
                 self._watch.reset()
             await self._sleep(self._pauses.next())
-
-    def _works(self) -> None:
-        if self._is_failing:
-            self._is_failing = False
-            log.info("the slow fields are there again")
-
-    def _fails(self, error: SourceError) -> None:
-        self.failures += 1
-        if not self._is_failing:
-            self._is_failing = True
-            log.warning("the slow fields cannot be read", extra={"reason": error.reason, "error": str(error)})

@@ -71,7 +71,11 @@ class ExporterSource:
         if self._scraper is None:
             raise ScrapeFailed(f"{self.target} is closed", "Make a new source")
         await self._next_moment()
-        page = await self._page(self._scraper)
+        page = await (
+            self._scraper.fetch(self._url, self._login)
+            if self._url
+            else asyncio.to_thread(_read_file, self._path, self._settings.max_page_bytes)
+        )
         arrival, clock = self._wall(), self._clock()
         if not page.strip():
             raise BadPage(f"{self.target}: empty page", self._empty_remedy())
@@ -99,11 +103,6 @@ class ExporterSource:
         while (delay := self._start + slot * self.interval - self._clock()) > 0:
             await self._sleep(delay)
         self._slot = slot
-
-    async def _page(self, scraper: Scraper) -> bytes:
-        if self._url:
-            return await scraper.fetch(self._url, self._login)
-        return await asyncio.to_thread(_read_file, self._path, self._settings.max_page_bytes)
 
     def _empty_remedy(self) -> str:
         if self._url:  # dcgm-exporter answers 200 with no body for the 2-3 s of a reload
