@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
+from pulsed.compute.health.check import Check
 from pulsed.compute.health.checks import CHECKS
 from pulsed.compute.health.model import SEVERITY
-from pulsed.compute.health.rule import Check
 from pulsed.compute.health.settings import threshold_keys
 from pulsed.compute.health.xids import ADVICE, XIDS, Action, Xid, XidSeverity
 

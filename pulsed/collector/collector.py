@@ -9,7 +9,7 @@ from pulsed.collector.device_filter import DeviceFilter
 from pulsed.collector.read_loop import EndOfSource, ReadFailure, read_loop
 from pulsed.collector.target_store import Target
 from pulsed.compute.derive import ComputeSettings
-from pulsed.compute.health.judge import HealthEvaluator
+from pulsed.compute.health.evaluator import HealthEvaluator
 from pulsed.compute.layer import ComputeLayer
 from pulsed.compute.tick import ComputedTick
 from pulsed.config.gpu_selection import EVERYTHING, GpuSelection

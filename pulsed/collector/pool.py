@@ -13,7 +13,7 @@ from pulsed.collector.source_factory import boot_id_of, node_name, open_sources,
 from pulsed.collector.state_file import SavedHealth
 from pulsed.collector.target_store import Target, TargetStore
 from pulsed.compute.derive import ComputeSettings
-from pulsed.compute.health.judge import HealthEvaluator
+from pulsed.compute.health.evaluator import HealthEvaluator
 from pulsed.compute.tick import ComputedTick
 from pulsed.config import Config
 from pulsed.errors import NothingRead

@@ -9,7 +9,7 @@ from pulsed.compute.counters.accumulator import Accumulator
 from pulsed.compute.counters.catalog import NOTHING_COUNTED
 from pulsed.compute.debounce import ClassDebouncer
 from pulsed.compute.derive import ComputeSettings, compute, result_of
-from pulsed.compute.health.judge import HealthEvaluator
+from pulsed.compute.health.evaluator import HealthEvaluator
 from pulsed.compute.health.model import LostGpu
 from pulsed.compute.plausibility.filter import PlausibilityFilter
 from pulsed.compute.tick import ClassChange, ComputedTick, Result

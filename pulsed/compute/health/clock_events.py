@@ -1,10 +1,13 @@
-"""For which share of time the clocks of a GPU were held, and why: from the bits of every sample, never by equality."""
+"""The share of time in which the clocks of a GPU were reduced, by reason: from the bits of every sample, or from
+counters of seconds."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from pulsed.compute.health.checks.shorthand import HW_THERMAL, POWER_BRAKE, SW_THERMAL, UNNAMED
+SW_THERMAL_BIT, HW_THERMAL_BIT, POWER_BRAKE_BIT, UNNAMED_BIT = 0x20, 0x40, 0x80, 0x10000
+"""Bits of `clocks_event_reasons`; the last is pulsed's own: a hardware slowdown of a busy GPU that no other bit
+explains, or one of NVML's newer reasons board limit (0x200) and reliability (0x400)."""
 
 PART = 5.0
 """Seconds of a part of the window: shares move in such steps."""
@@ -26,9 +29,9 @@ REASONS: Mapping[int, str] = {
     0x4: "power_cap",
     0x8: "hw_slowdown",
     0x10: "sync_boost",
-    SW_THERMAL: "sw_thermal",
-    HW_THERMAL: "hw_thermal",
-    POWER_BRAKE: "hw_power_brake",
+    SW_THERMAL_BIT: "sw_thermal",
+    HW_THERMAL_BIT: "hw_thermal",
+    POWER_BRAKE_BIT: "hw_power_brake",
     0x100: "display_clocks",
     0x200: "board_limit",
     0x400: "reliability",
@@ -38,7 +41,7 @@ REASONS: Mapping[int, str] = {
 Shares = tuple[tuple[str, float], ...]
 
 _UMBRELLA = 0x8
-_NAMED = HW_THERMAL | POWER_BRAKE
+_NAMED = HW_THERMAL_BIT | POWER_BRAKE_BIT
 _BARE = 0x200 | 0x400
 
 Masks = tuple[tuple[int, float], ...]
@@ -75,7 +78,7 @@ class ClockEvents:
         if mask is not None:
             bits = int(mask)
             if is_busy and ((bits & _UMBRELLA and not bits & _NAMED) or bits & _BARE):
-                bits |= UNNAMED
+                bits |= UNNAMED_BIT
             if bits:  # most of the time there are none, and no part needs to say so
                 self._masks[bits] = self._masks.get(bits, 0.0) + seconds
             self._seconds += seconds
@@ -149,3 +152,36 @@ class ClockEvents:
             observed += seconds
             held += sum(length for mask, length in masks if mask & bit)
         return held / observed if observed else 0.0
+
+
+class DutyCounter:
+    """A counter of the seconds in which the clocks of one GPU were reduced.
+
+    Attributes:
+        share: of the window, 0 and more; -1 before the third sample.
+        is_proven: whether it has grown faster than a counter of microseconds can.
+        points: time and value of the samples in the window.
+    """
+
+    __slots__ = ("is_proven", "points", "share")
+
+    def __init__(self) -> None:
+        self.share = -1.0
+        self.is_proven = False
+        self.points: list[tuple[float, float]] = []
+
+    def follow(self, value: float | None, now: float, window: float) -> None:
+        """Update the share of a window in seconds; a missing value restarts it."""
+        points = self.points
+        self.share = -1.0
+        if value is None or (points and value < points[-1][1]):
+            points.clear()  # the driver was reloaded
+        if value is None:
+            return
+        if points and now > points[-1][0] and (value - points[-1][1]) / (now - points[-1][0]) > 2e-3:
+            self.is_proven = True  # microseconds taken for nanoseconds grow by 1e-3 per second at most
+        points.append((now, value))
+        while len(points) > FEWEST_SAMPLES and now - points[1][0] >= window:
+            del points[0]
+        if len(points) >= FEWEST_SAMPLES:
+            self.share = (value - points[0][1]) / max(now - points[0][0], window)

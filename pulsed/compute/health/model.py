@@ -1,23 +1,22 @@
-"""What health delivers: states, what decided them, and what to do.
+"""Results of the health layer: states, the evidence for them, and the remedies.
 
-The same objects are given again for as long as nothing of them changes, so that whoever renders them can compare by
-identity. Knows no rules.
+An object is reused while nothing in it changes, so that renderers compare by identity.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal
 
 from pulsed.compute.tracker import GpuTrack
 from pulsed.translate.tick import Device
 
 State = Literal["unknown", "ok", "info", "warn", "hot", "crit"]
-"""`unknown` means that the inputs are absent; it is never ok. `hot` stands above `warn`, because heat acts now."""
+"""`unknown` means that the inputs are absent; it is never ok. `hot` ranks above `warn`, because heat acts at once."""
 
 STATES: tuple[State, ...] = ("unknown", "ok", "info", "warn", "hot", "crit")
-"""From the least to the worst."""
+"""From the least to the most severe."""
 
 SEVERITY: Mapping[State, int] = {state: number - 1 for number, state in enumerate(STATES)}
 """-1 unknown, 0 ok, 1 info, 2 warn, 3 hot, 4 crit."""
@@ -25,19 +24,18 @@ SEVERITY: Mapping[State, int] = {state: number - 1 for number, state in enumerat
 
 @dataclass(frozen=True, slots=True)
 class CheckState:
-    """What one check says of one GPU.
+    """The result of one check for one GPU.
 
     Attributes:
         id: of the check, as in `pulsed.compute.health.checks.CHECKS`.
-        state: what it says.
-        since: when it began to say so, in Unix seconds; None for a check that was never judged.
-        last_event: when the last event that counts for it happened, in Unix seconds; None for none, or when its time is
-            not known.
-        message: one line for a person; empty while all is well.
+        state: the result.
+        since: when the state was entered, in Unix seconds; None for a check that was never evaluated.
+        last_event: time of the last event that counts for it, in Unix seconds; None for none or an unknown time.
+        message: one line of text; empty while the check is not raised.
         evidence: the numbers that decided, by name, as they were when the state was entered.
-        remedy: what to do about it; empty while all is well.
-        covered: whether its inputs are there now. A latched state outlives them.
-        applies: whether the check makes sense for this device at all. If not it is unknown, and not in the coverage.
+        remedy: what to do; empty while the check is not raised.
+        covered: whether its inputs are present. A latched state outlives them.
+        applies: whether the check makes sense for this device. If not it is unknown and not part of the coverage.
     """
 
     id: str
@@ -58,13 +56,7 @@ class CheckState:
 
 @dataclass(frozen=True, slots=True)
 class XidLast:
-    """The last XID that was seen of a GPU.
-
-    Attributes:
-        code: which.
-        time: when it was seen to happen, in Unix seconds; None when it was there before anybody looked.
-        description: what it means, in a few words.
-    """
+    """The last XID of a GPU, in Unix seconds; `time` is None when it is older than the first sample."""
 
     code: int
     time: float | None
@@ -79,9 +71,9 @@ class Health:
         state: the worst of the known checks; `unknown` when none is known.
         severity: the same as a number, -1..4.
         coverage: share of the checks that apply whose state is known, 0..1.
-        checks: all checks that are not disabled, in the order of the table.
-        events: by check that counts any, how many events were seen so far; from 0 on.
-        xid_events: by XID, how many were seen so far: all codes that are critical, and others once seen.
+        checks: all enabled checks, in the order of the table.
+        events: by check, the number of events so far; from 0 on.
+        xid_events: by XID, the number of events so far: all critical codes, and others once seen.
         xid_last: the last XID; None for none.
     """
 
@@ -94,7 +86,7 @@ class Health:
     xid_last: XidLast | None = None
 
     def check(self, id_: str) -> CheckState:
-        """Give a check by its id.
+        """Return a check by its id.
 
         Raises:
             KeyError: there is no such check, or it is disabled.
@@ -111,17 +103,13 @@ NOT_JUDGED = Health("unknown", -1, 0.0, ())
 
 @dataclass(frozen=True, slots=True)
 class HealthChange:
-    """A state gave way to another one.
+    """A change of the state of a check or of a GPU, at a time in Unix seconds.
 
     Attributes:
-        position: which device of the tick; -1 for a GPU that is in no tick any more (`device` tells which).
+        position: index of the device in the tick; -1 for a GPU that is not in it (see `device`).
         check: id of the check; empty for the GPU as a whole.
-        before: the state that it had.
-        after: the state that it has.
-        time: when, in Unix seconds.
-        message: one line for a person.
-        remedy: what to do about it.
-        device: which GPU.
+        message: one line of text.
+        remedy: what to do.
     """
 
     position: int
@@ -136,14 +124,14 @@ class HealthChange:
 
 @dataclass(frozen=True, slots=True)
 class LostGpu:
-    """A GPU that was there, and is not in the samples any more although they come.
+    """A GPU that is no longer in the samples, although samples arrive.
 
     Attributes:
         track: its identity.
-        device: what was last known of it.
-        since: when it was missed first, in Unix seconds.
-        last_seen: when it was seen last, in Unix seconds.
-        health: what to show of it: `gpu_lost` critical, latched states kept, all else unknown.
+        device: as last seen.
+        since: when it was first missing, in Unix seconds.
+        last_seen: when it was last present, in Unix seconds.
+        health: `gpu_lost` is critical, latched states are kept, all others are unknown.
     """
 
     track: GpuTrack
@@ -155,14 +143,14 @@ class LostGpu:
 
 @dataclass(frozen=True, slots=True)
 class NodeHealth:
-    """Health of all GPUs of a target, lost ones included; parts of a board do not count beside it.
+    """Health of all GPUs of a target, lost ones included; MIG instances and vGPUs do not count beside their board.
 
     Attributes:
         state: the worst known state of any GPU.
         severity: the same as a number, -1..4.
         coverage: the mean over the GPUs.
-        gpus: how many there are, the lost ones included.
-        counts: how many are in each state, in the order of `STATES`.
+        gpus: number of GPUs.
+        counts: number of GPUs by state, in the order of `STATES`.
     """
 
     state: State
@@ -174,19 +162,19 @@ class NodeHealth:
 
 @dataclass(frozen=True, slots=True)
 class HealthTick:
-    """Health that follows from one sample, and from those before it.
+    """Health of all devices after one sample.
 
     Attributes:
         healths: one per device of the sample; a MIG instance or vGPU has the very object of its board.
-        lost: GPUs that are in no sample any more.
-        node: all of them together.
-        changes: that this sample brought.
-        clock_event_shares: one per device: by reason, the share of the last minute in which the clocks were held for
-            it (`power_cap`, `sw_thermal`, ...). Benign ones are in here only, they are no matter of health.
+        lost: GPUs that are no longer in the samples.
+        node: all GPUs together.
+        changes: caused by this sample.
+        clock_event_shares: one per device: by reason, the share of the last minute in which the clocks were reduced
+            for it (`power_cap`, `sw_thermal`, ...), benign reasons included.
     """
 
     healths: tuple[Health, ...]
     lost: tuple[LostGpu, ...]
     node: NodeHealth
     changes: tuple[HealthChange, ...] = ()
-    clock_event_shares: tuple[tuple[tuple[str, float], ...], ...] = field(default=())
+    clock_event_shares: tuple[tuple[tuple[str, float], ...], ...] = ()

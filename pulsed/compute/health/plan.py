@@ -1,47 +1,37 @@
-"""The checks of a configuration, laid out so that a sample costs little: which rule depends on which reading."""
+"""The checks of a configuration, indexed by input: which rules a change of an input concerns."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from operator import itemgetter
 from typing import NamedTuple
 
+from pulsed.compute.health.inputs import ACTIVITY, FACTS
 from pulsed.compute.health.resets import RESET_SIGNS
-from pulsed.compute.health.rule import ACTIVITY, Comparison, Duty, Events, Level, Rule
+from pulsed.compute.health.rule import Duty, Rule
 from pulsed.compute.health.settings import HealthSettings
+from pulsed.compute.health.xid_rule import XidRule
 from pulsed.compute.health.xids import XIDS
-from pulsed.translate.vocabulary import POSITION, Value
+from pulsed.translate.vocabulary import POSITION, Reading, Value
 
-MOVING = ("temperature_celsius", "memory_temperature_celsius", "temperature_margin_celsius")
-"""Readings that are hardly ever as they were, and mostly far from where anything comes of it."""
+_MOVING = ("temperature_celsius", "memory_temperature_celsius", "temperature_margin_celsius")
+"""Readings that change with nearly every sample."""
 
-
-class Moving(NamedTuple):
-    """A moving reading.
-
-    Attributes:
-        followers: the rules that say themselves up to where nothing comes of it (`Probe.calm`), each with its sign.
-        others: all other rules that depend on its value, as a bit mask.
-        witnesses: those for which it only counts whether it is there.
-    """
-
-    followers: tuple[tuple[int, float], ...]
-    others: int
-    witnesses: int
+REASONS = "clocks_event_reasons"
 
 
-class DutyRule(NamedTuple):
-    """A rule that looks at shares of time.
+class InputGroup(NamedTuple):
+    """Readings that are compared at once with those of the sample before.
 
     Attributes:
-        number: which.
-        bits: the clock events that it looks at.
-        counters: positions in `Reading` of the counters of seconds that go before them.
+        get: takes them from a reading.
+        users: for each, the rules that depend on its value, as a bit mask.
+        witnesses: for each, the rules of checks that depend on its presence, as a bit mask.
     """
 
-    number: int
-    bits: int
-    counters: tuple[int, ...]
+    get: Callable[[Reading], tuple[Value, ...]]
+    users: tuple[int, ...]
+    witnesses: tuple[int, ...]
 
 
 class HealthPlan:
@@ -49,20 +39,15 @@ class HealthPlan:
 
     Attributes:
         settings: the configuration.
-        checks: those that are not disabled.
-        position_of: by id, where a check is among them.
-        rules: of all checks, each with the position of its check.
-        get: takes from a `Reading` all inputs, but for those that move with every sample: the temperatures, activity,
-            energy and the counters of seconds.
-        get_moving: takes the temperatures.
-        moving: by position in what `get_moving` gives, who follows it.
-        users: by position in what `get` gives, the rules that depend on it, as a bit mask.
-        fact_users: the same by name of an input that is no reading.
-        duties: the rules that look at shares of time.
-        on_parts: the same as a bit mask.
-        on_xids: the rules that look at XIDs.
-        conditional: the checks that apply or not depending on readings.
-        critical_xids: codes to count from 0 on.
+        checks: all enabled ones.
+        position_of: index of a check by its id.
+        rules: of all checks, each with the index of its check.
+        moving: the temperatures.
+        settled: all other inputs that cause an evaluation.
+        fact_users: the rules that depend on a fact, as a bit mask.
+        on_parts: the rules about duty, as a bit mask.
+        on_xids: the rules about XIDs, as a bit mask.
+        critical_xids: codes that are counted from 0 on.
     """
 
     def __init__(self, settings: HealthSettings) -> None:
@@ -72,46 +57,31 @@ class HealthPlan:
         self.rules: list[tuple[int, Rule]] = [
             (position, rule) for position, check in enumerate(self.checks) for rule in check.rules
         ]
-        of_readings: dict[str, int] = dict.fromkeys((*RESET_SIGNS[1:], "xid_last_code"), 0)
-        followers: dict[str, tuple[tuple[int, float], ...]] = dict.fromkeys(MOVING, ())
-        witnesses = dict.fromkeys(MOVING, 0)
-        self.fact_users: dict[str, int] = {}
-        self.duties: list[DutyRule] = []
+        users = dict.fromkeys((*_MOVING, REASONS, "xid_last_code", *RESET_SIGNS[1:], *FACTS), 0)
+        witnesses: dict[str, int] = {}
         self.on_parts = self.on_xids = 0
         for number, (position, rule) in enumerate(self.rules):
             bit = 1 << number
             if isinstance(rule, Duty):
                 self.on_parts |= bit
-                self.duties.append(DutyRule(number, rule.bits, tuple([POSITION[name] for name in rule.inputs])))
-            if isinstance(rule, Events):
-                self.on_xids |= bit
-            check = self.checks[position]
-            names = list(rule.uses)
-            for name in (*check.unless, *([check.superseded_by] if check.superseded_by else [])):
-                if name in witnesses:
-                    witnesses[name] |= bit
-                else:
-                    names.append(name)
-            if isinstance(rule, (Level, Comparison)) and rule.inputs[0] in followers:
-                first = rule.inputs[0]
-                followers[first] = (*followers[first], (number, rule.sign))
-                names.remove(first)
-            for name in names:
-                users = of_readings if name in POSITION else self.fact_users
-                if name != ACTIVITY and not isinstance(rule, Duty):
+            else:
+                for name in rule.uses:
                     users[name] = users.get(name, 0) | bit
-        self.moving = tuple([Moving(followers[name], of_readings.pop(name, 0), witnesses[name]) for name in MOVING])
-        self.get_moving = _getter(MOVING)
-        names_read = list(of_readings)
-        self.get = _getter(names_read)
-        self.users = [of_readings[name] for name in names_read]
-        self.size = len(names_read)
-        self.conditional = frozenset(
-            position for position, check in enumerate(self.checks) if check.unless or check.superseded_by
-        )
+            if isinstance(rule, XidRule):
+                self.on_xids |= bit
+            for name in self.checks[position].applicability:
+                if name not in _MOVING:
+                    users[name] = users.get(name, 0) | bit
+                witnesses[name] = witnesses.get(name, 0) | bit
+        witnesses[REASONS] = witnesses.get(REASONS, 0) | self.on_parts
+        users.pop(ACTIVITY)
+        self.fact_users = {name: users.pop(name) for name in FACTS if name in users}
+        self.moving = _group(_MOVING, users, witnesses)
+        self.settled = _group(tuple(name for name in users if name not in _MOVING), users, witnesses)
         severities: Mapping[int, str] = {code: xid.severity for code, xid in XIDS.items()} | dict(settings.xids)
         self.critical_xids = tuple(sorted(code for code, severity in severities.items() if severity == "crit"))
 
 
-def _getter(names: Sequence[str]) -> Callable[[tuple[Value, ...]], tuple[Value, ...]]:
-    return itemgetter(*(POSITION[name] for name in names))
+def _group(names: tuple[str, ...], users: Mapping[str, int], witnesses: Mapping[str, int]) -> InputGroup:
+    get = itemgetter(*(POSITION[name] for name in names))
+    return InputGroup(get, tuple(users[name] for name in names), tuple(witnesses.get(name, 0) for name in names))

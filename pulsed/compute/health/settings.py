@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TypeVar, get_args
 
+from pulsed.compute.health.check import Check
 from pulsed.compute.health.checks import BY_ID, CHECKS
-from pulsed.compute.health.rule import Check, Rule
+from pulsed.compute.health.rule import Rule
 from pulsed.compute.health.xids import XidSeverity
 from pulsed.errors import ConfigError
 from pulsed.suggestions import did_you_mean

@@ -1,7 +1,7 @@
-"""What is known of the XIDs of one GPU, whatever its source hides.
+"""The XIDs of one GPU as events.
 
-DCGM gives the last code only, for ever: whether it is new, happened twice, or happened before anybody looked, is worked
-out here. dcgm-exporter's own metrics know more of that, where they are switched on.
+DCGM keeps the last code for ever: this finds out whether it is new, happened again, or is older than the first sample.
+dcgm-exporter's own metrics, where enabled, give more detail.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ Jobs = tuple[str, ...]
 
 
 @dataclass(slots=True)
-class Record:
-    """What is known of one code.
+class XidRecord:
+    """One code.
 
     Attributes:
-        last: when it happened last, by the clock; when it was seen first if `dated` is false.
-        dated: whether it was seen to happen.
+        last: when it happened last; when it was first seen if `dated` is false.
+        dated: whether the time when it happened is known.
         cleared: whether the GPU was reset since.
-        count: how often it was seen to happen.
-        source: which input saw it last. Another one that sees the same code soon after sees the same event.
-        bursts: when bursts of it began within the last day, and whose jobs were hit.
+        count: number of events.
+        source: the input that reported it last. The same code from another input soon after is the same event.
+        bursts: when bursts of it began within the last day, and the jobs on the GPU.
     """
 
     last: float
@@ -47,21 +47,21 @@ class XidLog:
 
     Attributes:
         records: by code.
-        last: the code that happened last, or was there first; None for none. 45 takes no other's place.
-        gauge: what the gauge of the last code said when it last said anything.
+        last: the code that happened last, or was there first; None for none. 45 replaces no other code.
+        gauge: the last value of the gauge; None while it was never there.
     """
 
     __slots__ = ("_counts", "_totals", "gauge", "last", "records")
 
     def __init__(self) -> None:
-        self.records: dict[int, Record] = {}
+        self.records: dict[int, XidRecord] = {}
         self.last: int | None = None
         self.gauge: int | None = None
         self._counts: frozenset[int] | None = None
         self._totals: dict[int, float] | None = None
 
     def follow(self, gauge: float | None, extras: Extras | None, jobs: Jobs, now: float) -> list[int]:
-        """Take what a sample says; give the codes that happened since the one before, the follower 45 included."""
+        """Return the codes that happened since the sample before, the follower 45 included."""
         events: dict[int, str] = {}
         sticky: dict[int, None] = {}
         if gauge is not None:
@@ -77,29 +77,29 @@ class XidLog:
             self._follow_totals(extras, events, sticky)
         for code in sticky:
             if code not in self.records and code not in events:
-                self.records[code] = Record(now, dated=False)
+                self.records[code] = XidRecord(now, dated=False)
                 self._name_last(code)
         return [code for code, source in events.items() if self._add(code, source, jobs, now)]
 
     def clear(self, moment: float) -> None:
-        """The GPU was reset at a moment: what asked for that before is done."""
+        """Mark the codes before a reset of the GPU as cleared."""
         for record in self.records.values():
             if record.last < moment:
                 record.cleared = True
 
-    def repeats(self, now: float) -> tuple[int, int] | None:
-        """Give the code that keeps coming back and in how many bursts; None for none."""
+    def repeated(self, now: float) -> int | None:
+        """Return the code that keeps coming back; None for none."""
         for code, record in self.records.items():
             bursts = record.bursts
             while bursts and now - bursts[0][0] >= REPEAT_WINDOW:
                 bursts.popleft()
             jobs = {job for _, names in bursts for job in names}
             if code != FOLLOWER and (len(bursts) >= 5 or (code == 31 and len(bursts) >= 3 and len(jobs) >= 2)):
-                return code, len(bursts)
+                return code
         return None
 
     def _follow_counts(self, extras: Extras, events: dict[int, str], sticky: dict[int, None]) -> None:
-        """A code that enters the exporter's window happened, unless it is one that the gauge has had for ever."""
+        """Add codes that enter the exporter's window, but for one that the gauge has kept since the start."""
         if extras.xid_counts is None:
             return
         counts = frozenset(code for code, count in extras.xid_counts if count > 0)
@@ -125,7 +125,7 @@ class XidLog:
         self._totals = totals
 
     def _add(self, code: int, source: str, jobs: Jobs, now: float) -> bool:
-        record = self.records.setdefault(code, Record(now, dated=False))
+        record = self.records.setdefault(code, XidRecord(now, dated=False))
         if record.dated and source != record.source and now - record.last < BURST_GAP:
             return False
         if not record.bursts or now - record.last >= BURST_GAP:

@@ -1,25 +1,25 @@
-"""The XID codes: what they mean, how bad they are, and what to do. One row per code; a new code is one row.
+"""The XID codes: what they mean, how severe they are, and what to do.
 
 Sources: NVIDIA's XID catalogue (2025-10) decides the action, and with it the severity: `crit` for a reset, a restart of
-the node or a look at the hardware; `warn` where a restart of the program is enough but hardware may be involved, and
-for unused codes; `info` for what NVIDIA says to ignore, and for bugs of programs. 44, 63, 92, 121, 156 and 157 are
-`warn` although nothing is asked for at once: they foretell trouble. Where fleets disagree (109, 94, 160, 165), the
-configuration can say otherwise.
+the node or a hardware check; `warn` where a restart of the program is enough but hardware may be involved, and for
+unused codes; `info` for codes that NVIDIA says to ignore, and for program bugs. 44, 63, 92, 121, 156 and 157 are `warn`
+although they need no immediate action: they announce failures. Fleets disagree about 109, 94, 160 and 165; the
+configuration can change them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, cast
 
 XidSeverity = Literal["ok", "info", "warn", "crit"]
-"""`ok` is for the configuration: count such a code, but let it change no state."""
+"""`ok` is for the configuration: the code is counted and changes no state."""
 
 Scope = Literal["app", "driver", "firmware", "hardware", "memory", "nvlink", "pcie"]
 Action = Literal["none", "ignore", "restart_app", "reset_gpu", "reboot_node", "check_hardware"]
 
-ADVICE: Mapping[str, str] = {
+ADVICE: Mapping[Action, str] = {
     "none": "read the kernel log at that time, and report the code if it returns",
     "ignore": "no action is needed now",
     "restart_app": "restart the program that ran on this GPU",
@@ -27,343 +27,214 @@ ADVICE: Mapping[str, str] = {
     "reboot_node": "drain the node and restart it",
     "check_hardware": "take the GPU out of service and check the hardware",
 }
-"""What an action asks of a person, to end a sentence with."""
+"""The remedy for an action, as the end of a sentence."""
 
 
 @dataclass(frozen=True, slots=True)
 class Xid:
-    """A code of NVIDIA's driver.
-
-    Attributes:
-        code: the number.
-        description: what happened, in a few words.
-        severity: how bad it is.
-        scope: what is concerned.
-        action: what NVIDIA asks for.
-        legacy: whether GPUs since Ampere do not emit it.
-        corroborable: whether it is critical as soon as something else says so too: its own sub-codes, which only the
-            kernel log has, differ much.
-    """
+    """An error code of NVIDIA's driver: its meaning, severity, affected part, and the action that NVIDIA asks for."""
 
     code: int
-    description: str
     severity: XidSeverity
     scope: Scope
     action: Action
-    legacy: bool = False
-    corroborable: bool = False
+    description: str
 
 
 FOLLOWER = 45
-"""Comes after other codes and at the end of processes: it says nothing alone and hides nothing."""
+"""Follows other codes and the end of processes: it has no meaning alone and replaces no other code."""
 
-_TABLE: tuple[Xid, ...] = (
-    Xid(1, "legacy FIFO method fault: malformed command stream", "warn", "app", "restart_app", legacy=True),
-    Xid(2, "legacy FIFO software-method fault: malformed command stream", "warn", "app", "restart_app", legacy=True),
-    Xid(3, "legacy FIFO unknown method: malformed command stream", "warn", "app", "restart_app", legacy=True),
-    Xid(4, "legacy FIFO channel-busy fault: malformed command stream", "warn", "app", "restart_app", legacy=True),
-    Xid(5, "legacy FIFO run-out overflow", "warn", "driver", "none", legacy=True),
-    Xid(6, "legacy FIFO parse fault: malformed command stream", "warn", "app", "restart_app", legacy=True),
-    Xid(7, "legacy FIFO bad page-table address: malformed command stream", "warn", "app", "restart_app", legacy=True),
-    Xid(8, "channel idle timeout: the GPU stopped making progress for one channel", "warn", "app", "restart_app"),
-    Xid(9, "graphics instance programming fault in the driver", "warn", "driver", "reboot_node", legacy=True),
-    Xid(10, "legacy single-step trap", "info", "driver", "none", legacy=True),
-    Xid(11, "command stream names missing hardware (bad push buffer)", "warn", "app", "restart_app"),
-    Xid(
-        12,
-        "software-method fault while the driver handled a GPU exception",
-        "warn",
-        "driver",
-        "reboot_node",
-        legacy=True,
-    ),
-    Xid(
-        13,
-        "SM or graphics exception: bad address or instruction; an application bug unless it repeats on one TPC",
-        "info",
-        "app",
-        "restart_app",
-    ),
-    Xid(14, "synthetic test error", "info", "driver", "ignore", legacy=True),
-    Xid(15, "display scanline timeout", "info", "driver", "none", legacy=True),
-    Xid(16, "display vblank callback timeout: display engine hung", "warn", "driver", "reboot_node", legacy=True),
-    Xid(17, "internal parameter error", "info", "driver", "none", legacy=True),
-    Xid(18, "PCI bus mastering found disabled", "warn", "pcie", "reboot_node", legacy=True),
-    Xid(19, "display engine missed a notifier", "warn", "driver", "reboot_node", legacy=True),
-    Xid(20, "MPEG engine received a bad command stream", "warn", "app", "restart_app", legacy=True),
-    Xid(21, "motion-estimation engine received a bad command stream", "warn", "app", "restart_app", legacy=True),
-    Xid(22, "video-processor engine received a bad command stream", "warn", "app", "restart_app", legacy=True),
-    Xid(23, "resource-manager logging marker", "info", "driver", "none", legacy=True),
-    Xid(24, "graphics semaphore wait timed out", "warn", "app", "restart_app", legacy=True),
-    Xid(25, "illegal notifier in the command stream", "warn", "app", "restart_app"),
-    Xid(26, "framebuffer state timeout", "warn", "memory", "reboot_node", legacy=True),
-    Xid(27, "video processor exception", "warn", "driver", "reboot_node", legacy=True),
-    Xid(28, "second video processor exception", "warn", "driver", "reboot_node", legacy=True),
-    Xid(29, "bitstream processor exception", "warn", "driver", "reboot_node", legacy=True),
-    Xid(30, "semaphore or address access fault", "warn", "driver", "reboot_node", legacy=True),
-    Xid(
-        31,
-        "MMU fault: access to an unmapped or protected address; an application bug unless correct programs do it, too",
-        "info",
-        "app",
-        "restart_app",
-    ),
-    Xid(
-        32,
-        "PBDMA fault: corrupted or invalid push buffer, from software or from a bad PCIe transfer",
-        "warn",
-        "app",
-        "restart_app",
-    ),
-    Xid(33, "security engine fault", "warn", "firmware", "reboot_node", legacy=True),
-    Xid(34, "MSVLD video engine exception", "warn", "driver", "reboot_node", legacy=True),
-    Xid(35, "MSPDEC video engine exception", "warn", "driver", "reboot_node", legacy=True),
-    Xid(36, "MSPPP video engine exception", "warn", "driver", "reboot_node", legacy=True),
-    Xid(37, "context-switch firmware got a method it does not implement", "info", "firmware", "ignore"),
-    Xid(38, "context-switch firmware watchdog expired; follow any other XID next to it", "info", "firmware", "ignore"),
-    Xid(39, "copy engine 0 exception", "warn", "driver", "restart_app"),
-    Xid(40, "copy engine 1 exception", "warn", "driver", "restart_app"),
-    Xid(41, "copy engine 2 exception", "warn", "driver", "restart_app"),
-    Xid(42, "VIC video compositor exception", "warn", "driver", "reboot_node", legacy=True),
-    Xid(43, "channel was reset after a user fault; the GPU itself stays usable", "info", "app", "restart_app"),
-    Xid(44, "graphics fault while switching contexts", "warn", "driver", "ignore"),
-    Xid(
-        45,
-        "channel torn down after an earlier error or at the end of a process; a follow-up code",
-        "info",
-        "app",
-        "ignore",
-    ),
-    Xid(46, "GPU timeout: an engine stopped responding", "crit", "hardware", "reset_gpu"),
-    Xid(47, "encoder 0 exception", "warn", "driver", "reboot_node", legacy=True),
-    Xid(
-        48,
-        "uncorrectable (double-bit) ECC error; reset, then check remap state and SRAM threshold",
-        "crit",
-        "memory",
-        "reset_gpu",
-    ),
-    Xid(49, "quiet-mode level set from registry", "info", "driver", "none", legacy=True),
-    Xid(50, "quiet-mode level change after a channel error", "info", "driver", "none", legacy=True),
-    Xid(51, "quiet-mode stress test failure", "info", "driver", "none", legacy=True),
-    Xid(52, "quiet-mode level change by temperature", "info", "driver", "none", legacy=True),
-    Xid(53, "quiet-mode clocks reduced by temperature", "info", "driver", "none", legacy=True),
-    Xid(54, "auxiliary power lead missing or out of range at the board", "crit", "hardware", "check_hardware"),
-    Xid(55, "quiet-mode temperature read failure", "info", "driver", "none", legacy=True),
-    Xid(56, "display channel exception", "info", "driver", "none", legacy=True),
-    Xid(
-        57,
-        "framebuffer link training failed: memory interface could not be programmed",
-        "warn",
-        "memory",
-        "check_hardware",
-        legacy=True,
-    ),
-    Xid(58, "framebuffer interface unstable", "warn", "memory", "check_hardware", legacy=True),
-    Xid(59, "power-management controller error, old drivers", "warn", "firmware", "reset_gpu", legacy=True),
-    Xid(60, "SEC2 / video processor exception", "warn", "driver", "restart_app"),
-    Xid(61, "power-management controller breakpoint", "warn", "firmware", "reset_gpu", legacy=True),
-    Xid(62, "power-management controller (PMU) halted; 45 often follows and hides it", "crit", "firmware", "reset_gpu"),
-    Xid(
-        63,
-        "row remap or page retirement was recorded; repair takes effect at the next reset",
-        "warn",
-        "memory",
-        "reset_gpu",
-    ),
-    Xid(
-        64,
-        "row remap or page retirement could not be recorded: spare rows gone or InfoROM write failed",
-        "crit",
-        "memory",
-        "check_hardware",
-    ),
-    Xid(65, "encoder 1 exception", "warn", "driver", "restart_app", legacy=True),
-    Xid(66, "driver made a forbidden register access", "info", "driver", "ignore"),
-    Xid(67, "driver register verification violation", "info", "driver", "ignore"),
-    Xid(68, "video decoder 0 exception", "warn", "app", "restart_app"),
-    Xid(69, "graphics class error: wrong method for the object class", "warn", "app", "restart_app"),
-    Xid(70, "copy engine 3 exception", "warn", "driver", "restart_app"),
-    Xid(71, "copy engine 4 exception", "warn", "driver", "restart_app"),
-    Xid(72, "copy engine 5 exception", "warn", "driver", "restart_app"),
-    Xid(73, "encoder 2 exception", "warn", "driver", "restart_app", legacy=True),
-    Xid(
-        74,
-        "NVLink hardware error (up to Hopper); the link may retrain or drop; read link state and counters",
-        "crit",
-        "nvlink",
-        "reset_gpu",
-    ),
-    Xid(75, "copy engine 6 exception", "warn", "driver", "restart_app"),
-    Xid(76, "copy engine 7 exception", "warn", "driver", "restart_app"),
-    Xid(77, "copy engine 8 exception", "warn", "driver", "restart_app"),
-    Xid(78, "vGPU failed to start: host and guest driver or licence mismatch", "warn", "driver", "none"),
-    Xid(79, "GPU fell off the PCIe bus: no answer to reads", "crit", "pcie", "reboot_node"),
-    Xid(80, "push buffer checksum mismatch: data corrupted on its way to the GPU", "warn", "pcie", "restart_app"),
-    Xid(81, "legacy VGA subsystem error", "warn", "hardware", "check_hardware", legacy=True),
-    Xid(82, "JPEG engine 0 exception", "warn", "app", "restart_app"),
-    Xid(83, "video decoder 1 exception", "warn", "app", "restart_app"),
-    Xid(84, "video decoder 2 exception", "warn", "app", "restart_app"),
-    Xid(85, "copy engine 9 exception", "warn", "driver", "restart_app"),
-    Xid(86, "optical-flow engine 0 exception", "warn", "app", "restart_app"),
-    Xid(87, "driver telemetry report marker", "info", "driver", "none", legacy=True),
-    Xid(88, "video decoder 3 exception", "warn", "app", "restart_app"),
-    Xid(89, "video decoder 4 exception", "warn", "app", "restart_app"),
-    Xid(90, "L2 cache (LTC) marker", "info", "memory", "none", legacy=True),
-    Xid(91, "reserved code", "info", "driver", "none", legacy=True),
-    Xid(
-        92,
-        "rate of corrected single-bit ECC errors is high; hardware fixes them, watch remaps",
-        "warn",
-        "memory",
-        "ignore",
-    ),
-    Xid(93, "InfoROM erase budget passed", "info", "firmware", "ignore"),
-    Xid(
-        94,
-        "uncorrectable memory error contained to one process; restart that process, reset when convenient",
-        "warn",
-        "memory",
-        "restart_app",
-    ),
-    Xid(
-        95,
-        "uncorrectable memory error not contained: every process on the GPU is affected",
-        "crit",
-        "memory",
-        "reset_gpu",
-    ),
-    Xid(96, "video decoder 5 exception", "warn", "app", "restart_app"),
-    Xid(97, "video decoder 6 exception", "warn", "app", "restart_app"),
-    Xid(98, "video decoder 7 exception", "warn", "app", "restart_app"),
-    Xid(99, "JPEG engine 1 exception", "warn", "app", "restart_app"),
-    Xid(100, "JPEG engine 2 exception", "warn", "app", "restart_app"),
-    Xid(101, "JPEG engine 3 exception", "warn", "app", "restart_app"),
-    Xid(102, "JPEG engine 4 exception", "warn", "app", "restart_app"),
-    Xid(103, "JPEG engine 5 exception", "warn", "app", "restart_app"),
-    Xid(104, "JPEG engine 6 exception", "warn", "app", "restart_app"),
-    Xid(105, "JPEG engine 7 exception", "warn", "app", "restart_app"),
-    Xid(106, "out-of-band test message", "info", "firmware", "ignore"),
-    Xid(107, "silent out-of-band test message", "info", "firmware", "ignore"),
-    Xid(108, "NVLink remote address translation failed; handled like 137", "info", "nvlink", "ignore"),
-    Xid(109, "context-switch timeout: work did not leave the engine", "crit", "driver", "reset_gpu"),
-    Xid(110, "security fault", "crit", "firmware", "reset_gpu"),
-    Xid(111, "display bundle error", "info", "driver", "none", legacy=True),
-    Xid(112, "display supervisor error", "info", "driver", "none", legacy=True),
-    Xid(113, "DisplayPort link training failure", "info", "driver", "none", legacy=True),
-    Xid(114, "display pipeline underflow", "info", "driver", "none", legacy=True),
-    Xid(115, "display core channel error", "info", "driver", "none", legacy=True),
-    Xid(116, "display window channel error", "info", "driver", "none", legacy=True),
-    Xid(117, "display cursor channel error", "info", "driver", "none", legacy=True),
-    Xid(118, "display pixel pipeline error", "info", "driver", "none", legacy=True),
-    Xid(119, "GSP firmware did not answer a driver call in time", "crit", "firmware", "reset_gpu"),
-    Xid(120, "GSP firmware crashed or reported an error", "crit", "firmware", "reset_gpu"),
-    Xid(121, "chip-to-chip (CPU-GPU) link corrected error", "warn", "nvlink", "ignore"),
-    Xid(122, "SPI flash read through PMU failed", "warn", "firmware", "check_hardware", legacy=True),
-    Xid(123, "SPI flash write through PMU failed", "warn", "firmware", "check_hardware", legacy=True),
-    Xid(124, "SPI flash erase through PMU failed", "warn", "firmware", "check_hardware", legacy=True),
-    Xid(125, "InfoROM file system error", "warn", "firmware", "check_hardware", legacy=True),
-    Xid(126, "copy engine 10 exception", "warn", "driver", "restart_app"),
-    Xid(127, "copy engine 11 exception", "warn", "driver", "restart_app"),
-    Xid(128, "copy engine 12 exception", "warn", "driver", "restart_app"),
-    Xid(129, "copy engine 13 exception", "warn", "driver", "restart_app"),
-    Xid(130, "copy engine 14 exception", "warn", "driver", "restart_app"),
-    Xid(131, "copy engine 15 exception", "warn", "driver", "restart_app"),
-    Xid(132, "copy engine 16 exception", "warn", "driver", "restart_app"),
-    Xid(133, "copy engine 17 exception", "warn", "driver", "restart_app"),
-    Xid(134, "copy engine 18 exception", "warn", "driver", "restart_app"),
-    Xid(135, "copy engine 19 exception", "warn", "driver", "restart_app"),
-    Xid(136, "NVLink training failed; check cable or signal integrity", "crit", "nvlink", "reset_gpu"),
-    Xid(137, "NVLink access denied: peer fault or app addressing memory of a failed peer", "info", "nvlink", "ignore"),
-    Xid(138, "deep-learning accelerator error", "info", "driver", "none", legacy=True),
-    Xid(139, "optical-flow engine 1 exception", "warn", "app", "restart_app"),
-    Xid(140, "ECC error that escaped recovery", "crit", "memory", "reset_gpu"),
-    Xid(141, "CUDA fast-path submission error", "info", "app", "ignore"),
-    Xid(142, "encoder 3 exception", "warn", "driver", "none"),
-    Xid(143, "GPU failed to initialise", "crit", "hardware", "reset_gpu"),
-    Xid(
-        144,
-        "NVLink5 SAW unit error; severity depends on the sub-code in the kernel log",
-        "warn",
-        "nvlink",
-        "reset_gpu",
-        corroborable=True,
-    ),
-    Xid(
-        145,
-        "NVLink5 RLW unit error; severity depends on the sub-code in the kernel log",
-        "warn",
-        "nvlink",
-        "reset_gpu",
-        corroborable=True,
-    ),
-    Xid(
-        146,
-        "NVLink5 TLW unit error; severity depends on the sub-code in the kernel log",
-        "warn",
-        "nvlink",
-        "reset_gpu",
-        corroborable=True,
-    ),
-    Xid(147, "NVLink5 TREX unit error; known sub-codes are harmless", "info", "nvlink", "ignore"),
-    Xid(148, "NVLink5 NVLPW control unit error; known sub-codes are harmless", "info", "nvlink", "ignore"),
-    Xid(
-        149,
-        "NVLink5 NETIR (link event, link down class) unit error; severity depends on the sub-code in the kernel log",
-        "warn",
-        "nvlink",
-        "reset_gpu",
-        corroborable=True,
-    ),
-    Xid(
-        150,
-        "NVLink5 MSE management unit error; all known sub-codes need a reset",
-        "crit",
-        "nvlink",
-        "reset_gpu",
-    ),
-    Xid(151, "confidential-computing key rotation failed; restart the guest", "crit", "driver", "reboot_node"),
-    Xid(152, "deep-learning accelerator SMMU error", "info", "driver", "ignore"),
-    Xid(153, "deep-learning accelerator timeout", "info", "driver", "ignore"),
-    Xid(
-        154,
-        "recommended recovery action changed; read the new action (field 1523) and the XID before it",
-        "warn",
-        "driver",
-        "none",
-    ),
-    Xid(155, "NVLink software-defined error", "crit", "nvlink", "reset_gpu"),
-    Xid(156, "a faulty on-chip resource was retired; needs a reset to take effect", "warn", "hardware", "reset_gpu"),
-    Xid(157, "a faulty on-chip resource could not be retired", "warn", "hardware", "check_hardware"),
-    Xid(158, "GPU fatal timeout", "crit", "hardware", "reset_gpu"),
-    Xid(159, "coherent-interface non-data error; look for a companion XID, report if alone", "warn", "driver", "none"),
-    Xid(160, "a channel was retired after faults", "info", "driver", "ignore"),
-    Xid(161, "a channel could not be retired", "info", "driver", "ignore"),
-    Xid(162, "power-smoothing circuit engaged again", "info", "hardware", "none"),
-    Xid(163, "power-smoothing circuit disengaged", "warn", "hardware", "check_hardware"),
-    Xid(164, "power-smoothing circuit near end of life", "warn", "hardware", "check_hardware"),
-    Xid(165, "power-smoothing circuit life used up", "warn", "hardware", "check_hardware"),
-    Xid(166, "NVLink traffic before encryption was set up (confidential mode)", "warn", "nvlink", "reset_gpu"),
-    Xid(167, "PCIe fatal timeout", "crit", "pcie", "reset_gpu"),
-    Xid(168, "GPU runs with less memory: errors in the write-protected region", "warn", "memory", "check_hardware"),
-    Xid(169, "SEC2 micro-controller halted", "crit", "firmware", "reset_gpu"),
-    Xid(170, "unexpected NVLink interrupt in confidential mode", "warn", "nvlink", "none"),
-    Xid(171, "companion of 48: the uncorrectable error was in DRAM", "crit", "memory", "reset_gpu"),
-    Xid(
-        172,
-        "companion of 48: the uncorrectable error was in SRAM; check the SRAM threshold flag",
-        "crit",
-        "memory",
-        "reset_gpu",
-    ),
-    Xid(173, "chip-to-chip link failed fatally", "crit", "nvlink", "reset_gpu"),
-    Xid(185, "memory sparing event", "info", "memory", "none"),
-)
+CORROBORABLE = frozenset({144, 145, 146, 149})
+"""Codes that are critical once another input confirms them: their severity depends on sub-codes in the kernel log."""
 
-XIDS: Mapping[int, Xid] = {xid.code: xid for xid in _TABLE}
+# code, severity, scope, action, description
+_TABLE = """\
+1 warn app restart_app legacy FIFO method fault: malformed command stream
+2 warn app restart_app legacy FIFO software-method fault: malformed command stream
+3 warn app restart_app legacy FIFO unknown method: malformed command stream
+4 warn app restart_app legacy FIFO channel-busy fault: malformed command stream
+5 warn driver none legacy FIFO run-out overflow
+6 warn app restart_app legacy FIFO parse fault: malformed command stream
+7 warn app restart_app legacy FIFO bad page-table address: malformed command stream
+8 warn app restart_app channel idle timeout: the GPU stopped making progress for one channel
+9 warn driver reboot_node graphics instance programming fault in the driver
+10 info driver none legacy single-step trap
+11 warn app restart_app command stream names missing hardware (bad push buffer)
+12 warn driver reboot_node software-method fault while the driver handled a GPU exception
+13 info app restart_app SM or graphics exception: bad address or instruction; application bug unless it repeats on a TPC
+14 info driver ignore synthetic test error
+15 info driver none display scanline timeout
+16 warn driver reboot_node display vblank callback timeout: display engine hung
+17 info driver none internal parameter error
+18 warn pcie reboot_node PCI bus mastering found disabled
+19 warn driver reboot_node display engine missed a notifier
+20 warn app restart_app MPEG engine received a bad command stream
+21 warn app restart_app motion-estimation engine received a bad command stream
+22 warn app restart_app video-processor engine received a bad command stream
+23 info driver none resource-manager logging marker
+24 warn app restart_app graphics semaphore wait timed out
+25 warn app restart_app illegal notifier in the command stream
+26 warn memory reboot_node framebuffer state timeout
+27 warn driver reboot_node video processor exception
+28 warn driver reboot_node second video processor exception
+29 warn driver reboot_node bitstream processor exception
+30 warn driver reboot_node semaphore or address access fault
+31 info app restart_app MMU fault: unmapped or protected address; an application bug unless correct programs do it, too
+32 warn app restart_app PBDMA fault: corrupted or invalid push buffer, from software or from a bad PCIe transfer
+33 warn firmware reboot_node security engine fault
+34 warn driver reboot_node MSVLD video engine exception
+35 warn driver reboot_node MSPDEC video engine exception
+36 warn driver reboot_node MSPPP video engine exception
+37 info firmware ignore context-switch firmware got a method it does not implement
+38 info firmware ignore context-switch firmware watchdog expired; follow any other XID next to it
+39 warn driver restart_app copy engine 0 exception
+40 warn driver restart_app copy engine 1 exception
+41 warn driver restart_app copy engine 2 exception
+42 warn driver reboot_node VIC video compositor exception
+43 info app restart_app channel was reset after a user fault; the GPU itself stays usable
+44 warn driver ignore graphics fault while switching contexts
+45 info app ignore channel torn down after an earlier error or at the end of a process; a follow-up code
+46 crit hardware reset_gpu GPU timeout: an engine stopped responding
+47 warn driver reboot_node encoder 0 exception
+48 crit memory reset_gpu uncorrectable (double-bit) ECC error; reset, then check remap state and SRAM threshold
+49 info driver none quiet-mode level set from registry
+50 info driver none quiet-mode level change after a channel error
+51 info driver none quiet-mode stress test failure
+52 info driver none quiet-mode level change by temperature
+53 info driver none quiet-mode clocks reduced by temperature
+54 crit hardware check_hardware auxiliary power lead missing or out of range at the board
+55 info driver none quiet-mode temperature read failure
+56 info driver none display channel exception
+57 warn memory check_hardware framebuffer link training failed: memory interface could not be programmed
+58 warn memory check_hardware framebuffer interface unstable
+59 warn firmware reset_gpu power-management controller error, old drivers
+60 warn driver restart_app SEC2 / video processor exception
+61 warn firmware reset_gpu power-management controller breakpoint
+62 crit firmware reset_gpu power-management controller (PMU) halted; 45 often follows and hides it
+63 warn memory reset_gpu row remap or page retirement was recorded; repair takes effect at the next reset
+64 crit memory check_hardware row remap or page retirement not recorded: no spare rows left or InfoROM write failed
+65 warn driver restart_app encoder 1 exception
+66 info driver ignore driver made a forbidden register access
+67 info driver ignore driver register verification violation
+68 warn app restart_app video decoder 0 exception
+69 warn app restart_app graphics class error: wrong method for the object class
+70 warn driver restart_app copy engine 3 exception
+71 warn driver restart_app copy engine 4 exception
+72 warn driver restart_app copy engine 5 exception
+73 warn driver restart_app encoder 2 exception
+74 crit nvlink reset_gpu NVLink hardware error (up to Hopper); the link may retrain or drop; read its state and counters
+75 warn driver restart_app copy engine 6 exception
+76 warn driver restart_app copy engine 7 exception
+77 warn driver restart_app copy engine 8 exception
+78 warn driver none vGPU failed to start: host and guest driver or licence mismatch
+79 crit pcie reboot_node GPU fell off the PCIe bus: no answer to reads
+80 warn pcie restart_app push buffer checksum mismatch: data corrupted on its way to the GPU
+81 warn hardware check_hardware legacy VGA subsystem error
+82 warn app restart_app JPEG engine 0 exception
+83 warn app restart_app video decoder 1 exception
+84 warn app restart_app video decoder 2 exception
+85 warn driver restart_app copy engine 9 exception
+86 warn app restart_app optical-flow engine 0 exception
+87 info driver none driver telemetry report marker
+88 warn app restart_app video decoder 3 exception
+89 warn app restart_app video decoder 4 exception
+90 info memory none L2 cache (LTC) marker
+91 info driver none reserved code
+92 warn memory ignore rate of corrected single-bit ECC errors is high; hardware fixes them, watch remaps
+93 info firmware ignore InfoROM erase budget passed
+94 warn memory restart_app uncorrectable memory error contained to one process; restart it, reset when convenient
+95 crit memory reset_gpu uncorrectable memory error not contained: every process on the GPU is affected
+96 warn app restart_app video decoder 5 exception
+97 warn app restart_app video decoder 6 exception
+98 warn app restart_app video decoder 7 exception
+99 warn app restart_app JPEG engine 1 exception
+100 warn app restart_app JPEG engine 2 exception
+101 warn app restart_app JPEG engine 3 exception
+102 warn app restart_app JPEG engine 4 exception
+103 warn app restart_app JPEG engine 5 exception
+104 warn app restart_app JPEG engine 6 exception
+105 warn app restart_app JPEG engine 7 exception
+106 info firmware ignore out-of-band test message
+107 info firmware ignore silent out-of-band test message
+108 info nvlink ignore NVLink remote address translation failed; handled like 137
+109 crit driver reset_gpu context-switch timeout: work did not leave the engine
+110 crit firmware reset_gpu security fault
+111 info driver none display bundle error
+112 info driver none display supervisor error
+113 info driver none DisplayPort link training failure
+114 info driver none display pipeline underflow
+115 info driver none display core channel error
+116 info driver none display window channel error
+117 info driver none display cursor channel error
+118 info driver none display pixel pipeline error
+119 crit firmware reset_gpu GSP firmware did not answer a driver call in time
+120 crit firmware reset_gpu GSP firmware crashed or reported an error
+121 warn nvlink ignore chip-to-chip (CPU-GPU) link corrected error
+122 warn firmware check_hardware SPI flash read through PMU failed
+123 warn firmware check_hardware SPI flash write through PMU failed
+124 warn firmware check_hardware SPI flash erase through PMU failed
+125 warn firmware check_hardware InfoROM file system error
+126 warn driver restart_app copy engine 10 exception
+127 warn driver restart_app copy engine 11 exception
+128 warn driver restart_app copy engine 12 exception
+129 warn driver restart_app copy engine 13 exception
+130 warn driver restart_app copy engine 14 exception
+131 warn driver restart_app copy engine 15 exception
+132 warn driver restart_app copy engine 16 exception
+133 warn driver restart_app copy engine 17 exception
+134 warn driver restart_app copy engine 18 exception
+135 warn driver restart_app copy engine 19 exception
+136 crit nvlink reset_gpu NVLink training failed; check cable or signal integrity
+137 info nvlink ignore NVLink access denied: peer fault or app addressing memory of a failed peer
+138 info driver none deep-learning accelerator error
+139 warn app restart_app optical-flow engine 1 exception
+140 crit memory reset_gpu ECC error that escaped recovery
+141 info app ignore CUDA fast-path submission error
+142 warn driver none encoder 3 exception
+143 crit hardware reset_gpu GPU failed to initialise
+144 warn nvlink reset_gpu NVLink5 SAW unit error; severity depends on the sub-code in the kernel log
+145 warn nvlink reset_gpu NVLink5 RLW unit error; severity depends on the sub-code in the kernel log
+146 warn nvlink reset_gpu NVLink5 TLW unit error; severity depends on the sub-code in the kernel log
+147 info nvlink ignore NVLink5 TREX unit error; known sub-codes are harmless
+148 info nvlink ignore NVLink5 NVLPW control unit error; known sub-codes are harmless
+149 warn nvlink reset_gpu NVLink5 NETIR (link event, link down class) unit error; severity depends on the sub-code
+150 crit nvlink reset_gpu NVLink5 MSE management unit error; all known sub-codes need a reset
+151 crit driver reboot_node confidential-computing key rotation failed; restart the guest
+152 info driver ignore deep-learning accelerator SMMU error
+153 info driver ignore deep-learning accelerator timeout
+154 warn driver none recommended recovery action changed; read the new action (field 1523) and the XID before it
+155 crit nvlink reset_gpu NVLink software-defined error
+156 warn hardware reset_gpu a faulty on-chip resource was retired; needs a reset to take effect
+157 warn hardware check_hardware a faulty on-chip resource could not be retired
+158 crit hardware reset_gpu GPU fatal timeout
+159 warn driver none coherent-interface non-data error; look for a companion XID, report if alone
+160 info driver ignore a channel was retired after faults
+161 info driver ignore a channel could not be retired
+162 info hardware none power-smoothing circuit engaged again
+163 warn hardware check_hardware power-smoothing circuit disengaged
+164 warn hardware check_hardware power-smoothing circuit near end of life
+165 warn hardware check_hardware power-smoothing circuit life used up
+166 warn nvlink reset_gpu NVLink traffic before encryption was set up (confidential mode)
+167 crit pcie reset_gpu PCIe fatal timeout
+168 warn memory check_hardware GPU runs with less memory: errors in the write-protected region
+169 crit firmware reset_gpu SEC2 micro-controller halted
+170 warn nvlink none unexpected NVLink interrupt in confidential mode
+171 crit memory reset_gpu companion of 48: the uncorrectable error was in DRAM
+172 crit memory reset_gpu companion of 48: the uncorrectable error was in SRAM; check the SRAM threshold flag
+173 crit nvlink reset_gpu chip-to-chip link failed fatally
+185 info memory none memory sparing event
+"""
+
+
+def _parse(row: str) -> Xid:
+    code, severity, scope, action, description = row.split(" ", 4)
+    return Xid(int(code), cast(XidSeverity, severity), cast(Scope, scope), cast(Action, action), description)
+
+
+XIDS: Mapping[int, Xid] = {xid.code: xid for xid in map(_parse, _TABLE.splitlines())}
 """By code."""
 
 
 def xid_of(code: int) -> Xid:
-    """Give what is known of a code; an unknown one is a warning (as NVSentinel has it)."""
-    return XIDS.get(code) or Xid(code, "unknown XID, ask NVIDIA's support about it", "warn", "driver", "none")
+    """Return what is known of a code; an unknown one is a warning (as in NVSentinel)."""
+    return XIDS.get(code) or Xid(code, "warn", "driver", "none", "unknown XID, contact NVIDIA support")

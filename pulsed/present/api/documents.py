@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from pulsed.collector.target_store import Target, TargetStore
 from pulsed.compute.health.model import CheckState, Health
-from pulsed.compute.health.node import stale
+from pulsed.compute.health.summary import stale
 from pulsed.compute.tick import Result
 from pulsed.present.api.derived_fields import derived_sections
 from pulsed.present.gpu_keys import key_of, names_of, node_of, repeated

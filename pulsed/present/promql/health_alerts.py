@@ -8,9 +8,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from pulsed.compute.health.checks import CHECKS
+from pulsed.compute.health.check import Check
 from pulsed.compute.health.model import SEVERITY
-from pulsed.compute.health.rule import Check
 from pulsed.compute.health.settings import HealthSettings
 from pulsed.present.promql.rule_types import Alert, Severity
 
@@ -22,7 +21,7 @@ _WARN, _CRIT = SEVERITY["warn"], SEVERITY["crit"]
 
 def health_alerts(settings: HealthSettings) -> tuple[Alert, ...]:
     """Return the alerts of the checks that are not disabled; the state `info` has none."""
-    return tuple(alert for check in CHECKS if check.id not in settings.disabled for alert in _alerts(check))
+    return tuple(alert for check in settings.checks() for alert in _alerts(check))
 
 
 def _alerts(check: Check) -> Iterator[Alert]:

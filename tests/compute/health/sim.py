@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 
-from pulsed.compute.health.judge import HealthEvaluator
+from pulsed.compute.health.evaluator import HealthEvaluator
 from pulsed.compute.health.model import CheckState, Health, HealthTick
 from pulsed.compute.health.settings import HealthSettings
 from pulsed.compute.tracker import Tracker

@@ -8,8 +8,8 @@ from typing import NamedTuple
 import pytest
 
 from pulsed.compute.health.checks import BY_ID, CHECKS
+from pulsed.compute.health.inputs import ACTIVITY
 from pulsed.compute.health.model import SEVERITY
-from pulsed.compute.health.rule import ACTIVITY
 from pulsed.translate.tick import Extras
 from pulsed.translate.vocabulary import POSITION
 from tests.compute.health.sim import GPU, OTHER, Sim

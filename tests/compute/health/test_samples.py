@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pulsed.compute.health.judge import HealthEvaluator
+from pulsed.compute.health.evaluator import HealthEvaluator
 from pulsed.compute.health.settings import HealthSettings
 from pulsed.compute.tracker import Tracker
 from pulsed.reader.tick import RawTick

@@ -55,3 +55,9 @@ def test_every_threshold_can_be_given() -> None:
 def test_a_wrong_setting_names_what_was_meant(settings: dict[str, object], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         HealthSettings(**settings)  # type: ignore[arg-type]
+
+
+def test_a_rule_states_its_configured_threshold() -> None:
+    settings = HealthSettings(thresholds={"retired_pages": {"retired_pages.warn": 20}})
+    (check,) = [check for check in settings.checks() if check.id == "retired_pages"]
+    assert check.rule.startswith("warn at 20 or more, crit at 63 or more retired pages;")

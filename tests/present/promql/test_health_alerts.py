@@ -62,3 +62,11 @@ def test_what_an_alert_says_needs_no_other_page(tmp_path: Path) -> None:
 def test_a_disabled_check_alerts_nobody() -> None:
     names = {alert.name for alert in health_alerts(HealthSettings(disabled=frozenset({"xid_critical"})))}
     assert names == {alert.name for alert in ALERTS} - {"PulsedGpuHealthXidCritical"}
+
+
+def test_alerts_state_the_configured_threshold() -> None:
+    default = next(alert for alert in ALERTS if alert.name == "PulsedGpuHealthRetiredPages")
+    settings = HealthSettings(thresholds={"retired_pages": {"retired_pages.warn": 20}})
+    changed = next(alert for alert in health_alerts(settings) if alert.name == default.name)
+    assert "warn at 48 or more, crit at 63 or more retired pages" in default.description
+    assert "warn at 20 or more, crit at 63 or more retired pages" in changed.description

@@ -1,26 +1,39 @@
-"""The checks of a GPU's health: the one table that judgement, documentation and alerts come from.
+"""The checks of a GPU's health: the one table behind results, documentation and alerts.
 
-Sources: NVIDIA's memory error, XID and NVML documentation, DCGM 4.6's health module, and fleet practice where
-these are silent. Names that are no field of `Reading`: `sample_gap_intervals`, `inputs_blank_ratio`, `polls_missed`,
-`gpu_activity_ratio`, `clock_event_*` (dcgm-exporter's counts), `xid_counts`, `health_watches`.
+Sources: NVIDIA's memory error, XID and NVML documentation, DCGM 4.6's health module, and fleet practice where these
+are silent. Inputs that are not in a `Reading` are in `pulsed.compute.health.inputs.FACTS`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from pulsed.compute.health.checks import device_memory, links, liveness, setup, slowdown, xid
-from pulsed.compute.health.rule import Check
+from pulsed.compute.health.check import Check
+from pulsed.compute.health.checks import (
+    availability,
+    clocks,
+    dcgm,
+    device_memory,
+    interconnect,
+    operation,
+    temperature,
+    xid,
+)
 
 CHECKS: tuple[Check, ...] = (
-    *liveness.CHECKS,
+    *availability.CHECKS,
     *xid.CHECKS,
     *device_memory.CHECKS,
-    *slowdown.CHECKS,
-    *links.CHECKS,
-    *setup.CHECKS,
+    clocks.THERMAL_HW,
+    clocks.THERMAL_SW,
+    *temperature.CHECKS,
+    clocks.POWER_BRAKE,
+    clocks.HW_SLOWDOWN,
+    *interconnect.CHECKS,
+    *dcgm.CHECKS,
+    *operation.CHECKS,
 )
-"""All of them, in the order in which they are published."""
+"""All checks, in the order in which they are published."""
 
 BY_ID: Mapping[str, Check] = {check.id: check for check in CHECKS}
 """By id."""

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from pulsed.compute.health.growth import Window
+from pulsed.compute.health.counter_increase import CounterIncrease
 
 
-def fed(values: list[float], *, lifetime: bool = False) -> Window:
-    window = Window(60.0, lifetime)
+def fed(values: list[float], *, lifetime: bool = False) -> CounterIncrease:
+    window = CounterIncrease(60.0, lifetime)
     for second, value in enumerate(values):
         window.follow(value, float(second))
     return window
@@ -50,16 +50,16 @@ def test_one_value_settles_nothing() -> None:
 
 
 def test_a_busy_window_stays_small() -> None:
-    window = Window(3600.0, lifetime=False)
+    window = CounterIncrease(3600.0, lifetime=False)
     for second in range(20_000):
         window.follow(float(second), float(second))
-    assert len(window.parts()) <= 61
+    assert len(window.parts) <= 61
     assert window.total == pytest.approx(3600, abs=61)
 
 
 def test_a_restored_window_goes_on() -> None:
     old = fed([0, 4])
-    new = Window(60.0, lifetime=False)
-    new.restore(old.last, old.peak, old.parts())
+    new = CounterIncrease(60.0, lifetime=False)
+    new.restore(old.last, old.peak, list(old.parts))
     new.follow(5.0, 10.0)
     assert new.total == 5

@@ -3,37 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TypedDict
 from weakref import WeakKeyDictionary
 
 from pulsed.compute.health.gpu import GpuHealth
-from pulsed.compute.health.memory import GpuMemory, checked, device_of, recall, remember
 from pulsed.compute.health.model import Health, HealthChange, HealthTick, LostGpu, State
-from pulsed.compute.health.node import roll_up
 from pulsed.compute.health.plan import HealthPlan
-from pulsed.compute.health.presence import answers
+from pulsed.compute.health.reachability import answers
+from pulsed.compute.health.saved_state import SavedGpuState, SavedTarget, device_of, restore, save, validated
 from pulsed.compute.health.settings import HealthSettings
+from pulsed.compute.health.summary import roll_up
 from pulsed.compute.tracker import ExpectedGpu, GpuTrack, Roster, SampleDecision, TrackedTick, Tracker
 from pulsed.translate.tick import CanonicalTick
 from pulsed.translate.vocabulary import NOTHING
-
-VERSION = 1
-"""Version of the document that `HealthEvaluator.dump` returns."""
 
 FORGET_SECONDS = 7 * 86400.0
 """Age at which saved health is dropped: the length of the longest window."""
 
 EMPTY_POLLS = 2
 """Samples in a row without any GPU that are tolerated: an exporter that has just been started has none yet."""
-
-
-class Dump(TypedDict):
-    """What outlives a restart; plain JSON."""
-
-    version: int
-    target: str
-    saved: float
-    gpus: dict[str, GpuMemory]
 
 
 class HealthEvaluator:
@@ -48,7 +35,7 @@ class HealthEvaluator:
         self._plan = HealthPlan(settings)
         self._tracker = tracker
         self._gpus: WeakKeyDictionary[GpuTrack, GpuHealth] = WeakKeyDictionary()
-        self._restored: dict[str, GpuMemory] = {}
+        self._restored: dict[str, SavedGpuState] = {}
         self._target = ""
         self._roster: Roster | None = None
         self._here: list[GpuHealth] = []
@@ -60,18 +47,18 @@ class HealthEvaluator:
 
     @property
     def latched(self) -> int:
-        """Another number whenever something changed that is worth keeping over a restart: dump then."""
+        """A number that changes with everything that must survive a restart."""
         return sum(gpu.latched for gpu in self._gpus.values())
 
     def reconfigure(self, settings: HealthSettings) -> None:
-        """Judge so from now on; what was latched stays, rates and shares are gathered anew."""
+        """Continue with other settings; latched states stay, rates and shares start again."""
         if settings == self._plan.settings:
             return
         self._plan = HealthPlan(settings)
         for track, old in self._gpus.items():
             new = GpuHealth(self._plan, old.device)
             new.now = old.now
-            recall(new, remember(old), old.time)
+            restore(new, save(old), old.time)
             self._gpus[track] = new
         self._roster = None
 
@@ -106,36 +93,27 @@ class HealthEvaluator:
             changes += self._follow_missing(tick, decision, boot_id)
         return self._deliver(changes)
 
-    def dump(self) -> Dump:
-        """Return what is to be kept over a restart: small, plain JSON."""
-        gpus = {track.key: remember(gpu) for track, gpu in self._gpus.items()}
-        saved = max((memory["saved"] for memory in gpus.values()), default=0.0)
-        return Dump(version=VERSION, target=self._target, saved=saved, gpus={**self._restored, **gpus})
+    def dump(self) -> SavedTarget:
+        """Return the state that must survive a restart: small, plain JSON."""
+        gpus = {track.key: save(gpu) for track, gpu in self._gpus.items()}
+        saved = max((state["saved"] for state in gpus.values()), default=0.0)
+        return SavedTarget(version=1, target=self._target, saved=saved, gpus={**self._restored, **gpus})
 
     def restore(self, document: Mapping[str, object], now: float) -> None:
-        """Take up what was kept, before the first tick.
+        """Continue with saved state, before the first tick.
 
         Args:
-            document: what `dump` gave.
+            document: what `dump` returned.
             now: in Unix seconds.
 
         Raises:
-            ValueError: it is something else, or of another version. Nothing was taken up then.
+            ValueError: it is something else, or of another version. Nothing was restored then.
         """
-        if document.get("version") != VERSION:
-            raise ValueError(f"version {document.get('version')!r} instead of {VERSION}")
-        gpus = document.get("gpus")
-        if not isinstance(gpus, Mapping):
-            raise ValueError("there are no gpus in it")
-        restored = {str(key): checked(memory) for key, memory in gpus.items()}
-        self._restored = {key: kept for key, kept in restored.items() if now - kept["saved"] < FORGET_SECONDS}
+        saved = validated(document)
+        self._restored = {key: gpu for key, gpu in saved["gpus"].items() if now - gpu["saved"] < FORGET_SECONDS}
+        boards = [gpu for gpu in self._restored.values() if gpu["identity"]["kind"] == "gpu"]
         self._tracker.expect(
-            str(document.get("target", "")),
-            [
-                ExpectedGpu(device_of(kept["identity"]), kept["last_seen"])
-                for kept in self._restored.values()
-                if kept["identity"]["kind"] == "gpu"
-            ],
+            saved["target"], [ExpectedGpu(device_of(gpu["identity"]), gpu["last_seen"]) for gpu in boards]
         )
 
     def _enroll(self, roster: Roster) -> None:
@@ -148,7 +126,7 @@ class HealthEvaluator:
                 self._boards.append((position, track, health[track]))
         self._here = [health[board] for board in roster.boards]
         known = [track for track in roster.missing if track in self._gpus or _saved_key(track, self._restored)]
-        self._missing = [(track, gpu) for track in known if (gpu := self._find(track)).presence.last_seen]
+        self._missing = [(track, gpu) for track in known if (gpu := self._find(track)).reachability.last_seen]
 
     def _find(self, track: GpuTrack) -> GpuHealth:
         gpu = self._gpus.get(track)
@@ -156,7 +134,7 @@ class HealthEvaluator:
             gpu = self._gpus[track] = GpuHealth(self._plan, track.device)
             key = _saved_key(track, self._restored)
             if key:
-                recall(gpu, self._restored.pop(key), track.time)
+                restore(gpu, self._restored.pop(key), track.time)
         return gpu
 
     def _follow_missing(self, tick: CanonicalTick, decision: SampleDecision, boot_id: str) -> Iterable[HealthChange]:
@@ -175,13 +153,13 @@ class HealthEvaluator:
             after = gpu.judge(track, decision, NOTHING, None, boot_id)
             if after is not before:
                 changes += _changes(-1, gpu, before, after)
-            if gpu.presence.is_lost:
+            if gpu.reachability.is_lost:
                 old = known.get(track)
-                since = gpu.presence.missed_since or tick.time
+                since = gpu.reachability.missed_since or tick.time
                 lost.append(
                     old
                     if old is not None and old.health is after and old.since == since
-                    else LostGpu(track, gpu.device, since, gpu.presence.last_seen, after)
+                    else LostGpu(track, gpu.device, since, gpu.reachability.last_seen, after)
                 )
         if tuple(lost) != self._lost:
             self._lost = tuple(lost)
@@ -191,7 +169,7 @@ class HealthEvaluator:
         if not self._missing and self._lost:
             self._lost = ()
         healths = tuple([gpu.health for gpu in self._here])
-        shares = tuple([gpu.clock_events.shares for gpu in self._here])
+        shares = tuple([gpu.inputs.clock_events.shares for gpu in self._here])
         last = self._last
         if last is not None and _same(last.healths, healths) and last.lost is self._lost:
             if not changes and not last.changes and shares == last.clock_event_shares:
@@ -209,7 +187,7 @@ def _same(one: tuple[Health, ...], other: tuple[Health, ...]) -> bool:
     return len(one) == len(other) and all([a is b for a, b in zip(one, other, strict=True)])  # noqa: C419
 
 
-def _saved_key(track: GpuTrack, saved: Mapping[str, GpuMemory]) -> str:
+def _saved_key(track: GpuTrack, saved: Mapping[str, SavedGpuState]) -> str:
     """Return the key under which the state of a GPU was saved; empty if there is none."""
     return next((key for key in (track.key, *track.other_keys) if key in saved), "")
 

@@ -2,35 +2,49 @@
 
 from __future__ import annotations
 
-from pulsed.compute.health.checks.shorthand import MINUTE, step
-from pulsed.compute.health.rule import ACTIVITY, Check, Codes, Comparison, Growth, Level, Mask, When
+from dataclasses import replace
+
+from pulsed.compute.health.check import Check
+from pulsed.compute.health.checks._builders import MINUTE, step
+from pulsed.compute.health.inputs import ACTIVITY
+from pulsed.compute.health.measures import PCIE_LIMIT_INPUTS, faults, pcie_replay_limit, pcie_width_ratio, ratio
+from pulsed.compute.health.rule import Increase, Level, When
+
+_REPLAYS = Increase(
+    name="pcie_replays_over_limit",
+    inputs=("pcie_replays_total", "pcie_correctable_errors_total"),
+    levels=(("warn", 1.000001),),
+    number="above {:g}",
+    text="times the replays per minute that the specified bit error rate explains for the link's best generation and "
+    "width",
+    window=MINUTE,
+    per=MINUTE,
+    limit=pcie_replay_limit,
+    limit_inputs=PCIE_LIMIT_INPUTS,
+    enter=MINUTE,
+    hold=10 * MINUTE,
+)
+
+_FABRIC_MANAGER = Level(
+    name="fabric_manager_status",
+    inputs=("fabric_manager_status",),
+    codes=(("crit", (1, 4, 5, 6)),),
+    text="fabric manager status",
+    enter=MINUTE,
+)
 
 CHECKS: tuple[Check, ...] = (
     Check(
         id="pcie_replay",
         title="Too many PCIe replays",
-        rule="warn when there are more per minute than the specified bit error rate explains for the link's best "
-        "generation and width, for 60 s; crit for more than 10 times as many over 5 min",
         rules=(
-            Growth(
-                name="pcie_replays_over_limit",
-                inputs=("pcie_replays_total", "pcie_correctable_errors_total"),
-                levels=(("warn", 1.000001),),
-                window=MINUTE,
-                per=MINUTE,
-                pcie_limit=True,
-                enter=MINUTE,
-                hold=10 * MINUTE,
-            ),
-            Growth(
+            _REPLAYS,
+            replace(
+                _REPLAYS,
                 name="pcie_replays_long_over_limit",
-                inputs=("pcie_replays_total", "pcie_correctable_errors_total"),
                 levels=(("crit", 10.000001),),
+                text="times as many over 5 min",
                 window=5 * MINUTE,
-                per=MINUTE,
-                pcie_limit=True,
-                enter=MINUTE,
-                hold=10 * MINUTE,
             ),
         ),
         remedy="Too many PCIe replays: reseat the board or riser and check the slot.",
@@ -39,23 +53,25 @@ CHECKS: tuple[Check, ...] = (
     Check(
         id="pcie_link",
         title="The PCIe link is narrower or slower than it can be",
-        rule="warn when fewer lanes are in use than the device can, crit when less than half; warn for a lower "
-        "generation than it can only in P0 and at work; each for 60 s",
         rules=(
-            Comparison(
+            Level(
                 name="pcie_width_ratio",
                 inputs=("pcie_link_width", "pcie_link_width_max"),
                 levels=(("warn", 0.999), ("crit", 0.499)),
+                number="below {:.0%}",
+                text="of the device's lanes",
+                by=pcie_width_ratio,
                 below=True,
-                share=True,
                 enter=MINUTE,
             ),
-            Comparison(
+            Level(
                 name="pcie_generation_ratio",
                 inputs=("pcie_link_generation", "pcie_link_generation_max"),
                 levels=(("warn", 0.999),),
+                number="below {:.0%}",
+                text="of the device's PCIe generation in P0 and while active",
+                by=ratio,
                 below=True,
-                share=True,
                 when=(When("performance_state", "==", 0.0), When(ACTIVITY, ">", 0.0)),
                 enter=MINUTE,
             ),
@@ -66,27 +82,27 @@ CHECKS: tuple[Check, ...] = (
     Check(
         id="nvlink_errors",
         title="NVLink errors",
-        rule="warn from one CRC error a minute on, crit from 100 a second; warn for each replay, recovery or receive "
-        "error; crit for a failed recovery; warn above an effective bit error ratio of 1e-12, crit above 1e-6; for 10 "
-        "min",
         rules=(
-            Growth(
+            Increase(
                 name="nvlink_crc_errors_per_minute",
                 inputs=("nvlink_crc_errors_total", "nvlink_crc_flit_errors_total", "nvlink_crc_data_errors_total"),
                 levels=(("warn", 1.0), ("crit", 6000.0)),
+                text="CRC errors per minute",
                 window=MINUTE,
                 per=MINUTE,
                 hold=10 * MINUTE,
             ),
-            step("nvlink_replay_errors_total", "warn", 10 * MINUTE),
-            step("nvlink_recovery_errors_total", "warn", 10 * MINUTE),
-            step("nvlink_receive_errors_total", "warn", 10 * MINUTE),
-            step("nvlink_link_recoveries_total", "warn", 10 * MINUTE),
-            step("nvlink_link_recoveries_failed_total", "crit", 10 * MINUTE),
+            step("nvlink_replay_errors_total", "warn", 10 * MINUTE, "replays"),
+            step("nvlink_recovery_errors_total", "warn", 10 * MINUTE, "recoveries"),
+            step("nvlink_receive_errors_total", "warn", 10 * MINUTE, "receive errors"),
+            step("nvlink_link_recoveries_total", "warn", 10 * MINUTE, "link recoveries"),
+            step("nvlink_link_recoveries_failed_total", "crit", 10 * MINUTE, "failed link recoveries"),
             Level(
                 name="nvlink_effective_bit_error_ratio",
                 inputs=("nvlink_effective_bit_error_ratio",),
                 levels=(("warn", 1.000001e-12), ("crit", 1.000001e-6)),
+                number="above {:g}",
+                text="effective bit errors per bit",
                 hold=10 * MINUTE,
             ),
         ),
@@ -96,35 +112,22 @@ CHECKS: tuple[Check, ...] = (
     Check(
         id="fabric_link",
         title="The NVLink fabric is not usable",
-        rule="crit when the fabric manager failed (1, 4, 5, 6), warn when it is in progress for 5 min; crit for a "
-        "fault in the fabric's health mask or an unhealthy summary, warn for a limited one; each for 60 s",
         rules=(
-            Codes(
-                name="fabric_manager_status",
-                inputs=("fabric_manager_status",),
-                levels=(),
-                codes=((1, "crit"), (4, "crit"), (5, "crit"), (6, "crit")),
-                enter=MINUTE,
-            ),
-            Codes(
-                name="fabric_manager_status",
-                inputs=("fabric_manager_status",),
-                levels=(),
-                codes=((2, "warn"),),
-                enter=5 * MINUTE,
-            ),
-            Mask(
+            _FABRIC_MANAGER,
+            replace(_FABRIC_MANAGER, codes=(("warn", (2,)),), text="fabric manager status", enter=5 * MINUTE),
+            Level(
                 name="fabric_health_mask",
                 inputs=("fabric_health_mask",),
                 levels=(("crit", 1.0),),
-                faults=((0, 2, 1, 1), (2, 2, 1, 1), (4, 2, 1, 1), (6, 2, 1, 1), (8, 4, 2, 15)),
+                text="faults in the fabric's health mask",
+                by=faults(((0, 2, 1, 1), (2, 2, 1, 1), (4, 2, 1, 1), (6, 2, 1, 1), (8, 4, 2, 15))),
                 enter=MINUTE,
             ),
-            Codes(
+            Level(
                 name="fabric_health_summary",
                 inputs=("fabric_health_summary",),
-                levels=(),
-                codes=((2, "crit"), (3, "warn")),
+                codes=(("crit", (2,)), ("warn", (3,))),
+                text="fabric health summary",
                 enter=MINUTE,
             ),
         ),

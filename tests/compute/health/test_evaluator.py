@@ -6,9 +6,9 @@ import json
 
 import pytest
 
-from pulsed.compute.health.judge import HealthEvaluator
-from pulsed.compute.health.node import roll_up, stale
+from pulsed.compute.health.evaluator import HealthEvaluator
 from pulsed.compute.health.settings import HealthSettings
+from pulsed.compute.health.summary import roll_up, stale
 from pulsed.compute.tracker import Tracker
 from pulsed.translate.tick import Device, Entity
 from tests.compute.health.sim import GPU, INSTANCE, OTHER, Sim
@@ -167,7 +167,7 @@ def test_a_restart_of_the_node_clears_what_asked_for_it() -> None:
     ],
 )
 def test_what_is_no_dump_is_refused(document: dict[str, object]) -> None:
-    with pytest.raises(ValueError, match=r"version|gpus|memory"):
+    with pytest.raises(ValueError, match=r"saved state: (version|target|gpus)"):
         HealthEvaluator(HealthSettings(), Tracker()).restore(document, 0.0)
 
 

@@ -1,12 +1,12 @@
-"""Whether a GPU answers: it was there, and now its samples bring nothing of it."""
+"""Whether a GPU that was there still answers."""
 
 from __future__ import annotations
 
-from pulsed.compute.health.gate import ROUNDING
+from pulsed.compute.health.hysteresis import ROUNDING
 from pulsed.translate.vocabulary import NOTHING, POSITION, Reading
 
 LOST_SECONDS = 1.0
-"""Two polls of a fast source are too short to call a GPU lost."""
+"""Two polls of a fast source are too short a time for a lost GPU."""
 
 LOST_POLLS = 2
 
@@ -22,16 +22,16 @@ _VITAL = tuple(
         "energy_joules_total",
     )
 )
-"""A GPU that has none of these any more does not answer; settings and limits are remembered by others."""
+"""A GPU without any of these does not answer; settings and limits may come from a cache."""
 
 
 def answers(reading: Reading) -> bool:
-    """Tell whether a reading has anything that only a GPU that answers has."""
+    """Return whether a reading has a value that only a GPU that answers has."""
     return any(reading[position] is not None for position in _VITAL)
 
 
-class Presence:
-    """What is known of whether one GPU answers.
+class Reachability:
+    """Whether one GPU answers.
 
     Attributes:
         polls_missed: in a row, no more than two; None for a GPU that never answered.
@@ -49,7 +49,7 @@ class Presence:
         self._seen = 0.0
 
     def expect(self, last_seen: float) -> None:
-        """It was there before, at this time."""
+        """Continue with the time in Unix seconds at which it last answered."""
         self.last_seen = last_seen
         self._seen = -LOST_SECONDS
 
@@ -58,10 +58,9 @@ class Presence:
 
         Args:
             reading: all None for a GPU that is in no sample.
-            has_peers: whether another GPU of the source answers; without one, a silence of everything that moves may
-                be the source's.
+            has_peers: whether another GPU of the source answers; without one the source itself may be silent.
             time: in Unix seconds.
-            now: the clock.
+            now: seconds of the GPU's clock.
         """
         for position in _VITAL:
             if reading[position] is not None:
@@ -80,5 +79,5 @@ class Presence:
 
     @property
     def is_lost(self) -> bool:
-        """Whether it was missed often enough to call it lost."""
+        """Whether it was missed often enough to be lost."""
         return self.polls_missed is not None and self.polls_missed >= LOST_POLLS

@@ -1,0 +1,157 @@
+"""A check: rules of which the worst decides, and its state for one GPU."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pulsed.compute.health.inputs import GpuInputs
+from pulsed.compute.health.model import STATES, CheckState, State
+from pulsed.compute.health.rule import Rule, RuleState
+from pulsed.compute.health.xids import ADVICE, xid_of
+
+JITTER = 0.5
+"""Tolerance in seconds of the wall clock time of the same event."""
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """A check of a GPU.
+
+    Attributes:
+        id: its name in metrics, in JSON and in the configuration.
+        title: what is wrong when it is raised.
+        rules: the worst of them is the state; it is known as soon as one of them is.
+        remedy: what to do. `{...}` stand for evidence.
+        source: where the thresholds come from.
+        guest: whether it makes sense in a vGPU guest, which has a share of a board.
+        unless: it does not apply to a GPU with one of these readings instead of its own inputs: another generation.
+        superseded_by: it is not evaluated while this reading is present.
+        optional: it applies only where its inputs are present.
+        note: more about when it is raised.
+    """
+
+    id: str
+    title: str
+    rules: tuple[Rule, ...]
+    remedy: str
+    source: str
+    guest: bool = False
+    unless: tuple[str, ...] = ()
+    superseded_by: str = ""
+    optional: bool = False
+    note: str = ""
+
+    @property
+    def rule(self) -> str:
+        """When it is raised, in words, from the thresholds of its rules."""
+        return "; ".join([rule.sentence for rule in self.rules] + ([self.note] if self.note else []))
+
+    @property
+    def states(self) -> tuple[State, ...]:
+        """The states that it can raise."""
+        return tuple(dict.fromkeys(state for rule in self.rules for state in rule.states))
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """The inputs that decide."""
+        return tuple(dict.fromkeys(name for rule in self.rules for name in rule.uses))
+
+    @property
+    def applicability(self) -> tuple[str, ...]:
+        """The readings whose presence decides whether it applies."""
+        return (*self.unless, *((self.superseded_by,) if self.superseded_by else ()))
+
+
+class GpuCheck:
+    """A check of one GPU.
+
+    Attributes:
+        check: the check.
+        rules: the states of its rules, in their order.
+        state: now; the same object while nothing in it changes.
+        events: number of events so far.
+    """
+
+    __slots__ = ("_decider", "check", "events", "rules", "state")
+
+    def __init__(self, check: Check) -> None:
+        self.check = check
+        self.rules = tuple([RuleState(rule) for rule in check.rules])
+        self.state = CheckState(check.id, "unknown")
+        self.events = 0
+        self._decider: tuple[int, int | None] | None = None
+
+    @property
+    def is_covered(self) -> bool:
+        """Whether it has its inputs: those of one of its rules."""
+        return any([rule.is_covered for rule in self.rules])  # noqa: C419  # no generator: this is a hot path
+
+    def conclude(self, inputs: GpuInputs, is_guest: bool, time: float, now: float) -> bool:
+        """Update the state from the rules; return whether anything in it changed.
+
+        Args:
+            inputs: of the GPU.
+            is_guest: whether it is a share of a board in a vGPU guest.
+            time: of the sample, in Unix seconds.
+            now: of the sample, by the GPU's clock.
+        """
+        check, old, covered = self.check, self.state, self.is_covered
+        held = [rule.hysteresis.held for rule in self.rules]
+        severity = max(held)
+        worst = held.index(severity)
+        applies = covered or not (
+            check.optional
+            or (is_guest and not check.guest)
+            or any(inputs.value(name) is not None for name in check.unless)
+        )
+        if check.superseded_by and inputs.value(check.superseded_by) is not None:
+            severity, covered, applies = -1, False, False
+        decider = (worst, self.rules[worst].xid) if severity > 0 else None
+        last_event = self._last_event(time, now)
+        if decider == self._decider and (severity, covered, applies, last_event) == (
+            old.severity,
+            old.covered,
+            old.applies,
+            old.last_event,
+        ):
+            return False
+        if severity > 0 >= old.severity and not check.rules[worst].counts_events:
+            self.events += 1
+        self._decider = decider
+        state, xid = STATES[severity + 1], self.rules[worst].xid
+        evidence = check.rules[worst].evidence(self.rules[worst], inputs) if severity >= 0 else ()
+        if state == old.state and old.evidence and not (severity > 0 and covered):
+            evidence = old.evidence  # of the time when it was entered
+        self.state = CheckState(
+            id=check.id,
+            state=state,
+            since=old.since if state == old.state else time,
+            last_event=last_event,
+            message=_message(check, xid) if severity > 0 else "",
+            evidence=evidence,
+            remedy=_remedy(check, xid, evidence) if severity > 0 else "",
+            covered=covered,
+            applies=applies,
+        )
+        return True
+
+    def _last_event(self, time: float, now: float) -> float | None:
+        moments = [rule.event_at for rule in self.rules if rule.event_at is not None]
+        if not moments:
+            return None
+        before, last_event = self.state.last_event, time - (now - max(moments))
+        return before if before is not None and abs(last_event - before) < JITTER else last_event
+
+
+def _message(check: Check, xid: int | None) -> str:
+    return check.title if xid is None else f"{check.title}: XID {xid}, {xid_of(xid).description}"
+
+
+def _remedy(check: Check, xid: int | None, evidence: tuple[tuple[str, float], ...]) -> str:
+    numbers: dict[str, float | str] = dict(evidence)
+    if xid is not None:
+        numbers["advice"] = ADVICE[xid_of(xid).action]
+    try:
+        return check.remedy.format_map(numbers)
+    except KeyError:  # held after its inputs have disappeared
+        return f"{check.title}: check the GPU again, its readings are gone."

@@ -1,0 +1,93 @@
+"""The inputs of the rules of one GPU: its reading, followed by facts that are not part of a reading."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+from pulsed.compute.health.clock_events import ClockEvents
+from pulsed.compute.health.xid_log import XidLog
+from pulsed.translate.tick import Extras
+from pulsed.translate.vocabulary import NOTHING, POSITION, Reading, Value
+
+if TYPE_CHECKING:
+    from pulsed.compute.health.settings import HealthSettings
+
+ACTIVITY = "gpu_activity_ratio"
+"""The larger of graphics engine activity and GPU utilization. It changes all the time and causes no evaluation."""
+
+FACTS = (
+    "sample_gap_intervals",
+    "inputs_blank_ratio",
+    "polls_missed",
+    "clock_event_hw_thermal",
+    "clock_event_hw_power_brake",
+    "xid_counts",
+    "health_watches",
+    ACTIVITY,
+)
+"""Inputs that are not in a reading; the `clock_event` ones and `xid_counts` are dcgm-exporter's own metrics."""
+
+INPUT_POSITION: Mapping[str, int] = {name: position for position, name in enumerate((*POSITION, *FACTS))}
+"""Index of an input in `GpuInputs.values`."""
+
+_FACT = {name: number for number, name in enumerate(FACTS)}
+_ENGINE, _UTILIZATION = POSITION["graphics_engine_active_ratio"], POSITION["gpu_utilization_ratio"]
+
+
+class GpuInputs:
+    """The current inputs of one GPU.
+
+    Args:
+        settings: of health.
+        model: product name.
+        is_covered: returns whether a check of this GPU has its inputs.
+
+    Attributes:
+        reading: of the newest sample.
+        values: the reading followed by `FACTS`, by `INPUT_POSITION`; call `refresh` before use.
+        extras: dcgm-exporter's own metrics.
+        clock_events: shares of time by clock event reason.
+        xids: known XIDs.
+    """
+
+    __slots__ = ("_facts", "clock_events", "extras", "is_covered", "model", "reading", "settings", "values", "xids")
+
+    def __init__(self, settings: HealthSettings, model: str, is_covered: Callable[[str], bool]) -> None:
+        self.settings = settings
+        self.model = model
+        self.is_covered = is_covered
+        self.reading: Reading = NOTHING
+        self.extras: Extras | None = None
+        self.clock_events = ClockEvents()
+        self.xids = XidLog()
+        self._facts: list[Value] = [0.0, 0.0, 0.0, *[None] * (len(FACTS) - 3)]
+        self.values: tuple[Value, ...] = (*NOTHING, *self._facts)
+
+    def value(self, name: str) -> Value:
+        """Return an input by name."""
+        return self.values[INPUT_POSITION[name]]
+
+    def set(self, fact: str, value: Value) -> bool:
+        """Set a fact; return whether it changed."""
+        number = _FACT[fact]
+        if self._facts[number] == value:
+            return False
+        self._facts[number] = value
+        return True
+
+    def fact(self, name: str) -> Value:
+        """Return a fact by name, without `refresh`."""
+        return self._facts[_FACT[name]]
+
+    def activity(self) -> Value:
+        """Return how busy the GPU is, 0..1."""
+        engine, utilization = self.reading[_ENGINE], self.reading[_UTILIZATION]
+        if engine is None or utilization is None:
+            return utilization if engine is None else engine
+        return max(engine, utilization)
+
+    def refresh(self) -> None:
+        """Update `values` from the reading and the facts."""
+        self._facts[-1] = self.activity()
+        self.values = (*self.reading, *self._facts)

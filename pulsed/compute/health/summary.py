@@ -1,0 +1,99 @@
+"""Health of a whole GPU from its checks, and of a node from its GPUs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from functools import lru_cache
+from typing import TypeVar
+
+from pulsed.compute.health.check import GpuCheck
+from pulsed.compute.health.checks import BY_ID
+from pulsed.compute.health.model import SEVERITY, STATES, CheckState, Health, NodeHealth, State, XidLast
+from pulsed.compute.health.xid_log import XidLog
+from pulsed.compute.health.xids import xid_of
+
+_Counts = TypeVar("_Counts", bound=tuple[tuple[object, int], ...])
+
+
+def health_of(
+    checks: Sequence[GpuCheck], xids: XidLog, critical_xids: Sequence[int], epoch: float, before: Health
+) -> Health:
+    """Return the health of a GPU: the worst of the checks that apply and are known.
+
+    Args:
+        checks: all of them.
+        xids: of the GPU.
+        critical_xids: codes to count from 0 on.
+        epoch: Unix seconds at time 0 of `xids`.
+        before: the health so far; unchanged counts stay the same objects, so that they are not rendered again.
+    """
+    counts = dict.fromkeys(critical_xids, 0) | {code: record.count for code, record in xids.records.items()}
+    xid_events = tuple(sorted(counts.items()))
+    events = tuple([(check.check.id, check.events) for check in checks])
+    last = None
+    if xids.last is not None:
+        record = xids.records[xids.last]
+        last = XidLast(xids.last, epoch + record.last if record.dated else None, xid_of(xids.last).description)
+    return _with_checks(
+        Health(
+            *("unknown", -1, 0.0, ()),
+            events=before.events if events == before.events else _shared(events),
+            xid_events=before.xid_events if xid_events == before.xid_events else _shared(xid_events),
+            xid_last=last,
+        ),
+        tuple([check.state for check in checks]),
+    )
+
+
+def stale(health: Health, since: float, age_in_intervals: float) -> Health:
+    """Return the health of a GPU whose last sample is more than ten intervals old: only its age and events are known.
+
+    Args:
+        health: of the last sample.
+        since: when the sample after it was due, in Unix seconds.
+        age_in_intervals: of the last sample, in nominal intervals.
+    """
+    telemetry = BY_ID["telemetry"]
+    late = CheckState(
+        id=telemetry.id,
+        state="crit",
+        since=since,
+        message=telemetry.title,
+        evidence=(("sample_gap_intervals", round(age_in_intervals, 1)),),
+        remedy=telemetry.remedy,
+        covered=True,
+    )
+    checks = [
+        late if check.id == late.id else CheckState(check.id, "unknown", since, check.last_event, applies=check.applies)
+        for check in health.checks
+    ]
+    return _with_checks(health, tuple(checks))
+
+
+def roll_up(healths: Iterable[Health]) -> NodeHealth:
+    """Return the health of a node from that of its boards, lost ones included: the worst of those that are known."""
+    counts: dict[State, int] = dict.fromkeys(STATES, 0)
+    coverage = 0.0
+    for health in healths:
+        counts[health.state] += 1
+        coverage += health.coverage
+    gpus = sum(counts.values())
+    severity = max((SEVERITY[state] for state, count in counts.items() if count), default=-1)
+    return NodeHealth(
+        STATES[severity + 1], severity, coverage / gpus if gpus else 0.0, gpus=gpus, counts=tuple(counts.items())
+    )
+
+
+def _with_checks(health: Health, checks: tuple[CheckState, ...]) -> Health:
+    severities = [check.severity for check in checks if check.applies]
+    severity = max(severities, default=-1)
+    known = sum([one >= 0 for one in severities])
+    coverage = known / len(severities) if severities else 0.0
+    return replace(health, state=STATES[severity + 1], severity=severity, coverage=coverage, checks=checks)
+
+
+@lru_cache(maxsize=64)
+def _shared(counts: _Counts) -> _Counts:
+    """Return one object for equal counts of all GPUs."""
+    return counts

@@ -1,0 +1,118 @@
+"""Rules about XIDs. The measure is the code that decides; the log of codes is kept by the GPU."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import inf
+from typing import Literal
+
+from pulsed.compute.health.inputs import GpuInputs
+from pulsed.compute.health.model import SEVERITY, State
+from pulsed.compute.health.rule import Rule, RuleState, duration
+from pulsed.compute.health.xid_log import REPEAT_WINDOW, XidRecord
+from pulsed.compute.health.xids import CORROBORABLE, FOLLOWER, xid_of
+
+XID_INPUTS = ("xid_last_code", "xid_counts")
+CORROBORATION = ("recovery_action", "ecc_dbe_volatile_total", "nvlink_link_recoveries_failed_total")
+"""Inputs above 0 that confirm an XID of unknown age."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class XidRule(Rule):
+    """Events of XIDs.
+
+    Attributes:
+        choose: the codes that count: `critical` and `warning` by severity, `repeated` ones, or one code.
+        keep: seconds for which an event counts, by the state that it raises.
+    """
+
+    name: str = "xid"
+    inputs: tuple[str, ...] = XID_INPUTS
+    choose: Literal["critical", "warning", "repeated"] | int
+    keep: Mapping[State, float]
+
+    @property
+    def states(self) -> tuple[State, ...]:
+        """The states that it can raise, the mildest first."""
+        return tuple(self.keep)
+
+    @property
+    def counts_events(self) -> bool:
+        """Whether events are counted as codes happen; of repeats, each time that they are raised is one."""
+        return self.choose != "repeated"
+
+    def counts(self, code: int, severities: Mapping[int, str]) -> bool:
+        """Return whether a code that happened is an event of this rule."""
+        if isinstance(self.choose, int):
+            return code == self.choose
+        severity = severity_of(code, severities)
+        if self.choose == "critical":
+            return severity == "crit"
+        return self.choose == "warning" and severity in ("info", "warn") and code != FOLLOWER
+
+    def evaluate(self, state: RuleState, inputs: GpuInputs, now: float) -> None:
+        """Update the state for one GPU."""
+        state.due, state.xid = inf, None
+        severity = self._repeated(state, inputs, now) if self.choose == "repeated" else self._worst(state, inputs, now)
+        state.is_covered = any(inputs.value(name) is not None for name in XID_INPUTS)
+        state.measure = None if state.xid is None else float(state.xid)
+        state.hysteresis.held = severity if severity > 0 or state.is_covered else -1
+
+    def evidence(self, state: RuleState, inputs: GpuInputs) -> tuple[tuple[str, float], ...]:
+        """Return the code, how often it happened, and whether its time is known."""
+        if state.xid is None:
+            return Rule.evidence(self, state, inputs)
+        record = inputs.xids.records[state.xid]
+        return (
+            ("xid", float(state.xid)),
+            ("events", float(record.count)),
+            ("bursts", float(len(record.bursts))),
+            ("time_known", float(record.dated)),
+        )
+
+    def _repeated(self, state: RuleState, inputs: GpuInputs, now: float) -> int:
+        state.xid = inputs.xids.repeated(now)
+        if state.xid is None:
+            return 0
+        record = inputs.xids.records[state.xid]
+        state.event_at, state.due = record.last, record.bursts[0][0] + REPEAT_WINDOW
+        return SEVERITY["warn"]
+
+    def _worst(self, state: RuleState, inputs: GpuInputs, now: float) -> int:
+        worst, newest = 0, -inf
+        is_corroborated = any((inputs.value(name) or 0.0) > 0 for name in CORROBORATION)
+        for code, record in inputs.xids.records.items():
+            raised = self._state(code, record, is_corroborated, inputs.settings.xids)
+            if raised is None or raised not in self.keep or now - record.last >= self.keep[raised]:
+                continue
+            state.due = min(state.due, record.last + self.keep[raised])
+            if (SEVERITY[raised], record.last) > (worst, newest):
+                worst, newest, state.xid = SEVERITY[raised], record.last, code
+                state.event_at = record.last if record.dated else None
+        return worst
+
+    def _state(
+        self, code: int, record: XidRecord, is_corroborated: bool, severities: Mapping[int, str]
+    ) -> State | None:
+        """Return the state that a code means in this rule; None for none."""
+        if isinstance(self.choose, int):
+            return self.states[0] if code == self.choose and record.dated else None
+        severity = severity_of(code, severities)
+        if severity == "warn" and code in CORROBORABLE and is_corroborated:
+            severity = "crit"
+        is_critical = severity == "crit" and (record.dated or is_corroborated)
+        if self.choose == "critical":
+            return "crit" if is_critical and not record.cleared else None
+        if is_critical or code == FOLLOWER or severity == "ok":
+            return None
+        return "info" if severity == "info" else "warn"
+
+    def _condition(self) -> str:
+        states = [f"{state} for {duration(seconds)}" for state, seconds in self.keep.items()]
+        return f"{', '.join(states)} {self.text}"
+
+
+def severity_of(code: int, severities: Mapping[int, str]) -> str:
+    """Return the severity of a code: the configured one, else the one of the table."""
+    return severities.get(code) or xid_of(code).severity
