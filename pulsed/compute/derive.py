@@ -1,7 +1,4 @@
-"""From a canonical tick alone to a computed one: real utilization, class and saturation of every GPU.
-
-What follows from several ticks is `pulsed.compute.layer`'s business.
-"""
+"""What follows from one reading alone: real utilization, workload class and saturation; settings of compute."""
 
 from __future__ import annotations
 
@@ -13,12 +10,12 @@ from pulsed.compute.bounds import bounds_of, zero_filled
 from pulsed.compute.health.settings import DEFAULT_HEALTH, HealthSettings
 from pulsed.compute.plausibility.rules import DEFAULT_PLAUSIBILITY, PlausibilitySettings
 from pulsed.compute.real_utilization import PRESETS, Weights, real_utilization
-from pulsed.compute.saturation import DEFAULT_SATURATORS, Saturators
-from pulsed.compute.tick import ComputedTick, Result
+from pulsed.compute.saturation import DEFAULT_SATURATORS, Saturation, Saturators
+from pulsed.compute.tick import RealUtilization, Result, Workload
 from pulsed.compute.workload.class_table import DEFAULT_THRESHOLDS, ClassThresholds
 from pulsed.compute.workload.classifier import Classifier, Missing, Profile, classifier, traffic
 from pulsed.errors import ConfigError
-from pulsed.translate.tick import CanonicalTick, Device
+from pulsed.translate.tick import Device
 from pulsed.translate.vocabulary import Reading
 
 
@@ -67,25 +64,26 @@ class ComputeSettings:
             raise ConfigError(f"the histogram's bounds are {self.histogram}", "Give them in ascending order.")
 
 
-def compute(tick: CanonicalTick, settings: ComputeSettings) -> ComputedTick:
-    """Work out what follows from every reading of a tick; nothing is held or counted."""
-    classes = classifier(settings.thresholds)
-    results = [
-        _result(device, reading, settings, classes) for device, reading in zip(tick.devices, tick.readings, strict=True)
-    ]
-    return ComputedTick(tick, tuple(results))
+def derive(
+    device: Device, reading: Reading, settings: ComputeSettings, classes: Classifier
+) -> tuple[RealUtilization, Workload, Saturation]:
+    """Return what follows from one reading alone.
 
-
-def result_of(device: Device, reading: Reading, settings: ComputeSettings) -> Result:
-    """Work out what follows from one reading alone."""
-    return _result(device, reading, settings, classifier(settings.thresholds))
-
-
-def _result(device: Device, reading: Reading, settings: ComputeSettings, classes: Classifier) -> Result:
+    Args:
+        device: the GPU.
+        reading: its inputs; implausible ones are None.
+        settings: weights, missing inputs and practical peaks.
+        classes: the classifier of `settings.thresholds`.
+    """
     whole = device.whole
     zero = settings.missing == "zero"
     bounds = zero_filled(reading) if zero else bounds_of(reading)
     utilization = real_utilization(reading, bounds, settings.weights, min_coverage=settings.min_coverage, zero=zero)
     io = traffic(reading, settings.thresholds, whole=whole, profile=settings.profile, missing=settings.missing)
     workload = classes.classify(bounds, (utilization.lower, utilization.upper), io)
-    return Result(utilization, workload, settings.saturators.of(device.model, whole).of(reading, bounds.high))
+    return utilization, workload, settings.saturators.of(device.model, whole).of(reading, bounds.high)
+
+
+def result_of(device: Device, reading: Reading, settings: ComputeSettings) -> Result:
+    """Return the result of one reading alone: nothing is held, counted or evaluated over time."""
+    return Result(*derive(device, reading, settings, classifier(settings.thresholds)))

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Mapping
 from weakref import WeakKeyDictionary
 
 from pulsed.compute.counters.accumulator import Accumulator
 from pulsed.compute.counters.catalog import NOTHING_COUNTED
 from pulsed.compute.debounce import ClassDebouncer
-from pulsed.compute.derive import ComputeSettings, compute, result_of
+from pulsed.compute.derive import ComputeSettings, derive
 from pulsed.compute.health.evaluator import HealthEvaluator
 from pulsed.compute.health.model import LostGpu
 from pulsed.compute.plausibility.filter import PlausibilityFilter
 from pulsed.compute.tick import ClassChange, ComputedTick, Result
 from pulsed.compute.tracker import GpuTrack, Roster, Tracker
+from pulsed.compute.workload.classifier import classifier
 from pulsed.translate.tick import CanonicalTick, Device
-from pulsed.translate.vocabulary import NOTHING
+from pulsed.translate.vocabulary import NOTHING, Reading
 
 
 class ComputeLayer:
@@ -53,79 +54,81 @@ class ComputeLayer:
         tracked = self._tracker.track(tick)
         if tracked.roster is not self._roster:
             self._enroll(tracked.roster)
-        tick = self._filtered(tick, tracked.roster)
-        computed = compute(tick, self._settings)
-        health = self.judge.judge(tick, tracked, self._boot_id)
+        settings, tracks = self._settings, tracked.roster.tracks
+        readings, anomalies = self._filter(tick, tracks)
+        health = self.judge.judge(tick, readings, tracked, self._boot_id)
+        classes = classifier(settings.thresholds)
         results: list[Result] = []
         changes: list[ClassChange] = []
-        for track, stages, device, reading, result, well, shares in zip(
-            tracked.roster.tracks,
-            self._here,
-            tick.devices,
-            tick.readings,
-            computed.results,
-            health.healths,
-            health.clock_event_shares,
-            strict=True,
+        for track, stages, device, reading, well, shares in zip(
+            tracks, self._here, tick.devices, readings, health.healths, health.clock_event_shares, strict=True
         ):
+            utilization, workload, saturation = derive(device, reading, settings, classes)
             sample, hold, ledger = track.decision, stages.hold, stages.ledger
             before = hold.held
-            utilization, workload = result.real_utilization, result.workload
             if sample.kind == "next":
                 ledger.cover(sample.covered, device, reading, utilization.ratio, workload.raw_class)
                 hold.follow(workload, sample.covered, tick.time)
             elif sample.kind != "repeat":
                 ledger.begin(device, reading, utilization.ratio, workload.raw_class)
-                if sample.continued(self._settings.hold):
+                if sample.continued(settings.hold):
                     hold.follow(workload, 0.0, tick.time)  # too short to forget the class, and no proof of another
                 else:
                     hold.settle(workload, tick.time)
             held = hold.held
             if held.changes != before.changes:
                 changes.append(ClassChange(len(results), before.workload_class, held.workload_class, held.since or 0.0))
-            results.append(Result(utilization, workload, result.saturation, held, ledger.account(), well, shares))
-        here = len(results)
-        if health.lost:
-            tick = self._with_lost(tick, health.lost)
-            results += [self._lost(gone) for gone in health.lost]
+            results.append(Result(utilization, workload, saturation, held, ledger.account(), well, shares))
+        lost = {len(results) + number: gone.last_seen for number, gone in enumerate(health.lost)}
+        results += [self._lost(gone) for gone in health.lost]
         return ComputedTick(
-            tick,
-            tuple(results),
-            tuple(changes),
-            lost={here + number: gone.last_seen for number, gone in enumerate(health.lost)},
+            target=tick.target,
+            time=tick.time,
+            clock=tick.clock,
+            interval=tick.interval,
+            devices=self._with_lost(tick.devices, health.lost) if lost else tick.devices,
+            readings=(*readings, *([NOTHING] * len(lost))),
+            results=tuple(results),
+            layout=tick.layout,
+            values=tick.values,
+            rejected=tick.rejected,
+            anomalies=anomalies,
+            changes=tuple(changes),
+            lost=lost,
             health_changes=health.changes,
             node_health=health.node,
         )
 
-    def _with_lost(self, tick: CanonicalTick, lost: tuple[LostGpu, ...]) -> CanonicalTick:
-        """Add the GPUs that are gone, with nothing read; the same tuple of devices as long as nothing changes."""
-        devices, before, shown = self._shown
-        if devices is not tick.devices or before is not lost:
-            together = (*tick.devices, *(gone.device for gone in lost))
-            if together != shown:
-                shown = together
-            self._shown = (tick.devices, lost, shown)
-        return replace(tick, devices=shown, readings=(*tick.readings, *(NOTHING for _ in lost)))
+    def _filter(
+        self, tick: CanonicalTick, tracks: tuple[GpuTrack, ...]
+    ) -> tuple[list[Reading], Mapping[int, tuple[str, ...]]]:
+        """Return the readings of a tick without implausible inputs, and all anomalies by position."""
+        hold = self._settings.hold  # a short gap must not make a stuck profiler look sane
+        readings: list[Reading] = []
+        anomalies = tick.anomalies
+        for position, (track, stages, reading) in enumerate(zip(tracks, self._here, tick.readings, strict=True)):
+            filtered, reasons = stages.sceptic.look(reading, track.decision.continued(hold))
+            readings.append(filtered)
+            if reasons:
+                anomalies = {**anomalies, position: (*anomalies.get(position, ()), *reasons)}
+        return readings, anomalies
+
+    def _with_lost(self, devices: tuple[Device, ...], lost: tuple[LostGpu, ...]) -> tuple[Device, ...]:
+        """Return the devices followed by the lost ones; the same tuple as long as nothing changes."""
+        old_devices, old_lost, shown = self._shown
+        if old_devices is not devices or old_lost is not lost:
+            together = (*devices, *(gone.device for gone in lost))
+            shown = shown if together == shown else together
+            self._shown = (devices, lost, shown)
+        return shown
 
     def _lost(self, gone: LostGpu) -> Result:
         """Return what remains of a GPU that is gone: its health and its counters."""
-        nothing = result_of(gone.device, NOTHING, self._settings)
         stages = self._stages.get(gone.track)
         account = stages.ledger.account() if stages is not None else NOTHING_COUNTED
-        return nothing._replace(account=account, health=gone.health)
-
-    def _filtered(self, tick: CanonicalTick, roster: Roster) -> CanonicalTick:
-        """Return the tick without implausible inputs; the same object if there are none."""
-        hold = self._settings.hold  # a short gap must not make a stuck profiler look sane
-        readings = list(tick.readings)
-        found: dict[int, tuple[str, ...]] = {}
-        for position, (track, stages, reading) in enumerate(zip(roster.tracks, self._here, tick.readings, strict=True)):
-            readings[position], reasons = stages.sceptic.look(reading, track.decision.continued(hold))
-            if reasons:
-                found[position] = (*tick.anomalies.get(position, ()), *reasons)
-        if not found:
-            return tick
-        return replace(tick, readings=tuple(readings), anomalies={**tick.anomalies, **found})
+        classes = classifier(self._settings.thresholds)
+        derived = derive(gone.device, NOTHING, self._settings, classes)
+        return Result(*derived, account=account, health=gone.health)
 
     def _enroll(self, roster: Roster) -> None:
         """Find the stages of the GPUs of a roster."""

@@ -1,8 +1,8 @@
-"""What Compute delivers: a canonical tick with what follows from it."""
+"""The output of compute: one tick with the results of every GPU."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -10,7 +10,9 @@ from pulsed.compute.counters.catalog import NOTHING_COUNTED, CounterSnapshot
 from pulsed.compute.health.model import NOT_JUDGED, Health, HealthChange, NodeHealth
 from pulsed.compute.saturation import Saturation
 from pulsed.compute.workload.class_table import UNKNOWN
-from pulsed.translate.tick import CanonicalTick
+from pulsed.reader.tick import Layout, RawValue
+from pulsed.translate.tick import Device
+from pulsed.translate.vocabulary import Reading
 
 
 class RealUtilization(NamedTuple):
@@ -107,19 +109,37 @@ class ClassChange(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ComputedTick:
-    """One sample of all GPUs of a target, with what follows from it.
+    """One sample of all GPUs of a target, with all results: everything that outputs need.
 
     Attributes:
-        canonical: the sample, without the inputs that cannot be believed. Lost GPUs come last, with nothing read.
-        results: one per device of the sample.
+        target: what was read, in words for a person.
+        time: when, in Unix seconds.
+        clock: when, in seconds of a clock that never steps.
+        interval: nominal seconds between two ticks.
+        devices: the GPUs of the sample, then the lost ones; the same tuple as long as nothing changes.
+        readings: one per device, without implausible inputs; all None for a lost GPU.
+        results: one per device.
+        layout: the series of the source.
+        values: one per series of the layout, as read.
+        rejected: rows that could not be read in this tick, counted by reason.
+        anomalies: by position in `devices`, why some of its inputs count as missing or were cut to their range.
         changes: of held classes that this sample brought.
-        lost: by position, when a lost GPU was seen last, in Unix seconds.
+        lost: by position in `devices`, when a lost GPU was seen last, in Unix seconds.
         health_changes: of checks and of whole GPUs that this sample brought.
-        node_health: all of its GPUs together; None before any was judged.
+        node_health: all of its GPUs together; None before any was evaluated.
     """
 
-    canonical: CanonicalTick
+    target: str
+    time: float
+    clock: float
+    interval: float
+    devices: tuple[Device, ...]
+    readings: tuple[Reading, ...]
     results: tuple[Result, ...]
+    layout: Layout
+    values: Sequence[RawValue]
+    rejected: Mapping[str, int] = field(default_factory=dict)
+    anomalies: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
     changes: tuple[ClassChange, ...] = ()
     lost: Mapping[int, float] = field(default_factory=dict)
     health_changes: tuple[HealthChange, ...] = ()

@@ -21,11 +21,11 @@ class GpuSample(NamedTuple):
 
 def gpu_samples(tick: ComputedTick) -> list[GpuSample]:
     """Return the samples of all devices of a tick."""
-    canonical, lost = tick.canonical, tick.lost
-    anomalies = canonical.anomalies
+    lost = tick.lost
+    anomalies = tick.anomalies
     return [
-        GpuSample(device, reading, result, anomalies.get(position, ()), lost.get(position, canonical.time))
+        GpuSample(device, reading, result, anomalies.get(position, ()), lost.get(position, tick.time))
         for position, (device, reading, result) in enumerate(
-            zip(canonical.devices, canonical.readings, tick.results, strict=True)
+            zip(tick.devices, tick.readings, tick.results, strict=True)
         )
     ]

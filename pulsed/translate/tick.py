@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
 from pulsed.attribution.model import NO_USERS, Attribution
-from pulsed.reader.tick import RawTick
+from pulsed.reader.tick import Layout, RawValue
 from pulsed.translate.vocabulary import Reading
 
 EntityKind = Literal["gpu", "mig", "vgpu"]
@@ -90,6 +90,8 @@ class CanonicalTick:
         devices: the GPUs in this sample; the same tuple as long as nothing changes.
         anomalies: by position in `devices`, why some of its inputs count as missing or were cut to their range:
             `ratio_above_one`, ...
+        values: one per series of the layout, as read.
+        rejected: rows that could not be read in this tick, counted by reason.
         extras: by position in `devices`, values of dcgm-exporter's own metrics.
     """
 
@@ -99,6 +101,8 @@ class CanonicalTick:
     interval: float
     devices: tuple[Device, ...]
     readings: tuple[Reading, ...]
-    raw: RawTick
+    layout: Layout
+    values: Sequence[RawValue]
+    rejected: Mapping[str, int] = field(default_factory=dict)
     anomalies: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
     extras: Mapping[int, Extras] = field(default_factory=dict)

@@ -109,7 +109,9 @@ class Translator:
             interval=raw.interval,
             devices=self._devices,
             readings=tuple(readings),
-            raw=raw,
+            layout=raw.layout,
+            values=values,
+            rejected=raw.rejected,
             anomalies=anomalies,
             extras=_extras(compiled.extras, present, values) if compiled.extras else _NO_EXTRAS,
         )

@@ -7,13 +7,14 @@ from dataclasses import replace
 from functools import partial
 from statistics import fmean
 
-from pulsed.compute.derive import ComputeSettings, compute
+from pulsed.compute.derive import ComputeSettings, result_of
 from pulsed.compute.layer import ComputeLayer
 from pulsed.translate.tick import CanonicalTick
+from pulsed.translate.translator import Translator
 from pulsed.translate.vocabulary import Reading
 from tests.bench.figure import Figure
 from tests.bench.measure import cpu_seconds
-from tests.bench.ticks import GPUS, computed_ticks
+from tests.bench.ticks import GPUS, raw_ticks
 from tests.compute.streams import activity, counted, sample
 
 TICKS = 200
@@ -24,10 +25,19 @@ LEVEL, BUSY_OF_TEN = 0.9, 3
 
 
 def run() -> Iterator[Figure]:
-    canonical = [computed.canonical for computed in computed_ticks(GPUS, 20)]
+    translator = Translator("bench")
+    canonical = [translator.translate(raw) for raw in raw_ticks(GPUS, 20)]
     ticks = [replace(canonical[number % 20], clock=float(number)) for number in range(TICKS)]
-    gpus = TICKS * GPUS
-    alone = cpu_seconds(lambda: [compute(tick, ComputeSettings()) for tick in ticks]) / gpus * 1e6
+    gpus, settings = TICKS * GPUS, ComputeSettings()
+    alone = (
+        cpu_seconds(
+            lambda: [
+                result_of(*gpu, settings) for tick in ticks for gpu in zip(tick.devices, tick.readings, strict=True)
+            ]
+        )
+        / gpus
+        * 1e6
+    )
     baseline = Figure("each tick by itself", alone, "µs/GPU")
     yield baseline
     both = cpu_seconds(lambda: _through(ComputeLayer(ComputeSettings()), ticks)) / gpus * 1e6

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 
-from pulsed.compute.derive import ComputeSettings, compute
+from pulsed.compute.derive import ComputeSettings, derive
+from pulsed.compute.saturation import Saturation
+from pulsed.compute.tick import RealUtilization, Workload
 from pulsed.compute.workload.class_table import DEFAULT_THRESHOLDS
-from pulsed.compute.workload.classifier import Classifier
-from pulsed.reader.tick import Layout, RawTick
-from pulsed.translate.tick import CanonicalTick, Device, Entity
+from pulsed.compute.workload.classifier import Classifier, classifier
+from pulsed.translate.tick import Device, Entity
 from pulsed.translate.vocabulary import Reading
 from tests.bench.figure import Figure
 from tests.bench.measure import cpu_seconds
@@ -39,17 +40,18 @@ def run() -> Iterator[Figure]:
     baseline = Figure("the class table in plain ifs, all inputs", seconds / GPUS * 1e6, "µs/GPU")
     yield baseline
     for name, missing in CASES.items():
-        tick = _tick(tuple(hide(reading, missing) for reading in complete))
-        unknown = sum(bool(result.workload.candidates) for result in compute(tick, ComputeSettings()).results)
-        seconds = cpu_seconds(partial(compute, tick, ComputeSettings()), rounds=ROUNDS)
+        readings = [hide(reading, missing) for reading in complete]
+        unknown = sum(bool(workload.candidates) for _, workload, _ in _derive(readings))
+        seconds = cpu_seconds(partial(_derive, readings), rounds=ROUNDS)
         yield Figure(name, seconds / GPUS * 1e6, "µs/GPU", baseline, note=f"{unknown / GPUS:.0%} unknown")
     seconds = cpu_seconds(lambda: Classifier(DEFAULT_THRESHOLDS), times=20)
     yield Figure("compile the class table, once", seconds * 1e6, "µs", baseline)
 
 
-def _tick(readings: tuple[Reading, ...]) -> CanonicalTick:
-    raw = RawTick("bench", 0.0, 0.0, 1.0, Layout("exporter", ()), ())
-    return CanonicalTick("bench", 0.0, 0.0, 1.0, (Device(Entity("gpu", "0")),) * len(readings), readings, raw)
+def _derive(readings: Sequence[Reading]) -> list[tuple[RealUtilization, Workload, Saturation]]:
+    settings, device = ComputeSettings(), Device(Entity("gpu", "0"))
+    classes = classifier(settings.thresholds)
+    return [derive(device, reading, settings, classes) for reading in readings]
 
 
 def _readings(count: int, seed: int = 1) -> list[Reading]:

@@ -10,7 +10,7 @@ from pulsed.collector.device_filter import DeviceFilter
 from pulsed.collector.source_factory import selection_of
 from pulsed.config.gpu_selection import EVERYTHING, parse
 from pulsed.config.load import load
-from pulsed.reader.tick import Layout, RawTick
+from pulsed.reader.tick import Layout
 from pulsed.translate.tick import CanonicalTick, Device, Entity
 from pulsed.translate.vocabulary import NOTHING
 from tests.daemon import pulsed
@@ -24,9 +24,10 @@ DEVICES = (
 
 
 def tick() -> CanonicalTick:
-    raw = RawTick("t", 0.0, 0.0, 1.0, Layout("exporter", ()), ())
     readings = tuple(NOTHING._replace(power_watts=float(number)) for number in range(4))
-    return CanonicalTick("t", 0.0, 0.0, 1.0, DEVICES, readings, raw, {1: ("one",), 3: ("three",)})
+    return CanonicalTick(
+        "t", 0.0, 0.0, 1.0, DEVICES, readings, Layout("exporter", ()), (), {}, {1: ("one",), 3: ("three",)}
+    )
 
 
 @pytest.mark.parametrize(

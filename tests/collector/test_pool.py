@@ -61,7 +61,7 @@ async def test_a_source_that_changed_is_read_anew_and_its_counters_go_on(watched
     assert watched.board.targets[0].tick is not None, "what is known is shown until there is something new"
     assert watched.board.targets[0].samples == samples
     await eventually(lambda: watched.board.targets[0].samples > samples + 1)
-    assert watched.ticks[-1].canonical.interval == 0.2
+    assert watched.ticks[-1].interval == 0.2
     assert watched.observed > before
 
 
@@ -106,7 +106,7 @@ async def test_a_feed_that_never_ran_is_closed(watched: Watched) -> None:
     for interval in (0.1, 0.2, 0.3, 0.1):
         watched.feeds.apply(configured(f"source.interval={interval}"))  # no turn of the loop between them
     await eventually(lambda: watched.observed > 0)
-    assert watched.ticks[-1].canonical.interval == 0.1
+    assert watched.ticks[-1].interval == 0.1
     await watched.feeds.stop()
     seen = len(watched.ticks)
     await asyncio.sleep(0.3)

@@ -8,11 +8,11 @@ from dataclasses import fields
 from hypothesis import settings
 from hypothesis import strategies as st
 
-from pulsed.compute.derive import ComputeSettings, compute
+from pulsed.compute import derive
+from pulsed.compute.derive import ComputeSettings
 from pulsed.compute.tick import Result
 from pulsed.compute.workload.class_table import DEFAULT_THRESHOLDS
-from pulsed.reader.tick import Layout, RawTick
-from pulsed.translate.tick import CanonicalTick, Device, Entity
+from pulsed.translate.tick import Device, Entity
 from pulsed.translate.vocabulary import Reading
 
 many = settings(max_examples=500)
@@ -93,6 +93,4 @@ def hide(reading: Reading, names: set[str]) -> Reading:
 
 
 def result_of(reading: Reading, options: ComputeSettings | None = None, device: Device = WHOLE) -> Result:
-    raw = RawTick("test", 0.0, 0.0, 1.0, Layout("exporter", ()), ())
-    tick = CanonicalTick("test", 0.0, 0.0, 1.0, (device,), (reading,), raw)
-    return compute(tick, ComputeSettings() if options is None else options).results[0]
+    return derive.result_of(device, reading, ComputeSettings() if options is None else options)

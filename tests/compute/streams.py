@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pulsed.compute.tick import ComputedTick
-from pulsed.reader.tick import Layout, RawTick
+from pulsed.reader.tick import Layout
 from pulsed.translate.tick import CanonicalTick, Device, Entity
 from pulsed.translate.vocabulary import Reading
 
-RAW = RawTick("test", 0.0, 0.0, 1.0, Layout("exporter", ()), ())
+NO_SERIES = Layout("exporter", ())
 
 GPU = Device(Entity("gpu", "0", "GPU-0"))
 OTHER = Device(Entity("gpu", "1", "GPU-1"))
@@ -44,7 +44,7 @@ def sample(
 ) -> CanonicalTick:
     """A tick of the first devices, as many as there are readings; by default the wall clock goes with the other one."""
     when = DAY + clock if time is None else time
-    return CanonicalTick("test", when, clock, interval, tuple(devices[: len(readings)]), readings, RAW)
+    return CanonicalTick("test", when, clock, interval, tuple(devices[: len(readings)]), readings, NO_SERIES, ())
 
 
 def counted(tick: ComputedTick, name: str, state: str = "", position: int = 0) -> float:

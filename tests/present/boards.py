@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 from pulsed.collector.target_store import Target, TargetStore
@@ -12,8 +13,8 @@ from pulsed.compute.health.model import CheckState, Health, XidLast
 from pulsed.compute.peaks import RESOURCES
 from pulsed.compute.saturation import Saturation
 from pulsed.compute.tick import ComputedTick, HeldWorkload, RealUtilization, Result, Workload
-from pulsed.reader.tick import Layout, RawTick, RawValue, Series
-from pulsed.translate.tick import CanonicalTick, Device, Entity
+from pulsed.reader.tick import Layout, RawValue, Series
+from pulsed.translate.tick import Device, Entity
 from pulsed.translate.vocabulary import NOTHING, QUANTITIES, Reading
 
 TIME = 1767225600.1
@@ -99,18 +100,19 @@ def tick(
     layout: Layout | None = None,
 ) -> ComputedTick:
     layout = layout or Layout("exporter", tuple(each for each, _ in series), help or {}, types or {})
-    raw = RawTick("made", time, time, 1.0, layout, tuple(value for _, value in series), rejected or {})
-    canonical = CanonicalTick(
+    return ComputedTick(
         "made",
         time,
         time,
         1.0,
         tuple(each.device for each in gpus),
         tuple(each.reading for each in gpus),
-        raw,
+        tuple(each.result for each in gpus),
+        layout,
+        tuple(value for _, value in series),
+        rejected or {},
         {position: each.anomalies for position, each in enumerate(gpus) if each.anomalies},
     )
-    return ComputedTick(canonical, tuple(each.result for each in gpus))
 
 
 def target(
@@ -141,23 +143,13 @@ def busy_gpus(count: int, seed: int, node: str = "node1") -> list[Gpu]:
 def next_tick(before: ComputedTick, seed: int) -> ComputedTick:
     """A tick of the very same devices with other readings, as a stream delivers it."""
     rng = random.Random(f"next {seed}")
-    canonical = before.canonical
     readings = tuple(
         Reading(*[None if value is None else round(rng.random(), 6) for value in reading])
-        for reading in canonical.readings
+        for reading in before.readings
     )
-    later = CanonicalTick(
-        canonical.target,
-        canonical.time + 1,
-        canonical.clock + 1,
-        canonical.interval,
-        canonical.devices,
-        readings,
-        canonical.raw,
-    )
-    results = [
+    results = tuple(
         result._replace(real_utilization=RealUtilization(ratio, ratio, ratio, 1.0, ()))
         for result in before.results
         for ratio in [rng.random()]
-    ]
-    return ComputedTick(later, tuple(results))
+    )
+    return replace(before, time=before.time + 1, clock=before.clock + 1, readings=readings, results=results)

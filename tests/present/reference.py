@@ -245,10 +245,10 @@ def _add(family: Metric, name: str, values: Iterable[tuple[Labels, float | None]
 def _shown(board: TargetStore, now: float) -> Iterator[tuple[Labels, Gpu, float]]:
     fresh = [target.tick for target in board.targets if target.tick and now - target.arrived <= target.stale_after]
     gpus = [
-        (Gpu(device, reading, result, tuple(tick.canonical.anomalies.get(position, ()))), tick.canonical.time)
+        (Gpu(device, reading, result, tuple(tick.anomalies.get(position, ()))), tick.time)
         for tick in fresh
         for position, (device, reading, result) in enumerate(
-            zip(tick.canonical.devices, tick.canonical.readings, tick.results, strict=True)
+            zip(tick.devices, tick.readings, tick.results, strict=True)
         )
     ]
     nodes = [gpu.device.entity.node or board.node for gpu, _ in gpus]

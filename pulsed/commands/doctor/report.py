@@ -88,9 +88,9 @@ def _devices(probe: SourceCheck) -> Iterator[tuple[Device, Reading]]:
     """The GPUs and instances; a split board, which speaks through its instances, is left out."""
     if probe.tick is None:
         return
-    canonical = probe.tick.canonical
-    split = {device.entity.uuid for device in canonical.devices if device.entity.kind == "mig"}
-    for device, reading in zip(canonical.devices, canonical.readings, strict=True):
+    tick = probe.tick
+    split = {device.entity.uuid for device in tick.devices if device.entity.kind == "mig"}
+    for device, reading in zip(tick.devices, tick.readings, strict=True):
         if device.entity.kind == "mig" or not device.entity.uuid or device.entity.uuid not in split:
             yield device, reading
 

@@ -63,12 +63,12 @@ class SourceCheck:
     @property
     def layout(self) -> Layout:
         """The series of the last tick."""
-        return self.tick.canonical.raw.layout if self.tick else _NO_LAYOUT
+        return self.tick.layout if self.tick else _NO_LAYOUT
 
     @property
     def is_blind(self) -> bool:
         """Whether it names GPUs and has no value of any."""
-        return self.tick is not None and all(reading == NOTHING for reading in self.tick.canonical.readings)
+        return self.tick is not None and all(reading == NOTHING for reading in self.tick.readings)
 
     @property
     def limited(self) -> bool:
@@ -133,7 +133,7 @@ async def probe(source: Source, config: Config, patience: float = PATIENCE_SECON
     lost, why = (source.lost, source.why) if isinstance(source, DcgmiSource) else ({}, {})
     if not ticks:
         return SourceCheck(source.kind, source.target, error, version)
-    layout = ticks[-1].canonical.raw.layout
+    layout = ticks[-1].layout
     if source.kind == "exporter":
         version = release_of(layout)
     return SourceCheck(source.kind, source.target, "", version, ticks[-1], lost, why)

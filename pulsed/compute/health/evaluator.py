@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from weakref import WeakKeyDictionary
 
 from pulsed.compute.health.gpu import GpuHealth
@@ -14,7 +14,7 @@ from pulsed.compute.health.settings import HealthSettings
 from pulsed.compute.health.summary import roll_up
 from pulsed.compute.tracker import ExpectedGpu, GpuTrack, Roster, SampleDecision, TrackedTick, Tracker
 from pulsed.translate.tick import CanonicalTick
-from pulsed.translate.vocabulary import NOTHING
+from pulsed.translate.vocabulary import NOTHING, Reading
 
 FORGET_SECONDS = 7 * 86400.0
 """Age at which saved health is dropped: the length of the longest window."""
@@ -62,11 +62,14 @@ class HealthEvaluator:
             self._gpus[track] = new
         self._roster = None
 
-    def judge(self, tick: CanonicalTick, tracked: TrackedTick, boot_id: str = "") -> HealthTick:
+    def judge(
+        self, tick: CanonicalTick, readings: Sequence[Reading], tracked: TrackedTick, boot_id: str = ""
+    ) -> HealthTick:
         """Evaluate the health of all devices of a tick.
 
         Args:
             tick: the sample.
+            readings: one per device, without implausible inputs.
             tracked: what the tracker decided about it.
             boot_id: of the node, opaque; empty if unknown. Another one than before means that the node was restarted:
                 what asked for that is done, and GPUs that are missing were removed.
@@ -75,14 +78,14 @@ class HealthEvaluator:
         if roster is not self._roster:
             self._enroll(roster)
             self._target = tick.target
-        extras, is_source_alive = tick.extras, any(map(answers, tick.readings))
+        extras, is_source_alive = tick.extras, any(map(answers, readings))
         changes: list[HealthChange] = []
         for position, track, gpu in self._boards:
             before = gpu.health
             after = gpu.judge(
                 track,
                 decision if track.status == "back" else track.decision,  # it was evaluated while it was missing
-                tick.readings[position],
+                readings[position],
                 extras.get(position) if extras else None,
                 boot_id,
                 is_source_alive,

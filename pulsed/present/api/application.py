@@ -99,7 +99,7 @@ def api(
         if problem := _unkept(wanted, history.fields):
             return _json({"error": problem}, 400)
         places = [
-            (match.target.tick.canonical.target, match.device)
+            (match.target.tick.target, match.device)
             for match in documents.find(board, gpu, node, time.monotonic())
             if match.target.tick is not None
         ] or [(past.target, past.device) for past in history.find(gpu, node, board.node)]

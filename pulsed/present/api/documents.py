@@ -112,21 +112,18 @@ def matches(board: TargetStore, now: float | None = None) -> Iterator[Match]:
     seen = [target for target in board.targets if target.tick is not None]
     ranked = seen if now is None else sorted(seen, key=lambda target: not target.fresh(now))
     keys = [
-        [key_of(device, board.node) for device in target.tick.canonical.devices]
-        for target in ranked
-        if target.tick is not None
+        [key_of(device, board.node) for device in target.tick.devices] for target in ranked if target.tick is not None
     ]
     hidden = {id(target): positions for target, positions in zip(ranked, repeated(keys), strict=True)}
     for target in seen:
         tick = target.tick
         if tick is None:
             continue
-        canonical = tick.canonical
-        rows = zip(canonical.devices, canonical.readings, tick.results, strict=True)
+        rows = zip(tick.devices, tick.readings, tick.results, strict=True)
         for position, (device, reading, result) in enumerate(rows):
             if position not in hidden[id(target)]:
                 lost = position in tick.lost
-                time = tick.lost[position] if lost else canonical.time
+                time = tick.lost[position] if lost else tick.time
                 yield Match(target, device, reading, result, node_of(device, board.node), time, lost)
 
 
@@ -152,7 +149,7 @@ def _metrics(reading: Reading) -> dict[str, float | None]:
 def _age(match: Match, now: float) -> float:
     """Return the age of the values; those of a lost GPU are older than the sample that it is missing from."""
     target = match.target
-    sample = match.time if target.tick is None else target.tick.canonical.time
+    sample = match.time if target.tick is None else target.tick.time
     return max(0.0, now - target.arrived) + max(0.0, sample - match.time)
 
 
@@ -214,7 +211,7 @@ def _source(target: Target, now: float) -> Document:
         "up": target.up and target.fresh(now),  # as on the page: one that hangs has not failed yet
         "error": target.error or None,
         "interval_seconds": target.interval,
-        "last_sample_time": None if target.tick is None else rfc3339(target.tick.canonical.time),
+        "last_sample_time": None if target.tick is None else rfc3339(target.tick.time),
         "demo": target.kind == "demo",
     }
 

@@ -51,7 +51,7 @@ def _class_changes(tick: ComputedTick) -> Iterator[Change]:
         bottleneck = tick.results[change.position].held.bottleneck
         yield Change(
             "workload_class",
-            tick.canonical.devices[change.position],
+            tick.devices[change.position],
             change.time,
             {"before": change.before, "after": change.after, "bottleneck": bottleneck},
         )

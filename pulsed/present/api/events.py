@@ -94,11 +94,10 @@ class EventBroadcaster:
             # Event ids count all events, also those without a subscriber.
             self._number += 1 + len(tick.changes) + len(tick.health_changes)
             return
-        canonical = tick.canonical
-        head = {"time": rfc3339(canonical.time), "target": canonical.target}
+        head = {"time": rfc3339(tick.time), "target": tick.target}
 
         def written(gpu: str | None) -> Document | None:
-            rows = zip(canonical.devices, canonical.readings, tick.results, strict=True)
+            rows = zip(tick.devices, tick.readings, tick.results, strict=True)
             chosen = [gpu_document(*row, self._here()) for row in rows if gpu is None or gpu in names_of(row[0])]
             return {**head, "gpus": chosen} if chosen or gpu is None else None
 

@@ -145,19 +145,19 @@ class History:
 
     def add(self, tick: ComputedTick) -> None:
         """Keep a tick. Costs 2 to 3 us per GPU; never fails."""
-        canonical, now = tick.canonical, self._now()
-        source = self._sources.get(canonical.target)
+        now = self._now()
+        source = self._sources.get(tick.target)
         if source is None:
-            source = self._sources[canonical.target] = _Source(canonical.target)
-        clock, pack = canonical.clock, self._columns.pack
-        segment = self._segment(source, canonical.devices, clock)
+            source = self._sources[tick.target] = _Source(tick.target)
+        clock, pack = tick.clock, self._columns.pack
+        segment = self._segment(source, tick.devices, clock)
         data = segment.data
         before = len(data)
-        data += _MOMENT.pack(clock, canonical.time, now)
-        for reading, result in zip(canonical.readings, tick.results, strict=True):
+        data += _MOMENT.pack(clock, tick.time, now)
+        for reading, result in zip(tick.readings, tick.results, strict=True):
             data += pack(result, reading)
         segment.last, segment.arrived = clock, now
-        source.newest, source.interval = clock, canonical.interval
+        source.newest, source.interval = clock, tick.interval
         # A growing bytearray is up to an eighth larger than its content.
         self._charge(segment, (len(data) - before) * 9 // 8)
         self._forget(now)

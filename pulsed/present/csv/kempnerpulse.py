@@ -203,7 +203,7 @@ class Writer:
 
     def write(self, tick: ComputedTick) -> None:
         """Write one row per GPU of the tick."""
-        clock = tick.canonical.clock
+        clock = tick.clock
         rows = [
             KempnerPulseRow(sample, real_utilization(sample, self._weights), self._replay_rate(sample, clock))
             for sample in gpu_samples(tick)

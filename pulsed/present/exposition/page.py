@@ -113,11 +113,9 @@ class Pages:
         fresh = [self._places[id(target)] for target in targets if target.fresh(now)]
         shown = [id(place.target) for place in fresh]
         # Every renderer must be updated, so no any() over a generator.
-        new_devices = [
-            place.renderer.update_devices(tick.canonical.devices) for place in fresh if (tick := place.target.tick)
-        ]
+        new_devices = [place.renderer.update_devices(tick.devices) for place in fresh if (tick := place.target.tick)]
         new_layouts = self._republishes and [
-            place.passthrough.update_layout(tick.canonical) for place in fresh if (tick := place.target.tick)
+            place.passthrough.update_layout(tick) for place in fresh if (tick := place.target.tick)
         ]
         if shown != self._shown or any(new_devices):
             self._share_devices(fresh)
@@ -159,8 +157,7 @@ def _republished(fresh: list[_Place], openmetrics: bool) -> Iterator[bytes]:
     families: dict[str, list[bytes]] = {}
     for place in fresh:
         if place.target.tick is not None:
-            raw = place.target.tick.canonical.raw
-            for name, lines in place.passthrough.render(raw, place.hidden_series).items():
+            for name, lines in place.passthrough.render(place.target.tick, place.hidden_series).items():
                 families.setdefault(name, []).append(lines)
     layouts = [place.passthrough.layout for place in fresh]
     known = [layout for layout in layouts if layout is not None]

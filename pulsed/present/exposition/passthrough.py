@@ -12,10 +12,11 @@ from collections.abc import Iterable, Mapping
 from math import isfinite
 from typing import TypeGuard
 
+from pulsed.compute.tick import ComputedTick
 from pulsed.present.exposition.exporter_rows import XID, exporter_layout
 from pulsed.present.exposition.text_format import MetricType, header, label_pairs
-from pulsed.reader.tick import Layout, RawTick, RawValue, Series
-from pulsed.translate.tick import CanonicalTick, Device
+from pulsed.reader.tick import Layout, RawValue, Series
+from pulsed.translate.tick import Device
 from pulsed.translate.units import is_blank
 
 _DCGM_NAME = re.compile(r"(?i:dcgm)_[a-zA-Z0-9_]+")
@@ -35,7 +36,7 @@ class TargetPassthrough:
         self._layout: Layout | None = None
         self._names: list[str] = []
         self._coded: frozenset[int] = frozenset()
-        self._tick: RawTick | None = None
+        self._tick: ComputedTick | None = None
         self._hidden: frozenset[int] = frozenset()
         self._chunks: dict[str, bytes] = {}
 
@@ -44,9 +45,9 @@ class TargetPassthrough:
         """Layout of the series; None before the first tick."""
         return self._layout
 
-    def update_layout(self, tick: CanonicalTick) -> bool:
+    def update_layout(self, tick: ComputedTick) -> bool:
         """Update to the target's layout; return whether its series changed."""
-        source, from_dmon = tick.raw.layout, tick.raw.layout.dialect == "dmon"
+        source, from_dmon = tick.layout, tick.layout.dialect == "dmon"
         if source is self._source and (tick.devices is self._devices or not from_dmon):
             return False
         self._source, self._devices, self._tick = source, tick.devices, None
@@ -58,7 +59,7 @@ class TargetPassthrough:
         self._coded = frozenset(position for position, name in enumerate(self._names) if from_dmon and name == XID)
         return True
 
-    def render(self, tick: RawTick, hidden: frozenset[int]) -> Mapping[str, bytes]:
+    def render(self, tick: ComputedTick, hidden: frozenset[int]) -> Mapping[str, bytes]:
         """Return the sample lines by metric name, in the source's order; names without samples are omitted.
 
         The layout is that of the last `update_layout`; series at the positions `hidden` belong to other targets.

@@ -151,7 +151,7 @@ def _source_families(targets: Mapping[str, Target], now: float, duplicates: Mapp
             rejected.add_metric([name, reason], rows)
         restarted.add_metric([name], target.restarts)
         if target.tick is not None:
-            last.add_metric([name], target.tick.canonical.time)
+            last.add_metric([name], target.tick.time)
         repeated.add_metric([name], duplicates.get(name, 0))
     for family in (info, up, samples, errors, rejected, restarted, last, repeated):
         if family.samples:

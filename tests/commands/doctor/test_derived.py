@@ -8,13 +8,12 @@ import pytest
 
 from pulsed.commands.doctor.derived import REQUIREMENTS, Requirement
 from pulsed.compute.bounds import bounds_of
-from pulsed.compute.derive import ComputeSettings, compute
+from pulsed.compute.derive import ComputeSettings, result_of
 from pulsed.compute.real_utilization import PRESETS, Weights
 from pulsed.compute.tick import Result
 from pulsed.compute.workload.class_table import VARIABLES
 from pulsed.compute.workload.result import MEASURED_BY
-from pulsed.reader.tick import Layout, RawTick
-from pulsed.translate.tick import CanonicalTick, Device, Entity
+from pulsed.translate.tick import Device, Entity
 from pulsed.translate.vocabulary import NOTHING, QUANTITIES, Reading
 
 GPU = Device(Entity("gpu", "0"))
@@ -24,8 +23,7 @@ BY_NAME = {each.name: each for each in REQUIREMENTS}
 
 
 def result(reading: Reading, settings: ComputeSettings) -> Result:
-    raw = RawTick("t", 0.0, 0.0, 1.0, Layout("exporter", ()), ())
-    return compute(CanonicalTick("t", 0.0, 0.0, 1.0, (GPU,), (reading,), raw), settings).results[0]
+    return result_of(GPU, reading, settings)
 
 
 def names(derived: Requirement, settings: ComputeSettings) -> set[str]:

@@ -13,12 +13,11 @@ from pulsed.commands.doctor.source_check import SourceCheck, choose, has_new_nam
 from pulsed.compute.tick import ComputedTick
 from pulsed.errors import ScrapeFailed, SourceEnded
 from pulsed.reader.tick import Layout, RawTick, Series
-from pulsed.translate.tick import CanonicalTick
 from tests.commands.doctor.setting import configured
 
 LAYOUT = Layout("exporter", ())
 RAW = RawTick("here", 0.0, 0.0, 1.0, LAYOUT, ())
-TICK = ComputedTick(CanonicalTick("here", 0.0, 0.0, 1.0, (), (), RAW), ())
+TICK = ComputedTick("here", 0.0, 0.0, 1.0, (), (), (), LAYOUT, ())
 HELD = MappingProxyType({"profiling_held": (1001,)})
 
 

@@ -11,7 +11,7 @@ from pulsed.compute.health.settings import HealthSettings
 from pulsed.compute.tracker import Tracker
 from pulsed.translate.tick import CanonicalTick, Device, Entity, Extras
 from pulsed.translate.vocabulary import Reading
-from tests.compute.streams import DAY, RAW
+from tests.compute.streams import DAY, NO_SERIES
 
 GPU = Device(Entity("gpu", "0", "GPU-0", node="n"), model="NVIDIA H100 80GB HBM3")
 OTHER = Device(Entity("gpu", "1", "GPU-1", node="n"), model="NVIDIA H100 80GB HBM3")
@@ -55,10 +55,11 @@ class Sim:
             self.interval,
             self.devices,
             tuple(given[: len(self.devices)]),
-            RAW,
+            NO_SERIES,
+            (),
             extras={0: extras} if extras else {},
         )
-        self.last = self.judge.judge(tick, self.tracker.track(tick), self.boot_id)
+        self.last = self.judge.judge(tick, tick.readings, self.tracker.track(tick), self.boot_id)
         return self.last
 
     def health(self, extras: Extras | None = None, /, after: float | None = None, **values: float | None) -> Health:

@@ -231,7 +231,7 @@ async def test_one_gpu_only(start: Start) -> None:
 async def test_without_readers_nothing_is_written_but_numbers_go_on(start: Start) -> None:
     events = hub()
     for _ in range(3):
-        events.publish(ComputedTick(NOTHING_OF_IT, (), (NOTHING_OF_IT,)))
+        events.publish(changed([gpu(0)], NOTHING_OF_IT))
     running = start(events)
     client = await running.client()
     events.publish(tick([gpu(0)]))

@@ -32,7 +32,7 @@ HEAD = {"gpu": "0", "uuid": None, "mig_id": None, "node": "n", "interval_seconds
 def at(clock: float, gpus: Sequence[Gpu], target: str = "made", time: float | None = None) -> ComputedTick:
     """A tick that is taken at this moment of the source's clock."""
     made = tick(gpus, TIME + clock if time is None else time)
-    return replace(made, canonical=replace(made.canonical, clock=clock, target=target))
+    return replace(made, clock=clock, target=target)
 
 
 def told(history: History, number: int = 0, seconds: float = inf, target: str = "made") -> dict[str, Any]:
@@ -231,13 +231,12 @@ def test_a_fleet_stays_within_its_bytes() -> None:
         history = History(max_bytes=limit)
         for clock in range(12):
             for each in fleet:
-                canonical = replace(each.canonical, clock=float(clock), time=TIME + clock)
-                history.add(replace(each, canonical=canonical))
+                history.add(replace(each, clock=float(clock), time=TIME + clock))
             assert history.size <= limit
             assert tracemalloc.get_traced_memory()[0] - before < limit
     finally:
         tracemalloc.stop()
-    window = history.window("target 7", fleet[7].canonical.devices[3], inf)
+    window = history.window("target 7", fleet[7].devices[3], inf)
     times = json.loads(asyncio.run(history.write(window, (), {})))["time"]
     assert times == [TIME + clock for clock in range(12 - len(times), 12)]
     assert times
@@ -245,12 +244,11 @@ def test_a_fleet_stays_within_its_bytes() -> None:
 
 def test_ten_minutes_of_eight_gpus_at_ten_hertz_fit() -> None:
     history = History()
-    made = [tick(busy_gpus(8, seed)).canonical.readings for seed in range(100)]
+    made = [tick(busy_gpus(8, seed)).readings for seed in range(100)]
     first = tick(busy_gpus(8, 0))
     for number in range(7000):
         clock, readings = number / 10, made[number % len(made)]
-        canonical = replace(first.canonical, clock=clock, time=TIME + clock, readings=readings)
-        history.add(replace(first, canonical=canonical))
+        history.add(replace(first, clock=clock, time=TIME + clock, readings=readings))
     assert told(history, 3)["time"] == [round(TIME + number / 10, 3) for number in range(999, 7000)]
     assert history.size < 6 * 2**20
 
@@ -267,7 +265,7 @@ async def test_a_long_answer_lets_others_run() -> None:
     history = History()
     made = tick(busy_gpus(1, 1))
     for number in range(3000):
-        history.add(replace(made, canonical=replace(made.canonical, clock=number / 10, time=TIME + number / 10)))
+        history.add(replace(made, clock=number / 10, time=TIME + number / 10))
     turns, done = 0, False
 
     async def others() -> None:
@@ -277,8 +275,8 @@ async def test_a_long_answer_lets_others_run() -> None:
             await asyncio.sleep(0)
 
     beside = asyncio.create_task(others())
-    window = history.window("made", made.canonical.devices[0], inf)
-    history.add(replace(made, canonical=replace(made.canonical, clock=900.0)))  # what is being written stays as it is
+    window = history.window("made", made.devices[0], inf)
+    history.add(replace(made, clock=900.0))  # what is being written stays as it is
     document = json.loads(await history.write(window, history.fields, {}))
     done = True
     await beside

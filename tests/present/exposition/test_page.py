@@ -95,10 +95,9 @@ def test_what_is_kept_from_tick_to_tick_never_shows(history: list[list[ComputedT
     devices: list[tuple[Device, ...]] = [(), ()]
     for step in history:
         for number, (each, computed) in enumerate(zip(made.targets, step, strict=True)):
-            if computed.canonical.devices == devices[number]:  # as Translate does: the same tuple while nothing changes
-                canonical = dataclasses.replace(computed.canonical, devices=devices[number])
-                computed = dataclasses.replace(computed, canonical=canonical)
-            devices[number] = computed.canonical.devices
+            if computed.devices == devices[number]:  # as Translate does: the same tuple while nothing changes
+                computed = dataclasses.replace(computed, devices=devices[number])
+            devices[number] = computed.devices
             each.accept(computed, NOW)
         kept = pages.page(NOW, openmetrics=False, gzip=False).decode()
         assert lines_of(kept, "pulsed_gpu") == lines_of(text_of(made), "pulsed_gpu")

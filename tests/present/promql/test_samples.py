@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pulsed.compute.derive import ComputeSettings, compute
+from pulsed.compute.derive import ComputeSettings, result_of
 from pulsed.translate.translator import Translator
 from tests.present.promql.promtool import check, plain, selector
 from tests.present.promql.test_rule_set import WRONG, recording, wanted
@@ -26,10 +26,10 @@ def test_real_pages(tmp_path: Path, name: str) -> None:
         if isinstance(value, int | float)
     }
     rows = {(dict(each.labels).get("gpu"), dict(each.labels).get("GPU_I_ID", "")) for each in raw.layout.series}
-    computed = compute(Translator().translate(raw), ComputeSettings())
+    canonical = Translator().translate(raw)
     compared = 0
-    rows_of = zip(computed.canonical.devices, computed.canonical.readings, computed.results, strict=True)
-    for device, reading, result in rows_of:
+    for device, reading in zip(canonical.devices, canonical.readings, strict=True):
+        result = result_of(device, reading, ComputeSettings())
         entity = device.entity
         if (entity.gpu, entity.mig_id) not in rows:
             continue  # a board that only its MIG instances tell of

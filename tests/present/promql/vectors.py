@@ -7,7 +7,7 @@ import random
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from pulsed.compute.derive import ComputeSettings, compute
+from pulsed.compute.derive import ComputeSettings, result_of
 from pulsed.compute.tick import Result
 from pulsed.compute.workload.class_table import RULES
 from pulsed.translate.fields import AMBIGUOUS_NAME, sources
@@ -164,12 +164,10 @@ def _consistent(chance: random.Random) -> dict[str, float]:
 
 def results(gpus: list[Gpu], settings: ComputeSettings) -> dict[str, tuple[Reading, Result]]:
     """Translate and compute with pulsed; readings and results by `gpu`."""
-    computed = compute(Translator().translate(tick([row for gpu in gpus for row in gpu.rows])), settings)
+    canonical = Translator().translate(tick([row for gpu in gpus for row in gpu.rows]))
     kinds = {gpu.number: "mig" if "GPU_I_ID" in gpu.labels else "gpu" for gpu in gpus}
     return {
-        device.entity.gpu: (reading, result)
-        for device, reading, result in zip(
-            computed.canonical.devices, computed.canonical.readings, computed.results, strict=True
-        )
+        device.entity.gpu: (reading, result_of(device, reading, settings))
+        for device, reading in zip(canonical.devices, canonical.readings, strict=True)
         if kinds[device.entity.gpu] == device.entity.kind
     }
