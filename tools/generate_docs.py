@@ -65,6 +65,7 @@ def manual() -> str:
     notations = {
         n.name: n.allowed for field in keys(Config).values() if not section_of(field) and (n := notation_of(field))
     }
+    notations["check"] = "ids of the checks in [HEALTH.md](HEALTH.md), such as [hot_idle, pcie_link]"
     table = "".join(f"| `<{name}>` | {allowed} |\n" for name, allowed in sorted(notations.items()))
     return f"{MANUAL_HEAD}{table}\n## Keys\n" + "".join(_chapter(Config, "", ""))
 

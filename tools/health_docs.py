@@ -51,12 +51,18 @@ def health() -> str:
 def _checks() -> Iterator[str]:
     for check in CHECKS:
         yield f"\n### {check.id}\n\n{check.title}: {check.rule}.\n\n"
-        yield f"* **Do**: {re.sub(r'{.*?}', '…', check.remedy)}\n"
+        yield f"* **Do**: {_action(check.remedy)}\n"
         yield f"* **Inputs**: {_names(check.inputs)}{_condition(check)}\n"
         keys = threshold_keys(check)
         if shown := [key for key in keys if "." not in key or key.rpartition(".")[2] not in keys]:
             yield f"* **Thresholds**: {', '.join(f'`{key}` {keys[key]:g}' for key in shown)}\n"
         yield f"* **Source**: {check.source}\n"
+
+
+def _action(remedy: str) -> str:
+    """Return a remedy without the problem that it repeats (`PROBLEM: action`), unless that has details."""
+    problem, _, action = remedy.partition(": ")
+    return re.sub(r"{.*?}", "…", remedy if re.search("[({]", problem) or not action else action)
 
 
 def _condition(check: Check) -> str:

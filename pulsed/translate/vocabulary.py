@@ -36,26 +36,24 @@ class Reading(NamedTuple):
 
     # activity
     graphics_engine_active_ratio: Annotated[
-        Value, "Share of time in which any part of the graphics or compute engine was busy"
+        Value, "Share of time with any part of the graphics or compute engine busy"
     ] = None
-    sm_active_ratio: Annotated[
-        Value, "Share of time in which at least one warp was on an SM, averaged over the SMs"
-    ] = None
+    sm_active_ratio: Annotated[Value, "Share of time with a warp on an SM, averaged over the SMs"] = None
     sm_occupancy_ratio: Annotated[Value, "Warps resident on the SMs over the most that fit"] = None
-    tensor_active_ratio: Annotated[Value, "Share of cycles in which a tensor pipe was busy"] = None
-    tensor_hmma_active_ratio: Annotated[
-        Value, "Share of cycles in which a tensor pipe did half precision (HMMA) work"
-    ] = None
-    tensor_imma_active_ratio: Annotated[Value, "Share of cycles in which a tensor pipe did integer (IMMA) work"] = None
-    tensor_dfma_active_ratio: Annotated[
-        Value, "Share of cycles in which a tensor pipe did double precision (DFMA) work"
-    ] = None
-    fp64_active_ratio: Annotated[Value, "Share of cycles in which the FP64 pipe was busy"] = None
-    fp32_active_ratio: Annotated[Value, "Share of cycles in which the FP32 pipe was busy"] = None
-    fp16_active_ratio: Annotated[Value, "Share of cycles in which the FP16 pipe was busy"] = None
-    integer_active_ratio: Annotated[Value, "Share of cycles in which the integer pipe was busy"] = None
+    tensor_active_ratio: Annotated[Value, "Share of cycles with a tensor pipe busy"] = None
+    tensor_hmma_active_ratio: Annotated[Value, "Share of cycles with half precision (HMMA) work in a tensor pipe"] = (
+        None
+    )
+    tensor_imma_active_ratio: Annotated[Value, "Share of cycles with integer (IMMA) work in a tensor pipe"] = None
+    tensor_dfma_active_ratio: Annotated[Value, "Share of cycles with double precision (DFMA) work in a tensor pipe"] = (
+        None
+    )
+    fp64_active_ratio: Annotated[Value, "Share of cycles with the FP64 pipe busy"] = None
+    fp32_active_ratio: Annotated[Value, "Share of cycles with the FP32 pipe busy"] = None
+    fp16_active_ratio: Annotated[Value, "Share of cycles with the FP16 pipe busy"] = None
+    integer_active_ratio: Annotated[Value, "Share of cycles with the integer pipe busy"] = None
     dram_active_ratio: Annotated[
-        Value, "Share of cycles in which device memory sent or received data; tops out near 0.8"
+        Value, "Share of cycles in which device memory sent or received data; reaches about 0.8"
     ] = None
     gpu_utilization_ratio: Annotated[
         Value, "Share of time in which at least one kernel ran, however small (what nvidia-smi calls GPU utilization)"
@@ -63,26 +61,26 @@ class Reading(NamedTuple):
     memory_utilization_ratio: Annotated[
         Value, "Share of time in which device memory was read or written (NVML's time share, not bandwidth)"
     ] = None
-    encoder_utilization_ratio: Annotated[Value, "Share of time in which the video encoder was busy"] = None
-    decoder_utilization_ratio: Annotated[Value, "Share of time in which the video decoder was busy"] = None
-    nvdec0_active_ratio: Annotated[Value, "Share of time in which video decoder 0 was busy"] = None
-    nvdec1_active_ratio: Annotated[Value, "Share of time in which video decoder 1 was busy"] = None
-    nvdec2_active_ratio: Annotated[Value, "Share of time in which video decoder 2 was busy"] = None
-    nvdec3_active_ratio: Annotated[Value, "Share of time in which video decoder 3 was busy"] = None
-    nvdec4_active_ratio: Annotated[Value, "Share of time in which video decoder 4 was busy"] = None
-    nvdec5_active_ratio: Annotated[Value, "Share of time in which video decoder 5 was busy"] = None
-    nvdec6_active_ratio: Annotated[Value, "Share of time in which video decoder 6 was busy"] = None
-    nvdec7_active_ratio: Annotated[Value, "Share of time in which video decoder 7 was busy"] = None
-    nvjpg0_active_ratio: Annotated[Value, "Share of time in which JPEG engine 0 was busy"] = None
-    nvjpg1_active_ratio: Annotated[Value, "Share of time in which JPEG engine 1 was busy"] = None
-    nvjpg2_active_ratio: Annotated[Value, "Share of time in which JPEG engine 2 was busy"] = None
-    nvjpg3_active_ratio: Annotated[Value, "Share of time in which JPEG engine 3 was busy"] = None
-    nvjpg4_active_ratio: Annotated[Value, "Share of time in which JPEG engine 4 was busy"] = None
-    nvjpg5_active_ratio: Annotated[Value, "Share of time in which JPEG engine 5 was busy"] = None
-    nvjpg6_active_ratio: Annotated[Value, "Share of time in which JPEG engine 6 was busy"] = None
-    nvjpg7_active_ratio: Annotated[Value, "Share of time in which JPEG engine 7 was busy"] = None
-    nvofa0_active_ratio: Annotated[Value, "Share of time in which optical flow engine 0 was busy"] = None
-    nvofa1_active_ratio: Annotated[Value, "Share of time in which optical flow engine 1 was busy"] = None
+    encoder_utilization_ratio: Annotated[Value, "Share of time with the video encoder busy"] = None
+    decoder_utilization_ratio: Annotated[Value, "Share of time with the video decoder busy"] = None
+    nvdec0_active_ratio: Annotated[Value, "Share of time with video decoder 0 busy"] = None
+    nvdec1_active_ratio: Annotated[Value, "Share of time with video decoder 1 busy"] = None
+    nvdec2_active_ratio: Annotated[Value, "Share of time with video decoder 2 busy"] = None
+    nvdec3_active_ratio: Annotated[Value, "Share of time with video decoder 3 busy"] = None
+    nvdec4_active_ratio: Annotated[Value, "Share of time with video decoder 4 busy"] = None
+    nvdec5_active_ratio: Annotated[Value, "Share of time with video decoder 5 busy"] = None
+    nvdec6_active_ratio: Annotated[Value, "Share of time with video decoder 6 busy"] = None
+    nvdec7_active_ratio: Annotated[Value, "Share of time with video decoder 7 busy"] = None
+    nvjpg0_active_ratio: Annotated[Value, "Share of time with JPEG engine 0 busy"] = None
+    nvjpg1_active_ratio: Annotated[Value, "Share of time with JPEG engine 1 busy"] = None
+    nvjpg2_active_ratio: Annotated[Value, "Share of time with JPEG engine 2 busy"] = None
+    nvjpg3_active_ratio: Annotated[Value, "Share of time with JPEG engine 3 busy"] = None
+    nvjpg4_active_ratio: Annotated[Value, "Share of time with JPEG engine 4 busy"] = None
+    nvjpg5_active_ratio: Annotated[Value, "Share of time with JPEG engine 5 busy"] = None
+    nvjpg6_active_ratio: Annotated[Value, "Share of time with JPEG engine 6 busy"] = None
+    nvjpg7_active_ratio: Annotated[Value, "Share of time with JPEG engine 7 busy"] = None
+    nvofa0_active_ratio: Annotated[Value, "Share of time with optical flow engine 0 busy"] = None
+    nvofa1_active_ratio: Annotated[Value, "Share of time with optical flow engine 1 busy"] = None
     hostmem_cache_hit_ratio: Annotated[Value, "Share of host memory accesses that hit the cache"] = None
     hostmem_cache_miss_ratio: Annotated[Value, "Share of host memory accesses that missed the cache"] = None
     peermem_cache_hit_ratio: Annotated[Value, "Share of peer memory accesses that hit the cache"] = None
@@ -115,11 +113,11 @@ class Reading(NamedTuple):
     power_watts: Annotated[Value, "Board power, averaged by the driver"] = None
     power_instant_watts: Annotated[Value, "Board power at the moment of reading"] = None
     power_limit_watts: Annotated[Value, "Power limit in force"] = None
-    power_limit_requested_watts: Annotated[Value, "Power limit that was asked for"] = None
+    power_limit_requested_watts: Annotated[Value, "Requested power limit"] = None
     power_limit_min_watts: Annotated[Value, "Lowest power limit that can be set"] = None
     power_limit_max_watts: Annotated[Value, "Highest power limit that can be set"] = None
     power_limit_default_watts: Annotated[Value, "Power limit after a reset"] = None
-    energy_joules_total: Annotated[Value, "Energy used since the driver was loaded"] = None
+    energy_joules_total: Annotated[Value, "Energy used since driver load"] = None
     temperature_celsius: Annotated[Value, "Temperature of the die"] = None
     memory_temperature_celsius: Annotated[Value, "Temperature of device memory"] = None
     temperature_margin_celsius: Annotated[Value, "Degrees left before the GPU reaches its own limit"] = None
@@ -134,8 +132,8 @@ class Reading(NamedTuple):
     memory_clock_max_hertz: Annotated[Value, "Highest memory clock of this board"] = None
     video_clock_hertz: Annotated[Value, "Video encoder and decoder clock"] = None
     video_clock_max_hertz: Annotated[Value, "Highest video clock of this board"] = None
-    application_sm_clock_hertz: Annotated[Value, "SM clock that was asked for"] = None
-    application_memory_clock_hertz: Annotated[Value, "Memory clock that was asked for"] = None
+    application_sm_clock_hertz: Annotated[Value, "Requested SM clock"] = None
+    application_memory_clock_hertz: Annotated[Value, "Requested memory clock"] = None
     clocks_event_reasons: Annotated[Value, "Why the clocks are what they are, as NVML's bit mask"] = None
     performance_state: Annotated[Value, "P-state: 0 is the fastest, 15 the slowest"] = None
     # errors
@@ -148,14 +146,14 @@ class Reading(NamedTuple):
     pcie_link_width_max: Annotated[Value, "Most PCIe lanes of GPU and slot"] = None
     ecc_mode: Annotated[Value, "1 while ECC is on"] = None
     ecc_mode_pending: Annotated[Value, "1 if ECC will be on after the next reset"] = None
-    ecc_sbe_volatile_total: Annotated[Value, "Corrected memory errors since the driver was loaded"] = None
-    ecc_dbe_volatile_total: Annotated[Value, "Uncorrected memory errors since the driver was loaded"] = None
-    ecc_sbe_aggregate_total: Annotated[Value, "Corrected memory errors in the life of the board"] = None
-    ecc_dbe_aggregate_total: Annotated[Value, "Uncorrected memory errors in the life of the board"] = None
-    ecc_sram_sbe_volatile_total: Annotated[Value, "Corrected SRAM errors since the driver was loaded"] = None
-    ecc_sram_dbe_volatile_total: Annotated[Value, "Uncorrected SRAM errors since the driver was loaded"] = None
-    ecc_sram_sbe_aggregate_total: Annotated[Value, "Corrected SRAM errors in the life of the board"] = None
-    ecc_sram_dbe_aggregate_total: Annotated[Value, "Uncorrected SRAM errors in the life of the board"] = None
+    ecc_sbe_volatile_total: Annotated[Value, "Corrected memory errors since driver load"] = None
+    ecc_dbe_volatile_total: Annotated[Value, "Uncorrected memory errors since driver load"] = None
+    ecc_sbe_aggregate_total: Annotated[Value, "Corrected memory errors over the life of the board"] = None
+    ecc_dbe_aggregate_total: Annotated[Value, "Uncorrected memory errors over the life of the board"] = None
+    ecc_sram_sbe_volatile_total: Annotated[Value, "Corrected SRAM errors since driver load"] = None
+    ecc_sram_dbe_volatile_total: Annotated[Value, "Uncorrected SRAM errors since driver load"] = None
+    ecc_sram_sbe_aggregate_total: Annotated[Value, "Corrected SRAM errors over the life of the board"] = None
+    ecc_sram_dbe_aggregate_total: Annotated[Value, "Uncorrected SRAM errors over the life of the board"] = None
     ecc_sram_threshold_exceeded: Annotated[Value, "1 once uncorrected SRAM errors passed the board's limit"] = None
     remapped_rows_uncorrectable_total: Annotated[Value, "Memory rows replaced after uncorrectable errors"] = None
     remapped_rows_correctable_total: Annotated[Value, "Memory rows replaced after correctable errors"] = None
@@ -172,16 +170,12 @@ class Reading(NamedTuple):
     memory_unrepairable: Annotated[Value, "1 if the board reports memory that it cannot repair"] = None
     recovery_action: Annotated[Value, "Recovery step that the driver requests; 0 none"] = None
     inforom_valid: Annotated[Value, "1 if the InfoROM's checksum is right"] = None
-    power_violation_seconds_total: Annotated[Value, "Time in which the power limit held the clocks down"] = None
-    thermal_violation_seconds_total: Annotated[Value, "Time in which heat held the clocks down"] = None
-    sync_boost_violation_seconds_total: Annotated[Value, "Time in which a sync boost group held the clocks down"] = None
-    board_limit_violation_seconds_total: Annotated[
-        Value, "Time in which the board's own limit held the clocks down"
-    ] = None
-    low_utilization_violation_seconds_total: Annotated[Value, "Time in which low use held the clocks down"] = None
-    reliability_violation_seconds_total: Annotated[
-        Value, "Time in which the board's reliability limit held the clocks down"
-    ] = None
+    power_violation_seconds_total: Annotated[Value, "Time throttled by the power limit"] = None
+    thermal_violation_seconds_total: Annotated[Value, "Time throttled by heat"] = None
+    sync_boost_violation_seconds_total: Annotated[Value, "Time throttled by a sync boost group"] = None
+    board_limit_violation_seconds_total: Annotated[Value, "Time throttled by the board's own limit"] = None
+    low_utilization_violation_seconds_total: Annotated[Value, "Time throttled by low use"] = None
+    reliability_violation_seconds_total: Annotated[Value, "Time throttled by the board's reliability limit"] = None
     application_clocks_violation_seconds_total: Annotated[Value, "Time below the application clocks"] = None
     base_clocks_violation_seconds_total: Annotated[Value, "Time below the base clocks"] = None
     power_cap_slowdown_seconds_total: Annotated[

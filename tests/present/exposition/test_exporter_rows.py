@@ -82,11 +82,11 @@ def test_a_capture_of_two_gpus_comes_out_as_an_exporter_would_serve_it(two_gpus:
     )
     families = [
         (
-            "Share of time in which any part of the graphics or compute engine was busy",
+            "Share of time with any part of the graphics or compute engine busy",
             ("DCGM_FI_PROF_GR_ENGINE_ACTIVE", "gauge", "0.5", "0.125"),
         ),
         (
-            "Share of cycles in which a tensor pipe was busy",
+            "Share of cycles with a tensor pipe busy",
             ("DCGM_FI_PROF_PIPE_TENSOR_ACTIVE", "gauge", "0.25", "0.0"),
         ),
         (
@@ -95,7 +95,7 @@ def test_a_capture_of_two_gpus_comes_out_as_an_exporter_would_serve_it(two_gpus:
         ),
         ("Board power, averaged by the driver, in W", ("DCGM_FI_DEV_POWER_USAGE", "gauge", "301.5", "71.25")),
         (
-            "Energy used since the driver was loaded, in mJ",
+            "Energy used since driver load, in mJ",
             ("DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION", "counter", "15152422938.0"),  # GPU 1's is a blank of DCGM's
         ),
         ("Temperature of the die, in °C", ("DCGM_FI_DEV_GPU_TEMP", "gauge", "61.0", "33.0")),
@@ -196,7 +196,7 @@ def test_types_are_those_of_the_exporters_default_list_but_for_what_goes_down() 
 
 def test_a_field_is_described_by_what_it_is_and_not_by_what_it_stands_in_for() -> None:
     made = dmon_board(*capture([160], [("GPU 0", [700.0])]))
-    assert "# HELP DCGM_FI_DEV_POWER_MGMT_LIMIT Power limit that was asked for, in W" in republished(made)
+    assert "# HELP DCGM_FI_DEV_POWER_MGMT_LIMIT Requested power limit, in W" in republished(made)
 
 
 MIG_FIELDS = (1001, 252, 155, 203)
