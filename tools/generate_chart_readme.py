@@ -48,14 +48,14 @@ def leaves(values: dict[str, Any], texts: dict[str, str], prefix: str = "") -> I
             yield path, value
 
 
-def table() -> str:
-    """The rows, in the order of the file."""
+def values_list() -> str:
+    """Return the list of values with their defaults, in the order of the file."""
     texts = described()
     values = yaml.safe_load((CHART / "values.yaml").read_text(encoding="utf-8"))
-    rows = ["| value and its default | description |", "|---|---|"]
+    rows = []
     for path, value in leaves(values, texts):
         default = json.dumps(value) if len(json.dumps(value)) <= 120 else "see values.yaml"
-        rows.append(f"| `{path}: {default}` | {texts[path].replace('|', chr(92) + '|')} |")
+        rows.append(f"* `{path}: {default}`: {texts[path]}")
     return "\n".join(rows) + "\n"
 
 
@@ -63,7 +63,7 @@ def page() -> str:
     """README.md with the table as it must be."""
     text = (CHART / "README.md").read_text(encoding="utf-8")
     head, rest = text.split(BEGIN)
-    return f"{head}{BEGIN}{table()}{END}{rest.split(END)[1]}"
+    return f"{head}{BEGIN}{values_list()}{END}{rest.split(END)[1]}"
 
 
 if __name__ == "__main__":
