@@ -35,12 +35,9 @@ def is_relabelled(rows: Iterable[Mapping[str, str]]) -> bool:
 
 
 def attribution_of(rows: Iterable[Mapping[str, str]], relabelled: bool = False) -> Attribution:
-    """Return the users of one device.
+    """Return the users of one device; `relabelled` as returned by `is_relabelled`.
 
     The same pod on several rows, also as several replicas (label `vgpu`), is one.
-
-    Args:
-        relabelled: whether the page's own labels are called `exported_...` (see `is_relabelled`).
     """
     prefix = _EXPORTED if relabelled else ""
     pods: dict[tuple[str, str, str], str] = {}

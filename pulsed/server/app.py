@@ -24,12 +24,7 @@ class DaemonApp:
     """The ASGI application.
 
     Args:
-        board: what is known, for the probes.
-        pages: gives the page.
         api: makes the application for every other path; called once, in a thread, when it is first needed.
-        telemetry: counts the requests.
-        telemetry_path: where the page is.
-        max_requests: pages served at the same time; one more gets 503. 0 means no limit.
         reload: reloads the configuration and returns its error; None: `POST /-/reload` is refused.
 
     Attributes:

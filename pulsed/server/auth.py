@@ -20,7 +20,6 @@ class AuthMiddleware:
     """An ASGI application that lets some requests through to another.
 
     Args:
-        app: what is guarded.
         live: users in force, and the rate limit, which is read once.
         count: called with the path's name and the status of each request that is refused; `other` stands for all paths
             that anybody could make up.

@@ -37,17 +37,9 @@ class _Refused(Exception):
 
 
 class ServerConnection(HttpToolsProtocol):
-    """A connection and its limits.
+    """A connection and its limits; `admits` decides about a TLS client once its handshake is done.
 
-    Args:
-        config: uvicorn's.
-        server_state: uvicorn's; holds all connections.
-        limits: what a client may take up.
-        admits: asked about a TLS client once its handshake is done.
-        opened: called when the connection is ready.
-
-    Attributes:
-        active: loop time of the last request's first byte; before any, of the connection's begin.
+    `active` is the loop time of the last request's first byte; before any, of the connection's begin.
     """
 
     def __init__(
@@ -139,10 +131,7 @@ class ServerConnection(HttpToolsProtocol):
         self.transport.abort()
 
     def overdue(self, now: float) -> bool:
-        """Whether the client has had its time: to send its request, or to take what waits for it.
-
-        To be asked about once a second.
-        """
+        """Return whether the client exceeded its time to send a request or to take an answer; called once a second."""
         unsent = self.transport.get_write_buffer_size()
         if unsent < self._unsent or not (unsent or self.transport.is_closing()):
             self._moved = now

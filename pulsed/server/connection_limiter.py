@@ -28,12 +28,7 @@ SHARE = 16
 class ConnectionLimiter:
     """All connections of a server.
 
-    Args:
-        state: uvicorn's, with the connections that are open.
-        limits: how many there may be.
-
-    Attributes:
-        opening: sockets of connections that are not ready yet (TLS shakes hands), with the loop time of their begin.
+    `opening` has the sockets of connections that are not ready yet (TLS handshake), with the loop time of their begin.
     """
 
     def __init__(self, state: ServerState, limits: ConnectionLimits) -> None:
@@ -43,21 +38,12 @@ class ConnectionLimiter:
         self._logged = -LOG_SECONDS
 
     def has_room(self, now: float) -> bool:
-        """Whether one more may come in; makes room if it can.
-
-        Args:
-            now: loop time.
-        """
+        """Return whether one more connection may be accepted at loop time `now`, after closing idle ones if needed."""
         count = len(self._connections) + len(self.opening)
         return count < self._limits.connections or self.relieve(now, "as many connections as allowed")
 
     def relieve(self, now: float, why: str) -> bool:
-        """Close some connections that are idle; false: there are none.
-
-        Args:
-            now: loop time.
-            why: for the log.
-        """
+        """Close some idle connections; return whether there were any. The log gives `why`."""
         closed = self._close_idle(max(1, self._limits.connections // SHARE))
         if now - self._logged >= LOG_SECONDS:
             self._logged = now

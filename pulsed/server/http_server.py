@@ -40,15 +40,9 @@ _NO_DESCRIPTORS = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
 
 class Server(uvicorn.Server):
-    """Serves an application on sockets that listen already.
+    """Serves an application on sockets that listen already; without a web configuration as plain HTTP for all.
 
     Without uvicorn's own signal handling: it would end the process by the signal, not with an exit code.
-
-    Args:
-        app: the application.
-        limits: what clients may take up.
-        live: the web configuration; None: plain HTTP for everybody.
-        on_ready: called once connections are taken.
     """
 
     def __init__(
@@ -136,15 +130,7 @@ class Server(uvicorn.Server):
 
 
 class ConnectionAcceptor:
-    """Accepts the connections of one listening socket.
-
-    Args:
-        listening: the socket.
-        gate: counts the connections.
-        protocol: makes the protocol of a connection, which calls what it is given when it is ready.
-        context: gives the TLS context of the next connection; None: plain.
-        handshake_seconds: how long a handshake may take.
-    """
+    """Accepts the connections of one listening socket; without a TLS context they are plain."""
 
     def __init__(
         self,

@@ -25,11 +25,7 @@ _ANOTHER = "Is another pulsed running? Choose another address with --web.listen-
 
 @dataclass(frozen=True, slots=True)
 class Listener:
-    """A listening socket.
-
-    Attributes:
-        path: the Unix socket's file that is ours, with its inode; None: there is none to remove.
-    """
+    """A listening socket; `path` is the file of a Unix socket to remove at the end, with its inode."""
 
     socket: socket.socket
     path: tuple[Path, int] | None = None
@@ -55,11 +51,7 @@ class Listener:
 
 
 def listen(addresses: Sequence[str]) -> list[Listener]:
-    """Take every address, or none.
-
-    Raises:
-        ListenError: one cannot be taken.
-    """
+    """Return listeners on all addresses, or raise `ListenError` and keep none."""
     taken: list[Listener] = []
     try:
         for address in addresses:
@@ -73,10 +65,9 @@ def listen(addresses: Sequence[str]) -> list[Listener]:
 
 
 def from_systemd(environment: MutableMapping[str, str]) -> list[Listener]:
-    """Take the sockets that systemd passes, and its variables away, which are not for our children.
+    """Return the sockets that systemd passes; remove its variables, which are not for child processes.
 
-    Raises:
-        ListenError: there are none, or one is not a listening stream socket.
+    Raises `ListenError` if there are none, or one is not a listening stream socket.
     """
     process, count, _ = (environment.pop(name, "") for name in ("LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES"))
     if process != str(os.getpid()) or not count.isdecimal() or int(count) == 0:

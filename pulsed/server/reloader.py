@@ -21,13 +21,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class InForce:
-    """The settings of new connections and requests.
-
-    Attributes:
-        context: None: plain HTTP.
-        users: None: no authentication.
-        headers: sent with every response, in bytes.
-    """
+    """The settings of new connections and requests; without a context plain HTTP, without users open to all."""
 
     settings: WebSettings
     context: ssl.SSLContext | None
@@ -38,15 +32,7 @@ class InForce:
 class WebConfigReloader:
     """Loads a web configuration file, and reloads it when it changes.
 
-    Args:
-        file: the file of `--web.config.file`.
-
-    Attributes:
-        now: the settings in force.
-        last_reload_successful: whether these are the settings of the files.
-
-    Raises:
-        ConfigError: the file, or one that it names, is not valid.
+    `last_reload_successful` is true while the settings are those of the files. Raises `ConfigError` for invalid files.
     """
 
     def __init__(self, file: Path) -> None:
@@ -86,11 +72,7 @@ class WebConfigReloader:
 
 
 def check(file: Path) -> None:
-    """Validate a web configuration file and the files that it names.
-
-    Raises:
-        ConfigError: a file is not valid.
-    """
+    """Validate a web configuration file and the files that it names; raises `ConfigError`."""
     _in_force(read(file))
 
 

@@ -13,11 +13,7 @@ SOCKET_VARIABLE = "NOTIFY_SOCKET"
 
 
 class Notifier:
-    """Sends datagrams to the service manager, if there is one.
-
-    Args:
-        environment: of the process: `NOTIFY_SOCKET`, and `WATCHDOG_USEC` with `WATCHDOG_PID`.
-    """
+    """Sends datagrams to the service manager, if the environment of the process names one."""
 
     def __init__(self, environment: Mapping[str, str]) -> None:
         address = environment.get(SOCKET_VARIABLE, "")

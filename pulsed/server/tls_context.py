@@ -20,10 +20,9 @@ from pulsed.server.web_config import Pem, Tls
 
 
 def make_context(tls: Tls) -> ssl.SSLContext:
-    """Make the context for new connections.
+    """Return the context for new connections.
 
-    Raises:
-        ConfigError: a file cannot be read or holds something else, or key and certificate do not belong together.
+    Raises `ConfigError` if a file cannot be read or is of another kind, or key and certificate do not match.
     """
     try:
         return _make(tls)

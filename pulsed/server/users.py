@@ -29,11 +29,7 @@ class Busy(Exception):
 
 
 class Users:
-    """The users of one configuration.
-
-    Args:
-        hashes: bcrypt hashes by name.
-    """
+    """The users of one configuration: bcrypt hashes by name."""
 
     def __init__(self, hashes: Mapping[str, str]) -> None:
         self._hashes = {name.encode(): text.encode() for name, text in hashes.items()}
@@ -55,11 +51,7 @@ class Users:
         return None
 
     async def check(self, authorization: bytes) -> bool:
-        """Return whether a header `Authorization` names a user with their password.
-
-        Raises:
-            Busy: too many wait already.
-        """
+        """Return whether a header `Authorization` names a user with their password; raises `Busy` if too many wait."""
         credentials = _credentials(authorization)
         if credentials is None:
             return False

@@ -54,8 +54,6 @@ class DcgmField:
     """A DCGM field as the source of a quantity.
 
     Attributes:
-        id: DCGM's field id, as in `dcgmi dmon -e`.
-        quantity: the field of `Reading` that it fills.
         unit: what DCGM counts it in; a value in that unit's range.
         short: its column in `dcgmi dmon`; empty when not known.
         names: its metric names on a dcgm-exporter page, the classic one first, then those of DCGM 4.6 and of the

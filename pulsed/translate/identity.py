@@ -127,13 +127,10 @@ def _get(entities: dict[tuple[str, str, str], SeriesEntity], entity: Entity) -> 
 def dmon_entities(
     blocks: Mapping[Labels, Sequence[int]], node: str, texts: Mapping[Labels, Mapping[str, str]]
 ) -> list[SeriesEntity]:
-    """Group dmon's rows by device.
+    """Group dmon's rows by device; `texts` are the values of the text columns.
 
     dmon does not print the GPU of a MIG instance or vGPU: a live source adds it as labels, and where there is only
     one GPU, it is that. Compute instances stand for their GPU instances only where dmon shows none of these.
-
-    Args:
-        texts: by labels, the values of the text columns.
     """
     entities: list[SeriesEntity] = []
     places: dict[str, str] = {}
@@ -214,8 +211,7 @@ def clean_text(value: object) -> str:
 def devices(entities: Sequence[SeriesEntity], licensed: Iterable[int] = ()) -> tuple[Device, ...]:
     """Return the devices of these entities, in their order. A board has the users of its instances, too.
 
-    Args:
-        licensed: positions among `entities` that show a vGPU licence and nothing that only a board has.
+    `licensed` are the positions of entities that show a vGPU licence and nothing that only a board has.
     """
     relabelled = is_relabelled(row for subject in entities for row in subject.rows)
     rows: dict[int, list[Mapping[str, str]]] = {}

@@ -64,10 +64,10 @@ class Plan:
     """How to read one device from the values of a layout.
 
     Attributes:
+        single: quantities with one source.
         contested: the others; by preference, groups of series of which the largest value counts.
         reserved_known: whether the source reports reserved memory at all. Before 4.3, dcgm-exporter's default page did
             not; there used plus free is the closest to the size that can be had.
-        texts: positions of columns with text.
     """
 
     single: tuple[Slot, ...]

@@ -70,11 +70,8 @@ SHARED_EXCESS = 1.5
 class Unit:
     """A DCGM unit and its conversion to a base unit: value times `multiply` over `divide`, one of which is 1.
 
-    Two steps rather than one factor, because 0.01 and 1e-9 are not exact: 55 % is to be 0.55.
-
-    Attributes:
-        share: whether it is a part of a whole, which cannot be above 1.
-        type: DCGM's type of the fields in this unit; it decides which blanks there are.
+    Two steps rather than one factor, because 0.01 and 1e-9 are not exact: 55 % is to be 0.55. A share is a part of a
+    whole, which cannot be above 1. DCGM's type of the fields decides which blanks there are.
     """
 
     name: str

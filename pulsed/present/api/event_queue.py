@@ -27,14 +27,9 @@ class Event(NamedTuple):
 class Subscriber:
     """One subscriber and its queue.
 
-    Args:
-        gpu: name of a GPU; None for all.
-
     Attributes:
         lost_ticks: dropped tick events since the last `lag` event.
-        lost_changes: dropped changes, likewise.
         full_since: monotonic time since which a full queue was not read; None if it has room.
-        ended: whether no event follows.
         cut: ends its stream at once.
     """
 

@@ -69,11 +69,7 @@ class _Source:
 class _Segment:
     """Consecutive ticks of one target with the same devices.
 
-    Attributes:
-        arrived: when the last tick arrived.
-        data: the ticks, one after the other; empty once they are compressed.
-        compressed: the same compressed; empty before.
-        cost: bytes that it is counted with.
+    Once it is complete, `compressed` replaces `data`. `arrived` is that of the last tick, `cost` its counted bytes.
     """
 
     __slots__ = ("arrived", "compressed", "cost", "data", "devices", "first", "last", "source")
@@ -93,12 +89,7 @@ class _Part(NamedTuple):
 
 
 class HistoryWindow(NamedTuple):
-    """What is kept of one GPU, within the requested time.
-
-    Attributes:
-        seconds: how far back this reaches from the newest tick of the source.
-        newest: clock of the newest tick of the source.
-    """
+    """What is kept of one GPU, at most `seconds` back from `newest`, the clock of the newest tick of the source."""
 
     device: Device
     interval: float
@@ -109,18 +100,9 @@ class HistoryWindow(NamedTuple):
 
 
 class History:
-    """The samples of the last minutes.
+    """The samples of the last `seconds`; the oldest are dropped if all together take more than `max_bytes`.
 
-    Args:
-        seconds: how long a sample is kept.
-        max_bytes: how much memory all of them together may take; beyond it the oldest are dropped.
-
-    Attributes:
-        seconds: as given.
-        fields: as given, each once.
-
-    Raises:
-        UsageError: a field is unknown.
+    Raises `UsageError` if a field is unknown.
     """
 
     def __init__(

@@ -26,9 +26,8 @@ XID = sources("xid_last_code")[0].names[0]
 class _Column:
     """A column of dmon as a family of a dcgm-exporter page.
 
-    Attributes:
-        type: counter or gauge. As in dcgm-exporter's etc/default-counters.csv, but for what it calls a counter though
-            it goes down: NVLink's rate and the flag for pending page retirements.
+    Types are those of dcgm-exporter's etc/default-counters.csv, but for what it calls a counter though it goes down:
+    NVLink's rate and the flag for pending page retirements.
     """
 
     name: str
@@ -66,9 +65,6 @@ def exporter_layout(layout: Layout, devices: Sequence[Device], here: str) -> Lay
     On a board that is split by MIG every value has one series, so that sums are right: what is an instance's own comes
     with the instance's labels and not from the board's row, all else comes once, from the board's row. (dcgm-exporter
     has no board rows there and repeats the board's values on every instance.)
-
-    Args:
-        here: this process's node, for devices whose source does not name one.
     """
     known = {_place(device.entity): device for device in devices}
     series = [_NOTHING] * len(layout.series)

@@ -53,28 +53,19 @@ class Pages:
     def __init__(self, board: TargetStore, telemetry: Telemetry, *, passthrough: bool = False) -> None:
         self._board = board
         self._telemetry = telemetry
-        self._republishes = passthrough
+        self.passthrough = passthrough
         self._cache_key = CacheKey()
-        self._pages: dict[tuple[bool, bool], bytes] = {}
+        self._pages: dict[tuple[bool, bool, bool], bytes] = {}
         self._places: dict[int, _Place] = {}
         self._shown: list[int] = []
         self._with_node = False
-
-    @property
-    def passthrough(self) -> bool:
-        """Whether the source's own series are republished."""
-        return self._republishes
-
-    @passthrough.setter
-    def passthrough(self, wanted: bool) -> None:
-        self._republishes = wanted
-        self._pages.clear()
 
     def page(self, now: float, *, openmetrics: bool, gzip: bool) -> bytes:
         """Return the page; targets must be fresh at `now` (monotonic seconds)."""
         if self._cache_key.expired(self._board, now):
             self._pages.clear()
-        page = self._pages.get((openmetrics, gzip))
+        key = (self.passthrough, openmetrics, gzip)
+        page = self._pages.get(key)
         if page is None:
             if gzip:
                 page = compress(self.page(now, openmetrics=openmetrics, gzip=False))
@@ -82,7 +73,7 @@ class Pages:
                 begun = time.perf_counter()
                 page = self._render(now, openmetrics)
                 self._telemetry.observe("present", time.perf_counter() - begun)
-            self._pages[openmetrics, gzip] = page
+            self._pages[key] = page
         return page
 
     def _render(self, now: float, openmetrics: bool) -> bytes:
@@ -97,7 +88,7 @@ class Pages:
             if any(lines):
                 parts.append(head)
                 parts.extend(lines)
-        if self._republishes:
+        if self.passthrough:
             parts.extend(_republished(fresh, openmetrics))
         parts.append(self._telemetry.render(now, openmetrics=openmetrics))
         if openmetrics:
@@ -114,12 +105,12 @@ class Pages:
         shown = [id(place.target) for place in fresh]
         # Every renderer must be updated, so no any() over a generator.
         new_devices = [place.renderer.update_devices(tick.devices) for place in fresh if (tick := place.target.tick)]
-        new_layouts = self._republishes and [
+        new_layouts = self.passthrough and [
             place.passthrough.update_layout(tick) for place in fresh if (tick := place.target.tick)
         ]
         if shown != self._shown or any(new_devices):
             self._share_devices(fresh)
-        if self._republishes and (shown != self._shown or any(new_layouts or ())):
+        if self.passthrough and (shown != self._shown or any(new_layouts or ())):
             _share_series(fresh)
         self._shown = shown
         return fresh

@@ -30,20 +30,15 @@ class TargetPassthrough:
 
     def __init__(self, here: str) -> None:
         self.keys: list[str] = []
+        self.layout: Layout | None = None  # before the first tick
         self._here = here
         self._source: Layout | None = None
         self._devices: tuple[Device, ...] = ()
-        self._layout: Layout | None = None
         self._names: list[str] = []
         self._coded: frozenset[int] = frozenset()
         self._tick: ComputedTick | None = None
         self._hidden: frozenset[int] = frozenset()
         self._chunks: dict[str, bytes] = {}
-
-    @property
-    def layout(self) -> Layout | None:
-        """Layout of the series; None before the first tick."""
-        return self._layout
 
     def update_layout(self, tick: ComputedTick) -> bool:
         """Update to the target's layout; return whether its series changed."""
@@ -51,7 +46,7 @@ class TargetPassthrough:
         if source is self._source and (tick.devices is self._devices or not from_dmon):
             return False
         self._source, self._devices, self._tick = source, tick.devices, None
-        self._layout = layout = exporter_layout(source, tick.devices, self._here) if from_dmon else source
+        self.layout = layout = exporter_layout(source, tick.devices, self._here) if from_dmon else source
         self._names = [series.name for series in layout.series]
         self.keys = [
             _series_text(series) if _republishable(series.name, series.labels) else "" for series in layout.series

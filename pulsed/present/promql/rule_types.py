@@ -87,11 +87,8 @@ _OWN_LABELS = frozenset({"class", "bottleneck", "resource", "lesser", "greater",
 class IdentityLabels:
     """Labels that identify a GPU or MIG instance, and are kept on recorded series.
 
-    Attributes:
-        labels: their names. `GPU_I_ID` and `modelName` are added, because the rules use them.
-
-    Raises:
-        UsageError: a name is invalid, or a label of the rules themselves.
+    `GPU_I_ID` and `modelName` are added, because the rules use them. Raises `UsageError` if a name is invalid, or is a
+    label of the rules themselves.
     """
 
     labels: tuple[str, ...] = DEFAULT_LABELS

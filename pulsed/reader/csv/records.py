@@ -55,8 +55,7 @@ def read_header(records: Records, path: Path) -> tuple[str, ...]:
 class Records(Iterator[tuple[int, list[str]]]):
     """The rows of a file as cells, with the number of their first line; empty lines left out.
 
-    Attributes:
-        torn: whether the last row had no line end.
+    `torn` is true if the last row had no line end.
     """
 
     def __init__(self, file: TextIOWrapper, path: Path) -> None:

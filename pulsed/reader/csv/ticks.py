@@ -49,11 +49,7 @@ _Key = tuple[str, ...]
 
 @dataclass(frozen=True, slots=True)
 class CsvTick:
-    """The rows of one time.
-
-    Attributes:
-        clock: seconds since the first tick of the file; grows also where the file was continued with older rows.
-    """
+    """The rows of one time. `clock` is seconds since the first tick; it grows also where older rows were appended."""
 
     time: float
     clock: float
@@ -63,16 +59,10 @@ class CsvTick:
 
 
 def csv_ticks(file: TextIOWrapper, path: Path, interval: float) -> Generator[CsvTick | None, None, None]:
-    """Give the ticks of an open file in order, None to let other tasks run.
+    """Yield the ticks of an open file in order, None to let other tasks run.
 
-    A last row without its line end is left out, and counted in the last tick's `rejected`.
-
-    Args:
-        interval: seconds by which rows follow that were added to the file though they are older than those before.
-
-    Raises:
-        BadCapture: the header cannot be used, or a row cannot be read; names its line. What came before is given first.
-        OSError, EOFError, zlib.error: as the file is read.
+    A last row without its line end is left out, and counted in the last tick's `rejected`. Older rows that were
+    appended follow after `interval` seconds.
     """
     records = Records(file, path)
     header = read_header(records, path)

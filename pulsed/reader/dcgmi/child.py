@@ -47,11 +47,7 @@ def environment(own: Mapping[str, str]) -> dict[str, str]:
 
 
 class Child(asyncio.SubprocessProtocol):
-    """One process. Make it with `start`.
-
-    Args:
-        on_end: called once when it is over: it exited, or closed its stdout.
-    """
+    """One process, made with `start`; `on_end` is called once when it exited or closed its stdout."""
 
     def __init__(self, on_output: Callable[[bytes], None], on_end: Callable[[], None]) -> None:
         self._on_output, self._on_end = on_output, on_end

@@ -24,10 +24,6 @@ class SlowWatch:
     Args:
         interval: seconds between two reads.
         patience: seconds without a tick after which the child counts as hung.
-        on_start: called when a stream runs.
-
-    Attributes:
-        failures: how often its stream failed.
     """
 
     def __init__(

@@ -44,13 +44,9 @@ _LEAST_UPKEEP_SECONDS = 5.0
 
 
 class DcgmiSource:
-    """The GPUs of one host engine, read by `dcgmi dmon`.
+    """The GPUs of one host engine, read by `dcgmi dmon`; `starts` counts successful starts of the fast fields' stream.
 
-    Raises:
-        ConfigError: no field is requested.
-
-    Attributes:
-        starts: how often the stream of the fast fields was started with success; all but the first are restarts.
+    Raises `ConfigError` if no field is requested.
     """
 
     kind = "dcgmi"

@@ -55,8 +55,7 @@ class Arrival:
 class DmonStream:
     """One `dcgmi dmon` process, from its start to its end.
 
-    Attributes:
-        late: ticks that were left out: they had waited for pulsed, and were too many, or their age was unknown.
+    `late` counts ticks that were left out: they had waited for pulsed, and were too many, or their age was unknown.
     """
 
     def __init__(self, command: Sequence[str], interval: float, clock: Clock, wall: Clock) -> None:

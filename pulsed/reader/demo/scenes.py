@@ -230,10 +230,8 @@ class Scene:
     """One GPU's part in the demo.
 
     Attributes:
-        pod: name of the pod that has the GPU, empty for none.
         period: seconds after which everything but lifetime counters repeats; a multiple of 20.
         reset_each_period: whether the GPU is reset at the end of each period: its counters start from 0.
-        seconds_per_replay: of PCIe packets.
     """
 
     activity: Callable[[float, Wobble], Activity]

@@ -13,10 +13,8 @@ _LONGEST_STRING = 256  # DCGM_MAX_STR_LENGTH
 class RightAlignedTable:
     """Right-aligned columns, DCGM 1.7 to 2.3: a value ends below the end of its column's name, moved by the entity id.
 
-    A value as wide as its column or wider is printed whole and moves the rest of its line to the right.
-
-    Args:
-        widths: of the columns, with the two blanks before each.
+    A value as wide as its column or wider is printed whole and moves the rest of its line to the right. Widths include
+    the two blanks before each column.
     """
 
     def __init__(self, names: tuple[str, ...], widths: tuple[int, ...]) -> None:

@@ -40,10 +40,9 @@ class Table(Protocol):
         """Short names in the order of the columns; not always unique (`MEMRES` is 350 and 356)."""
 
     def read(self, line: str, terminated: bool = True) -> DmonRow | BadRow | None:
-        """Read a line as a row; None if it does not begin with an entity.
+        """Return a line as a row; None if it does not begin with an entity.
 
-        Args:
-            terminated: False if the stream ended before the line did: then it counts only if surely nothing is cut.
+        If the stream ended before the line did (not `terminated`), it counts only if surely nothing is cut.
         """
 
 

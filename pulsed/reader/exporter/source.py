@@ -30,7 +30,6 @@ class ExporterSource:
 
     Args:
         target: http or https URL (a user and password in it are used and never shown), `file://` URL, or path.
-        scraper: shared with other sources; without one the source has its own.
         phase: how long the first read waits, in intervals, 0..1; see `phases`.
 
     Raises:

@@ -71,9 +71,6 @@ class PageParser:
 
     Memory is bounded by a small multiple of the series of one page: those that no longer come (an XID's `err_code`
     label moves on, a pod goes away) are forgotten once they outnumber the live ones for `FORGET_AFTER_PAGES` pages.
-
-    Args:
-        limits: of one page.
     """
 
     def __init__(self, limits: PageLimits = PageLimits()) -> None:  # noqa: B008 - it is frozen
