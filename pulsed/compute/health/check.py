@@ -76,7 +76,7 @@ class GpuCheck:
 
     def __init__(self, check: Check) -> None:
         self.check = check
-        self.rules = tuple([RuleState(rule) for rule in check.rules])
+        self.rules = tuple([RuleState() for _ in check.rules])
         self.state = CheckState(check.id, "unknown")
         self.events = 0
         self._decider: tuple[int, int | None] | None = None
@@ -96,7 +96,7 @@ class GpuCheck:
             now: of the sample, by the GPU's clock.
         """
         check, old, covered = self.check, self.state, self.is_covered
-        held = [rule.hysteresis.held for rule in self.rules]
+        held = [rule.held for rule in self.rules]
         severity = max(held)
         worst = held.index(severity)
         applies = covered or not (

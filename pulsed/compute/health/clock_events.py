@@ -152,36 +152,3 @@ class ClockEvents:
             observed += seconds
             held += sum(length for mask, length in masks if mask & bit)
         return held / observed if observed else 0.0
-
-
-class DutyCounter:
-    """A counter of the seconds in which the clocks of one GPU were reduced.
-
-    Attributes:
-        share: of the window, 0 and more; -1 before the third sample.
-        is_proven: whether it has grown faster than a counter of microseconds can.
-        points: time and value of the samples in the window.
-    """
-
-    __slots__ = ("is_proven", "points", "share")
-
-    def __init__(self) -> None:
-        self.share = -1.0
-        self.is_proven = False
-        self.points: list[tuple[float, float]] = []
-
-    def follow(self, value: float | None, now: float, window: float) -> None:
-        """Update the share of a window in seconds; a missing value restarts it."""
-        points = self.points
-        self.share = -1.0
-        if value is None or (points and value < points[-1][1]):
-            points.clear()  # the driver was reloaded
-        if value is None:
-            return
-        if points and now > points[-1][0] and (value - points[-1][1]) / (now - points[-1][0]) > 2e-3:
-            self.is_proven = True  # microseconds taken for nanoseconds grow by 1e-3 per second at most
-        points.append((now, value))
-        while len(points) > FEWEST_SAMPLES and now - points[1][0] >= window:
-            del points[0]
-        if len(points) >= FEWEST_SAMPLES:
-            self.share = (value - points[0][1]) / max(now - points[0][0], window)

@@ -1,13 +1,82 @@
-"""Increase of a counter within a window, across resets and misread values."""
+"""Increase rules: the increase of a counter within a window, across resets and misread values."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from math import inf
 
-from pulsed.compute.health.hysteresis import ROUNDING
+from pulsed.compute.health.inputs import GpuInputs
+from pulsed.compute.health.rule import ROUNDING, Rule, RuleState, duration
 
 _PARTS = 60
 """Parts of a window: an increase leaves it up to one part late."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Increase(Rule):
+    """The measure is the increase of a counter within a window; of several inputs the first that is present counts.
+
+    Attributes:
+        window: seconds.
+        per: the increase is given per so many seconds; 0 for the increase within the window.
+        lifetime: the counter never falls in the life of a board: only values above its peak are an increase.
+        limit: returns the number that the measure is divided by.
+        limit_inputs: inputs of `limit`.
+    """
+
+    window: float
+    per: float = 0.0
+    lifetime: bool = False
+    limit: Callable[[GpuInputs], float] | None = None
+    limit_inputs: tuple[str, ...] = ()
+
+    @property
+    def uses(self) -> tuple[str, ...]:
+        """All inputs that its state depends on."""
+        return (*self.inputs, *self.limit_inputs, *(when.quantity for when in self.when))
+
+    @property
+    def counts_events(self) -> bool:
+        """Whether each step of the counter is an event."""
+        return not self.per
+
+    def measure(self, state: RuleState, inputs: GpuInputs, now: float) -> float | None:
+        """Return the increase; None before the second value."""
+        chosen: CounterIncrease | None = None
+        state.events = 0
+        if state.increases is None:
+            state.increases = {}
+        for name, position in zip(self.inputs, self.positions, strict=True):
+            value = inputs.values[position]
+            if value is None:
+                continue
+            increase = state.increases.get(name)
+            if increase is None:
+                increase = state.increases[name] = CounterIncrease(self.window, self.lifetime)
+            grown = increase.follow(value, now)
+            if not increase.settled:
+                state.due = -inf  # the next sample settles it
+            if chosen is None:
+                chosen = increase
+                if grown and not self.per:
+                    state.events = max(1, int(grown))
+        if chosen is None:
+            return None
+        state.event_at = chosen.grown
+        if not chosen.settled:
+            return None
+        state.due = min(state.due, chosen.due)
+        measure = chosen.total * self.per / self.window if self.per else chosen.total
+        return measure / self.limit(inputs) if self.limit else measure
+
+    def evaluate(self, state: RuleState, inputs: GpuInputs, now: float) -> bool:
+        """Update the state for one GPU; return whether anything changed that the state of a check is made of."""
+        event_at = state.event_at
+        return Rule.evaluate(self, state, inputs, now) or state.events > 0 or state.event_at != event_at
+
+    def _condition(self) -> str:
+        return Rule._condition(self) + ("" if self.per else f" within {duration(self.window)}")
 
 
 class CounterIncrease:

@@ -104,7 +104,7 @@ class GpuHealth:
         due = 0
         if sample.is_interrupted:
             for state in self._rules:
-                state.hysteresis.interrupt()
+                state.reached_since = None  # the GPU was not observed for a while
             due |= self.plan.on_parts
         due |= self._set("sample_gap_intervals", round(sample.gap_intervals, 1))
         if track.device is not self.device:
@@ -221,11 +221,10 @@ class GpuHealth:
             due &= due - 1
             position, rule = rules[number]
             state = self._rules[number]
-            before = state.outcome
-            rule.evaluate(state, inputs, now)
+            is_changed = rule.evaluate(state, inputs, now)
             dues[number] = state.due
-            if is_first or state.outcome != before or (must_conclude and self.plan.checks[position].applicability):
-                self.checks[position].events += state.events - before[3]
+            if is_changed or is_first or (must_conclude and self.plan.checks[position].applicability):
+                self.checks[position].events += state.events
                 touched[position] = None
         self._due = min(dues, default=inf)
         is_changed, self._has_news = is_first or self._has_news, False

@@ -90,4 +90,4 @@ class GpuInputs:
     def refresh(self) -> None:
         """Update `values` from the reading and the facts."""
         self._facts[-1] = self.activity()
-        self.values = (*self.reading, *self._facts)
+        self.values = self.reading + tuple(self._facts)

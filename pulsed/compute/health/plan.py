@@ -6,9 +6,10 @@ from collections.abc import Callable, Mapping
 from operator import itemgetter
 from typing import NamedTuple
 
+from pulsed.compute.health.duty import Duty
 from pulsed.compute.health.inputs import ACTIVITY, FACTS
 from pulsed.compute.health.resets import RESET_SIGNS
-from pulsed.compute.health.rule import Duty, Rule
+from pulsed.compute.health.rule import Rule
 from pulsed.compute.health.settings import HealthSettings
 from pulsed.compute.health.xid_rule import XidRule
 from pulsed.compute.health.xids import XIDS

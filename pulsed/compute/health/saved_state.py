@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Literal
 
 from typing_extensions import TypedDict  # pydantic needs this one before Python 3.12
 
-from pulsed.compute.health.counter_increase import CounterIncrease
+from pulsed.compute.health.counter_increase import CounterIncrease, Increase
 from pulsed.compute.health.gpu import GpuHealth
 from pulsed.compute.health.model import CheckState, State
-from pulsed.compute.health.rule import Increase, Rule, RuleState
+from pulsed.compute.health.rule import Rule, RuleState
 from pulsed.compute.health.xid_log import XidRecord
 from pulsed.translate.tick import Device, Entity, EntityKind
 from pulsed.translate.vocabulary import Value
@@ -128,15 +128,15 @@ def save(gpu: GpuHealth) -> SavedGpuState:
                     peak=increase.peak,
                     parts=[(when + offset, amount) for when, amount in increase.parts],
                 )
-                for counter, increase in state.increases.items()
+                for counter, increase in (state.increases or {}).items()
             }
             for name, (rule, state) in _named(gpu).items()
             if isinstance(rule, Increase) and rule.window >= LONG
         },
         gates={
-            name: (state.hysteresis.held, state.hysteresis.until + offset)  # type: ignore[misc]  # 1..4 by the condition
+            name: (state.held, state.until + offset)  # type: ignore[misc]  # 1..4 by the condition
             for name, (_, state) in _named(gpu).items()
-            if state.hysteresis.held > 0 and state.hysteresis.until > gpu.now
+            if state.held > 0 and state.until > gpu.now
         },
         states={
             check.state.id: (check.state.state, check.state.since, check.state.last_event)
@@ -174,6 +174,7 @@ def restore(gpu: GpuHealth, saved: SavedGpuState, time: float) -> None:
         xids.records[xid["code"]] = record
     for name, (rule, state) in _named(gpu).items():
         if isinstance(rule, Increase) and rule.window >= LONG:
+            state.increases = {}
             for counter, window in saved["windows"].get(name, {}).items():
                 if counter in rule.inputs:
                     increase = state.increases[counter] = CounterIncrease(rule.window, rule.lifetime)
@@ -182,7 +183,7 @@ def restore(gpu: GpuHealth, saved: SavedGpuState, time: float) -> None:
         if name in saved["gates"]:
             severity, until = saved["gates"][name]
             if until > time:
-                state.hysteresis.restore(severity, gpu.now + min(until - time, rule.hold))
+                state.held, state.until = severity, gpu.now + min(until - time, rule.hold)
     for check in gpu.checks:
         if check.state.id in saved["states"]:
             check.state = CheckState(check.state.id, *saved["states"][check.state.id])

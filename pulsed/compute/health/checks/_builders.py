@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from pulsed.compute.health.counter_increase import Increase
+from pulsed.compute.health.level import Level
 from pulsed.compute.health.model import State
-from pulsed.compute.health.rule import Increase, Level, When
-
-MINUTE, HOUR, DAY = 60.0, 3600.0, 86400.0
+from pulsed.compute.health.rule import When
 
 REMAP_INPUTS = ("row_remap_failure", "row_remap_pending", "remapped_rows_uncorrectable_total")
 RETIRED_INPUTS = ("retired_pages_sbe_total", "retired_pages_dbe_total")

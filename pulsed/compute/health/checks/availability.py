@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from pulsed.compute.health.check import Check
-from pulsed.compute.health.checks._builders import MINUTE
-from pulsed.compute.health.rule import Level
+from pulsed.compute.health.level import Codes, Level
+from pulsed.compute.health.rule import MINUTE
 from pulsed.compute.health.xid_rule import XidRule
 
 CHECKS: tuple[Check, ...] = (
@@ -30,7 +30,7 @@ CHECKS: tuple[Check, ...] = (
         id="recovery_action",
         title="The driver requests a recovery action",
         rules=(
-            Level(
+            Codes(
                 name="recovery_action",
                 inputs=("recovery_action",),
                 codes=(("warn", (3, 5)), ("crit", (1, 2, 4, 6, 7))),

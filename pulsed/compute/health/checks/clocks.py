@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 from pulsed.compute.health.check import Check
-from pulsed.compute.health.checks._builders import MINUTE
 from pulsed.compute.health.clock_events import HW_THERMAL_BIT, POWER_BRAKE_BIT, SW_THERMAL_BIT, UNNAMED_BIT
+from pulsed.compute.health.duty import Duty
+from pulsed.compute.health.level import Level
 from pulsed.compute.health.model import State
-from pulsed.compute.health.rule import Duty, Level, Levels, When
+from pulsed.compute.health.rule import MINUTE, Levels, When
 
 
 def _duty(name: str, levels: Levels, *counters: str, bits: int = 0, cause: str, uncertain: bool = False) -> Duty:

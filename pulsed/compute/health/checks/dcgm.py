@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from pulsed.compute.health.check import Check
-from pulsed.compute.health.checks._builders import MINUTE
-from pulsed.compute.health.measures import watches
-from pulsed.compute.health.rule import SOON, Level
+from pulsed.compute.health.level import Level, watches
+from pulsed.compute.health.rule import MINUTE, SOON
 
 CHECKS: tuple[Check, ...] = (
     Check(

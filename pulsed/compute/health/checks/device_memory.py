@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from pulsed.compute.health.check import Check
-from pulsed.compute.health.checks._builders import DAY, HOUR, REMAP_INPUTS, RETIRED_INPUTS, flag, step
-from pulsed.compute.health.rule import Increase, Level, When
+from pulsed.compute.health.checks._builders import REMAP_INPUTS, RETIRED_INPUTS, flag, step
+from pulsed.compute.health.counter_increase import Increase
+from pulsed.compute.health.level import Level, total
+from pulsed.compute.health.rule import DAY, HOUR, When
 from pulsed.compute.health.xid_rule import XidRule
 
 CHECKS: tuple[Check, ...] = (
@@ -110,6 +112,7 @@ CHECKS: tuple[Check, ...] = (
             Level(
                 name="retired_pages",
                 inputs=RETIRED_INPUTS,
+                by=total,
                 levels=(("warn", 48.0), ("crit", 63.0)),
                 text="retired pages",
             ),

@@ -5,10 +5,19 @@ from __future__ import annotations
 from dataclasses import replace
 
 from pulsed.compute.health.check import Check
-from pulsed.compute.health.checks._builders import MINUTE, step
+from pulsed.compute.health.checks._builders import step
+from pulsed.compute.health.counter_increase import Increase
 from pulsed.compute.health.inputs import ACTIVITY
-from pulsed.compute.health.measures import PCIE_LIMIT_INPUTS, faults, pcie_replay_limit, pcie_width_ratio, ratio
-from pulsed.compute.health.rule import Increase, Level, When
+from pulsed.compute.health.level import (
+    PCIE_LIMIT_INPUTS,
+    Codes,
+    Level,
+    faults,
+    pcie_replay_limit,
+    pcie_width_ratio,
+    ratio,
+)
+from pulsed.compute.health.rule import MINUTE, When
 
 _REPLAYS = Increase(
     name="pcie_replays_over_limit",
@@ -25,7 +34,7 @@ _REPLAYS = Increase(
     hold=10 * MINUTE,
 )
 
-_FABRIC_MANAGER = Level(
+_FABRIC_MANAGER = Codes(
     name="fabric_manager_status",
     inputs=("fabric_manager_status",),
     codes=(("crit", (1, 4, 5, 6)),),
@@ -123,7 +132,7 @@ CHECKS: tuple[Check, ...] = (
                 by=faults(((0, 2, 1, 1), (2, 2, 1, 1), (4, 2, 1, 1), (6, 2, 1, 1), (8, 4, 2, 15))),
                 enter=MINUTE,
             ),
-            Level(
+            Codes(
                 name="fabric_health_summary",
                 inputs=("fabric_health_summary",),
                 codes=(("crit", (2,)), ("warn", (3,))),

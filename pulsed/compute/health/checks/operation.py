@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from pulsed.compute.health.check import Check
-from pulsed.compute.health.checks._builders import MINUTE
 from pulsed.compute.health.inputs import ACTIVITY
-from pulsed.compute.health.measures import distance, of_data_centre
+from pulsed.compute.health.level import Level, distance, of_data_centre
 from pulsed.compute.health.model import State
-from pulsed.compute.health.rule import Level, When
+from pulsed.compute.health.rule import MINUTE, When
 
 
 def _off(name: str, state: State, text: str) -> Level:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from pulsed.compute.health.check import Check
-from pulsed.compute.health.measures import difference
+from pulsed.compute.health.level import Level, difference
 from pulsed.compute.health.model import State
-from pulsed.compute.health.rule import Level
 
 
 def _above(name: str, inputs: tuple[str, str], fallback: str, limit: str, *levels: tuple[State, float]) -> Level:

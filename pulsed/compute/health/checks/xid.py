@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pulsed.compute.health.check import Check
-from pulsed.compute.health.checks._builders import DAY, HOUR, MINUTE
+from pulsed.compute.health.rule import DAY, HOUR, MINUTE
 from pulsed.compute.health.xid_rule import CORROBORATION, XID_INPUTS, XidRule
 
 CHECKS: tuple[Check, ...] = (

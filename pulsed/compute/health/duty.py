@@ -1,0 +1,101 @@
+"""Duty rules: the share of a window in which the clocks were reduced for a reason."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pulsed.compute.health.clock_events import FEWEST_SAMPLES
+from pulsed.compute.health.inputs import GpuInputs
+from pulsed.compute.health.model import SEVERITY, State
+from pulsed.compute.health.rule import Rule, RuleState
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Duty(Rule):
+    """The measure is the share of a window in which the clocks were reduced for a reason.
+
+    The inputs are counters of seconds; the largest share counts. Without any, the samples decide whose bit mask
+    `clocks_event_reasons` has one of the bits. Evaluated when a part of the window of `ClockEvents` is complete.
+
+    Attributes:
+        window: seconds.
+        bits: of `clocks_event_reasons`; 0 for counters only.
+        uncertain: whether the counters may be in microseconds where the documentation says nanoseconds. Until they have
+            grown faster than microseconds can, the state is at most info.
+    """
+
+    window: float
+    bits: int = 0
+    uncertain: bool = False
+
+    @property
+    def states(self) -> tuple[State, ...]:
+        """The states that it can raise, the mildest first."""
+        return (*(("info",) if self.uncertain else ()), *(state for state, _ in self.levels))
+
+    @property
+    def uses(self) -> tuple[str, ...]:
+        """All inputs that its state depends on."""
+        return (*self.inputs, "clocks_event_reasons")
+
+    def measure(self, state: RuleState, inputs: GpuInputs, now: float) -> float | None:
+        """Return the share, 0..1; None before the third sample."""
+        counters: list[DutyCounter] = []
+        if state.duties is None:
+            state.duties = {}
+        for name, position in zip(self.inputs, self.positions, strict=True):
+            value = inputs.values[position]
+            if value is not None or name in state.duties:
+                counter = state.duties.setdefault(name, DutyCounter())
+                counter.follow(value, now, self.window)
+                counters.append(counter)
+        best = max(counters, key=lambda counter: counter.share, default=None)
+        if best is not None and best.share >= 0:
+            return min(best.share, 1.0)
+        if not self.bits or inputs.reading.clocks_event_reasons is None:
+            return None
+        return inputs.clock_events.share(self.bits, self.window, now)
+
+    def evaluate(self, state: RuleState, inputs: GpuInputs, now: float) -> bool:
+        """Update the state for one GPU; return whether anything changed that the state of a check is made of."""
+        held, is_changed = state.held, Rule.evaluate(self, state, inputs, now)
+        if not self.uncertain or state.held or not state.duties:
+            return is_changed
+        best = max(state.duties.values(), key=lambda counter: counter.share)
+        if best.share <= 0 or best.is_proven:
+            return is_changed
+        state.held = SEVERITY["info"]
+        return held != state.held
+
+
+class DutyCounter:
+    """A counter of the seconds in which the clocks of one GPU were reduced.
+
+    Attributes:
+        share: of the window, 0 and more; -1 before the third sample.
+        is_proven: whether it has grown faster than a counter of microseconds can.
+        points: time and value of the samples in the window.
+    """
+
+    __slots__ = ("is_proven", "points", "share")
+
+    def __init__(self) -> None:
+        self.share = -1.0
+        self.is_proven = False
+        self.points: list[tuple[float, float]] = []
+
+    def follow(self, value: float | None, now: float, window: float) -> None:
+        """Update the share of a window in seconds; a missing value restarts it."""
+        points = self.points
+        self.share = -1.0
+        if value is None or (points and value < points[-1][1]):
+            points.clear()  # the driver was reloaded
+        if value is None:
+            return
+        if points and now > points[-1][0] and (value - points[-1][1]) / (now - points[-1][0]) > 2e-3:
+            self.is_proven = True  # microseconds taken for nanoseconds grow by 1e-3 per second at most
+        points.append((now, value))
+        while len(points) > FEWEST_SAMPLES and now - points[1][0] >= window:
+            del points[0]
+        if len(points) >= FEWEST_SAMPLES:
+            self.share = (value - points[0][1]) / max(now - points[0][0], window)
