@@ -9,13 +9,10 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from pydantic import ValidationError
-
 from pulsed.config import Config
-from pulsed.config.problems import messages_of
-from pulsed.config.section import keys, section_of
+from pulsed.config.schema import Schema
 from pulsed.config.source import Exporter
-from pulsed.config.values import Style, notation_of
+from pulsed.config.values import notation_of
 from pulsed.config.yaml import BadYaml, Given, YamlText
 from pulsed.errors import ConfigError
 from pulsed.suggestions import nearest
@@ -43,7 +40,7 @@ _SERVICE_LINK = re.compile(
 )
 _SERVICE_PORT = re.compile(r"PULSED_(\w+_)?PORT")  # `tcp://10.0.0.1:9401`; a bare 9401 is a mistake
 
-_KEYS = keys(Config)
+_SCHEMA = Schema(Config, "listen: :9401")
 
 
 def load(
@@ -68,19 +65,13 @@ def load(
     problems: list[str] = []
     given = Given({}, "the configuration")
     for layer in (
-        *_file(file, problems),
+        *([_SCHEMA.read(file, problems)] if file else []),
         *_environment(environment, problems),
         *_overrides(overrides, problems),
         *_flags(flags or {}, problems),
     ):
         given = _over(given, layer)
-    try:
-        config = Config.model_validate(_plain(given))
-    except ValidationError as error:
-        problems += messages_of(error, given)
-    if problems:
-        raise ConfigError("\n".join(problems))
-    return config
+    return _SCHEMA.validate(given, problems)
 
 
 def file_of(file: Path | None, environment: Mapping[str, str]) -> Path | None:
@@ -116,46 +107,19 @@ def password_of(exporter: Exporter) -> str:
         ) from None
 
 
-def _file(file: Path | None, problems: list[str]) -> list[Given]:
-    if file is None:
-        return []
-    try:
-        text = file.read_bytes().decode("utf-8-sig")
-    except OSError as error:
-        problems.append(f"{file}: cannot be read: {error.strerror}; name a YAML file that pulsed's user may read")
-        return []
-    except ValueError as error:  # a zero byte in the name, or not UTF-8
-        reason = "it is not UTF-8" if isinstance(error, UnicodeDecodeError) else str(error)
-        problems.append(f"{file}: cannot be read: {reason}; name a YAML file")
-        return []
-    yaml = YamlText(text, str(file), _style, file=True)
-    try:
-        given = yaml.read()
-    except BadYaml as error:
-        problems.append(str(error))
-        return []
-    problems += yaml.problems
-    if given.value is None:
-        return []
-    if not isinstance(given.value, dict):
-        problems.append(f"{given.origin}: the file must hold keys with values, as in 'listen: :9401'")
-        return []
-    return [given]
-
-
 def _environment(environment: Mapping[str, str], problems: list[str]) -> list[Given]:
     layers: list[Given] = []
     for name, text in sorted(environment.items()):
         if not name.startswith(PREFIX) or name == FILE_VARIABLE:
             continue
         key, origin = name[len(PREFIX) :].lower().replace("__", "."), f"environment variable {name}"
-        if key in _KEYS:
-            secret = (notation := notation_of(_KEYS[key])) is not None and notation.secret
+        if key in _SCHEMA.keys:
+            secret = (notation := notation_of(_SCHEMA.keys[key])) is not None and notation.secret
             # A secret comes as it is: a Kubernetes Secret is not YAML.
             value = Given(text, origin) if secret else _value(text, origin, key, problems)
             layers += _layer(key, value)
         elif not _is_service_link(name, text):
-            near = nearest(key, list(_KEYS))
+            near = nearest(key, list(_SCHEMA.keys))
             hint = f"did you mean {PREFIX}{near.upper().replace('.', '__')}?" if near else "see CONFIGURATION.md"
             problems.append(f"{origin}: no key has this name; {hint}")
     return layers
@@ -188,22 +152,16 @@ def _flags(flags: Mapping[str, object], problems: list[str]) -> list[Given]:
 
 def _value(text: str, origin: str, key: str, problems: list[str]) -> Given | None:
     """The value that a text in YAML means. An address or a name that is no YAML (`[::1]:9401`) is taken as it is."""
-    path, yaml = tuple(key.split(".")), YamlText(text, origin, _style)
+    path, yaml = tuple(key.split(".")), YamlText(text, origin, _SCHEMA.style)
     try:
         given = yaml.read(path)
     except BadYaml as error:
-        if _style(path) != "typed":
+        if _SCHEMA.style(path) != "typed":
             return Given(text, origin)
         problems.append(f"{error} (key {key})")
         return None
     problems += yaml.problems
     return given
-
-
-def _style(path: tuple[str, ...]) -> Style:
-    field = _KEYS.get(".".join(path))
-    notation = notation_of(field) if field and not section_of(field) else None
-    return notation.style if notation else "typed"
 
 
 def _layer(key: str, given: Given | None) -> list[Given]:
@@ -223,13 +181,6 @@ def _over(lower: Given, upper: Given) -> Given:
     for name, given in upper.value.items():
         merged[name] = _over(merged[name], given) if name in merged else given
     return Given(merged, upper.origin)
-
-
-def _plain(given: Given) -> object:
-    """The values alone. A key that is given nothing (`interval:`) has its default."""
-    if isinstance(given.value, dict):
-        return {name: _plain(inner) for name, inner in given.value.items() if inner.value is not None}
-    return [_plain(item) for item in given.value] if isinstance(given.value, list) else given.value
 
 
 def _is_service_link(name: str, text: str) -> bool:

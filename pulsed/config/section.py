@@ -31,7 +31,7 @@ class Section(BaseModel):
 
 
 def section_of(field: FieldInfo) -> type[Section] | None:
-    """The section that a field holds, also inside `| None`; None for a key with a value."""
+    """Return the section that a field holds, also inside `| None`; None for a key with a value."""
     for part in (field.annotation, *get_args(field.annotation)):
         if isinstance(part, type) and issubclass(part, Section):
             return part
@@ -39,9 +39,10 @@ def section_of(field: FieldInfo) -> type[Section] | None:
 
 
 def keys(section: type[Section], prefix: str = "") -> dict[str, FieldInfo]:
-    """Every key with its dots (`source.exporter.targets`), sections before what is in them."""
+    """Return every key with its dots (`source.exporter.targets`), sections before what is in them."""
     found: dict[str, FieldInfo] = {}
-    for name, field in section.model_fields.items():
+    for attribute, field in section.model_fields.items():
+        name = field.alias or attribute
         found[prefix + name] = field
         if inner := section_of(field):
             found |= keys(inner, f"{prefix}{name}.")

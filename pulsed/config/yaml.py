@@ -8,7 +8,7 @@ holds: it may be a secret. Independent of the keys.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import yaml
@@ -32,6 +32,19 @@ class Given:
 
     value: Value
     origin: str
+
+    def at(self, path: Sequence[str | int]) -> Given:
+        """Return what was given at a path, or for the closest section around it."""
+        found = self
+        for part in path:
+            inner = found.value
+            if isinstance(inner, dict) and part in inner:
+                found = inner[str(part)]
+            elif isinstance(inner, list) and isinstance(part, int):
+                found = inner[part]
+            else:
+                break
+        return found
 
 
 class BadYaml(Exception):

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pulsed.present.asgi import App, Receive, Scope, Send
 from pulsed.server.reloader import WebConfigReloader
 from pulsed.server.users import Busy
-from pulsed.server.web_config import Rate
+from pulsed.server.web_config import RateLimitSection
 
 CHALLENGE = (b"www-authenticate", b'Basic realm="pulsed", charset="UTF-8"')
 
@@ -40,8 +40,8 @@ class AuthMiddleware:
         self._count = count
         self._named = named
         self._open_paths = open_paths
-        rate = live.now.settings.rate
-        self._bucket = Bucket(rate, time.monotonic()) if rate else None
+        rate = live.now.settings.rate_limit
+        self._bucket = Bucket(rate, time.monotonic()) if rate.interval else None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request, or have it answered."""
@@ -79,7 +79,7 @@ class Bucket:
 
     __slots__ = ("_burst", "_interval", "_stock", "_time")
 
-    def __init__(self, rate: Rate, now: float) -> None:
+    def __init__(self, rate: RateLimitSection, now: float) -> None:
         self._interval, self._burst = rate.interval, rate.burst
         self._stock, self._time = float(rate.burst), now
 

@@ -122,10 +122,9 @@ class Server(uvicorn.Server):
         return ServerConnection(self.config, self.server_state, self._limits, self._admits(), opened)
 
     def _admits(self) -> Admits | None:
-        tls = self._live.now.settings.tls if self._live is not None else None
-        if tls is None or not tls.sans:
+        sans = self._live.now.settings.tls_server_config.client_allowed_sans if self._live is not None else ()
+        if not sans:
             return None
-        sans = tls.sans
         return lambda client: is_allowed(client.getpeercert(), sans)
 
 

@@ -14,7 +14,7 @@ from pulsed.config.file_watcher import FileWatcher
 from pulsed.errors import ConfigError
 from pulsed.server.tls_context import make_context
 from pulsed.server.users import Users
-from pulsed.server.web_config import WebSettings, read
+from pulsed.server.web_config import WebConfig, WebSettings, read
 
 log = logging.getLogger(__name__)
 
@@ -66,9 +66,9 @@ class WebConfigReloader:
             self._watcher.watch(self._names)
 
     def _load(self) -> InForce:
-        settings = read(self._file)
-        self._names = (str(self._file), *settings.files())  # also if one is not valid: it may be replaced
-        return _in_force(settings)
+        web = read(self._file)
+        self._names = (str(self._file), *web.files())  # also if one is not valid: it may be replaced
+        return _in_force(web)
 
 
 def check(file: Path) -> None:
@@ -76,10 +76,12 @@ def check(file: Path) -> None:
     _in_force(read(file))
 
 
-def _in_force(settings: WebSettings) -> InForce:
+def _in_force(web: WebConfig) -> InForce:
+    settings = web.settings
+    headers = settings.http_server_config.headers.model_dump(by_alias=True, exclude_none=True)
     return InForce(
         settings,
-        make_context(settings.tls) if settings.tls else None,
-        Users(settings.users) if settings.users else None,
-        tuple((name.lower().encode(), value.encode("latin-1")) for name, value in settings.headers),
+        make_context(web),
+        Users(settings.basic_auth_users) if settings.basic_auth_users else None,
+        tuple((name.lower().encode(), value.encode("latin-1")) for name, value in headers.items()),
     )

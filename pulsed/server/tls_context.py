@@ -11,49 +11,53 @@ import ipaddress
 import os
 import ssl
 import warnings
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
 from pulsed.errors import ConfigError
-from pulsed.server.tls_names import VERSIONS
-from pulsed.server.web_config import Pem, Tls
+from pulsed.server.tls_names import CIPHERS, CURVES, VERSIONS
+from pulsed.server.web_config import Pem, TlsServerSection, WebConfig
 
 
-def make_context(tls: Tls) -> ssl.SSLContext:
-    """Return the context for new connections.
+def make_context(web: WebConfig) -> ssl.SSLContext | None:
+    """Return the context for new connections; None for plain HTTP.
 
     Raises `ConfigError` if a file cannot be read or is of another kind, or key and certificate do not match.
     """
+    cert, key = web.pem("cert"), web.pem("key")
+    if cert is None or key is None:
+        return None
     try:
-        return _make(tls)
+        return _make(web.settings.tls_server_config, cert, key, web.pem("client_ca"))
     except (OSError, ValueError) as error:  # an OpenSSL with fewer ciphers, or one of FIPS; no descriptors left
         raise ConfigError(
-            f"{tls.cert.key.partition(': ')[0]}: tls_server_config: TLS cannot be set up so: {_reason(error)}",
+            f"{cert.key.partition(': ')[0]}: tls_server_config: TLS cannot be set up so: {_reason(error)}",
             "Leave out what this machine's OpenSSL does not offer",
         ) from None
 
 
-def _make(tls: Tls) -> ssl.SSLContext:
+def _make(tls: TlsServerSection, cert: Pem, key: Pem, client_ca: Pem | None) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # of versions before 1.2, which are explicit
-        context.minimum_version, context.maximum_version = (VERSIONS[name] for name in tls.versions)
+        context.minimum_version, context.maximum_version = VERSIONS[tls.min_version], VERSIONS[tls.max_version]
     context.options |= ssl.OP_NO_RENEGOTIATION
-    if not tls.server_order:
+    if not tls.prefer_server_cipher_suites:
         context.options &= ~ssl.OP_CIPHER_SERVER_PREFERENCE
-    if tls.ciphers:
-        context.set_ciphers(":".join(tls.ciphers))
-    if tls.curve:
-        context.set_ecdh_curve(tls.curve)
+    if ciphers := [CIPHERS[name] for name in tls.cipher_suites if name in CIPHERS]:  # those of TLS 1.3 are always on
+        context.set_ciphers(":".join(ciphers))
+    for curve in tls.curve_preferences:
+        context.set_ecdh_curve(CURVES[curve])
     context.set_alpn_protocols(["http/1.1"])
-    _load_chain(context, tls.cert, tls.key)
-    if tls.client_ca is not None:
-        _load_authorities(context, tls.client_ca)
-        context.verify_mode = ssl.CERT_REQUIRED if tls.client_required else ssl.CERT_OPTIONAL
+    _load_chain(context, cert, key)
+    if client_ca is not None:
+        _load_authorities(context, client_ca)
+        is_required = tls.client_auth_type == "RequireAndVerifyClientCert"
+        context.verify_mode = ssl.CERT_REQUIRED if is_required else ssl.CERT_OPTIONAL
     return context
 
 
-def is_allowed(certificate: ssl._PeerCertRetDictType | None, sans: frozenset[str]) -> bool:
+def is_allowed(certificate: ssl._PeerCertRetDictType | None, sans: Collection[str]) -> bool:
     """Whether a client's verified certificate has one of the names. Without a certificate the TLS settings decide."""
     if not sans or not certificate:
         return True

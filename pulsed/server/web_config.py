@@ -1,23 +1,195 @@
-"""Parses the web configuration file.
+"""The web configuration file: its keys, as sections of the configuration language.
 
-Reads the file alone: certificates and keys that it names are `context`'s business.
+Keys and meanings are those of Prometheus' exporter-toolkit (docs/web-configuration.md), so that one file serves all
+exporters of a node. The files that it names are read by `tls_context`.
 """
 
 from __future__ import annotations
 
+import platform
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypeVar, cast
+from typing import Annotated, Literal
 
-from pulsed.config.values import shown
-from pulsed.config.yaml import BadYaml, Given, YamlText
-from pulsed.errors import ConfigError
-from pulsed.server.tls_names import CIPHERS, CURVES, VERSIONS
-from pulsed.server.web_config_keys import KEYS, SECTIONS, USERS, hint, is_hash, keys_of, style_of
+from pydantic import AfterValidator, Field, Strict
 
-_T = TypeVar("_T")
+from pulsed.config.schema import Schema
+from pulsed.config.section import Problem, Section
+from pulsed.config.values import Count, DurationOrNone, Notation, Secret, Switch, shown
+from pulsed.config.yaml import Given
+from pulsed.server.tls_names import CIPHERS, CURVES, TLS13_CIPHERS, selectable_curves
+
+_HASH = re.compile(r"\$2[abxy]\$(0[4-9]|[12][0-9]|3[01])\$[./A-Za-z0-9]{53}")
+_USER = re.compile(r"[^:\0-\x1f\ud800-\udfff]+")  # RFC 7617: the first colon ends the name
+_HEADER_VALUE = re.compile(r"[\t -~\x80-\xff]+")
+_PEM = "PEM, from its first -----BEGIN to its last -----END line"
+
+
+def _header_value(value: str) -> str:
+    if not _HEADER_VALUE.fullmatch(value):
+        raise ValueError("cannot be sent in a header")
+    return value
+
+
+def _cipher(value: str) -> str:
+    if value not in CIPHERS and value not in TLS13_CIPHERS:
+        raise ValueError("is not a cipher suite")
+    return value
+
+
+def _curves(value: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the curve to select, or none for the whole table: OpenSSL's own list, which starts with X25519."""
+    if set(value) == set(CURVES):
+        return ()
+    if len(value) > 1:
+        raise ValueError("names several, and Python's TLS can select only one")
+    for name in value:
+        if name in CURVES and name not in selectable_curves():
+            raise ValueError(
+                f"has {shown(name)}, which Python {platform.python_version()} cannot select as the only curve "
+                "(without this key OpenSSL prefers X25519)"
+            )
+        if name not in CURVES:
+            raise ValueError(f"has {shown(name)}")
+    return value
+
+
+def _client_auth(value: str) -> str:
+    if value in ("RequestClientCert", "RequireAnyClientCert", "RequireClientCert"):
+        raise ValueError("requests a certificate without verifying it, which Python's TLS cannot do")
+    if value not in ("NoClientCert", *_VERIFYING):
+        raise ValueError("is not allowed")
+    return value
+
+
+def _user(value: str) -> str:
+    if not _USER.fullmatch(value):
+        raise ValueError("is empty, or has a colon or a control character")
+    return value
+
+
+def _hash(value: str) -> str:
+    if not _HASH.fullmatch(value):
+        raise ValueError("is not a bcrypt hash")
+    return value
+
+
+_VERIFYING = ("VerifyClientCertIfGiven", "RequireAndVerifyClientCert")
+
+ExactSwitch = Annotated[Switch, Strict()]
+PemText = Annotated[str, Notation("pem", _PEM, "text")]
+PemFile = Annotated[str, Notation("filename", "the name of a PEM file", "file")]
+Version = Literal["TLS10", "TLS11", "TLS12", "TLS13"]
+ClientAuth = Annotated[
+    str, AfterValidator(_client_auth), Notation("auth", ", ".join(("NoClientCert", *_VERIFYING)), "text")
+]
+Sans = Annotated[tuple[str, ...], Notation("sans", "a list of names, addresses, e-mails or URIs", "text")]
+Ciphers = Annotated[
+    tuple[Annotated[str, AfterValidator(_cipher)], ...],
+    Notation("ciphers", f"a list of {', '.join((*CIPHERS, *TLS13_CIPHERS))}", "text"),
+]
+Curves = Annotated[
+    tuple[str, ...],
+    AfterValidator(_curves),
+    Notation("curves", f"a list with one of {', '.join(CURVES)}, or with all of them", "text"),
+]
+HeaderText = Annotated[str, AfterValidator(_header_value), Notation("header", "one line of text", "text")]
+UserHashes = Annotated[
+    dict[Annotated[str, AfterValidator(_user)], Annotated[str, AfterValidator(_hash)]],
+    Notation(
+        "users",
+        "name: hash, the hash as `htpasswd -nBC 10 USER` prints it after the colon, such as $2y$10$…",
+        "text",
+        secret=True,
+    ),
+]
+
+
+class TlsServerSection(Section):
+    """TLS. It is on if a certificate is given; a key with `_file` goes before the one without."""
+
+    cert: PemText = ""
+    key: Secret | None = None
+    client_ca: PemText = ""
+    cert_file: PemFile = ""
+    key_file: PemFile = ""
+    client_ca_file: PemFile = ""
+    client_auth_type: ClientAuth = "NoClientCert"
+    client_allowed_sans: Sans = ()
+    min_version: Version = "TLS12"
+    max_version: Version = "TLS13"
+    cipher_suites: Ciphers = ()
+    prefer_server_cipher_suites: ExactSwitch = True
+    curve_preferences: Curves = ()
+
+    def inline(self, name: str) -> str:
+        """Return the PEM text of `cert`, `key` or `client_ca`."""
+        return self.key.get_secret_value() if name == "key" and self.key else str(getattr(self, name) or "")
+
+    def problems(self) -> Iterator[Problem]:
+        """Yield contradictions between certificate, key, authorities and versions."""
+        has_cert, has_key, has_ca = (
+            bool(self.inline(name) or getattr(self, f"{name}_file")) for name in ("cert", "key", "client_ca")
+        )
+        verifies = self.client_auth_type in _VERIFYING
+        if not has_cert and (has_key or has_ca or verifies):
+            yield "cert_file", "is missing; TLS needs a certificate and its key"
+        if not has_key and (has_cert or has_ca or verifies):
+            yield "key_file", "is missing; TLS needs a certificate and its key"
+        if not (has_cert or has_key or has_ca or verifies):
+            for name in sorted(self.model_fields_set):
+                if getattr(self, name) not in ("", "NoClientCert"):
+                    yield name, "needs a certificate too; set cert_file and key_file"
+        if has_ca and not verifies:
+            name = "client_ca_file" if self.client_ca_file else "client_ca"
+            yield name, f"is of no use without client_auth_type; set it to {' or '.join(_VERIFYING)}"
+        if verifies and not has_ca:
+            yield "client_auth_type", f"is {self.client_auth_type}, which needs authorities; set client_ca_file"
+        if self.client_allowed_sans and not verifies:
+            yield (
+                "client_allowed_sans",
+                "needs certificates of clients; set client_auth_type to RequireAndVerifyClientCert",
+            )
+        if self.min_version > self.max_version:
+            yield "max_version", f"is {self.max_version}, which is older than min_version, {self.min_version}"
+
+
+class HeadersSection(Section):
+    """Headers of every response."""
+
+    hsts: HeaderText | None = Field(default=None, alias="Strict-Transport-Security")
+    content_type: Literal["nosniff"] | None = Field(default=None, alias="X-Content-Type-Options")
+    frame: Literal["deny", "sameorigin"] | None = Field(default=None, alias="X-Frame-Options")
+    xss: HeaderText | None = Field(default=None, alias="X-XSS-Protection")
+    csp: HeaderText | None = Field(default=None, alias="Content-Security-Policy")
+
+
+class HttpServerSection(Section):
+    """HTTP. `http2` is accepted without effect: HTTP/1.1 is spoken."""
+
+    http2: ExactSwitch = True
+    headers: HeadersSection = HeadersSection()
+
+
+class RateLimitSection(Section):
+    """At most one request per `interval` seconds in the long run, and `burst` at once; interval 0: no limit."""
+
+    interval: DurationOrNone = 0.0
+    burst: Count = 0
+
+
+class WebSettings(Section):
+    """The whole file. Users have bcrypt hashes by name; without users there is no authentication."""
+
+    tls_server_config: TlsServerSection = TlsServerSection()
+    http_server_config: HttpServerSection = HttpServerSection()
+    basic_auth_users: UserHashes = Field(default={}, repr=False)
+    rate_limit: RateLimitSection = RateLimitSection()
+
+
+SCHEMA = Schema(WebSettings, "tls_server_config: {cert_file: server.crt, key_file: server.key}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,211 +207,38 @@ class Pem:
 
 
 @dataclass(frozen=True, slots=True)
-class Tls:
-    """How to speak TLS.
+class WebConfig:
+    """A valid web configuration file.
 
     Attributes:
-        client_ca: whom a client's certificate must come from; None: no certificate is asked for.
-        client_required: a client without a certificate is refused.
-        sans: names of which a client's certificate must have one; empty: any will do.
-        versions: oldest and newest version, as the file names them.
-        ciphers: names of OpenSSL, for versions before 1.3; empty: OpenSSL's choice.
-        curve: the only curve for the key exchange, as OpenSSL names it; empty: OpenSSL's choice.
+        settings: its values.
+        given: the same with their places.
     """
 
-    cert: Pem
-    key: Pem
-    client_ca: Pem | None
-    client_required: bool
-    sans: frozenset[str]
-    versions: tuple[str, str]
-    ciphers: tuple[str, ...]
-    server_order: bool
-    curve: str
+    settings: WebSettings
+    given: Given = field(repr=False)
 
-
-@dataclass(frozen=True, slots=True)
-class Rate:
-    """At most one request per `interval` seconds in the long run, and `burst` at once."""
-
-    interval: float
-    burst: int
-
-
-@dataclass(frozen=True, slots=True)
-class WebSettings:
-    """The settings of a web configuration file.
-
-    Attributes:
-        tls: None: plain HTTP.
-        headers: sent with every answer.
-        users: bcrypt hashes by name; empty: everybody may come in.
-        rate: None: no limit.
-    """
-
-    tls: Tls | None = None
-    headers: tuple[tuple[str, str], ...] = ()
-    users: Mapping[str, str] = field(default_factory=dict, repr=False)
-    rate: Rate | None = None
+    def pem(self, name: str) -> Pem | None:
+        """Return what is given as `cert`, `key` or `client_ca`."""
+        tls = self.settings.tls_server_config
+        file, text = str(getattr(tls, f"{name}_file")), tls.inline(name)
+        if not file and not text:
+            return None
+        name = f"{name}_file" if file else name
+        where = f"{self.given.at(('tls_server_config', name)).origin}: tls_server_config.{name}"
+        return Pem(where, file) if file else Pem(where, text=text)
 
     def files(self) -> tuple[str, ...]:
-        """Name the files that the file names."""
-        if self.tls is None:
-            return ()
-        return tuple(pem.file for pem in (self.tls.cert, self.tls.key, self.tls.client_ca) if pem and pem.file)
+        """Return the names of the files that TLS reads."""
+        return tuple(pem.file for name in ("cert", "key", "client_ca") if (pem := self.pem(name)) and pem.file)
 
 
-def read(file: Path) -> WebSettings:
-    """Read a web configuration file. An empty one means plain HTTP for everybody.
+def read(file: Path) -> WebConfig:
+    """Read a web configuration file. An empty one means plain HTTP without authentication.
 
     Raises:
         ConfigError: with all problems, a line each: where, which key, what was given, and what is allowed.
     """
-    try:
-        text = file.read_bytes().decode("utf-8-sig")
-    except OSError as error:
-        raise ConfigError(
-            f"{file}: cannot be read: {error.strerror}", "Name a web configuration file that pulsed's user may read"
-        ) from None
-    except ValueError as error:
-        reason = "it is not UTF-8" if isinstance(error, UnicodeDecodeError) else str(error)
-        raise ConfigError(f"{file}: cannot be read: {reason}", "Name a YAML file") from None
-    yaml = YamlText(text, str(file), style_of, file=True)
-    try:
-        given = yaml.read()
-    except BadYaml as error:
-        raise ConfigError(str(error)) from None
-    form = _Form(yaml.problems)
-    if isinstance(given.value, dict):
-        form.take(given.value, ())
-    elif given.value is not None:
-        yaml.problems.append(f"{given.origin}: the file must hold keys with values, such as tls_server_config")
-    settings = form.settings()
-    if form.problems:
-        raise ConfigError("\n".join(form.problems))
-    return settings
-
-
-class _Form:
-    """The values of the keys that were given, and what is wrong with them."""
-
-    def __init__(self, problems: list[str]) -> None:
-        self.problems = problems
-        self._values: dict[str, object] = {}
-        self._origins: dict[str, str] = {}
-        self._users: dict[str, str] = {}
-
-    def take(self, mapping: Mapping[str, Given], path: tuple[str, ...]) -> None:
-        for name, given in mapping.items():
-            key = ".".join((*path, name))
-            self._origins[key] = given.origin
-            if path == (USERS,):
-                self._take_user(name, given)
-            elif key in KEYS:
-                self._take_value(key, given)
-            elif key not in SECTIONS:
-                self.problems.append(f"{given.origin}: {key}: unknown key; {hint(key)}")
-            elif isinstance(given.value, dict):
-                self.take(given.value, (*path, name))
-            elif given.value is not None:
-                self.problems.append(f"{given.origin}: {key}: holds no keys; {keys_of(key)}")
-
-    def _take_value(self, key: str, given: Given) -> None:
-        if given.value is None:  # `min_version:` is the default
-            return
-        plain = [item.value for item in given.value] if isinstance(given.value, list) else given.value
-        try:
-            self._values[key] = KEYS[key].read(plain)
-        except ValueError as error:
-            plural = isinstance(plain, (list, dict))
-            written = "this value" if plural or KEYS[key].secret else shown(plain)
-            self.problems.append(f"{given.origin}: {key}: {written} {error}; allowed: {KEYS[key].allowed}")
-
-    def _take_user(self, name: str, given: Given) -> None:
-        if not re.fullmatch(r"[^:\0-\x1f\ud800-\udfff]+", name):  # RFC 7617: the first colon ends the name
-            self.problems.append(
-                f"{given.origin}: {USERS}: a name is empty, or has a colon or a control character; allowed: name: hash"
-            )
-        elif not is_hash(given.value):
-            self.problems.append(
-                f"{given.origin}: {USERS}.{name}: this value is not a bcrypt hash; "
-                "allowed: what `htpasswd -nBC 10 USER` prints after the colon, such as $2y$10$…"
-            )
-        else:
-            self._users[name] = str(given.value)
-
-    def settings(self) -> WebSettings:
-        headers = tuple(
-            (key.rpartition(".")[2], str(value))
-            for key, value in self._values.items()
-            if key.startswith("http_server_config.headers.")
-        )
-        interval = self._get("rate_limit.interval", 0.0)
-        rate = Rate(interval, self._get("rate_limit.burst", 0)) if interval else None
-        return WebSettings(self._tls(), headers, self._users, rate)
-
-    def _tls(self) -> Tls | None:
-        cert, key, ca = (self._pem(name) for name in ("cert", "key", "client_ca"))
-        auth = self._get("tls_server_config.client_auth_type", "")
-        before = len(self.problems)
-        self.problems += self._contradictions(cert, key, ca, auth)
-        if len(self.problems) > before or cert is None or key is None:
-            return None
-        suites: tuple[str, ...] = self._get("tls_server_config.cipher_suites", ())
-        sans: tuple[str, ...] = self._get("tls_server_config.client_allowed_sans", ())
-        curves: tuple[str, ...] = self._get("tls_server_config.curve_preferences", ())
-        return Tls(
-            cert=cert,
-            key=key,
-            client_ca=ca,
-            client_required=auth == "RequireAndVerifyClientCert",
-            sans=frozenset(sans),
-            versions=self._versions(),
-            ciphers=tuple(CIPHERS[name] for name in suites if name in CIPHERS),
-            server_order=self._get("tls_server_config.prefer_server_cipher_suites", True),
-            curve="".join(CURVES[name] for name in curves),
-        )
-
-    def _contradictions(self, cert: Pem | None, key: Pem | None, ca: Pem | None, auth: str) -> Iterator[str]:
-        tls = self._origins.get("tls_server_config", "")
-        verifies = auth in ("VerifyClientCertIfGiven", "RequireAndVerifyClientCert")
-        if (key or ca or auth) and cert is None:
-            yield f"{tls}: tls_server_config: has no certificate; set cert_file"
-        if (cert or ca or auth) and key is None:
-            yield f"{tls}: tls_server_config: has no key; set key_file"
-        if cert is None and key is None and not ca and not auth:
-            for name in self._values:  # without a certificate there is no TLS
-                if name.startswith("tls_server_config."):
-                    yield f"{self._origins[name]}: {name}: needs a certificate too; set cert_file and key_file"
-        if ca is not None and not verifies:
-            yield (
-                f"{ca.key}: is of no use without client_auth_type; "
-                "set it to RequireAndVerifyClientCert or VerifyClientCertIfGiven"
-            )
-        if verifies and ca is None:
-            origin = self._origins["tls_server_config.client_auth_type"]
-            yield f"{origin}: tls_server_config.client_auth_type: {auth} needs whom to trust; set client_ca_file"
-        if "tls_server_config.client_allowed_sans" in self._values and not verifies:
-            origin = self._origins["tls_server_config.client_allowed_sans"]
-            yield (
-                f"{origin}: tls_server_config.client_allowed_sans: needs certificates of clients; "
-                "set client_auth_type to RequireAndVerifyClientCert"
-            )
-        oldest, newest = self._versions()
-        if VERSIONS[oldest] > VERSIONS[newest]:
-            origin = self._origins.get("tls_server_config.max_version", tls)
-            yield f"{origin}: tls_server_config.max_version: {newest} is older than min_version, which is {oldest}"
-
-    def _versions(self) -> tuple[str, str]:
-        oldest, newest = (self._get(f"tls_server_config.{end}_version", "") for end in ("min", "max"))
-        return oldest or "TLS12", newest or "TLS13"
-
-    def _pem(self, name: str) -> Pem | None:
-        for key in (f"tls_server_config.{name}_file", f"tls_server_config.{name}"):  # the file wins
-            if value := self._get(key, ""):
-                where = f"{self._origins[key]}: {key}"
-                return Pem(where, file=value) if key.endswith("_file") else Pem(where, text=value)
-        return None
-
-    def _get(self, key: str, default: _T) -> _T:
-        return cast("_T", self._values.get(key, default))
+    problems: list[str] = []
+    given = SCHEMA.read(file, problems)
+    return WebConfig(SCHEMA.validate(given, problems), given)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import ssl
 from pathlib import Path
 
@@ -10,7 +11,7 @@ from cryptography.hazmat.primitives import serialization
 from pulsed.errors import ConfigError
 from pulsed.server.tls_context import is_allowed, make_context
 from pulsed.server.tls_names import CIPHERS, CURVES, selectable_curves
-from pulsed.server.web_config import Pem, Tls, read
+from pulsed.server.web_config import read
 from tests.certificates import Pair, make
 
 SERVER = make("localhost")
@@ -20,9 +21,9 @@ AUTHORITY = make("test authority", authority=True)
 def context_of(folder: Path, text: str) -> ssl.SSLContext:
     file = folder / "web.yml"
     file.write_text(f"tls_server_config: {{{text}}}")
-    tls = read(file).tls
-    assert tls is not None
-    return make_context(tls)
+    context = make_context(read(file))
+    assert context is not None
+    return context
 
 
 @pytest.fixture
@@ -96,9 +97,7 @@ def test_a_curve_is_the_only_one_or_refused_with_a_way_out(folder: Path, name: s
         assert name == "X25519"
         with pytest.raises(ConfigError) as caught:
             context_of(folder, text)
-        assert "web.yml:1: tls_server_config.curve_preferences: this value has 'X25519', which Python" in str(
-            caught.value
-        )
+        assert "web.yml:1: tls_server_config.curve_preferences: a list has 'X25519', which Python" in str(caught.value)
         assert "cannot select as the only curve (without this key OpenSSL prefers X25519)" in str(caught.value)
 
 
@@ -128,14 +127,15 @@ def test_every_version_can_be_asked_for(folder: Path, name: str) -> None:
     context_of(folder, f"{PAIR}, min_version: {name}")
 
 
-def in_place(pair: Pair) -> Tls:
-    cert, key = Pem("cert", text=pair.cert_pem.decode()), Pem("key", text=pair.key_pem.decode())
-    ca = Pem("client_ca", text=AUTHORITY.cert_pem.decode())
-    return Tls(cert, key, ca, True, frozenset(), ("TLS12", "TLS13"), (), True, "")
+def in_place(pair: Pair) -> str:
+    """Return the keys of a certificate, its key and an authority in place."""
+    pems = {"cert": pair.cert_pem, "key": pair.key_pem, "client_ca": AUTHORITY.cert_pem}
+    texts = (f"{name}: {json.dumps(pem.decode())}" for name, pem in pems.items())
+    return ", ".join((*texts, "client_auth_type: RequireAndVerifyClientCert"))
 
 
-def test_certificate_key_and_authority_may_stand_in_the_file_itself() -> None:
-    assert make_context(in_place(SERVER)).get_ca_certs()
+def test_certificate_key_and_authority_may_stand_in_the_file_itself(tmp_path: Path) -> None:
+    assert context_of(tmp_path, in_place(SERVER)).get_ca_certs()
 
 
 def test_what_is_wrong_with_a_file_names_it(folder: Path) -> None:
@@ -159,16 +159,10 @@ def test_what_is_wrong_with_a_file_names_it(folder: Path) -> None:
 
 
 def test_a_key_in_the_wrong_place_is_not_repeated(folder: Path) -> None:
-    tls = in_place(SERVER)
-    wrong = Tls(tls.cert, Pem("key_file", file=SERVER.key_pem.decode()), None, False, frozenset(), *_rest(tls))
     with pytest.raises(ConfigError) as caught:
-        make_context(wrong)
+        context_of(folder, f"cert_file: server.crt, key_file: {json.dumps(SERVER.key_pem.decode())}")
     assert "key_file: holds PEM instead of the name of a file" in str(caught.value)
     assert "PRIVATE" not in str(caught.value)
-
-
-def _rest(tls: Tls) -> tuple[tuple[str, str], tuple[str, ...], bool, str]:
-    return tls.versions, tls.ciphers, tls.server_order, tls.curve
 
 
 CERTIFICATE = {
