@@ -1,0 +1,225 @@
+"""Runs inside a booted tree, where systemd is PID 1: follows systemd/README.md and writes a report, a line a step.
+
+Has nothing but Python's library. Arguments: the folder with `systemd/` and `dist/`, and the report.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+from pathlib import Path
+
+FOLDER, REPORT = Path(sys.argv[1]), Path(sys.argv[2])
+SETTINGS = Path("/etc/pulsed/pulsed.yaml")
+DEFAULTS = Path("/etc/default/pulsed")
+STATE = Path("/var/lib/pulsed/latches.json")
+README = (FOLDER / "systemd/README.md").read_text()
+SECONDS = 20.0
+
+
+def run(*words: str, check: bool = True) -> str:
+    done = subprocess.run(words, capture_output=True, text=True, cwd=FOLDER, check=False)
+    if check and done.returncode:
+        raise AssertionError(f"{' '.join(words)}: {done.returncode} {done.stdout}{done.stderr}")
+    return done.stdout.strip()
+
+
+def shown(name: str) -> str:
+    return run("systemctl", "show", "--property", name, "--value", "pulsed")
+
+
+def page(path: str = "/metrics") -> str:
+    with urllib.request.urlopen(f"http://localhost:9401{path}", timeout=10) as answer:
+        body: bytes = answer.read()
+    return body.decode()
+
+
+def value(name: str) -> float:
+    (found,) = re.findall(rf"^{name}(?:{{[^}}]*}})? (\S+)$", page(), re.MULTILINE)[:1]
+    return float(found)
+
+
+def until(holds: Callable[[], object], what: str) -> None:
+    deadline = time.monotonic() + SECONDS
+    while True:
+        try:
+            if holds():
+                return
+        except (OSError, ValueError):
+            pass
+        if time.monotonic() > deadline:
+            raise AssertionError(
+                f"{what} did not happen:\n{run('journalctl', '-u', 'pulsed', '-n', '30', check=False)}"
+            )
+        time.sleep(0.1)
+
+
+def serves() -> bool:
+    return "pulsed_build_info" in page()
+
+
+def is_answered() -> bool:
+    """Whether a request is answered; a connection that is refused is an error, one that a stopping process drops is not."""
+    try:
+        return serves()
+    except urllib.error.URLError as error:
+        assert not isinstance(error.reason, ConnectionRefusedError), "a connection was refused"  # noqa: PT017
+        return False
+    except OSError:
+        return False
+
+
+def install() -> str:
+    """The recipe of the README, word by word."""
+    (recipe,) = re.findall(r"```sh\n(.*?)```", README, re.DOTALL)
+    done = subprocess.run(["sh", "-eux", "-c", recipe], capture_output=True, text=True, cwd=FOLDER, check=False)
+    assert done.returncode == 0, done.stderr
+    until(serves, "the page")
+    assert run("systemctl", "is-active", "pulsed") == "active"
+    assert run("systemctl", "is-enabled", "pulsed") == "enabled"
+    assert (shown("NRestarts"), shown("User")) == ("0", "pulsed")
+    return f"{shown('ExecMainPID')}"
+
+
+def exposure() -> str:
+    """The sandbox of the running service is as tight as the README states."""
+    report = run("systemd-analyze", "security", "--no-pager", "pulsed")
+    (level,) = re.findall(r"Overall exposure level for pulsed.service: ([\d.]+)", report)
+    (stated,) = re.findall(r"reports ([\d.]+) of 10", README)
+    assert float(level) <= float(stated), f"{stated} in the README, {level} in force"
+    return level
+
+
+def reload() -> str:
+    """`systemctl reload` applies a changed file in the same process."""
+    before = shown("ExecMainPID")
+    SETTINGS.write_text(SETTINGS.read_text().replace("kind: auto", "kind: demo"))
+    run("systemctl", "reload", "pulsed")
+    until(lambda: value("pulsed_gpu_real_utilization_ratio") >= 0, "demo data")
+    assert shown("ExecMainPID") == before
+    return "same process"
+
+
+def wrong_file() -> str:
+    """A wrong file is refused by a running daemon, and stops a start with an error that names the key."""
+    good, before = SETTINGS.read_text(), shown("ExecMainPID")
+    SETTINGS.write_text(good + "sauce: 1\n")
+    run("systemctl", "reload", "pulsed")
+    until(lambda: value("pulsed_config_last_reload_successful") == 0, "the refusal")
+    assert shown("ExecMainPID") == before
+    assert "configuration" in shown("StatusText"), shown("StatusText")
+    run("systemctl", "restart", "pulsed", check=False)
+    until(lambda: "sauce" in run("journalctl", "-u", "pulsed", "-n", "20"), "the error in the journal")
+    SETTINGS.write_text(good)
+    run("systemctl", "restart", "pulsed")
+    until(serves, "the page")
+    return "named the key"
+
+
+def latches() -> str:
+    """Latched health is written, and read again after a restart."""
+    until(STATE.exists, "the state file")
+    assert STATE.stat().st_mode & 0o007 == 0, oct(STATE.stat().st_mode)
+    saved = json.loads(STATE.read_text())
+    run("systemctl", "restart", "pulsed")
+    until(serves, "the page")
+    journal = run("journalctl", "-u", "pulsed", "-n", "50")
+    assert "set aside" not in journal
+    return ", ".join(sorted(saved))
+
+
+def killed() -> str:
+    """systemd starts a killed daemon again."""
+    before = shown("ExecMainPID")
+    run("systemctl", "kill", "--signal", "KILL", "pulsed")
+    until(lambda: shown("ExecMainPID") not in ("0", before) and serves(), "the restart")
+    return f"restarts {shown('NRestarts')}"
+
+
+def watchdog() -> str:
+    """A daemon that stands still is killed by the watchdog and started again."""
+    override = Path("/run/systemd/system/pulsed.service.d/watchdog.conf")
+    override.parent.mkdir(parents=True)
+    override.write_text("[Service]\nWatchdogSec=2\n")
+    run("systemctl", "daemon-reload")
+    run("systemctl", "restart", "pulsed")
+    until(serves, "the page")
+    before = shown("ExecMainPID")
+    os.kill(int(before), 19)
+    until(lambda: shown("ExecMainPID") not in ("0", before) and serves(), "the restart")
+    assert "atchdog timeout" in run("journalctl", "-u", "pulsed", "-n", "50")
+    override.unlink()
+    run("systemctl", "daemon-reload")
+    run("systemctl", "restart", "pulsed")
+    return "killed and started again"
+
+
+def sockets() -> str:
+    """With the socket unit no connection is refused while pulsed restarts."""
+    DEFAULTS.write_text("ARGS=--web.systemd-socket\n")
+    run("systemctl", "stop", "pulsed")
+    run("systemctl", "enable", "--now", "pulsed.socket")
+    run("systemctl", "start", "pulsed")
+    until(serves, "the page")
+    run("systemctl", "restart", "--no-block", "pulsed")
+    answers = 0
+    deadline = time.monotonic() + 5
+    while time.monotonic() < deadline:
+        answers += is_answered()
+    assert answers
+    return f"{answers} answers, none refused"
+
+
+def upgrade() -> str:
+    """A new wheel over the running version, as the table of the README has it."""
+    (new,) = (FOLDER / "new").glob("pulsed-*.whl")
+    run("/opt/pulsed/bin/pip", "install", str(new))
+    run("systemctl", "restart", "pulsed")
+    version = new.name.split("-")[1]
+    until(lambda: f'version="{version}"' in page(), f"version {version}")
+    return version
+
+
+def stop() -> str:
+    """It stops at once and cleanly."""
+    run("systemctl", "disable", "--now", "pulsed.socket")
+    started = time.monotonic()
+    run("systemctl", "stop", "pulsed")
+    seconds = time.monotonic() - started
+    assert (shown("Result"), shown("ExecMainStatus")) == ("success", "0")
+    return f"{seconds:.2f} s"
+
+
+def remove() -> str:
+    """Nothing is left running or enabled."""
+    (command,) = re.findall(r"\| remove it \| `([^`]+)`", README)
+    run("sh", "-c", command)
+    for unit in ("pulsed.service", "pulsed.socket"):
+        Path("/etc/systemd/system", unit).unlink()
+    run("systemctl", "daemon-reload")
+    assert run("systemctl", "is-active", "pulsed", check=False) == "inactive"
+    assert run("systemctl", "list-units", "--failed", "--no-legend", "--plain", "pulsed*") == ""
+    return "removed"
+
+
+STEPS = (install, exposure, reload, wrong_file, latches, killed, watchdog, sockets, upgrade, stop, remove)
+
+
+def main() -> None:
+    for step in STEPS:
+        try:
+            line = {"step": step.__name__, "ok": True, "seen": step()}
+        except Exception as error:  # noqa: BLE001 - every step is reported, whatever ends it
+            line = {"step": step.__name__, "ok": False, "seen": f"{type(error).__name__}: {error}"}
+        with REPORT.open("a") as report:
+            report.write(json.dumps(line) + "\n")
+
+
+main()
