@@ -20,7 +20,7 @@ MAY_IMPORT = {
     "reader": "errors reader.tick",
     "attribution": "",
     "translate": "attribution reader.tick",
-    "compute": "errors suggestions translate",
+    "compute": "errors suggestions reader.tick translate",
     "collector.target_store": "compute",
     "present": "errors suggestions reader.tick translate compute collector.target_store",
     "config": "errors suggestions reader translate compute present",

@@ -78,6 +78,7 @@ class Collector:
         target: where the latest tick and the errors are stored.
         on_tick: called with every tick that was stored.
         until: evaluated after every attempt; true ends the collector. By default it runs until the source ends.
+        is_logged: whether failures and the end of the source are logged.
     """
 
     def __init__(
@@ -87,15 +88,17 @@ class Collector:
         target: Target,
         on_tick: Callable[[ComputedTick], None] = lambda tick: None,
         until: Callable[[Target], bool] = lambda target: False,
+        *,
+        is_logged: bool = True,
     ) -> None:
         self._source, self._pipeline, self._target = source, pipeline, target
-        self._on_tick, self._until = on_tick, until
+        self._on_tick, self._until, self._is_logged = on_tick, until, is_logged
         self._restarts = target.restarts
 
     async def run(self) -> None:
         """Collect until the source ends, `until` is true, or the task is cancelled."""
         target = self._target
-        async with read_loop(self._source, self._process) as outcomes:
+        async with read_loop(self._source, self._process, is_logged=self._is_logged) as outcomes:
             async for outcome in outcomes:
                 if isinstance(outcome, ReadFailure):
                     target.fail(outcome.reason, outcome.message)

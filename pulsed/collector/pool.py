@@ -25,6 +25,8 @@ async def collect(
     settings: ComputeSettings,
     until: Callable[[Target], bool],
     on_tick: Callable[[ComputedTick], None] = lambda tick: None,
+    *,
+    is_logged: bool = True,
 ) -> TargetStore:
     """Read all sources for a command, as fast as they deliver, and return the targets with their last ticks.
 
@@ -33,6 +35,7 @@ async def collect(
         settings: how to compute.
         until: evaluated for a target after every attempt; true ends its collector.
         on_tick: called with every tick.
+        is_logged: whether failures and ends of sources are logged as they occur.
 
     Raises:
         NothingRead: no source delivered a tick.
@@ -43,7 +46,14 @@ async def collect(
     selection = selection_of(config, os.environ)
     await asyncio.gather(
         *(
-            Collector(source, Pipeline(settings, store.node, selection=selection), target, on_tick, until).run()
+            Collector(
+                source,
+                Pipeline(settings, store.node, selection=selection),
+                target,
+                on_tick,
+                until,
+                is_logged=is_logged,
+            ).run()
             for source, target in zip(sources, store.targets, strict=True)
         )
     )

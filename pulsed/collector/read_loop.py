@@ -46,7 +46,7 @@ class EndOfSource:
 
 
 def read_loop(
-    source: Source, process: Callable[[RawTick], _T]
+    source: Source, process: Callable[[RawTick], _T], *, is_logged: bool = True
 ) -> AbstractAsyncContextManager[AsyncGenerator[_T | ReadFailure | EndOfSource, None]]:
     """Return a context manager of the outcomes of reading a source until it ends. The source is closed on exit.
 
@@ -56,14 +56,14 @@ def read_loop(
     Args:
         source: what to read.
         process: called with every tick.
+        is_logged: whether failures and the end of the source are logged; false where the caller reports them.
     """
-    return aclosing(_outcomes(source, process))
+    return aclosing(_outcomes(source, process, _SourceLog(is_logged)))
 
 
 async def _outcomes(
-    source: Source, process: Callable[[RawTick], _T]
+    source: Source, process: Callable[[RawTick], _T], reports: _SourceLog
 ) -> AsyncGenerator[_T | ReadFailure | EndOfSource, None]:
-    reports = _SourceLog()
     try:
         while True:
             started = time.monotonic()
@@ -71,7 +71,7 @@ async def _outcomes(
                 raw = await source.read()
                 result = process(raw)
             except SourceEnded as end:
-                log.info("source ended", extra={"target": source.target, "reason": str(end)})
+                reports.ended(source.target, str(end))
                 yield EndOfSource(str(end))
                 return
             except SourceError as error:
@@ -105,14 +105,20 @@ async def _close(source: Source) -> None:
 class _SourceLog:
     """Log lines of one source: a failure once until the source works again, rejected rows once per reason."""
 
-    def __init__(self) -> None:
+    def __init__(self, is_logged: bool) -> None:
+        self._is_logged = is_logged
         self._failure = ""
         self._rejected: set[str] = set()
 
     def failed(self, target: str, failure: ReadFailure) -> None:
-        if failure.message != self._failure and failure.reason != "internal":  # those are logged with a traceback
+        is_new = failure.message != self._failure and failure.reason != "internal"  # those are logged with a traceback
+        if is_new and self._is_logged:
             log.warning("source failed", extra={"target": target, "reason": failure.reason, "error": failure.message})
         self._failure = failure.message
+
+    def ended(self, target: str, reason: str) -> None:
+        if self._is_logged:
+            log.info("source ended", extra={"target": target, "reason": reason})
 
     def worked(self, raw: RawTick) -> None:
         if self._failure:

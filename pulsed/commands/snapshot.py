@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import time
 from dataclasses import replace
 from typing import TextIO
@@ -16,6 +17,8 @@ from pulsed.present.csv import pulsed_csv
 from pulsed.present.exposition.page import Pages
 from pulsed.present.exposition.telemetry import Telemetry
 from pulsed.present.table import table
+
+log = logging.getLogger(__name__)
 
 MOST_TICKS = 4
 """Ticks of a target after which the last one is printed, even if it is empty: profiling counters need two samples."""
@@ -36,7 +39,10 @@ def snapshot(config: Config, format: str, columns: str, out: TextIO) -> int:
     """
     names = pulsed_csv.columns(columns)
     settings = replace(config.compute_settings(), hold=0.0)  # one tick: its class is not debounced
-    store = asyncio.run(collect(config, settings, _is_done))
+    store = asyncio.run(collect(config, settings, _is_done, is_logged=False))
+    for target in store.targets:
+        if not target.samples:
+            log.warning("source failed", extra={"target": target.name, "error": target.error})
     now = time.monotonic()
     if format == "table":
         out.write(table(store, now))

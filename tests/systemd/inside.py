@@ -66,7 +66,7 @@ def serves() -> bool:
 
 
 def is_answered() -> bool:
-    """Whether a request is answered; a connection that is refused is an error, one that a stopping process drops is not."""
+    """Whether a request is answered. A refused connection is an error; one that a stopping process drops is not."""
     try:
         return serves()
     except urllib.error.URLError as error:
@@ -91,6 +91,7 @@ def install() -> str:
 def exposure() -> str:
     """The sandbox of the running service is as tight as the README states."""
     report = run("systemd-analyze", "security", "--no-pager", "pulsed")
+    level: str
     (level,) = re.findall(r"Overall exposure level for pulsed.service: ([\d.]+)", report)
     (stated,) = re.findall(r"reports ([\d.]+) of 10", README)
     assert float(level) <= float(stated), f"{stated} in the README, {level} in force"
@@ -182,7 +183,7 @@ def upgrade() -> str:
     (new,) = (FOLDER / "new").glob("pulsed-*.whl")
     run("/opt/pulsed/bin/pip", "install", str(new))
     run("systemctl", "restart", "pulsed")
-    version = new.name.split("-")[1]
+    version = str(new.name).split("-")[1]
     until(lambda: f'version="{version}"' in page(), f"version {version}")
     return version
 

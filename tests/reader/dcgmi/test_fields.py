@@ -83,10 +83,8 @@ async def test_profiling_that_is_let_go_comes_back(standin: Standin, caplog: pyt
     async with reading(standin.path, upkeep_interval=0.2) as source:
         assert "GRACT" not in await columns(source)
         pid = source.pid
-        for _ in range(12):
-            await read(source)
+        await read_until(source, lambda tick: len(standin.starts("dmon")) > 3)
         assert source.pid == pid  # it was tried beside the stream, which went on
-        assert len(standin.starts("dmon")) > 3
         standin.change(refusals=())
         await read_until(source, lambda tick: "GRACT" in row(tick, "0"))
         assert source.lost == {}
