@@ -90,16 +90,9 @@ def _exporter(config: Config, hurried: bool) -> Sequence[Source]:
     given = config.source.exporter
     settings = ExporterSettings(
         interval=_exporter_interval(config),
-        timeout=given.timeout,
-        max_page_bytes=given.max_page_bytes,
-        username=given.username or "",
         password=password_of(given),
         bearer_token=given.bearer_token.get_secret_value() if given.bearer_token else "",
-        bearer_token_file=given.bearer_token_file or "",
-        ca_file=given.ca_file or "",
-        insecure_skip_verify=given.insecure_skip_verify,
-        client_certificate_file=given.cert_file or "",
-        client_key_file=given.key_file or "",
+        **given.model_dump(exclude={"targets", "password", "password_file", "bearer_token"}, exclude_none=True),
     )
     if not hurried:
         return exporter_sources(given.targets, settings)
@@ -136,17 +129,9 @@ def _dcgmi(config: Config, hurried: bool) -> Sequence[Source]:
 
     given = config.source.dcgmi
     fast, slow = fields_to_watch(given.groups, given.fields)
-    settings = DcgmiSettings(
-        fast=fast,
-        slow=slow,
-        interval=config.source.seconds() or DcgmiSettings(fast).interval,
-        slow_interval=given.slow_interval,
-        path=given.path,
-        host=given.host or "",
-        entities=given.entities or "",
-        read_timeout=given.read_timeout,
-    )
-    return [DcgmiSource(settings)]
+    interval = config.source.seconds() or DcgmiSettings(fast).interval
+    options = given.model_dump(exclude={"groups", "fields"}, exclude_none=True)
+    return [DcgmiSource(DcgmiSettings(fast=fast, slow=slow, interval=interval, **options))]
 
 
 def _exporter_interval(config: Config) -> float:

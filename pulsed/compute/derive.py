@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
-from itertools import pairwise
 
 from pulsed.compute.bounds import bounds_of, zero_filled
 from pulsed.compute.health.settings import DEFAULT_HEALTH, HealthSettings
@@ -14,7 +12,6 @@ from pulsed.compute.saturation import DEFAULT_SATURATORS, Saturation, Saturators
 from pulsed.compute.tick import RealUtilization, Result, Workload
 from pulsed.compute.workload.class_table import DEFAULT_THRESHOLDS, ClassThresholds
 from pulsed.compute.workload.classifier import Classifier, Missing, Profile, classifier, traffic
-from pulsed.errors import ConfigError
 from pulsed.translate.tick import Device
 from pulsed.translate.vocabulary import Reading
 
@@ -37,9 +34,6 @@ class ComputeSettings:
         plausible: which inputs are not believed.
         health: how to judge it.
         histogram: upper bounds of the buckets of real utilization, ascending, 0..1; empty: no distribution.
-
-    Raises:
-        ConfigError: `min_coverage` is not in 0..1, `hold` is negative, or `histogram` is not ascending.
     """
 
     weights: Weights = PRESETS["ai"]
@@ -54,14 +48,6 @@ class ComputeSettings:
     plausible: PlausibilitySettings = DEFAULT_PLAUSIBILITY
     health: HealthSettings = DEFAULT_HEALTH
     histogram: tuple[float, ...] = (0.05, 0.25, 0.5, 0.75, 0.95)
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.min_coverage <= 1:
-            raise ConfigError(f"min_coverage of real utilization is {self.min_coverage}", "Give a number from 0 to 1.")
-        if not 0 <= self.hold < math.inf:
-            raise ConfigError(f"the hold of the workload class is {self.hold}", "Give seconds, 0 or more.")
-        if any(low >= high for low, high in pairwise(self.histogram)):
-            raise ConfigError(f"the histogram's bounds are {self.histogram}", "Give them in ascending order.")
 
 
 def derive(

@@ -50,6 +50,8 @@ from pulsed.present.api.sample_fields import DEFAULT_FIELDS, FIELDS
 from pulsed.reader.exporter.scraper import masked
 from pulsed.suggestions import did_you_mean
 
+_DEFAULTS = ComputeSettings()
+
 Preset = Literal["ai", "hpc", "mem", "custom"]
 
 _FIELDS = "allowed: what METRICS.md lists, without pulsed_gpu_"
@@ -97,11 +99,11 @@ class RealUtilizationSection(Section):
     )
     weights: WeightsSection | None = Field(default=None, description="Custom weights, scaled to a sum of 1.")
     min_coverage: Ratio = Field(
-        default=ComputeSettings().min_coverage,
+        default=_DEFAULTS.min_coverage,
         description="Publish a value if at least this share of the weights has its input. Bounds are always published.",
     )
     histogram: Bounds = Field(
-        default=ComputeSettings().histogram,
+        default=_DEFAULTS.histogram,
         description="Bucket bounds of `pulsed_gpu_real_utilization_distribution_ratio`, a series per GPU each. `[]` "
         "turns it off.",
     )
@@ -157,11 +159,11 @@ class WorkloadSection(Section):
     """What kind of work a GPU does."""
 
     profile: Profile = Field(
-        default="pulsed",
+        default=_DEFAULTS.profile,
         description="`kempnerpulse` also counts a high `memory_utilization_ratio` as IO.",
     )
     hold: DurationOrNone = Field(
-        default=ComputeSettings().hold,
+        default=_DEFAULTS.hold,
         description="A new class counts once its samples cover this time, so that flicker is left out. 0: at once.",
     )
     thresholds: ThresholdsSection = Field(
@@ -314,7 +316,7 @@ class Idle(Section):
     """When an idle GPU counts as held."""
 
     held_memory: Size = Field(
-        default=int(ComputeSettings().held_memory_bytes),
+        default=int(_DEFAULTS.held_memory_bytes),
         description="An idle GPU with this much device memory in use counts as held even without a pod or job. A CUDA "
         "context takes 300 to 550 MiB, an unused GPU at most 128 MiB; drivers before 510 also count their "
         "reserve: set more.",
@@ -325,7 +327,7 @@ class Compute(Section):
     """What is worked out from the readings."""
 
     missing: Missing = Field(
-        default="bounds",
+        default=_DEFAULTS.missing,
         description="Missing inputs are anything within physical `bounds`, or `zero` as in older tools.",
     )
     real_utilization: RealUtilizationSection = Field(

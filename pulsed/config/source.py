@@ -24,7 +24,11 @@ from pulsed.config.values import (
     Text,
     WholeNumber,
 )
+from pulsed.reader.dcgmi.settings import DcgmiSettings
+from pulsed.reader.exporter.scraper import ExporterSettings
 from pulsed.translate.watches import GROUPS
+
+_DCGMI, _EXPORTER = DcgmiSettings(()), ExporterSettings()
 
 Kind = Literal["auto", "dcgmi", "exporter", "replay", "demo"]
 
@@ -44,8 +48,8 @@ class Cadence:
 
 CADENCES: Mapping[str, Cadence] = {
     "auto": Cadence(0.0, None),  # each candidate keeps its own
-    "dcgmi": Cadence(0.0, 1.0),
-    "exporter": Cadence(1.0, 15.0),
+    "dcgmi": Cadence(0.0, _DCGMI.interval),
+    "exporter": Cadence(1.0, _EXPORTER.interval),
     "replay": Cadence(0.01, None),
     "demo": Cadence(0.1, 1.0),
 }
@@ -58,7 +62,7 @@ STALE_INTERVALS = 3
 class Dcgmi(Section):
     """For the kind `dcgmi`."""
 
-    path: Text = Field(default="dcgmi", description="Program: a path, or a name in PATH.")
+    path: Text = Field(default=_DCGMI.path, description="Program: a path, or a name in PATH.")
     host: Text | None = Field(
         default=None,
         description="Remote host engine: `host[:port]`, or `unix:///path`. Unset: the local one.",
@@ -77,7 +81,7 @@ class Dcgmi(Section):
         examples=["0,1"],
     )
     slow_interval: Duration = Field(
-        default=30.0,
+        default=_DCGMI.slow_interval,
         description="Interval of slow fields: limits, error counts, settings.",
     )
     read_timeout: Duration | None = Field(
@@ -96,8 +100,8 @@ class Exporter(Section):
         description="URLs (http, https) or files of saved pages, which are read again each time. Credentials in a URL "
         "are used for that target and never shown.",
     )
-    timeout: Duration = Field(default=10.0, description="Timeout of a scrape; at most the interval.")
-    max_page_bytes: Size = Field(default=64 * 2**20, description="Size limit of a decompressed page.")
+    timeout: Duration = Field(default=_EXPORTER.timeout, description="Timeout of a scrape; at most the interval.")
+    max_page_bytes: Size = Field(default=_EXPORTER.max_page_bytes, description="Size limit of a decompressed page.")
     username: Text | None = Field(
         default=None,
         description="Basic authentication, for targets without credentials in the URL.",
@@ -128,7 +132,9 @@ class Exporter(Section):
         description="PEM file of its key. Unset: in `cert_file`.",
         examples=["/etc/pulsed/client.key"],
     )
-    insecure_skip_verify: Switch = Field(default=False, description="Accept any server certificate.")
+    insecure_skip_verify: Switch = Field(
+        default=_EXPORTER.insecure_skip_verify, description="Accept any server certificate."
+    )
 
     def problems(self) -> Iterator[Problem]:
         """Find what contradicts itself among the credentials."""

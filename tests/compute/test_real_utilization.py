@@ -140,12 +140,6 @@ def test_missing_zero_takes_it_for_a_fact_but_says_what_it_took() -> None:
     assert utilization(NOTHING, ComputeSettings(missing="zero")).ratio == 0.0
 
 
-@pytest.mark.parametrize("value", [-0.1, 1.1, math.nan])
-def test_min_coverage_is_a_ratio(value: float) -> None:
-    with pytest.raises(ConfigError, match="min_coverage"):
-        ComputeSettings(min_coverage=value)
-
-
 @many
 @given(consistent(), hidden, hidden, weight_sets, st.floats(0, 1))
 def test_bounds_hold_the_truth(

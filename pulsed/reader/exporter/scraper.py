@@ -54,7 +54,7 @@ class ExporterSettings:
         username: for HTTP basic authentication; a user in the target's URL goes before it.
         bearer_token_file: read anew for every scrape, because Kubernetes rotates such tokens; goes before all others.
         ca_file: PEM file of the only authorities to trust; empty: those of the system.
-        client_key_file: key of the client certificate, unless the certificate file holds it.
+        key_file: key of the client certificate, unless the certificate file holds it.
         headers: sent with every request, before all that pulsed sends by itself.
     """
 
@@ -67,8 +67,8 @@ class ExporterSettings:
     bearer_token_file: str = ""
     ca_file: str = ""
     insecure_skip_verify: bool = False
-    client_certificate_file: str = ""
-    client_key_file: str = ""
+    cert_file: str = ""
+    key_file: str = ""
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
@@ -179,7 +179,7 @@ class Scraper:
         import ssl
 
         settings = self._settings
-        own = (settings.client_certificate_file, settings.client_key_file) if trusted else ("", "")
+        own = (settings.cert_file, settings.key_file) if trusted else ("", "")
         try:
             stamp = [os.stat(path).st_mtime_ns for path in (settings.ca_file, *own) if path]
             known = self._contexts.get(trusted)

@@ -410,8 +410,8 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
 def as_client(authority: Authority) -> ExporterSettings:
     return ExporterSettings(
         ca_file=str(authority.ca),
-        client_certificate_file=str(authority.client),
-        client_key_file=str(authority.client_key),
+        cert_file=str(authority.client),
+        key_file=str(authority.client_key),
     )
 
 
