@@ -17,6 +17,7 @@ from typing import BinaryIO
 from pulsed.errors import BadCapture, SourceEnded
 from pulsed.reader.record.lines import SESSION_MARK, RecordReader, Session
 from pulsed.reader.replay.pacing import Pacer
+from pulsed.reader.replay.passes import Pass, Passes
 from pulsed.reader.replay.recording import BROKEN_FILE, open_bytes, unreadable
 from pulsed.reader.tick import RawTick
 
@@ -160,13 +161,12 @@ class _Player:
         clock: Callable[[], float],
         sleep: Callable[[float], Awaitable[object]],
     ) -> None:
-        self._path, self._loop = path, loop
+        self._path = path
         self._pacer = Pacer(speed, clock, sleep)
         self._turns = {target: asyncio.Event() for target in targets}
         self._timeline = _Timeline()
-        self._ticks: Generator[RawTick | None, None, str] = self._pass()
+        self._passes = Passes(str(path), self._pass, loop=loop)
         self._head: RawTick | None = None
-        self._played = 0
         self._end = ""
 
     async def next(self, target: str) -> RawTick:
@@ -175,7 +175,7 @@ class _Player:
             head = self._head or self._advance()
             if head is not None and head.target == target:
                 await self._pacer.wait(head.clock, head.interval)
-                self._played += 1
+                self._passes.played += 1
                 self._head = None
                 self._advance()
                 return head
@@ -194,7 +194,7 @@ class _Player:
             return
         turn.set()
         if not self._turns:
-            self._ticks.close()
+            self._passes.close()
         elif self._head is not None and self._head.target == target:
             self._head = None
             self._advance()
@@ -202,10 +202,9 @@ class _Player:
     def _advance(self) -> RawTick | None:
         """Make the next tick the head and wake its source; None at the end, and when others should run first."""
         try:
-            self._head = next(self._ticks) if not self._end else None
-        except StopIteration as stop:
-            words: str = stop.value
-            self._end = f"{self._path} is over after {self._played} ticks" + (words and f": {words}")
+            self._head = self._passes.next()
+        except SourceEnded as end:
+            self._end = str(end)
         if self._head is not None:
             self._turns[self._head.target].set()
         else:
@@ -213,22 +212,16 @@ class _Player:
                 turn.set()
         return self._head
 
-    def _pass(self) -> Generator[RawTick | None, None, str]:
-        """The ticks of all passes, None to let other tasks run; returns what the record ended with, or nothing."""
-        while True:
-            found, words = 0, ""
-            try:
-                with open_bytes(self._path) as file:
-                    for tick in self._read(file):
-                        found += tick is not None
-                        yield tick
-            except EOFError:
-                pass  # gzip data that ends early is a recorder that was killed: what came before is good
-            except (BadCapture, *BROKEN_FILE) as error:
-                words = str(error if isinstance(error, BadCapture) else unreadable(self._path, error))
-            if not self._loop or not found:
-                return words
-            self._timeline.start_over()
+    def _pass(self) -> Pass[RawTick]:
+        self._timeline.start_over()
+        try:
+            with open_bytes(self._path) as file:
+                yield from self._read(file)
+        except EOFError:
+            pass  # gzip data that ends early is a recorder that was killed: what came before is good
+        except (BadCapture, *BROKEN_FILE) as error:
+            return str(error if isinstance(error, BadCapture) else unreadable(self._path, error))
+        return ""
 
     def _read(self, file: BinaryIO) -> Generator[RawTick | None, None, None]:
         reader, number = RecordReader(), 0

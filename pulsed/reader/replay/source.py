@@ -17,16 +17,17 @@ import contextlib
 import os
 import time
 import zlib
-from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
-from pulsed.errors import BadCapture, BadPage, SourceEnded, SourceError
+from pulsed.errors import BadCapture, BadPage, SourceError
 from pulsed.reader.csv import CsvTick, csv_ticks, interval_of
 from pulsed.reader.dmon import DmonParser
 from pulsed.reader.exposition import PageParser
 from pulsed.reader.record.player import play, recorded_targets
 from pulsed.reader.replay.pacing import Pacer
+from pulsed.reader.replay.passes import Pass, Passes
 from pulsed.reader.replay.recording import (
     BROKEN_FILE,
     DMON_REMEDY,
@@ -62,9 +63,8 @@ class _Sample(Protocol):
     def rejected(self) -> Mapping[str, int]: ...
 
 
-_Frames = Generator[_Sample | SourceError | None, None, str]
-"""The ticks of one pass in order: a sample, an error that costs this tick only, or None to let other tasks run.
-Returns the last words of the recording: the error that ended it, or nothing."""
+_Frame = _Sample | SourceError
+"""A tick, or an error that costs this tick only."""
 
 
 def replay_sources(
@@ -118,7 +118,7 @@ class ReplaySource:
         sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
     ) -> None:
         self._path, self._columns = Path(path), tuple(columns)
-        self._loop, self._start = loop, start
+        self._start = start
         self._pacer = Pacer(speed, clock, sleep)
         self._given_interval, self._timed = interval, False
         self.target = str(path)
@@ -126,13 +126,10 @@ class ReplaySource:
         with contextlib.suppress(BadCapture):  # `read` raises it: a daemon starts without its source
             self._look()
         self._pages, self._rows = PageParser(), DmonParser(self._columns)
-        self._frames: _Frames | None = None
-        self._pending: _Sample | SourceError | None = None
-        self._number = 0
-        self._delivered = 0  # samples in this pass
+        self._passes: Passes[_Frame] = Passes(self.target, self._open, loop=loop)
+        self._pending: _Frame | None = None
         self._moment = 0.0  # of the newest tick, in seconds since the first
         self._pass_moment = 0.0  # at which this pass began
-        self._end = ""
 
     async def read(self) -> RawTick:
         """Wait for the next tick of the recording.
@@ -142,18 +139,17 @@ class ReplaySource:
             BadPage: one page of a folder cannot be read; the next call goes on behind it.
             SourceEnded: the recording is over.
         """
-        if self._end:
-            raise SourceEnded(self._end)
-        if self._pending is None:  # else a read was cancelled while it waited
-            self._pending = await self._next()
+        while self._pending is None:  # else a read was cancelled while it waited
+            self._pending = self._passes.next()
+            if self._pending is None:
+                await asyncio.sleep(0)
         moment = self._moment_of(self._pending)
         await self._pacer.wait(moment, self.interval)
         frame, self._pending = self._pending, None
-        self._number += 1
+        self._passes.played += 1
         self._moment = moment
         if isinstance(frame, SourceError):
             raise frame
-        self._delivered += 1
         return RawTick(
             self.target,
             frame.time + self._pass_moment if isinstance(frame, CsvTick) else self._start + moment,
@@ -166,36 +162,12 @@ class ReplaySource:
 
     async def close(self) -> None:
         """Close the file. Safe to call twice."""
-        if self._frames is not None:
-            self._frames.close()
-        self._frames, self._pending = None, None
-        self._end = self._end or f"{self.target} was closed"
+        self._pending = None
+        self._passes.close(f"{self.target} was closed")
 
-    async def _next(self) -> _Sample | SourceError:
-        while True:
-            if self._frames is None:
-                self._frames, self._delivered = self._open(), 0
-                self._pass_moment = self._moment + self.interval if self._number else 0.0
-            try:
-                frame = next(self._frames)
-            except StopIteration as stop:
-                self._frames = None
-                if not self._delivered:
-                    raise BadCapture(f"{self.target} holds no page that can be read", REMEDY) from None
-                if not self._loop:
-                    self._end = f"{self.target} is over after {self._number} ticks" + (stop.value and f": {stop.value}")
-                    raise SourceEnded(self._end) from None
-            except BadCapture:
-                self._frames = None
-                raise
-            else:
-                if frame is not None:
-                    return frame
-            await asyncio.sleep(0)
-
-    def _moment_of(self, frame: _Sample | SourceError) -> float:
+    def _moment_of(self, frame: _Frame) -> float:
         if not self._timed:
-            return self._number * self.interval
+            return self._passes.played * self.interval
         return self._pass_moment + frame.clock if isinstance(frame, CsvTick) else self._moment
 
     def _look(self) -> Recording:
@@ -208,8 +180,9 @@ class ReplaySource:
         self.interval = self._given_interval or usual or DEFAULT_INTERVALS[recording]
         return recording
 
-    def _open(self) -> _Frames:
+    def _open(self) -> Pass[_Frame]:
         recording = self._look()
+        self._pass_moment = self._moment + self.interval if self._passes.played else 0.0
         if recording == "dmon":
             return _dmon_frames(self._path, self._rows)
         if recording == "page":
@@ -219,7 +192,7 @@ class ReplaySource:
         return _folder_frames(pages_of(self._path), self._pages)
 
 
-def _dmon_frames(path: Path, parser: DmonParser) -> _Frames:
+def _dmon_frames(path: Path, parser: DmonParser) -> Pass[_Frame]:
     ticks = 0
     try:
         with open_text(path) as file:
@@ -247,7 +220,7 @@ def _dmon_frames(path: Path, parser: DmonParser) -> _Frames:
     return words[-1] if words else ""
 
 
-def _csv_frames(path: Path, interval: float) -> _Frames:
+def _csv_frames(path: Path, interval: float) -> Pass[_Frame]:
     ticks = 0
     try:
         with open_text(path) as file:
@@ -275,7 +248,7 @@ def _csv_interval(path: Path) -> float | None:
         raise unreadable(path, error) from error
 
 
-def _page_frames(path: Path, parser: PageParser) -> _Frames:
+def _page_frames(path: Path, parser: PageParser) -> Pass[_Frame]:
     page = _page(path, parser)
     if isinstance(page, SourceError):
         raise BadCapture(str(page.args[0]), page.remedy) from page
@@ -283,13 +256,18 @@ def _page_frames(path: Path, parser: PageParser) -> _Frames:
     return ""
 
 
-def _folder_frames(paths: Sequence[Path], parser: PageParser) -> _Frames:
+def _folder_frames(paths: Sequence[Path], parser: PageParser) -> Pass[_Frame]:
+    pages = 0
     for path in paths:
-        yield _page(path, parser)
+        page = _page(path, parser)
+        pages += not isinstance(page, SourceError)
+        yield page
+    if not pages:
+        raise BadCapture(f"{paths[0].parent} holds no page that can be read", REMEDY)
     return ""
 
 
-def _page(path: Path, parser: PageParser) -> _Sample | SourceError:
+def _page(path: Path, parser: PageParser) -> _Frame:
     """One page, or the error that it costs, not raised: the pages behind it are still to come."""
     try:
         with open_bytes(path) as file:

@@ -1,0 +1,65 @@
+"""The passes of a playback: a recording is opened, read to its end, and opened again if it is played in a loop."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from typing import Generic, TypeVar
+
+from pulsed.errors import BadCapture, SourceEnded
+
+_T = TypeVar("_T")
+
+Pass = Generator[_T | None, None, str]
+"""The frames of one pass, None to let other tasks run. Returns the error that ended it, or nothing."""
+
+
+class Passes(Generic[_T]):
+    """The frames of all passes in order.
+
+    Args:
+        name: of the recording, for messages.
+        open_pass: begins a pass.
+        loop: whether another pass follows; a pass without a frame is the last one in any case.
+
+    Attributes:
+        played: frames played so far, counted by the caller.
+    """
+
+    def __init__(self, name: str, open_pass: Callable[[], Pass[_T]], *, loop: bool) -> None:
+        self._name, self._open, self._loop = name, open_pass, loop
+        self._frames: Pass[_T] | None = None
+        self._is_empty = True
+        self._end = ""
+        self.played = 0
+
+    def next(self) -> _T | None:
+        """Return the next frame; None to let other tasks run.
+
+        Raises:
+            SourceEnded: the last pass is over.
+            BadCapture: the recording cannot be read; the next call opens it anew.
+        """
+        if self._end:
+            raise SourceEnded(self._end)
+        if self._frames is None:
+            self._frames, self._is_empty = self._open(), True
+        try:
+            frame = next(self._frames)
+        except StopIteration as stop:
+            self._frames = None
+            if not self._loop or self._is_empty:
+                self._end = f"{self._name} is over after {self.played} ticks" + (stop.value and f": {stop.value}")
+                raise SourceEnded(self._end) from None
+            return None
+        except BadCapture:
+            self._frames = None
+            raise
+        if frame is not None:
+            self._is_empty = False
+        return frame
+
+    def close(self, reason: str = "") -> None:
+        """End the playback and close the file; `reason` is the message of what is raised from now on."""
+        if self._frames is not None:
+            self._frames.close()
+        self._frames, self._end = None, self._end or reason
