@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from math import inf
 
 from pulsed.compute.health.inputs import GpuInputs
-from pulsed.compute.health.rule import ROUNDING, Rule, RuleState, duration
+from pulsed.compute.health.model import State
+from pulsed.compute.health.rule import ROUNDING, Rule, RuleState, When, duration
 
 _PARTS = 60
 """Parts of a window: an increase leaves it up to one part late."""
@@ -19,7 +20,7 @@ class Increase(Rule):
 
     Attributes:
         window: seconds.
-        per: the increase is given per so many seconds; 0 for the increase within the window.
+        per: the increase is given per so many seconds; 0 for the increase within the window, where each is an event.
         lifetime: the counter never falls in the life of a board: only values above its peak are an increase.
         limit: returns the number that the measure is divided by.
         limit_inputs: inputs of `limit`.
@@ -76,7 +77,15 @@ class Increase(Rule):
         return Rule.evaluate(self, state, inputs, now) or state.events > 0 or state.event_at != event_at
 
     def _condition(self) -> str:
-        return Rule._condition(self) + ("" if self.per else f" within {duration(self.window)}")
+        return f"{Rule._condition(self)} within {duration(self.window)}"
+
+
+def step(
+    counter: str, state: State, text: str, window: float, *, lifetime: bool = False, when: tuple[When, ...] = ()
+) -> Increase:
+    """Return a rule for a counter that must not increase; the state lasts for the window."""
+    name = f"{counter.removesuffix('_total')}_step"
+    return Increase(name, {state: 1}, text, (counter,), window=window, lifetime=lifetime, when=when)
 
 
 class CounterIncrease:

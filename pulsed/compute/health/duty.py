@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pulsed.compute.health.clock_events import FEWEST_SAMPLES
 from pulsed.compute.health.inputs import GpuInputs
 from pulsed.compute.health.model import SEVERITY, State
-from pulsed.compute.health.rule import Rule, RuleState
+from pulsed.compute.health.rule import MINUTE, Rule, RuleState, duration
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,14 +24,19 @@ class Duty(Rule):
             grown faster than microseconds can, the state is at most info.
     """
 
-    window: float
+    window: float = MINUTE
     bits: int = 0
     uncertain: bool = False
+    number: str = "at {:.0%} or more"
+    enter: float = MINUTE
+    hold: float = 5 * MINUTE
+    release: float = MINUTE
+    clear_share: float = 0.5
 
     @property
     def states(self) -> tuple[State, ...]:
         """The states that it can raise, the mildest first."""
-        return (*(("info",) if self.uncertain else ()), *(state for state, _ in self.levels))
+        return (*(("info",) if self.uncertain else ()), *self.levels)
 
     @property
     def uses(self) -> tuple[str, ...]:
@@ -66,6 +71,11 @@ class Duty(Rule):
             return is_changed
         state.held = SEVERITY["info"]
         return held != state.held
+
+    def _condition(self) -> str:
+        levels = ", ".join(f"{state} {self.number.format(at)}" for state, at in self.levels.items())
+        unproven = " (info while its unit is unknown)" if self.uncertain else ""
+        return f"{levels} of {duration(self.window)} with clocks reduced by {self.text}{unproven}"
 
 
 class DutyCounter:

@@ -24,7 +24,7 @@ _MILD = 5.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Level(Rule):
-    """The measure follows from the inputs of one sample.
+    """The measure follows from the inputs of one sample; `name` is the only input by default.
 
     Attributes:
         by: returns the measure from the inputs; the one input by default.
@@ -35,6 +35,12 @@ class Level(Rule):
     by: Callable[[Level, GpuInputs], float | None] | None = None
     fallback: str = ""
     recheck: float = inf
+
+    def __post_init__(self) -> None:
+        """Set the default input."""
+        if not self.inputs:
+            object.__setattr__(self, "inputs", (self.name,))
+        Rule.__post_init__(self)
 
     def measure(self, state: RuleState, inputs: GpuInputs, now: float) -> float | None:
         """Return the measure; None while inputs are missing."""
@@ -62,24 +68,24 @@ class Codes(Level):
         beyond: the state of codes above all of these: they are newer than the table.
     """
 
-    codes: tuple[tuple[State, tuple[int, ...]], ...]
+    codes: Mapping[State, tuple[int, ...]]
     beyond: State | None = None
 
     @property
     def states(self) -> tuple[State, ...]:
         """The states that it can raise."""
         beyond = (self.beyond,) if self.beyond else ()
-        return tuple(dict.fromkeys((*(state for state, _ in self.codes), *beyond)))
+        return tuple(dict.fromkeys((*self.codes, *beyond)))
 
     def grade(self, measure: float) -> tuple[int, int]:
         """Return the severity of a code, twice: it has no margin."""
-        severity = next((SEVERITY[state] for state, codes in self.codes if int(measure) in codes), 0)
-        if self.beyond and measure > max(max(codes) for _, codes in self.codes):
+        severity = next((SEVERITY[state] for state, codes in self.codes.items() if int(measure) in codes), 0)
+        if self.beyond and measure > max(map(max, self.codes.values())):
             severity = SEVERITY[self.beyond]
         return severity, severity
 
     def _condition(self) -> str:
-        states = [f"{state} at {self.text} {', '.join(map(str, codes))}" for state, codes in self.codes]
+        states = [f"{state} at {self.text} {', '.join(map(str, codes))}" for state, codes in self.codes.items()]
         return ", ".join([*states, f"{self.beyond} at newer ones"] if self.beyond else states)
 
 

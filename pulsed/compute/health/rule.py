@@ -6,7 +6,8 @@ A rule is evaluated when one of its inputs changes, or when it is due.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import KW_ONLY, dataclass, field
 from math import inf
 from typing import TYPE_CHECKING, Literal
 
@@ -16,9 +17,6 @@ from pulsed.compute.health.model import SEVERITY, State
 if TYPE_CHECKING:
     from pulsed.compute.health.counter_increase import CounterIncrease
     from pulsed.compute.health.duty import DutyCounter
-
-Levels = tuple[tuple[State, float], ...]
-"""Thresholds by state, the mildest first."""
 
 MINUTE, HOUR, DAY = 60.0, 3600.0, 86400.0
 
@@ -149,31 +147,32 @@ class RuleState:
             self.due = min(self.due, free)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Rule:
     """Common parts of all kinds.
 
     Attributes:
         name: of the measure, with its unit; the name in evidence and of its thresholds in the configuration.
-        inputs: names of the inputs that it needs: all of them, or one if the kind allows it.
+        levels: by state, the mildest first, the measure from which on it is reached.
         text: the condition in words, to follow the thresholds.
+        inputs: names of the inputs that it needs: all of them, or one if the kind allows it.
         number: how a threshold is written in that sentence; `at 5 or more` by default.
-        levels: by state, the measure from which on it is reached.
         below: whether small measures are the bad ones.
         when: conditions.
         enter: seconds for which a level must be reached without a break before it is raised.
         hold: minimum seconds for which a raised state is kept.
         release: seconds for which a raised state must not be reached before it is left.
-        clear: how far the measure must be behind the threshold to leave a state, in its own unit.
-        clear_share: the same as a share of the threshold.
+        clear: how far a temperature must be behind the threshold to leave a state, in degrees.
+        clear_share: how far a measure must be behind it, as a share of the threshold.
         positions: of the inputs.
     """
 
     name: str
-    inputs: tuple[str, ...]
-    text: str
+    levels: Mapping[State, float] = field(default_factory=dict)
+    text: str = ""
+    inputs: tuple[str, ...] = ()
+    _: KW_ONLY
     number: str | None = None
-    levels: Levels = ()
     below: bool = False
     when: tuple[When, ...] = ()
     enter: float = 0.0
@@ -190,14 +189,14 @@ class Rule:
         sign = -1.0 if self.below else 1.0
         reach = [
             (SEVERITY[state], sign * at, sign * at - self.clear - abs(at) * self.clear_share)
-            for state, at in self.levels
+            for state, at in self.levels.items()
         ]
         object.__setattr__(self, "_reach", tuple(reach))
 
     @property
     def states(self) -> tuple[State, ...]:
         """The states that it can raise, the mildest first."""
-        return tuple(state for state, _ in self.levels)
+        return tuple(self.levels)
 
     @property
     def uses(self) -> tuple[str, ...]:
@@ -213,7 +212,8 @@ class Rule:
     def sentence(self) -> str:
         """When it is raised, in words."""
         enter = f", for {duration(self.enter)}" if self.enter else ""
-        return self._condition() + enter + (f" (kept for {duration(self.hold)})" if self.hold else "")
+        clear = f", cleared {self.clear:g} °C cooler" if self.clear else ""
+        return self._condition() + enter + (f" (kept for {duration(self.hold)})" if self.hold else "") + clear
 
     def measure(self, state: RuleState, inputs: GpuInputs, now: float) -> float | None:
         """Return the measure; None while inputs are missing."""
@@ -273,7 +273,7 @@ class Rule:
     def _condition(self) -> str:
         """Return the sentence without its times."""
         number = self.number if self.number is not None else "at {:g} or " + ("less" if self.below else "more")
-        return f"{', '.join(f'{state} {number.format(at)}'.rstrip() for state, at in self.levels)} {self.text}"
+        return f"{', '.join(f'{state} {number.format(at)}'.rstrip() for state, at in self.levels.items())} {self.text}"
 
 
 def duration(seconds: float) -> str:

@@ -8,6 +8,7 @@ from typing import TypeVar, get_args
 
 from pulsed.compute.health.check import Check
 from pulsed.compute.health.checks import BY_ID, CHECKS
+from pulsed.compute.health.model import State
 from pulsed.compute.health.rule import Rule
 from pulsed.compute.health.xids import XidSeverity
 from pulsed.errors import ConfigError
@@ -70,7 +71,7 @@ def threshold_keys(check: Check) -> Mapping[str, float]:
     """Give the thresholds of a check that can be changed, by key, with their values: the configuration's words."""
     keys: dict[str, float] = {}
     for state in ("info", "warn", "hot", "crit"):
-        values = [(rule, value) for rule in check.rules for level, value in rule.levels if level == state]
+        values = [(rule, value) for rule in check.rules for level, value in rule.levels.items() if level == state]
         if len(values) == 1:
             keys[state] = values[0][1]
         keys |= {f"{rule.name}.{state}": value for rule, value in values}
@@ -80,8 +81,8 @@ def threshold_keys(check: Check) -> Mapping[str, float]:
 def _with(check: Check, rule: _R, thresholds: Mapping[str, float]) -> _R:
     if not thresholds or not rule.levels:
         return rule
-    levels = tuple(
-        (state, float(thresholds.get(f"{rule.name}.{state}", thresholds.get(state, value))))
-        for state, value in rule.levels
-    )
+    levels: dict[State, float] = {
+        state: float(thresholds.get(f"{rule.name}.{state}", thresholds.get(state, value)))
+        for state, value in rule.levels.items()
+    }
     return replace(rule, levels=levels)

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import NamedTuple
 
 import pytest
 
 from pulsed.compute.health.checks import BY_ID, CHECKS
+from pulsed.compute.health.counter_increase import Increase
+from pulsed.compute.health.duty import Duty
 from pulsed.compute.health.inputs import ACTIVITY
 from pulsed.compute.health.model import SEVERITY
+from pulsed.compute.health.rule import duration
 from pulsed.translate.tick import Extras
 from pulsed.translate.vocabulary import POSITION
 from tests.compute.health.sim import GPU, OTHER, Sim
@@ -166,7 +170,17 @@ def test_inputs_are_readings_or_known_to_the_engine() -> None:
 def test_levels_come_the_mildest_first() -> None:
     for check in CHECKS:
         for rule in check.rules:
-            severities = [SEVERITY[state] for state, _ in rule.levels]
-            thresholds = [threshold * (-1 if rule.below else 1) for _, threshold in rule.levels]
+            severities = [SEVERITY[state] for state in rule.levels]
+            thresholds = [threshold * (-1 if rule.below else 1) for threshold in rule.levels.values()]
             assert severities == sorted(severities)
             assert thresholds == sorted(thresholds)
+
+
+def test_a_sentence_names_the_window_and_the_margin_of_its_rule() -> None:
+    for check in CHECKS:
+        for rule in check.rules:
+            if isinstance(rule, (Increase, Duty)):
+                assert duration(rule.window) in rule.sentence
+                assert "2.5 h" in replace(rule, window=9000.0).sentence
+            if rule.clear:
+                assert "cleared 7 °C cooler" in replace(rule, clear=7.0).sentence

@@ -9,28 +9,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from pulsed.compute.health.check import Check
-from pulsed.compute.health.checks import (
-    availability,
-    clocks,
-    dcgm,
-    device_memory,
-    interconnect,
-    operation,
-    temperature,
-    xid,
-)
+from pulsed.compute.health.checks import availability, clocks, device_memory, interconnect, operation, temperature
 
 CHECKS: tuple[Check, ...] = (
     *availability.CHECKS,
-    *xid.CHECKS,
     *device_memory.CHECKS,
-    clocks.THERMAL_HW,
-    clocks.THERMAL_SW,
+    *clocks.THERMAL,
     *temperature.CHECKS,
-    clocks.POWER_BRAKE,
-    clocks.HW_SLOWDOWN,
+    *clocks.POWER,
     *interconnect.CHECKS,
-    *dcgm.CHECKS,
     *operation.CHECKS,
 )
 """All checks, in the order in which they are published."""

@@ -1,22 +1,23 @@
-"""Whether the GPU and its readings are available, and the recovery that the driver requests."""
+"""Whether the GPU and its readings are available, the recovery that the driver requests, and the errors that it reports
+(XIDs, whose severities are in `pulsed.compute.health.xids`)."""
 
 from __future__ import annotations
 
 from pulsed.compute.health.check import Check
 from pulsed.compute.health.level import Codes, Level
-from pulsed.compute.health.rule import MINUTE
-from pulsed.compute.health.xid_rule import XidRule
+from pulsed.compute.health.rule import DAY, HOUR, MINUTE, duration
+from pulsed.compute.health.xid_rule import CORROBORATION, XID_INPUTS, XidRule
 
-CHECKS: tuple[Check, ...] = (
+CHECKS = (
     Check(
-        id="gpu_lost",
-        title="The GPU does not answer",
-        rules=(
+        "gpu_lost",
+        "The GPU does not answer",
+        (
             Level(
-                name="polls_missed",
-                inputs=("polls_missed",),
-                levels=(("crit", 2.0),),
-                text="polls in a row without the GPU although its source delivers; until it answered for 60 s",
+                "polls_missed",
+                {"crit": 2},
+                "polls in a row without the GPU although its source delivers; "
+                f"until it answered for {duration(MINUTE)}",
                 release=MINUTE,
             ),
             XidRule(text="after XID 79", choose=79, keep={"crit": MINUTE}),
@@ -27,38 +28,25 @@ CHECKS: tuple[Check, ...] = (
         guest=True,
     ),
     Check(
-        id="recovery_action",
-        title="The driver requests a recovery action",
-        rules=(
-            Codes(
-                name="recovery_action",
-                inputs=("recovery_action",),
-                codes=(("warn", (3, 5)), ("crit", (1, 2, 4, 6, 7))),
-                beyond="warn",
-                text="action",
-            ),
-        ),
+        "recovery_action",
+        "The driver requests a recovery action",
+        (Codes("recovery_action", text="action", codes={"warn": (3, 5), "crit": (1, 2, 4, 6, 7)}, beyond="warn"),),
         remedy="The driver requests recovery action {recovery_action:g} (1 reset, 2 restart of the node, 3 peers "
         "drained, 4 drain and reset, 5 IMEX, 6 bus reset, 7 restart of the system): drain the GPU and apply it.",
         source="NVML nvmlDeviceGetGpuRecoveryAction, DCGM field 1523",
     ),
     Check(
-        id="telemetry",
-        title="Readings are late or blank",
-        rules=(
+        "telemetry",
+        "Readings are late or blank",
+        (
             Level(
-                name="sample_gap_intervals",
-                inputs=("sample_gap_intervals",),
-                levels=(("warn", 3.0), ("crit", 10.0)),
-                number="above {:g}",
-                text="intervals between two samples",
+                "sample_gap_intervals", {"warn": 3, "crit": 10}, "intervals between two samples", number="above {:g}"
             ),
             Level(
-                name="inputs_blank_ratio",
-                inputs=("inputs_blank_ratio",),
-                levels=(("warn", 0.5),),
+                "inputs_blank_ratio",
+                {"warn": 0.5},
+                "of the inputs that the GPU once had blank",
                 number="with {:.0%}",
-                text="of the inputs that the GPU once had blank",
                 enter=30.0,
             ),
         ),
@@ -66,6 +54,52 @@ CHECKS: tuple[Check, ...] = (
         remedy="Readings are stale: check the host engine or the exporter, then run nvidia-smi; a hang points to the "
         "driver.",
         source="pulsed",
+        guest=True,
+    ),
+    Check(
+        "xid_critical",
+        "An XID that needs a reset or a restart",
+        (
+            XidRule(
+                inputs=(*XID_INPUTS, *CORROBORATION),
+                text="after an XID of severity crit, or until the GPU is reset or its driver or node restarted",
+                choose="critical",
+                keep={"crit": DAY},
+            ),
+        ),
+        note="an XID that is older than the first sample counts only if another input confirms it",
+        remedy="XID {xid:g} needs a GPU reset or node restart: {advice}, and look at the kernel log.",
+        source="NVIDIA's XID catalogue",
+        guest=True,
+    ),
+    Check(
+        "xid_warning",
+        "An XID that affected work on this GPU",
+        (
+            XidRule(
+                inputs=(*XID_INPUTS, *CORROBORATION),
+                text="after an XID of that severity",
+                choose="warning",
+                keep={"info": 10 * MINUTE, "warn": HOUR},
+            ),
+        ),
+        note="unknown XIDs and critical ones that are older than the first sample are warn; 45 does not count",
+        remedy="XID {xid:g} affected work on this GPU: {advice}, and watch whether the code returns.",
+        source="NVIDIA's XID catalogue",
+        guest=True,
+    ),
+    Check(
+        "xid_repeat",
+        "The same XID repeatedly",
+        (
+            XidRule(
+                text="after the same XID came in 5 bursts (3 min apart), or 31 in 3 bursts across 2 jobs; not 45",
+                choose="repeated",
+                keep={"warn": DAY},
+            ),
+        ),
+        remedy="XID {xid:g} repeats on one GPU: run a diagnostic before it gets new jobs.",
+        source="NVSentinel",
         guest=True,
     ),
 )

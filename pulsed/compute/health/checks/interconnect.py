@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from pulsed.compute.health.check import Check
-from pulsed.compute.health.checks._builders import step
-from pulsed.compute.health.counter_increase import Increase
+from pulsed.compute.health.counter_increase import Increase, step
 from pulsed.compute.health.inputs import ACTIVITY
 from pulsed.compute.health.level import (
     PCIE_LIMIT_INPUTS,
@@ -20,12 +19,11 @@ from pulsed.compute.health.level import (
 from pulsed.compute.health.rule import MINUTE, When
 
 _REPLAYS = Increase(
-    name="pcie_replays_over_limit",
-    inputs=("pcie_replays_total", "pcie_correctable_errors_total"),
-    levels=(("warn", 1.000001),),
+    "pcie_replays_over_limit",
+    {"warn": 1.000001},
+    "times the replays that the specified bit error rate explains for the link's best generation and width",
+    ("pcie_replays_total", "pcie_correctable_errors_total"),
     number="above {:g}",
-    text="times the replays per minute that the specified bit error rate explains for the link's best generation and "
-    "width",
     window=MINUTE,
     per=MINUTE,
     limit=pcie_replay_limit,
@@ -34,25 +32,17 @@ _REPLAYS = Increase(
     hold=10 * MINUTE,
 )
 
-_FABRIC_MANAGER = Codes(
-    name="fabric_manager_status",
-    inputs=("fabric_manager_status",),
-    codes=(("crit", (1, 4, 5, 6)),),
-    text="fabric manager status",
-    enter=MINUTE,
-)
-
-CHECKS: tuple[Check, ...] = (
+CHECKS = (
     Check(
-        id="pcie_replay",
-        title="Too many PCIe replays",
-        rules=(
+        "pcie_replay",
+        "Too many PCIe replays",
+        (
             _REPLAYS,
             replace(
                 _REPLAYS,
                 name="pcie_replays_long_over_limit",
-                levels=(("crit", 10.000001),),
-                text="times as many over 5 min",
+                levels={"crit": 10.000001},
+                text="times as many",
                 window=5 * MINUTE,
             ),
         ),
@@ -60,28 +50,28 @@ CHECKS: tuple[Check, ...] = (
         source="PCIe's bit error rate of 1e-12, as in DCGM's PCIe watch",
     ),
     Check(
-        id="pcie_link",
-        title="The PCIe link is narrower or slower than it can be",
-        rules=(
+        "pcie_link",
+        "The PCIe link is narrower or slower than it can be",
+        (
             Level(
-                name="pcie_width_ratio",
-                inputs=("pcie_link_width", "pcie_link_width_max"),
-                levels=(("warn", 0.999), ("crit", 0.499)),
+                "pcie_width_ratio",
+                {"warn": 0.999, "crit": 0.499},
+                "of the device's lanes",
+                ("pcie_link_width", "pcie_link_width_max"),
                 number="below {:.0%}",
-                text="of the device's lanes",
                 by=pcie_width_ratio,
                 below=True,
                 enter=MINUTE,
             ),
             Level(
-                name="pcie_generation_ratio",
-                inputs=("pcie_link_generation", "pcie_link_generation_max"),
-                levels=(("warn", 0.999),),
+                "pcie_generation_ratio",
+                {"warn": 0.999},
+                "of the device's PCIe generation in P0 and while active",
+                ("pcie_link_generation", "pcie_link_generation_max"),
                 number="below {:.0%}",
-                text="of the device's PCIe generation in P0 and while active",
                 by=ratio,
                 below=True,
-                when=(When("performance_state", "==", 0.0), When(ACTIVITY, ">", 0.0)),
+                when=(When("performance_state", "==", 0), When(ACTIVITY, ">", 0)),
                 enter=MINUTE,
             ),
         ),
@@ -89,29 +79,28 @@ CHECKS: tuple[Check, ...] = (
         source="the device's own maximum; links idle at a lower generation",
     ),
     Check(
-        id="nvlink_errors",
-        title="NVLink errors",
-        rules=(
+        "nvlink_errors",
+        "NVLink errors",
+        (
             Increase(
-                name="nvlink_crc_errors_per_minute",
-                inputs=("nvlink_crc_errors_total", "nvlink_crc_flit_errors_total", "nvlink_crc_data_errors_total"),
-                levels=(("warn", 1.0), ("crit", 6000.0)),
-                text="CRC errors per minute",
+                "nvlink_crc_errors_per_minute",
+                {"warn": 1, "crit": 6000},
+                "CRC errors",
+                ("nvlink_crc_errors_total", "nvlink_crc_flit_errors_total", "nvlink_crc_data_errors_total"),
                 window=MINUTE,
                 per=MINUTE,
                 hold=10 * MINUTE,
             ),
-            step("nvlink_replay_errors_total", "warn", 10 * MINUTE, "replays"),
-            step("nvlink_recovery_errors_total", "warn", 10 * MINUTE, "recoveries"),
-            step("nvlink_receive_errors_total", "warn", 10 * MINUTE, "receive errors"),
-            step("nvlink_link_recoveries_total", "warn", 10 * MINUTE, "link recoveries"),
-            step("nvlink_link_recoveries_failed_total", "crit", 10 * MINUTE, "failed link recoveries"),
+            step("nvlink_replay_errors_total", "warn", "replays", 10 * MINUTE),
+            step("nvlink_recovery_errors_total", "warn", "recoveries", 10 * MINUTE),
+            step("nvlink_receive_errors_total", "warn", "receive errors", 10 * MINUTE),
+            step("nvlink_link_recoveries_total", "warn", "link recoveries", 10 * MINUTE),
+            step("nvlink_link_recoveries_failed_total", "crit", "failed link recoveries", 10 * MINUTE),
             Level(
-                name="nvlink_effective_bit_error_ratio",
-                inputs=("nvlink_effective_bit_error_ratio",),
-                levels=(("warn", 1.000001e-12), ("crit", 1.000001e-6)),
+                "nvlink_effective_bit_error_ratio",
+                {"warn": 1.000001e-12, "crit": 1.000001e-6},
+                "effective bit errors per bit",
                 number="above {:g}",
-                text="effective bit errors per bit",
                 hold=10 * MINUTE,
             ),
         ),
@@ -119,24 +108,22 @@ CHECKS: tuple[Check, ...] = (
         source="DCGM's NVLink watches",
     ),
     Check(
-        id="fabric_link",
-        title="The NVLink fabric is not usable",
-        rules=(
-            _FABRIC_MANAGER,
-            replace(_FABRIC_MANAGER, codes=(("warn", (2,)),), text="fabric manager status", enter=5 * MINUTE),
+        "fabric_link",
+        "The NVLink fabric is not usable",
+        (
+            Codes("fabric_manager_status", text="fabric manager status", codes={"crit": (1, 4, 5, 6)}, enter=MINUTE),
+            Codes("fabric_manager_status", text="fabric manager status", codes={"warn": (2,)}, enter=5 * MINUTE),
             Level(
-                name="fabric_health_mask",
-                inputs=("fabric_health_mask",),
-                levels=(("crit", 1.0),),
-                text="faults in the fabric's health mask",
+                "fabric_health_mask",
+                {"crit": 1},
+                "faults in the fabric's health mask",
                 by=faults(((0, 2, 1, 1), (2, 2, 1, 1), (4, 2, 1, 1), (6, 2, 1, 1), (8, 4, 2, 15))),
                 enter=MINUTE,
             ),
             Codes(
-                name="fabric_health_summary",
-                inputs=("fabric_health_summary",),
-                codes=(("crit", (2,)), ("warn", (3,))),
+                "fabric_health_summary",
                 text="fabric health summary",
+                codes={"crit": (2,), "warn": (3,)},
                 enter=MINUTE,
             ),
         ),

@@ -1,58 +1,78 @@
-"""Settings of the GPU, heat while idle, and wear."""
+"""DCGM's own health watches, settings of the GPU, heat while idle, and wear."""
 
 from __future__ import annotations
 
 from pulsed.compute.health.check import Check
 from pulsed.compute.health.inputs import ACTIVITY
-from pulsed.compute.health.level import Level, distance, of_data_centre
-from pulsed.compute.health.model import State
-from pulsed.compute.health.rule import MINUTE, When
+from pulsed.compute.health.level import Level, distance, of_data_centre, watches
+from pulsed.compute.health.rule import MINUTE, SOON, When
 
-
-def _off(name: str, state: State, text: str) -> Level:
-    """Return a rule for a reading that is 0 while something is wrong."""
-    return Level(name=name, inputs=(name,), levels=((state, 0.0),), number="", text=text, below=True)
-
-
-CHECKS: tuple[Check, ...] = (
+CHECKS = (
     Check(
-        id="config_drift",
-        title="Unexpected GPU settings",
-        rules=(
-            _off("inforom_valid", "warn", "while the InfoROM is invalid"),
+        "dcgm_health",
+        "A DCGM health watch reports a problem",
+        (
             Level(
-                name="ecc_mode_pending_change",
-                inputs=("ecc_mode", "ecc_mode_pending"),
-                levels=(("warn", 1.0),),
+                "dcgm_health_result",
+                {"info": 5, "warn": 10, "crit": 20},
+                "of a DCGM health watch (10 warning, 20 failure; a POWER warning counts as 5) without inputs for "
+                "pulsed's own check of the same part",
+                ("health_watches",),
+                number="at result {:g} or more",
+                by=watches(
+                    {
+                        "PCIE": ("pcie_replay",),
+                        "NVLINK": ("nvlink_errors", "fabric_link"),
+                        "MEM": ("ecc_uncorrectable", "row_remap_failed", "retired_pages"),
+                        "THERMAL": ("thermal_hw", "thermal_sw", "temp_margin", "temp_gpu"),
+                        "POWER": ("power_brake",),
+                        "INFOROM": ("config_drift",),
+                    },
+                    mild=frozenset({"POWER"}),
+                ),
+                recheck=SOON,
+                hold=10 * MINUTE,
+            ),
+        ),
+        remedy="A DCGM health watch reports a problem: read its message and run a level-2 diagnostic.",
+        source="DCGM's health watches, through dcgm-exporter",
+    ),
+    Check(
+        "config_drift",
+        "Unexpected GPU settings",
+        (
+            Level("inforom_valid", {"warn": 0}, "while the InfoROM is invalid", number="", below=True),
+            Level(
+                "ecc_mode_pending_change",
+                {"warn": 1},
+                "while an ECC mode waits for a reset",
+                ("ecc_mode", "ecc_mode_pending"),
                 number="",
-                text="while an ECC mode waits for a reset",
                 by=distance,
             ),
             Level(
-                name="ecc_mode",
-                inputs=("ecc_mode",),
-                levels=(("warn", 0.0),),
+                "ecc_mode",
+                {"warn": 0},
+                "while ECC is off on a data-centre GPU",
                 number="",
-                text="while ECC is off on a data-centre GPU",
                 by=of_data_centre,
                 below=True,
             ),
-            _off("persistence_mode", "info", "while persistence mode is off"),
+            Level("persistence_mode", {"info": 0}, "while persistence mode is off", number="", below=True),
         ),
         remedy="Unexpected GPU settings: compare InfoROM, ECC and persistence mode with its neighbours.",
         source="DCGM's InfoROM watch, fleet practice",
         optional=True,
     ),
     Check(
-        id="hot_idle",
-        title="Hot while idle",
-        rules=(
+        "hot_idle",
+        "Hot while idle",
+        (
             Level(
-                name="temperature_celsius",
-                inputs=("temperature_celsius",),
-                levels=(("warn", 70.0),),
+                "temperature_celsius",
+                {"warn": 70},
+                "with less than 10% activity",
                 number="at {:g} °C or more",
-                text="with less than 10% activity",
                 when=(When(ACTIVITY, "<", 0.1),),
                 enter=30 * MINUTE,
                 clear=3.0,
@@ -63,15 +83,14 @@ CHECKS: tuple[Check, ...] = (
         optional=True,
     ),
     Check(
-        id="smoothing_wear",
-        title="The power smoothing circuit wears out",
-        rules=(
+        "smoothing_wear",
+        "The power smoothing circuit wears out",
+        (
             Level(
-                name="power_smoothing_lifetime_remaining_ratio",
-                inputs=("power_smoothing_lifetime_remaining_ratio",),
-                levels=(("warn", 0.1), ("crit", 0.0)),
+                "power_smoothing_lifetime_remaining_ratio",
+                {"warn": 0.1, "crit": 0},
+                "of its life left",
                 number="at {:.0%} or less",
-                text="of its life left",
                 below=True,
             ),
         ),
