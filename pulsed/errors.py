@@ -68,6 +68,12 @@ class BadPage(SourceError):
     reason = "bad_page"
 
 
+class TooManyGpus(BadPage):
+    """A page has more GPUs than `source.exporter.max_gpus`."""
+
+    reason = "too_many_gpus"
+
+
 class BadCapture(SourceError):
     """A file given to replay is not a capture that pulsed can read."""
 

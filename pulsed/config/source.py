@@ -17,6 +17,7 @@ from pulsed.config.values import (
     FileName,
     Groups,
     Moment,
+    PositiveCount,
     Secret,
     Size,
     Switch,
@@ -101,7 +102,14 @@ class Exporter(Section):
         "are used for that target and never shown.",
     )
     timeout: Duration = Field(default=_EXPORTER.timeout, description="Timeout of a scrape; at most the interval.")
-    max_page_bytes: Size = Field(default=_EXPORTER.max_page_bytes, description="Size limit of a decompressed page.")
+    max_page_bytes: Size = Field(
+        default=_EXPORTER.max_page_bytes,
+        description="Size limit of a decompressed page. A target with a larger one fails.",
+    )
+    max_gpus: PositiveCount = Field(
+        default=_EXPORTER.max_gpus,
+        description="Limit of GPUs and MIG instances of one target. A target with more fails; others are not affected.",
+    )
     username: Text | None = Field(
         default=None,
         description="Basic authentication, for targets without credentials in the URL.",

@@ -30,19 +30,22 @@ class Body:
         self._pieces: list[bytes] = []
         self._gunzip: zlib._Decompress | None = None
 
-    def begin(self, encoding: str) -> None:
+    def begin(self, encoding: str, announced: int = 0) -> None:
         """Before the first byte.
 
         Args:
             encoding: Content-Encoding in lower case; `identity` without one.
+            announced: Content-Length; 0 without one. A plain body that is too large is not read.
 
         Raises:
-            BadBody: the encoding was not requested.
+            BadBody: the encoding was not requested, or the body is too large.
         """
         if encoding in ("gzip", "x-gzip"):
             self._gunzip = zlib.decompressobj(16 + zlib.MAX_WBITS)
         elif encoding != "identity":
             raise BadBody(f"answers in the encoding '{encoding}'", "Have the proxy before it send gzip or plain text")
+        elif announced > self._limit:
+            raise self._too_large()
 
     def feed(self, data: bytes) -> None:
         """Take a piece, cut anywhere.
@@ -76,8 +79,12 @@ class Body:
     def _take(self, data: bytes) -> None:
         self._left -= len(data)
         if self._left < 0:
-            raise BadBody(
-                f"sends more than {self._limit} bytes",
-                "See whether this is an exporter's page, or raise max_page_bytes",
-            )
+            self._pieces.clear()
+            raise self._too_large()
         self._pieces.append(data)
+
+    def _too_large(self) -> BadBody:
+        return BadBody(
+            f"sends more than {self._limit} bytes",
+            "Check whether this is an exporter's page, or increase source.exporter.max_page_bytes",
+        )

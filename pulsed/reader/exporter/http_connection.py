@@ -198,7 +198,9 @@ class ClientConnection(asyncio.Protocol):
         self._status = status
         if status == 200:
             encoding = self._wanted.get(b"content-encoding", b"identity")
-            self._body.begin(_shown(encoding[:_MAX_SHOWN].lower()))
+            length = self._wanted.get(b"content-length", b"")
+            # httptools has checked the number.
+            self._body.begin(_shown(encoding[:_MAX_SHOWN].lower()), int(length) if length.isdigit() else 0)
         else:
             self._answer(b"")
 

@@ -51,6 +51,7 @@ class ExporterSettings:
     Attributes:
         timeout: seconds that one scrape may take, redirects and the last byte included; cut to the interval.
         max_page_bytes: size limit of a page, after decompression.
+        max_gpus: most GPUs and MIG instances of a page.
         username: for HTTP basic authentication; a user in the target's URL goes before it.
         bearer_token_file: read anew for every scrape, because Kubernetes rotates such tokens; goes before all others.
         ca_file: PEM file of the only authorities to trust; empty: those of the system.
@@ -60,7 +61,8 @@ class ExporterSettings:
 
     interval: float = 15.0
     timeout: float = 10.0
-    max_page_bytes: int = 64 * 2**20
+    max_page_bytes: int = 16 * 2**20
+    max_gpus: int = 1024
     username: str = ""
     password: str = field(default="", repr=False)
     bearer_token: str = field(default="", repr=False)

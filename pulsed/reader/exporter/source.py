@@ -16,9 +16,9 @@ import zlib
 from collections.abc import Awaitable, Callable, Sequence
 from urllib.parse import SplitResult, unquote, urlsplit
 
-from pulsed.errors import BadPage, ConfigError, ScrapeFailed
+from pulsed.errors import BadPage, ConfigError, ScrapeFailed, TooManyGpus
 from pulsed.reader.exporter.scraper import ExporterSettings, Login, Scraper, masked, without_login
-from pulsed.reader.exposition import PageParser
+from pulsed.reader.exposition import PageParser, limits_for
 from pulsed.reader.tick import RawTick
 
 _AT_ONCE = 8
@@ -37,7 +37,7 @@ class ExporterSource:
     """
 
     kind = "exporter"
-    failures = (ScrapeFailed, BadPage)
+    failures = (ScrapeFailed, BadPage, TooManyGpus)
     restarts = 0
 
     def __init__(
@@ -57,7 +57,7 @@ class ExporterSource:
         self.interval = self._settings.interval
         self._scraper: Scraper | None = scraper or Scraper(self._settings)
         self._scraper.retain()
-        self._parser = PageParser()
+        self._parser = PageParser(limits_for(self._settings.max_gpus))
         self._phase, self._clock, self._wall, self._sleep = phase, clock, wall, sleep
         self._start: float | None = None
         self._slot = -1
@@ -65,7 +65,7 @@ class ExporterSource:
     async def read(self) -> RawTick:
         """Wait for the next scheduled moment, then scrape. Moments that a slow scrape missed are left out.
 
-        Raises `ScrapeFailed` if no page came, `BadPage` if it holds nothing to read.
+        Raises `ScrapeFailed` if no page came, `BadPage` if nothing on it can be read, `TooManyGpus` for too many GPUs.
         """
         if self._scraper is None:
             raise ScrapeFailed(f"{self.target} is closed", "Make a new source")
@@ -76,13 +76,13 @@ class ExporterSource:
             else asyncio.to_thread(_read_file, self._path, self._settings.max_page_bytes)
         )
         arrival, clock = self._wall(), self._clock()
-        if not page.strip():
+        if not page or page.isspace():
             raise BadPage(f"{self.target}: empty page", self._empty_remedy())
         begun = time.perf_counter()
         try:
             parsed = self._parser.parse(page)
         except BadPage as error:
-            raise BadPage(f"{self.target}: {error.args[0]}", error.remedy) from error
+            raise type(error)(f"{self.target}: {error.args[0]}", error.remedy) from error
         if parsed.samples == 0:
             raise BadPage(f"{self.target}: no sample that can be read", "See whether this is an exporter's page")
         spent = time.perf_counter() - begun
@@ -156,5 +156,7 @@ def _read_file(path: str, limit: int) -> bytes:
         reason = error.strerror if isinstance(error, OSError) else str(error)
         raise ScrapeFailed(f"cannot read {path}: {reason}", "A URL begins with http:// or https://") from error
     if len(page) > limit:
-        raise ScrapeFailed(f"{path} has more than {limit} bytes", "See whether this is a page, or raise max_page_bytes")
+        raise ScrapeFailed(
+            f"{path} has more than {limit} bytes", "See whether this is a page, or increase max_page_bytes"
+        )
     return page

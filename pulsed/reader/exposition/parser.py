@@ -17,6 +17,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
+from pulsed.reader.exposition.device_count import refuse_too_many
 from pulsed.reader.exposition.row import (
     Labels,
     PageLimits,
@@ -27,10 +28,8 @@ from pulsed.reader.exposition.row import (
     read_tail,
 )
 from pulsed.reader.exposition.template import Template, make_template
-from pulsed.reader.exposition.text import decoded, not_a_page, refuse_markup
+from pulsed.reader.exposition.text import decoded, not_a_page, refuse_markup, too_many_lines, too_many_rejected
 from pulsed.reader.tick import Layout, RawValue, Series
-
-__all__ = ["Page", "PageLimits", "PageParser"]
 
 # Pages in a row that a series must be absent from before it may be forgotten: at the usual 15 s two and a half minutes,
 # so that a pod that restarts or an exporter that comes back finds its series where they were.
@@ -87,6 +86,7 @@ class PageParser:
         self._sorted: dict[Labels, Labels] = {}
         self._comments = {""}  # lines without new information
         self._room = 0  # for series not known yet, on the page being read
+        self._most_label_sets = 0
         self._live = 0  # rows of the last page
         self._template: Template | None = None
         self._template_pause = 0
@@ -98,6 +98,7 @@ class PageParser:
         """Read one page; rows that cannot be read are counted, not raised.
 
         Raises:
+            TooManyGpus: the page has more GPUs than the limit.
             BadPage: the text is not an exposition page: HTML, something binary, or text without one readable row. What
                 is known of the target stays as it was.
         """
@@ -119,11 +120,17 @@ class PageParser:
 
     def _read_lines(self, text: str) -> Page:
         refuse_markup(text)
-        values: list[RawValue] = [None] * len(self._series)
+        known = len(self._series)
+        values: list[RawValue] = [None] * known
         rejected: dict[str, int] = {}
-        self._room = self._limits.max_series - self._live
+        limits = self._limits
+        if (count := text.count("\n")) > limits.max_lines:
+            raise too_many_lines(count, limits.max_lines)
+        refuse_too_many(text, limits.max_gpus)
+        self._room = limits.max_series - self._live
         if not self._slots:
             self._slots = {(each.name, self._in_order(each.labels)): slot for slot, each in enumerate(self._series)}
+        self._most_label_sets = len(self._sorted) + limits.max_label_sets
         # str.splitlines() would also cut at \x0b, \x85 and \u2028, which may stand inside a label.
         lines = text.split("\n")
         samples = len(lines)
@@ -151,6 +158,9 @@ class PageParser:
             except RowRejected as problem:
                 samples -= 1
                 rejected[problem.reason] = rejected.get(problem.reason, 0) + 1
+                if rejected[problem.reason] > limits.max_rejected:
+                    self._forget(set(range(known, len(values))), values)
+                    raise too_many_rejected(problem.reason, limits.max_rejected) from problem
         self._bound_texts()
         if rejected and samples == 0 and not any(map(read_metadata, lines)):
             raise not_a_page(text)
@@ -187,6 +197,8 @@ class PageParser:
         if start in ("", "#"):
             self._read_comment(line)
             return False
+        if len(line) > 2 * self._limits.max_line_length:  # a row, its value, timestamp and exemplar are shorter
+            raise RowRejected("too_long")
         name, _, rest = line.partition(" ")
         slot = self._bare.get(name)
         value = read_number(rest) if slot is not None else None
@@ -204,7 +216,7 @@ class PageParser:
         identity = (name, self._in_order(labels))
         slot = self._slots.get(identity)
         if slot is None:
-            if self._room <= 0:
+            if self._room <= 0 or len(self._sorted) > self._most_label_sets:
                 raise RowRejected("too_many_series")
             self._room -= 1
             slot = self._slots[identity] = len(self._series)
@@ -248,7 +260,7 @@ class PageParser:
         absent = {slot for slot, value in enumerate(values) if value is None}
         self._absent = absent if self._absent is None else self._absent & absent
         self._absent_pages += 1
-        if len(values) > 2 * self._limits.max_series:
+        if len(values) > 2 * self._limits.max_series or len(self._sorted) > 2 * self._limits.max_label_sets:
             self._forget(absent, values)  # every page brings new series: memory comes before patience
         elif self._absent_pages >= FORGET_AFTER_PAGES:
             self._forget(self._absent, values)

@@ -25,16 +25,36 @@ class PageLimits:
     """Limits of a page on the memory of its reader, in characters or pieces, not bytes.
 
     Attributes:
+        max_gpus: GPUs and MIG instances of one page; a page with more is rejected as a whole.
+        max_lines: lines of one page; a page with more is rejected as a whole, as is one of which more than
+            `max_rejected` rows cannot be read.
         max_series: distinct series of one page. Rows of further series are rejected as `too_many_series`.
+        max_label_sets: distinct sets of labels of one page's series, limited in the same way.
         max_line_length: name and labels of a row together (`too_long`), or a whole comment (ignored when longer).
         max_labels: labels of one row (`too_many_labels`).
         max_label_length: a label's name, or its value before unescaping (`too_long`).
     """
 
-    max_series: int = 200_000
+    max_gpus: int = 1024
+    max_lines: int = 262_144
+    max_rejected: int = 32_768
+    max_series: int = 131_072
+    max_label_sets: int = 32_768
     max_line_length: int = 16_384
     max_labels: int = 100
     max_label_length: int = 1024
+
+
+def limits_for(max_gpus: int) -> PageLimits:
+    """Return the limits of a page that may have so many GPUs; more of them need more series."""
+    usual = PageLimits()
+    factor = max(1.0, max_gpus / usual.max_gpus)
+    return PageLimits(
+        max_gpus=max_gpus,
+        max_lines=int(factor * usual.max_lines),
+        max_series=int(factor * usual.max_series),
+        max_label_sets=int(factor * usual.max_label_sets),
+    )
 
 
 class RowRejected(Exception):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pulsed.errors import BadPage
 
+_LARGE_REMEDY = "Check what serves this URL; a page of very many GPUs needs source.exporter.max_gpus"
+
 
 def decoded(page: bytes) -> str:
     """Give the text of a page, without a byte order mark."""
@@ -22,6 +24,16 @@ def refuse_markup(text: str) -> None:
             "The answer is an HTML or XML page, not metrics",
             "Check the URL: its path is usually /metrics, and a proxy may have answered instead",
         )
+
+
+def too_many_lines(count: int, limit: int) -> BadPage:
+    """Return the error for a page of more lines than are read."""
+    return BadPage(f"The page has {count} lines, more than the {limit} that are allowed", _LARGE_REMEDY)
+
+
+def too_many_rejected(reason: str, limit: int) -> BadPage:
+    """Return the error for a page that was left half read because of its rejected rows."""
+    return BadPage(f"More than {limit} rows of the page cannot be read ({reason})", _LARGE_REMEDY)
 
 
 def not_a_page(text: str) -> BadPage:

@@ -48,7 +48,7 @@ DEFAULT_START = 1767225600.0
 DEFAULT_INTERVALS: Mapping[Recording, float] = {"dmon": 1.0, "page": 15.0, "folder": 15.0, "csv": 1.0}
 """Seconds between two ticks: dmon's own default delay, a usual scrape interval, and that of a CSV with one tick."""
 
-_LARGEST_PAGE = 64 * 2**20
+_LARGEST_PAGE = 16 * 2**20
 _BREATH = 1000  # lines without a tick after which other tasks may run
 
 

@@ -1,0 +1,87 @@
+"""The number of devices on a page, counted without parsing it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pulsed.errors import BadPage, TooManyGpus
+from pulsed.reader.exposition import PageLimits, PageParser, limits_for
+from pulsed.reader.exposition.device_count import count_devices
+from pulsed.translate.translator import Translator
+from tests.bench.pages import FIELDS, exporter_page
+from tests.samples import SAMPLES, needs_samples
+from tests.translate.build import page_tick
+
+
+@needs_samples
+@pytest.mark.parametrize("path", sorted(SAMPLES.glob("exporter/*.prom")), ids=lambda path: path.stem)
+def test_as_many_as_translate_finds(path: Path) -> None:
+    text = path.read_text()
+    devices = Translator().translate(page_tick(text)).devices
+    divided = {device.entity.uuid or device.entity.gpu for device in devices if device.entity.kind == "mig"}
+    # A board that is known from its instances only has no row of its own.
+    assert len(devices) - len(divided) <= count_devices(text) <= len(devices)
+
+
+@pytest.mark.parametrize(
+    ("rows", "devices"),
+    [
+        ("", 0),
+        ('a{gpu="0"} 1\nb{gpu="0"} 1\na{gpu="1"} 1\n', 2),
+        ('a{gpu="0",Hostname="n1"} 1\na{gpu="0",Hostname="n2"} 1\n', 2),
+        ('a{gpu="0",UUID="GPU-a"} 1\na{gpu="7",UUID="GPU-a",err_code="0"} 1\n', 1),
+        ('a{UUID="GPU-a"} 1\na{UUID="GPU-a",GPU_I_ID="1"} 1\na{UUID="GPU-a",GPU_I_ID="2"} 1\n', 3),
+        ('a{nvlink="0",gpu="0",gpu_uuid="GPU-a"} 1\nb{cpu="0"} 1\nc{pod="x"} 1\nd 1\n', 0),
+        ('a{pod="}",gpu="0"} 1\n# HELP a {gpu="1"} 2\n', 2),
+    ],
+)  # fmt: skip
+def test_count(rows: str, devices: int) -> None:
+    assert count_devices(rows) == devices
+
+
+def test_a_page_with_more_gpus_than_the_limit_fails_and_is_forgotten() -> None:
+    parser = PageParser(limits_for(8))
+    before = parser.parse(exporter_page(8, len(FIELDS)))
+    with pytest.raises(TooManyGpus) as caught:
+        parser.parse(exporter_page(9, len(FIELDS)))
+    assert "has 9 GPUs and MIG instances, more than the 8 that are allowed" in str(caught.value)
+    assert "source.exporter.max_gpus" in caught.value.remedy
+    assert parser.parse(exporter_page(8, len(FIELDS), 1)).layout is before.layout
+
+
+def test_limits_grow_with_the_gpus() -> None:
+    assert limits_for(1024) == PageLimits()
+    assert limits_for(2).max_series == PageLimits().max_series
+    assert limits_for(10_240).max_series == 10 * PageLimits().max_series
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("a 1\n" * 101, "has 101 lines"),
+        ("a b\n" * 60, "More than 50 rows"),
+        ("".join(f"a{n} 1\n" for n in range(90)), "too_many_series"),
+    ],
+)  # fmt: skip
+def test_a_flood_of_rows_fails_and_is_forgotten(text: str, message: str) -> None:
+    parser = PageParser(PageLimits(max_lines=100, max_rejected=50, max_series=20))
+    known = parser.parse(b'x{gpu="0"} 1\ny{gpu="0"} 2\n')
+    with pytest.raises(BadPage, match=message) as caught:
+        parser.parse(text.encode())
+    assert "max_gpus" in caught.value.remedy
+    after = parser.parse(b'x{gpu="0"} 3\ny{gpu="0"} 4\n')
+    assert after.values == [3.0, 4.0]
+    assert after.layout.series == known.layout.series
+
+
+def test_label_sets_are_limited() -> None:
+    parser = PageParser(PageLimits(max_label_sets=10))
+    for number in range(20):
+        page = parser.parse(
+            "".join(f'a{{n="{number}-{row}"}} 1\nb{{n="{number}-{row}"}} 1\n' for row in range(15)).encode()
+        )
+        assert page.samples == 20
+        assert page.rejected == {"too_many_series": 10}
+        assert len(page.values) <= 100
