@@ -11,6 +11,7 @@ from pulsed.present.exposition.telemetry import Telemetry
 from pulsed.translate.fields import DERIVED as COMPOSED
 from pulsed.translate.fields import sources
 from pulsed.translate.vocabulary import QUANTITIES, Group
+from tools.class_docs import classes
 
 HEAD = """\
 # Metrics
@@ -51,7 +52,7 @@ CHAPTERS: dict[Group, str] = {
 
 def metrics() -> str:
     """Return the text of METRICS.md."""
-    return "\n".join([HEAD, *_computed(), *_counted(), *_quantities(), *_own()]) + "\n"
+    return "\n".join([HEAD, *_computed(), *classes(), *_counted(), *_quantities(), *_own()]) + "\n"
 
 
 def _counted() -> Iterator[str]:

@@ -10,8 +10,8 @@ from pulsed.compute.plausibility.rules import DEFAULT_PLAUSIBILITY, Plausibility
 from pulsed.compute.real_utilization import PRESETS, Weights, real_utilization
 from pulsed.compute.saturation import DEFAULT_SATURATORS, Saturation, Saturators
 from pulsed.compute.tick import RealUtilization, Result, Workload
-from pulsed.compute.workload.class_table import DEFAULT_THRESHOLDS, ClassThresholds
-from pulsed.compute.workload.classifier import Classifier, Missing, Profile, classifier, traffic
+from pulsed.compute.workload.class_table import DEFAULT_THRESHOLDS, ClassThresholds, Profile
+from pulsed.compute.workload.classifier import Classifier, Missing, classifier, traffic
 from pulsed.translate.tick import Device
 from pulsed.translate.vocabulary import Reading
 
@@ -25,7 +25,7 @@ class ComputeSettings:
         preset_name: what the weights are called; `custom` when they are no preset's.
         min_coverage: least share of weight, 0..1, whose inputs must be present for a point value.
         missing: what a missing input is: `bounds` whatever physics allows, `zero` 0 (the older convention).
-        profile: whose IO rule.
+        profile: whose rules of the workload classes.
         thresholds: of the workload classes.
         hold: seconds that the samples of a new class must cover before it is the held one.
         held_memory_bytes: an idle GPU with at least so much memory in use counts as held. On data centre GPUs the first
@@ -49,6 +49,11 @@ class ComputeSettings:
     health: HealthSettings = DEFAULT_HEALTH
     histogram: tuple[float, ...] = (0.05, 0.25, 0.5, 0.75, 0.95)
 
+    @property
+    def classifier(self) -> Classifier:
+        """The class table with the thresholds and of the profile."""
+        return classifier(self.thresholds, self.profile)
+
 
 def derive(
     device: Device, reading: Reading, settings: ComputeSettings, classes: Classifier
@@ -59,7 +64,7 @@ def derive(
         device: the GPU.
         reading: its inputs; implausible ones are None.
         settings: weights, missing inputs and practical peaks.
-        classes: the classifier of `settings.thresholds`.
+        classes: `settings.classifier`.
     """
     whole = device.whole
     zero = settings.missing == "zero"
@@ -72,4 +77,4 @@ def derive(
 
 def result_of(device: Device, reading: Reading, settings: ComputeSettings) -> Result:
     """Return the result of one reading alone: nothing is held, counted or evaluated over time."""
-    return Result(*derive(device, reading, settings, classifier(settings.thresholds)))
+    return Result(*derive(device, reading, settings, settings.classifier))

@@ -14,7 +14,6 @@ from pulsed.compute.health.model import LostGpu
 from pulsed.compute.plausibility.filter import PlausibilityFilter
 from pulsed.compute.tick import ClassChange, ComputedTick, Result
 from pulsed.compute.tracker import GpuTrack, Roster, Tracker
-from pulsed.compute.workload.classifier import classifier
 from pulsed.translate.tick import CanonicalTick, Device
 from pulsed.translate.vocabulary import NOTHING, Reading
 
@@ -57,7 +56,7 @@ class ComputeLayer:
         settings, tracks = self._settings, tracked.roster.tracks
         readings, anomalies = self._filter(tick, tracks)
         health = self.judge.judge(tick, readings, tracked, self._boot_id)
-        classes = classifier(settings.thresholds)
+        classes = settings.classifier
         results: list[Result] = []
         changes: list[ClassChange] = []
         for track, stages, device, reading, well, shares in zip(
@@ -126,7 +125,7 @@ class ComputeLayer:
         """Return what remains of a GPU that is gone: its health and its counters."""
         stages = self._stages.get(gone.track)
         account = stages.ledger.account() if stages is not None else NOTHING_COUNTED
-        classes = classifier(self._settings.thresholds)
+        classes = self._settings.classifier
         derived = derive(gone.device, NOTHING, self._settings, classes)
         return Result(*derived, account=account, health=gone.health)
 

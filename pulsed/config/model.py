@@ -18,8 +18,8 @@ from pulsed.compute.peaks import ARCHITECTURE_NAMES, DEFAULT, LINKS, RESOURCES, 
 from pulsed.compute.plausibility.rules import PlausibilitySettings
 from pulsed.compute.real_utilization import PRESETS, Weights
 from pulsed.compute.saturation import DEFAULT_SATURATORS, Saturators
-from pulsed.compute.workload.class_table import RULES, ClassThresholds
-from pulsed.compute.workload.classifier import Missing, Profile
+from pulsed.compute.workload.class_table import RULES, ClassThresholds, Profile
+from pulsed.compute.workload.classifier import Missing
 from pulsed.config.section import Problem, Section
 from pulsed.config.source import SourceSection
 from pulsed.config.values import (
@@ -132,6 +132,7 @@ def _threshold(name: str) -> str:
     """Return which conditions of the class table use a threshold."""
     uses = [
         f"`{rule.name}`: `{condition.variable}` {condition.comparison} this"
+        + (f" (only with the profile `{rule.only}`)" if rule.only else "")
         for rule in RULES
         for condition in rule.conditions
         if condition.threshold == name
@@ -160,7 +161,8 @@ class WorkloadSection(Section):
 
     profile: Profile = Field(
         default=_DEFAULTS.profile,
-        description="`kempnerpulse` also counts a high `memory_utilization_ratio` as IO.",
+        description="`kempnerpulse` has the rules of KempnerPulse 0.5: a high `memory_utilization_ratio` counts as IO, "
+        "and memory activity alone does not make a GPU `memory_bound`.",
     )
     hold: DurationOrNone = Field(
         default=_DEFAULTS.hold,

@@ -10,7 +10,7 @@ from pulsed.compute.derive import ComputeSettings, derive
 from pulsed.compute.saturation import Saturation
 from pulsed.compute.tick import RealUtilization, Workload
 from pulsed.compute.workload.class_table import DEFAULT_THRESHOLDS
-from pulsed.compute.workload.classifier import Classifier, classifier
+from pulsed.compute.workload.classifier import Classifier
 from pulsed.translate.tick import Device, Entity
 from pulsed.translate.vocabulary import Reading
 from tests.bench.figure import Figure
@@ -50,7 +50,7 @@ def run() -> Iterator[Figure]:
 
 def _derive(readings: Sequence[Reading]) -> list[tuple[RealUtilization, Workload, Saturation]]:
     settings, device = ComputeSettings(), Device(Entity("gpu", "0"))
-    classes = classifier(settings.thresholds)
+    classes = settings.classifier
     return [derive(device, reading, settings, classes) for reading in readings]
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, fields
+from functools import lru_cache
 from typing import Literal, NamedTuple, get_args
 
 from pulsed.errors import ConfigError
@@ -15,10 +16,15 @@ from pulsed.errors import ConfigError
 Variable = Literal["sm", "tensor", "dram", "graphics_engine", "fp64", "real_utilization", "io"]
 """What a rule can ask about: ratios 0..1, and `io` in bytes/s (the larger PCIe direction). `Inputs` come first."""
 
+Profile = Literal["pulsed", "kempnerpulse"]
+"""Whose rules: those of KempnerPulse 0.5 are without pulsed's own, and take a high `memory_utilization_ratio`
+for IO."""
+
 
 @dataclass(frozen=True, slots=True)
 class ClassThresholds:
-    """Every number of the class table: ratios 0..1, and bytes/s. All defaults are KempnerPulse 0.5's.
+    """Every number of the class table: ratios 0..1, and bytes/s. The defaults are KempnerPulse 0.5's, except
+    `memory_bound_saturated_dram_ratio`, which it does not have.
 
     A name is the class, then the input. A ratio above 1 is never reached.
 
@@ -31,6 +37,8 @@ class ClassThresholds:
     idle_dram_ratio: float = 0.05
     tensor_heavy_compute_tensor_ratio: float = 0.50
     tensor_heavy_compute_sm_ratio: float = 0.60
+    # 80 to 90 % is the practical peak of device memory, and 65 % is three quarters of it or more.
+    memory_bound_saturated_dram_ratio: float = 0.65  # profile pulsed only
     tensor_compute_tensor_ratio: float = 0.15
     tensor_compute_sm_ratio: float = 0.40
     fp64_hpc_compute_fp64_ratio: float = 0.20
@@ -74,11 +82,18 @@ class Condition(NamedTuple):
 
 
 class ClassRule(NamedTuple):
-    """One row of the class table: the class, what limits it, and the conditions that must all hold."""
+    """One row of the class table: the class, what limits it, and the conditions that must all hold.
+
+    Attributes:
+        reason: why the rule is in this place, if that is not obvious.
+        only: the only profile that has this rule; None for a rule of every profile.
+    """
 
     name: str
     bottleneck: str
     conditions: tuple[Condition, ...]
+    reason: str = ""
+    only: Profile | None = None
 
 
 RULES: tuple[ClassRule, ...] = (
@@ -99,6 +114,14 @@ RULES: tuple[ClassRule, ...] = (
             Condition("tensor", ">=", "tensor_heavy_compute_tensor_ratio"),
             Condition("sm", ">=", "tensor_heavy_compute_sm_ratio"),
         ),
+    ),
+    ClassRule(
+        "memory_bound",
+        "memory",
+        (Condition("dram", ">=", "memory_bound_saturated_dram_ratio"),),
+        "SM activity counts resident warps, including those that wait for memory. A copy kernel on all SMs, and most"
+        " decoding of language models, keep the SMs or tensor pipes active while device memory is the limit.",
+        only="pulsed",
     ),
     ClassRule(
         "tensor_compute",
@@ -156,8 +179,8 @@ RULES: tuple[ClassRule, ...] = (
 )
 """The class table, first match wins; the last rule always matches."""
 
-CLASSES: tuple[str, ...] = tuple(rule.name for rule in RULES)
-"""The twelve classes in the order of the rules."""
+CLASSES: tuple[str, ...] = tuple(reversed(dict.fromkeys(rule.name for rule in reversed(RULES))))
+"""The twelve classes in the order of the rules; a class with two rules is at the place of the second."""
 
 UNKNOWN = "unknown"
 """The class, or bottleneck, of a GPU whose inputs do not settle it: the thirteenth answer."""
@@ -165,8 +188,16 @@ UNKNOWN = "unknown"
 WORKLOAD_CLASSES: tuple[str, ...] = (*CLASSES, UNKNOWN)
 """All thirteen answers."""
 
-BOTTLENECKS: tuple[str, ...] = tuple(dict.fromkeys(rule.bottleneck for rule in RULES))
+_BOTTLENECK_OF = {rule.name: rule.bottleneck for rule in RULES}
+
+BOTTLENECKS: tuple[str, ...] = tuple(dict.fromkeys(_BOTTLENECK_OF[name] for name in CLASSES))
 """The bottlenecks that a class can have; `UNKNOWN` is one more answer."""
 
 VARIABLES: tuple[Variable, ...] = get_args(Variable)
 """The variables in the order of `Variable`."""
+
+
+@lru_cache(maxsize=2)
+def rules_of(profile: Profile) -> tuple[ClassRule, ...]:
+    """Return the rules of a profile, in their order."""
+    return tuple(rule for rule in RULES if rule.only in (None, profile))

@@ -17,18 +17,17 @@ from typing import Literal, NamedTuple
 from pulsed.compute.bounds import Bounds
 from pulsed.compute.tick import Workload
 from pulsed.compute.workload.class_table import (
-    RULES,
+    CLASSES,
     UNKNOWN,
     VARIABLES,
     ClassRule,
     ClassThresholds,
     Condition,
+    Profile,
     Variable,
+    rules_of,
 )
 from pulsed.translate.vocabulary import Reading
-
-Profile = Literal["pulsed", "kempnerpulse"]
-"""Whose IO rule: `kempnerpulse` also takes a high `memory_utilization_ratio` for a busy copy engine."""
 
 Missing = Literal["bounds", "zero"]
 """What a missing input is: anything that physics allows, or 0 (the older convention)."""
@@ -75,18 +74,19 @@ def traffic(
 
 
 class Classifier:
-    """The class table compiled for one set of thresholds.
+    """The class table of a profile, compiled for one set of thresholds.
 
     It remembers answers: a box of cells is looked up, and only a box that was not seen before walks the rules.
     """
 
-    def __init__(self, thresholds: ClassThresholds) -> None:
+    def __init__(self, thresholds: ClassThresholds, profile: Profile = "pulsed") -> None:
+        self._table = rules_of(profile)
         cuts: dict[Variable, set[float]] = {variable: set() for variable in VARIABLES}
-        for rule in RULES:
+        for rule in self._table:
             for condition in rule.conditions:
                 cuts[condition.variable].add(getattr(thresholds, condition.threshold))
         self._cuts = tuple(tuple(sorted(cuts[variable])) for variable in VARIABLES)
-        self._rules = tuple(tuple(self._compiled(c, thresholds) for c in rule.conditions) for rule in RULES)
+        self._rules = tuple(tuple(self._compiled(c, thresholds) for c in rule.conditions) for rule in self._table)
         self._orders = tuple(_Order.between(low, high, self._cuts) for low, high in AT_MOST)
         self._remembered: dict[Box, Workload] = {}
 
@@ -119,7 +119,7 @@ class Classifier:
         orders = tuple(order for order in self._orders if order.agrees_with(box))
         candidates = []
         unmatched = [box]
-        for rule, comparisons in zip(RULES, self._rules, strict=True):
+        for rule, comparisons in zip(self._table, self._rules, strict=True):
             boxes, unmatched = unmatched, []
             reached = False
             for part in boxes:
@@ -137,18 +137,19 @@ class Classifier:
 
 
 @lru_cache(maxsize=8)
-def classifier(thresholds: ClassThresholds) -> Classifier:
-    """Compile the class table, once per set of thresholds."""
-    return Classifier(thresholds)
+def classifier(thresholds: ClassThresholds, profile: Profile) -> Classifier:
+    """Compile the class table, once per set of thresholds and profile."""
+    return Classifier(thresholds, profile)
 
 
 def _answer(candidates: list[ClassRule]) -> Workload:
     """Settle what the candidates have in common: the class if there is one only, and the bottleneck if all share it."""
     bottlenecks = {rule.bottleneck for rule in candidates}
     bottleneck = bottlenecks.pop() if len(bottlenecks) == 1 else UNKNOWN
-    if len(candidates) == 1:
-        return Workload(candidates[0].name, bottleneck)
-    return Workload(UNKNOWN, bottleneck, tuple(rule.name for rule in candidates))
+    names = {rule.name for rule in candidates}
+    if len(names) == 1:
+        return Workload(names.pop(), bottleneck)
+    return Workload(UNKNOWN, bottleneck, tuple(name for name in CLASSES if name in names))
 
 
 class _Order(NamedTuple):

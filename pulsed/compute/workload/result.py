@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from pulsed.compute.declaration import Alternatives, DerivedDetail, DerivedNumber, DerivedResult, DerivedState
 from pulsed.compute.real_utilization import weighted_inputs
-from pulsed.compute.workload.class_table import BOTTLENECKS, RULES, UNKNOWN, VARIABLES, WORKLOAD_CLASSES, Variable
+from pulsed.compute.workload.class_table import BOTTLENECKS, UNKNOWN, VARIABLES, WORKLOAD_CLASSES, Variable, rules_of
 
 if TYPE_CHECKING:
     from pulsed.compute.derive import ComputeSettings
@@ -27,7 +27,7 @@ MEASURED_BY: Mapping[Variable, tuple[str, ...]] = {
 
 
 def _inputs(settings: ComputeSettings) -> tuple[Alternatives, ...]:
-    used = {condition.variable for rule in RULES for condition in rule.conditions}
+    used = {condition.variable for rule in rules_of(settings.profile) for condition in rule.conditions}
     quantities = [quantity for variable in VARIABLES if variable in used for quantity in MEASURED_BY[variable]]
     if settings.profile == "kempnerpulse":  # its IO rule
         quantities.append("memory_utilization_ratio")

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from pulsed.compute.derive import ComputeSettings
-from pulsed.compute.workload.class_table import BOTTLENECKS, RULES, UNKNOWN, VARIABLES, Variable
+from pulsed.compute.workload.class_table import BOTTLENECKS, CLASSES, RULES, UNKNOWN, VARIABLES, Variable
 from pulsed.present.promql.regions import EVERYTHING, Box, Interval, Order, Region, Regions
 from pulsed.present.promql.rule_types import IdentityLabels, Recording, indented, number, recorded
 from pulsed.present.promql.utilization import QUANTITY_OF, high_of, low_of
@@ -23,29 +23,29 @@ CONTRADICTED = recorded("physics", "contradicted")
 
 def class_rules(settings: ComputeSettings, identity: IdentityLabels) -> Iterator[Recording]:
     """Yield the rules for the class, its candidates and the bottleneck."""
-    regions = Regions(settings.thresholds)
+    regions = Regions(settings.thresholds, settings.profile)
     noise = {
         order for region in regions.of.values() for _, chains in region.noise for chain in chains for order in chain
     }
     for order in sorted(noise):
         yield _contradicted(regions, order, identity)
-    for rule in RULES:
+    for name in CLASSES:
         yield Recording(
             POSSIBLE,
-            f"group {identity.by} (\n{indented(_possible(regions.of[rule.name], identity))}\n)",
-            f"1 if {rule.name} is possible, else absent.",
-            {"class": rule.name},
+            f"group {identity.by} (\n{indented(_possible(regions.of[name], identity))}\n)",
+            f"1 if {name} is possible, else absent.",
+            {"class": name},
         )
     yield Recording(COUNT, f"count {identity.by} ({POSSIBLE})", "Number of possible classes.")
     comment = "The class of the current evaluation: 1 for that class, 0 for all others."
-    for rule in RULES:
-        settled = f'{COUNT} == 1 and ignoring (class) {POSSIBLE}{{class="{rule.name}"}}'
-        yield Recording(CLASS, f"{settled}\nor 0 * {COUNT}", comment, {"class": rule.name})
+    for name in CLASSES:
+        settled = f'{COUNT} == 1 and ignoring (class) {POSSIBLE}{{class="{name}"}}'
+        yield Recording(CLASS, f"{settled}\nor 0 * {COUNT}", comment, {"class": name})
         comment = ""
     yield Recording(CLASS, f"{COUNT} > bool 1", labels={"class": UNKNOWN})
     comment = "The bottleneck, known if all possible classes share it."
     for bottleneck in BOTTLENECKS:
-        classes = "|".join(rule.name for rule in RULES if rule.bottleneck == bottleneck)
+        classes = "|".join(dict.fromkeys(rule.name for rule in RULES if rule.bottleneck == bottleneck))
         those = f'count {identity.by} ({POSSIBLE}{{class=~"{classes}"}})'
         yield Recording(BOTTLENECK, f"{those} == bool {COUNT}\nor 0 * {COUNT}", comment, {"bottleneck": bottleneck})
         comment = ""

@@ -15,7 +15,15 @@ from functools import cached_property
 from itertools import product
 from typing import NamedTuple
 
-from pulsed.compute.workload.class_table import RULES, VARIABLES, ClassThresholds, Condition, Variable
+from pulsed.compute.workload.class_table import (
+    CLASSES,
+    VARIABLES,
+    ClassThresholds,
+    Condition,
+    Profile,
+    Variable,
+    rules_of,
+)
 from pulsed.compute.workload.classifier import AT_MOST
 
 
@@ -70,15 +78,16 @@ class Region:
 
 @dataclass(frozen=True)
 class Regions:
-    """The regions of all classes for one set of thresholds."""
+    """The regions of all classes for one set of thresholds and a profile."""
 
     thresholds: ClassThresholds
+    profile: Profile = "pulsed"
 
     @cached_property
     def cuts(self) -> Mapping[Variable, tuple[float, ...]]:
         """The thresholds of every variable, ascending."""
         found: dict[Variable, set[float]] = {variable: set() for variable in VARIABLES}
-        for rule in RULES:
+        for rule in rules_of(self.profile):
             for condition in rule.conditions:
                 found[condition.variable].add(self._threshold(condition))
         return {variable: tuple(sorted(values)) for variable, values in found.items()}
@@ -86,16 +95,18 @@ class Regions:
     @cached_property
     def of(self) -> Mapping[str, Region]:
         """The region of every class."""
-        regions = {}
-        for position, rule in enumerate(RULES):
+        rules = rules_of(self.profile)
+        reached: dict[str, list[Box]] = {name: [] for name in CLASSES}
+        for position, rule in enumerate(rules):
             boxes = [Box({})]
             for condition in rule.conditions:
                 boxes = _cut(boxes, [self._side(condition, inside=True)])
-            for earlier in RULES[:position]:
-                outside = [self._side(condition, inside=False) for condition in earlier.conditions]
-                boxes = _largest(_cut(boxes, outside))
-            regions[rule.name] = self._split(self._needed(boxes))
-        return regions
+            for earlier in rules[:position]:
+                if earlier.name != rule.name:  # then the same class is reached by either
+                    outside = [self._side(condition, inside=False) for condition in earlier.conditions]
+                    boxes = _largest(_cut(boxes, outside))
+            reached[rule.name] = _largest([*reached[rule.name], *boxes])
+        return {name: self._split(self._needed(boxes)) for name, boxes in reached.items()}
 
     def contradictions(self, order: Order) -> tuple[tuple[float, float], ...]:
         """Return which readings contradict an order; noise below the resolution of the thresholds is ignored.

@@ -6,12 +6,13 @@ from dataclasses import fields
 import pytest
 
 from pulsed.compute.bounds import Inputs
-from pulsed.compute.workload.class_table import BOTTLENECKS, CLASSES, RULES, VARIABLES, ClassThresholds
+from pulsed.compute.workload.class_table import BOTTLENECKS, CLASSES, RULES, VARIABLES, ClassThresholds, rules_of
 from pulsed.errors import ConfigError
 
 
 def test_the_twelve_classes_in_their_order() -> None:
-    assert [(rule.name, rule.bottleneck) for rule in RULES] == [
+    kempnerpulse = rules_of("kempnerpulse")
+    assert [(rule.name, rule.bottleneck) for rule in kempnerpulse] == [
         ("idle", "idle"),
         ("tensor_heavy_compute", "compute"),
         ("tensor_compute", "compute"),
@@ -25,8 +26,15 @@ def test_the_twelve_classes_in_their_order() -> None:
         ("low_utilization", "mixed"),
         ("mixed_or_moderate", "mixed"),
     ]
-    assert tuple(rule.name for rule in RULES) == CLASSES
+    assert tuple(rule.name for rule in kempnerpulse) == CLASSES
     assert BOTTLENECKS == ("idle", "compute", "io", "memory", "mixed")
+
+
+def test_saturated_memory_comes_second_and_is_no_rule_of_kempnerpulse() -> None:
+    rules = list(rules_of("pulsed"))
+    added = rules.pop(2)
+    assert (added.name, added.bottleneck) == ("memory_bound", "memory")
+    assert tuple(rules) == rules_of("kempnerpulse")
 
 
 def test_the_last_rule_always_matches() -> None:

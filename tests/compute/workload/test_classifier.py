@@ -14,7 +14,16 @@ from pulsed.compute.derive import ComputeSettings
 from pulsed.compute.real_utilization import PRESETS, Weights
 from pulsed.compute.tick import Workload
 from pulsed.compute.workload import classifier as workload_module
-from pulsed.compute.workload.class_table import CLASSES, DEFAULT_THRESHOLDS, RULES, UNKNOWN, VARIABLES, ClassThresholds
+from pulsed.compute.workload.class_table import (
+    CLASSES,
+    DEFAULT_THRESHOLDS,
+    RULES,
+    UNKNOWN,
+    VARIABLES,
+    ClassThresholds,
+    Profile,
+    rules_of,
+)
 from pulsed.compute.workload.classifier import Classifier
 from pulsed.translate.tick import Device
 from pulsed.translate.vocabulary import NOTHING, Reading
@@ -38,15 +47,20 @@ from tests.compute.readings import (
 )
 
 BOTTLENECK = {rule.name: rule.bottleneck for rule in RULES}
+profiles: st.SearchStrategy[Profile] = st.sampled_from(["pulsed", "kempnerpulse"])
 PROFILES = (ComputeSettings(), ComputeSettings(profile="kempnerpulse"))
 
 
-def cascade(ru: float, sm: float, tensor: float, dram: float, gr: float, fp64: float, io: bool) -> str:
+def cascade(
+    ru: float, sm: float, tensor: float, dram: float, gr: float, fp64: float, io: bool, profile: Profile = "pulsed"
+) -> str:
     """The class table once more, written as one would read it aloud."""
     if ru < 0.05 and gr < 0.05 and dram < 0.05 and not io:
         return "idle"
     if tensor >= 0.5 and sm >= 0.6:
         return "tensor_heavy_compute"
+    if dram >= 0.65 and profile == "pulsed":
+        return "memory_bound"
     if tensor >= 0.15 and sm >= 0.4:
         return "tensor_compute"
     if fp64 >= 0.2 and sm >= 0.5:
@@ -82,11 +96,11 @@ def full(
     )
 
 
-def expected(reading: Reading, weights: Weights = PRESETS["ai"]) -> str:
+def expected(reading: Reading, weights: Weights = PRESETS["ai"], profile: Profile = "pulsed") -> str:
     """The class of a reading with all inputs of the table."""
     sm, tensor, dram, gr, fp64 = (min(max(getattr(reading, name), 0.0), 1.0) for name in RATIO_INPUTS)
     ru = weights.sm * sm + weights.tensor * tensor + weights.dram * dram + weights.graphics_engine * gr
-    return cascade(ru, sm, tensor, dram, gr, fp64, max(getattr(reading, name) for name in PCIE) >= 1e9)
+    return cascade(ru, sm, tensor, dram, gr, fp64, max(getattr(reading, name) for name in PCIE) >= 1e9, profile)
 
 
 def just_below(threshold: float) -> float:
@@ -114,21 +128,31 @@ def workload(reading: Reading, options: ComputeSettings | None = None, device: D
         (full(0.4, 0.15, 0.0, 1.0), "tensor_compute"),
         (full(0.4, just_below(0.15), 0.0, 1.0), "mixed_or_moderate"),
         (full(just_below(0.4), 0.15, 0.0, 1.0), "mixed_or_moderate"),
+        # 2b device memory at its practical peak, whatever the SMs show
+        (full(1.0, 0.0, 0.9, 1.0), "memory_bound"),  # a copy kernel on all SMs
+        (full(0.9, 0.2, 0.8, 1.0), "memory_bound"),  # decoding of a language model
+        (full(1.0, 0.0, 0.65, 1.0), "memory_bound"),
+        (full(1.0, 0.0, just_below(0.65), 1.0), "compute_heavy"),
+        (full(0.6, 0.5, 0.65, 1.0), "tensor_heavy_compute"),
+        (full(0.6, just_below(0.5), 0.65, 1.0), "memory_bound"),
+        (full(0.6, just_below(0.5), just_below(0.65), 1.0), "tensor_compute"),
+        (full(0.5, 0.0, 0.65, 1.0, fp64=0.2), "memory_bound"),
+        (full(0.1, 0.0, 0.65, 1.0, sent=1e9), "memory_bound"),
         # 4 fp64
         (full(0.5, 0.0, 0.0, 1.0, fp64=0.2), "fp64_hpc_compute"),
         (full(0.5, 0.0, 0.0, 1.0, fp64=just_below(0.2)), "compute_active"),
         (full(just_below(0.5), 0.0, 0.0, 1.0, fp64=0.2), "mixed_or_moderate"),
         # 5 io
-        (full(just_below(0.3), 0.0, 0.9, 1.0, sent=1e9), "io_or_data_loading"),
-        (full(0.3, 0.0, 0.9, 1.0, sent=1e9), "memory_bound"),
+        (full(just_below(0.3), 0.0, 0.6, 1.0, sent=1e9), "io_or_data_loading"),
+        (full(0.3, 0.0, 0.6, 1.0, sent=1e9), "memory_bound"),
         (full(0.1, 0.0, 0.0, 0.2, sent=just_below(1e9), received=just_below(1e9)), "mixed_or_moderate"),
         # 6 memory bound
         (full(just_below(0.5), 0.0, 0.5, 1.0), "memory_bound"),
         (full(0.5, 0.0, 0.5, 1.0), "compute_active"),
         (full(0.3, 0.0, just_below(0.5), 1.0), "memory_active"),
         # 7 and 8 compute
-        (full(0.8, 0.0, 0.9, 1.0), "compute_heavy"),
-        (full(just_below(0.8), 0.0, 0.9, 1.0), "compute_active"),
+        (full(0.8, 0.0, 0.6, 1.0), "compute_heavy"),
+        (full(just_below(0.8), 0.0, 0.6, 1.0), "compute_active"),
         # 9 memory active
         (full(0.3, 0.0, 0.4, 1.0), "memory_active"),
         (full(0.3, 0.0, just_below(0.4), 1.0), "mixed_or_moderate"),
@@ -153,7 +177,7 @@ def test_every_threshold_in_every_row() -> None:
     near = {
         "sm": [x for t in (0.15, 0.25, 0.3, 0.4, 0.5, 0.6, 0.8) for x in (just_below(t), t)],
         "tensor": [x for t in (0.15, 0.5) for x in (just_below(t), t)],
-        "dram": [x for t in (0.05, 0.15, 0.4, 0.5) for x in (just_below(t), t)],
+        "dram": [x for t in (0.05, 0.15, 0.4, 0.5, 0.65) for x in (just_below(t), t)],
         "gr": [x for t in (0.05, 0.15, 0.4) for x in (just_below(t), t)],
         "fp64": [just_below(0.2), 0.2],
         "sent": [just_below(1e9), 1e9],
@@ -161,6 +185,8 @@ def test_every_threshold_in_every_row() -> None:
     for values in itertools.product(*near.values()):
         reading = full(**dict(zip(near, values, strict=True)))
         assert workload(reading).raw_class == expected(reading)
+        reading = reading._replace(memory_utilization_ratio=0.0)
+        assert workload(reading, PROFILES[1]).raw_class == expected(reading, profile="kempnerpulse")
 
 
 def test_t4_page_is_settled_without_sm() -> None:
@@ -218,6 +244,17 @@ def test_custom_thresholds() -> None:
     assert workload(full(1.0, 0.0, 0.0, 1.0), options).raw_class == "compute_active"
     unknown = workload(full(0.6, 0.0, 0.3, 1.0)._replace(sm_active_ratio=None), options)
     assert unknown.candidates == ("memory_bound", "compute_active")
+    later = ComputeSettings(thresholds=ClassThresholds(memory_bound_saturated_dram_ratio=0.8))
+    assert workload(full(1.0, 0.0, 0.79, 1.0), later).raw_class == "compute_heavy"
+    assert workload(full(1.0, 0.0, 0.8, 1.0), later).raw_class == "memory_bound"
+
+
+def test_both_rules_of_a_class_lead_to_one_candidate() -> None:
+    """Half of the device memory's time or all of it, on less than half of the SMs: memory-bound either way."""
+    reading = full(0.4, 0.0, 0.9, 1.0, fp64=0.0)._replace(dram_active_ratio=None)
+    assert workload(reading).candidates == ("memory_bound", "memory_active", "mixed_or_moderate")
+    noisy = Bounds(Inputs(0.4, 0.0, 0.55, 1.0, 0.0), Inputs(0.4, 0.0, 0.9, 1.0, 0.0))
+    assert Classifier(DEFAULT_THRESHOLDS).classify(noisy, (0.3, 0.5), (0.0, 0.0)) == Workload("memory_bound", "memory")
 
 
 def test_custom_weights_move_the_edge_of_idle() -> None:
@@ -252,19 +289,21 @@ tables = st.builds(
 
 
 @many
-@given(st.one_of(st.just(DEFAULT_THRESHOLDS), tables), st.tuples(*[ratios] * 6), rates)
-def test_cells_equal_a_walk_of_the_table(thresholds: ClassThresholds, values: tuple[float, ...], io: float) -> None:
+@given(st.one_of(st.just(DEFAULT_THRESHOLDS), tables), profiles, st.tuples(*[ratios] * 6), rates)
+def test_cells_equal_a_walk_of_the_table(
+    thresholds: ClassThresholds, profile: Profile, values: tuple[float, ...], io: float
+) -> None:
     inputs = Inputs(*values[:5])
     by_name = dict(zip(VARIABLES, (*values, io), strict=True))
     walked = next(
         rule.name
-        for rule in RULES
+        for rule in rules_of(profile)
         if all(
             COMPARE[condition.comparison](by_name[condition.variable], getattr(thresholds, condition.threshold))
             for condition in rule.conditions
         )
     )
-    result = Classifier(thresholds).classify(Bounds(inputs, inputs), (values[5], values[5]), (io, io))
+    result = Classifier(thresholds, profile).classify(Bounds(inputs, inputs), (values[5], values[5]), (io, io))
     assert result == Workload(walked, BOTTLENECK[walked])
 
 

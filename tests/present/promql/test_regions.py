@@ -7,7 +7,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pulsed.compute.bounds import Bounds, Inputs
-from pulsed.compute.workload.class_table import CLASSES, DEFAULT_THRESHOLDS, VARIABLES, ClassThresholds, Variable
+from pulsed.compute.workload.class_table import (
+    CLASSES,
+    DEFAULT_THRESHOLDS,
+    VARIABLES,
+    ClassThresholds,
+    Profile,
+    Variable,
+)
 from pulsed.compute.workload.classifier import AT_MOST, Classifier
 from pulsed.present.promql.regions import Box, Order, Regions
 
@@ -45,16 +52,21 @@ def possible(regions: Regions, name: str, low: dict[Variable, float], high: dict
 
 
 @settings(max_examples=300)
-@given(st.one_of(st.just(DEFAULT_THRESHOLDS), tables), st.tuples(*[spans] * 6), traffic)
+@given(
+    st.one_of(st.just(DEFAULT_THRESHOLDS), tables),
+    st.sampled_from(["pulsed", "kempnerpulse"]),
+    st.tuples(*[spans] * 6),
+    traffic,
+)
 def test_regions_equal_the_classifier(
-    thresholds: ClassThresholds, shares: tuple[tuple[float, float], ...], io: tuple[float, float]
+    thresholds: ClassThresholds, profile: Profile, shares: tuple[tuple[float, float], ...], io: tuple[float, float]
 ) -> None:
     """Whatever the inputs can be, with any thresholds, contradictions of physics included."""
     low = dict(zip(VARIABLES, [pair[0] for pair in (*shares, io)], strict=True))
     high = dict(zip(VARIABLES, [pair[1] for pair in (*shares, io)], strict=True))
     bounds = Bounds(Inputs(*[pair[0] for pair in shares[:5]]), Inputs(*[pair[1] for pair in shares[:5]]))
-    workload = Classifier(thresholds).classify(bounds, shares[5], io)
-    regions = Regions(thresholds)
+    workload = Classifier(thresholds, profile).classify(bounds, shares[5], io)
+    regions = Regions(thresholds, profile)
     found = tuple(name for name in CLASSES if possible(regions, name, low, high))
     assert found == (workload.candidates or (workload.raw_class,))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from itertools import chain
@@ -20,7 +21,7 @@ from pulsed.present.promql.rule_set import RuleSelection, document
 from pulsed.present.promql.rule_types import IdentityLabels
 from pulsed.translate.vocabulary import Reading
 from tests.present.promql.promtool import check, plain, selector
-from tests.present.promql.vectors import Gpu, edge_gpus, random_gpus, results
+from tests.present.promql.vectors import Gpu, edge_gpus, make, random_gpus, results
 
 CUSTOM = ComputeSettings(
     Weights(1, 2, 0, 1),
@@ -192,6 +193,8 @@ def test_a_wrong_rule_is_noticed(tmp_path: Path, mutant: tuple[str, str]) -> Non
     rules = recording(ComputeSettings())
     assert mutant[0] in rules
     gpus = [*random_gpus(150, seed=7), *list(edge_gpus(150, ComputeSettings(), seed=2))[::4]]
+    equal = {"sm_active_ratio": 0.5, "dram_active_ratio": 0.1, "fp64_active_ratio": 0.4, "fp32_active_ratio": 0.4}
+    gpus.append(make(len(gpus) + 1000, equal, random.Random(1)))
     assert "FAILED" in disagreement(tmp_path, gpus, ComputeSettings(), rules.replace(*mutant))
 
 

@@ -1,0 +1,105 @@
+"""Render the chapter of METRICS.md about the workload classes from the class table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from pulsed.compute.peaks import LINKS, RESOURCES
+from pulsed.compute.workload.class_table import CLASSES, DEFAULT_THRESHOLDS, RULES, Condition
+
+PIPES = tuple(resource for resource in RESOURCES if resource != "dram" and resource not in LINKS)
+
+
+class Difference(NamedTuple):
+    """A bottleneck and a limiting resource of another kind that can occur together.
+
+    Attributes:
+        classes: of the bottleneck.
+        resources: that can be the limit, by a clear margin.
+        reason: a sentence without a full stop.
+    """
+
+    classes: tuple[str, ...]
+    resources: tuple[str, ...]
+    reason: str
+
+
+def _percent(threshold: str) -> str:
+    return f"{getattr(DEFAULT_THRESHOLDS, threshold):.0%}".replace("%", " %")
+
+
+_SATURATED = _percent("memory_bound_saturated_dram_ratio")
+_COMPUTE = tuple(dict.fromkeys(rule.name for rule in RULES if rule.bottleneck == "compute"))
+
+DIFFERENCES = (
+    Difference(
+        ("tensor_heavy_compute",),
+        ("dram",),
+        "tensor pipes that are active half of the time decide the class, even if device memory is closer to its limit",
+    ),
+    Difference(
+        tuple(name for name in _COMPUTE if name != "tensor_heavy_compute"),
+        ("dram",),
+        f"below {_SATURATED} of DRAM activity the class follows the SMs. They count as active while their warps wait,"
+        " so that no pipe needs to be near its limit",
+    ),
+    Difference(
+        ("memory_bound",),
+        PIPES,
+        f"from {_SATURATED} of DRAM activity on the class is `memory_bound`, even if a pipe is closer to its limit",
+    ),
+    Difference(
+        ("io_or_data_loading",),
+        (*PIPES, "dram", "nvlink"),
+        "the class follows PCIe traffic in bytes per second, which is little for a fast link, while few SMs are active",
+    ),
+    Difference(
+        tuple(name for name in CLASSES if name != "io_or_data_loading"),
+        LINKS,
+        f"PCIe decides the class only below {_percent('io_or_data_loading_sm_ratio')} of SM activity, and NVLink has no"
+        " class",
+    ),
+)
+"""All of them; a test searches for others."""
+
+
+def classes() -> Iterator[str]:
+    """Yield the lines of the chapter."""
+    yield "\n## Workload class\n"
+    yield "The first rule that matches names the class. The thresholds are `compute.workload.thresholds`; `io` is the"
+    yield "larger PCIe direction. The class is `unknown` unless all possible values of the missing inputs lead to it.\n"
+    yield "| class | bottleneck | rule |\n|---|---|---|"
+    reasons = []
+    for rule in RULES:
+        conditions = " and ".join(_condition(condition) for condition in rule.conditions) or "otherwise"
+        note = f"; not with the profile `{_others(rule.only)}`" if rule.only else ""
+        yield f"| `{rule.name}` | {rule.bottleneck} | {conditions}{note} |"
+        if rule.reason:
+            reasons.append(f"`{rule.name}` by {conditions}: {rule.reason}")
+    yield ""
+    yield from reasons
+    yield "\nThe bottleneck follows from the class, `pulsed_gpu_limiting_resource` from activity over practical peaks."
+    yield "They can differ:\n"
+    yield "| class | limiting resource | reason |\n|---|---|---|"
+    for difference in DIFFERENCES:
+        yield f"| {_several(difference.classes)} | {_names(difference.resources)} | {difference.reason} |"
+
+
+def _condition(condition: Condition) -> str:
+    value = getattr(DEFAULT_THRESHOLDS, condition.threshold)
+    limit = f"{value / 1e9:g} GB/s" if condition.variable == "io" else _percent(condition.threshold)
+    return f"{condition.variable} {condition.comparison} {limit}"
+
+
+def _others(only: str) -> str:
+    return "kempnerpulse" if only == "pulsed" else "pulsed"
+
+
+def _several(names: tuple[str, ...]) -> str:
+    missing = [name for name in CLASSES if name not in names]
+    return f"all except {_names(tuple(missing))}" if len(missing) < len(names) else _names(names)
+
+
+def _names(names: tuple[str, ...]) -> str:
+    return ", ".join(f"`{name}`" for name in names)
