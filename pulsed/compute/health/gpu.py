@@ -216,17 +216,20 @@ class GpuHealth:
         due = (_ALL if is_first else due) & ((1 << len(dues)) - 1)
         must_conclude, self._must_conclude = self._must_conclude, False
         touched: dict[int, None] = {}
+        is_due_moved = False
         while due:
             number = (due & -due).bit_length() - 1
             due &= due - 1
             position, rule = rules[number]
             state = self._rules[number]
             is_changed = rule.evaluate(state, inputs, now)
-            dues[number] = state.due
+            if state.due != dues[number]:
+                dues[number], is_due_moved = state.due, True
             if is_changed or is_first or (must_conclude and self.plan.checks[position].applicability):
                 self.checks[position].events += state.events
                 touched[position] = None
-        self._due = min(dues, default=inf)
+        if is_due_moved:
+            self._due = min(dues)
         is_changed, self._has_news = is_first or self._has_news, False
         for position in touched:
             check = self.checks[position]

@@ -182,6 +182,8 @@ class Rule:
     clear_share: float = 0.0
     positions: tuple[int, ...] = field(init=False, repr=False)
     _reach: tuple[tuple[int, float, float], ...] = field(init=False, repr=False)
+    _sign: float = field(init=False, repr=False)
+    _harmless: float = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         """Compile: names to positions, thresholds to severities with the thresholds to reach and to keep them."""
@@ -192,6 +194,8 @@ class Rule:
             for state, at in self.levels.items()
         ]
         object.__setattr__(self, "_reach", tuple(reach))
+        object.__setattr__(self, "_sign", sign)
+        object.__setattr__(self, "_harmless", -inf if self.when else min([keep for *_, keep in reach], default=-inf))
 
     @property
     def states(self) -> tuple[State, ...]:
@@ -221,7 +225,7 @@ class Rule:
 
     def grade(self, measure: float) -> tuple[int, int]:
         """Return the severity that a measure reaches, and the one that it keeps."""
-        measure = -measure if self.below else measure
+        measure *= self._sign
         reached = kept = 0
         for severity, reach, keep in self._reach:
             if measure >= keep:
@@ -236,6 +240,9 @@ class Rule:
         state.measure = measure = self.measure(state, inputs, now)
         reached = kept = -1
         if measure is not None:
+            if held == 0 and was_covered and measure * self._sign < self._harmless:
+                state.reached_since = None
+                return False
             reached, kept = self.grade(measure)
             if self.when:
                 reached, kept = self._conditional(reached, kept, state, inputs, now)
