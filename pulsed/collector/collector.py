@@ -24,10 +24,8 @@ class Pipeline:
     """Translate and Compute for one source; keeps what they remember between ticks.
 
     Args:
-        settings: for Compute.
         node: the host of GPUs whose source does not name a host.
         observe: takes the seconds that each layer spends.
-        selection: the GPUs to compute; the others are left out.
         boot_id: of the node that all GPUs are in, if they are.
     """
 
@@ -73,10 +71,6 @@ class Collector:
     A source that fails affects its own target only.
 
     Args:
-        source: what to read; closed at the end.
-        pipeline: processes its ticks.
-        target: where the latest tick and the errors are stored.
-        on_tick: called with every tick that was stored.
         until: evaluated after every attempt; true ends the collector. By default it runs until the source ends.
         is_logged: whether failures and the end of the source are logged.
     """

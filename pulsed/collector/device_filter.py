@@ -10,11 +10,7 @@ from pulsed.translate.tick import CanonicalTick, Device
 
 
 class DeviceFilter:
-    """A selection, applied to the ticks of one source.
-
-    Args:
-        selection: the GPUs to keep.
-    """
+    """A selection, applied to the ticks of one source."""
 
     def __init__(self, selection: GpuSelection = EVERYTHING) -> None:
         self._selection = selection

@@ -13,7 +13,6 @@ def log_health_change(change: HealthChange, node: str) -> None:
     """Log a change of a GPU's health; changes of single checks only where they are for the worse.
 
     Args:
-        change: of a GPU, or of one of its checks.
         node: the host of GPUs without a node of their own.
     """
     is_worse = SEVERITY[change.after] > max(SEVERITY[change.before], 0)

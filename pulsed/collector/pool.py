@@ -31,10 +31,7 @@ async def collect(
     """Read all sources for a command, as fast as they deliver, and return the targets with their last ticks.
 
     Args:
-        config: which sources and GPUs.
-        settings: how to compute.
         until: evaluated for a target after every attempt; true ends its collector.
-        on_tick: called with every tick.
         is_logged: whether failures and ends of sources are logged as they occur.
 
     Raises:
@@ -84,7 +81,6 @@ class CollectorPool:
     Args:
         store: where the collectors store their ticks; `apply` replaces its targets.
         observe: called with the seconds that each layer spends on a tick.
-        on_tick: called with every tick that was stored.
         saved: health of every target as of the last run; None: nothing is kept.
     """
 
@@ -106,8 +102,7 @@ class CollectorPool:
         Counters and health of a target are kept as long as the configuration names it. Sources whose section has not
         changed are not interrupted.
 
-        Raises:
-            ConfigError: a source cannot be made; then nothing has changed.
+        Raises `ConfigError` if a source cannot be made; then nothing has changed.
         """
         before, settings, selection = self._config, config.compute_settings(), selection_of(config, {})
         if before is None or (before.source, before.node) != (config.source, config.node):

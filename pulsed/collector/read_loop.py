@@ -36,11 +36,7 @@ class ReadFailure:
 
 @dataclass(frozen=True, slots=True)
 class EndOfSource:
-    """A source has no more ticks.
-
-    Attributes:
-        message: why.
-    """
+    """A source has no more ticks."""
 
     message: str
 
@@ -54,8 +50,6 @@ def read_loop(
     in `process` is a failure of that tick only. After a failure the source is read again after a pause.
 
     Args:
-        source: what to read.
-        process: called with every tick.
         is_logged: whether failures and the end of the source are logged; false where the caller reports them.
     """
     return aclosing(_outcomes(source, process, _SourceLog(is_logged)))

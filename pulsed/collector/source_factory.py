@@ -19,12 +19,10 @@ def open_sources(config: Config, *, hurried: bool = False) -> Sequence[Source]:
     """Return the sources of the configuration, one per target. Nothing is read yet.
 
     Args:
-        config: which sources.
         hurried: for commands: start with all targets at once, instead of spreading many over
             the interval, and play a recording as fast as it can be read.
 
-    Raises:
-        ConfigError: a target is no URL and no path, or a secret's file cannot be read.
+    Raises `ConfigError` if a target is no URL and no path, or a secret's file cannot be read.
     """
     return _KINDS[config.source.kind](config, hurried)
 
@@ -57,7 +55,6 @@ def selection_of(config: Config, environment: Mapping[str, str]) -> GpuSelection
     """Which GPUs to show: those of the key `gpus`, else those that the environment leaves a job on this node, else all.
 
     Args:
-        config: which GPUs.
         environment: variables by name; empty for a daemon, which shows all by default.
     """
     if config.gpus is not None:

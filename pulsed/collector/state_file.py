@@ -99,11 +99,7 @@ class StateFile:
 
 
 class SavedHealth:
-    """The latches of all targets, by the target's name.
-
-    Args:
-        file: where they are kept.
-    """
+    """The latches of all targets, by the target's name."""
 
     def __init__(self, file: StateFile) -> None:
         self._file = file
@@ -115,7 +111,6 @@ class SavedHealth:
         """Restore the saved health of a target, once; what is not valid is logged and dropped.
 
         Args:
-            target: its name.
             judge: has judged nothing yet.
             now: in Unix seconds.
         """
@@ -149,11 +144,7 @@ class SavedHealth:
             self.save(document)
 
     async def write_regularly(self, judges: Callable[[], Mapping[str, HealthEvaluator]]) -> None:
-        """Write changed health every `WRITE_SECONDS`, until cancelled.
-
-        Args:
-            judges: returns the evaluators by the name of their target.
-        """
+        """Write changed health every `WRITE_SECONDS`, until cancelled."""
         while True:
             await asyncio.sleep(WRITE_SECONDS)
             if (document := self.document(judges())) is not None:

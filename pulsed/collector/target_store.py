@@ -26,11 +26,7 @@ class Target:
         error: the error of the last attempt, with the remedy; empty while up.
         tick: the last tick, None before the first.
         arrived: when it arrived, in seconds of the monotonic clock.
-        samples: ticks so far.
-        rejected: rows that could not be read, by reason, so far.
-        errors: failed attempts so far, by reason.
         restarts: restarts of the source's child process.
-        ended: whether the source has no more ticks.
         version: grows with every change of this target.
     """
 

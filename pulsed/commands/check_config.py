@@ -14,9 +14,7 @@ def check_config(file: str | None, web_config_file: str | None, out: TextIO) -> 
     """Print `FILE: valid` for each file; return the exit code.
 
     Args:
-        file: a configuration file.
         web_config_file: a web configuration file; by default the one that `file` names.
-        out: where to print.
 
     Raises:
         ConfigError: a file is not valid; the message has one line per problem.

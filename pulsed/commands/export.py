@@ -17,9 +17,7 @@ def export(config: Config, columns: str, out: TextIO, schema: str = "pulsed") ->
     """Print every tick as CSV rows until all sources have ended. One that fails after its first tick is retried.
 
     Args:
-        config: which sources and GPUs.
         columns: `default`, `all`, or names with commas between them.
-        out: where to print.
         schema: `pulsed` or `kempnerpulse`; the latter implies the workload profile of that name.
 
     Raises:

@@ -39,12 +39,10 @@ def health(url: str, format: str, out: TextIO, *, timeout: float = 10.0, ca_file
     Args:
         url: of the daemon; a login in it is used.
         format: `table`, `json`, or `line`: one line with performance data, for Nagios.
-        out: where to print.
         timeout: of the request, in seconds.
         ca_file: certificates to trust, for https.
 
-    Raises:
-        DaemonUnreachable: the daemon did not answer, or the certificates cannot be read.
+    Raises `DaemonUnreachable` if the daemon did not answer, or the certificates cannot be read.
     """
     gpus = fetch(url, timeout=timeout, ca_file=ca_file)
     out.write(_FORMATS[format](gpus))
@@ -62,8 +60,7 @@ def exit_code_of(gpus: Sequence[Gpu]) -> int:
 def fetch(url: str, *, timeout: float, ca_file: str | None) -> list[Gpu]:
     """Return the GPUs of the daemon as `/health/gpus` has them.
 
-    Raises:
-        DaemonUnreachable: the daemon did not answer, or the certificates cannot be read.
+    Raises `DaemonUnreachable` if the daemon did not answer, or the certificates cannot be read.
     """
     parts = urlsplit(url if "://" in url else f"http://{url}")
     where = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path.rstrip('/')}{PATH}"

@@ -36,7 +36,6 @@ def record(config: Config, name: str, *, seconds: float | None = None, ticks: in
     A source that fails is retried as long as another one works or any tick was recorded.
 
     Args:
-        config: which sources.
         name: file to write; an existing record is appended to; `-` for stdout.
         seconds: stop after this time.
         ticks: stop after this number of ticks, of all targets together.
@@ -95,12 +94,8 @@ class Recorder:
 
     Args:
         sources: what to read; closed at the end.
-        session: written before the first tick.
         file: where to write; stays open.
         most: ticks after which recording stops, of all sources together; None for no limit.
-
-    Attributes:
-        recorded: ticks so far.
     """
 
     def __init__(self, sources: Sequence[Source], session: Session, file: RecordFile, most: int | None = None) -> None:

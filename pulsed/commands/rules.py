@@ -19,12 +19,9 @@ def rules(config: Config, selection: RuleSelection, file: str, out: TextIO) -> i
 
     Args:
         config: weights, thresholds and peaks that the rules are made from.
-        selection: which rules.
         file: where to write them; `-` for `out`.
-        out: standard output.
 
-    Raises:
-        RulesNotWritten: the file cannot be written.
+    Raises `RulesNotWritten` if the file cannot be written.
     """
     text = document(config.compute_settings(), selection)
     if not file or file == "-":

@@ -51,7 +51,6 @@ def serve(config: Config, load: Callable[[], Config], file: Path | None = None) 
     """Run the daemon until SIGTERM or SIGINT; return the exit code.
 
     Args:
-        config: the configuration at start.
         load: loads the configuration again, for a reload.
         file: the configuration file; the daemon reloads when it changes.
 
@@ -89,13 +88,7 @@ def configure_gc() -> None:
 
 
 class Daemon:
-    """All parts of the daemon, and the configuration in force.
-
-    Args:
-        config: the configuration at start.
-        load: loads the configuration again.
-        file: the configuration file, if any.
-    """
+    """All parts of the daemon, and the configuration in force."""
 
     def __init__(self, config: Config, load: Callable[[], Config], file: Path | None) -> None:
         self._config, self._load, self._file = config, load, file

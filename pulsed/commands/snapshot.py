@@ -28,10 +28,7 @@ def snapshot(config: Config, format: str, columns: str, out: TextIO) -> int:
     """Print one tick of every target; return the exit code.
 
     Args:
-        config: which sources and GPUs.
         format: `table`, `json`, `csv` or `prometheus`.
-        columns: of `csv`.
-        out: where to print.
 
     Raises:
         NothingRead: no target delivered a tick.

@@ -18,9 +18,6 @@ class FileWatcher:
 
     A writer may not be done at the first look, and a certificate and its key are two files. Links are followed:
     Kubernetes changes a ConfigMap by replacing a link.
-
-    Args:
-        files: names of the files, which need not exist.
     """
 
     def __init__(self, files: Sequence[str | Path]) -> None:

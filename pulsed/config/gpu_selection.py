@@ -81,8 +81,7 @@ _NOTHING = frozenset({"", "none", "nodevfiles"})
 def parse(text: str, origin: str = "--gpus") -> GpuSelection:
     """Read a list such as `0,2-3`, `GPU-1b2c`, `MIG-4f…`, `0:7` (GPU and MIG instance), `all`, `none`.
 
-    Raises:
-        UsageError: a part of it is none of these.
+    Raises `UsageError` if a part of it is none of these.
     """
     if text.strip().lower() == "all":
         return GpuSelection(everything=True, origin=origin)
@@ -104,7 +103,6 @@ def from_environment(environment: Mapping[str, str], visible: Sequence[str] = ()
     Nonsense in a variable never raises: what comes after it does not count, which is CUDA's own rule.
 
     Args:
-        environment: variables by name.
         visible: UUIDs of the GPUs that the job can see, in CUDA's order, where they are known.
     """
     slurm = _slurm(environment)

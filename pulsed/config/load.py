@@ -92,8 +92,7 @@ def check(file: Path) -> Config:
 def password_of(exporter: Exporter) -> str:
     """Return the password to scrape with, from its file where it has one; empty: none.
 
-    Raises:
-        ConfigError: the file cannot be read.
+    Raises `ConfigError` if the file cannot be read.
     """
     if exporter.password_file is None:
         return exporter.password.get_secret_value() if exporter.password else ""

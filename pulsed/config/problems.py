@@ -23,13 +23,7 @@ Keys = Mapping[str, FieldInfo]
 
 
 def messages_of(error: ValidationError, given: Given, keys: Keys) -> list[str]:
-    """Return one line per problem, in the order of the keys.
-
-    Args:
-        error: of pydantic.
-        given: what was validated.
-        keys: all keys that there are.
-    """
+    """Return one line per problem, in the order of the keys."""
     problems = error.errors(include_url=False)
     wrong_names = {problem["loc"][:-1] for problem in problems if problem["loc"][-1:] == ("[key]",)}
     return [

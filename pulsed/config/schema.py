@@ -20,7 +20,6 @@ class Schema(Generic[_S]):
     """The keys of a document.
 
     Args:
-        root: the section of the whole document.
         example: a line of such a document, for an error message.
     """
 
@@ -40,7 +39,6 @@ class Schema(Generic[_S]):
         """Read a YAML file; one that is empty, or that cannot be read, has no keys.
 
         Args:
-            file: the file.
             problems: gets what is wrong, one line each.
         """
         nothing = Given({}, str(file))
@@ -67,10 +65,6 @@ class Schema(Generic[_S]):
 
     def validate(self, given: Given, problems: list[str]) -> _S:
         """Return the section of a document.
-
-        Args:
-            given: the document.
-            problems: what was wrong with it so far, one line each.
 
         Raises:
             ConfigError: with all problems, a line each: where, which key, what was given, and what is allowed.

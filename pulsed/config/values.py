@@ -115,8 +115,7 @@ def moment(value: object) -> float:
 def host_and_port(address: str) -> tuple[str, int]:
     """Host and port of a listen address; an empty host means all interfaces, port 0 any free port.
 
-    Raises:
-        ValueError: it is not a listen address; the message continues the address.
+    Raises `ValueError` if it is not a listen address; the message continues the address.
     """
     if address.isdecimal():  # `listen: 9401`
         address = f":{address}"

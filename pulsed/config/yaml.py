@@ -26,7 +26,6 @@ class Given:
     """A value with the place where it was given.
 
     Attributes:
-        value: the value; lists and mappings hold further `Given`.
         origin: where, in words for a person: `pulsed.yaml:12`, `environment variable PULSED_LISTEN`.
     """
 
@@ -56,13 +55,9 @@ class YamlText:
     """One YAML text and where it comes from.
 
     Attributes:
-        text: the YAML.
-        origin: in words for a person.
-        styles: how plain scalars are taken, by key.
         file: whether `origin` is a file: then places have line numbers, and relative names of files count from its
             folder.
         problems: filled by `read`: mistakes that leave the rest readable, one line each.
-        nodes: counted by `read`.
     """
 
     text: str
@@ -75,8 +70,7 @@ class YamlText:
     def read(self, path: tuple[str, ...] = ()) -> Given:
         """Read the text as the value of the key `path`; a file is that of the path of no key.
 
-        Raises:
-            BadYaml: it cannot be read at all.
+        Raises `BadYaml` if it cannot be read at all.
         """
         try:
             self._refuse_depth()

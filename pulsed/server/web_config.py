@@ -211,7 +211,6 @@ class WebConfig:
     """A valid web configuration file.
 
     Attributes:
-        settings: its values.
         given: the same with their places.
     """
 

@@ -17,9 +17,7 @@ def doctor(config: Config, format: str, out: TextIO) -> int:
     """Print the report; return the exit code: 0 if any GPU can be served, else 1.
 
     Args:
-        config: which sources to check.
         format: `table` or `json`.
-        out: where to print.
     """
     logger = logging.getLogger("pulsed")
     before = logger.level

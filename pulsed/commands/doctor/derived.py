@@ -18,7 +18,6 @@ class Requirement:
     """The inputs of a result.
 
     Attributes:
-        name: of the result.
         inputs: returns what it needs with the given settings.
         without: returns the effect of a missing input.
     """

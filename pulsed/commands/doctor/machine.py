@@ -23,7 +23,6 @@ class Machine:
         gpus_on_bus: NVIDIA's GPUs on the PCI bus, with a driver or without.
         driver: version of the loaded kernel driver; empty if there is none.
         device_files: names of the GPUs' files in /dev.
-        has_nvml: whether the driver's library can be loaded.
     """
 
     gpus_on_bus: int
@@ -33,21 +32,12 @@ class Machine:
 
 
 def look(root: Path = Path("/"), library: str = NVML) -> Machine:
-    """Look at the machine.
-
-    Args:
-        root: where the file system begins.
-        library: file name of NVML.
-    """
+    """Look at the machine."""
     return Machine(_gpus_on_bus(root), driver_version(root), _device_files(root), _is_loadable(library))
 
 
 def driver_version(root: Path = Path("/")) -> str:
-    """The version of the NVIDIA kernel driver that is loaded; empty if there is none.
-
-    Args:
-        root: where the file system begins.
-    """
+    """The version of the NVIDIA kernel driver that is loaded; empty if there is none."""
     text = _text(root / "proc/driver/nvidia/version")
     found = _DRIVER.search(text)
     return found[1] if found else "unknown" if text else ""

@@ -113,8 +113,6 @@ def counters_line(quantity: str, field: DcgmField, *, modern: bool = False) -> s
     """Return the line of dcgm-exporter's counters file for a field.
 
     Args:
-        quantity: that it fills.
-        field: which one.
         modern: by the name that it has since DCGM 4.6.
     """
     names = [name for name in field.names if name.startswith("DCGM_")]

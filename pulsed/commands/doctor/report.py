@@ -21,12 +21,7 @@ Report = dict[str, Any]
 
 
 def examine(config: Config, root: Path = Path("/")) -> Report:
-    """Look at this machine.
-
-    Args:
-        config: which sources to check.
-        root: where the file system begins.
-    """
+    """Look at this machine."""
     probes = asyncio.run(probe_all(config))
     machine = look(root)
     choice = choose(probes, config.source.kind)

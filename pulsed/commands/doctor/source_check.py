@@ -38,8 +38,6 @@ class SourceCheck:
     """Result of reading one source.
 
     Attributes:
-        kind: of the source.
-        target: what was read.
         error: why it does not work, with the remedy; empty if it does.
         version: of the software behind it; empty if unknown.
         tick: the last one that it delivered.
@@ -82,7 +80,6 @@ class SourceChoice:
 
     Attributes:
         probes: their checks; more than one only for several exporters.
-        why: the reason, in one clause.
     """
 
     probes: tuple[SourceCheck, ...]
@@ -116,7 +113,6 @@ async def probe(source: Source, config: Config, patience: float = PATIENCE_SECON
 
     Args:
         source: closed afterwards.
-        config: how to compute.
         patience: timeout in seconds.
     """
     ticks: list[ComputedTick] = []
@@ -179,7 +175,6 @@ def choose(probes: Sequence[SourceCheck], kind: str) -> SourceChoice | None:
 
     Args:
         probes: checks of the candidates, the preferred one first.
-        kind: `source.kind` of the configuration.
     """
     working = [probe for probe in probes if probe.works]
     if not working:

@@ -65,8 +65,7 @@ def open_record(name: str) -> RecordFile:
     Args:
         name: path, or `-` for stdout.
 
-    Raises:
-        RecordFailed: the file cannot be opened or continued, or another process records into it.
+    Raises `RecordFailed` if the file cannot be opened or continued, or another process records into it.
     """
     if name == STDOUT:
         return _Plain(io.FileIO(sys.stdout.fileno(), "w", closefd=False), "standard output")
@@ -120,8 +119,6 @@ class _Zipped:
     """Packs lines until the next flush, which writes them in one go.
 
     Args:
-        raw: at its end.
-        name: of the file.
         text: what the first member begins with.
     """
 

@@ -53,9 +53,6 @@ class Session:
     """One run of `pulsed record`.
 
     Attributes:
-        version: of the pulsed that recorded.
-        source: kind of source.
-        node: host that it ran on.
         started: time of the start, in RFC 3339.
         targets: nominal seconds between two ticks by target.
     """
@@ -68,11 +65,7 @@ class Session:
 
 
 class RecordWriter:
-    """Renders the lines of one session.
-
-    Args:
-        session: its first line.
-    """
+    """Renders the lines of one session."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
@@ -141,8 +134,7 @@ class RecordReader:
         All ticks that were recorded with the same layout have the same `Layout` object. Lines that are not valid are
         counted in the `rejected` rows of the next tick, as `damaged_line`.
 
-        Raises:
-            BadCapture: the session has a later format; the message does not name the file.
+        Raises `BadCapture` if the session has a later format; the message does not name the file.
         """
         try:
             return self._read(line)

@@ -28,8 +28,7 @@ _BREATH = 1000  # lines without a tick after which other tasks may run
 def recorded_targets(path: Path) -> Mapping[str, float]:
     """The targets of all sessions of a record with their longest intervals in seconds, in order of appearance.
 
-    Raises:
-        BadCapture: the record cannot be read, or not by this pulsed, or names no target.
+    Raises `BadCapture` if the record cannot be read, or not by this pulsed, or names no target.
     """
     targets: dict[str, float] = {}
     reader, mark = RecordReader(), SESSION_MARK.encode()
@@ -62,7 +61,6 @@ class RecordedSource:
     The sources of a record take turns in the recorded order, so one that is neither read nor closed holds up the rest.
 
     Attributes:
-        target: what was recorded.
         interval: nominal seconds between two of its ticks, the longest of all sessions.
     """
 
@@ -76,8 +74,7 @@ class RecordedSource:
     async def read(self) -> RawTick:
         """Wait for the next recorded tick of this target.
 
-        Raises:
-            SourceEnded: the record is over.
+        Raises `SourceEnded` if the record is over.
         """
         return await self._player.next(self.target)
 
@@ -97,14 +94,11 @@ def play(
     """Make the sources of a record, one per target.
 
     Args:
-        path: the record.
         speed: 1 as recorded, 10 ten times as fast, 0 as fast as the readers take it.
         loop: start over at the end; time goes on increasing.
         clock: a clock that never steps, seconds; for the pace only.
-        sleep: waits for so many seconds.
 
-    Raises:
-        BadCapture: the record cannot be read, or not by this pulsed, or names no target.
+    Raises `BadCapture` if the record cannot be read, or not by this pulsed, or names no target.
     """
     targets = recorded_targets(path)
     player = _Player(path, targets, speed, loop, clock, sleep)

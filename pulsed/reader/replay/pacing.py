@@ -12,7 +12,6 @@ class Pacer:
     Args:
         speed: 1 as recorded, 10 ten times as fast, 0 without waiting.
         clock: monotonic seconds.
-        sleep: waits for so many seconds.
     """
 
     def __init__(self, speed: float, clock: Callable[[], float], sleep: Callable[[float], Awaitable[object]]) -> None:

@@ -18,7 +18,6 @@ class Passes(Generic[_T]):
 
     Args:
         name: of the recording, for messages.
-        open_pass: begins a pass.
         loop: whether another pass follows; a pass without a frame is the last one in any case.
 
     Attributes:

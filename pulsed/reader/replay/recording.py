@@ -45,11 +45,9 @@ def look(path: Path, columns: Sequence[str] = ()) -> Recording:
     """Find out what a path is by its first lines.
 
     Args:
-        path: file or folder.
         columns: short names of a capture that has no header.
 
-    Raises:
-        BadCapture: it is nothing that can be replayed; the message names what it is.
+    Raises `BadCapture` if it is nothing that can be replayed; the message names what it is.
     """
     try:
         mode = path.stat().st_mode

@@ -98,7 +98,6 @@ class ReplaySource:
             what they are held against, by default the usual distance.
         start: Unix seconds of the first tick, except of a CSV.
         clock: a clock that never steps, seconds; for the pace only.
-        sleep: waits for so many seconds.
     """
 
     kind = "replay"
