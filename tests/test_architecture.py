@@ -16,8 +16,9 @@ MAY_IMPORT = {
     "errors": "",
     "log": "",
     "suggestions": "",
+    "file_watcher": "",
     "reader.tick": "errors",
-    "reader": "errors reader.tick",
+    "reader": "errors file_watcher reader.tick",
     "attribution": "",
     "translate": "attribution reader.tick",
     "compute": "errors suggestions reader.tick translate",
@@ -25,9 +26,10 @@ MAY_IMPORT = {
     "present": "errors suggestions reader.tick translate compute collector.target_store",
     "config": "errors suggestions reader translate compute present",
     "collector": "errors reader.tick reader translate compute collector.target_store config",
-    "server": "errors config collector.target_store present",
+    "server": "errors file_watcher config collector.target_store present",
     "commands": (
-        "errors log reader.tick reader translate compute collector.target_store present config collector server"
+        "errors log file_watcher reader.tick reader translate compute collector.target_store present config "
+        "collector server"
     ),
     "cli": "errors log present config commands",
     "__main__": "cli",

@@ -22,8 +22,8 @@ from pulsed.collector.state_file import SavedHealth, StateFile
 from pulsed.collector.target_store import TargetStore
 from pulsed.compute.tick import ComputedTick
 from pulsed.config import Config
-from pulsed.config.file_watcher import WATCH_SECONDS, FileWatcher
 from pulsed.errors import PulsedError
+from pulsed.file_watcher import WATCH_SECONDS, FileWatcher
 from pulsed.log import setup
 from pulsed.present.api.events import EventBroadcaster
 from pulsed.present.api.history import History

@@ -10,8 +10,8 @@ import ssl
 from dataclasses import dataclass
 from pathlib import Path
 
-from pulsed.config.file_watcher import FileWatcher
 from pulsed.errors import ConfigError
+from pulsed.file_watcher import FileWatcher
 from pulsed.server.tls_context import make_context
 from pulsed.server.users import Users
 from pulsed.server.web_config import WebConfig, WebSettings, read

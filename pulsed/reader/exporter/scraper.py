@@ -18,6 +18,7 @@ from urllib.parse import SplitResult, urljoin, urlsplit
 
 from pulsed import __version__
 from pulsed.errors import ScrapeFailed
+from pulsed.file_watcher import FileWatcher
 from pulsed.reader.exporter.http_body import BadBody, Body
 
 if TYPE_CHECKING:
@@ -81,7 +82,7 @@ class Scraper:
         self._settings = settings
         self._timeout = min(settings.timeout, settings.interval)
         self._client: HttpClient | None = None
-        self._contexts: dict[bool, tuple[list[int], ssl.SSLContext]] = {}
+        self._contexts: dict[bool, tuple[FileWatcher, ssl.SSLContext]] = {}
         self._users = 0
 
     def retain(self) -> None:
@@ -177,16 +178,17 @@ class Scraper:
         return headers
 
     def _context(self, trusted: bool) -> ssl.SSLContext:
-        """The TLS context; made anew when a file has changed: certificates are renewed under a running daemon."""
+        """Return the TLS context; made again when files have changed and are complete, as certificates are renewed."""
         import ssl
 
         settings = self._settings
         own = (settings.cert_file, settings.key_file) if trusted else ("", "")
+        files = [path for path in (settings.ca_file, *own) if path]
+        known = self._contexts.get(trusted)
+        if known is not None and not known[0].has_changed():
+            return known[1]
+        watcher = FileWatcher(files)  # from before they are read
         try:
-            stamp = [os.stat(path).st_mtime_ns for path in (settings.ca_file, *own) if path]
-            known = self._contexts.get(trusted)
-            if known is not None and known[0] == stamp:
-                return known[1]
             context = ssl.create_default_context(cafile=settings.ca_file or None)
             if settings.insecure_skip_verify:
                 context.check_hostname = False
@@ -194,12 +196,12 @@ class Scraper:
             if own[0]:
                 context.load_cert_chain(own[0], own[1] or None)
         except (OSError, ssl.SSLError) as error:
-            files = ", ".join(path for path in (settings.ca_file, *own) if path)
+            self._contexts.pop(trusted, None)
             raise ScrapeFailed(
-                f"the TLS files {files} cannot be used: {error.strerror or error}",
+                f"the TLS files {', '.join(files)} cannot be used: {error.strerror or error}",
                 "Each must exist, be readable for pulsed's user, and be PEM; certificate and key must belong together",
             ) from error
-        self._contexts[trusted] = (stamp, context)
+        self._contexts[trusted] = (watcher, context)
         return context
 
 

@@ -1,4 +1,4 @@
-"""Detection of changed files: the configuration, the web configuration, and the files that it names."""
+"""Detection of changed files: configuration, certificates and keys. Must not import any layer."""
 
 from __future__ import annotations
 
