@@ -63,13 +63,9 @@ class Check:
 
 
 class GpuCheck:
-    """A check of one GPU.
+    """A check of one GPU, with the states of its rules in their order, and the number of its events so far.
 
-    Attributes:
-        check: the check.
-        rules: the states of its rules, in their order.
-        state: now; the same object while nothing in it changes.
-        events: number of events so far.
+    Its state is the same object while nothing in it changes.
     """
 
     __slots__ = ("_decider", "check", "events", "rules", "state")
@@ -90,8 +86,7 @@ class GpuCheck:
         """Update the state from the rules; return whether anything in it changed.
 
         Args:
-            inputs: of the GPU.
-            is_guest: whether it is a share of a board in a vGPU guest.
+            is_guest: whether the GPU is a share of a board in a vGPU guest.
             time: of the sample, in Unix seconds.
             now: of the sample, by the GPU's clock.
         """

@@ -4,6 +4,9 @@ counters of seconds."""
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from pulsed.compute.health.model import ROUNDING
 
 SW_THERMAL_BIT, HW_THERMAL_BIT, POWER_BRAKE_BIT, UNNAMED_BIT = 0x20, 0x40, 0x80, 0x10000
 """Bits of `clocks_event_reasons`; the last is pulsed's own: a hardware slowdown of a busy GPU that no other bit
@@ -49,25 +52,23 @@ Part = tuple[float, float, int, Masks]
 """When it ended, the seconds and the samples in it, and seconds by mask, for masks with any bit."""
 
 
+@dataclass(slots=True, eq=False)
 class ClockEvents:
     """The clock event reasons of one GPU over the last minutes.
 
     Attributes:
-        seen: the bits that were set at all in what is remembered.
         shares: by reason that was there at all, the share of the last minute; the same object while they are equal.
+        seen: the bits that were set at all in what is remembered.
     """
 
-    __slots__ = ("_begun", "_coarse", "_masks", "_parts", "_samples", "_seconds", "seen", "shares")
-
-    def __init__(self) -> None:
-        self.shares: Shares = ()
-        self._parts: list[Part] = []
-        self._coarse: list[Part] = []
-        self.seen = 0
-        self._masks: dict[int, float] = {}
-        self._begun: float | None = None
-        self._seconds = 0.0
-        self._samples = 0
+    shares: Shares = ()
+    seen: int = 0
+    _parts: list[Part] = field(default_factory=list)
+    _coarse: list[Part] = field(default_factory=list)
+    _masks: dict[int, float] = field(default_factory=dict)
+    _begun: float | None = None
+    _seconds: float = 0.0
+    _samples: int = 0
 
     def follow(self, mask: float | None, is_busy: bool, seconds: float, now: float) -> bool:
         """Take a sample that covers some seconds.
@@ -85,28 +86,32 @@ class ClockEvents:
             self._samples += 1
         if self._begun is None:
             self._begun = now
-        if now - self._begun < PART - 1e-6:
+        if now - self._begun < PART - ROUNDING:
             return False
         self._complete(now)
         return True
 
     def share(self, bits: int, window: float, now: float) -> float | None:
-        """Give the share of a window in which one of the bits was set; None for fewer than three samples in all."""
-        if not self._parts:
-            return None
-        parts = self._parts if window <= FINE else [*self._coarse, *self._parts]
+        """Return the share of a window in which one of the bits was set; None for fewer than three samples in all."""
+        held, observed, samples = self._sum(bits, window, now, FEWEST_SAMPLES)
+        return held / max(observed, window) if samples >= FEWEST_SAMPLES and observed else None
+
+    def _sum(self, bits: int, window: float, now: float, fewest: int) -> tuple[float, float, int]:
+        """Return the seconds in which one of the bits was set, the seconds observed, and the samples.
+
+        The window is extended until it has the fewest samples.
+        """
         held = observed = 0.0
         samples = 0
-        for ended, seconds, count, masks in reversed(parts):
-            if now - ended >= window - 1e-6 and samples >= FEWEST_SAMPLES:
+        is_seen = bits & self.seen
+        for ended, seconds, count, masks in reversed(self._parts if window <= FINE else [*self._coarse, *self._parts]):
+            if now - ended >= window - ROUNDING and samples >= fewest:
                 break
             observed += seconds
             samples += count
-            if bits & self.seen:
-                held += sum(length for mask, length in masks if mask & bits)
-        if samples < FEWEST_SAMPLES or not observed:
-            return None
-        return held / max(observed, window)
+            if is_seen:
+                held += sum([length for mask, length in masks if mask & bits])
+        return held, observed, samples
 
     def _complete(self, now: float) -> None:
         parts, coarse = self._parts, self._coarse
@@ -124,9 +129,11 @@ class ClockEvents:
                 self.seen |= mask
         self._begun, self._masks, self._seconds, self._samples = now, {}, 0.0, 0
         shares: Shares = tuple(
-            (name, round(min(share, 1.0), 3))
+            (name, round(min(held / observed, 1.0), 3))
             for bit, name in REASONS.items()
-            if self.seen & bit and (share := self._observed_share(bit, now))
+            if self.seen & bit
+            for held, observed, _ in [self._sum(bit, SHARES_WINDOW, now, 0)]
+            if held and observed
         )
         if shares != self.shares:
             self.shares = shares
@@ -142,13 +149,3 @@ class ClockEvents:
                 merged[mask] = merged.get(mask, 0.0) + length
             seconds, samples, masks = seconds + before, samples + count, tuple(merged.items())
         coarse.append((ended, seconds, samples, masks))
-
-    def _observed_share(self, bit: int, now: float) -> float:
-        """Give the share of what was observed of the last minute."""
-        held = observed = 0.0
-        for ended, seconds, _, masks in reversed(self._parts):
-            if now - ended >= SHARES_WINDOW - 1e-6:
-                break
-            observed += seconds
-            held += sum(length for mask, length in masks if mask & bit)
-        return held / observed if observed else 0.0

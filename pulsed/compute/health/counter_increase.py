@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from math import inf
 
 from pulsed.compute.health.inputs import GpuInputs
-from pulsed.compute.health.model import State
-from pulsed.compute.health.rule import ROUNDING, Rule, RuleState, When, duration
+from pulsed.compute.health.model import ROUNDING, State
+from pulsed.compute.health.rule import Rule, RuleState, When, duration
 
 _PARTS = 60
 """Parts of a window: an increase leaves it up to one part late."""
@@ -88,34 +88,31 @@ def step(
     return Increase(name, {state: 1}, text, (counter,), window=window, lifetime=lifetime, when=when)
 
 
+@dataclass(slots=True, eq=False)
 class CounterIncrease:
     """Increase of one counter of one GPU.
 
     A counter that falls was reset, and counts from there; one that returns to its former value was misread.
 
-    Args:
+    Attributes:
         seconds: length of the window.
         lifetime: the counter never falls: only values above its peak are an increase.
-
-    Attributes:
-        total: increase within the window.
         last: the newest value; None before the first.
         peak: the highest value.
-        parts: time and amount of each increase within the window.
+        parts: time and amount of each increase within the window; mostly empty, which needs no memory.
         settled: whether two values were seen.
+        total: increase within the window.
         grown: time of the last increase; None for never.
     """
 
-    __slots__ = ("_lifetime", "_seconds", "grown", "last", "parts", "peak", "settled", "total")
-
-    def __init__(self, seconds: float, lifetime: bool) -> None:
-        self._seconds, self._lifetime = seconds, lifetime
-        self.parts: tuple[tuple[float, float], ...] = ()  # mostly empty, which needs no memory
-        self.peak = -inf
-        self.last: float | None = None
-        self.settled = False
-        self.total = 0.0
-        self.grown: float | None = None
+    seconds: float
+    lifetime: bool
+    last: float | None = None
+    peak: float = -inf
+    parts: tuple[tuple[float, float], ...] = ()
+    settled: bool = False
+    total: float = 0.0
+    grown: float | None = None
 
     def follow(self, value: float, now: float) -> float:
         """Return the increase since the last value."""
@@ -127,7 +124,7 @@ class CounterIncrease:
         self.settled = True
         if value <= last:
             return 0.0
-        start = max(last, self.peak) if self._lifetime or value >= self.peak > last else last
+        start = max(last, self.peak) if self.lifetime or value >= self.peak > last else last
         self.peak = max(self.peak, value)
         increase = max(value - start, 0.0)
         if increase:
@@ -138,7 +135,7 @@ class CounterIncrease:
     def due(self) -> float:
         """When an increase leaves the window; after the first value at once, since the second settles it."""
         if self.parts:
-            return self.parts[0][0] + self._seconds
+            return self.parts[0][0] + self.seconds
         return inf if self.settled or self.last is None else -inf
 
     def restore(self, last: float | None, peak: float, parts: list[tuple[float, float]]) -> None:
@@ -150,7 +147,7 @@ class CounterIncrease:
 
     def _add(self, now: float, increase: float) -> None:
         parts = self.parts
-        if parts and now - parts[-1][0] < self._seconds / _PARTS:
+        if parts and now - parts[-1][0] < self.seconds / _PARTS:
             when, amount = parts[-1]
             self.parts = (*parts[:-1], (when, amount + increase))
         else:
@@ -159,7 +156,7 @@ class CounterIncrease:
         self.grown = now
 
     def _expire(self, now: float) -> None:
-        while self.parts and now - self.parts[0][0] >= self._seconds - ROUNDING:
+        while self.parts and now - self.parts[0][0] >= self.seconds - ROUNDING:
             self.total -= self.parts[0][1]
             self.parts = self.parts[1:]
         if not self.parts:

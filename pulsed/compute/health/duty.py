@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from pulsed.compute.health.clock_events import FEWEST_SAMPLES
 from pulsed.compute.health.inputs import GpuInputs
@@ -78,6 +78,7 @@ class Duty(Rule):
         return f"{levels} of {duration(self.window)} with clocks reduced by {self.text}{unproven}"
 
 
+@dataclass(slots=True, eq=False)
 class DutyCounter:
     """A counter of the seconds in which the clocks of one GPU were reduced.
 
@@ -87,12 +88,9 @@ class DutyCounter:
         points: time and value of the samples in the window.
     """
 
-    __slots__ = ("is_proven", "points", "share")
-
-    def __init__(self) -> None:
-        self.share = -1.0
-        self.is_proven = False
-        self.points: list[tuple[float, float]] = []
+    share: float = -1.0
+    is_proven: bool = False
+    points: list[tuple[float, float]] = field(default_factory=list)
 
     def follow(self, value: float | None, now: float, window: float) -> None:
         """Update the share of a window in seconds; a missing value restarts it."""

@@ -38,17 +38,11 @@ _ENGINE, _UTILIZATION = POSITION["graphics_engine_active_ratio"], POSITION["gpu_
 class GpuInputs:
     """The current inputs of one GPU.
 
-    Args:
-        settings: of health.
+    Attributes:
         model: product name.
         is_covered: returns whether a check of this GPU has its inputs.
-
-    Attributes:
-        reading: of the newest sample.
         values: the reading followed by `FACTS`, by `INPUT_POSITION`; call `refresh` before use.
         extras: dcgm-exporter's own metrics.
-        clock_events: shares of time by clock event reason.
-        xids: known XIDs.
     """
 
     __slots__ = ("_facts", "clock_events", "extras", "is_covered", "model", "reading", "settings", "values", "xids")

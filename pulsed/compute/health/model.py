@@ -21,19 +21,18 @@ STATES: tuple[State, ...] = ("unknown", "ok", "info", "warn", "hot", "crit")
 SEVERITY: Mapping[State, int] = {state: number - 1 for number, state in enumerate(STATES)}
 """-1 unknown, 0 ok, 1 info, 2 warn, 3 hot, 4 crit."""
 
+ROUNDING = 1e-6
+"""Tolerance of time comparisons in seconds: clocks are floats."""
+
 
 @dataclass(frozen=True, slots=True)
 class CheckState:
-    """The result of one check for one GPU.
+    """The result of one check for one GPU; message and remedy are empty while it is not raised.
 
     Attributes:
-        id: of the check, as in `pulsed.compute.health.checks.CHECKS`.
-        state: the result.
         since: when the state was entered, in Unix seconds; None for a check that was never evaluated.
-        last_event: time of the last event that counts for it, in Unix seconds; None for none or an unknown time.
-        message: one line of text; empty while the check is not raised.
+        last_event: in Unix seconds; None for none or an unknown time.
         evidence: the numbers that decided, by name, as they were when the state was entered.
-        remedy: what to do; empty while the check is not raised.
         covered: whether its inputs are present. A latched state outlives them.
         applies: whether the check makes sense for this device. If not it is unknown and not part of the coverage.
     """
@@ -65,16 +64,13 @@ class XidLast:
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """Health of one GPU.
+    """Health of one GPU: the worst of the checks that are known, `unknown` for none.
 
     Attributes:
-        state: the worst of the known checks; `unknown` when none is known.
-        severity: the same as a number, -1..4.
         coverage: share of the checks that apply whose state is known, 0..1.
         checks: all enabled checks, in the order of the table.
-        events: by check, the number of events so far; from 0 on.
+        events: by check, the number of events so far.
         xid_events: by XID, the number of events so far: all critical codes, and others once seen.
-        xid_last: the last XID; None for none.
     """
 
     state: State
@@ -106,10 +102,8 @@ class HealthChange:
     """A change of the state of a check or of a GPU, at a time in Unix seconds.
 
     Attributes:
-        position: index of the device in the tick; -1 for a GPU that is not in it (see `device`).
+        position: index of the device in the tick; -1 for a GPU that is not in it.
         check: id of the check; empty for the GPU as a whole.
-        message: one line of text.
-        remedy: what to do.
     """
 
     position: int
@@ -124,15 +118,7 @@ class HealthChange:
 
 @dataclass(frozen=True, slots=True)
 class LostGpu:
-    """A GPU that is no longer in the samples, although samples arrive.
-
-    Attributes:
-        track: its identity.
-        device: as last seen.
-        since: when it was first missing, in Unix seconds.
-        last_seen: when it was last present, in Unix seconds.
-        health: `gpu_lost` is critical, latched states are kept, all others are unknown.
-    """
+    """A GPU that is missing since a time in Unix seconds: `gpu_lost` is critical, latched states are kept."""
 
     track: GpuTrack
     device: Device
@@ -143,15 +129,7 @@ class LostGpu:
 
 @dataclass(frozen=True, slots=True)
 class NodeHealth:
-    """Health of all GPUs of a target, lost ones included; MIG instances and vGPUs do not count beside their board.
-
-    Attributes:
-        state: the worst known state of any GPU.
-        severity: the same as a number, -1..4.
-        coverage: the mean over the GPUs.
-        gpus: number of GPUs.
-        counts: number of GPUs by state, in the order of `STATES`.
-    """
+    """The worst known state of all boards of a target, lost ones included, their mean coverage, and counts by state."""
 
     state: State
     severity: int
@@ -166,8 +144,6 @@ class HealthTick:
 
     Attributes:
         healths: one per device of the sample; a MIG instance or vGPU has the very object of its board.
-        lost: GPUs that are no longer in the samples.
-        node: all GPUs together.
         changes: caused by this sample.
         clock_event_shares: one per device: by reason, the share of the last minute in which the clocks were reduced
             for it (`power_cap`, `sw_thermal`, ...), benign reasons included.

@@ -39,15 +39,12 @@ class HealthPlan:
     """What all GPUs of a configuration have in common.
 
     Attributes:
-        settings: the configuration.
         checks: all enabled ones.
         position_of: index of a check by its id.
         rules: of all checks, each with the index of its check.
         moving: the temperatures.
         settled: all other inputs that cause an evaluation.
-        fact_users: the rules that depend on a fact, as a bit mask.
-        on_parts: the rules about duty, as a bit mask.
-        on_xids: the rules about XIDs, as a bit mask.
+        fact_users, on_parts, on_xids: the rules that depend on a fact, on duty and on XIDs, as bit masks.
         critical_xids: codes that are counted from 0 on.
     """
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pulsed.compute.health.rule import ROUNDING
+from pulsed.compute.health.model import ROUNDING
 from pulsed.translate.vocabulary import NOTHING, POSITION, Reading
 
 LOST_SECONDS = 1.0

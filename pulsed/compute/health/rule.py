@@ -12,7 +12,7 @@ from math import inf
 from typing import TYPE_CHECKING, Literal
 
 from pulsed.compute.health.inputs import ACTIVITY, INPUT_POSITION, GpuInputs
-from pulsed.compute.health.model import SEVERITY, State
+from pulsed.compute.health.model import ROUNDING, SEVERITY, State
 
 if TYPE_CHECKING:
     from pulsed.compute.health.counter_increase import CounterIncrease
@@ -22,12 +22,6 @@ MINUTE, HOUR, DAY = 60.0, 3600.0, 86400.0
 
 SOON = 1.0
 """Seconds until a rule is evaluated again that depends on inputs that cause no evaluation."""
-
-ROUNDING = 1e-6
-"""Tolerance of time comparisons in seconds: clocks are floats."""
-
-_NEVER = -inf
-"""One object for all instances: `-inf` in a function is a new one each time, and a fleet has half a million."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +43,7 @@ class When:
         return value > self.value if self.sign == ">" else value < self.value
 
 
+@dataclass(slots=True, eq=False)
 class RuleState:
     """The state of one rule for one GPU.
 
@@ -61,38 +56,23 @@ class RuleState:
         events: number of events of the last evaluation, of rules that count them.
         event_at: time of the last event; None for none or an unknown time.
         xid: the code that decides, of rules about XIDs.
-        increases: by counter, of rules about increases; None before the first.
-        duties: by counter, of rules about duty; None before the first.
-        reached_since: by severity, since when it is reached without a break; None for none: most are never reached.
+        increases: by counter, of rules about increases; None before the first, as most rules have none.
+        duties: by counter, of rules about duty.
+        reached_since: by severity, since when it is reached without a break.
     """
 
-    __slots__ = (
-        "_below_since",
-        "due",
-        "duties",
-        "event_at",
-        "events",
-        "held",
-        "increases",
-        "is_covered",
-        "measure",
-        "reached_since",
-        "until",
-        "xid",
-    )
-
-    def __init__(self) -> None:
-        self.held = -1
-        self.until = self.due = _NEVER
-        self.measure: float | None = None
-        self.is_covered = False
-        self.events = 0
-        self.event_at: float | None = None
-        self.xid: int | None = None
-        self.increases: dict[str, CounterIncrease] | None = None
-        self.duties: dict[str, DutyCounter] | None = None
-        self.reached_since: dict[int, float] | None = None
-        self._below_since: float | None = None
+    held: int = -1
+    until: float = -inf
+    due: float = -inf
+    measure: float | None = None
+    is_covered: bool = False
+    events: int = 0
+    event_at: float | None = None
+    xid: int | None = None
+    increases: dict[str, CounterIncrease] | None = None
+    duties: dict[str, DutyCounter] | None = None
+    reached_since: dict[int, float] | None = None
+    _below_since: float | None = None
 
     def follow(self, rule: Rule, reached: int, kept: int, now: float) -> None:
         """Update the severity, with hysteresis.

@@ -19,12 +19,12 @@ _R = TypeVar("_R", bound=Rule)
 
 @dataclass(frozen=True, slots=True)
 class HealthSettings:
-    """How to judge.
+    """Thresholds, disabled checks, and severities of XIDs.
 
     Attributes:
         thresholds: by check, other thresholds: by state (`warn: 10`), or by measure and state
             (`nvlink_crc_errors_per_minute.warn: 5`) where several measures of a check have the same state.
-        disabled: ids of checks that are not judged and not published.
+        disabled: ids of checks that are not evaluated and not published.
         xids: by code, another severity; `ok` counts the code but lets it change no state.
         pcie_width_max: lanes that are all that a riser gives; 0 for what the device says.
 
@@ -39,26 +39,22 @@ class HealthSettings:
 
     def __post_init__(self) -> None:
         for id_ in (*self.thresholds, *sorted(self.disabled)):
-            if id_ not in BY_ID:
-                hint = did_you_mean(id_, BY_ID, f"known are {', '.join(BY_ID)}")
-                raise ConfigError(f"health: there is no check {id_}", hint)
+            _look_up(id_, BY_ID, f"there is no check {id_}")
         for id_, levels in self.thresholds.items():
             known = threshold_keys(BY_ID[id_])
             for key, value in levels.items():
-                if key not in known:
-                    hint = did_you_mean(key, known, f"known are {', '.join(known)}")
-                    raise ConfigError(f"health: {id_} has no threshold {key}", hint)
+                _look_up(key, known, f"{id_} has no threshold {key}")
                 if not isinstance(value, (int, float)) or value != value:
-                    raise ConfigError(f"health: {id_}.{key} is no number: {value!r}", "Give a number.")
+                    raise ConfigError(f"health: {id_}.{key} is not a number: {value!r}", "Give a number.")
         for code, severity in self.xids.items():
             if severity not in get_args(XidSeverity):
                 allowed = ", ".join(get_args(XidSeverity))
                 raise ConfigError(f"health: XID {code} cannot be {severity}", f"Give one of {allowed}.")
 
     def checks(self) -> tuple[Check, ...]:
-        """Give the checks that are not disabled, with these thresholds."""
+        """Return the checks that are not disabled, with these thresholds."""
         return tuple(
-            replace(check, rules=tuple(_with(check, rule, self.thresholds.get(check.id, {})) for rule in check.rules))
+            replace(check, rules=tuple(_with(rule, self.thresholds.get(check.id, {})) for rule in check.rules))
             for check in CHECKS
             if check.id not in self.disabled
         )
@@ -68,7 +64,7 @@ DEFAULT_HEALTH = HealthSettings()
 
 
 def threshold_keys(check: Check) -> Mapping[str, float]:
-    """Give the thresholds of a check that can be changed, by key, with their values: the configuration's words."""
+    """Return the thresholds of a check that can be changed, by key, with their values: the configuration's words."""
     keys: dict[str, float] = {}
     for state in ("info", "warn", "hot", "crit"):
         values = [(rule, value) for rule in check.rules for level, value in rule.levels.items() if level == state]
@@ -78,7 +74,12 @@ def threshold_keys(check: Check) -> Mapping[str, float]:
     return keys
 
 
-def _with(check: Check, rule: _R, thresholds: Mapping[str, float]) -> _R:
+def _look_up(name: str, known: Mapping[str, object], problem: str) -> None:
+    if name not in known:
+        raise ConfigError(f"health: {problem}", did_you_mean(name, known, f"known are {', '.join(known)}"))
+
+
+def _with(rule: _R, thresholds: Mapping[str, float]) -> _R:
     if not thresholds or not rule.levels:
         return rule
     levels: dict[State, float] = {

@@ -22,8 +22,6 @@ def health_of(
     """Return the health of a GPU: the worst of the checks that apply and are known.
 
     Args:
-        checks: all of them.
-        xids: of the GPU.
         critical_xids: codes to count from 0 on.
         epoch: Unix seconds at time 0 of `xids`.
         before: the health so far; unchanged counts stay the same objects, so that they are not rendered again.
