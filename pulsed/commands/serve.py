@@ -32,7 +32,6 @@ from pulsed.present.exposition.page import Pages
 from pulsed.present.exposition.telemetry import Telemetry
 from pulsed.server.app import DaemonApp
 from pulsed.server.auth import AuthMiddleware
-from pulsed.server.connection_limits import ConnectionLimits
 from pulsed.server.http_server import Server
 from pulsed.server.listeners import Listener, from_systemd, listen
 from pulsed.server.reloader import WebConfigReloader
@@ -195,8 +194,7 @@ class Daemon:
                 named=frozenset((self._config.telemetry_path, HEALTHY, HEALTH, READY)),
                 open_paths=frozenset((HEALTHY, HEALTH, READY)) if web.open_probes else frozenset(),
             )
-        limits = ConnectionLimits(web.max_connections, web.request_timeout, web.keep_alive)
-        return Server(app, limits, self._web, lambda: self._notifier.ready(""))
+        return Server(app, web, self._web, lambda: self._notifier.ready(""))
 
     def _on_tick(self, tick: ComputedTick) -> None:
         """Add a tick to history and events; an error in either must not stop the collector."""

@@ -16,12 +16,12 @@ import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
+from pulsed.config.model import Web
 from pulsed.server.connection_limits import (
     LINGER_SECONDS,
     MOST_BODY_BYTES,
     MOST_HEADER_BYTES,
     STUCK_SECONDS,
-    ConnectionLimits,
 )
 
 Admits = Callable[[ssl.SSLObject], bool]
@@ -46,7 +46,7 @@ class ServerConnection(HttpToolsProtocol):
         self,
         config: uvicorn.Config,
         server_state: ServerState,
-        limits: ConnectionLimits,
+        limits: Web,
         admits: Admits | None,
         opened: Callable[[], object],
     ) -> None:
@@ -136,7 +136,7 @@ class ServerConnection(HttpToolsProtocol):
         if unsent < self._unsent or not (unsent or self.transport.is_closing()):
             self._moved = now
         self._unsent = unsent
-        late = self._since and now - self._since > self._limits.request_seconds
+        late = self._since and now - self._since > self._limits.request_timeout
         return bool(late) or now - self._moved > STUCK_SECONDS
 
     def _refuse(self, status: http.HTTPStatus) -> None:

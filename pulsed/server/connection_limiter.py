@@ -13,8 +13,8 @@ from heapq import nsmallest
 
 from uvicorn.server import ServerState
 
+from pulsed.config.model import Web
 from pulsed.server.connection import ServerConnection
-from pulsed.server.connection_limits import ConnectionLimits
 
 log = logging.getLogger(__name__)
 
@@ -31,7 +31,7 @@ class ConnectionLimiter:
     `opening` has the sockets of connections that are not ready yet (TLS handshake), with the loop time of their begin.
     """
 
-    def __init__(self, state: ServerState, limits: ConnectionLimits) -> None:
+    def __init__(self, state: ServerState, limits: Web) -> None:
         self._connections = state.connections
         self._limits = limits
         self.opening: dict[socket.socket, float] = {}
@@ -40,11 +40,11 @@ class ConnectionLimiter:
     def has_room(self, now: float) -> bool:
         """Return whether one more connection may be accepted at loop time `now`, after closing idle ones if needed."""
         count = len(self._connections) + len(self.opening)
-        return count < self._limits.connections or self.relieve(now, "as many connections as allowed")
+        return count < self._limits.max_connections or self.relieve(now, "as many connections as allowed")
 
     def relieve(self, now: float, why: str) -> bool:
         """Close some idle connections; return whether there were any. The log gives `why`."""
-        closed = self._close_idle(max(1, self._limits.connections // SHARE))
+        closed = self._close_idle(max(1, self._limits.max_connections // SHARE))
         if now - self._logged >= LOG_SECONDS:
             self._logged = now
             log.warning(f"{why}, closing those that are idle", extra={"open": len(self._connections), "closed": closed})

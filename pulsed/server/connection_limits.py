@@ -1,8 +1,4 @@
-"""How much of the daemon one client can take up: numbers, each with what it is for."""
-
-from __future__ import annotations
-
-from dataclasses import dataclass
+"""How much of the daemon one client can take up, beyond what the section `web` of the configuration limits."""
 
 MOST_HEADER_BYTES = 64 * 1024
 """Request line and headers of one request; Prometheus sends some 400."""
@@ -15,18 +11,3 @@ STUCK_SECONDS = 30.0
 
 LINGER_SECONDS = 1.0
 """How long a refused client has to read why, before the connection goes."""
-
-
-@dataclass(frozen=True, slots=True)
-class ConnectionLimits:
-    """What an operator may choose.
-
-    Attributes:
-        connections: open at the same time, over all listeners, handshakes included.
-        request_seconds: from a request's first byte, or from the connection's begin, to the request's last byte.
-        keep_alive_seconds: how long a connection stays open between requests.
-    """
-
-    connections: int = 512
-    request_seconds: float = 10.0
-    keep_alive_seconds: float = 120.0

@@ -20,10 +20,10 @@ from collections.abc import Callable, Iterator
 
 import uvicorn
 
+from pulsed.config.model import Web
 from pulsed.present.asgi import App
 from pulsed.server.connection import Admits, ServerConnection
 from pulsed.server.connection_limiter import ConnectionLimiter
-from pulsed.server.connection_limits import ConnectionLimits
 from pulsed.server.reloader import WebConfigReloader
 from pulsed.server.tls_context import is_allowed
 
@@ -48,7 +48,7 @@ class Server(uvicorn.Server):
     def __init__(
         self,
         app: App,
-        limits: ConnectionLimits,
+        limits: Web,
         live: WebConfigReloader | None = None,
         on_ready: Callable[[], None] = lambda: None,
     ) -> None:
@@ -63,7 +63,7 @@ class Server(uvicorn.Server):
                 access_log=False,
                 server_header=False,
                 proxy_headers=False,
-                timeout_keep_alive=max(1, round(limits.keep_alive_seconds)),
+                timeout_keep_alive=max(1, round(limits.keep_alive)),
                 timeout_graceful_shutdown=SHUTDOWN_SECONDS,
             )
         )
@@ -109,7 +109,7 @@ class Server(uvicorn.Server):
         return await super().on_tick(counter)
 
     def _acceptor(self, listening: socket.socket) -> ConnectionAcceptor:
-        return ConnectionAcceptor(listening, self.limiter, self._protocol, self._context, self._limits.request_seconds)
+        return ConnectionAcceptor(listening, self.limiter, self._protocol, self._context, self._limits.request_timeout)
 
     def _set_headers(self) -> None:
         if self._live is not None:

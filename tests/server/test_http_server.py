@@ -13,8 +13,9 @@ from typing import Any
 import pytest
 import uvloop
 
+from pulsed.config.model import Web
 from pulsed.server import connection
-from pulsed.server.connection_limits import MOST_BODY_BYTES, MOST_HEADER_BYTES, ConnectionLimits
+from pulsed.server.connection_limits import MOST_BODY_BYTES, MOST_HEADER_BYTES
 from pulsed.server.http_server import Server
 from pulsed.server.reloader import WebConfigReloader
 from tests.certificates import make
@@ -75,7 +76,7 @@ async def _until_end(reader: asyncio.StreamReader) -> bytes:
 
 
 @contextlib.asynccontextmanager
-async def serving(limits: ConnectionLimits, live: WebConfigReloader | None = None) -> AsyncIterator[Site]:
+async def serving(limits: Web, live: WebConfigReloader | None = None) -> AsyncIterator[Site]:
     site = Site()
     with socket.create_server(("127.0.0.1", 0), backlog=512) as listening:
         site.port = listening.getsockname()[1]
@@ -94,11 +95,11 @@ async def serving(limits: ConnectionLimits, live: WebConfigReloader | None = Non
 
 def on_uvloop(
     test: Callable[[Site], Awaitable[None]],
-    limits: ConnectionLimits | None = None,
+    limits: Web | None = None,
     live: WebConfigReloader | None = None,
 ) -> None:
     async def run() -> None:
-        async with serving(limits or ConnectionLimits(), live) as site:
+        async with serving(limits or Web(), live) as site:
             await test(site)
 
     coroutine: Coroutine[Any, Any, None] = run()
@@ -220,7 +221,7 @@ def test_nonsense_is_answered_or_closed(request_: bytes) -> None:
         assert answer == b"" or answer.startswith((b"HTTP/1.1 400", b"HTTP/1.1 200"))
         assert (await site.ask(ONCE)).startswith(b"HTTP/1.1 200")
 
-    on_uvloop(test, ConnectionLimits(request_seconds=1))
+    on_uvloop(test, Web(request_timeout=1))
 
 
 def test_who_says_nothing_or_drips_has_ten_seconds_and_no_more() -> None:
@@ -244,7 +245,7 @@ def test_who_says_nothing_or_drips_has_ten_seconds_and_no_more() -> None:
         kept[1].write(ONCE)
         assert (await _until_end(kept[0])).endswith(b"yes"), "who has asked may wait"
 
-    on_uvloop(test, ConnectionLimits(request_seconds=1))
+    on_uvloop(test, Web(request_timeout=1))
 
 
 def test_who_takes_nothing_of_the_answer_goes(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -256,7 +257,7 @@ def test_who_takes_nothing_of_the_answer_goes(monkeypatch: pytest.MonkeyPatch) -
             await eventually(lambda: site.open == 1)
             await eventually(lambda: site.open == 0)
 
-    on_uvloop(test, ConnectionLimits(keep_alive_seconds=1))
+    on_uvloop(test, Web(keep_alive=1))
 
 
 def test_who_does_not_say_goodbye_goes_too(
@@ -278,7 +279,7 @@ def test_who_does_not_say_goodbye_goes_too(
             assert site.open == 1
             await eventually(lambda: site.open == 0)
 
-    on_uvloop(test, ConnectionLimits(keep_alive_seconds=1), live)
+    on_uvloop(test, Web(keep_alive=1), live)
 
 
 def test_a_full_house_lets_the_idle_go_and_the_asking_stay() -> None:
@@ -297,7 +298,7 @@ def test_a_full_house_lets_the_idle_go_and_the_asking_stay() -> None:
         assert (await slow[0].readuntil(b"yes")).startswith(b"HTTP/1.1 200")
         del crowd
 
-    on_uvloop(test, ConnectionLimits(connections=32))
+    on_uvloop(test, Web(max_connections=32))
 
 
 def test_when_all_are_being_answered_one_more_is_refused() -> None:
@@ -312,7 +313,7 @@ def test_when_all_are_being_answered_one_more_is_refused() -> None:
             assert (await reader.readuntil(b"yes")).startswith(b"HTTP/1.1 200")
         assert (await site.ask(ONCE)).startswith(b"HTTP/1.1 200")
 
-    on_uvloop(test, ConnectionLimits(connections=4))
+    on_uvloop(test, Web(max_connections=4))
 
 
 @pytest.fixture
@@ -338,7 +339,7 @@ def test_handshakes_that_never_end_are_counted_and_ended(live: WebConfigReloader
         assert site.server is not None
         assert site.server.limiter.opening == {}
 
-    on_uvloop(test, ConnectionLimits(connections=16, request_seconds=1), live)
+    on_uvloop(test, Web(max_connections=16, request_timeout=1), live)
 
 
 def test_the_configured_headers_are_on_every_answer(live: WebConfigReloader, tmp_path: Path) -> None:

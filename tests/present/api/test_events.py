@@ -18,12 +18,12 @@ import pytest
 
 from pulsed.compute.health.model import HealthChange
 from pulsed.compute.tick import ClassChange, ComputedTick
+from pulsed.config.model import Web
 from pulsed.present.api.application import api
 from pulsed.present.api.event_documents import KINDS, Change
 from pulsed.present.api.event_queue import MAX_QUEUED_BYTES, Subscriber
 from pulsed.present.api.events import EventBroadcaster, TooManySubscribers
 from pulsed.present.api.history import History
-from pulsed.server.connection_limits import ConnectionLimits
 from pulsed.server.http_server import Server
 from pulsed.translate.vocabulary import Reading
 from tests.daemon import serving
@@ -121,7 +121,7 @@ class Running:
         # Little room in the kernel, so that a reader that does not read is soon felt.
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 16384)
         self.port: int = self._socket.getsockname()[1]
-        self._server = Server(app, ConnectionLimits())
+        self._server = Server(app, Web())
         self._task = asyncio.create_task(self._server.serve(sockets=[self._socket]))
         self._clients: list[Client] = []
 
