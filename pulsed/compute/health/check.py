@@ -62,6 +62,22 @@ class Check:
         return (*self.unless, *((self.superseded_by,) if self.superseded_by else ()))
 
 
+def check(
+    id_: str,
+    title: str,
+    *rules: Rule,
+    remedy: str,
+    source: str,
+    guest: bool = False,
+    unless: tuple[str, ...] = (),
+    superseded_by: str = "",
+    optional: bool = False,
+    note: str = "",
+) -> Check:
+    """Return a check as a row of the table: its rules follow its title."""
+    return Check(id_, title, rules, remedy, source, guest, unless, superseded_by, optional, note)
+
+
 class GpuCheck:
     """A check of one GPU, with the states of its rules in their order, and the number of its events so far.
 

@@ -3,52 +3,45 @@
 
 from __future__ import annotations
 
-from pulsed.compute.health.check import Check
+from pulsed.compute.health.check import check
 from pulsed.compute.health.level import Codes, Level
 from pulsed.compute.health.rule import DAY, HOUR, MINUTE, duration
 from pulsed.compute.health.xid_rule import CORROBORATION, XID_INPUTS, XidRule
 
 CHECKS = (
-    Check(
+    check(
         "gpu_lost",
         "The GPU does not answer",
-        (
-            Level(
-                "polls_missed",
-                {"crit": 2},
-                "polls in a row without the GPU although its source delivers; "
-                f"until it answered for {duration(MINUTE)}",
-                release=MINUTE,
-            ),
-            XidRule(text="after XID 79", choose=79, keep={"crit": MINUTE}),
+        Level(
+            "polls_missed",
+            {"crit": 2},
+            f"polls in a row without the GPU although its source delivers; until it answered for {duration(MINUTE)}",
+            release=MINUTE,
         ),
+        XidRule(text="after XID 79", choose=79, keep={"crit": MINUTE}),
         remedy="The GPU stopped answering on PCIe: drain and restart the node; if it repeats, reseat the board and "
         "check its power.",
         source="NVML errors 15 and 28, XID 79",
         guest=True,
     ),
-    Check(
+    check(
         "recovery_action",
         "The driver requests a recovery action",
-        (Codes("recovery_action", text="action", codes={"warn": (3, 5), "crit": (1, 2, 4, 6, 7)}, beyond="warn"),),
+        Codes("recovery_action", text="action", codes={"warn": (3, 5), "crit": (1, 2, 4, 6, 7)}, beyond="warn"),
         remedy="The driver requests recovery action {recovery_action:g} (1 reset, 2 restart of the node, 3 peers "
         "drained, 4 drain and reset, 5 IMEX, 6 bus reset, 7 restart of the system): drain the GPU and apply it.",
         source="NVML nvmlDeviceGetGpuRecoveryAction, DCGM field 1523",
     ),
-    Check(
+    check(
         "telemetry",
         "Readings are late or blank",
-        (
-            Level(
-                "sample_gap_intervals", {"warn": 3, "crit": 10}, "intervals between two samples", number="above {:g}"
-            ),
-            Level(
-                "inputs_blank_ratio",
-                {"warn": 0.5},
-                "of the inputs that the GPU once had blank",
-                number="with {:.0%}",
-                enter=30.0,
-            ),
+        Level("sample_gap_intervals", {"warn": 3, "crit": 10}, "intervals between two samples", number="above {:g}"),
+        Level(
+            "inputs_blank_ratio",
+            {"warn": 0.5},
+            "of the inputs that the GPU once had blank",
+            number="with {:.0%}",
+            enter=30.0,
         ),
         note="without a sample for more than 10 intervals all other checks are unknown",
         remedy="Readings are stale: check the host engine or the exporter, then run nvidia-smi; a hang points to the "
@@ -56,47 +49,41 @@ CHECKS = (
         source="pulsed",
         guest=True,
     ),
-    Check(
+    check(
         "xid_critical",
         "An XID that needs a reset or a restart",
-        (
-            XidRule(
-                inputs=(*XID_INPUTS, *CORROBORATION),
-                text="after an XID of severity crit, or until the GPU is reset or its driver or node restarted",
-                choose="critical",
-                keep={"crit": DAY},
-            ),
+        XidRule(
+            inputs=(*XID_INPUTS, *CORROBORATION),
+            text="after an XID of severity crit, or until the GPU is reset or its driver or node restarted",
+            choose="critical",
+            keep={"crit": DAY},
         ),
         note="an XID that is older than the first sample counts only if another input confirms it",
         remedy="XID {xid:g} needs a GPU reset or node restart: {advice}, and look at the kernel log.",
         source="NVIDIA's XID catalogue",
         guest=True,
     ),
-    Check(
+    check(
         "xid_warning",
         "An XID that affected work on this GPU",
-        (
-            XidRule(
-                inputs=(*XID_INPUTS, *CORROBORATION),
-                text="after an XID of that severity",
-                choose="warning",
-                keep={"info": 10 * MINUTE, "warn": HOUR},
-            ),
+        XidRule(
+            inputs=(*XID_INPUTS, *CORROBORATION),
+            text="after an XID of that severity",
+            choose="warning",
+            keep={"info": 10 * MINUTE, "warn": HOUR},
         ),
         note="unknown XIDs and critical ones that are older than the first sample are warn; 45 does not count",
         remedy="XID {xid:g} affected work on this GPU: {advice}, and watch whether the code returns.",
         source="NVIDIA's XID catalogue",
         guest=True,
     ),
-    Check(
+    check(
         "xid_repeat",
         "The same XID repeatedly",
-        (
-            XidRule(
-                text="after the same XID came in 5 bursts (3 min apart), or 31 in 3 bursts across 2 jobs; not 45",
-                choose="repeated",
-                keep={"warn": DAY},
-            ),
+        XidRule(
+            text="after the same XID came in 5 bursts (3 min apart), or 31 in 3 bursts across 2 jobs; not 45",
+            choose="repeated",
+            keep={"warn": DAY},
         ),
         remedy="XID {xid:g} repeats on one GPU: run a diagnostic before it gets new jobs.",
         source="NVSentinel",
