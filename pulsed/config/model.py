@@ -49,6 +49,7 @@ from pulsed.present.api.history import MAX_BYTES, SECONDS
 from pulsed.present.api.sample_fields import DEFAULT_FIELDS, FIELDS
 from pulsed.reader.exporter.scraper import masked
 from pulsed.suggestions import did_you_mean
+from pulsed.translate.vocabulary import QUANTITIES
 
 _DEFAULTS = ComputeSettings()
 
@@ -365,8 +366,9 @@ class HistorySection(Section):
     )
     fields: Kept = Field(
         default=DEFAULT_FIELDS,
-        description="Stored fields: any quantity of METRICS.md without `pulsed_gpu_`, `real_utilization_ratio` and its "
-        "`lower` and `upper` bound, `saturation_ratio`, `workload_class`, `raw_class`, `health_state`.",
+        description="Stored fields: any quantity of METRICS.md without `pulsed_gpu_`, or "
+        + ", ".join(f"`{name}`" for name in FIELDS if name not in QUANTITIES)
+        + ".",
     )
 
     def problems(self) -> Iterator[Problem]:
