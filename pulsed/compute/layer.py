@@ -44,9 +44,9 @@ class ComputeLayer:
         self._settings = settings
         self.judge.reconfigure(settings.health)
         for stages in self._stages.values():
-            stages.hold.reconfigure(settings.hold)
-            stages.ledger.reconfigure(settings.histogram, settings.held_memory_bytes)
-            stages.sceptic = PlausibilityFilter(settings.plausible)
+            stages.debouncer.reconfigure(settings.hold)
+            stages.accumulator.reconfigure(settings.histogram, settings.held_memory_bytes)
+            stages.plausibility.reconfigure(settings.plausible)
 
     def compute(self, tick: CanonicalTick) -> ComputedTick:
         """Compute the results of the next tick."""
@@ -63,21 +63,21 @@ class ComputeLayer:
             tracks, self._here, tick.devices, readings, health.healths, health.clock_event_shares, strict=True
         ):
             utilization, workload, saturation = derive(device, reading, settings, classes)
-            sample, hold, ledger = track.decision, stages.hold, stages.ledger
-            before = hold.held
+            sample, debouncer, accumulator = track.decision, stages.debouncer, stages.accumulator
+            before = debouncer.held
             if sample.kind == "next":
-                ledger.cover(sample.covered, device, reading, utilization.ratio, workload.raw_class)
-                hold.follow(workload, sample.covered, tick.time)
+                accumulator.cover(sample.covered, device, reading, utilization.ratio, workload.raw_class)
+                debouncer.follow(workload, sample.covered, tick.time)
             elif sample.kind != "repeat":
-                ledger.begin(device, reading, utilization.ratio, workload.raw_class)
+                accumulator.begin(device, reading, utilization.ratio, workload.raw_class)
                 if sample.continued(settings.hold):
-                    hold.follow(workload, 0.0, tick.time)  # too short to forget the class, and no proof of another
+                    debouncer.follow(workload, 0.0, tick.time)  # too short to forget the class, and no proof of another
                 else:
-                    hold.settle(workload, tick.time)
-            held = hold.held
+                    debouncer.settle(workload, tick.time)
+            held = debouncer.held
             if held.changes != before.changes:
                 changes.append(ClassChange(len(results), before.workload_class, held.workload_class, held.since or 0.0))
-            results.append(Result(utilization, workload, saturation, held, ledger.account(), well, shares))
+            results.append(Result(utilization, workload, saturation, held, accumulator.account(), well, shares))
         lost = {len(results) + number: gone.last_seen for number, gone in enumerate(health.lost)}
         results += [self._lost(gone) for gone in health.lost]
         return ComputedTick(
@@ -102,11 +102,11 @@ class ComputeLayer:
         self, tick: CanonicalTick, tracks: tuple[GpuTrack, ...]
     ) -> tuple[list[Reading], Mapping[int, tuple[str, ...]]]:
         """Return the readings of a tick without implausible inputs, and all anomalies by position."""
-        hold = self._settings.hold  # a short gap must not make a stuck profiler look sane
+        hold = self._settings.hold  # a short gap must not clear a proven reason
         readings: list[Reading] = []
         anomalies = tick.anomalies
         for position, (track, stages, reading) in enumerate(zip(tracks, self._here, tick.readings, strict=True)):
-            filtered, reasons = stages.sceptic.look(reading, track.decision.continued(hold))
+            filtered, reasons = stages.plausibility.apply(reading, track.decision.continued(hold))
             readings.append(filtered)
             if reasons:
                 anomalies = {**anomalies, position: (*anomalies.get(position, ()), *reasons)}
@@ -124,7 +124,7 @@ class ComputeLayer:
     def _lost(self, gone: LostGpu) -> Result:
         """Return what remains of a GPU that is gone: its health and its counters."""
         stages = self._stages.get(gone.track)
-        account = stages.ledger.account() if stages is not None else NOTHING_COUNTED
+        account = stages.accumulator.account() if stages is not None else NOTHING_COUNTED
         classes = self._settings.classifier
         derived = derive(gone.device, NOTHING, self._settings, classes)
         return Result(*derived, account=account, health=gone.health)
@@ -143,9 +143,9 @@ class ComputeLayer:
 class _Stages:
     """The stages of one GPU that keep state."""
 
-    __slots__ = ("hold", "ledger", "sceptic")
+    __slots__ = ("accumulator", "debouncer", "plausibility")
 
     def __init__(self, settings: ComputeSettings, created: float) -> None:
-        self.hold = ClassDebouncer(settings.hold)
-        self.ledger = Accumulator(created, settings.histogram, settings.held_memory_bytes)
-        self.sceptic = PlausibilityFilter(settings.plausible)
+        self.debouncer = ClassDebouncer(settings.hold)
+        self.accumulator = Accumulator(created, settings.histogram, settings.held_memory_bytes)
+        self.plausibility = PlausibilityFilter(settings.plausible)

@@ -1,8 +1,7 @@
-"""Which inputs not to believe: contradictions, values that stand still, and values that no hardware has.
+"""Table of implausible inputs: contradictions, frozen values, and values that no hardware has.
 
-The table says what is doubted and which quantities then count as missing; `pulsed.compute.plausibility.filter` looks
-at readings with it. Shares above 1 are Translate's business. Every rule would rather miss a fault than erase a true
-reading.
+Per reason it has the quantities that then count as missing; `pulsed.compute.plausibility.filter` applies it. Translate
+handles ratios above 1. A rule that is in doubt keeps the reading.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ ACTIVITY = (
     "integer_active_ratio",
     "dram_active_ratio",
 )
-"""What the profiler counts of the SMs and memory, the graphics engine first, then the SMs."""
+"""Profiled activity of the SMs and memory; the graphics engine first, then the SMs."""
 
 RATES = (
     "pcie_transmit_bytes_per_second",
@@ -39,13 +38,13 @@ RATES = (
     "c2c_transmit_bytes_per_second",
     "c2c_receive_bytes_per_second",
 )
-"""What the same profiler counts of the links."""
+"""Profiled traffic of the links."""
 
 ENGINES = tuple(name for name in QUANTITIES if name.startswith(("nvdec", "nvjpg", "nvofa")))
-"""What it counts of the engines for pictures and video."""
+"""Profiled activity of the image and video engines."""
 
 UTILIZATIONS = ("gpu_utilization_ratio", "memory_utilization_ratio")
-"""What the driver measures without the profiler."""
+"""Measured by the driver, without the profiler."""
 
 POWERS = ("power_watts", "power_instant_watts")
 
@@ -72,33 +71,33 @@ MEASURED = (
     "clocks_event_reasons",
     "performance_state",
 )
-"""What is about the moment of the sample; sizes, limits and counts of errors stay true when they are old."""
+"""Values of the moment of the sample; sizes, limits and error counts stay valid when they are old."""
 
-TELLING = 3
-"""So many activity values that are neither 0 nor 1 do not stand still by chance; those of an idle GPU are all 0."""
+MIN_FRACTIONAL = 3
+"""Number of activity values other than 0 and 1 that are not constant by chance."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlausibilitySettings:
-    """From where on inputs are not believed.
+    """Limits of plausible inputs.
 
     Attributes:
-        enabled: whether to look at all.
-        busy_utilization_ratio: from this `gpu_utilization_ratio` on, 0..1, kernels certainly ran.
-        stuck_seconds: how long zeros must contradict it. The driver's figure is a mean over up to 1 s (nvml.h), and
-            DCGM's values come a part of a second late (DCGM#170), not at the same instant: 10 s are beyond all that.
-        stuck_samples: in how many samples that differ, since an exporter that samples every 30 s and is scraped more
-            often repeats one accident.
-        frozen_seconds: how long values must stand still. dcgm-exporter's default interval is 30 s.
-        frozen_samples: in how many samples.
-        moved_ratio: a load that moved by so much, 0..1, changes activity, too: points of a utilization over 100, or a
-            share of power. A hung job spins with constant activity and a few percent more or less of power.
-        power_max_watts: no GPU draws more.
-        temperature_min_celsius: no GPU is colder.
-        temperature_max_celsius: no GPU is hotter; DCGM itself drops more.
-        sm_clock_max_hertz: no SM or video engine is faster. Memory may be: GDDR7 is reported with 14 GHz.
-        traffic_max_bytes_per_second: no link of a GPU is faster; 3.6e12 are announced for NVLink 6, both directions.
-        memory_excess_ratio: used memory over its size; some is granted to a size that was rounded.
+        enabled: whether inputs are checked.
+        busy_utilization_ratio: `gpu_utilization_ratio`, 0..1, from which on kernels certainly ran.
+        stuck_seconds: duration of a contradiction. The driver's utilization is a mean over up to 1 s (nvml.h), and
+            DCGM's values are a part of a second apart (DCGM#170): 10 s exceed both.
+        stuck_samples: number of different samples of a contradiction: an exporter that samples every 30 s and is
+            scraped more often repeats a coincidence.
+        frozen_seconds: duration of constant values. dcgm-exporter's default interval is 30 s.
+        frozen_samples: number of samples with constant values.
+        moved_ratio: change of load, 0..1, that must change activity, too: of a utilization, or relative of power. The
+            power of a hung job varies by a few percent at constant activity.
+        power_max_watts: upper limit of power.
+        temperature_min_celsius: lower limit of temperatures.
+        temperature_max_celsius: upper limit of temperatures; DCGM itself drops more.
+        sm_clock_max_hertz: upper limit of SM and video clocks. Memory may be faster: GDDR7 is reported with 14 GHz.
+        traffic_max_bytes_per_second: upper limit of traffic; 3.6e12 are announced for NVLink 6, both directions.
+        memory_excess_ratio: used memory over its size, which may be rounded.
 
     Raises:
         ConfigError: a number is out of its range.
@@ -133,7 +132,7 @@ class PlausibilitySettings:
 
 
 _ALLOWED = {
-    "busy_utilization_ratio": (0.05, 1.0),  # 0 would accuse every idle GPU
+    "busy_utilization_ratio": (0.05, 1.0),  # 0 would match every idle GPU
     "stuck_samples": (2.0, math.inf),
     "frozen_samples": (3.0, math.inf),
     "moved_ratio": (0.01, 1.0),
@@ -146,13 +145,13 @@ DEFAULT_PLAUSIBILITY = PlausibilitySettings()
 
 
 class PlausibilityRule(NamedTuple):
-    """One reason for doubt.
+    """One reason for missing inputs.
 
     Attributes:
         reason: label value of `pulsed_gpu_inputs_inconsistent`.
         meaning: one line for documentation, without a full stop.
-        missing: the quantities that then count as missing: all of them, or those of them that are concerned.
-        needs: without these the rule says nothing; of a group in a tuple, one is enough.
+        missing: the quantities that count as missing: all of them, or those that are out of range or 0.
+        needs: inputs of the rule; of a group in a tuple, one is enough.
     """
 
     reason: str
@@ -162,7 +161,7 @@ class PlausibilityRule(NamedTuple):
 
 
 class Range(NamedTuple):
-    """What a quantity can be at all: from one number or setting to another, both included."""
+    """Limits of a quantity, both included: numbers, or names of settings."""
 
     quantity: str
     low: float | str
@@ -220,7 +219,7 @@ MEMORY = PlausibilityRule(
 )
 
 RULES = (STUCK, ENGINE_STUCK, PROFILING_FROZEN, VALUES_FROZEN, POWER, TEMPERATURE, CLOCK, TRAFFIC, MEMORY)
-"""The table; reasons are given in this order."""
+"""The table; reasons are reported in this order."""
 
 REASONS = tuple(rule.reason for rule in RULES)
 
@@ -232,4 +231,4 @@ _LIMITS: tuple[tuple[PlausibilityRule, float | str, str], ...] = (
 )
 
 RANGES = tuple((rule, Range(quantity, low, high)) for rule, low, high in _LIMITS for quantity in rule.missing)
-"""By rule, the quantities that it judges one by one: only those out of their range count as missing."""
+"""Quantities with limits, by rule: only those out of their range count as missing."""

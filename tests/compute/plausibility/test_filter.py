@@ -74,8 +74,8 @@ def stream(reading: Reading, count: int, start: int = 0, watts: float | None = N
     return [noisy(reading, start + number, watts) for number in range(count)]
 
 
-def reasons(sceptic: PlausibilityFilter, readings: Iterable[Reading], seconds: float = 1.0) -> list[tuple[str, ...]]:
-    return [sceptic.look(reading, seconds)[1] for reading in readings]
+def reasons(plausible: PlausibilityFilter, readings: Iterable[Reading], seconds: float = 1.0) -> list[tuple[str, ...]]:
+    return [plausible.apply(reading, seconds)[1] for reading in readings]
 
 
 def missing(before: Reading, after: Reading) -> set[str]:
@@ -86,9 +86,9 @@ def missing(before: Reading, after: Reading) -> set[str]:
 
 
 def begun(reading: Reading) -> PlausibilityFilter:
-    sceptic = PlausibilityFilter(DEFAULT)
-    sceptic.look(reading, 0.0)
-    return sceptic
+    plausible = PlausibilityFilter(DEFAULT)
+    plausible.apply(reading, 0.0)
+    return plausible
 
 
 # --- a profiler stuck at 0
@@ -96,26 +96,26 @@ def begun(reading: Reading) -> PlausibilityFilter:
 
 @pytest.mark.parametrize(("interval", "clean"), [(0.1, 99), (1.0, 9), (5.0, 1), (15.0, 1)])
 def test_a_stuck_profiler_is_found_after_ten_seconds_and_three_samples(interval: float, clean: int) -> None:
-    sceptic = begun(STUCK)
-    said = reasons(sceptic, stream(STUCK, clean + 5), interval)
+    plausible = begun(STUCK)
+    said = reasons(plausible, stream(STUCK, clean + 5), interval)
     assert said[:clean] == [()] * clean
     assert set(said[clean + 1 :]) == {("profiling_stuck_at_zero",)}  # one more or less: 100 times 0.1
 
 
 def test_what_a_stuck_profiler_costs() -> None:
-    sceptic = begun(STUCK)
+    plausible = begun(STUCK)
     reading = STUCK._replace(pcie_receive_bytes_per_second=5e6)  # from the driver: it moves
-    reasons(sceptic, stream(reading, 20))
+    reasons(plausible, stream(reading, 20))
     now = noisy(reading, 20)
-    after, said = sceptic.look(now, 1.0)
+    after, said = plausible.apply(now, 1.0)
     assert said == ("profiling_stuck_at_zero",)
     assert missing(now, after) == {*ACTIVITY, *RATES} - {"pcie_receive_bytes_per_second"}
 
 
 def test_a_stuck_profiler_is_not_idle() -> None:
     assert result_of(STUCK).workload.raw_class == "idle"  # which is why
-    sceptic = begun(STUCK)
-    *_, after = [sceptic.look(reading, 1.0)[0] for reading in stream(STUCK, 20)]
+    plausible = begun(STUCK)
+    *_, after = [plausible.apply(reading, 1.0)[0] for reading in stream(STUCK, 20)]
     result = result_of(after)
     assert result.real_utilization.ratio is None
     assert result.real_utilization.lower == 0.0
@@ -125,53 +125,53 @@ def test_a_stuck_profiler_is_not_idle() -> None:
 
 
 def test_a_profiler_that_works_again_is_believed_at_once() -> None:
-    sceptic = begun(STUCK)
-    assert reasons(sceptic, stream(STUCK, 20))[-1] == ("profiling_stuck_at_zero",)
+    plausible = begun(STUCK)
+    assert reasons(plausible, stream(STUCK, 20))[-1] == ("profiling_stuck_at_zero",)
     alive = noisy(STUCK._replace(graphics_engine_active_ratio=0.9, sm_active_ratio=0.7), 20)
-    assert sceptic.look(alive, 1.0) == (alive, ())
-    assert not any(reasons(sceptic, stream(STUCK, 8, 21)))  # and doubted as late as ever
+    assert plausible.apply(alive, 1.0) == (alive, ())
+    assert not any(reasons(plausible, stream(STUCK, 8, 21)))  # and doubted as late as ever
 
 
 @pytest.mark.parametrize("level", [0.4, None])
 def test_a_load_that_falls_does_not_mend_the_profiler(level: float | None) -> None:
-    sceptic = begun(STUCK)
-    reasons(sceptic, stream(STUCK, 20))
-    assert reasons(sceptic, stream(STUCK._replace(gpu_utilization_ratio=level), 1, 20)) == [
+    plausible = begun(STUCK)
+    reasons(plausible, stream(STUCK, 20))
+    assert reasons(plausible, stream(STUCK._replace(gpu_utilization_ratio=level), 1, 20)) == [
         ("profiling_stuck_at_zero",)
     ]
 
 
 def test_zeros_without_a_load_are_true_whatever_was_before() -> None:
-    sceptic = begun(STUCK)
-    reasons(sceptic, stream(STUCK, 20))
+    plausible = begun(STUCK)
+    reasons(plausible, stream(STUCK, 20))
     pause = noisy(IDLE, 20)
-    assert sceptic.look(pause, 1.0) == (pause, ())
-    assert reasons(sceptic, stream(STUCK, 1, 21)) == [("profiling_stuck_at_zero",)]
+    assert plausible.apply(pause, 1.0) == (pause, ())
+    assert reasons(plausible, stream(STUCK, 1, 21)) == [("profiling_stuck_at_zero",)]
 
 
 def test_a_tick_without_profiling_values_proves_nothing() -> None:
-    sceptic = begun(STUCK)
-    reasons(sceptic, stream(STUCK, 20))
+    plausible = begun(STUCK)
+    reasons(plausible, stream(STUCK, 20))
     silent = noisy(STUCK._replace(**dict.fromkeys((*ACTIVITY, *RATES))), 20)
-    assert sceptic.look(silent, 1.0) == (silent, ())
-    assert reasons(sceptic, stream(STUCK, 1, 21)) == [("profiling_stuck_at_zero",)]
+    assert plausible.apply(silent, 1.0) == (silent, ())
+    assert reasons(plausible, stream(STUCK, 1, 21)) == [("profiling_stuck_at_zero",)]
 
 
 def test_a_gap_begins_anew() -> None:
-    sceptic = begun(STUCK)
-    assert reasons(sceptic, stream(STUCK, 20))[-1] == ("profiling_stuck_at_zero",)
-    assert sceptic.look(noisy(STUCK, 20), 0.0)[1] == ()
-    assert not any(reasons(sceptic, stream(STUCK, 9, 21)))
-    assert reasons(sceptic, stream(STUCK, 1, 30)) == [("profiling_stuck_at_zero",)]
+    plausible = begun(STUCK)
+    assert reasons(plausible, stream(STUCK, 20))[-1] == ("profiling_stuck_at_zero",)
+    assert plausible.apply(noisy(STUCK, 20), 0.0)[1] == ()
+    assert not any(reasons(plausible, stream(STUCK, 9, 21)))
+    assert reasons(plausible, stream(STUCK, 1, 30)) == [("profiling_stuck_at_zero",)]
 
 
 def test_a_kernel_that_just_ended_is_no_contradiction() -> None:
     """The driver's figure is that of the last second, and an exporter shows the same page until its next sample."""
-    sceptic = begun(IDLE)
+    plausible = begun(IDLE)
     for number in range(20):
         just_ended = noisy(STUCK, number)
-        assert not any(reasons(sceptic, [just_ended] * 30))  # sampled every 30 s, scraped every second
-        assert not any(reasons(sceptic, [noisy(IDLE, number)] * 30))
+        assert not any(reasons(plausible, [just_ended] * 30))  # sampled every 30 s, scraped every second
+        assert not any(reasons(plausible, [noisy(IDLE, number)] * 30))
 
 
 def test_where_nothing_else_is_shown_repeats_are_proof_in_the_end() -> None:
@@ -202,32 +202,32 @@ def test_sm_activity_speaks_where_there_is_no_engine() -> None:
 
 def test_only_the_engine_is_stuck() -> None:
     reading = STUCK._replace(tensor_active_ratio=0.4, dram_active_ratio=0.3)
-    sceptic = begun(reading)
-    said = reasons(sceptic, stream(reading, 20))
+    plausible = begun(reading)
+    said = reasons(plausible, stream(reading, 20))
     assert said[:9] == [()] * 9
     assert said[-1] == ("graphics_engine_stuck_at_zero",)
     now = noisy(reading, 20)
-    assert missing(now, sceptic.look(now, 1.0)[0]) == {"graphics_engine_active_ratio"}
+    assert missing(now, plausible.apply(now, 1.0)[0]) == {"graphics_engine_active_ratio"}
     alive = noisy(reading._replace(graphics_engine_active_ratio=0.1), 21)
-    assert sceptic.look(alive, 1.0) == (alive, ())
+    assert plausible.apply(alive, 1.0) == (alive, ())
 
 
 # --- values that stand still
 
 
 def test_a_frozen_profile_under_a_load_that_moved() -> None:
-    sceptic = begun(STEADY)
-    assert not any(reasons(sceptic, stream(STEADY, 290)))
+    plausible = begun(STEADY)
+    assert not any(reasons(plausible, stream(STEADY, 290)))
     ended = STEADY._replace(gpu_utilization_ratio=0.0)
-    said = reasons(sceptic, stream(ended, 30, 290, watts=70.0))
+    said = reasons(plausible, stream(ended, 30, 290, watts=70.0))
     assert said[:9] == [()] * 9
     assert said[-1] == ("profiling_frozen",)
     now = noisy(ended, 320, watts=70.0)
-    assert missing(now, sceptic.look(now, 1.0)[0]) == {
+    assert missing(now, plausible.apply(now, 1.0)[0]) == {
         name for name in (*ACTIVITY, *RATES) if getattr(STEADY, name) is not None
     }
     moves = now._replace(sm_active_ratio=0.122)
-    assert sceptic.look(moves, 1.0) == (moves, ())
+    assert plausible.apply(moves, 1.0) == (moves, ())
 
 
 def test_a_job_that_hangs_is_not_accused() -> None:
@@ -236,10 +236,10 @@ def test_a_job_that_hangs_is_not_accused() -> None:
 
 def test_the_end_of_a_job_that_hung_is_no_contradiction() -> None:
     """Utilization and power fall some moments before the profile does."""
-    sceptic = begun(STEADY)
-    reasons(sceptic, stream(STEADY, 1000))
-    assert not any(reasons(sceptic, stream(STEADY._replace(gpu_utilization_ratio=0.0), 2, 1000, watts=70.0)))
-    assert not any(reasons(sceptic, stream(IDLE, 1000, 1002)))
+    plausible = begun(STEADY)
+    reasons(plausible, stream(STEADY, 1000))
+    assert not any(reasons(plausible, stream(STEADY._replace(gpu_utilization_ratio=0.0), 2, 1000, watts=70.0)))
+    assert not any(reasons(plausible, stream(IDLE, 1000, 1002)))
 
 
 @pytest.mark.parametrize(("interval", "count"), [(1.0, 300), (15.0, 20), (100.0, 19)])
@@ -250,21 +250,21 @@ def test_a_frozen_row(interval: float, count: int) -> None:
 
 
 def test_what_a_frozen_row_costs_and_how_it_comes_back() -> None:
-    sceptic = begun(STEADY)
-    reasons(sceptic, [STEADY] * 300)
-    after, _ = sceptic.look(STEADY, 1.0)
+    plausible = begun(STEADY)
+    reasons(plausible, [STEADY] * 300)
+    after, _ = plausible.apply(STEADY, 1.0)
     assert missing(STEADY, after) == {name for name in MEASURED if getattr(STEADY, name) is not None}
     assert (after.memory_bytes, after.xid_last_code, after.ecc_dbe_volatile_total) == (8e10, 0.0, 0.0)
     moves = STEADY._replace(energy_joules_total=1e6 + 100)
-    assert sceptic.look(moves, 1.0) == (moves, ())
+    assert plausible.apply(moves, 1.0) == (moves, ())
 
 
 def test_a_gap_thaws() -> None:
-    sceptic = begun(STEADY)
-    assert reasons(sceptic, [STEADY] * 400)[-1] == ("values_frozen",)
-    assert sceptic.look(STEADY, 0.0) == (STEADY, ())
-    assert not any(reasons(sceptic, [STEADY] * 299))
-    assert reasons(sceptic, [STEADY]) == [("values_frozen",)]
+    plausible = begun(STEADY)
+    assert reasons(plausible, [STEADY] * 400)[-1] == ("values_frozen",)
+    assert plausible.apply(STEADY, 0.0) == (STEADY, ())
+    assert not any(reasons(plausible, [STEADY] * 299))
+    assert reasons(plausible, [STEADY]) == [("values_frozen",)]
 
 
 @pytest.mark.parametrize(
@@ -283,9 +283,9 @@ def test_what_stands_still_with_every_right(innocent: Reading) -> None:
 
 
 def test_an_exporter_slower_than_its_scrapes() -> None:
-    sceptic = begun(STEADY)
+    plausible = begun(STEADY)
     pages = [page for page in stream(STEADY, 50) for _ in range(60)]
-    assert not any(reasons(sceptic, pages))
+    assert not any(reasons(plausible, pages))
 
 
 # --- what no hardware has
@@ -306,10 +306,10 @@ def test_an_exporter_slower_than_its_scrapes() -> None:
     ],
 )
 def test_one_absurd_value(quantity: str, value: float, reason: str) -> None:
-    sceptic = begun(STEADY)
+    plausible = begun(STEADY)
     odd = STEADY._replace(**{quantity: value})
-    assert sceptic.look(odd, 1.0) == (STEADY._replace(**{quantity: None}), (reason,))
-    assert sceptic.look(STEADY, 1.0) == (STEADY, ())
+    assert plausible.apply(odd, 1.0) == (STEADY._replace(**{quantity: None}), (reason,))
+    assert plausible.apply(STEADY, 1.0) == (STEADY, ())
 
 
 @pytest.mark.parametrize(
@@ -325,37 +325,37 @@ def test_one_absurd_value(quantity: str, value: float, reason: str) -> None:
 )
 def test_what_hardware_has(quantity: str, value: float) -> None:
     reading = STEADY._replace(**{quantity: value})
-    assert begun(STEADY).look(reading, 1.0) == (reading, ())
+    assert begun(STEADY).apply(reading, 1.0) == (reading, ())
 
 
 @pytest.mark.parametrize(("used", "size"), [(9e10, 8e10), (-1.0, 8e10), (-1.0, None)])
 def test_more_memory_than_there_is(used: float, size: float | None) -> None:
     reading = STEADY._replace(memory_used_bytes=used, memory_used_ratio=1.0, memory_bytes=size)
-    after, said = begun(STEADY).look(reading, 1.0)
+    after, said = begun(STEADY).apply(reading, 1.0)
     assert said == ("memory_absurd",)
     assert missing(reading, after) == {"memory_used_bytes", "memory_used_ratio"}
 
 
 def test_a_size_of_nothing_says_nothing() -> None:
     reading = STEADY._replace(memory_bytes=0.0)
-    assert begun(STEADY).look(reading, 1.0) == (reading, ())
+    assert begun(STEADY).apply(reading, 1.0) == (reading, ())
 
 
 def test_reasons_come_in_the_order_of_the_table() -> None:
     odd = STUCK._replace(temperature_celsius=999.0, power_watts=1e5, memory_used_bytes=2.0, memory_bytes=1.0)
-    sceptic = begun(odd)
-    said = reasons(sceptic, [odd._replace(energy_joules_total=float(number)) for number in range(20)])
+    plausible = begun(odd)
+    said = reasons(plausible, [odd._replace(energy_joules_total=float(number)) for number in range(20)])
     assert said[-1] == ("profiling_stuck_at_zero", "power_absurd", "temperature_absurd", "memory_absurd")
 
 
 def test_limits_are_settings() -> None:
-    assert PlausibilityFilter(PlausibilitySettings(power_max_watts=100.0)).look(STEADY, 0.0)[1] == ("power_absurd",)
+    assert PlausibilityFilter(PlausibilitySettings(power_max_watts=100.0)).apply(STEADY, 0.0)[1] == ("power_absurd",)
 
 
 def test_nothing_is_doubted_when_switched_off() -> None:
-    sceptic = PlausibilityFilter(PlausibilitySettings(enabled=False))
+    plausible = PlausibilityFilter(PlausibilitySettings(enabled=False))
     for reading in [*stream(STUCK, 50), *[STEADY] * 400, STEADY._replace(power_watts=1e5)]:
-        after, said = sceptic.look(reading, 1.0)
+        after, said = plausible.apply(reading, 1.0)
         assert after is reading
         assert said == ()
 
@@ -377,8 +377,8 @@ def test_no_subset_of_stuck_values_reads_as_idle(
         memory_utilization_ratio=memory,
         power_watts=200.0,
     )
-    sceptic = begun(reading)
-    *_, (after, said) = [sceptic.look(each, 1.0) for each in stream(reading, 20)]
+    plausible = begun(reading)
+    *_, (after, said) = [plausible.apply(each, 1.0) for each in stream(reading, 20)]
     assert said == ("profiling_stuck_at_zero",)
     result = result_of(after, ComputeSettings(missing=convention))
     assert result.workload.raw_class != "idle"
@@ -407,11 +407,11 @@ steps = st.lists(
 @many
 @given(steps, st.integers(1, 4))
 def test_only_what_a_reason_names_goes_missing(stream: list[tuple[Reading, float]], repeats: int) -> None:
-    sceptic = PlausibilityFilter(PlausibilitySettings(stuck_seconds=0.2, frozen_seconds=2.0, frozen_samples=3))
+    plausible = PlausibilityFilter(PlausibilitySettings(stuck_seconds=0.2, frozen_seconds=2.0, frozen_samples=3))
     named = {rule.reason: set(rule.missing) for rule in RULES}
     for reading, seconds in stream:
         for _ in range(repeats):
-            after, said = sceptic.look(reading, seconds)
+            after, said = plausible.apply(reading, seconds)
             assert said == tuple(reason for reason in REASONS if reason in said)
             allowed = set().union(*(named[reason] for reason in said)) if said else set()
             for name, position in POSITION.items():
@@ -422,10 +422,10 @@ def test_only_what_a_reason_names_goes_missing(stream: list[tuple[Reading, float
 @many
 @given(st.lists(consistent(), max_size=20))
 def test_what_is_sane_passes_as_it_is(readings: list[Reading]) -> None:
-    sceptic = PlausibilityFilter(DEFAULT)
+    plausible = PlausibilityFilter(DEFAULT)
     for reading in readings:
         for _ in range(2):
-            after, said = sceptic.look(reading, 0.1)
+            after, said = plausible.apply(reading, 0.1)
             assert after is reading
             assert said == ()
 
@@ -433,8 +433,8 @@ def test_what_is_sane_passes_as_it_is(readings: list[Reading]) -> None:
 @many
 @given(anything())
 def test_what_was_taken_out_is_not_doubted_again(reading: Reading) -> None:
-    after, _ = PlausibilityFilter(DEFAULT).look(reading, 0.0)
-    assert PlausibilityFilter(DEFAULT).look(after, 0.0) == (after, ())
+    after, _ = PlausibilityFilter(DEFAULT).apply(reading, 0.0)
+    assert PlausibilityFilter(DEFAULT).apply(after, 0.0) == (after, ())
 
 
 # --- through Translate
@@ -446,14 +446,14 @@ FROZEN_IF_REPEATED = {"exporter-2x-a100-mig-loaded-noheaders.prom", "exporter-4x
 def seen(ticks: Sequence[RawTick], seconds: float) -> set[str]:
     """Every reason that came up in these ticks of one target."""
     translator = Translator("here")
-    sceptics: dict[object, PlausibilityFilter] = {}
+    filters: dict[object, PlausibilityFilter] = {}
     found: set[str] = set()
     for raw in ticks:
         canonical = translator.translate(raw)
         for device, reading in zip(canonical.devices, canonical.readings, strict=True):
-            known = sceptics.get(device.entity)
-            sceptic = sceptics.setdefault(device.entity, known or PlausibilityFilter(DEFAULT))
-            found.update(sceptic.look(reading, seconds if known else 0.0)[1])
+            known = filters.get(device.entity)
+            plausible = filters.setdefault(device.entity, known or PlausibilityFilter(DEFAULT))
+            found.update(plausible.apply(reading, seconds if known else 0.0)[1])
     return found
 
 

@@ -1,0 +1,122 @@
+"""Inputs that are blank, repeated or frozen, as captures and pages through the whole pipeline."""
+
+from __future__ import annotations
+
+import pytest
+
+from pulsed.collector.collector import Pipeline
+from pulsed.compute.derive import ComputeSettings
+from pulsed.compute.plausibility.rules import ACTIVITY, RATES
+from pulsed.compute.tick import ComputedTick, Result
+from pulsed.config.gpu_selection import EVERYTHING
+from pulsed.reader.exposition import PageParser
+from pulsed.reader.tick import RawTick
+
+START = 1767225600.0
+
+JOB = {
+    "DCGM_FI_DEV_GPU_TEMP": 61.0,
+    "DCGM_FI_DEV_GPU_UTIL": 100.0,
+    "DCGM_FI_DEV_FB_USED": 60000.0,
+    "DCGM_FI_PROF_GR_ENGINE_ACTIVE": 0.97,
+    "DCGM_FI_PROF_SM_ACTIVE": 0.81,
+    "DCGM_FI_PROF_PIPE_TENSOR_ACTIVE": 0.42,
+    "DCGM_FI_PROF_DRAM_ACTIVE": 0.38,
+    "DCGM_FI_PROF_SM_OCCUPANCY": 0.3,
+    "DCGM_FI_PROF_PCIE_TX_BYTES": 3e8,
+    "DCGM_FI_PROF_PCIE_RX_BYTES": 4e8,
+}
+"""Pages of a training job; power and energy are added."""
+
+HUNG = {
+    **JOB,
+    "DCGM_FI_PROF_GR_ENGINE_ACTIVE": 1.0,
+    **{name: 0.0 for name in JOB if "_PROF_" in name and "GR_ENGINE" not in name},
+}
+"""All kernels wait for each other: the engine is active, and nothing else is."""
+
+SPINNING = {
+    **HUNG,
+    "DCGM_FI_PROF_SM_ACTIVE": 0.121,
+    "DCGM_FI_PROF_SM_OCCUPANCY": 0.031,
+    "DCGM_FI_PROF_DRAM_ACTIVE": 0.002,
+}
+"""The same with communication kernels that poll memory."""
+
+
+class Node:
+    """A node whose page is read every so often."""
+
+    def __init__(self, interval: float = 1.0, gpus: int = 1, settings: ComputeSettings | None = None) -> None:
+        self.interval, self.gpus = interval, gpus
+        self.parser, self.pipeline = PageParser(), Pipeline(settings or ComputeSettings(), "node")
+        self.polls = 0
+        self.joules = [1e6] * gpus
+        self.last: ComputedTick | None = None
+
+    def page(self, values: dict[str, float], watts: float) -> dict[str, float]:
+        """Values of a GPU that is measured anew: power has noise, and energy grows."""
+        self.joules[0] += watts * self.interval
+        noisy = watts + self.polls % 7 / 10
+        return {
+            **values,
+            "DCGM_FI_DEV_POWER_USAGE": noisy,
+            "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION": round(self.joules[0] * 1000),
+        }
+
+    def poll(self, *pages: dict[str, float]) -> Result:
+        """Read a page with these values by GPU; return the result of the first GPU."""
+        moment = self.polls * self.interval
+        self.polls += 1
+        text = "".join(
+            f'{name}{{gpu="{gpu}",UUID="GPU-{gpu}",modelName="NVIDIA H100 80GB HBM3"}} {values[name]!r}\n'
+            for name in dict.fromkeys(name for values in pages for name in values)
+            for gpu, values in enumerate(pages)
+            if name in values
+        )
+        read = self.parser.parse(text.encode())
+        raw = RawTick("test", START + moment, moment, self.interval, read.layout, read.values, read.rejected)
+        self.last = self.pipeline.process(raw)
+        return self.last.results[0]
+
+
+# --- a hung job is work, not an implausible input
+
+
+@pytest.mark.parametrize("interval", [1.0, 15.0, 30.0])
+@pytest.mark.parametrize("hung", [HUNG, SPINNING], ids=["hung", "spinning"])
+@pytest.mark.parametrize("late", [0, 1, 2])
+def test_a_hung_job_stays_busy_whatever_power_it_had_before(hung: dict[str, float], late: int, interval: float) -> None:
+    node = Node(interval)
+    for number in range(30):
+        node.poll(node.page({**JOB, "DCGM_FI_PROF_SM_ACTIVE": 0.8 + number / 1000}, 620.0))
+    for number in range(1000):
+        result = node.poll(node.page(hung, 620.0 if number < late else 210.0))
+        assert node.last is not None
+        assert dict(node.last.anomalies) == {}
+        assert result.workload.raw_class == "busy_low_sm_use"
+    assert result.held.workload_class == "busy_low_sm_use"
+
+
+def test_a_profile_that_freezes_while_the_job_ends_is_found() -> None:
+    node = Node()
+    for _ in range(200):
+        node.poll(node.page(SPINNING, 620.0))
+    for _ in range(200):
+        node.poll(node.page({**SPINNING, "DCGM_FI_DEV_GPU_UTIL": 0.0}, 80.0))
+    assert node.last is not None
+    assert node.last.anomalies == {0: ("profiling_frozen",)}
+    assert {getattr(node.last.readings[0], name) for name in (*ACTIVITY, *RATES)} == {None}
+
+
+def test_a_reload_keeps_a_proven_stuck_profiler() -> None:
+    stuck = {**JOB, **{name: 0.0 for name in JOB if "_PROF_" in name}}
+    node = Node()
+    for _ in range(20):
+        node.poll(node.page(stuck, 620.0))
+    assert node.last is not None
+    assert node.last.anomalies == {0: ("profiling_stuck_at_zero",)}
+    node.pipeline.reconfigure(ComputeSettings(hold=3.0), EVERYTHING)
+    for _ in range(5):
+        assert node.poll(node.page(stuck, 620.0)).workload.raw_class == "unknown"
+        assert node.last.anomalies == {0: ("profiling_stuck_at_zero",)}
