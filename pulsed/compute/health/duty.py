@@ -27,7 +27,7 @@ class Duty(Rule):
     window: float = MINUTE
     bits: int = 0
     uncertain: bool = False
-    number: str = "at {:.0%} or more"
+    number: str | None = "at {:.0%} or more"
     enter: float = MINUTE
     hold: float = 5 * MINUTE
     release: float = MINUTE
@@ -70,12 +70,11 @@ class Duty(Rule):
         if best.share <= 0 or best.is_proven:
             return is_changed
         state.held = SEVERITY["info"]
-        return held != state.held
+        return is_changed or held != state.held
 
     def _condition(self) -> str:
-        levels = ", ".join(f"{state} {self.number.format(at)}" for state, at in self.levels.items())
         unproven = " (info while its unit is unknown)" if self.uncertain else ""
-        return f"{levels} of {duration(self.window)} with clocks reduced by {self.text}{unproven}"
+        return f"{self._thresholds()} of {duration(self.window)} with clocks reduced by {self.text}{unproven}"
 
 
 @dataclass(slots=True, eq=False)

@@ -70,10 +70,6 @@ class GpuInputs:
         self._facts[number] = value
         return True
 
-    def fact(self, name: str) -> Value:
-        """Return a fact by name, without `refresh`."""
-        return self._facts[_FACT[name]]
-
     def activity(self) -> Value:
         """Return how busy the GPU is, 0..1."""
         engine, utilization = self.reading[_ENGINE], self.reading[_UTILIZATION]

@@ -259,8 +259,11 @@ class Rule:
 
     def _condition(self) -> str:
         """Return the sentence without its times."""
+        return f"{self._thresholds()} {self.text}"
+
+    def _thresholds(self) -> str:
         number = self.number if self.number is not None else "at {:g} or " + ("less" if self.below else "more")
-        return f"{', '.join(f'{state} {number.format(at)}'.rstrip() for state, at in self.levels.items())} {self.text}"
+        return ", ".join(f"{state} {number.format(at)}".rstrip() for state, at in self.levels.items())
 
 
 def duration(seconds: float) -> str:

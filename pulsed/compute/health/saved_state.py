@@ -178,7 +178,7 @@ def restore(gpu: GpuHealth, saved: SavedGpuState, time: float) -> None:
             for counter, window in saved["windows"].get(name, {}).items():
                 if counter in rule.inputs:
                     increase = state.increases[counter] = CounterIncrease(rule.window, rule.lifetime)
-                    parts = [(clock(when), amount) for when, amount in window["parts"]]
+                    parts = tuple([(clock(when), amount) for when, amount in window["parts"]])
                     increase.restore(window["last"], window["peak"], parts)
         if name in saved["gates"]:
             severity, until = saved["gates"][name]

@@ -60,6 +60,6 @@ def test_a_busy_window_stays_small() -> None:
 def test_a_restored_window_goes_on() -> None:
     old = fed([0, 4])
     new = CounterIncrease(60.0, lifetime=False)
-    new.restore(old.last, old.peak, list(old.parts))
+    new.restore(old.last, old.peak, old.parts)
     new.follow(5.0, 10.0)
     assert new.total == 5
