@@ -70,7 +70,9 @@ def derive(
     zero = settings.missing == "zero"
     bounds = zero_filled(reading) if zero else bounds_of(reading)
     utilization = real_utilization(reading, bounds, settings.weights, min_coverage=settings.min_coverage, zero=zero)
-    io = traffic(reading, settings.thresholds, whole=whole, profile=settings.profile, missing=settings.missing)
+    io = traffic(
+        reading, bounds.high, settings.thresholds, whole=whole, profile=settings.profile, missing=settings.missing
+    )
     workload = classes.classify(bounds, (utilization.lower, utilization.upper), io)
     return utilization, workload, settings.saturators.of(device.model, whole).of(reading, bounds.high)
 

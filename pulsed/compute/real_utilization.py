@@ -56,6 +56,9 @@ PRESETS: Mapping[str, Weights] = {
 COVERAGE_DIGITS = 12
 """Decimals of the coverage: sums of weights must compare with 0.5 as they do on paper (.45 + .05)."""
 
+SETTLED = 1e-9
+"""Bounds that differ by no more than this are one number; sums of floats differ in the last bits."""
+
 FULL = 1.0 - 1e-15
 """From here on a weighted sum is 1: scaled weights sum to 1 only within the last bits of a float."""
 
@@ -67,13 +70,14 @@ def real_utilization(
 
     The point value is the weighted mean over the present inputs, kept inside the bounds. A missing
     `graphics_engine_active_ratio` is replaced by `gpu_utilization_ratio` there, which then counts as present in the
-    coverage (the formula says so), though it is named in `missing` and only a ceiling in the bounds.
+    coverage (the formula says so), though it is named in `missing` and only a ceiling in the bounds. Bounds that are
+    one number are the point value whatever the coverage is.
 
     Args:
         reading: what was measured.
         bounds: what its inputs can be.
         weights: how much each input counts.
-        min_coverage: least coverage, 0..1, for which there is a point value.
+        min_coverage: least coverage, 0..1, for which there is a point value between different bounds.
         zero: the bounds are those of `zero_filled`: missing inputs are taken for 0 as a fact, so that ratio, lower and
             upper are one number and always there. Coverage and `missing` still tell the truth.
     """
@@ -89,8 +93,10 @@ def real_utilization(
     ratio, coverage = _mean_of_present(reading, bounds, weights)
     if zero:
         ratio = lower
-    elif ratio is not None:
-        ratio = None if coverage < min_coverage else min(max(ratio, lower), upper)
+    elif ratio is not None and coverage >= min_coverage:
+        ratio = min(max(ratio, lower), upper)
+    else:
+        ratio = lower if upper - lower <= SETTLED else None
     return RealUtilization(ratio, lower, upper, coverage, _missing(reading, weights))
 
 
@@ -150,13 +156,14 @@ REAL_UTILIZATION = DerivedResult(
     name="real_utilization",
     inputs=weighted_inputs,
     without=lambda settings: (
-        f"its bounds are wider, and below a coverage of {settings.min_coverage:g} only they are published"
+        f"its bounds are wider, and below a coverage of {settings.min_coverage:g} only they are published, unless they"
+        " are equal"
     ),
     values=(
         DerivedNumber(
             name="real_utilization_ratio",
             help="Share of the GPU that does real work: weighted mean of SM, tensor, DRAM and graphics engine activity;"
-            " absent while too few of them are known",
+            " absent while too few of them are known and the bounds differ",
             get=lambda reading, result: result.real_utilization.ratio,
             json="real_utilization.ratio",
         ),

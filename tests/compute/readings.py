@@ -65,6 +65,7 @@ def consistent(draw: st.DrawFn) -> Reading:
     sm = draw(ratios)
     dram = draw(ratios)
     engine = draw(at_least(sm))
+    traffic = rates if dram or engine else st.just(0.0)
     return Reading(
         sm_active_ratio=sm,
         graphics_engine_active_ratio=engine,
@@ -72,7 +73,7 @@ def consistent(draw: st.DrawFn) -> Reading:
         dram_active_ratio=dram,
         memory_utilization_ratio=draw(at_least(dram)),
         **{name: draw(at_most(sm)) for name in PIPES},
-        **{name: draw(rates) for name in PCIE},
+        **{name: draw(traffic) for name in PCIE},
     )
 
 

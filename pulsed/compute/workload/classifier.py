@@ -14,7 +14,7 @@ from bisect import bisect_left, bisect_right
 from functools import lru_cache
 from typing import Literal, NamedTuple
 
-from pulsed.compute.bounds import Bounds
+from pulsed.compute.bounds import Bounds, Inputs
 from pulsed.compute.tick import Workload
 from pulsed.compute.workload.class_table import (
     CLASSES,
@@ -51,12 +51,21 @@ Box = tuple[Cells, Cells]
 
 
 def traffic(
-    reading: Reading, thresholds: ClassThresholds, *, whole: bool, profile: Profile, missing: Missing
+    reading: Reading, high: Inputs, thresholds: ClassThresholds, *, whole: bool, profile: Profile, missing: Missing
 ) -> tuple[float, float]:
     """Bound the larger PCIe direction, bytes/s.
 
-    Below a whole GPU there is none: exactly 0. In the profile `kempnerpulse` a busy copy engine counts as traffic
+    Below a whole GPU there is none: exactly 0. Traffic reads or writes device memory, or a kernel causes it: where
+    neither can be active, missing traffic is none. In the profile `kempnerpulse` a busy copy engine counts as traffic
     without limit, and an unknown `memory_utilization_ratio` leaves the traffic open.
+
+    Args:
+        reading: what was measured.
+        high: the highest that its inputs can be, from `bounds_of`.
+        thresholds: of the profile `kempnerpulse`.
+        whole: whether it is a whole GPU.
+        profile: whose rule.
+        missing: what missing traffic is.
     """
     if not whole:
         return 0.0, 0.0
@@ -70,6 +79,8 @@ def traffic(
             open_ended = True
         elif copying >= thresholds.io_memory_utilization_ratio:
             return math.inf, math.inf
+    elif high.dram <= 0.0 and high.graphics_engine <= 0.0:
+        open_ended = False
     return low, math.inf if open_ended and missing == "bounds" else low
 
 

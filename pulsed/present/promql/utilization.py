@@ -11,7 +11,7 @@ from dataclasses import fields
 
 from pulsed.compute.bounds import Inputs
 from pulsed.compute.derive import ComputeSettings
-from pulsed.compute.real_utilization import COVERAGE_DIGITS, Weights
+from pulsed.compute.real_utilization import COVERAGE_DIGITS, SETTLED, Weights
 from pulsed.present.promql.inputs import WHOLE, input_of
 from pulsed.present.promql.rule_types import NOTHING, SEEN, IdentityLabels, Recording, indented, number, recorded
 
@@ -144,8 +144,9 @@ def _real_utilization(settings: ComputeSettings) -> Iterator[Recording]:
     yield Recording(
         POINT,
         f"(\n  {LOWER} > {MEAN_OF_PRESENT}\n  or {UPPER} < {MEAN_OF_PRESENT}\n  or {MEAN_OF_PRESENT}\n)\n"
-        f"and {COVERAGE} >= {number(settings.min_coverage)}",
-        "The real utilization: that mean, limited to the bounds. Absent while coverage is too low.",
+        f"and {COVERAGE} >= {number(settings.min_coverage)}\n"
+        f"or {LOWER} and {UPPER} - {LOWER} <= {number(SETTLED)}",
+        "The real utilization: that mean, limited to the bounds. Absent while coverage is low and the bounds differ.",
     )
 
 
@@ -168,8 +169,13 @@ def _traffic(settings: ComputeSettings) -> Iterator[Recording]:
     else:
         comment = "The larger PCIe direction; 0 for MIG instances and vGPU guests."
         yield Recording(low, f"{larger}\nor {NOTHING}", comment)
-        settled = f"({low} and {sent} and {received})"
+        still = f"({low} and {high_of('dram')} == 0 and {high_of('graphics_engine')} == 0)"
+        settled = f"({low} and {sent} and {received})\nor {still}"
     if settings.missing == "zero":
         yield Recording(high, low)
     else:
-        yield Recording(high, f"{settled}\nor {unlimited}\nor {NOTHING}", "Unbounded if a direction is missing.")
+        yield Recording(
+            high,
+            f"{settled}\nor {unlimited}\nor {NOTHING}",
+            "Unbounded if a direction is missing, except while neither a kernel nor device memory can be active.",
+        )

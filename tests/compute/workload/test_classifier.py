@@ -211,7 +211,7 @@ def test_the_bottleneck_that_all_candidates_share_is_known() -> None:
 
 
 def test_missing_traffic_is_open_on_a_whole_gpu_only() -> None:
-    idle = full(0.0, 0.0, 0.0, 0.0)
+    idle = full(0.0, 0.0, 0.0, 0.01)
     for missing in (set(PCIE), {PCIE[0]}, {PCIE[1]}):
         reading = hide(idle, missing)
         assert workload(reading) == Workload(UNKNOWN, UNKNOWN, ("idle", "io_or_data_loading"))
@@ -368,7 +368,8 @@ GRID = sorted({*NEAR_EDGES, *(step / 25 for step in range(26))})
 def obeys_physics(reading: Reading) -> bool:
     sm, tensor, dram, gr, fp64 = (getattr(reading, name) for name in RATIO_INPUTS)
     busy, memory = reading.gpu_utilization_ratio, reading.memory_utilization_ratio
-    return bool(busy >= gr >= sm >= max(tensor, fp64) and memory >= dram)
+    is_still = gr <= 0 and dram <= 0 and max(getattr(reading, name) for name in PCIE) > 0  # but with traffic
+    return bool(busy >= gr >= sm >= max(tensor, fp64) and memory >= dram and not is_still)
 
 
 @many

@@ -149,8 +149,8 @@ def _arbitrary(chance: random.Random) -> dict[str, float]:
 
 
 def _consistent(chance: random.Random) -> dict[str, float]:
-    sm, dram = _share(chance), _share(chance)
-    engine = max(sm, _share(chance))
+    sm, dram = (0.0, 0.0) if chance.random() < 0.05 else (_share(chance), _share(chance))
+    engine = max(sm, 0.0 if sm == dram == 0.0 else _share(chance))
     return {
         "sm_active_ratio": sm,
         "graphics_engine_active_ratio": engine,
