@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 from pulsed.collector.collector import Pipeline
 from pulsed.compute.derive import ComputeSettings
 from pulsed.compute.health.model import CheckState, Health
@@ -12,6 +14,8 @@ from pulsed.reader.tick import RawTick
 
 A100, H100 = "NVIDIA A100-SXM4-40GB", "NVIDIA H100 80GB HBM3"
 START = 1767225600.0
+BLANK = 9223372036854775794
+"""DCGM's value of an integer that it does not have."""
 
 
 class Exporter:
@@ -21,6 +25,7 @@ class Exporter:
         self.model, self.interval, self.gpus = model, interval, gpus
         self.parser, self.pipeline = PageParser(), Pipeline(ComputeSettings(), "node")
         self.polls = 0
+        self.lost_energy = 0.0
         self.values: dict[str, float] = {"GPU_TEMP": 45, "POWER_USAGE": 200}
         self.health: list[Health] = []
 
@@ -30,7 +35,7 @@ class Exporter:
         for _ in range(times):
             moment = self.polls * self.interval
             self.polls += 1
-            energy = {"TOTAL_ENERGY_CONSUMPTION": 1e9 + 200e3 * moment}
+            energy = {"TOTAL_ENERGY_CONSUMPTION": 1e9 + 200e3 * moment - self.lost_energy}
             page = "".join(
                 f'DCGM_FI_DEV_{name}{{gpu="{gpu}",UUID="GPU-{gpu}",modelName="{self.model}"}} {value}\n'
                 for name, value in {**self.values, **energy}.items()
@@ -40,6 +45,10 @@ class Exporter:
             raw = RawTick("test", START + moment, moment, self.interval, read.layout, read.values, read.rejected)
             self.health = [result.health for result in self.pipeline.process(raw).results]
         return self.health[0]
+
+    def restart_energy(self) -> None:
+        """Reset the GPU: its energy counter begins again."""
+        self.lost_energy = 1e9 + 200e3 * self.polls * self.interval
 
     def check(self, id: str, gpu: int = 0) -> CheckState:
         return self.health[gpu].check(id)
@@ -130,3 +139,34 @@ def test_latches_outlive_a_restart() -> None:
     node.pipeline.judge.restore(kept, START + node.polls * node.interval)
     node.poll(2, XID_ERRORS=0)
     assert (node.check("xid_critical").state, node.check("xid_critical").since) == ("crit", since)
+
+
+@pytest.mark.parametrize("blank", [False, True], ids=["absent", "blank"])
+def test_the_first_xid_is_an_event_although_the_gauge_was_not_there(blank: bool) -> None:
+    node = Exporter()
+    node.poll(20, **({"XID_ERRORS": BLANK} if blank else {}))
+    assert node.poll(XID_ERRORS=79).state == "crit"
+    assert node.poll(3).state == "crit"
+    assert dict(node.health[0].xid_events)[79] == 1
+    assert node.check("xid_critical").last_event == START + 20 * node.interval
+
+
+def test_a_code_that_appears_with_other_fields_may_be_old() -> None:
+    node = Exporter()
+    node.poll(20)
+    assert node.poll(4, XID_ERRORS=79, FB_USED=1000).severity == 2
+    assert dict(node.health[0].xid_events)[79] == 0
+
+
+def test_after_a_reset_the_same_code_counts_again() -> None:
+    node = Exporter()
+    node.poll(3, XID_ERRORS=0)
+    assert node.poll(2, XID_ERRORS=79).state == "crit"
+    node.poll(20, XID_ERRORS=BLANK)
+    node.poll(2, XID_ERRORS=79)
+    assert dict(node.health[0].xid_events)[79] == 1, "a gauge that was blank for a while is no event"
+    node.restart_energy()
+    node.poll(4, XID_ERRORS=BLANK)
+    assert node.check("xid_critical").state == "unknown"
+    assert node.poll(2, XID_ERRORS=79).state == "crit"
+    assert dict(node.health[0].xid_events)[79] == 2

@@ -70,6 +70,7 @@ class GpuHealth:
         self._due = -inf
         self._must_conclude = False
         self._has_news = False
+        self._answer: Reading | None = None
         self._most_present = 0
 
     def judge(
@@ -101,7 +102,7 @@ class GpuHealth:
         inputs.reading = reading
         if self.changes:
             self.changes = []
-        due = 0
+        due = resets = 0
         if sample.is_interrupted:
             for state in self._rules:
                 state.reached_since = None  # the GPU was not observed for a while
@@ -114,26 +115,32 @@ class GpuHealth:
         if inputs.clock_events.follow(mask, is_busy, sample.covered, now):
             due |= self.plan.on_parts
         self.reachability.follow(reading, has_peers, time, now)
+        answer, is_answering = self._answer, self.reachability.polls_missed == 0.0
+        if is_answering:
+            self._answer = reading
+            if reading[_XID] is None:
+                inputs.xids.pass_blank(now)
         due |= self._set("polls_missed", self.reachability.polls_missed)
         energy = reading[_ENERGY]
         if energy is not None and (moment := self.resets.follow_energy(energy, now)) is not None:
-            due |= self._reset(moment)
+            resets = self._reset(moment)
         if boot_id and boot_id != self.boot_id:
             is_restart, self.boot_id = bool(self.boot_id), boot_id
             self.latched += 1
-            due |= self._reset(now) if is_restart else 0
+            resets |= self._reset(now) if is_restart else 0
+        due |= resets
         moving, settled = self.plan.moving.get(reading), self.plan.settled.get(reading)
         if moving != self._moving:
             before_that, self._moving = self._moving, moving
             due |= self._compare(self.plan.moving, before_that, moving)
-        if settled != self._settled or extras != inputs.extras or self.resets.is_pending:
+        if settled != self._settled or extras != inputs.extras or self.resets.is_pending or resets:
             before_that, self._settled = self._settled, settled
             due |= self._compare(self.plan.settled, before_that, settled)
             if (moment := self.resets.follow(reading, now)) is not None:
                 due |= self._reset(moment)
             if extras != inputs.extras:
                 due |= self._take_extras(extras)
-            due |= self._take_xids(now)
+            due |= self._take_xids(answer, now)
         if due or self._has_news or now >= self._due:
             self._evaluate(due, now)
         return self.health
@@ -188,13 +195,15 @@ class GpuHealth:
         has_counts = extras is not None and (extras.xid_counts is not None or extras.xid_totals is not None)
         return due | self._set("xid_counts", 1.0 if has_counts else None)
 
-    def _take_xids(self, now: float) -> int:
+    def _take_xids(self, before: Reading | None, now: float) -> int:
+        """Take the codes of a sample; `before` is the last reading with which the GPU answered."""
         inputs, xids = self.inputs, self.inputs.xids
         gauge = inputs.reading[_XID]
-        if inputs.extras is None and (gauge is None or gauge == xids.gauge):
+        if inputs.extras is None and gauge is None:
             return 0
         known = len(xids.records)
-        codes = xids.follow(gauge, inputs.extras, _jobs(self.device), now)
+        is_source_new = xids.gauge is None and before is not None and _has_new_fields(before, inputs.reading)
+        codes = xids.follow(gauge, inputs.extras, _jobs(self.device), now, is_source_new)
         for position, rule in self.plan.rules:
             if isinstance(rule, XidRule):
                 self.checks[position].events += sum(rule.counts(code, self.plan.settings.xids) for code in codes)
@@ -242,6 +251,14 @@ class GpuHealth:
                         self.changes.append((old, check.state))
         if is_changed:
             self.health = health_of(self.checks, inputs.xids, self.plan.critical_xids, time - now, self.health)
+
+
+def _has_new_fields(before: Reading, reading: Reading) -> bool:
+    """Return whether a reading has values that the one before had not, other than the last XID."""
+    new = [
+        position for position, (old, value) in enumerate(zip(before, reading, strict=True)) if old is None is not value
+    ]
+    return any(position != _XID for position in new)
 
 
 def _jobs(device: Device) -> Jobs:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass, field
+from math import inf
 
 from pulsed.compute.health.xids import FOLLOWER
 from pulsed.translate.tick import Extras
@@ -16,6 +17,10 @@ BURST_GAP = 180.0
 """Seconds after which the same code is another burst (gpud, NVSentinel merge closer ones)."""
 
 REPEAT_WINDOW = 86400.0
+
+BLANK_SAMPLES = 2
+"""Samples without the gauge, of a GPU that answers, that prove that it has no code: sources omit it until the first."""
+
 _MOST_BURSTS = 64
 
 Jobs = tuple[str, ...]
@@ -51,7 +56,7 @@ class XidLog:
         gauge: the last value of the gauge; None while it was never there.
     """
 
-    __slots__ = ("_counts", "_totals", "gauge", "last", "records")
+    __slots__ = ("_blanks", "_counts", "_gone_at", "_is_reset", "_totals", "gauge", "last", "records")
 
     def __init__(self) -> None:
         self.records: dict[int, XidRecord] = {}
@@ -59,20 +64,45 @@ class XidLog:
         self.gauge: int | None = None
         self._counts: frozenset[int] | None = None
         self._totals: dict[int, float] | None = None
+        self._blanks = 0
+        self._gone_at = -inf
+        self._is_reset = False
 
-    def follow(self, gauge: float | None, extras: Extras | None, jobs: Jobs, now: float) -> list[int]:
-        """Return the codes that happened since the sample before, the follower 45 included."""
+    def pass_blank(self, now: float) -> None:
+        """Take a sample of a GPU that answers, without the gauge."""
+        self._blanks += 1
+        if self._blanks >= BLANK_SAMPLES:
+            self._gone_at = now
+            if self._is_reset:
+                self.gauge = 0
+
+    def follow(
+        self, gauge: float | None, extras: Extras | None, jobs: Jobs, now: float, is_source_new: bool = False
+    ) -> list[int]:
+        """Return the codes that happened since the sample before, the follower 45 included.
+
+        Args:
+            gauge: the last code, 0 for none; None if blank or absent.
+            extras: dcgm-exporter's own metrics of the GPU.
+            jobs: on the GPU.
+            now: seconds of the GPU's clock.
+            is_source_new: whether fields appear that were not there before: the source was started again with another
+                list of fields, and a code may be old if its field was not there before.
+        """
         events: dict[int, str] = {}
         sticky: dict[int, None] = {}
+        is_none_before = self.gauge is None and self._blanks >= BLANK_SAMPLES and not is_source_new
         if gauge is not None:
-            code, before = int(gauge), self.gauge
-            self.gauge = code
+            code, before = int(gauge), 0 if is_none_before else self.gauge
+            self.gauge, self._blanks = code, 0
             if code and code != before:
                 if before is None:
                     sticky[code] = None
                 else:
                     events[code] = "gauge"
         if extras is not None:
+            if is_none_before:
+                self._counts, self._totals = self._counts or frozenset(), self._totals or {}
             self._follow_counts(extras, events, sticky)
             self._follow_totals(extras, events, sticky)
         for code in sticky:
@@ -82,10 +112,13 @@ class XidLog:
         return [code for code, source in events.items() if self._add(code, source, jobs, now)]
 
     def clear(self, moment: float) -> None:
-        """Mark the codes before a reset of the GPU as cleared."""
+        """Mark the codes before a reset of the GPU as cleared; a code after a blank gauge is a new event."""
         for record in self.records.values():
             if record.last < moment:
                 record.cleared = True
+        self._is_reset = True
+        if self._gone_at >= moment:
+            self.gauge = 0
 
     def repeated(self, now: float) -> int | None:
         """Return the code that keeps coming back; None for none."""
@@ -132,6 +165,7 @@ class XidLog:
             record.bursts.append((now, jobs))
         record.last, record.dated, record.cleared, record.source = now, True, False, source
         record.count += 1
+        self._is_reset = False
         self._name_last(code)
         return True
 
