@@ -76,6 +76,7 @@ PRACTICAL_PEAKS: Final = (
     PracticalPeak(DEFAULT, "dram", 0.80, "DCGM user guide: DRAM_ACTIVE reaches about 0.8 in practice"),
     # From Hopper on DCGM takes the field from NVML's GPM, where it is bytes over the theoretical bandwidth.
     PracticalPeak("hopper", "dram", 0.87, "H100 SXM copies 2903 of 3350 GB/s (Voltage Park's cluster benchmarks)"),
+    PracticalPeak("blackwell", "dram", 0.87, "counted as on Hopper, whose share it takes: no measurement is published"),
 )
 
 

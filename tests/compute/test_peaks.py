@@ -182,3 +182,11 @@ def test_a_product_has_so_many_nvlinks(model: str, links: int, gigabytes: float)
 )
 def test_a_board_whose_bridges_the_name_does_not_tell_is_unknown(model: str) -> None:
     assert nvlink_of(model) is None
+
+
+def test_boards_with_the_same_counter_of_device_memory_have_the_same_peak() -> None:
+    table = peaks_by_architecture()
+    assert {name: row.dram for name, row in table.items() if row.dram != table["default"].dram} == {
+        "hopper": 0.87,
+        "blackwell": 0.87,
+    }

@@ -36,7 +36,7 @@ _BY_MODEL = (
     (r"RTX 2080 (SUPER|Super)", TemperatureLimits(97.0, 89.0)),
     (r"RTX 4080 (SUPER|Super)", TemperatureLimits(96.0, 90.0)),
     (r"H100 80GB HBM3|H100 SXM", TemperatureLimits(89.0, 87.0)),
-    (r"H200(?! NVL)", TemperatureLimits(89.0, 87.0)),
+    (r"\bH200(?! NVL)", TemperatureLimits(89.0, 87.0)),
     (r"L40S", TemperatureLimits(90.0, 88.0)),
     (r"RTX 4000 SFF Ada", TemperatureLimits(89.0, 87.0)),
     (r"RTX 4090\b", TemperatureLimits(85.0, 83.0)),
