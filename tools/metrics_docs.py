@@ -119,6 +119,7 @@ def _own() -> Iterator[str]:
     board = TargetStore("node", [Target("demo", "demo", 1.0, 3.0)])
     board.targets[0].rejected["bad_value"] = 1
     board.targets[0].errors["scrape_failed"] = 1
+    board.targets[0].kernel_log_error = ""
     telemetry = Telemetry(board)
     telemetry.count_request("/metrics", 200)
     for family in telemetry.registry.collect():

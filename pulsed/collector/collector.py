@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable
+from dataclasses import replace
 
 from pulsed.collector.device_filter import DeviceFilter
 from pulsed.collector.read_loop import EndOfSource, ReadFailure, read_loop
@@ -13,8 +15,11 @@ from pulsed.compute.health.evaluator import HealthEvaluator
 from pulsed.compute.layer import ComputeLayer
 from pulsed.compute.tick import ComputedTick
 from pulsed.config.gpu_selection import EVERYTHING, GpuSelection
+from pulsed.reader.kernel_log.log import KernelLog
 from pulsed.reader.tick import RawTick, Source
 from pulsed.translate.translator import Translator
+
+log = logging.getLogger(__name__)
 
 Observe = Callable[[str, float], None]
 """Takes a layer's name and the seconds that it spent on a tick."""
@@ -27,6 +32,7 @@ class Pipeline:
         node: the host of GPUs whose source does not name a host.
         observe: takes the seconds that each layer spends.
         boot_id: of the node that all GPUs are in, if they are.
+        kernel_log: path of the kernel log of that node; empty: it is not read.
     """
 
     def __init__(
@@ -36,26 +42,50 @@ class Pipeline:
         observe: Observe = lambda layer, seconds: None,
         selection: GpuSelection = EVERYTHING,
         boot_id: str = "",
+        kernel_log: str = "",
     ) -> None:
         self._chosen = DeviceFilter(selection)
         self._computer = ComputeLayer(settings, boot_id)
         self._translator = Translator(node)
         self._observe = observe
+        self._kernel_path = ""
+        self._kernel_log: KernelLog | None = None
+        self._set_kernel_log(kernel_log)
 
-    def reconfigure(self, settings: ComputeSettings, selection: GpuSelection) -> None:
+    def reconfigure(self, settings: ComputeSettings, selection: GpuSelection, kernel_log: str = "") -> None:
         """Compute so, and these GPUs, from the next tick on; what was counted stays."""
         self._chosen = DeviceFilter(selection)
         self._computer.reconfigure(settings)
+        self._set_kernel_log(kernel_log)
 
     @property
     def judge(self) -> HealthEvaluator:
         """The judge of health, whose latches outlive a restart."""
         return self._computer.judge
 
+    @property
+    def kernel_log_error(self) -> str | None:
+        """Why the kernel log cannot be read; empty while it is read, None where it is not to be read."""
+        return None if self._kernel_log is None else self._kernel_log.error
+
+    def close(self) -> None:
+        """Close the kernel log."""
+        self._set_kernel_log("")
+
+    def _set_kernel_log(self, path: str) -> None:
+        if path == self._kernel_path:
+            return
+        if self._kernel_log is not None:
+            self._kernel_log.close()
+        self._kernel_path, self._kernel_log = path, KernelLog(path) if path else None
+
     def process(self, raw: RawTick) -> ComputedTick:
         """Take a tick through both layers."""
         if raw.read_seconds:
             self._observe("read", raw.read_seconds)
+        if self._kernel_log is not None:
+            raw = replace(raw, kernel_events=self._kernel_log.poll())
+            _log_switch_errors(raw)
         start = time.perf_counter()
         canonical = self._chosen.of(self._translator.translate(raw))
         translated = time.perf_counter()
@@ -63,6 +93,16 @@ class Pipeline:
         self._observe("translate", translated - start)
         self._observe("compute", time.perf_counter() - translated)
         return computed
+
+
+def _log_switch_errors(raw: RawTick) -> None:
+    """Log errors of NVSwitches, which belong to no single GPU."""
+    for event in raw.kernel_events or ():
+        if event.kind == "sxid" and event.time >= raw.time - 2.0 * raw.interval:  # not those from before the start
+            level = logging.ERROR if event.is_fatal else logging.WARNING
+            log.log(
+                level, "NVSwitch error", extra={"sxid": event.code, "pci_bus_id": event.pci_bus_id, "text": event.text}
+            )
 
 
 class Collector:
@@ -108,4 +148,6 @@ class Collector:
         source, target = self._source, self._target
         target.restarts = self._restarts + source.restarts
         target.set_source(source.kind, source.target, source.interval)
-        return self._pipeline.process(raw)
+        computed = self._pipeline.process(raw)
+        target.kernel_log_error = self._pipeline.kernel_log_error
+        return computed

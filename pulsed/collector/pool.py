@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from pulsed.collector.collector import Collector, Observe, Pipeline
-from pulsed.collector.source_factory import boot_id_of, node_name, open_sources, selection_of, target_of
+from pulsed.collector.source_factory import boot_id_of, kernel_log_of, node_name, open_sources, selection_of, target_of
 from pulsed.collector.state_file import SavedHealth
 from pulsed.collector.target_store import Target, TargetStore
 from pulsed.compute.derive import ComputeSettings
@@ -108,7 +108,7 @@ class CollectorPool:
         if before is None or (before.source, before.node) != (config.source, config.node):
             self._replace(config, open_sources(config))
         for running in self._running.values():
-            running.pipeline.reconfigure(settings, selection)
+            running.pipeline.reconfigure(settings, selection, kernel_log_of(config))
         self._config = config
 
     @property
@@ -120,6 +120,7 @@ class CollectorPool:
         """End all collectors and close their sources."""
         for running in self._running.values():
             self._end(running)
+            running.pipeline.close()
         self._running.clear()
         await asyncio.gather(*self._closing, return_exceptions=True)
 
@@ -130,13 +131,15 @@ class CollectorPool:
         for source in sources:
             key = (source.kind, source.target)
             target, old = target_of(source, config), before.pop(key, None)
-            pipeline = Pipeline(settings, node, self._observe, selection, boot_id_of(config))
+            pipeline = Pipeline(settings, node, self._observe, selection, boot_id_of(config), kernel_log_of(config))
             closing: asyncio.Task[None] | None = None
             if old is not None:
                 closing = self._end(old)
                 if same_node:
                     pipeline = old.pipeline
                     target.continue_from(old.target)
+                else:
+                    old.pipeline.close()
             if self._saved is not None and (old is None or pipeline is not old.pipeline):
                 self._saved.restore(" ".join(key), pipeline.judge, time.time())
             collector = Collector(source, pipeline, target, self._on_tick)
@@ -144,6 +147,7 @@ class CollectorPool:
             self._running[key] = _Running(source, target, pipeline, task)
         for removed in before.values():
             self._end(removed)
+            removed.pipeline.close()
         self._store.node = node
         self._store.replace([running.target for running in self._running.values()])
 

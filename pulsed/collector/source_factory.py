@@ -12,6 +12,7 @@ from pulsed.config.gpu_selection import EVERYTHING, GpuSelection, from_environme
 from pulsed.config.load import password_of
 from pulsed.config.source import CADENCES, STALE_INTERVALS
 from pulsed.errors import ProfilingHeld
+from pulsed.reader.kernel_log.log import KMSG
 from pulsed.reader.tick import Source
 
 
@@ -49,6 +50,14 @@ def boot_id_of(config: Config) -> str:
         return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
     except OSError:
         return ""
+
+
+def kernel_log_of(config: Config) -> str:
+    """Return the path of the kernel log to read; empty for none."""
+    wanted = config.health.kernel_log
+    if wanted == "auto":
+        return KMSG if boot_id_of(config) else ""
+    return "" if wanted == "off" else wanted
 
 
 def selection_of(config: Config, environment: Mapping[str, str]) -> GpuSelection:

@@ -27,6 +27,7 @@ class Target:
         tick: the last tick, None before the first.
         arrived: when it arrived, in seconds of the monotonic clock.
         restarts: restarts of the source's child process.
+        kernel_log_error: why the kernel log cannot be read; empty while it is read, None where it is not to be read.
         version: grows with every change of this target.
     """
 
@@ -42,6 +43,7 @@ class Target:
     rejected: dict[str, int] = field(default_factory=dict)
     errors: dict[str, int] = field(default_factory=dict)
     restarts: int = 0
+    kernel_log_error: str | None = None
     ended: bool = False
     version: int = 0
     stale_intervals: float | None = None

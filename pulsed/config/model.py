@@ -35,6 +35,7 @@ from pulsed.config.values import (
     FileName,
     GpuList,
     HttpPath,
+    KernelLogPath,
     Notation,
     PositiveCount,
     Ratio,
@@ -291,6 +292,12 @@ class HealthSection(Section):
         default={},
         description="Severity by XID. `ok`: count it, but do not change the state.",
         examples=[{109: "warn"}],
+    )
+    kernel_log: KernelLogPath = Field(
+        default="auto",
+        description="Read XIDs and lost GPUs from the kernel log, with their exact times. `auto`: from /dev/kmsg, if "
+        "the source reads GPUs of this machine and pulsed may read it; `off`; or the path of a file with records of "
+        "/dev/kmsg, lines of dmesg, or a journal export.",
     )
     pcie_width_max: Count = Field(
         default=0,

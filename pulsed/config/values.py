@@ -271,6 +271,11 @@ GpuList = Annotated[
     AfterValidator(_gpu_list),
     Notation("gpus", "indexes (0,2-3), UUIDs or their beginnings, GPU:instance (0:7), all or none", "text"),
 ]
+KernelLogPath = Annotated[
+    str,
+    AfterValidator(_not_empty),
+    Notation("kernel_log", "auto, off, or the path of a file with kernel messages", "text"),
+]
 FileName = Annotated[str, AfterValidator(_not_empty), Notation("filename", "the name of a file or folder", "file")]
 Secret = Annotated[SecretStr, Notation("secret", "a text", "text", secret=True)]
 HttpPath = Annotated[

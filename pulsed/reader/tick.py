@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, Protocol
+from typing import Literal, NamedTuple, Protocol
 
 from pulsed.errors import SourceError
 
@@ -51,6 +51,30 @@ class Layout:
     types: Mapping[str, str] = field(default_factory=dict)
 
 
+class KernelEvent(NamedTuple):
+    """One message of the NVIDIA driver in the kernel log.
+
+    Attributes:
+        kind: `xid` of a GPU, `sxid` of an NVSwitch, or `bus_loss`: a GPU has fallen off the bus.
+        code: XID or SXID number; 79 for `bus_loss`.
+        time: when the kernel logged it, in Unix seconds.
+        pci_bus_id: PCI address in DCGM's form, `00000000:3B:00.0`.
+        pid: process id that the driver names; None if it names none.
+        process: process name that the driver prints; empty if it prints none.
+        is_fatal: of an SXID, as the driver classifies it; None where it does not.
+        text: the message from its code on, without control characters.
+    """
+
+    kind: Literal["xid", "sxid", "bus_loss"]
+    code: int
+    time: float
+    pci_bus_id: str
+    pid: int | None = None
+    process: str = ""
+    is_fatal: bool | None = None
+    text: str = ""
+
+
 @dataclass(frozen=True, slots=True)
 class RawTick:
     """One sample of everything that a target reports.
@@ -64,6 +88,7 @@ class RawTick:
         values: one per series of the layout; None where this tick has no value.
         rejected: rows that could not be read in this tick, counted by reason.
         read_seconds: CPU-bound time that pulsed spent parsing its text, without waiting; 0 where there is no text.
+        kernel_events: of the kernel log since the last tick; None where the log is not read.
     """
 
     target: str
@@ -74,6 +99,7 @@ class RawTick:
     values: Sequence[RawValue]
     rejected: Mapping[str, int] = field(default_factory=dict)
     read_seconds: float = 0.0
+    kernel_events: tuple[KernelEvent, ...] | None = None
 
 
 class Source(Protocol):

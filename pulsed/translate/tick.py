@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
 from pulsed.attribution.model import NO_USERS, Attribution
-from pulsed.reader.tick import Layout, RawValue
+from pulsed.reader.tick import KernelEvent, Layout, RawValue
 from pulsed.translate.vocabulary import Reading
 
 EntityKind = Literal["gpu", "mig", "vgpu"]
@@ -93,6 +93,7 @@ class CanonicalTick:
         values: one per series of the layout, as read.
         rejected: rows that could not be read in this tick, counted by reason.
         extras: by position in `devices`, values of dcgm-exporter's own metrics.
+        kernel_events: of the kernel log since the last tick; None where the log is not read.
     """
 
     target: str
@@ -106,3 +107,4 @@ class CanonicalTick:
     rejected: Mapping[str, int] = field(default_factory=dict)
     anomalies: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
     extras: Mapping[int, Extras] = field(default_factory=dict)
+    kernel_events: tuple[KernelEvent, ...] | None = None

@@ -114,6 +114,7 @@ class Translator:
             rejected=raw.rejected,
             anomalies=anomalies,
             extras=_extras(compiled.extras, present, values) if compiled.extras else _NO_EXTRAS,
+            kernel_events=raw.kernel_events,
         )
 
     def _recheck(self, compiled: _Compiled, values: Sequence[RawValue]) -> _Compiled:

@@ -7,6 +7,8 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
+from pulsed.reader.kernel_log.log import KMSG, KernelLog
+
 NVML = "libnvidia-ml.so.1"
 
 _DRIVER = re.compile(r"Kernel Module\s+(?:for \S+\s+)?(\d[\d.]+)")
@@ -23,17 +25,28 @@ class Machine:
         gpus_on_bus: NVIDIA's GPUs on the PCI bus, with a driver or without.
         driver: version of the loaded kernel driver; empty if there is none.
         device_files: names of the GPUs' files in /dev.
+        kernel_log_error: why /dev/kmsg cannot be read; empty if it can.
     """
 
     gpus_on_bus: int
     driver: str
     device_files: tuple[str, ...]
     has_nvml: bool
+    kernel_log_error: str = ""
 
 
 def look(root: Path = Path("/"), library: str = NVML) -> Machine:
     """Look at the machine."""
-    return Machine(_gpus_on_bus(root), driver_version(root), _device_files(root), _is_loadable(library))
+    return Machine(
+        _gpus_on_bus(root), driver_version(root), _device_files(root), _is_loadable(library), _kernel_log_error(root)
+    )
+
+
+def _kernel_log_error(root: Path) -> str:
+    log = KernelLog(str(root / KMSG.lstrip("/")))
+    log.poll()
+    log.close()
+    return log.error
 
 
 def driver_version(root: Path = Path("/")) -> str:

@@ -23,6 +23,8 @@ def _lines(report: Report) -> Iterator[str]:
     yield f"NVIDIA driver   {machine['driver'] or 'none'}"
     nvml = "can be loaded" if machine["has_nvml"] else "is missing"
     yield f"NVML            {NVML} {nvml}; this version of pulsed does not read it by itself"
+    kernel_log = machine["kernel_log_error"]
+    yield f"Kernel log      {f'cannot be read: {kernel_log}' if kernel_log else 'gives XIDs with their exact times'}"
     for source in report["sources"]:
         yield ""
         yield from _source_lines(source)

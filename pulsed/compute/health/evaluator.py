@@ -13,6 +13,7 @@ from pulsed.compute.health.saved_state import SavedGpuState, SavedTarget, device
 from pulsed.compute.health.settings import HealthSettings
 from pulsed.compute.health.summary import roll_up
 from pulsed.compute.tracker import ExpectedGpu, GpuTrack, Roster, SampleDecision, TrackedTick, Tracker
+from pulsed.reader.tick import KernelEvent
 from pulsed.translate.tick import CanonicalTick
 from pulsed.translate.vocabulary import NOTHING, Reading
 
@@ -89,6 +90,7 @@ class HealthEvaluator:
                 extras.get(position) if extras else None,
                 boot_id,
                 is_source_alive,
+                _events_of(tick.kernel_events, track),
             )
             if after is not before:
                 changes += _changes(position, gpu, before, after)
@@ -153,7 +155,14 @@ class HealthEvaluator:
                 del self._gpus[track]
                 continue
             before = gpu.health
-            after = gpu.judge(track, decision, NOTHING, None, boot_id)
+            after = gpu.judge(
+                track,
+                decision,
+                NOTHING,
+                None,
+                boot_id,
+                kernel_events=_events_of(tick.kernel_events, track),
+            )
             if after is not before:
                 changes += _changes(-1, gpu, before, after)
             if gpu.reachability.is_lost:
@@ -184,6 +193,14 @@ class HealthEvaluator:
                 node = last.node
         self._last = HealthTick(healths, self._lost, node, tuple(changes), shares)
         return self._last
+
+
+def _events_of(events: tuple[KernelEvent, ...] | None, track: GpuTrack) -> tuple[KernelEvent, ...] | None:
+    """Return the kernel's messages about a GPU, which they name by its PCI address; None where the log is not read."""
+    if not events:
+        return events
+    address = track.device.pci_bus_id
+    return tuple([event for event in events if event.pci_bus_id == address and event.kind != "sxid"])
 
 
 def _same(one: tuple[Health, ...], other: tuple[Health, ...]) -> bool:

@@ -17,6 +17,7 @@ from pulsed.compute.health.summary import health_of
 from pulsed.compute.health.xid_log import Jobs
 from pulsed.compute.health.xid_rule import XidRule
 from pulsed.compute.tracker import FIRST, GpuTrack, SampleDecision
+from pulsed.reader.tick import KernelEvent
 from pulsed.translate.tick import Device, Extras
 from pulsed.translate.vocabulary import POSITION, Reading, Value
 
@@ -81,6 +82,7 @@ class GpuHealth:
         extras: Extras | None,
         boot_id: str = "",
         has_peers: bool = True,
+        kernel_events: tuple[KernelEvent, ...] | None = None,
     ) -> Health:
         """Evaluate a sample; a repeated one changes nothing.
 
@@ -91,6 +93,7 @@ class GpuHealth:
             extras: dcgm-exporter's own metrics of the GPU.
             boot_id: of the node, opaque; another one means that it was restarted.
             has_peers: whether another GPU of the source answers; without one the source itself may be silent.
+            kernel_events: messages about the GPU in the kernel log; None where the log is not read.
         """
         if self.health is NOT_JUDGED:
             sample = FIRST
@@ -110,6 +113,9 @@ class GpuHealth:
         due |= self._set("sample_gap_intervals", round(sample.gap_intervals, 1))
         if track.device is not self.device:
             due |= self._meet(track.device)
+        due |= self._set("kernel_log", None if kernel_events is None else 1.0)
+        if kernel_events:
+            due |= self._count(self.inputs.xids.add_kernel_events(kernel_events, _jobs(self.device), now, time))
         mask = reading[_REASONS]
         is_busy = mask is not None and bool(int(mask) & _SLOWED) and bool(inputs.activity())
         if inputs.clock_events.follow(mask, is_busy, sample.covered, now):
@@ -204,11 +210,15 @@ class GpuHealth:
         known = len(xids.records)
         is_source_new = xids.gauge is None and before is not None and _has_new_fields(before, inputs.reading)
         codes = xids.follow(gauge, inputs.extras, _jobs(self.device), now, is_source_new)
+        if not codes and len(xids.records) == known:
+            return 0
+        return self._count(codes)
+
+    def _count(self, codes: list[int]) -> int:
+        """Count XIDs that happened as events of their checks; return the rules to evaluate."""
         for position, rule in self.plan.rules:
             if isinstance(rule, XidRule):
                 self.checks[position].events += sum(rule.counts(code, self.plan.settings.xids) for code in codes)
-        if not codes and len(xids.records) == known:
-            return 0
         self.latched += 1
         self._has_news = True
         return self.plan.on_xids

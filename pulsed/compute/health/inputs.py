@@ -23,10 +23,12 @@ FACTS = (
     "clock_event_hw_thermal",
     "clock_event_hw_power_brake",
     "xid_counts",
+    "kernel_log",
     "health_watches",
     ACTIVITY,
 )
-"""Inputs that are not in a reading; the `clock_event` ones and `xid_counts` are dcgm-exporter's own metrics."""
+"""Inputs that are not in a reading; the `clock_event` ones and `xid_counts` are
+dcgm-exporter's own metrics; `kernel_log` is 1 while the kernel log is read."""
 
 INPUT_POSITION: Mapping[str, int] = {name: position for position, name in enumerate((*POSITION, *FACTS))}
 """Index of an input in `GpuInputs.values`."""

@@ -7,10 +7,12 @@ dcgm-exporter's own metrics, where enabled, give more detail.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import inf
 
 from pulsed.compute.health.xids import FOLLOWER
+from pulsed.reader.tick import KernelEvent
 from pulsed.translate.tick import Extras
 
 BURST_GAP = 180.0
@@ -56,7 +58,7 @@ class XidLog:
         gauge: the last value of the gauge; None while it was never there.
     """
 
-    __slots__ = ("_blanks", "_counts", "_gone_at", "_is_reset", "_totals", "gauge", "last", "records")
+    __slots__ = ("_blanks", "_counts", "_gone_at", "_is_reset", "_older", "_totals", "gauge", "last", "records")
 
     def __init__(self) -> None:
         self.records: dict[int, XidRecord] = {}
@@ -67,6 +69,7 @@ class XidLog:
         self._blanks = 0
         self._gone_at = -inf
         self._is_reset = False
+        self._older: dict[int, float] = {}  # by code, when the kernel logged it before the first sample
 
     def pass_blank(self, now: float) -> None:
         """Take a sample of a GPU that answers, without the gauge."""
@@ -107,9 +110,35 @@ class XidLog:
             self._follow_totals(extras, events, sticky)
         for code in sticky:
             if code not in self.records and code not in events:
-                self.records[code] = XidRecord(now, dated=False)
+                self.records[code] = XidRecord(self._older.get(code, now), dated=code in self._older)
                 self._name_last(code)
         return [code for code, source in events.items() if self._add(code, source, jobs, now)]
+
+    def add_kernel_events(self, events: Sequence[KernelEvent], jobs: Jobs, now: float, time: float) -> list[int]:
+        """Add messages of the kernel log; return the codes that happened since the first sample.
+
+        The log has every occurrence with its time, where a gauge has only the last code. Messages from before the first
+        sample date codes of unknown age; by themselves they are no evidence, because the GPU may have been reset since.
+
+        Args:
+            events: about this GPU.
+            jobs: on the GPU.
+            now: seconds since the first sample.
+            time: the same moment, in Unix seconds.
+        """
+        happened = []
+        for event in events:
+            moment = now - (time - event.time)
+            record = self.records.get(event.code)
+            if moment >= 0.0:
+                if self._add(event.code, "kernel_log", jobs, moment):
+                    happened.append(event.code)
+                self.records[event.code].source = "kernel_log"  # later messages are other events
+            elif record is not None and not record.dated:
+                record.last, record.dated = moment, True
+            else:
+                self._older[event.code] = moment
+        return happened
 
     def clear(self, moment: float) -> None:
         """Mark the codes before a reset of the GPU as cleared; a code after a blank gauge is a new event."""

@@ -13,7 +13,7 @@ from pulsed.compute.health.rule import Rule, RuleState, duration
 from pulsed.compute.health.xid_log import REPEAT_WINDOW, XidRecord
 from pulsed.compute.health.xids import CORROBORABLE, FOLLOWER, xid_of
 
-XID_INPUTS = ("xid_last_code", "xid_counts")
+XID_INPUTS = ("xid_last_code", "xid_counts", "kernel_log")
 CORROBORATION = ("recovery_action", "ecc_dbe_volatile_total", "nvlink_link_recoveries_failed_total")
 """Inputs above 0 that confirm an XID of unknown age."""
 

@@ -141,7 +141,14 @@ def _source_families(targets: Mapping[str, Target], now: float, duplicates: Mapp
     repeated = GaugeMetricFamily(
         "pulsed_source_duplicate_gpus", "GPUs left out because an earlier source shows them", labels=source
     )
+    kernel_log = GaugeMetricFamily(
+        "pulsed_kernel_log_up",
+        "1 while XIDs are read from the kernel log; absent where health.kernel_log is off",
+        labels=source,
+    )
     for name, target in targets.items():
+        if target.kernel_log_error is not None:
+            kernel_log.add_metric([name], int(not target.kernel_log_error))
         info.add_metric([], {"kind": target.kind, "target": name})
         up.add_metric([name], int(target.up and target.fresh(now)))
         samples.add_metric([name], target.samples)
@@ -153,6 +160,6 @@ def _source_families(targets: Mapping[str, Target], now: float, duplicates: Mapp
         if target.tick is not None:
             last.add_metric([name], target.tick.time)
         repeated.add_metric([name], duplicates.get(name, 0))
-    for family in (info, up, samples, errors, rejected, restarted, last, repeated):
+    for family in (info, up, samples, errors, rejected, restarted, last, repeated, kernel_log):
         if family.samples:
             yield family

@@ -29,7 +29,9 @@ def test_the_driver_is_read_from_proc(tmp_path: Path) -> None:
 
 
 def test_an_empty_machine(tmp_path: Path) -> None:
-    assert look(tmp_path, "libnone.so.1") == Machine(0, "", (), has_nvml=False)
+    found = look(tmp_path, "libnone.so.1")
+    assert (found.gpus_on_bus, found.driver, found.device_files, found.has_nvml) == (0, "", (), False)
+    assert found.kernel_log_error.startswith(f"{tmp_path}/dev/kmsg: No such file")
 
 
 def test_a_machine_with_gpus(tmp_path: Path) -> None:
@@ -38,7 +40,7 @@ def test_a_machine_with_gpus(tmp_path: Path) -> None:
     device(tmp_path, "0000:2c:00.1", "0x10de", "0x040300")  # the sound of a display
     device(tmp_path, "0000:00:02.0", "0x8086", "0x030000")
     (tmp_path / "dev").mkdir()
-    for name in ("nvidia0", "nvidia1", "nvidiactl", "nvidia-uvm"):
+    for name in ("nvidia0", "nvidia1", "nvidiactl", "nvidia-uvm", "kmsg"):
         (tmp_path / "dev" / name).touch()
     found = look(tmp_path, "libc.so.6")
     assert found == Machine(2, "", ("nvidia0", "nvidia1"), has_nvml=True)

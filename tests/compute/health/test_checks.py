@@ -27,6 +27,7 @@ NOT_READINGS = {
     "clock_event_hw_power_brake",
     "xid_counts",
     "health_watches",
+    "kernel_log",
 }
 
 Values = Mapping[str, float | None]

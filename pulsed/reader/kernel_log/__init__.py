@@ -1,0 +1,1 @@
+"""NVIDIA driver messages in the kernel log: XIDs, SXIDs and GPUs that have fallen off the bus."""

@@ -1,0 +1,90 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pulsed.reader.kernel_log.messages import parse_message
+from pulsed.reader.tick import KernelEvent
+
+GPU, SWITCH = "00000000:3B:00.0", "00000000:C1:00.0"
+
+
+@pytest.mark.parametrize(
+    ("message", "event"),
+    [
+        (
+            "NVRM: Xid (PCI:0000:3b:00): 31, pid=4711, name=python3, Ch 00000018, intr 00000000. MMU Fault",
+            KernelEvent(
+                "xid",
+                31,
+                1.0,
+                GPU,
+                4711,
+                "python3",
+                None,
+                "31, pid=4711, name=python3, Ch 00000018, intr 00000000. MMU Fault",
+            ),
+        ),
+        (
+            "NVRM: Xid (PCI:0000:3b:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus.",
+            KernelEvent(
+                "xid", 79, 1.0, GPU, None, "", None, "79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus."
+            ),
+        ),
+        ("NVRM: Xid (0000:3b:00): 13, 0003", KernelEvent("xid", 13, 1.0, GPU, text="13, 0003")),
+        ("[  5.0] NVRM: Xid (PCI:0000:3b:00): 48", KernelEvent("xid", 48, 1.0, GPU, text="48")),
+        (
+            "NVRM: Xid (PCI:0001:3b:00): 45, pid=0, Ch 8",
+            KernelEvent("xid", 45, 1.0, "00000001:3B:00.0", text="45, pid=0, Ch 8"),
+        ),
+        (
+            "nvidia-nvswitch3: SXid (PCI:0000:c1:00.0): 28006, Non-fatal, Link 46 MC TS crumbstore MCTO (First)",
+            KernelEvent(
+                "sxid",
+                28006,
+                1.0,
+                SWITCH,
+                is_fatal=False,
+                text="28006, Non-fatal, Link 46 MC TS crumbstore MCTO (First)",
+            ),
+        ),
+        (
+            "nvidia-nvswitch0: SXid (PCI:0000:c1:00.0): 20034, Fatal, Link 30 LTSSM Fault Up",
+            KernelEvent("sxid", 20034, 1.0, SWITCH, is_fatal=True, text="20034, Fatal, Link 30 LTSSM Fault Up"),
+        ),
+        (
+            "nvidia-nvswitch0: SXid (PCI:0000:c1:00.0): 20034, Severity 1 Engine instance 30",
+            KernelEvent("sxid", 20034, 1.0, SWITCH, text="20034, Severity 1 Engine instance 30"),
+        ),
+        (
+            "NVRM: GPU 0000:3b:00.0: GPU has fallen off the bus.",
+            KernelEvent("bus_loss", 79, 1.0, GPU, text="NVRM: GPU 0000:3b:00.0: GPU has fallen off the bus"),
+        ),
+    ],
+)
+def test_faults(message: str, event: KernelEvent) -> None:
+    assert parse_message(message, 1.0) == event
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "NVRM: GPU at PCI:0000:3b:00: GPU-b6c3b2be-c55b-d076-fa0e-d464e4c7e08b",
+        "NVRM: GPU Board Serial Number: 1653723052734",
+        "NVRM: loading NVIDIA UNIX x86_64 Kernel Module  535.129.03",
+        "usb 1-1: device has fallen off the bus",
+        "Xid (PCI:0000:3b:00): 79 printed by another driver",
+        "",
+    ],
+)
+def test_other_messages(message: str) -> None:
+    assert parse_message(message, 1.0) is None
+
+
+@given(
+    st.text(), st.sampled_from(["NVRM: Xid (PCI:0000:3b:00): 31", "nvidia-nvswitch0: SXid (PCI:0000:c1:00.0): 1", ""])
+)
+def test_texts_have_no_control_characters(rest: str, start: str) -> None:
+    event = parse_message(start + rest, 1.0)
+    if event is not None:
+        assert (event.text + event.process).isprintable()
+        assert len(event.text) <= 500
