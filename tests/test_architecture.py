@@ -13,19 +13,20 @@ import pulsed
 ROOT = Path(pulsed.__file__).parent
 
 MAY_IMPORT = {
+    "background": "",
     "errors": "",
     "log": "",
     "suggestions": "",
     "file_watcher": "",
     "reader.tick": "errors",
-    "reader": "errors file_watcher reader.tick",
+    "reader": "background errors file_watcher reader.tick",
     "attribution": "",
     "translate": "attribution reader.tick",
     "compute": "errors suggestions reader.tick translate",
     "collector.target_store": "compute",
-    "present": "errors suggestions reader.tick translate compute collector.target_store",
+    "present": "background errors suggestions reader.tick translate compute collector.target_store",
     "config": "errors suggestions reader translate compute present",
-    "collector": "errors reader.tick reader translate compute collector.target_store config",
+    "collector": "background errors reader.tick reader translate compute collector.target_store config",
     "server": "errors file_watcher config collector.target_store present",
     "commands": (
         "errors log file_watcher reader.tick reader translate compute collector.target_store present config "

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
+from pulsed.background import in_background, turn
 from pulsed.collector.device_filter import DeviceFilter
 from pulsed.collector.read_loop import EndOfSource, ReadFailure, read_loop
 from pulsed.collector.target_store import Target
@@ -16,10 +19,13 @@ from pulsed.compute.layer import ComputeLayer
 from pulsed.compute.tick import ComputedTick
 from pulsed.config.gpu_selection import EVERYTHING, GpuSelection
 from pulsed.reader.kernel_log.log import KernelLog
-from pulsed.reader.tick import RawTick, Source
+from pulsed.reader.tick import Layout, RawTick, Source
 from pulsed.translate.translator import Translator
 
 log = logging.getLogger(__name__)
+
+LARGE_LABEL_SETS = 128
+"""Sets of labels from which a tick is processed in the background: the first tick of so many GPUs takes some 100 ms."""
 
 Observe = Callable[[str, float], None]
 """Takes a layer's name and the seconds that it spent on a tick."""
@@ -33,6 +39,7 @@ class Pipeline:
         observe: takes the seconds that each layer spends.
         boot_id: of the node that all GPUs are in, if they are.
         kernel_log: path of the kernel log of that node; empty: it is not read.
+        in_use: held while a tick is processed in the background; may be shared.
     """
 
     def __init__(
@@ -43,6 +50,7 @@ class Pipeline:
         selection: GpuSelection = EVERYTHING,
         boot_id: str = "",
         kernel_log: str = "",
+        in_use: asyncio.Lock | None = None,
     ) -> None:
         self._chosen = DeviceFilter(selection)
         self._computer = ComputeLayer(settings, boot_id)
@@ -51,11 +59,14 @@ class Pipeline:
         self._kernel_path = ""
         self._kernel_log: KernelLog | None = None
         self._set_kernel_log(kernel_log)
+        self._next: tuple[ComputeSettings, GpuSelection] | None = None
+        self._layout: Layout | None = None
+        self._is_large = False
+        self._in_use = in_use or asyncio.Lock()
 
     def reconfigure(self, settings: ComputeSettings, selection: GpuSelection, kernel_log: str = "") -> None:
         """Compute so, and these GPUs, from the next tick on; what was counted stays."""
-        self._chosen = DeviceFilter(selection)
-        self._computer.reconfigure(settings)
+        self._next = (settings, selection)
         self._set_kernel_log(kernel_log)
 
     @property
@@ -79,13 +90,37 @@ class Pipeline:
             self._kernel_log.close()
         self._kernel_path, self._kernel_log = path, KernelLog(path) if path else None
 
+    async def run(self, raw: RawTick) -> ComputedTick:
+        """Take a tick through both layers; in the background if it is large."""
+        if raw.layout is not self._layout:
+            self._layout = raw.layout
+            # Series of the same GPU share the object; there are more sets than GPUs where links have their own.
+            self._is_large = len({id(series.labels) for series in raw.layout.series}) > LARGE_LABEL_SETS
+        if not self._is_large:
+            await turn()
+            return self.process(raw)
+        raw = self._with_kernel_events(raw)
+        async with self._in_use:
+            return await in_background(partial(self._process, raw))
+
     def process(self, raw: RawTick) -> ComputedTick:
         """Take a tick through both layers."""
+        return self._process(self._with_kernel_events(raw))
+
+    def _with_kernel_events(self, raw: RawTick) -> RawTick:
+        if self._kernel_log is None:
+            return raw
+        raw = replace(raw, kernel_events=self._kernel_log.poll())
+        _log_switch_errors(raw)
+        return raw
+
+    def _process(self, raw: RawTick) -> ComputedTick:
+        if self._next is not None:
+            (settings, selection), self._next = self._next, None
+            self._chosen = DeviceFilter(selection)
+            self._computer.reconfigure(settings)
         if raw.read_seconds:
             self._observe("read", raw.read_seconds)
-        if self._kernel_log is not None:
-            raw = replace(raw, kernel_events=self._kernel_log.poll())
-            _log_switch_errors(raw)
         start = time.perf_counter()
         canonical = self._chosen.of(self._translator.translate(raw))
         translated = time.perf_counter()
@@ -144,10 +179,10 @@ class Collector:
                 if self._until(target):
                     return
 
-    def _process(self, raw: RawTick) -> ComputedTick:
+    async def _process(self, raw: RawTick) -> ComputedTick:
         source, target = self._source, self._target
         target.restarts = self._restarts + source.restarts
         target.set_source(source.kind, source.target, source.interval)
-        computed = self._pipeline.process(raw)
+        computed = await self._pipeline.run(raw)
         target.kernel_log_error = self._pipeline.kernel_log_error
         return computed

@@ -82,6 +82,9 @@ class CollectorPool:
         store: where the collectors store their ticks; `apply` replaces its targets.
         observe: called with the seconds that each layer spends on a tick.
         saved: health of every target as of the last run; None: nothing is kept.
+
+    Attributes:
+        in_use: held while an evaluator is used outside of the event loop.
     """
 
     def __init__(
@@ -95,6 +98,7 @@ class CollectorPool:
         self._config: Config | None = None
         self._running: dict[tuple[str, str], _Running] = {}
         self._closing: set[asyncio.Task[None]] = set()
+        self.in_use = asyncio.Lock()
 
     def apply(self, config: Config) -> None:
         """Read and compute by this configuration from now on.
@@ -131,7 +135,9 @@ class CollectorPool:
         for source in sources:
             key = (source.kind, source.target)
             target, old = target_of(source, config), before.pop(key, None)
-            pipeline = Pipeline(settings, node, self._observe, selection, boot_id_of(config), kernel_log_of(config))
+            pipeline = Pipeline(
+                settings, node, self._observe, selection, boot_id_of(config), kernel_log_of(config), self.in_use
+            )
             closing: asyncio.Task[None] | None = None
             if old is not None:
                 closing = self._end(old)

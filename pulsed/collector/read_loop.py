@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, aclosing
 from dataclasses import dataclass
 from typing import TypeVar
@@ -42,7 +42,7 @@ class EndOfSource:
 
 
 def read_loop(
-    source: Source, process: Callable[[RawTick], _T], *, is_logged: bool = True
+    source: Source, process: Callable[[RawTick], Awaitable[_T]], *, is_logged: bool = True
 ) -> AbstractAsyncContextManager[AsyncGenerator[_T | ReadFailure | EndOfSource, None]]:
     """Return a context manager of the outcomes of reading a source until it ends. The source is closed on exit.
 
@@ -56,14 +56,14 @@ def read_loop(
 
 
 async def _outcomes(
-    source: Source, process: Callable[[RawTick], _T], reports: _SourceLog
+    source: Source, process: Callable[[RawTick], Awaitable[_T]], reports: _SourceLog
 ) -> AsyncGenerator[_T | ReadFailure | EndOfSource, None]:
     try:
         while True:
             started = time.monotonic()
             try:
                 raw = await source.read()
-                result = process(raw)
+                result = await process(raw)
             except SourceEnded as end:
                 reports.ended(source.target, str(end))
                 yield EndOfSource(str(end))

@@ -143,11 +143,18 @@ class SavedHealth:
         if (document := self.document(judges)) is not None:
             self.save(document)
 
-    async def write_regularly(self, judges: Callable[[], Mapping[str, HealthEvaluator]]) -> None:
-        """Write changed health every `WRITE_SECONDS`, until cancelled."""
+    async def write_regularly(self, judges: Callable[[], Mapping[str, HealthEvaluator]], in_use: asyncio.Lock) -> None:
+        """Write changed health every `WRITE_SECONDS`, until cancelled.
+
+        Args:
+            judges: returns the evaluators by the name of their target.
+            in_use: held by others while they use an evaluator in another thread.
+        """
         while True:
             await asyncio.sleep(WRITE_SECONDS)
-            if (document := self.document(judges())) is not None:
+            async with in_use:
+                document = self.document(judges())
+            if document is not None:
                 await asyncio.to_thread(self.save, document)
 
     def _accept(self, document: Mapping[str, object]) -> None:

@@ -143,7 +143,7 @@ class Recorder:
             self._file.flush()
 
     async def _record(self, source: Source) -> None:
-        async with read_loop(source, lambda tick: tick) as outcomes:
+        async with read_loop(source, _unchanged) as outcomes:
             async for outcome in outcomes:
                 if isinstance(outcome, RawTick):
                     self._write(outcome)
@@ -166,3 +166,7 @@ class Recorder:
         self._errors[source] = message
         if not self.recorded and len(self._errors) == len(self._sources):
             self._done.set()  # no source works: end with an error
+
+
+async def _unchanged(tick: RawTick) -> RawTick:
+    return tick

@@ -129,7 +129,11 @@ class Daemon:
             log.info("reading", extra={"source": target.kind, "target": target.name, "interval": target.interval})
         background = [asyncio.create_task(self._notifier.keep_alive())]
         if self._saved is not None:
-            background.append(asyncio.create_task(self._saved.write_regularly(lambda: self._collectors.judges)))
+            background.append(
+                asyncio.create_task(
+                    self._saved.write_regularly(lambda: self._collectors.judges, self._collectors.in_use)
+                )
+            )
         if self._file is not None:
             background.append(asyncio.create_task(self._watch(self._file)))
         configure_gc()

@@ -92,7 +92,7 @@ class DaemonApp:
         chosen = choose_format(accept)
         gzip = accepts_gzip(encoding)
         self._telemetry.count_request(self._telemetry_path, 200)
-        body = self._pages.page(time.monotonic(), openmetrics=chosen.openmetrics, gzip=gzip)
+        body = await self._pages.serve(time.monotonic(), openmetrics=chosen.openmetrics, gzip=gzip)
         headers: list[Header] = [
             (b"content-type", chosen.content_type.encode()),
             (b"content-length", str(len(body)).encode()),

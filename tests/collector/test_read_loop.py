@@ -34,7 +34,7 @@ class Scripted:
         self.closed += 1
 
 
-def time_of(tick: RawTick) -> float:
+async def time_of(tick: RawTick) -> float:
     if tick.time == 3.0:
         raise ZeroDivisionError("a bug")
     return tick.time

@@ -6,11 +6,16 @@ contiguous; empty families are omitted. Samples have no timestamps. GPUs of a st
 
 from __future__ import annotations
 
+import asyncio
 import time
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from functools import partial
+from io import BytesIO
 
+from pulsed.background import TURN_SECONDS, in_background
 from pulsed.collector.target_store import Target, TargetStore
+from pulsed.compute.tick import ComputedTick
 from pulsed.present.exposition.cache_key import CacheKey
 from pulsed.present.exposition.passthrough import TargetPassthrough, passthrough_header
 from pulsed.present.exposition.target_renderer import FAMILIES, TargetRenderer
@@ -21,6 +26,11 @@ from pulsed.present.gpu_keys import repeated
 GZIP_LEVEL = 1
 """On a page of 256 GPUs level 1 takes 0.4 of level 6's time for a result 1.4 times as long; both are about a tenth of
 the page. See `tests/bench/bench_render.py`."""
+
+LARGE_GPUS = 128
+"""GPUs up to which a page is rendered at once: it takes some 10 ms."""
+
+TargetTick = tuple[Target, ComputedTick]
 
 
 def _headers(openmetrics: bool) -> tuple[bytes, ...]:
@@ -54,6 +64,7 @@ class Pages:
         self._board = board
         self._telemetry = telemetry
         self.passthrough = passthrough
+        self._lock = asyncio.Lock()
         self._cache_key = CacheKey()
         self._pages: dict[tuple[bool, bool, bool], bytes] = {}
         self._places: dict[int, _Place] = {}
@@ -70,48 +81,81 @@ class Pages:
             if gzip:
                 page = compress(self.page(now, openmetrics=openmetrics, gzip=False))
             else:
-                begun = time.perf_counter()
-                page = self._render(now, openmetrics)
-                self._telemetry.observe("present", time.perf_counter() - begun)
+                draft = BytesIO()
+                seconds = _run(self._render(draft, self._fresh(now), openmetrics))
+                page = self._ended(draft, seconds, now, openmetrics)
             self._pages[key] = page
         return page
 
-    def _render(self, now: float, openmetrics: bool) -> bytes:
-        fresh = self._fresh(now)
-        parts: list[bytes] = []
-        chunks = [
-            place.renderer.render(place.target.tick, place.hidden, self._with_node)
-            for place in fresh
-            if place.target.tick is not None
-        ]
+    async def serve(self, now: float, *, openmetrics: bool, gzip: bool) -> bytes:
+        """Return the page as `page` does, without keeping other requests from being answered meanwhile.
+
+        The pages of many targets are rendered in turns of `TURN_SECONDS`, those with a large target in the background.
+        """
+        async with self._lock:
+            fresh = self._fresh(now)
+            sizes = [len(tick.devices) for _, tick in fresh]
+            if sum(sizes) <= LARGE_GPUS:
+                return self.page(now, openmetrics=openmetrics, gzip=gzip)
+            if self._cache_key.expired(self._board, now):
+                self._pages.clear()
+            plain, packed = (self.passthrough, openmetrics, False), (self.passthrough, openmetrics, True)
+            if plain not in self._pages:
+                draft = BytesIO()
+                steps = self._render(draft, fresh, openmetrics)
+                is_split = max(sizes) <= LARGE_GPUS
+                seconds = await (_run_in_turns(steps) if is_split else in_background(partial(_run, steps)))
+                self._pages[plain] = self._ended(draft, seconds, now, openmetrics)
+            if gzip and packed not in self._pages:
+                self._pages[packed] = await in_background(partial(compress, self._pages[plain]))
+            return self._pages[packed if gzip else plain]
+
+    def _ended(self, page: BytesIO, seconds: float, now: float, openmetrics: bool) -> bytes:
+        """Return a page, rendered in so many seconds, with pulsed's own families and the last line."""
+        self._telemetry.observe("present", seconds)
+        page.write(self._telemetry.render(now, openmetrics=openmetrics))
+        if openmetrics:
+            page.write(END)
+        return page.getvalue()
+
+    def _render(self, page: BytesIO, ticks: Sequence[TargetTick], openmetrics: bool) -> Iterator[None]:
+        """Render the families of the GPUs and, if they are republished, of the source, in many short steps."""
+        republishes = self.passthrough
+        fresh = self._update(ticks, republishes)
+        chunks: list[list[bytes]] = []
+        for place, tick in fresh:
+            chunks.append(place.renderer.render(tick, place.hidden, self._with_node))
+            yield
         for head, lines in zip(_HEADERS[openmetrics], zip(*chunks, strict=True), strict=False):
             if any(lines):
-                parts.append(head)
-                parts.extend(lines)
-        if self.passthrough:
-            parts.extend(_republished(fresh, openmetrics))
-        parts.append(self._telemetry.render(now, openmetrics=openmetrics))
-        if openmetrics:
-            parts.append(END)
-        return b"".join(parts)
+                page.write(head)
+                page.writelines(lines)
+            yield
+        if republishes:
+            for part in _republished(fresh, openmetrics):
+                page.write(part)
+                yield
 
-    def _fresh(self, now: float) -> list[_Place]:
-        """Return the fresh targets, after assigning each GPU and series to the first target that has it."""
+    def _fresh(self, now: float) -> list[TargetTick]:
+        """Return the fresh targets with their ticks, which do not change while they are rendered."""
+        return [(target, tick) for target in self._board.targets if target.fresh(now) and (tick := target.tick)]
+
+    def _update(self, ticks: Sequence[TargetTick], republishes: bool) -> list[tuple[_Place, ComputedTick]]:
+        """Return the renderers of these ticks, after assigning each GPU and series to the first target that has it."""
         targets = self._board.targets
         if len(self._places) != len(targets) or any(id(target) not in self._places for target in targets):
             self._places = {id(target): _Place(target, self._board.node) for target in targets}
             self._shown = []
-        fresh = [self._places[id(target)] for target in targets if target.fresh(now)]
-        shown = [id(place.target) for place in fresh]
+        fresh = [(place, tick) for target, tick in ticks if (place := self._places.get(id(target)))]
+        places = [place for place, _ in fresh]
+        shown = [id(place.target) for place in places]
         # Every renderer must be updated, so no any() over a generator.
-        new_devices = [place.renderer.update_devices(tick.devices) for place in fresh if (tick := place.target.tick)]
-        new_layouts = self.passthrough and [
-            place.passthrough.update_layout(tick) for place in fresh if (tick := place.target.tick)
-        ]
+        new_devices = [place.renderer.update_devices(tick.devices) for place, tick in fresh]
+        new_layouts = republishes and [place.passthrough.update_layout(tick) for place, tick in fresh]
         if shown != self._shown or any(new_devices):
-            self._share_devices(fresh)
-        if self.passthrough and (shown != self._shown or any(new_layouts or ())):
-            _share_series(fresh)
+            self._share_devices(places)
+        if republishes and (shown != self._shown or any(new_layouts or ())):
+            _share_series(places)
         self._shown = shown
         return fresh
 
@@ -123,6 +167,25 @@ class Pages:
         # Never reset: a node that is down for a while must not rename the series of all others.
         self._with_node = self._with_node or len(self._board.targets) > 1 or len(nodes) > 1
         self._telemetry.duplicate_gpus = {place.target.name: len(place.hidden) for place in fresh}
+
+
+def _run(steps: Iterator[None]) -> float:
+    """Run all steps; return the seconds that they took."""
+    begun = time.perf_counter()
+    for _ in steps:
+        pass
+    return time.perf_counter() - begun
+
+
+async def _run_in_turns(steps: Iterator[None]) -> float:
+    """Run all steps, and the event loop after every turn; return the seconds that the steps took."""
+    seconds, begun = 0.0, time.perf_counter()
+    for _ in steps:
+        spent = time.perf_counter() - begun
+        if spent > TURN_SECONDS:
+            await asyncio.sleep(0)
+            seconds, begun = seconds + spent, time.perf_counter()
+    return seconds + time.perf_counter() - begun
 
 
 def compress(page: bytes) -> bytes:
@@ -144,13 +207,12 @@ def _share_series(fresh: list[_Place]) -> None:
         place.hidden_series = frozenset(hidden)
 
 
-def _republished(fresh: list[_Place], openmetrics: bool) -> Iterator[bytes]:
+def _republished(fresh: Sequence[tuple[_Place, ComputedTick]], openmetrics: bool) -> Iterator[bytes]:
     families: dict[str, list[bytes]] = {}
-    for place in fresh:
-        if place.target.tick is not None:
-            for name, lines in place.passthrough.render(place.target.tick, place.hidden_series).items():
-                families.setdefault(name, []).append(lines)
-    layouts = [place.passthrough.layout for place in fresh]
+    for place, tick in fresh:
+        for name, lines in place.passthrough.render(tick, place.hidden_series).items():
+            families.setdefault(name, []).append(lines)
+    layouts = [place.passthrough.layout for place, _ in fresh]
     known = [layout for layout in layouts if layout is not None]
     for name, texts in families.items():
         yield passthrough_header(name, known, openmetrics)

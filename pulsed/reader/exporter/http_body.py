@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import zlib
 
+_PIECE_BYTES = 256 * 1024
+"""Bytes that are unpacked at once: zlib needs twice the memory of its result."""
+
 
 class BadBody(Exception):
     """A body that is no page; the text goes behind the name of the target.
@@ -56,11 +59,15 @@ class Body:
         if self._gunzip is None:
             self._take(data)
             return
+        piece = b""
         try:
-            while data:
+            while data or len(piece) == _PIECE_BYTES:  # a full piece: zlib may have more without further input
                 if self._gunzip.eof:  # gzip data may come as several members, one after the other
+                    if not data:
+                        break
                     self._gunzip = zlib.decompressobj(16 + zlib.MAX_WBITS)
-                self._take(self._gunzip.decompress(data, self._left + 1))
+                piece = self._gunzip.decompress(data, _PIECE_BYTES)
+                self._take(piece)
                 data = self._gunzip.unconsumed_tail or self._gunzip.unused_data
         except zlib.error as error:
             raise BadBody(f"sends broken gzip data: {error}", "See the proxy before the exporter") from error

@@ -12,7 +12,7 @@ from pulsed.errors import TooManyGpus
 _IDENTITY = re.compile(
     r'(UUID|uuid|gpu|GPU_I_ID|Hostname|hostname|instance|nvlink|nvswitch|cpu|cpucore)="([^"]*)"'
 )  # the labels that `translate.identity` identifies a device by; a test holds both equal on all samples
-_BLOCK = re.compile(r"\{(.*)\} ")
+_BLOCK = re.compile(r"\{(.{0,16384})\} ")  # rows with longer labels are rejected
 _NOT_A_GPU = frozenset({"nvlink", "nvswitch", "cpu", "cpucore"})
 _MOST_BLOCKS = 32_768
 

@@ -193,12 +193,14 @@ class PageParser:
 
     def _read_line(self, line: str, values: list[RawValue]) -> bool:
         """Read a line whose text is not known; whether it is a row. Raises RowRejected."""
+        if len(line) > 2 * self._limits.max_line_length:  # a row, its value, timestamp and exemplar are shorter
+            if line.startswith("#"):
+                return False
+            raise RowRejected("too_long")
         start = line.lstrip()[:1]
         if start in ("", "#"):
             self._read_comment(line)
             return False
-        if len(line) > 2 * self._limits.max_line_length:  # a row, its value, timestamp and exemplar are shorter
-            raise RowRejected("too_long")
         name, _, rest = line.partition(" ")
         slot = self._bare.get(name)
         value = read_number(rest) if slot is not None else None

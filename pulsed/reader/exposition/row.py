@@ -37,7 +37,7 @@ class PageLimits:
 
     max_gpus: int = 1024
     max_lines: int = 262_144
-    max_rejected: int = 32_768
+    max_rejected: int = 8_192
     max_series: int = 131_072
     max_label_sets: int = 32_768
     max_line_length: int = 16_384

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 import gzip
 import math
@@ -13,7 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families as parse_tex
 
 from pulsed.collector.target_store import TargetStore
 from pulsed.compute.tick import ComputedTick
-from pulsed.present.exposition.page import Pages
+from pulsed.present.exposition.page import LARGE_GPUS, Pages
 from pulsed.present.exposition.telemetry import Telemetry
 from pulsed.translate.tick import Device, Entity
 from tests.present.boards import (
@@ -260,6 +261,25 @@ def test_gzip_holds_the_same_page(openmetrics: bool) -> None:
     packed = pages.page(NOW, openmetrics=openmetrics, gzip=True)
     assert gzip.decompress(packed) == pages.page(NOW, openmetrics=openmetrics, gzip=False)
     assert packed[4:8] == b"\0\0\0\0", "a time in the header would make equal pages differ"
+
+
+@pytest.mark.parametrize("gzipped", [False, True])
+@pytest.mark.parametrize("openmetrics", [False, True])
+@pytest.mark.parametrize("gpus", [2, LARGE_GPUS + 2])
+async def test_a_served_page_is_the_same_page(gpus: int, openmetrics: bool, gzipped: bool) -> None:
+    first = tick(busy_gpus(gpus, 1))
+    made = board(target("a", first), target("b", first))
+    served, pages = Pages(made, Telemetry(made)), Pages(made, Telemetry(made))
+    for now in (NOW, NOW + 0.5):
+        answers = [served.serve(now, openmetrics=openmetrics, gzip=gzipped) for _ in range(3)]
+        one, two, three = await asyncio.gather(*answers)
+        assert one is two is three
+        text = (gzip.decompress(one) if gzipped else one).decode()
+        expected = pages.page(now, openmetrics=openmetrics, gzip=False).decode()
+        assert lines_of(text, "pulsed_gpu") == lines_of(expected, "pulsed_gpu")
+        assert text.endswith("# EOF\n") is openmetrics
+        assert 'pulsed_source_duplicate_gpus{source="b"}' in text
+        made.targets[0].accept(next_tick(first, 2), now)
 
 
 def test_half_a_surrogate_in_a_label_does_not_cost_the_page() -> None:
