@@ -26,6 +26,7 @@ class Exporter:
         self.parser, self.pipeline = PageParser(), Pipeline(ComputeSettings(), "node")
         self.polls = 0
         self.lost_energy = 0.0
+        self.watches: dict[str, int] = {}
         self.values: dict[str, float] = {"GPU_TEMP": 45, "POWER_USAGE": 200}
         self.health: list[Health] = []
 
@@ -40,6 +41,9 @@ class Exporter:
                 f'DCGM_FI_DEV_{name}{{gpu="{gpu}",UUID="GPU-{gpu}",modelName="{self.model}"}} {value}\n'
                 for name, value in {**self.values, **energy}.items()
                 for gpu in range(self.gpus)
+            ) + "".join(
+                f'DCGM_EXP_GPU_HEALTH_STATUS{{gpu="0",UUID="GPU-0",health_watch="{watch}"}} {result}\n'
+                for watch, result in self.watches.items()
             )
             read = self.parser.parse(page.encode())
             raw = RawTick("test", START + moment, moment, self.interval, read.layout, read.values, read.rejected)
@@ -170,3 +174,16 @@ def test_after_a_reset_the_same_code_counts_again() -> None:
     assert node.check("xid_critical").state == "unknown"
     assert node.poll(2, XID_ERRORS=79).state == "crit"
     assert dict(node.health[0].xid_events)[79] == 2
+
+
+def test_a_failure_of_dcgm_stands_beside_a_check_that_is_ok() -> None:
+    node = Exporter()
+    node.watches = {"NVLINK": 20}
+    assert node.poll(NVLINK_CRC_FLIT_ERROR_COUNT_TOTAL=0).state == "crit"
+    for _ in range(100):
+        node.poll(NVLINK_CRC_FLIT_ERROR_COUNT_TOTAL=0)
+        assert node.check("nvlink_errors").state in ("unknown", "ok")
+        assert node.check("dcgm_health").state == "crit"
+    node.watches = {"NVLINK": 0}
+    node.poll(41)
+    assert node.check("dcgm_health").state == "ok"

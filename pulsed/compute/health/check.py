@@ -98,6 +98,12 @@ class GpuCheck:
         """Whether it has its inputs: those of one of its rules."""
         return any([rule.is_covered for rule in self.rules])  # noqa: C419  # no generator: this is a hot path
 
+    def severity(self, inputs: GpuInputs) -> int:
+        """Return the severity that its rules have now; -1 for unknown."""
+        if self._is_superseded(inputs):
+            return -1
+        return max([rule.held for rule in self.rules])
+
     def conclude(self, inputs: GpuInputs, is_guest: bool, time: float, now: float) -> bool:
         """Update the state from the rules; return whether anything in it changed.
 
@@ -115,7 +121,7 @@ class GpuCheck:
             or (is_guest and not check.guest)
             or any(inputs.value(name) is not None for name in check.unless)
         )
-        if check.superseded_by and inputs.value(check.superseded_by) is not None:
+        if self._is_superseded(inputs):
             severity, covered, applies = -1, False, False
         decider = (worst, self.rules[worst].xid) if severity > 0 else None
         last_event = self._last_event(time, now)
@@ -145,6 +151,9 @@ class GpuCheck:
             applies=applies,
         )
         return True
+
+    def _is_superseded(self, inputs: GpuInputs) -> bool:
+        return bool(self.check.superseded_by) and inputs.value(self.check.superseded_by) is not None
 
     def _last_event(self, time: float, now: float) -> float | None:
         moments = [rule.event_at for rule in self.rules if rule.event_at is not None]

@@ -61,7 +61,7 @@ class GpuHealth:
         self.resets = Resets()
         self.latched = 0
         self.checks = [GpuCheck(check) for check in plan.checks]
-        self.inputs = GpuInputs(plan.settings, device.model, self._is_covered)
+        self.inputs = GpuInputs(plan.settings, device.model, self._severity_of)
         self.boot_id = ""
         self.driver_version = device.driver_version
         self._rules = [state for check in self.checks for state in check.rules]
@@ -151,9 +151,9 @@ class GpuHealth:
             self._evaluate(due, now)
         return self.health
 
-    def _is_covered(self, check: str) -> bool:
+    def _severity_of(self, check: str) -> int:
         position = self.plan.position_of.get(check)
-        return position is not None and self.checks[position].is_covered
+        return -1 if position is None else self.checks[position].severity(self.inputs)
 
     def _set(self, fact: str, value: Value) -> int:
         """Set an input that is not in the reading; return the rules to evaluate."""

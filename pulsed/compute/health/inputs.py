@@ -42,17 +42,17 @@ class GpuInputs:
 
     Attributes:
         model: product name.
-        is_covered: returns whether a check of this GPU has its inputs.
+        severity_of: returns the severity of a check of this GPU by its id; -1 while it is unknown or disabled.
         values: the reading followed by `FACTS`, by `INPUT_POSITION`; call `refresh` before use.
         extras: dcgm-exporter's own metrics.
     """
 
-    __slots__ = ("_facts", "clock_events", "extras", "is_covered", "model", "reading", "settings", "values", "xids")
+    __slots__ = ("_facts", "clock_events", "extras", "model", "reading", "settings", "severity_of", "values", "xids")
 
-    def __init__(self, settings: HealthSettings, model: str, is_covered: Callable[[str], bool]) -> None:
+    def __init__(self, settings: HealthSettings, model: str, severity_of: Callable[[str], int]) -> None:
         self.settings = settings
         self.model = model
-        self.is_covered = is_covered
+        self.severity_of = severity_of
         self.reading: Reading = NOTHING
         self.extras: Extras | None = None
         self.clock_events = ClockEvents()

@@ -18,6 +18,9 @@ from pulsed.translate.vocabulary import Value
 _REPLAYS_PER_LANE: Mapping[int, float] = {1: 0.15, 2: 0.3, 3: 0.48, 4: 0.96, 5: 1.92, 6: 3.84}
 _UNKNOWN_LINK = (5, 16)
 
+_FAILURE = 20.0
+"""Result of a failure of a DCGM watch."""
+
 _MILD = 5.0
 """Result of a warning of a DCGM watch whose warnings are noise."""
 
@@ -146,20 +149,25 @@ def faults(fields: tuple[tuple[int, int, int, int], ...]) -> Callable[[Level, Gp
 def watches(
     own_checks: Mapping[str, tuple[str, ...]], mild: frozenset[str]
 ) -> Callable[[Level, GpuInputs], float | None]:
-    """Return a measure: the worst result of DCGM's health watches that no check with inputs covers.
+    """Return a measure: the worst result of DCGM's health watches for which no own check is raised.
+
+    A check that is ok does not refute DCGM, which has other inputs. A check that is less severe has another cause.
 
     Args:
         own_checks: by watch, the checks of the same part.
         mild: watches whose warnings are noise.
     """
 
-    def measure(_: Level, inputs: GpuInputs) -> float | None:
+    def measure(rule: Level, inputs: GpuInputs) -> float | None:
         if inputs.extras is None or inputs.extras.health_watches is None:
             return None
         worst = 0.0
         for watch, result in inputs.extras.health_watches:
-            if not any(map(inputs.is_covered, own_checks.get(watch.upper(), ()))):
-                worst = max(worst, min(result, _MILD) if watch.upper() in mild and result < 20 else result)
+            if watch.upper() in mild and result < _FAILURE:
+                result = min(result, _MILD)
+            severity = rule.grade(result)[0]
+            if not any(inputs.severity_of(check) >= severity > 0 for check in own_checks.get(watch.upper(), ())):
+                worst = max(worst, result)
         return worst
 
     return measure

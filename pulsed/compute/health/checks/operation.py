@@ -14,15 +14,22 @@ CHECKS = (
         Level(
             "dcgm_health_result",
             {"info": 5, "warn": 10, "crit": 20},
-            "of a DCGM health watch (10 warning, 20 failure; a POWER warning counts as 5) without inputs for "
-            "pulsed's own check of the same part",
+            "of a DCGM health watch (10 warning, 20 failure; a POWER warning counts as 5), unless pulsed's own check "
+            "of the same part is raised and as severe",
             ("health_watches",),
             number="at result {:g} or more",
             by=watches(
                 {
                     "PCIE": ("pcie_replay",),
                     "NVLINK": ("nvlink_errors", "fabric_link"),
-                    "MEM": ("ecc_uncorrectable", "row_remap_failed", "retired_pages"),
+                    "MEM": (
+                        "ecc_uncorrectable",
+                        "memory_unrepairable",
+                        "row_remap_failed",
+                        "row_remap_pending",
+                        "row_remap_growth",
+                        "retired_pages",
+                    ),
                     "THERMAL": ("thermal_hw", "thermal_sw", "temp_margin", "temp_gpu"),
                     "POWER": ("power_brake",),
                     "INFOROM": ("config_drift",),
