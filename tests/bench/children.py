@@ -27,6 +27,7 @@ def child(module: str, *arguments: object) -> Iterator[subprocess.Popen[str]]:
     finally:
         process.kill()
         process.wait(10)
+        process.stdout.close()  # type: ignore[union-attr] # it is a pipe
 
 
 class Usage:
