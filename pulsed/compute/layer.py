@@ -32,7 +32,7 @@ class ComputeLayer:
     def __init__(self, settings: ComputeSettings, boot_id: str = "") -> None:
         self._settings = settings
         self._boot_id = boot_id
-        self._tracker = Tracker()
+        self._tracker = Tracker(settings.plausible)
         self.judge = HealthEvaluator(settings.health, self._tracker)
         self._shown: tuple[tuple[Device, ...], tuple[LostGpu, ...], tuple[Device, ...]] = ((), (), ())
         self._stages: WeakKeyDictionary[GpuTrack, _Stages] = WeakKeyDictionary()
@@ -42,6 +42,7 @@ class ComputeLayer:
     def reconfigure(self, settings: ComputeSettings) -> None:
         """Apply new settings from the next tick on; counters continue."""
         self._settings = settings
+        self._tracker.settings = settings.plausible
         self.judge.reconfigure(settings.health)
         for stages in self._stages.values():
             stages.debouncer.reconfigure(settings.hold)
@@ -106,7 +107,7 @@ class ComputeLayer:
         readings: list[Reading] = []
         anomalies = tick.anomalies
         for position, (track, stages, reading) in enumerate(zip(tracks, self._here, tick.readings, strict=True)):
-            filtered, reasons = stages.plausibility.apply(reading, track.decision.continued(hold))
+            filtered, reasons = stages.plausibility.apply(reading, track.decision.continued(hold), track.inputs.state)
             readings.append(filtered)
             if reasons:
                 anomalies = {**anomalies, position: (*anomalies.get(position, ()), *reasons)}

@@ -1,6 +1,7 @@
-"""Identity and time of the GPUs of one target: which GPU a sample belongs to, and how much time the sample covers.
+"""Identity, time and freshness of the GPUs of one target: which GPU a sample belongs to, how much time the sample
+covers, and whether its inputs are fresh.
 
-Both are decided here, once per tick and GPU, for plausibility, counters, workload class, health and history. Time is
+All are decided here, once per tick and GPU, for plausibility, counters, workload class, health and history. Time is
 measured with the clock of the ticks, which never steps; the wall clock only dates events, and bridges a restart of the
 clock. This module must not depend on any stage.
 """
@@ -11,7 +12,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
+from pulsed.compute.freshness import Freshness
+from pulsed.compute.plausibility.rules import DEFAULT_PLAUSIBILITY, PlausibilitySettings
 from pulsed.translate.tick import CanonicalTick, Device, Entity
+from pulsed.translate.vocabulary import NOTHING
 
 GAP_INTERVALS = 3.0
 """A sample that comes more than this many intervals after the previous one covers no time."""
@@ -74,6 +78,7 @@ class GpuTrack:
         status: `new`: this is its first sample; `present`; `back`: it was absent from the tick before; `gone`: it is
             absent from the newest tick.
         decision: of its newest sample.
+        inputs: freshness of its inputs.
         now: seconds since its first sample; never decreases, and grows while the GPU is absent, too.
         time: of the newest tick of the target, in Unix seconds.
     """
@@ -86,6 +91,7 @@ class GpuTrack:
         "_tick",
         "decision",
         "device",
+        "inputs",
         "key",
         "now",
         "other_keys",
@@ -98,6 +104,7 @@ class GpuTrack:
         self.device = device
         self.status: TrackStatus = "new"
         self.decision = FIRST
+        self.inputs = Freshness()
         self.now = self.time = 0.0
         self._start = start
         self._sampled = 0.0
@@ -149,9 +156,13 @@ class Tracker:
 
     A sample covers the time since the previous sample of the same GPU. It covers nothing if there is none, if it comes
     late, or if the clock began anew, as with another source behind the same name.
+
+    Attributes:
+        settings: how long values may be constant before they are stale.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, settings: PlausibilitySettings = DEFAULT_PLAUSIBILITY) -> None:
+        self.settings = settings
         self._tracks: dict[str, GpuTrack] = {}
         """By key; those absent for longest come first."""
         self._places: dict[_Place, GpuTrack] = {}
@@ -186,12 +197,17 @@ class Tracker:
             for track in self._roster.tracks:
                 track.status = "present"
         ticks, restarts, now, time = self._ticks, self._clock_restarts, self._now, self._time
-        for track in self._roster.tracks:
-            track.decision = decision if track._tick == before else self._decide_apart(track, tick.interval, limit)
+        is_new, interval, settings = decision.kind != "repeat", tick.interval, self.settings
+        for track, reading in zip(self._roster.tracks, tick.readings, strict=True):
+            track.decision = decision if track._tick == before else self._decide_apart(track, interval, limit)
             track._tick, track._clock_restarts, track._sampled = ticks, restarts, now
             track.now, track.time = now - track._start, time
+            if is_new:
+                track.inputs.follow(reading, track.now, interval, settings)
         for track in self._roster.missing:
             track.now, track.time = now - track._start, time
+            if is_new:
+                track.inputs.follow(NOTHING, track.now, interval, settings)
         return TrackedTick(self._roster, decision)
 
     def _decide(self, tick: CanonicalTick, limit: float) -> SampleDecision:

@@ -120,3 +120,84 @@ def test_a_reload_keeps_a_proven_stuck_profiler() -> None:
     for _ in range(5):
         assert node.poll(node.page(stuck, 620.0)).workload.raw_class == "unknown"
         assert node.last.anomalies == {0: ("profiling_stuck_at_zero",)}
+
+
+# --- without fresh inputs nothing is ok
+
+STATIC = {
+    "DCGM_FI_DEV_POWER_MGMT_LIMIT": 700.0,
+    "DCGM_FI_DEV_UNCORRECTABLE_REMAPPED_ROWS": 0.0,
+    "DCGM_FI_DEV_ROW_REMAP_FAILURE": 0.0,
+    "DCGM_FI_DEV_ROW_REMAP_PENDING": 0.0,
+    "DCGM_FI_DEV_XID_ERRORS": 0.0,
+    "DCGM_FI_DEV_PCIE_REPLAY_COUNTER": 0.0,
+    "DCGM_FI_DEV_VGPU_LICENSE_STATUS": 0.0,
+}
+"""What a driver answers from its memory, also of a GPU that hangs."""
+
+DEFAULT_PAGE = {name: value for name, value in JOB.items() if "SM_" not in name}
+"""What dcgm-exporter shows by default: two activity values are neither 0 nor 1."""
+
+
+def states(node: Node, check: str = "") -> list[str]:
+    assert node.last is not None
+    healths = [result.health for result in node.last.results]
+    return [health.check(check).state if check else health.state for health in healths]
+
+
+@pytest.mark.parametrize("interval", [1.0, 15.0, 30.0])
+def test_vital_fields_blank_on_every_gpu_are_unknown(interval: float) -> None:
+    node = Node(interval)
+    for _ in range(20):
+        node.poll({**node.page(JOB, 600.0), **STATIC}, {**node.page(JOB, 600.0), **STATIC})
+    assert states(node) == ["ok", "ok"]
+    silent = 0.0
+    while silent < 300.0:
+        silent += interval
+        node.poll(STATIC, STATIC)
+        assert states(node) == (["ok"] * 2 if silent <= max(10.0, 3 * interval) else ["unknown"] * 2)
+    assert states(node, "telemetry") == ["warn", "warn"]
+    assert states(node, "gpu_lost") == ["ok", "ok"]
+    node.poll(STATIC, {**STATIC, "DCGM_FI_DEV_ROW_REMAP_FAILURE": 1.0})
+    assert states(node) == ["unknown", "crit"]
+    node.poll({**node.page(JOB, 600.0), **STATIC}, {**node.page(JOB, 600.0), **STATIC})
+    assert states(node) == ["ok", "ok"]
+
+
+@pytest.mark.parametrize("interval", [1.0, 15.0, 60.0])
+@pytest.mark.parametrize("values", [DEFAULT_PAGE, JOB, HUNG], ids=["default", "all", "hung"])
+def test_a_node_that_is_frozen_for_long_is_unknown(values: dict[str, float], interval: float) -> None:
+    node = Node(interval)
+    frozen = {**node.page(values, 600.0), **STATIC}
+    for number in range(round(6000.0 / interval)):
+        node.poll(frozen, frozen)
+        assert states(node) == (["ok"] * 2 if number < max(20 - 1, 300.0 / interval) else ["unknown"] * 2)
+    assert states(node, "telemetry") == ["warn", "warn"]
+    assert states(node, "gpu_lost") == ["ok", "ok"]
+    assert node.last is not None
+    assert node.last.anomalies == {0: ("values_frozen",), 1: ("values_frozen",)}
+    assert node.last.results[0].workload.raw_class == "unknown"
+
+
+def test_a_frozen_gpu_among_live_ones_is_a_matter_of_telemetry() -> None:
+    node = Node(15.0)
+    frozen = {**node.page(DEFAULT_PAGE, 600.0), **STATIC}
+    for _ in range(400):
+        node.poll(frozen, {**node.page(DEFAULT_PAGE, 600.0), **STATIC})
+    assert states(node) == ["unknown", "ok"]
+    assert states(node, "telemetry") == ["warn", "ok"]
+    assert states(node, "gpu_lost") == ["ok", "ok"]
+    assert node.last is not None
+    assert node.last.node_health is not None
+    assert dict(node.last.node_health.counts)["unknown"] == 1
+    remedy = node.last.results[0].health.check("telemetry").remedy
+    assert "drain" not in remedy
+    assert remedy.startswith("Readings are stale")
+
+
+def test_an_idle_gpu_may_repeat_its_page() -> None:
+    idle = {**dict.fromkeys(DEFAULT_PAGE, 0.0), "DCGM_FI_DEV_GPU_TEMP": 31.0, "DCGM_FI_DEV_POWER_USAGE": 61.0}
+    node = Node(15.0)
+    for _ in range(400):
+        node.poll({**idle, **STATIC})
+        assert states(node) == ["ok"]

@@ -8,7 +8,6 @@ from weakref import WeakKeyDictionary
 from pulsed.compute.health.gpu import GpuHealth
 from pulsed.compute.health.model import Health, HealthChange, HealthTick, LostGpu, State
 from pulsed.compute.health.plan import HealthPlan
-from pulsed.compute.health.reachability import answers
 from pulsed.compute.health.saved_state import SavedGpuState, SavedTarget, device_of, restore, save, validated
 from pulsed.compute.health.settings import HealthSettings
 from pulsed.compute.health.summary import roll_up
@@ -79,7 +78,8 @@ class HealthEvaluator:
         if roster is not self._roster:
             self._enroll(roster)
             self._target = tick.target
-        extras, is_source_alive = tick.extras, any(map(answers, readings))
+        extras = tick.extras
+        is_source_alive = any([track.inputs.is_answered for track in roster.tracks])  # noqa: C419
         changes: list[HealthChange] = []
         for position, track, gpu in self._boards:
             before = gpu.health

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from math import inf
 
+from pulsed.compute.freshness import Freshness
 from pulsed.compute.health.check import GpuCheck
 from pulsed.compute.health.inputs import GpuInputs
 from pulsed.compute.health.model import NOT_JUDGED, CheckState, Health
@@ -70,7 +71,7 @@ class GpuHealth:
         self._dues = [-inf] * len(self._rules)
         self._due = -inf
         self._must_conclude = False
-        self._has_news = False
+        self._has_news = self._is_fresh = False
         self._answer: Reading | None = None
         self._most_present = 0
 
@@ -120,8 +121,9 @@ class GpuHealth:
         is_busy = mask is not None and bool(int(mask) & _SLOWED) and bool(inputs.activity())
         if inputs.clock_events.follow(mask, is_busy, sample.covered, now):
             due |= self.plan.on_parts
-        self.reachability.follow(reading, has_peers, time, now)
-        answer, is_answering = self._answer, self.reachability.polls_missed == 0.0
+        self.reachability.follow(track.inputs.state, reading, has_peers, time, now)
+        due |= self._follow_age(track.inputs)
+        answer, is_answering = self._answer, self.reachability.polls_missed == 0.0 and track.inputs.state != "stale"
         if is_answering:
             self._answer = reading
             if reading[_XID] is None:
@@ -150,6 +152,13 @@ class GpuHealth:
         if due or self._has_news or now >= self._due:
             self._evaluate(due, now)
         return self.health
+
+    def _follow_age(self, inputs: Freshness) -> int:
+        """Take over the age of the vital inputs; return the rules to evaluate."""
+        if inputs.is_fresh != self._is_fresh:
+            self._is_fresh, self._has_news = inputs.is_fresh, True
+        age = inputs.age
+        return self._set("inputs_age_seconds", age if not age else 0.0 if inputs.is_fresh else round(age))
 
     def _severity_of(self, check: str) -> int:
         position = self.plan.position_of.get(check)
@@ -260,7 +269,9 @@ class GpuHealth:
                     if not is_first or check.state.severity > 0:
                         self.changes.append((old, check.state))
         if is_changed:
-            self.health = health_of(self.checks, inputs.xids, self.plan.critical_xids, time - now, self.health)
+            self.health = health_of(
+                self.checks, inputs.xids, self.plan.critical_xids, time - now, self.health, self._is_fresh
+            )
 
 
 def _has_new_fields(before: Reading, reading: Reading) -> bool:

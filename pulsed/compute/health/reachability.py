@@ -2,32 +2,14 @@
 
 from __future__ import annotations
 
+from pulsed.compute.freshness import InputState
 from pulsed.compute.health.model import ROUNDING
-from pulsed.translate.vocabulary import NOTHING, POSITION, Reading
+from pulsed.translate.vocabulary import NOTHING, Reading
 
 LOST_SECONDS = 1.0
 """Two polls of a fast source are too short a time for a lost GPU."""
 
 LOST_POLLS = 2
-
-_VITAL = tuple(
-    POSITION[name]
-    for name in (
-        "temperature_celsius",
-        "power_watts",
-        "gpu_utilization_ratio",
-        "sm_clock_hertz",
-        "memory_used_bytes",
-        "graphics_engine_active_ratio",
-        "energy_joules_total",
-    )
-)
-"""A GPU without any of these does not answer; settings and limits may come from a cache."""
-
-
-def answers(reading: Reading) -> bool:
-    """Return whether a reading has a value that only a GPU that answers has."""
-    return any(reading[position] is not None for position in _VITAL)
 
 
 class Reachability:
@@ -53,22 +35,23 @@ class Reachability:
         self.last_seen = last_seen
         self._seen = -LOST_SECONDS
 
-    def follow(self, reading: Reading, has_peers: bool, time: float, now: float) -> None:
-        """Take a sample.
+    def follow(self, state: InputState, reading: Reading, has_peers: bool, time: float, now: float) -> None:
+        """Take a sample. Stale inputs are no proof that the GPU is gone.
 
         Args:
+            state: of its inputs.
             reading: all None for a GPU that is in no sample.
             has_peers: whether another GPU of the source answers; without one the source itself may be silent.
             time: in Unix seconds.
             now: seconds of the GPU's clock.
         """
-        for position in _VITAL:
-            if reading[position] is not None:
-                if self._misses or self.polls_missed is None:
-                    self._misses, self.missed_since, self.polls_missed = 0, None, 0.0
-                self._seen, self.last_seen = now, time
-                return
-        if not self.last_seen:
+        if state == "stale":
+            return
+        if state != "blank":
+            if self._misses or self.polls_missed is None:
+                self._misses, self.missed_since, self.polls_missed = 0, None, 0.0
+            self._seen, self.last_seen = now, time
+        elif not self.last_seen:
             self.polls_missed = None if reading == NOTHING else 0.0
         elif has_peers or reading == NOTHING:
             if not self._misses:

@@ -17,7 +17,7 @@ _Counts = TypeVar("_Counts", bound=tuple[tuple[object, int], ...])
 
 
 def health_of(
-    checks: Sequence[GpuCheck], xids: XidLog, critical_xids: Sequence[int], epoch: float, before: Health
+    checks: Sequence[GpuCheck], xids: XidLog, critical_xids: Sequence[int], epoch: float, before: Health, is_fresh: bool
 ) -> Health:
     """Return the health of a GPU: the worst of the checks that apply and are known.
 
@@ -25,6 +25,8 @@ def health_of(
         critical_xids: codes to count from 0 on.
         epoch: Unix seconds at time 0 of `xids`.
         before: the health so far; unchanged counts stay the same objects, so that they are not rendered again.
+        is_fresh: whether its vital inputs are fresh. Without them the GPU is unknown, unless another check than
+            `telemetry` is a warning or worse.
     """
     counts = dict.fromkeys(critical_xids, 0) | {code: record.count for code, record in xids.records.items()}
     xid_events = tuple(sorted(counts.items()))
@@ -41,6 +43,7 @@ def health_of(
             xid_last=last,
         ),
         tuple([check.state for check in checks]),
+        is_fresh,
     )
 
 
@@ -83,9 +86,12 @@ def roll_up(healths: Iterable[Health]) -> NodeHealth:
     )
 
 
-def _with_checks(health: Health, checks: tuple[CheckState, ...]) -> Health:
+def _with_checks(health: Health, checks: tuple[CheckState, ...], is_fresh: bool = True) -> Health:
     severities = [check.severity for check in checks if check.applies]
     severity = max(severities, default=-1)
+    if not is_fresh:
+        severity = max([check.severity for check in checks if check.applies and check.id != "telemetry"], default=-1)
+        severity = severity if severity >= SEVERITY["warn"] else -1
     known = sum([one >= 0 for one in severities])
     coverage = known / len(severities) if severities else 0.0
     return replace(health, state=STATES[severity + 1], severity=severity, coverage=coverage, checks=checks)

@@ -10,6 +10,7 @@ from dataclasses import fields
 from functools import lru_cache
 from operator import itemgetter
 
+from pulsed.compute.freshness import InputState, fractional
 from pulsed.compute.plausibility.rules import (
     ACTIVITY,
     ENGINE_STUCK,
@@ -26,7 +27,7 @@ from pulsed.compute.plausibility.rules import (
     PlausibilityRule,
     PlausibilitySettings,
 )
-from pulsed.translate.vocabulary import NOTHING, POSITION, Reading, Value
+from pulsed.translate.vocabulary import POSITION, Reading, Value
 
 _ranged = itemgetter(*(POSITION[limit.quantity] for _, limit in RANGES))
 _range_keys = tuple((rule.reason, limit.quantity) for rule, limit in RANGES)
@@ -46,12 +47,11 @@ _Profile = tuple[Value, ...]
 class PlausibilityFilter:
     """Removes implausible inputs from the readings of one GPU."""
 
-    __slots__ = ("_constant", "_engine", "_highs", "_last", "_lows", "_profiler", "_settings")
+    __slots__ = ("_constant", "_engine", "_highs", "_lows", "_profiler", "_settings")
 
     def __init__(self, settings: PlausibilitySettings) -> None:
         self._profiler: _Contradiction | None = None
         self._engine: _Contradiction | None = None
-        self._last: Reading | None = None  # while there is a contradiction
         self._constant = _ConstantProfile()
         self.reconfigure(settings)
 
@@ -60,20 +60,21 @@ class PlausibilityFilter:
         self._settings = settings
         self._lows, self._highs = _limits(settings)
 
-    def apply(self, reading: Reading, seconds: float) -> tuple[Reading, tuple[str, ...]]:
+    def apply(self, reading: Reading, seconds: float, state: InputState) -> tuple[Reading, tuple[str, ...]]:
         """Return the reading without implausible inputs, and the reasons in the order of the table.
 
         Args:
             reading: the next one of this GPU; returned itself if all of it is plausible.
             seconds: time that it covers. 0 for the first one, after a gap, and for one that is not newer than the last:
                 all durations then start again.
+            state: of its inputs.
         """
         settings = self._settings
         if not settings.enabled:
             return reading, ()
         constant = self._constant
         if not seconds > 0.0:
-            self._profiler = self._engine = self._last = constant.profile = None
+            self._profiler = self._engine = constant.profile = None
             seconds = 0.0
         reasons: list[str] = []
         for value, low, high in zip(_ranged(reading), self._lows, self._highs):  # noqa: B905 - equally long
@@ -88,12 +89,14 @@ class PlausibilityFilter:
         broken: list[PlausibilityRule] = []
         # A kernel keeps at least one SM busy; all other counters may be 0 meanwhile.
         engine = profile[_ENGINE]
-        if self._last is not None or engine == 0.0 or (engine is None and profile[_SM] == 0.0):
-            broken = self._zeros(reading, profile, seconds)
+        if self._is_contradicted or engine == 0.0 or (engine is None and profile[_SM] == 0.0):
+            broken = self._zeros(reading, profile, seconds, state != "repeated" and state != "stale")
+        if state == "stale":
+            broken.append(VALUES_FROZEN)
         if profile != constant.profile:
-            constant.profile, constant.first, constant.samples = profile, reading, 1
-        elif rule := constant.extend(reading, seconds, settings):
-            broken.append(rule)
+            constant.profile, constant.samples = profile, 1
+        elif constant.extend(reading, seconds, state, settings) and state != "stale":
+            broken.append(PROFILING_FROZEN)
         if broken:
             reasons.extend(rule.reason for rule in broken)
             reading = _without(reading, (name for rule in broken for name in _missing(rule, reading)))
@@ -110,13 +113,16 @@ class PlausibilityFilter:
         reasons.extend(dict.fromkeys(reason for reason, _ in absurd))
         return _without(reading, (quantity for _, quantity in absurd))
 
-    def _zeros(self, reading: Reading, profile: _Profile, seconds: float) -> list[PlausibilityRule]:
+    @property
+    def _is_contradicted(self) -> bool:
+        return self._profiler is not None or self._engine is not None
+
+    def _zeros(self, reading: Reading, profile: _Profile, seconds: float, fresh: bool) -> list[PlausibilityRule]:
         """Return the rules about zeros that have contradicted the driver's utilization for long enough."""
         settings, utilization = self._settings, reading.gpu_utilization_ratio
         busy = utilization is not None and utilization >= settings.busy_utilization_ratio
-        if self._last is None and not busy:
+        if not busy and not self._is_contradicted:
             return []
-        fresh = reading != self._last
 
         def extended(before: _Contradiction | None, zero: bool, alive: bool) -> _Contradiction | None:
             if zero and busy:
@@ -131,7 +137,6 @@ class PlausibilityFilter:
         zero = not alive and (engine == 0.0 or (engine is None and profile[_SM] == 0.0))
         self._profiler = extended(self._profiler, zero, alive)
         self._engine = extended(self._engine, engine == 0.0, bool(engine))
-        self._last = None if self._profiler is None and self._engine is None else reading
         if utilization == 0.0:
             return []  # they agree
         if zero and self._profiler is not None and self._profiler.proven:
@@ -167,68 +172,55 @@ class _ConstantProfile:
 
     Attributes:
         profile: None before any sample.
-        first: the first sample.
         samples: how many. Every sample of a busy GPU starts a run, and few have a second one: the other state is set up
             by the second.
     """
 
     __slots__ = (
         "_different",
-        "_fractional",
-        "_last",
+        "_is_conclusive",
+        "_is_proven",
         "_moved_samples",
         "_moved_seconds",
-        "_proven",
         "_reference",
-        "_same",
         "_seconds",
-        "first",
         "profile",
         "samples",
     )
 
     def __init__(self) -> None:
         self.profile: _Profile | None = None
-        self.first = NOTHING
         self.samples = 0
 
-    def extend(self, reading: Reading, seconds: float, settings: PlausibilitySettings) -> PlausibilityRule | None:
-        """Add a sample with the same profile; return the rule that it breaks."""
+    def extend(self, reading: Reading, seconds: float, state: InputState, settings: PlausibilitySettings) -> bool:
+        """Add a sample with the same profile; return whether the profile is proven to be frozen."""
         self.samples += 1
         if self.samples == 2:
-            activity = self.profile[: len(ACTIVITY)] if self.profile else ()
-            self._fractional = sum(value is not None and 0.0 < value < 1.0 for value in activity)
+            self._is_conclusive = fractional(reading) >= MIN_FRACTIONAL
             self._seconds = self._moved_seconds = 0.0
             self._moved_samples, self._different = 0, 1
-            self._same, self._proven = True, False
-            self._last, self._reference = self.first, NOTHING
-        if self._fractional < MIN_FRACTIONAL:
-            return None
+            self._is_proven = False
+            self._reference: Reading | None = None
+        if not self._is_conclusive or self._is_proven:
+            return self._is_conclusive
         self._seconds += seconds
-        self._same = self._same and reading == self.first
-        if not self._same:
-            self._compare(reading, seconds, settings)
-        if self.samples < settings.frozen_samples or self._seconds < settings.frozen_seconds:
-            return None
-        if self._moved_samples >= settings.stuck_samples and self._moved_seconds >= settings.stuck_seconds:
-            self._proven = True
-        if self._proven:
-            return PROFILING_FROZEN
-        return VALUES_FROZEN if self._same and _is_restless(reading) else None
-
-    def _compare(self, reading: Reading, seconds: float, settings: PlausibilitySettings) -> None:
-        """Measure for how long the load has differed from the load of the profile."""
-        if reading != self._last:
-            self._last = reading
-            self._different += 1
-        if self._reference is NOTHING:
+        self._different += state == "present"
+        reference = self._reference
+        if reference is None:
             if self._different >= settings.stuck_samples and self._seconds >= _SETTLED * settings.frozen_seconds:
                 self._reference = reading
-        elif _is_moved(self._reference, reading, settings.moved_ratio):
+        elif _is_moved(reference, reading, settings.moved_ratio):
             self._moved_seconds += seconds
             self._moved_samples += 1
         else:
             self._moved_seconds, self._moved_samples = 0.0, 0
+        self._is_proven = (
+            self.samples >= settings.frozen_samples
+            and self._seconds >= settings.frozen_seconds
+            and self._moved_samples >= settings.stuck_samples
+            and self._moved_seconds >= settings.stuck_seconds
+        )
+        return self._is_proven
 
 
 def _is_moved(reference: Reading, now: Reading, ratio: float) -> bool:
@@ -239,13 +231,6 @@ def _is_moved(reference: Reading, now: Reading, ratio: float) -> bool:
     ) or any(
         before is not None and after is not None and abs(after - before) >= ratio * max(before, after) > 0.0
         for before, after in zip(_powers(reference), _powers(now), strict=True)
-    )
-
-
-def _is_restless(reading: Reading) -> bool:
-    """Return whether there is a value that is never constant on a GPU with power: energy, or fractions of a watt."""
-    return bool(reading.energy_joules_total) or any(
-        value is not None and value % 1.0 != 0.0 for value in _powers(reading)
     )
 
 

@@ -15,7 +15,8 @@ UNNAMED = Device(Entity("gpu", "0", "GPU-0", node="n"), model="NVIDIA B200")
 
 def test_a_repaired_a100_is_ok() -> None:
     sim = Sim(devices=[A100])
-    values = {"remapped_rows_uncorrectable_total": 3.0, "row_remap_failure": 0.0, "row_remap_pending": 0.0}
+    repaired = {"remapped_rows_uncorrectable_total": 3.0, "row_remap_failure": 0.0, "row_remap_pending": 0.0}
+    values = {**repaired, "temperature_celsius": 40.0}
     sim.health(**values)
     health = sim.health(**values)
     assert health.check("row_remap_growth").state == "ok"
@@ -75,8 +76,8 @@ def test_a_follower_hides_nothing() -> None:
 
 def test_a_follower_alone_says_nothing() -> None:
     sim = Sim()
-    sim.health(xid_last_code=0.0)
-    health = sim.health(xid_last_code=45.0)
+    sim.health(xid_last_code=0.0, temperature_celsius=40.0)
+    health = sim.health(xid_last_code=45.0, temperature_celsius=40.0)
     assert health.state == "ok"
     assert dict(health.xid_events)[45] == 1
 

@@ -23,6 +23,7 @@ NOT_READINGS = {
     "sample_gap_intervals",
     "inputs_blank_ratio",
     "polls_missed",
+    "inputs_age_seconds",
     "clock_event_hw_thermal",
     "clock_event_hw_power_brake",
     "xid_counts",

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pulsed.compute.derive import ComputeSettings
+from pulsed.compute.freshness import Freshness
 from pulsed.compute.plausibility.filter import PlausibilityFilter
 from pulsed.compute.plausibility.rules import ACTIVITY, MEASURED, RATES, REASONS, RULES, PlausibilitySettings
 from pulsed.compute.workload.classifier import Missing
@@ -62,6 +63,19 @@ IDLE = Reading(
 )
 
 
+class Gpu:
+    """The filter of one GPU, with the freshness of its inputs."""
+
+    def __init__(self, settings: PlausibilitySettings) -> None:
+        self.settings, self.filter, self.inputs = settings, PlausibilityFilter(settings), Freshness()
+        self.now = 0.0
+
+    def apply(self, reading: Reading, seconds: float) -> tuple[Reading, tuple[str, ...]]:
+        self.now += max(seconds, 0.0)
+        self.inputs.follow(reading, self.now, 1.0, self.settings)
+        return self.filter.apply(reading, seconds, self.inputs.state)
+
+
 def noisy(reading: Reading, number: int, watts: float | None = None) -> Reading:
     """As a board with power shows it: energy grows and power wobbles."""
     base = reading.power_watts if watts is None else watts
@@ -74,7 +88,7 @@ def stream(reading: Reading, count: int, start: int = 0, watts: float | None = N
     return [noisy(reading, start + number, watts) for number in range(count)]
 
 
-def reasons(plausible: PlausibilityFilter, readings: Iterable[Reading], seconds: float = 1.0) -> list[tuple[str, ...]]:
+def reasons(plausible: Gpu, readings: Iterable[Reading], seconds: float = 1.0) -> list[tuple[str, ...]]:
     return [plausible.apply(reading, seconds)[1] for reading in readings]
 
 
@@ -85,8 +99,8 @@ def missing(before: Reading, after: Reading) -> set[str]:
     return gone
 
 
-def begun(reading: Reading) -> PlausibilityFilter:
-    plausible = PlausibilityFilter(DEFAULT)
+def begun(reading: Reading) -> Gpu:
+    plausible = Gpu(DEFAULT)
     plausible.apply(reading, 0.0)
     return plausible
 
@@ -259,12 +273,35 @@ def test_what_a_frozen_row_costs_and_how_it_comes_back() -> None:
     assert plausible.apply(moves, 1.0) == (moves, ())
 
 
-def test_a_gap_thaws() -> None:
+def test_a_gap_does_not_thaw() -> None:
     plausible = begun(STEADY)
     assert reasons(plausible, [STEADY] * 400)[-1] == ("values_frozen",)
-    assert plausible.apply(STEADY, 0.0) == (STEADY, ())
-    assert not any(reasons(plausible, [STEADY] * 299))
-    assert reasons(plausible, [STEADY]) == [("values_frozen",)]
+    assert plausible.apply(STEADY, 0.0)[1] == ("values_frozen",)
+    assert not any(reasons(plausible, stream(STEADY, 5, 1)))
+
+
+BARE = Reading(power_watts=300.0, gpu_utilization_ratio=1.0, energy_joules_total=5e6, temperature_celsius=60.0)
+"""The driver's fields of a GPU at work, without profiling."""
+
+
+@pytest.mark.parametrize(
+    "frozen",
+    [
+        STEADY._replace(sm_occupancy_ratio=None, integer_active_ratio=None),
+        BARE,
+        BARE._replace(gpu_utilization_ratio=0.0),
+        BARE._replace(power_watts=40.0),
+    ],
+)
+def test_energy_that_stands_still_at_work_is_proof_by_itself(frozen: Reading) -> None:
+    said = reasons(begun(frozen), [frozen] * 310)
+    assert said.index(("values_frozen",)) == 299
+
+
+def test_energy_that_once_moved_does_not_stop_on_an_idle_gpu() -> None:
+    plausible = begun(IDLE)
+    said = reasons(plausible, [IDLE._replace(energy_joules_total=1e6 + 30)] * 310)
+    assert said.index(("values_frozen",)) == 300
 
 
 @pytest.mark.parametrize(
@@ -275,7 +312,9 @@ def test_a_gap_thaws() -> None:
         IDLE._replace(power_watts=29.531, memory_used_bytes=5e8),
         STEADY._replace(energy_joules_total=None, power_watts=130.0),  # whole watts
         STEADY._replace(energy_joules_total=0.0, power_watts=None),  # a counter that does not count
-        STEADY._replace(sm_occupancy_ratio=None, integer_active_ratio=None),  # two values are no proof
+        STEADY._replace(sm_occupancy_ratio=None, integer_active_ratio=None, energy_joules_total=None),  # two values
+        BARE._replace(power_watts=40.0, gpu_utilization_ratio=0.0),  # idle, and the counter may not count
+        BARE._replace(power_watts=None),
     ],
 )
 def test_what_stands_still_with_every_right(innocent: Reading) -> None:
@@ -349,11 +388,11 @@ def test_reasons_come_in_the_order_of_the_table() -> None:
 
 
 def test_limits_are_settings() -> None:
-    assert PlausibilityFilter(PlausibilitySettings(power_max_watts=100.0)).apply(STEADY, 0.0)[1] == ("power_absurd",)
+    assert Gpu(PlausibilitySettings(power_max_watts=100.0)).apply(STEADY, 0.0)[1] == ("power_absurd",)
 
 
 def test_nothing_is_doubted_when_switched_off() -> None:
-    plausible = PlausibilityFilter(PlausibilitySettings(enabled=False))
+    plausible = Gpu(PlausibilitySettings(enabled=False))
     for reading in [*stream(STUCK, 50), *[STEADY] * 400, STEADY._replace(power_watts=1e5)]:
         after, said = plausible.apply(reading, 1.0)
         assert after is reading
@@ -407,7 +446,7 @@ steps = st.lists(
 @many
 @given(steps, st.integers(1, 4))
 def test_only_what_a_reason_names_goes_missing(stream: list[tuple[Reading, float]], repeats: int) -> None:
-    plausible = PlausibilityFilter(PlausibilitySettings(stuck_seconds=0.2, frozen_seconds=2.0, frozen_samples=3))
+    plausible = Gpu(PlausibilitySettings(stuck_seconds=0.2, frozen_seconds=2.0, frozen_samples=3))
     named = {rule.reason: set(rule.missing) for rule in RULES}
     for reading, seconds in stream:
         for _ in range(repeats):
@@ -422,7 +461,7 @@ def test_only_what_a_reason_names_goes_missing(stream: list[tuple[Reading, float
 @many
 @given(st.lists(consistent(), max_size=20))
 def test_what_is_sane_passes_as_it_is(readings: list[Reading]) -> None:
-    plausible = PlausibilityFilter(DEFAULT)
+    plausible = Gpu(DEFAULT)
     for reading in readings:
         for _ in range(2):
             after, said = plausible.apply(reading, 0.1)
@@ -433,26 +472,34 @@ def test_what_is_sane_passes_as_it_is(readings: list[Reading]) -> None:
 @many
 @given(anything())
 def test_what_was_taken_out_is_not_doubted_again(reading: Reading) -> None:
-    after, _ = PlausibilityFilter(DEFAULT).apply(reading, 0.0)
-    assert PlausibilityFilter(DEFAULT).apply(after, 0.0) == (after, ())
+    after, _ = Gpu(DEFAULT).apply(reading, 0.0)
+    assert Gpu(DEFAULT).apply(after, 0.0) == (after, ())
 
 
 # --- through Translate
 
-FROZEN_IF_REPEATED = {"exporter-2x-a100-mig-loaded-noheaders.prom", "exporter-4x-t4-whole-page.prom"}
-"""Busy, with at least three values that are neither 0 nor 1, and with energy or fractions of a watt."""
+FROZEN_IF_REPEATED = {
+    "exporter-2x-a100-mig-loaded-noheaders.prom",
+    "exporter-3x-a100-mig-1inst-active.prom",
+    "exporter-3x-a100-mig-3inst-active.prom",
+    "exporter-3x-a100-mig-enabled-empty.prom",
+    "exporter-3x-t4-2gpu-pod-runai.prom",
+    "exporter-4x-t4-partial.prom",
+    "exporter-4x-t4-whole-page.prom",
+}
+"""Power and an energy counter, at some activity: the counter would move."""
 
 
 def seen(ticks: Sequence[RawTick], seconds: float) -> set[str]:
     """Every reason that came up in these ticks of one target."""
     translator = Translator("here")
-    filters: dict[object, PlausibilityFilter] = {}
+    filters: dict[object, Gpu] = {}
     found: set[str] = set()
     for raw in ticks:
         canonical = translator.translate(raw)
         for device, reading in zip(canonical.devices, canonical.readings, strict=True):
             known = filters.get(device.entity)
-            plausible = filters.setdefault(device.entity, known or PlausibilityFilter(DEFAULT))
+            plausible = filters.setdefault(device.entity, known or Gpu(DEFAULT))
             found.update(plausible.apply(reading, seconds if known else 0.0)[1])
     return found
 

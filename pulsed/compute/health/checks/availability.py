@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from pulsed.compute.freshness import FRESH_SECONDS
 from pulsed.compute.health.check import check
 from pulsed.compute.health.level import Codes, Level
 from pulsed.compute.health.rule import DAY, HOUR, MINUTE, duration
@@ -43,7 +44,14 @@ CHECKS = (
             number="with {:.0%}",
             enter=30.0,
         ),
-        note="without a sample for more than 10 intervals all other checks are unknown",
+        Level(
+            "inputs_age_seconds",
+            {"warn": FRESH_SECONDS},
+            "and 3 intervals without a current temperature, power, clock, utilization, memory or energy",
+            number="after {:g} s",
+        ),
+        note="blank and frozen readings are not current; without current ones a GPU is unknown unless another check "
+        "is warn or worse; without a sample for more than 10 intervals all other checks are unknown",
         remedy="Readings are stale: check the host engine or the exporter, then run nvidia-smi; a hang points to the "
         "driver.",
         source="pulsed",
