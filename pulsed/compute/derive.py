@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pulsed.compute.bounds import bounds_of, zero_filled
+from pulsed.compute.bounds import Bounds, bounds_of, zero_filled
 from pulsed.compute.health.settings import DEFAULT_HEALTH, HealthSettings
+from pulsed.compute.mig_rollup import narrowed
 from pulsed.compute.plausibility.rules import DEFAULT_PLAUSIBILITY, PlausibilitySettings
 from pulsed.compute.real_utilization import PRESETS, Weights, real_utilization
 from pulsed.compute.saturation import DEFAULT_SATURATORS, Saturation, Saturators
@@ -56,7 +57,11 @@ class ComputeSettings:
 
 
 def derive(
-    device: Device, reading: Reading, settings: ComputeSettings, classes: Classifier
+    device: Device,
+    reading: Reading,
+    settings: ComputeSettings,
+    classes: Classifier,
+    rolled_up: Bounds | None = None,
 ) -> tuple[RealUtilization, Workload, Saturation]:
     """Return what follows from one reading alone.
 
@@ -65,16 +70,19 @@ def derive(
         reading: its inputs; implausible ones are None.
         settings: weights, missing inputs and practical peaks.
         classes: `settings.classifier`.
+        rolled_up: bounds of a board's inputs from its MIG instances; None for any other GPU.
     """
     whole = device.whole
     zero = settings.missing == "zero"
     bounds = zero_filled(reading) if zero else bounds_of(reading)
+    if rolled_up is not None and not zero:
+        bounds = narrowed(bounds, rolled_up)
     utilization = real_utilization(reading, bounds, settings.weights, min_coverage=settings.min_coverage, zero=zero)
     io = traffic(
         reading, bounds.high, settings.thresholds, whole=whole, profile=settings.profile, missing=settings.missing
     )
     workload = classes.classify(bounds, (utilization.lower, utilization.upper), io)
-    return utilization, workload, settings.saturators.of(device.model, whole).of(reading, bounds.high)
+    return utilization, workload, settings.saturators.of(device.model, whole).of(reading, bounds)
 
 
 def result_of(device: Device, reading: Reading, settings: ComputeSettings) -> Result:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
+from pulsed.compute.bounds import bounds_of
 from pulsed.compute.counters.accumulator import Accumulator
 from pulsed.compute.counters.catalog import NOTHING_COUNTED
 from pulsed.compute.debounce import ClassDebouncer
 from pulsed.compute.derive import ComputeSettings, derive
 from pulsed.compute.health.evaluator import HealthEvaluator
 from pulsed.compute.health.model import LostGpu
+from pulsed.compute.mig_rollup import MigRollup
 from pulsed.compute.plausibility.filter import PlausibilityFilter
 from pulsed.compute.tick import ClassChange, ComputedTick, Result
 from pulsed.compute.tracker import GpuTrack, Roster, Tracker
@@ -38,6 +41,7 @@ class ComputeLayer:
         self._stages: WeakKeyDictionary[GpuTrack, _Stages] = WeakKeyDictionary()
         self._roster: Roster | None = None
         self._here: list[_Stages] = []
+        self._boards: Mapping[int, _PartitionedBoard] = {}
 
     def reconfigure(self, settings: ComputeSettings) -> None:
         """Apply new settings from the next tick on; counters continue."""
@@ -57,13 +61,17 @@ class ComputeLayer:
         settings, tracks = self._settings, tracked.roster.tracks
         readings, anomalies = self._filter(tick, tracks)
         health = self.judge.judge(tick, readings, tracked, self._boot_id)
-        classes = settings.classifier
+        classes, boards = settings.classifier, self._boards
         results: list[Result] = []
         changes: list[ClassChange] = []
         for track, stages, device, reading, well, shares in zip(
             tracks, self._here, tick.devices, readings, health.healths, health.clock_event_shares, strict=True
         ):
-            utilization, workload, saturation = derive(device, reading, settings, classes)
+            rolled_up, unpartitioned = None, None
+            if (board := boards.get(len(results))) is not None:
+                rolled_up = board.rollup.bounds([bounds_of(readings[position]) for position in board.instances])
+                unpartitioned = board.rollup.unpartitioned
+            utilization, workload, saturation = derive(device, reading, settings, classes, rolled_up)
             sample, debouncer, accumulator = track.decision, stages.debouncer, stages.accumulator
             before = debouncer.held
             if sample.kind == "next":
@@ -78,7 +86,9 @@ class ComputeLayer:
             held = debouncer.held
             if held.changes != before.changes:
                 changes.append(ClassChange(len(results), before.workload_class, held.workload_class, held.since or 0.0))
-            results.append(Result(utilization, workload, saturation, held, accumulator.account(), well, shares))
+            results.append(
+                Result(utilization, workload, saturation, held, accumulator.account(), well, shares, unpartitioned)
+            )
         lost = {len(results) + number: gone.last_seen for number, gone in enumerate(health.lost)}
         results += [self._lost(gone) for gone in health.lost]
         return ComputedTick(
@@ -139,6 +149,27 @@ class ComputeLayer:
             if stages is None:
                 stages = self._stages[track] = _Stages(self._settings, track.time)
             self._here.append(stages)
+        self._boards = _partitioned_boards(roster)
+
+
+class _PartitionedBoard(NamedTuple):
+    """A board that is in the tick beside its MIG instances; these by their positions."""
+
+    instances: tuple[int, ...]
+    rollup: MigRollup
+
+
+def _partitioned_boards(roster: Roster) -> dict[int, _PartitionedBoard]:
+    """Return the boards with MIG instances, by position."""
+    positions = {id(track): position for position, track in enumerate(roster.tracks)}
+    instances: dict[int, list[int]] = {}
+    for position, (track, board) in enumerate(zip(roster.tracks, roster.boards, strict=True)):
+        if track is not board and track.device.entity.kind == "mig":
+            instances.setdefault(positions[id(board)], []).append(position)
+    return {
+        board: _PartitionedBoard(tuple(found), MigRollup([roster.tracks[position].device for position in found]))
+        for board, found in instances.items()
+    }
 
 
 class _Stages:

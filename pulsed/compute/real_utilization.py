@@ -196,5 +196,12 @@ REAL_UTILIZATION = DerivedResult(
             kind="names",
             get=lambda reading, result: result.real_utilization.missing,
         ),
+        DerivedNumber(
+            name="mig_unpartitioned_ratio",
+            help="Share of the compute slices of a board that no MIG instance has; its bounds count it as inactive",
+            get=lambda reading, result: result.mig_unpartitioned,
+            json="real_utilization.mig_unpartitioned_ratio",
+            csv=False,
+        ),
     ),
 )

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from pulsed.compute.bounds import Inputs
+from pulsed.compute.bounds import Bounds, Inputs
 from pulsed.compute.declaration import DerivedDetail, DerivedNumber, DerivedResult, DerivedState, DerivedVector
 from pulsed.compute.peaks import (
     DEFAULT,
@@ -85,12 +85,12 @@ class Saturator:
         if whole and nvlink is not None and nvlink.links == 0:
             self._absent = ("nvlink",)
 
-    def of(self, reading: Reading, high: Inputs) -> Saturation:
+    def of(self, reading: Reading, bounds: Bounds) -> Saturation:
         """Work out the saturation of one reading of such a device.
 
         Args:
             reading: what was read.
-            high: the highest that its inputs can be, from `bounds_of`.
+            bounds: what its inputs can be.
         """
         peaks = self._peaks
         tensor = _share(reading.tensor_active_ratio, peaks.tensor)
@@ -105,10 +105,12 @@ class Saturator:
         missing = self._missing(resources) if None in resources else ()
         compute = _largest((tensor, fp64, fp32, fp16, integer))
         ratio = _largest((compute, dram, pcie, nvlink))
-        lower = ratio or 0.0
-        upper = self._upper(lower, high, missing) if missing else lower
+        upper = lower = ratio or 0.0
+        if missing:
+            lower = self._lower(lower, bounds.low)
+            upper = self._upper(lower, bounds.high, missing)
         limiting = UNKNOWN
-        if ratio is None or ((compute is None or dram is None) and upper > lower):
+        if ratio is None or ratio < lower or ((compute is None or dram is None) and upper > lower):
             ratio = None
         elif ratio > 0.0:
             limiting = RESOURCES[resources.index(ratio)]
@@ -147,6 +149,11 @@ class Saturator:
         absent = self._absent
         pairs = zip(RESOURCES, resources, strict=False)  # strict costs, and both are eight
         return tuple([name for name, value in pairs if value is None and name not in absent])
+
+    def _lower(self, lower: float, low: Inputs) -> float:
+        """Return the least saturation, given the least activity; of a missing input that is above 0 on MIG boards."""
+        peaks = self._peaks
+        return min(max(lower, low.tensor / peaks.tensor, low.fp64 / peaks.fp64, low.dram / peaks.dram), 1.0)
 
     def _upper(self, lower: float, high: Inputs, missing: tuple[str, ...]) -> float:
         """Say how near its limit anything that is missing can be."""

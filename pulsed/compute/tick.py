@@ -80,6 +80,7 @@ class Result(NamedTuple):
         account: what was counted up to and with this tick.
         health: of the GPU; a MIG instance has its board's.
         clock_event_shares: by reason, the share of the last minute in which the clocks were held for it.
+        mig_unpartitioned: of a board with MIG instances, the share of its compute slices that none of them has, 0..1.
     """
 
     real_utilization: RealUtilization
@@ -89,6 +90,7 @@ class Result(NamedTuple):
     account: CounterSnapshot = NOTHING_COUNTED
     health: Health = NOT_JUDGED
     clock_event_shares: tuple[tuple[str, float], ...] = ()
+    mig_unpartitioned: float | None = None
 
 
 class ClassChange(NamedTuple):

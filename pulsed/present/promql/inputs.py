@@ -70,6 +70,7 @@ LIMITS = (
     "Board values on rows of a MIG instance (GPU_UTIL, PCIe, power) are ignored; pulsed assigns them to the board.",
     "The unit of DCGM_FI_DEV_GPU_UTIL_RATIO follows from DCGM 4.7's other names on the same GPU, not from HELP.",
     "A vGPU guest is recognized by its product name only.",
+    "The activity of a board is not rolled up from its MIG instances.",
     "Stuck and frozen counters are not detected; pulsed ignores them after a while.",
 )
 """Differences from Translate."""

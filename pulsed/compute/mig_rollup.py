@@ -1,0 +1,183 @@
+"""Bounds of a board's activity from its MIG instances, where the board's own activity is not measured.
+
+An instance's activity is relative to the instance. Its share of the board follows from its profile: `3g.40gb` has 3
+compute slices and as many memory slices as 40 GB are of the board's memory. The parts of the board that belong to no
+instance are not active. This module must not depend on readings over time.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from pulsed.compute.bounds import Bounds, Inputs
+from pulsed.translate.tick import Device
+
+
+class Share(NamedTuple):
+    """Bounds of the share of a board, 0..1."""
+
+    low: float
+    high: float
+
+
+EVERYTHING = Share(0.0, 1.0)
+
+
+class InstanceShares(NamedTuple):
+    """The part of a board that an instance has.
+
+    Attributes:
+        compute: of the SMs, with their pipes and the engine in front of them.
+        memory: of device memory and its bandwidth.
+        slices: its compute slices; None if the profile is unknown.
+    """
+
+    compute: Share
+    memory: Share
+    slices: int | None
+
+
+UNKNOWN_PROFILE = InstanceShares(EVERYTHING, EVERYTHING, None)
+
+
+class Partitioning(NamedTuple):
+    """How boards are divided.
+
+    Attributes:
+        pattern: found in the names of the products, and no earlier one.
+        compute_slices: that instances can have.
+        memory_slices: that instances can have.
+        most_slices: largest number of compute slices that the SMs of the board make up; those of a board that is not
+            divided are more than instances can have.
+        by_memory: whether the SMs of an instance follow its memory slices where these are more.
+    """
+
+    pattern: str
+    compute_slices: int
+    memory_slices: int
+    most_slices: float
+    by_memory: bool
+
+
+# NVIDIA MIG user guide, and `nvidia-smi mig -lgip`. A100: 14 of 108 SMs a slice, and DCGM's own value of a board is
+# that of sevenths. H100: 16 of 132 SMs, but 1g.20gb has 26 and 3g.40gb has 60.
+PARTITIONINGS = (
+    Partitioning(r"\bA30X?\b|RTX PRO", 4, 4, 4.0, False),
+    Partitioning(r"\bA[18]00", 7, 8, 8.0, False),
+    Partitioning("", 7, 8, 8.5, True),
+)
+
+_PROFILE = re.compile(r"([1-7])g\.([0-9]+)gb")
+_BOARD_MEMORY = re.compile(r"\b([0-9]+)GB\b")
+_MEMORY_SLICES = {1: (1, 2), 2: (2, 2), 3: (4, 4), 4: (4, 4), 7: (8, 8)}
+"""By compute slices, the fewest and the most memory slices of a board that has eight."""
+
+
+def partitioning_of(model: str) -> Partitioning:
+    """Return how boards of a product are divided."""
+    return next(row for row in PARTITIONINGS if re.search(row.pattern, model))
+
+
+def shares_of(profile: str, model: str) -> InstanceShares:
+    """Return the part of a board that an instance has.
+
+    Args:
+        profile: of the instance, such as `1g.10gb+me`; empty when unknown.
+        model: product name of the board; empty when unknown.
+    """
+    row = partitioning_of(model)
+    found = _PROFILE.match(profile)
+    if found is None or int(found[1]) > row.compute_slices:
+        return UNKNOWN_PROFILE
+    slices = int(found[1])
+    memory = _memory_share(row, slices, int(found[2]), model)
+    high = slices / row.compute_slices
+    if row.by_memory:
+        high = max(high, memory.high)
+    low = high if slices == row.compute_slices else slices / row.most_slices
+    return InstanceShares(Share(low, high), memory, slices)
+
+
+def _memory_share(row: Partitioning, slices: int, gigabytes: int, model: str) -> Share:
+    if row.memory_slices == row.compute_slices:
+        return Share(slices / row.memory_slices, slices / row.memory_slices)
+    fewest, most = _MEMORY_SLICES.get(slices, (slices, row.memory_slices))
+    board = _BOARD_MEMORY.search(model)
+    if board is not None and fewest < most:
+        # The name of a superchip has the memory of its processor: then no number of slices fits.
+        by_size = gigabytes / int(board[1]) * row.memory_slices
+        fitting = [number for number in range(fewest, most + 1) if abs(by_size - number) < 0.25]
+        if fitting:
+            fewest = most = fitting[0]
+    return Share(fewest / row.memory_slices, most / row.memory_slices)
+
+
+class MigRollup:
+    """The instances of one board.
+
+    Args:
+        instances: all of them, in their order; at least one.
+
+    Attributes:
+        unpartitioned: share of the compute slices that no instance has, 0..1; None if a profile is unknown.
+    """
+
+    __slots__ = ("_compute", "_memory", "unpartitioned")
+
+    def __init__(self, instances: Sequence[Device]) -> None:
+        shares = [shares_of(device.entity.mig_profile, device.model) for device in instances]
+        self._compute = _fitted([share.compute for share in shares])
+        self._memory = _fitted([share.memory for share in shares])
+        slices = [share.slices for share in shares if share.slices is not None]
+        total = partitioning_of(instances[0].model).compute_slices
+        self.unpartitioned = max(total - sum(slices), 0) / total if len(slices) == len(shares) else None
+
+    def bounds(self, instances: Sequence[Bounds]) -> Bounds:
+        """Return the bounds of the board's inputs, given those of its instances in their order."""
+        lows, highs = [], []
+        for name, low, high in zip(
+            Inputs._fields,
+            zip(*(bounds.low for bounds in instances), strict=True),
+            zip(*(bounds.high for bounds in instances), strict=True),
+            strict=True,
+        ):
+            shares = self._memory if name == "dram" else self._compute
+            lows.append(_lowest(shares, low))
+            highs.append(_highest(shares, high))
+        return Bounds(Inputs(*lows), Inputs(*highs))
+
+
+def narrowed(own: Bounds, rolled_up: Bounds) -> Bounds:
+    """Return the bounds that satisfy both; a measured input, whose own bounds are equal, is kept."""
+    pairs = [
+        (low, high)
+        if low == high
+        else tuple(sorted((max(low, rolled_low), min(high, rolled_high))))  # contradictory only by noise
+        for low, high, rolled_low, rolled_high in zip(own.low, own.high, rolled_up.low, rolled_up.high, strict=True)
+    ]
+    return Bounds(Inputs(*[low for low, _ in pairs]), Inputs(*[high for _, high in pairs]))
+
+
+def _fitted(shares: Sequence[Share]) -> tuple[Share, ...]:
+    """Return the shares without what the others' lowest shares leave no room for."""
+    total = sum(share.low for share in shares)
+    if total > 1.0:  # more than a board: a mixture of two partitionings, or compute instances
+        return tuple(Share(0.0, share.high) for share in shares)
+    return tuple(Share(share.low, min(share.high, 1.0 - total + share.low)) for share in shares)
+
+
+def _lowest(shares: Sequence[Share], values: Sequence[float]) -> float:
+    return sum(share.low * value for share, value in zip(shares, values, strict=True))
+
+
+def _highest(shares: Sequence[Share], values: Sequence[float]) -> float:
+    """Return the largest weighted sum: what the lowest shares leave of the board goes to the most active instances."""
+    left = 1.0 - sum(share.low for share in shares)
+    total = 0.0
+    for value, share in sorted(zip(values, shares, strict=True), reverse=True):
+        more = min(share.high - share.low, left)
+        left -= more
+        total += (share.low + more) * value
+    return min(total, 1.0)

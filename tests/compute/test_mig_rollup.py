@@ -1,0 +1,193 @@
+"""Boards rolled up from their MIG instances."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pulsed.compute.bounds import Bounds, Inputs, bounds_of
+from pulsed.compute.derive import ComputeSettings
+from pulsed.compute.layer import ComputeLayer
+from pulsed.compute.mig_rollup import UNKNOWN_PROFILE, MigRollup, Share, narrowed, shares_of
+from pulsed.compute.tick import ComputedTick, Result
+from pulsed.translate.tick import Device, Entity
+from pulsed.translate.translator import Translator
+from pulsed.translate.vocabulary import NOTHING
+from tests.compute.readings import consistent, hidden, hide, many
+from tests.samples import SAMPLES, needs_samples
+from tests.translate.build import page_tick
+
+A100, A100_40, H100, A30 = "NVIDIA A100-SXM4-80GB", "NVIDIA A100-SXM4-40GB", "NVIDIA H100 80GB HBM3", "NVIDIA A30"
+
+
+def instance(number: int, profile: str, model: str) -> Device:
+    return Device(Entity("mig", "0", "GPU-0", str(number), profile), model)
+
+
+@pytest.mark.parametrize(
+    ("profile", "model", "compute", "memory"),
+    [
+        ("1g.10gb", A100, (1 / 8, 1 / 7), (1 / 8, 1 / 8)),
+        ("1g.10gb+me", A100, (1 / 8, 1 / 7), (1 / 8, 1 / 8)),
+        ("1g.20gb", A100, (1 / 8, 1 / 7), (2 / 8, 2 / 8)),
+        ("1g.10gb", A100_40, (1 / 8, 1 / 7), (2 / 8, 2 / 8)),
+        ("3g.40gb", A100, (3 / 8, 3 / 7), (4 / 8, 4 / 8)),
+        ("7g.80gb", A100, (1.0, 1.0), (1.0, 1.0)),
+        ("1g.6gb", A30, (1 / 4, 1 / 4), (1 / 4, 1 / 4)),
+        ("2g.12gb", A30, (2 / 4, 2 / 4), (2 / 4, 2 / 4)),
+        ("3g.40gb", H100, (3 / 8.5, 4 / 8), (4 / 8, 4 / 8)),
+        ("1g.12gb", "NVIDIA GH200 480GB", (1 / 8.5, 2 / 8), (1 / 8, 2 / 8)),
+        ("1g.5gb", "", (1 / 8.5, 2 / 8), (1 / 8, 2 / 8)),
+    ],
+)
+def test_shares(profile: str, model: str, compute: tuple[float, float], memory: tuple[float, float]) -> None:
+    assert shares_of(profile, model)[:2] == (Share(*compute), Share(*memory))
+
+
+@pytest.mark.parametrize("profile", ["", "8g.80gb", "MIG", "5g.x"])
+def test_a_profile_that_is_unknown_can_be_all_of_the_board(profile: str) -> None:
+    assert shares_of(profile, A100) == UNKNOWN_PROFILE
+
+
+SMS = {
+    A100: (108, {"1g.10gb": 14, "1g.20gb": 14, "2g.20gb": 28, "3g.40gb": 42, "4g.40gb": 56}),
+    H100: (132, {"1g.10gb": 16, "1g.20gb": 26, "2g.20gb": 32, "3g.40gb": 60, "4g.40gb": 64}),
+    A30: (56, {"1g.6gb": 14, "2g.12gb": 28}),
+}
+"""SMs of a board and of its profiles (`nvidia-smi mig -lgip`)."""
+
+
+@many
+@given(st.data())
+def test_the_true_value_of_a_board_is_within_its_bounds(data: st.DataObject) -> None:
+    """Whatever the partition is, whatever the instances do and hide, and whether SMs or slices are the weights."""
+    model = data.draw(st.sampled_from(list(SMS)))
+    total, profiles = SMS[model]
+    slices, memory_slices = (4, 4) if model == A30 else (7, 8)
+    instances, weights = [], []
+    free, free_memory = slices, memory_slices
+    for number, profile in enumerate(data.draw(st.lists(st.sampled_from(list(profiles)), min_size=1, max_size=7))):
+        compute = int(profile[0])
+        memory = compute if model == A30 else round(int(profile[3:-2]) / 10)
+        if compute <= free and memory <= free_memory:
+            free, free_memory = free - compute, free_memory - memory
+            name = data.draw(st.sampled_from([profile, profile, ""]))
+            instances.append(instance(number, name, model))
+            weights.append((profiles[profile] / total, compute / slices, memory / memory_slices))
+    by_sms = data.draw(st.booleans()) or model == H100  # DCGM weights with sevenths on A100
+    readings = [data.draw(consistent()) for _ in instances]
+    truths = [bounds_of(reading).low for reading in readings]
+    shown = [bounds_of(hide(reading, data.draw(hidden))) for reading in readings]
+    bounds = MigRollup(instances).bounds(shown)
+    for name, low, high in zip(Inputs._fields, bounds.low, bounds.high, strict=True):
+        of_board = sum(
+            (memory if name == "dram" else sms if by_sms else share) * getattr(truth, name)
+            for (sms, share, memory), truth in zip(weights, truths, strict=True)
+        )
+        assert low - 1e-9 <= of_board <= high + 1e-9
+
+
+def test_the_unpartitioned_part_is_inactive_and_known() -> None:
+    rollup = MigRollup([instance(1, "3g.40gb", A100), instance(2, "1g.10gb", A100)])
+    assert rollup.unpartitioned == pytest.approx(3 / 7)
+    full = Inputs(1.0, 1.0, 1.0, 1.0, 1.0)
+    bounds = rollup.bounds([Bounds(full, full)] * 2)
+    assert bounds.low == pytest.approx(Inputs(0.5, 0.5, 5 / 8, 0.5, 0.5))
+    assert bounds.high == pytest.approx(Inputs(4 / 7, 4 / 7, 5 / 8, 4 / 7, 4 / 7))
+    assert MigRollup([instance(1, "3g.40gb", A100), instance(2, "", A100)]).unpartitioned is None
+
+
+def test_instances_of_unknown_profile_share_what_the_others_leave() -> None:
+    rollup = MigRollup([instance(1, "4g.40gb", A100), instance(2, "", A100), instance(3, "", A100)])
+    idle, busy = Inputs(*[0.0] * 5), Inputs(*[1.0] * 5)
+    bounds = rollup.bounds([Bounds(idle, idle), Bounds(busy, busy), Bounds(busy, busy)])
+    assert bounds.low == idle
+    assert bounds.high == pytest.approx(Inputs(0.5, 0.5, 0.5, 0.5, 0.5))
+
+
+def test_what_the_board_measures_itself_is_kept() -> None:
+    own = Bounds(Inputs(0.0, 0.0, 0.9, 0.0, 0.0), Inputs(1.0, 1.0, 0.9, 0.2, 1.0))
+    rolled_up = Bounds(Inputs(0.1, 0.1, 0.1, 0.3, 0.0), Inputs(0.2, 0.2, 0.2, 0.4, 0.0))
+    assert narrowed(own, rolled_up) == Bounds(Inputs(0.1, 0.1, 0.9, 0.2, 0.0), Inputs(0.2, 0.2, 0.9, 0.3, 0.0))
+
+
+def computed(page: str, settings: ComputeSettings | None = None) -> ComputedTick:
+    return ComputeLayer(settings or ComputeSettings()).compute(Translator().translate(page_tick(page)))
+
+
+def board(tick: ComputedTick) -> Result:
+    (found,) = [
+        result
+        for device, result in zip(tick.devices, tick.results, strict=True)
+        if device.entity.kind == "gpu" and device.entity.gpu == "0"
+    ]
+    return found
+
+
+FIELDS = ("GR_ENGINE_ACTIVE", "PIPE_TENSOR_ACTIVE", "DRAM_ACTIVE", "SM_ACTIVE", "PIPE_FP64_ACTIVE")
+
+
+def page(*instances: tuple[str, float]) -> str:
+    """Return rows of instances, each with its profile and the same activity everywhere, as on a default page."""
+    lines = []
+    for number, (profile, activity) in enumerate(instances):
+        labels = f'{{gpu="0",UUID="GPU-0",modelName="{A100}",GPU_I_PROFILE="{profile}",GPU_I_ID="{number}"}}'
+        lines.append(f"DCGM_FI_DEV_GPU_TEMP{labels} 40")
+        lines += [f"DCGM_FI_PROF_{field}{labels} {activity}" for field in FIELDS]
+    return "\n".join(lines) + "\n"
+
+
+def test_one_of_four_instances_works() -> None:
+    """It was 0..100 % and of unknown class."""
+    one = board(computed(page(("2g.20gb", 0.0), ("2g.20gb", 1.0), ("2g.20gb", 0.0), ("1g.10gb", 0.0))))
+    assert (one.real_utilization.lower, one.real_utilization.upper) == pytest.approx((0.25, 0.8 * 2 / 7 + 0.2 * 2 / 8))
+    assert one.real_utilization.ratio is None
+    assert one.saturation.upper == 1.0  # PCIe is not on the page
+    assert one.saturation.lower == pytest.approx(0.25 / 0.8)
+    assert one.mig_unpartitioned == pytest.approx(0.0)
+
+
+def test_a_board_of_idle_instances_has_a_value_and_a_class() -> None:
+    idle = board(computed(page(("3g.40gb", 0.0), ("3g.40gb", 0.0))))
+    assert idle.real_utilization.ratio == 0.0
+    assert idle.held.workload_class == "idle"
+    assert idle.mig_unpartitioned == pytest.approx(1 / 7)
+
+
+def test_missing_counts_as_zero_where_that_is_configured() -> None:
+    zero = board(computed(page(("3g.40gb", 1.0)), ComputeSettings(missing="zero")))
+    assert zero.real_utilization.ratio == 0.0
+
+
+def test_other_gpus_have_no_partition() -> None:
+    whole = 'DCGM_FI_DEV_GPU_TEMP{gpu="0",UUID="GPU-0",modelName="NVIDIA A100-SXM4-80GB"} 40\n'
+    assert board(computed(whole)).mig_unpartitioned is None
+    assert computed(whole).readings[0]._replace(temperature_celsius=None) == NOTHING
+
+
+@needs_samples
+@pytest.mark.parametrize(
+    ("name", "lowest", "highest", "unpartitioned"),
+    [
+        ("exporter-3x-a100-mig-3inst-active.prom", 0.02, 0.1, 3 / 7),
+        ("exporter-3x-a800-8gpu-mixed-mig.prom", 0.0, 0.0, 1 / 7),
+    ],
+)
+def test_real_pages(name: str, lowest: float, highest: float, unpartitioned: float) -> None:
+    found = board(computed((SAMPLES / "exporter" / name).read_text()))
+    assert lowest <= found.real_utilization.lower <= found.real_utilization.upper <= highest
+    assert found.mig_unpartitioned == pytest.approx(unpartitioned)
+
+
+@needs_samples
+def test_dcgm_rolls_up_the_same() -> None:
+    """Two instances 3g.20gb of an A100 in DCGM's user guide, beside the value of the board."""
+    rollup = MigRollup([instance(0, "3g.20gb", A100_40), instance(1, "3g.20gb", A100_40)])
+    rows = [line.split() for line in (SAMPLES / "dmon" / "dmon-2x-a100-mig-group8.txt").read_text().splitlines()]
+    ticks = [row for row in rows if row and row[0] in ("GPU", "GPU-I")]
+    for whole, *parts in zip(ticks[::3], ticks[1::3], ticks[2::3], strict=True):
+        values = [Inputs(float(row[2]), float(row[3]), 0.0, float(row[2]), 0.0) for row in parts]
+        bounds = rollup.bounds([Bounds(value, value) for value in values])
+        assert bounds.low.graphics_engine - 1e-3 <= float(whole[2]) <= bounds.high.graphics_engine + 1e-3
+        assert bounds.low.tensor - 1e-3 <= float(whole[3]) <= bounds.high.tensor + 1e-3
