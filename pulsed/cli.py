@@ -129,7 +129,7 @@ def argument_parser() -> argparse.ArgumentParser:
         help="show the problems of the GPUs and their remedies",
         description="Shows the GPU health of a running pulsed. Exit codes: 0 ok, 1 warn or hot, 2 crit, 3 unknown.",
     )
-    health.add_argument("url", metavar="URL", nargs="?", default="http://localhost:9401", help="default: %(default)s")
+    health.add_argument("urls", metavar="URL", nargs="*", help="of one or several; default: http://localhost:9401")
     health.add_argument("--format", choices=["table", "json", "line"], default="table", help="line: for Nagios")
     health.add_argument(
         "--timeout", type=_duration, metavar="TIME", default=10.0, help="of the request, such as 5s; default: 10s"
@@ -215,7 +215,8 @@ def _doctor(options: argparse.Namespace) -> int:
 def _health(options: argparse.Namespace) -> int:
     from pulsed.commands.health import health
 
-    return health(options.url, options.format, sys.stdout, timeout=options.timeout, ca_file=options.ca_file)
+    urls = options.urls or ["http://localhost:9401"]
+    return health(urls, options.format, sys.stdout, timeout=options.timeout, ca_file=options.ca_file)
 
 
 def _rules(options: argparse.Namespace) -> int:

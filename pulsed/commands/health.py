@@ -14,7 +14,7 @@ from urllib.error import HTTPError, URLError
 from urllib.parse import SplitResult, unquote, urlsplit
 from urllib.request import HTTPSHandler, Request, build_opener
 
-from pulsed.compute.health.model import SEVERITY, STATES
+from pulsed.compute.health.model import SEVERITY, STATES, State
 from pulsed.errors import PulsedError
 
 PATH = "/health/gpus"
@@ -24,7 +24,8 @@ OK, WARNING, CRITICAL, UNKNOWN = 0, 1, 2, 3
 
 _WORDS = ("OK", "WARNING", "CRITICAL", "UNKNOWN")
 
-Gpu = Mapping[str, Any]
+Row = Mapping[str, Any]
+"""One GPU, or a target without any."""
 
 
 class DaemonUnreachable(PulsedError):
@@ -33,37 +34,73 @@ class DaemonUnreachable(PulsedError):
     exit_code = UNKNOWN
 
 
-def health(url: str, format: str, out: TextIO, *, timeout: float = 10.0, ca_file: str | None = None) -> int:
-    """Print the health of all GPUs of a daemon; return the exit code.
+def health(urls: Sequence[str], format: str, out: TextIO, *, timeout: float = 10.0, ca_file: str | None = None) -> int:
+    """Print the health of all GPUs of one or several daemons; return the exit code.
 
     Args:
-        url: of the daemon; a login in it is used.
+        urls: of the daemons; a login in one is used. If there are several, one without an answer is an unknown row.
         format: `table`, `json`, or `line`: one line with performance data, for Nagios.
-        timeout: of the request, in seconds.
+        out: where to print.
+        timeout: of each request, in seconds.
         ca_file: certificates to trust, for https.
 
-    Raises `DaemonUnreachable` if the daemon did not answer, or the certificates cannot be read.
+    Raises:
+        DaemonUnreachable: the only daemon did not answer, or the certificates cannot be read.
     """
-    gpus = fetch(url, timeout=timeout, ca_file=ca_file)
-    out.write(_FORMATS[format](gpus))
-    return exit_code_of(gpus)
+    if len(urls) == 1:
+        rows = fetch(urls[0], timeout=timeout, ca_file=ca_file)
+    else:
+        rows = [row for url in urls for row in _fetch_or_unknown(url, timeout, ca_file)]
+    out.write(_FORMATS[format](rows))
+    return exit_code_of(rows)
 
 
-def exit_code_of(gpus: Sequence[Gpu]) -> int:
-    """Return the exit code: the worst of critical and warning, else unknown if any GPU is, else ok."""
-    worst = max((gpu["severity"] for gpu in gpus), default=SEVERITY["unknown"])
+def exit_code_of(rows: Sequence[Row]) -> int:
+    """Return the exit code: the worst of critical and warning, else unknown if any GPU or target is, else ok."""
+    worst = max((SEVERITY[_state(row)] for row in rows), default=SEVERITY["unknown"])
     if worst >= SEVERITY["warn"]:
         return CRITICAL if worst == SEVERITY["crit"] else WARNING
-    return UNKNOWN if not gpus or any(gpu["severity"] < 0 for gpu in gpus) else OK
+    return UNKNOWN if not rows or any(_state(row) == "unknown" for row in rows) else OK
 
 
-def fetch(url: str, *, timeout: float, ca_file: str | None) -> list[Gpu]:
-    """Return the GPUs of the daemon as `/health/gpus` has them.
+def _state(row: Row) -> State:
+    """Return the state of a row; a stale one that was not raised is unknown."""
+    state: State = row["state"]
+    return "unknown" if row["stale"] and SEVERITY[state] < SEVERITY["warn"] else state
+
+
+def _fetch_or_unknown(url: str, timeout: float, ca_file: str | None) -> list[Row]:
+    """Return the rows of a daemon; one that did not answer is one unknown row."""
+    try:
+        return fetch(url, timeout=timeout, ca_file=ca_file)
+    except DaemonUnreachable as error:
+        return [_unreachable(url, error)]
+
+
+def _unreachable(url: str, error: DaemonUnreachable) -> Row:
+    problem = {"id": "daemon", "state": "unknown", "since": None, "message": error.args[0], "remedy": error.remedy}
+    return {
+        "node": "",
+        "gpu": None,
+        "uuid": None,
+        "mig": None,
+        "model": None,
+        "target": _address(_split(url)),
+        "stale": True,
+        "state": "unknown",
+        "severity": -1,
+        "coverage": 0.0,
+        "problems": [problem],
+    }
+
+
+def fetch(url: str, *, timeout: float, ca_file: str | None) -> list[Row]:
+    """Return the GPUs and targets of the daemon as `/health/gpus` has them.
 
     Raises `DaemonUnreachable` if the daemon did not answer, or the certificates cannot be read.
     """
-    parts = urlsplit(url if "://" in url else f"http://{url}")
-    where = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path.rstrip('/')}{PATH}"
+    parts = _split(url)
+    where = _address(parts) + PATH
     try:
         trust = ssl.create_default_context(cafile=ca_file)
     except (OSError, ssl.SSLError) as error:
@@ -89,6 +126,15 @@ def fetch(url: str, *, timeout: float, ca_file: str | None) -> list[Gpu]:
     return found
 
 
+def _split(url: str) -> SplitResult:
+    return urlsplit(url if "://" in url else f"http://{url}")
+
+
+def _address(parts: SplitResult) -> str:
+    """Return the URL without its login."""
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path.rstrip('/')}"
+
+
 def _login(parts: SplitResult) -> dict[str, str]:
     if parts.username is None:
         return {}
@@ -96,51 +142,68 @@ def _login(parts: SplitResult) -> dict[str, str]:
     return {"Authorization": f"Basic {base64.b64encode(pair.encode()).decode()}"}
 
 
-def _table(gpus: Sequence[Gpu]) -> str:
-    lines = [f"{_WORDS[exit_code_of(gpus)]}: {_counts(gpus) or 'no GPUs'}"]
-    for gpu in gpus:
-        for problem in gpu["problems"]:
+def _table(rows: Sequence[Row]) -> str:
+    lines = [f"{_WORDS[exit_code_of(rows)]}: {_summary(rows)}"]
+    for row in rows:
+        for problem in row["problems"]:
             lines += [
                 "",
-                f"{_name(gpu)}  {problem['state'].upper()}  {problem['id']}"
+                f"{_name(row)}  {problem['state'].upper()}  {problem['id']}"
                 + (f"  since {problem['since']}" if problem["since"] else ""),
                 f"  {_plain(problem['message'])}",
                 f"  -> {_plain(problem['remedy'])}",
             ]
-    lines += ["", *(_plain_line(gpu) for gpu in gpus if not gpu["problems"])]
+    lines += ["", *(_verdict(row) for row in rows)]
     return "\n".join(lines).rstrip() + "\n"
 
 
-def _plain_line(gpu: Gpu) -> str:
-    coverage = f"{100 * gpu['coverage']:.0f} % of the checks have data"
-    return f"{_name(gpu)}  {gpu['state']}  ({'stale: ' if gpu['stale'] else ''}{coverage})"
+def _verdict(row: Row) -> str:
+    return f"{_name(row)}  {_state(row)}  ({'stale: ' if row['stale'] else ''}{_percent(row['coverage'])})"
 
 
-def _line(gpus: Sequence[Gpu]) -> str:
+def _line(rows: Sequence[Row]) -> str:
     """Return one line in the format of Nagios plugins: state, problems, performance data."""
-    wrong = [f"{_name(gpu)} {each['state']}: {each['id']}" for gpu in gpus for each in gpu["problems"]]
-    numbers = " ".join(f"{state}={_count(gpus, state)}" for state in reversed(STATES))
-    summary = "; ".join(wrong) or _counts(gpus) or "no GPUs"
-    return f"PULSED {_WORDS[exit_code_of(gpus)]} - {summary.replace('|', '/')} | gpus={len(gpus)} {numbers}\n"
+    wrong = [f"{_name(row)} {each['state']}: {each['id']}" for row in rows for each in row["problems"]]
+    numbers = " ".join(f"{state}={_count(rows, state)}" for state in reversed(STATES))
+    summary = "; ".join([*wrong, _summary(rows)]).replace("|", "/")
+    gpus = sum(row["gpu"] is not None for row in rows)
+    return f"PULSED {_WORDS[exit_code_of(rows)]} - {summary} | gpus={gpus} {numbers} coverage={_coverage(rows)}%\n"
 
 
-def _json(gpus: Sequence[Gpu]) -> str:
-    return json.dumps(gpus, indent=2) + "\n"
+def _json(rows: Sequence[Row]) -> str:
+    return json.dumps(rows, indent=2) + "\n"
 
 
-_FORMATS: Mapping[str, Callable[[Sequence[Gpu]], str]] = {"table": _table, "json": _json, "line": _line}
+_FORMATS: Mapping[str, Callable[[Sequence[Row]], str]] = {"table": _table, "json": _json, "line": _line}
 
 
-def _name(gpu: Gpu) -> str:
-    return _plain(f"{gpu['node']} GPU {gpu['gpu'] or gpu['uuid']}" + (f":{gpu['mig']['id']}" if gpu["mig"] else ""))
+def _name(row: Row) -> str:
+    if row["gpu"] is None:
+        return _plain(row["target"])
+    return _plain(f"{row['node']} GPU {row['gpu'] or row['uuid']}" + (f":{row['mig']['id']}" if row["mig"] else ""))
 
 
-def _count(gpus: Sequence[Gpu], state: str) -> int:
-    return sum(gpu["state"] == state for gpu in gpus)
+def _summary(rows: Sequence[Row]) -> str:
+    """Return the number of rows by state, and how much was evaluated."""
+    if not rows:
+        return "no GPUs"
+    counts = [f"{number} {state}" for state in reversed(STATES) if (number := _count(rows, state))]
+    silent = sum(row["gpu"] is None for row in rows)
+    targets = f"; {silent} without data" if silent else ""
+    return f"{', '.join(counts)} ({_percent(_coverage(rows) / 100)}{targets})"
 
 
-def _counts(gpus: Sequence[Gpu]) -> str:
-    return ", ".join(f"{number} {state}" for state in reversed(STATES) if (number := _count(gpus, state)))
+def _count(rows: Sequence[Row], state: str) -> int:
+    return sum(_state(row) == state for row in rows)
+
+
+def _coverage(rows: Sequence[Row]) -> int:
+    """Return the mean coverage in percent; a target without data counts as 0."""
+    return round(100 * sum(row["coverage"] for row in rows) / len(rows)) if rows else 0
+
+
+def _percent(coverage: float) -> str:
+    return f"{100 * coverage:.0f} % of the checks have data"
 
 
 def _plain(text: str) -> str:

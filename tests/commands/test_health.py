@@ -6,11 +6,13 @@ import base64
 import json
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import Any
 
 import pytest
 
+from pulsed.collector.target_store import TargetStore
 from pulsed.compute.health.model import NOT_JUDGED, CheckState, Health, State
 from pulsed.present.api.documents import health_document
 from tests.daemon import free_port, pulsed
@@ -89,13 +91,14 @@ def test_the_exit_code_is_that_of_the_worst(server: Server, states: list[State],
 def test_the_table_says_what_and_since_when_and_what_to_do(server: Server) -> None:
     url = serve(server, with_health(0, judged("ok")), with_health(1, SICK), mig(2, 7))
     assert pulsed("health", url).stdout.splitlines() == [
-        "WARNING: 1 warn, 1 ok, 1 unknown",
+        "WARNING: 1 warn, 1 ok, 1 unknown (50 % of the checks have data)",
         "",
         "node1 GPU 1  WARN  row_remap_pending  since 2025-12-31T23:59:55.100Z",
         "  A memory repair waits for a reset",
         "  -> Reset the GPU when the current jobs finish",
         "",
         "node1 GPU 0  ok  (100 % of the checks have data)",
+        "node1 GPU 1  warn  (50 % of the checks have data)",
         "node1 GPU 2:7  unknown  (0 % of the checks have data)",
     ]
 
@@ -103,8 +106,45 @@ def test_the_table_says_what_and_since_when_and_what_to_do(server: Server) -> No
 def test_the_line_is_for_nagios(server: Server) -> None:
     url = serve(server, with_health(0, judged("hot")), with_health(1, judged("ok")))
     assert pulsed("health", url, "--format", "line").stdout == (
-        "PULSED WARNING - node1 GPU 0 hot: temp_gpu | gpus=2 crit=0 hot=1 warn=0 info=0 ok=1 unknown=0\n"
+        "PULSED WARNING - node1 GPU 0 hot: temp_gpu; 1 hot, 1 ok (100 % of the checks have data)"
+        " | gpus=2 crit=0 hot=1 warn=0 info=0 ok=1 unknown=0 coverage=100%\n"
     )
+
+
+@pytest.mark.parametrize(("state", "code"), [("ok", 3), ("warn", 1), ("crit", 2)])
+def test_a_target_without_data_is_unknown(server: Server, state: State, code: int) -> None:
+    silent = replace(target("b"), error="cannot connect")
+    server.answer = health_document(
+        TargetStore("here", [target("a", tick([with_health(0, judged(state))])), silent]), 100.25
+    )
+    done = pulsed("health", f"http://127.0.0.1:{server.server_port}")
+    assert done.returncode == code
+    assert f"1 {state}, 1 unknown (50 % of the checks have data; 1 without data)" in done.stdout
+    assert "b  UNKNOWN  telemetry\n  No GPU has been read: cannot connect\n" in done.stdout
+    line = pulsed("health", f"http://127.0.0.1:{server.server_port}", "--format", "line").stdout
+    assert "b unknown: telemetry" in line
+    assert "gpus=1 " in line
+    assert "unknown=1 coverage=50%" in line
+
+
+def test_a_stale_gpu_is_not_ok(server: Server) -> None:
+    made = target("a", tick([with_health(0, judged("ok"))]), arrived=95.0)
+    made.stale_after = 2.0
+    server.answer = health_document(board(made), 100.25)
+    assert (server.answer[0]["stale"], server.answer[0]["state"]) == (True, "ok")
+    assert pulsed("health", f"http://127.0.0.1:{server.server_port}").returncode == 3
+
+
+def test_a_fleet_is_as_well_as_its_daemons(server: Server) -> None:
+    url, silent = serve(server, with_health(0, judged("ok"))), f"http://user:secret@127.0.0.1:{free_port()}"
+    assert pulsed("health", url, url).returncode == 0
+    done = pulsed("health", url, silent)
+    assert (done.returncode, done.stderr) == (3, "")
+    assert done.stdout.startswith("UNKNOWN: 1 ok, 1 unknown (50 % of the checks have data; 1 without data)")
+    assert f"{silent.replace('user:secret@', '')}  UNKNOWN  daemon" in done.stdout
+    assert "secret" not in done.stdout
+    serve(server, with_health(0, judged("crit")))
+    assert pulsed("health", silent, url).returncode == 2
 
 
 def test_json_is_what_the_daemon_said(server: Server) -> None:

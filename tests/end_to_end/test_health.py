@@ -88,8 +88,9 @@ HEALTHY = {"DCGM_FI_DEV_XID_ERRORS": 0, "DCGM_FI_DEV_GPU_TEMP": 40, "DCGM_FI_DEV
 class Page:
     """A saved page that the daemon reads each second; energy grows as it does on a GPU that is on."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, first: int = 0) -> None:
         self.path = path
+        self.first = first
         self.values = dict(HEALTHY)
         self.gpus = 2
         self.write()
@@ -100,7 +101,7 @@ class Page:
         text = "".join(
             f'{name}{{gpu="{number}",UUID="GPU-{number}",modelName="NVIDIA H100 80GB HBM3"}} {value}\n'
             for name, value in self.values.items()
-            for number in range(self.gpus)
+            for number in range(self.first, self.first + self.gpus)
         )
         new = self.path.with_suffix(".new")
         new.write_text(text)
@@ -188,6 +189,20 @@ def test_a_gpu_that_vanishes_is_critical_with_its_last_known_identity(tmp_path: 
         page.gpus = 2
         page.write()
         until(lambda: "temperature_celsius" in daemon.get("/metrics").text and not gpu(daemon, "1")["stale"])
+
+
+def test_a_target_that_never_answered_is_unknown(tmp_path: Path, page: Page) -> None:
+    other = Page(tmp_path / "other.prom", first=2)
+    targets = f"source.exporter.targets=[{page.path}, {other.path}, {tmp_path / 'absent.prom'}]"
+    with serving(tmp_path, "--source", "exporter", "--set", "source.interval=1s", "--set", targets) as daemon:
+        until(lambda: len(daemon.get("/health/gpus").json()) == 5)
+        done = pulsed("health", f"http://{daemon.address}")
+        assert done.returncode == 3
+        assert done.stdout.startswith("UNKNOWN: 4 ok, 1 unknown (")
+        assert "absent.prom  UNKNOWN  telemetry" in done.stdout
+        assert "% of the checks have data; 1 without data)" in done.stdout
+        page.write(DCGM_FI_DEV_XID_ERRORS=48)
+        until(lambda: pulsed("health", f"http://{daemon.address}").returncode == 2)
 
 
 def test_a_silent_source_leaves_no_check_ok(tmp_path: Path, page: Page) -> None:

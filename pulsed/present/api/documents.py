@@ -11,6 +11,7 @@ from math import isfinite
 from typing import Any, NamedTuple
 
 from pulsed.collector.target_store import Target, TargetStore
+from pulsed.compute.health.checks import BY_ID
 from pulsed.compute.health.model import CheckState, Health
 from pulsed.compute.health.summary import stale
 from pulsed.compute.tick import Result
@@ -72,8 +73,11 @@ def gpu_document(match: Match, now: float, preset: str) -> Document:
 
 
 def health_document(board: TargetStore, now: float) -> list[Document]:
-    """Return the health of all GPUs as a flat list for scripts; `problems` has the checks that are worse than ok."""
-    found = []
+    """Return the health of all GPUs as a flat list for scripts; `problems` has the checks that are worse than ok.
+
+    A target without any GPU has one element, whose `gpu` is null: its GPUs are unknown.
+    """
+    found: list[Document] = []
     for match in matches(board, now):
         device, health = match.device, _health_of(match, now)
         found.append(
@@ -83,6 +87,7 @@ def health_document(board: TargetStore, now: float) -> list[Document]:
                 "uuid": device.entity.uuid or None,
                 "mig": _mig(device),
                 "model": device.model or None,
+                "target": match.target.name,
                 "stale": match.lost or not match.target.fresh(now),
                 "state": health.state,
                 "severity": health.severity,
@@ -90,7 +95,30 @@ def health_document(board: TargetStore, now: float) -> list[Document]:
                 "problems": [check_document(check) for check in health.checks if check.severity > 0],
             }
         )
-    return found
+    return found + [
+        _unknown_health(target, board.node)
+        for target in board.targets
+        if target.tick is None or not target.tick.devices
+    ]
+
+
+def _unknown_health(target: Target, node: str) -> Document:
+    """Return the element of a target without any GPU."""
+    telemetry = BY_ID["telemetry"]
+    message = f"No GPU has been read: {target.error or 'no data yet'}"
+    return {
+        "node": node,
+        "gpu": None,
+        "uuid": None,
+        "mig": None,
+        "model": None,
+        "target": target.name,
+        "stale": True,
+        "state": "unknown",
+        "severity": -1,
+        "coverage": 0.0,
+        "problems": [check_document(CheckState("telemetry", "unknown", message=message, remedy=telemetry.remedy))],
+    }
 
 
 def find(board: TargetStore, wanted: str, node: str | None = None, now: float | None = None) -> list[Match]:

@@ -80,13 +80,14 @@ class HealthChecks(Shape):
 
 
 class GpuHealthShape(Shape):
-    """Health of one GPU, for scripts."""
+    """Health of one GPU, or of a target without any, for scripts."""
 
     node: str
-    gpu: str
+    gpu: str | None = Field(description="index; null for a target from which no GPU was read")
     uuid: str | None
     mig: MigInstance | None
     model: str | None
+    target: str = Field(description="the source that it was read from")
     stale: bool
     state: str
     severity: int
