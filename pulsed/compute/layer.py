@@ -75,7 +75,9 @@ class ComputeLayer:
             sample, debouncer, accumulator = track.decision, stages.debouncer, stages.accumulator
             before = debouncer.held
             if sample.kind == "next":
-                accumulator.cover(sample.covered, device, reading, utilization.ratio, workload.raw_class)
+                accumulator.cover(
+                    sample.covered, device, reading, utilization.ratio, workload.raw_class, track.inputs.refresh
+                )
                 debouncer.follow(workload, sample.covered, tick.time)
             elif sample.kind != "repeat":
                 accumulator.begin(device, reading, utilization.ratio, workload.raw_class)

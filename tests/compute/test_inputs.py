@@ -8,6 +8,7 @@ from pulsed.collector.collector import Pipeline
 from pulsed.compute.derive import ComputeSettings
 from pulsed.compute.plausibility.rules import ACTIVITY, RATES
 from pulsed.compute.tick import ComputedTick, Result
+from pulsed.compute.workload.class_table import WORKLOAD_CLASSES
 from pulsed.config.gpu_selection import EVERYTHING
 from pulsed.reader.exposition import PageParser
 from pulsed.reader.tick import RawTick
@@ -201,3 +202,18 @@ def test_an_idle_gpu_may_repeat_its_page() -> None:
     for _ in range(400):
         node.poll({**idle, **STATIC})
         assert states(node) == ["ok"]
+
+
+# --- an energy counter that stands still is not zero joules
+
+
+@pytest.mark.parametrize("stuck_at", [0.0, 319159391.0])
+@pytest.mark.parametrize("interval", [1.0, 15.0])
+def test_energy_of_a_stuck_counter_comes_from_power(stuck_at: float, interval: float) -> None:
+    node = Node(interval)
+    for number in range(200):
+        values = {**node.page(JOB, 300.0), "DCGM_FI_PROF_SM_ACTIVE": 0.8 + number % 9 / 1000}
+        result = node.poll({**values, "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION": stuck_at})
+    joules = sum(result.account.value("class_energy_joules", name) or 0.0 for name in WORKLOAD_CLASSES)
+    assert joules == pytest.approx(300.3 * 199 * interval, rel=1e-3)
+    assert result.account.value("energy_unknown_seconds") == 0.0

@@ -12,6 +12,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from math import inf
 from operator import itemgetter
+from typing import NamedTuple
 
 from pulsed.compute.counters.catalog import IDLE_KINDS, INTEGRALS, CounterSnapshot, Distribution
 from pulsed.compute.workload.class_table import WORKLOAD_CLASSES
@@ -20,6 +21,15 @@ from pulsed.translate.vocabulary import POSITION, Reading, Value
 
 MAX_WATTS = 10_000.0
 """No GPU draws as much: a GB300 is at 1,400 W. An energy counter that gains more has jumped."""
+
+MAX_REFRESHES = 2.0
+"""Refresh periods of the source for which an energy counter may stand still."""
+
+MAX_STANDING_SECONDS = 60.0
+"""The same in seconds, also where the period is unknown: twice dcgm-exporter's default interval."""
+
+MIN_STANDING_SECONDS = 1.0
+"""DCGM may read energy less often than activity at 10 Hz."""
 
 _CLASS_AT = {name: position for position, name in enumerate(WORKLOAD_CLASSES)}
 _IDLE = _CLASS_AT["idle"]
@@ -50,9 +60,11 @@ class Accumulator:
         "_idle_joules",
         "_idle_seconds",
         "_integrals",
+        "_is_stuck",
         "_joules",
         "_missing",
         "_observed",
+        "_pending",
         "_ratios",
         "_seconds",
     )
@@ -69,6 +81,8 @@ class Accumulator:
         self._energy_unknown: Value = None  # as long as no energy was ever known
         self._energy: Value = None
         self._energy_age = 0.0
+        self._pending: list[tuple[_Share, Value]] = []
+        self._is_stuck = False
         self._buckets = [0] * (len(bounds) + 1)
         self._ratios = 0.0
 
@@ -80,11 +94,21 @@ class Accumulator:
 
     def begin(self, device: Device, reading: Reading, ratio: Value, workload_class: str) -> None:
         """Take a sample that covers nothing: the first one, or the first after a gap."""
+        self._settle()
         self._energy = None
         self._energy_age = 0.0
-        self._count(0.0, device, reading, ratio, workload_class)
+        self._is_stuck = False
+        self._count(0.0, device, reading, ratio, workload_class, None)
 
-    def cover(self, seconds: float, device: Device, reading: Reading, ratio: Value, workload_class: str) -> None:
+    def cover(
+        self,
+        seconds: float,
+        device: Device,
+        reading: Reading,
+        ratio: Value,
+        workload_class: str,
+        refresh: Value = None,
+    ) -> None:
         """Count a sample.
 
         Args:
@@ -93,8 +117,9 @@ class Accumulator:
             reading: what was read.
             ratio: its real utilization.
             workload_class: its own class.
+            refresh: seconds between two different samples of the source; None if unknown.
         """
-        self._count(seconds, device, reading, ratio, workload_class)
+        self._count(seconds, device, reading, ratio, workload_class, refresh)
         if self._bounds and ratio is not None:
             self._buckets[bisect_left(self._bounds, ratio)] += 1
             self._ratios += ratio
@@ -119,22 +144,17 @@ class Accumulator:
             else None,
         )
 
-    def _count(self, seconds: float, device: Device, reading: Reading, ratio: Value, workload_class: str) -> None:
+    def _count(
+        self, seconds: float, device: Device, reading: Reading, ratio: Value, workload_class: str, refresh: Value
+    ) -> None:
         before = self._observed
         position = _CLASS_AT[workload_class]
         self._seconds[position] += seconds
         self._observed = sum(self._seconds)  # always the sum of its parts, to the last bit
-        joules = self._gained(seconds, reading)
-        if joules is not None:
-            if self._energy_unknown is None:
-                self._energy_unknown = before
-            self._joules[position] += joules
-        elif self._energy_unknown is not None:
-            self._energy_unknown += seconds
-        if position == _IDLE:
-            kind = self._idle_kind(device, reading)
+        kind = self._idle_kind(device, reading) if position == _IDLE else None
+        if kind is not None:
             self._idle_seconds[kind] += seconds
-            self._idle_joules[kind] += joules or 0.0
+        self._count_energy(_Share(position, kind, seconds, before), reading, refresh)
         self._integrate(seconds, before, (ratio, *_quantities(reading)))
 
     def _integrate(self, seconds: float, before: float, rates: tuple[Value, ...]) -> None:
@@ -149,29 +169,60 @@ class Accumulator:
             elif (so_far := missing[at]) is not None:
                 missing[at] = so_far + seconds
 
-    def _gained(self, seconds: float, reading: Reading) -> Value:
-        """The energy that a sample tells of; None if it tells nothing.
+    def _count_energy(self, share: _Share, reading: Reading, refresh: Value) -> None:
+        """Count the energy of a sample: what the GPU's counter gained, else power times time.
 
-        The GPU's counter falls when the driver is loaded anew, and broken ones jump: there, and where it is missing,
-        it is power times time. One that stands still is not wrong: an exporter's page may repeat an old value, and the
-        next one then stands for more time.
+        A counter that stands still may be a page that repeats: its gain belongs to all of that time. It may also be
+        stuck: from the limit on, power counts for all of that time, and a gain that comes later does not. Counters that
+        fall (the driver was loaded again) or jump are not used for that sample.
         """
-        before, now = self._energy, reading.energy_joules_total
+        before, now, power = self._energy, reading.energy_joules_total, reading.power_watts
+        by_power = power * share.seconds if power is not None and 0.0 <= power <= MAX_WATTS else None
         self._energy = now
-        age = self._energy_age + seconds
+        self._energy_age += share.seconds
         if before is not None and now == before:
-            self._energy_age = age
-            return 0.0
-        self._energy_age = 0.0
-        if before is not None and now is not None and 0.0 < now - before <= MAX_WATTS * age:
-            return now - before
-        power = reading.power_watts
-        if power is not None and 0.0 <= power <= MAX_WATTS:
-            return power * seconds
-        return None if seconds or now is None else 0.0
+            self._pending.append((share, by_power))
+            limit = MAX_REFRESHES * refresh if refresh is not None else inf
+            if self._is_stuck or self._energy_age > min(max(limit, MIN_STANDING_SECONDS), MAX_STANDING_SECONDS):
+                self._is_stuck = True
+                self._settle()
+            return
+        age, is_stuck = self._energy_age, self._is_stuck
+        self._energy_age, self._is_stuck = 0.0, False
+        if before is not None and now is not None and not is_stuck and 0.0 < now - before <= MAX_WATTS * age:
+            self._pending.clear()
+            self._add(share, now - before)
+            return
+        self._settle()
+        self._add(share, 0.0 if by_power is None and now is not None and not share.seconds else by_power)
+
+    def _settle(self) -> None:
+        """Count the time in which the energy counter stood still by power."""
+        for share, joules in self._pending:
+            self._add(share, joules)
+        self._pending.clear()
+
+    def _add(self, share: _Share, joules: Value) -> None:
+        if joules is not None:
+            if self._energy_unknown is None:
+                self._energy_unknown = share.before
+            self._joules[share.position] += joules
+            if share.kind is not None:
+                self._idle_joules[share.kind] += joules
+        elif self._energy_unknown is not None:
+            self._energy_unknown += share.seconds
 
     def _idle_kind(self, device: Device, reading: Reading) -> int:
         used, users = reading.memory_used_bytes, device.attribution
         if users.pods or users.slurm_jobs or (used is not None and used >= self._held_bytes):
             return _HELD
         return _UNKNOWN if used is None else _FREE
+
+
+class _Share(NamedTuple):
+    """A covered sample: its class, its kind of idle time, its duration, and the observed time before it."""
+
+    position: int
+    kind: int | None
+    seconds: float
+    before: float

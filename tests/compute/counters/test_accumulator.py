@@ -135,8 +135,41 @@ def test_a_page_that_repeats_the_energy_is_no_jump_afterwards() -> None:
     made = begun(energy(0.0, 1.0))
     for counter in (0.0, 0.0, 0.0, 4 * MAX_WATTS, 4 * MAX_WATTS, 6.5 * MAX_WATTS):
         made.cover(1.0, GPU, energy(counter, 1.0), None, "idle")
-    # The last one is more than two seconds can bring: power times its own second instead.
-    assert total(made.account(), "class_energy_joules") == 4 * MAX_WATTS + 1.0
+    # The last one is more than two seconds can bring: power times these two seconds instead.
+    assert total(made.account(), "class_energy_joules") == 4 * MAX_WATTS + 2.0
+
+
+@pytest.mark.parametrize("value", [0.0, 5e6])
+@pytest.mark.parametrize(("refresh", "seconds"), [(None, 60), (30.0, 60), (100.0, 60), (5.0, 10), (0.1, 1)])
+def test_energy_that_stands_still_is_power_after_two_refresh_periods(
+    value: float, refresh: float | None, seconds: int
+) -> None:
+    made = begun(energy(value, 300.0))
+    for _ in range(seconds):
+        made.cover(1.0, GPU, energy(value, 300.0), None, "idle", refresh)
+    assert total(made.account(), "class_energy_joules") == 0.0  # a repeated page, so far
+    made.cover(1.0, GPU, energy(value, 300.0), None, "idle", refresh)
+    assert total(made.account(), "class_energy_joules") == 300.0 * (seconds + 1)
+    made.cover(1.0, GPU, energy(value, None), None, "idle", refresh)
+    assert made.account().value("energy_unknown_seconds") == 1.0
+    assert total(made.account(), "idle_energy_joules", IDLE_KINDS) == 300.0 * (seconds + 1)
+
+
+def test_energy_that_moves_again_is_not_counted_twice() -> None:
+    made = begun(energy(0.0, 300.0))
+    for _ in range(100):
+        made.cover(1.0, GPU, energy(0.0, 300.0), None, "idle", 1.0)
+    made.cover(1.0, GPU, energy(101 * 300.0, 310.0), None, "compute_heavy", 1.0)
+    assert by_state(made.account(), "class_energy_joules") == {"idle": 30000.0, "compute_heavy": 310.0}
+    made.cover(1.0, GPU, energy(102 * 300.0, 310.0), None, "compute_heavy", 1.0)
+    assert by_state(made.account(), "class_energy_joules") == {"idle": 30000.0, "compute_heavy": 610.0}
+
+
+def test_energy_that_stands_still_before_a_gap_is_power() -> None:
+    made = begun(energy(0.0, 300.0))
+    made.cover(1.0, GPU, energy(0.0, 300.0), None, "idle", 1.0)
+    made.begin(GPU, energy(9e5, 300.0), None, "idle")
+    assert total(made.account(), "class_energy_joules") == 300.0
 
 
 def test_after_a_gap_the_counter_is_looked_at_anew() -> None:
