@@ -3,6 +3,7 @@
 #   make run SOURCE=auto     the daemon on this node's GPUs
 #   make test                lint, types and every test
 #   make bench               the figures, with ratios against named baselines
+#   make mutants             100 changes of compute and translate that the unit tests must notice
 PYTHON ?= python3
 VENV   ?= .venv
 SOURCE ?= demo
@@ -11,7 +12,7 @@ ARGS   ?=
 WORKERS ?= $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 1) + 1)')
 PYTEST ?= $(VENV)/bin/python -m pytest
 
-.PHONY: run test lint format bench docs dist constraints clean
+.PHONY: run test lint format bench mutants docs dist constraints clean
 
 $(VENV)/.run: pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || \
@@ -42,6 +43,9 @@ test: lint
 
 bench: $(VENV)/.dev
 	$(VENV)/bin/python -m tests.bench $(ARGS)
+
+mutants: $(VENV)/.dev
+	$(VENV)/bin/python -m tools.mutate $(ARGS)
 
 docs: $(VENV)/.dev
 	$(VENV)/bin/python -m tools.generate_docs

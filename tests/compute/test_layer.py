@@ -40,6 +40,13 @@ def test_each_tick_by_itself_is_what_compute_says() -> None:
         assert found.results[0].workload.raw_class == NAMES[tick.readings[0]]
 
 
+@pytest.mark.parametrize(("mebibytes", "kind"), [(0.0, "free"), (255.0, "free"), (256.0, "held")])
+def test_256_mib_in_use_hold_an_idle_gpu_by_default(mebibytes: float, kind: str) -> None:
+    reading = IDLE._replace(memory_used_bytes=mebibytes * 2**20)
+    found = run(sample(float(clock), reading) for clock in range(2))[-1]
+    assert [counted(found, "idle_seconds", each) for each in IDLE_KINDS] == [float(each == kind) for each in IDLE_KINDS]
+
+
 def test_a_tick_without_gpus_is_nothing() -> None:
     assert run([sample(0.0), sample(1.0, IDLE)])[0].results == ()
 

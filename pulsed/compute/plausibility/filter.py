@@ -75,7 +75,6 @@ class PlausibilityFilter:
         constant = self._constant
         if not seconds > 0.0:
             self._profiler = self._engine = constant.profile = None
-            seconds = 0.0
         reasons: list[str] = []
         for value, low, high in zip(_ranged(reading), self._lows, self._highs):  # noqa: B905 - equally long
             if value is not None and not low <= value <= high:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import NamedTuple
 
 import pytest
@@ -161,6 +162,14 @@ def test_the_table_is_complete_as_documentation() -> None:
         assert set(check.states) <= set(SEVERITY) - {"unknown", "ok"}
         for state in check.states:
             assert state in check.rule, f"{check.id} does not say when it is {state}"
+
+
+def test_the_thresholds_and_times_are_those_of_the_health_document() -> None:
+    document = (Path(__file__).parents[3] / "HEALTH.md").read_text()
+    sections = {section.split("\n", 1)[0]: section for section in document.split("\n### ")}
+    for check in CHECKS:
+        for rule in check.rules:
+            assert rule.sentence in sections[check.id], rule.sentence
 
 
 def test_inputs_are_readings_or_known_to_the_engine() -> None:

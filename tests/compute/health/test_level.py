@@ -1,0 +1,88 @@
+"""Measures of one sample."""
+
+from __future__ import annotations
+
+import pytest
+
+from pulsed.compute.health.level import Codes
+from pulsed.compute.health.rule import RuleState, duration
+from pulsed.translate.tick import Extras
+from tests.compute.health.sim import Sim
+
+
+@pytest.mark.parametrize(
+    ("generation", "width", "limit"),
+    [(1, 16, 3), (2, 16, 5), (3, 16, 8), (4, 16, 16), (5, 16, 31), (6, 16, 62), (7, 8, 31), (3, 1, 1), (4, 8, 8)],
+)
+def test_replays_per_minute_that_a_link_may_have(generation: int, width: int, limit: int) -> None:
+    for replays, state in ((limit, "ok"), (limit + 1, "warn")):
+        sim = Sim(interval=10.0)
+        link = {"pcie_link_generation_max": float(generation), "pcie_link_width": float(width)}
+        sim.health(pcie_replays_total=0.0, **link)
+        found = set()
+        for k in range(1, 21):
+            per_minute = replays * k / 6
+            found.add(sim.check("pcie_replay", pcie_replays_total=per_minute, **link).state)
+        assert ("warn" in found) is (state == "warn"), (replays, found)
+
+
+@pytest.mark.parametrize(
+    ("watch", "result", "state"),
+    [
+        ("MEM", 0.0, "ok"),
+        ("MEM", 10.0, "warn"),
+        ("MEM", 19.0, "warn"),
+        ("MEM", 20.0, "crit"),
+        ("Power", 10.0, "info"),
+        ("POWER", 20.0, "crit"),
+    ],
+)
+def test_results_of_dcgms_watches(watch: str, result: float, state: str) -> None:
+    extras = Extras(health_watches=(("SM", 0.0), (watch, result)))
+    assert Sim().check("dcgm_health", extras, temperature_celsius=40.0).state == state
+
+
+def test_codes_beyond_the_table_have_a_state_of_their_own() -> None:
+    rule = Codes("recovery_action", codes={"warn": (2,), "crit": (4, 5)}, beyond="info")
+    assert rule.states == ("warn", "crit", "info")
+    assert [rule.grade(code)[0] for code in (0.0, 2.0, 3.0, 4.0, 5.0, 6.0)] == [0, 2, 0, 4, 4, 1]
+
+
+def test_a_state_is_held_for_its_time_then_left_after_the_release() -> None:
+    rule = Codes("recovery_action", codes={"crit": (1,)}, hold=10.0, release=4.0)
+    state = RuleState()
+    found = []
+    for now, reached in enumerate([0, 4, *[0] * 12]):
+        state.follow(rule, reached, reached, float(now))
+        found.append(state.held)
+    assert found == [0, *[4] * 10, 0, 0, 0]
+
+
+def test_missing_inputs_keep_a_held_state_until_its_time_ends() -> None:
+    rule = Codes("recovery_action", codes={"crit": (1,)}, hold=3.0)
+    state = RuleState()
+    state.follow(rule, 4, 4, 0.0)
+    found = []
+    for now in (1.0, 2.9, 3.0):
+        state.follow(rule, -1, -1, now)
+        found.append(state.held)
+    assert found == [4, 4, -1]
+
+
+def test_a_level_is_entered_after_its_time_without_a_break() -> None:
+    rule = Codes("recovery_action", codes={"crit": (1,)}, enter=5.0)
+    state = RuleState()
+    found = []
+    for now, reached in enumerate([4, 4, 4, 0, 4, 4, 4, 4, 4, 4, 4]):
+        state.due = float("inf")
+        state.follow(rule, reached, reached, float(now))
+        found.append(state.held)
+    assert found == [0] * 9 + [4, 4]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(30.0, "30 s"), (60.0, "60 s"), (90.0, "1.5 min"), (3600.0, "60 min"), (9000.0, "2.5 h"), (172800.0, "2 d")],
+)
+def test_durations(seconds: float, text: str) -> None:
+    assert duration(seconds) == text
