@@ -7,6 +7,7 @@ from __future__ import annotations
 import random
 
 from pulsed.compute.health.xids import XIDS
+from tests.compute.health.degraded import GPUS, TICKS, broken_promises
 from tests.compute.health.sim import GPU, OTHER, Sim
 
 SAMPLES = 100_000
@@ -117,3 +118,8 @@ def test_random_lives() -> None:
         node = Node(seed)
         for _ in range(SAMPLES // SEQUENCES):
             node.step()
+
+
+def test_degraded_inputs_raise_nothing_and_are_never_ok() -> None:
+    lives = 20_000 // (TICKS * len(GPUS))
+    assert [promise for seed in range(lives) for promise in broken_promises(seed)] == []
