@@ -187,20 +187,23 @@ class Tracker:
     def track(self, tick: CanonicalTick) -> TrackedTick:
         """Decide about the next tick of the target."""
         limit = (GAP_INTERVALS + ROUNDING) * tick.interval
+        is_new_roster = tick.devices is not self._devices
+        if is_new_roster:
+            self._leave_roster()
         before = self._ticks
         decision = self._decide(tick, limit)
-        if tick.devices is not self._devices:
+        if is_new_roster:
             self._register(tick)
             self._is_settled = False
         elif not self._is_settled:
             self._is_settled = True
             for track in self._roster.tracks:
                 track.status = "present"
-        ticks, restarts, now, time = self._ticks, self._clock_restarts, self._now, self._time
+        now, time = self._now, self._time
         is_new, interval, settings = decision.kind != "repeat", tick.interval, self.settings
         for track, reading in zip(self._roster.tracks, tick.readings, strict=True):
-            track.decision = decision if track._tick == before else self._decide_apart(track, interval, limit)
-            track._tick, track._clock_restarts, track._sampled = ticks, restarts, now
+            is_apart = is_new_roster and track._tick != before
+            track.decision = self._decide_apart(track, interval, limit) if is_apart else decision
             track.now, track.time = now - track._start, time
             if is_new:
                 track.inputs.follow(reading, track.now, interval, settings)
@@ -240,6 +243,11 @@ class Tracker:
         return SampleDecision("next", elapsed, elapsed) if elapsed <= limit else _late("gap", elapsed, interval)
 
     # Which GPUs there are.
+
+    def _leave_roster(self) -> None:
+        """Note the time of the newest sample of all GPUs of the roster, which is that of the newest tick."""
+        for track in self._roster.tracks:
+            track._tick, track._clock_restarts, track._sampled = self._ticks, self._clock_restarts, self._now
 
     def _register(self, tick: CanonicalTick) -> None:
         """Find the tracks of new devices, and forget GPUs that have been absent for longest if there are too many."""

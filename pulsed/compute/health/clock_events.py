@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import chain
 
 from pulsed.compute.health.model import ROUNDING
 
@@ -99,14 +100,15 @@ class ClockEvents:
     def _sum(self, bits: int, window: float, now: float, fewest: int) -> tuple[float, float, int]:
         """Return the seconds in which one of the bits was set, the seconds observed, and the samples.
 
-        The window is extended until it has the fewest samples.
+        The window is extended until it has the fewest samples, and not read to its end for bits that were never set.
         """
         held = observed = 0.0
         samples = 0
         is_seen = bits & self.seen
-        for ended, seconds, count, masks in reversed(self._parts if window <= FINE else [*self._coarse, *self._parts]):
-            if now - ended >= window - ROUNDING and samples >= fewest:
-                break
+        coarse = self._coarse if window > FINE else ()
+        for ended, seconds, count, masks in chain(reversed(self._parts), reversed(coarse)):
+            if samples >= fewest and (now - ended >= window - ROUNDING or (observed and not is_seen)):
+                break  # the share of bits that were never set is 0, however much more was observed
             observed += seconds
             samples += count
             if is_seen:

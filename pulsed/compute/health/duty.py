@@ -45,6 +45,15 @@ class Duty(Rule):
 
     def measure(self, state: RuleState, inputs: GpuInputs, now: float) -> float | None:
         """Return the share, 0..1; None before the third sample."""
+        best = self._follow(state, inputs, now) if self.positions else None
+        if best is not None and best.share >= 0:
+            return min(best.share, 1.0)
+        if not self.bits or inputs.reading.clocks_event_reasons is None:
+            return None
+        return inputs.clock_events.share(self.bits, self.window, now)
+
+    def _follow(self, state: RuleState, inputs: GpuInputs, now: float) -> DutyCounter | None:
+        """Update the counters; return the one with the largest share, None where there is none."""
         counters: list[DutyCounter] = []
         if state.duties is None:
             state.duties = {}
@@ -54,12 +63,7 @@ class Duty(Rule):
                 counter = state.duties.setdefault(name, DutyCounter())
                 counter.follow(value, now, self.window)
                 counters.append(counter)
-        best = max(counters, key=lambda counter: counter.share, default=None)
-        if best is not None and best.share >= 0:
-            return min(best.share, 1.0)
-        if not self.bits or inputs.reading.clocks_event_reasons is None:
-            return None
-        return inputs.clock_events.share(self.bits, self.window, now)
+        return max(counters, key=lambda counter: counter.share, default=None)
 
     def evaluate(self, state: RuleState, inputs: GpuInputs, now: float) -> bool:
         """Update the state for one GPU; return whether anything changed that the state of a check is made of."""

@@ -78,7 +78,7 @@ class HealthEvaluator:
         if roster is not self._roster:
             self._enroll(roster)
             self._target = tick.target
-        extras = tick.extras
+        extras, kernel_events = tick.extras, tick.kernel_events
         is_source_alive = any([track.inputs.is_answered for track in roster.tracks])  # noqa: C419
         changes: list[HealthChange] = []
         for position, track, gpu in self._boards:
@@ -90,7 +90,7 @@ class HealthEvaluator:
                 extras.get(position) if extras else None,
                 boot_id,
                 is_source_alive,
-                _events_of(tick.kernel_events, track),
+                _events_of(kernel_events, track) if kernel_events else kernel_events,
             )
             if after is not before:
                 changes += _changes(position, gpu, before, after)
@@ -161,7 +161,7 @@ class HealthEvaluator:
                 NOTHING,
                 None,
                 boot_id,
-                kernel_events=_events_of(tick.kernel_events, track),
+                kernel_events=_events_of(tick.kernel_events, track) if tick.kernel_events else tick.kernel_events,
             )
             if after is not before:
                 changes += _changes(-1, gpu, before, after)
@@ -195,10 +195,8 @@ class HealthEvaluator:
         return self._last
 
 
-def _events_of(events: tuple[KernelEvent, ...] | None, track: GpuTrack) -> tuple[KernelEvent, ...] | None:
-    """Return the kernel's messages about a GPU, which they name by its PCI address; None where the log is not read."""
-    if not events:
-        return events
+def _events_of(events: tuple[KernelEvent, ...], track: GpuTrack) -> tuple[KernelEvent, ...]:
+    """Return the kernel's messages about a GPU, which they name by its PCI address."""
     address = track.device.pci_bus_id
     return tuple([event for event in events if event.pci_bus_id == address and event.kind != "sxid"])
 

@@ -68,6 +68,7 @@ class GpuHealth:
         self._rules = [state for check in self.checks for state in check.rules]
         self._moving: tuple[Value, ...] = (None,) * len(plan.moving.users)
         self._settled: tuple[Value, ...] = (None,) * len(plan.settled.users)
+        self._sample_facts: tuple[float, Value, bool] = (0.0, 0.0, False)
         self._dues = [-inf] * len(self._rules)
         self._due = -inf
         self._must_conclude = False
@@ -111,10 +112,8 @@ class GpuHealth:
             for state in self._rules:
                 state.reached_since = None  # the GPU was not observed for a while
             due |= self.plan.on_parts
-        due |= self._set("sample_gap_intervals", round(sample.gap_intervals, 1))
         if track.device is not self.device:
             due |= self._meet(track.device)
-        due |= self._set("kernel_log", None if kernel_events is None else 1.0)
         if kernel_events:
             due |= self._count(self.inputs.xids.add_kernel_events(kernel_events, _jobs(self.device), now, time))
         mask = reading[_REASONS]
@@ -128,7 +127,10 @@ class GpuHealth:
             self._answer = reading
             if reading[_XID] is None:
                 inputs.xids.pass_blank(now)
-        due |= self._set("polls_missed", self.reachability.polls_missed)
+        sample_facts = (sample.gap_intervals, self.reachability.polls_missed, kernel_events is not None)
+        if sample_facts != self._sample_facts:
+            self._sample_facts = sample_facts
+            due |= self._take_facts(*sample_facts)
         energy = reading[_ENERGY]
         if energy is not None and (moment := self.resets.follow_energy(energy, now)) is not None:
             resets = self._reset(moment)
@@ -167,6 +169,13 @@ class GpuHealth:
     def _set(self, fact: str, value: Value) -> int:
         """Set an input that is not in the reading; return the rules to evaluate."""
         return self.plan.fact_users[fact] if self.inputs.set(fact, value) else 0
+
+    def _take_facts(self, gap_intervals: float, polls_missed: Value, has_kernel_log: bool) -> int:
+        return (
+            self._set("sample_gap_intervals", round(gap_intervals, 1))
+            | self._set("polls_missed", polls_missed)
+            | self._set("kernel_log", 1.0 if has_kernel_log else None)
+        )
 
     def _compare(self, group: InputGroup, before: tuple[Value, ...], values: tuple[Value, ...]) -> int:
         """Return the rules that depend on the readings that changed."""
@@ -256,8 +265,8 @@ class GpuHealth:
             if is_changed or is_first or (must_conclude and self.plan.checks[position].applicability):
                 self.checks[position].events += state.events
                 touched[position] = None
-        if is_due_moved:
-            self._due = min(dues)
+        if is_due_moved or is_first:
+            self._due = min(dues, default=inf)
         is_changed, self._has_news = is_first or self._has_news, False
         for position in touched:
             check = self.checks[position]
