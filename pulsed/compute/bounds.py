@@ -3,7 +3,7 @@
 The physics, all in 0..1: `GR >= SM >= max(TENSOR, FP64, FP32, FP16, OCCUPANCY)`, since a pipe is busy only while a
 warp is on the SM, and an SM only while the graphics or compute engine runs. NVML's time shares are ceilings where the
 counter itself is missing: `GR <= gpu_utilization_ratio` and `DRAM <= memory_utilization_ratio`, since they count any
-use, however small. This module must not know weights or classes.
+use, however small. This module must not depend on weights or classes.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Bounds(NamedTuple):
 
 
 def bounds_of(reading: Reading) -> Bounds:
-    """Bound the inputs by what the reading says.
+    """Return the bounds of the inputs of a reading.
 
     A present input is exactly what it is, clamped to 0..1. Where the floor of a missing one lies above its ceiling
     (sampling noise: counters are not read at the same instant) it lies between the two.

@@ -1,7 +1,7 @@
-"""Holds the class of one GPU: a change counts once the samples of the new class cover some seconds.
+"""Debouncing of the workload class: a change counts once the samples of the new class cover some seconds.
 
-So a sample that is an average over 15 s counts at once, and a flicker of 100 ms does not. `unknown` is a class like any
-other here: a gap of the inputs for a moment is a flicker, too.
+A sample that is an average over 15 s thus counts at once, and a flicker of 100 ms does not. `unknown` is a class like
+any other here.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from pulsed.compute.tick import NOT_HELD, HeldWorkload, Workload
 
 ROUNDING = 1e-9
-"""How much less than the hold is enough, relatively: twenty samples of 0.1 s may add up to 1.9999999999999998."""
+"""Relative tolerance of the hold: twenty samples of 0.1 s may add up to 1.9999999999999998."""
 
 
 class ClassDebouncer:
@@ -31,19 +31,19 @@ class ClassDebouncer:
         self._since = self._covered = 0.0
 
     def reconfigure(self, seconds: float) -> None:
-        """Hold for so long from now on."""
+        """Apply another hold from now on."""
         self._enough = seconds * (1 - ROUNDING)
 
     def settle(self, workload: Workload, time: float) -> None:
-        """Take the class of a sample that has nothing before it, or only what is long ago, whatever was held."""
+        """Set the class at once: of the first sample, or of the first after a long gap."""
         self._take(workload, time)
 
     def follow(self, workload: Workload, seconds: float, time: float) -> None:
         """Take the next sample.
 
         Args:
-            workload: what the sample alone says.
-            seconds: how much time it covers.
+            workload: of the sample alone.
+            seconds: time that it covers.
             time: when it was taken, in Unix seconds.
         """
         held, raw_class = self.held, workload.raw_class

@@ -32,8 +32,8 @@ class ComputeSettings:
         held_memory_bytes: an idle GPU with at least so much memory in use counts as held. On data centre GPUs the first
             CUDA context of a process takes some 300 to 550 MiB; with none, at most 128 MiB were seen in use.
         saturators: with the practical peaks of every architecture.
-        plausible: which inputs are not believed.
-        health: how to judge it.
+        plausible: limits of plausible inputs.
+        health: checks and their thresholds.
         histogram: upper bounds of the buckets of real utilization, ascending, 0..1; empty: no distribution.
     """
 

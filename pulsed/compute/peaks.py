@@ -1,8 +1,8 @@
-"""What a GPU reaches in practice, as data: the yardsticks of saturation.
+"""Practical peaks of GPUs, as data: the scale of saturation.
 
 Activity of 1 is what the counter could show, not what the hardware can do: device memory refreshes, a link carries
 headers. So every resource has a practical peak, with its source beside the number. Patterns are plain enough for RE2
-(Prometheus) as well, and are searched for anywhere in the product name. This module must not know readings.
+(Prometheus) as well, and are searched for anywhere in the product name. This module must not depend on readings.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class PracticalPeak(NamedTuple):
         architecture: which GPUs, or `default`: those without a row of their own.
         resource: a compute pipe or `dram`.
         ratio: activity, 0..1.
-        source: who says so, in a few words.
+        source: where it is from, in a few words.
     """
 
     architecture: str
@@ -202,7 +202,7 @@ class NvLinks(NamedTuple):
 
 
 # Boards that take a bridge (A30, A40, A100 PCIe, H100 PCIe and NVL, RTX A6000), and superchips that stand alone or in
-# a rack (GH200), are left out: their name does not say whether anything is plugged in.
+# a rack (GH200), are left out: their name does not show whether a bridge is plugged in.
 NVLINKS: Final = (
     NvLinks(r"V100-SXM", 6, 25e9, 0.96, "V100 whitepaper; p2pBandwidthLatencyTest 143.7 of 150 GB/s (Dell)"),
     NvLinks(r"A100-SXM", 12, 25e9, 0.92, "A100 whitepaper; nvbandwidth 276 of 300 GB/s (NVIDIA's article)"),
@@ -221,7 +221,7 @@ NVLINKS: Final = (
 
 
 def nvlink_of(model: str) -> NvLinks | None:
-    """Look up the NVLinks of a product by its name; None when the table does not know it."""
+    """Return the NVLinks of a product by its name; None if it is not in the table."""
     for row in NVLINKS:
         if re.search(row.pattern, model):
             return row

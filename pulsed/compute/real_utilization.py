@@ -1,6 +1,6 @@
 """Real utilization: how much of a GPU does real work, as one weighted number with its bounds.
 
-`RU = w_sm*SM + w_tensor*TENSOR + w_dram*DRAM + w_gr*GR`, all ratios. This module must not know classes.
+`RU = w_sm*SM + w_tensor*TENSOR + w_dram*DRAM + w_gr*GR`, all ratios. This module must not depend on classes.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def real_utilization(
 
     The point value is the weighted mean over the present inputs, kept inside the bounds. A missing
     `graphics_engine_active_ratio` is replaced by `gpu_utilization_ratio` there, which then counts as present in the
-    coverage (the formula says so), though it is named in `missing` and only a ceiling in the bounds. Bounds that are
+    coverage, as in the formula, though it is named in `missing` and only a ceiling in the bounds. Bounds that are
     one number are the point value whatever the coverage is.
 
     Args:
@@ -79,7 +79,7 @@ def real_utilization(
         weights: how much each input counts.
         min_coverage: least coverage, 0..1, for which there is a point value between different bounds.
         zero: the bounds are those of `zero_filled`: missing inputs are taken for 0 as a fact, so that ratio, lower and
-            upper are one number and always there. Coverage and `missing` still tell the truth.
+            upper are one number and always there. Coverage and `missing` are as with `bounds`.
     """
     lower = _weighted(weights, bounds.low)
     if (

@@ -2,7 +2,7 @@
 
 Each resource is its activity over the practical peak; the largest is the saturation, its name the limiting resource.
 A maximum is honest where a sum is not: nothing counts twice (the "speed of light" pair of Nsight and utilyze). This
-module must not know classes or weights.
+module must not depend on classes or weights.
 """
 
 from __future__ import annotations
@@ -138,7 +138,7 @@ class Saturator:
         both = reading.nvlink_bandwidth_bytes_per_second
         if both is not None and (transmit is None or receive is None):
             # The larger direction lies between half of the sum and all of it: sure at both ends of the scale only.
-            # In between it stays missing, rather than an even split that nobody measured.
+            # In between it stays missing, rather than an even split, which is not measured.
             if both <= 0.0:
                 return 0.0
             if transmit is None and receive is None:
@@ -156,7 +156,7 @@ class Saturator:
         return min(max(lower, low.tensor / peaks.tensor, low.fp64 / peaks.fp64, low.dram / peaks.dram), 1.0)
 
     def _upper(self, lower: float, high: Inputs, missing: tuple[str, ...]) -> float:
-        """Say how near its limit anything that is missing can be."""
+        """Return the largest saturation, missing resources included."""
         if not _LINKS.isdisjoint(missing):
             return 1.0
         if not _PIPES.isdisjoint(missing):

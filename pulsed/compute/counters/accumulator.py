@@ -1,8 +1,8 @@
-"""Counts over time what one GPU does, so that any scrape interval gives exact averages.
+"""Counters of one GPU over its observed time, so that any scrape interval gives exact averages.
 
 A sample covers the time since the one before, and its own values count for all of it: DCGM's profiling values are
 averages over the interval that just ended. That goes for the class, too: time and energy are split by the class of each
-sample, not by the held one, which is decided late. This module must not know which time is covered.
+sample, not by the held one, which is decided late. This module must not depend on how time is covered.
 
 Plain floats are exact enough: n additions are off by n * 2**-53 at most, which is 1e-10 for a day at 10 Hz.
 """
@@ -46,7 +46,7 @@ class Accumulator:
     Args:
         created: Unix time of the first sample.
         bounds: of the buckets of the distribution of real utilization, ascending; empty: it is not counted.
-        held_bytes: an idle GPU with at least so much memory in use is held by somebody.
+        held_bytes: an idle GPU with at least so much memory in use counts as held.
     """
 
     __slots__ = (
@@ -87,7 +87,7 @@ class Accumulator:
         self._ratios = 0.0
 
     def reconfigure(self, bounds: tuple[float, ...], held_bytes: float) -> None:
-        """Count as the arguments of a new ledger say from now on; a distribution over other buckets begins anew."""
+        """Apply other arguments from now on; a distribution over other buckets starts again."""
         self._held_bytes = held_bytes
         if bounds != self._bounds:
             self._bounds, self._buckets, self._ratios = bounds, [0] * (len(bounds) + 1), 0.0
@@ -112,11 +112,11 @@ class Accumulator:
         """Count a sample.
 
         Args:
-            seconds: what it covers, above 0.
-            device: whose it is.
-            reading: what was read.
+            seconds: time that it covers, above 0.
+            device: the GPU.
+            reading: its inputs.
             ratio: its real utilization.
-            workload_class: its own class.
+            workload_class: of the sample alone.
             refresh: seconds between two different samples of the source; None if unknown.
         """
         self._count(seconds, device, reading, ratio, workload_class, refresh)
@@ -125,7 +125,7 @@ class Accumulator:
             self._ratios += ratio
 
     def account(self) -> CounterSnapshot:
-        """Give the counters as they are now."""
+        """Return the counters as of the last sample."""
         known = self._energy_unknown is not None
         return CounterSnapshot(
             (

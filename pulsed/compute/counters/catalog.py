@@ -1,6 +1,6 @@
-"""What is counted of a GPU over the time that its samples cover: the table of counters, and their values at a moment.
+"""The table of counters over the observed time of a GPU, and a snapshot of their values.
 
-Everything that shows a counter is derived from `COUNTERS`. This module must not know how they are counted.
+Everything that shows a counter is derived from `COUNTERS`. This module must not depend on how they are counted.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from pulsed.compute.workload.class_table import WORKLOAD_CLASSES
 from pulsed.translate.vocabulary import Value
 
 IDLE_KINDS = ("free", "held", "unknown")
-"""Of idle time: nobody has the GPU, somebody has it, and there is no telling since its memory is not known."""
+"""Kinds of idle time: the GPU is not in use, it is, or its memory is not known."""
 
 
 class TimeIntegral(NamedTuple):
@@ -21,8 +21,8 @@ class TimeIntegral(NamedTuple):
     Attributes:
         counter: name of its counter.
         quantity: its canonical name; None for the real utilization, which is no reading.
-        word: what the counter of the time without it is named by.
-        meaning: what the counter is.
+        word: prefix of the counter of the time without it.
+        meaning: one line, without a full stop.
     """
 
     counter: str
@@ -126,11 +126,11 @@ def _positions() -> Mapping[tuple[str, str], int]:
 
 
 POSITION: Mapping[tuple[str, str], int] = _positions()
-"""Where in `CounterSnapshot.values` a counter and state is."""
+"""Index in `CounterSnapshot.values` by counter and state."""
 
 
 class Distribution(NamedTuple):
-    """How often the real utilization of a sample was how high.
+    """Distribution of the real utilization of samples.
 
     Attributes:
         bounds: upper bounds of the buckets, ascending, themselves included; one more bucket has no bound.
@@ -144,12 +144,12 @@ class Distribution(NamedTuple):
 
 
 class CounterSnapshot(NamedTuple):
-    """What was counted of one GPU up to some moment; never changes.
+    """The counters of one GPU at a moment.
 
     Attributes:
-        values: one per counter and state (see `COUNTERS`). None where what is counted was never known, so that nothing
-            can be said: all other counters exist from the first sample on, at 0. They only ever grow.
-        created: Unix time of the first sample, from which on there is anything to count; None before it.
+        values: one per counter and state (see `COUNTERS`). None where the counted quantity was never present; all
+            other counters exist from the first sample on, at 0. They never decrease.
+        created: Unix time of the first sample; None before it.
         distribution: of the real utilization; None if that was never known, or is not to be counted.
     """
 
@@ -158,12 +158,7 @@ class CounterSnapshot(NamedTuple):
     distribution: Distribution | None = None
 
     def value(self, name: str, state: str = "") -> Value:
-        """Give the value of one counter.
-
-        Args:
-            name: of the counter.
-            state: which one, of a counter per state.
-        """
+        """Return the value of one counter, or of one of its states."""
         return self.values[POSITION[name, state]]
 
 

@@ -1,1 +1,1 @@
-"""Which inputs count as missing because no hardware produces them."""
+"""Inputs that count as missing because no hardware produces them."""

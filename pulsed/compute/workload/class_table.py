@@ -1,7 +1,7 @@
 """The class table: what the twelve workload classes mean, as data.
 
 Whatever needs the rules (their evaluation, names and order, bottlenecks, documentation) is derived from `RULES`. This
-module must not know how they are evaluated.
+module must not depend on how they are evaluated.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Literal, NamedTuple, get_args
 from pulsed.errors import ConfigError
 
 Variable = Literal["sm", "tensor", "dram", "graphics_engine", "fp64", "real_utilization", "io"]
-"""What a rule can ask about: ratios 0..1, and `io` in bytes/s (the larger PCIe direction). `Inputs` come first."""
+"""Variables of the rules: ratios 0..1, and `io` in bytes/s (the larger PCIe direction). `Inputs` come first."""
 
 Profile = Literal["pulsed", "kempnerpulse"]
 """Whose rules: those of KempnerPulse 0.5 are without pulsed's own, and take a high `memory_utilization_ratio`

@@ -1,10 +1,10 @@
 """Workload class: what kind of work a GPU does, by the first rule of the class table that matches.
 
 A class is only named when every possible filling-in of the missing inputs leads to it. How that is decided: the
-thresholds cut the range of every variable into cells within which no rule can tell two values apart, so "what the
+thresholds cut the range of every variable into cells within which no rule distinguishes two values, so "what the
 inputs can be" is a box of whole cells. The rules are walked with that box. A rule that is true for all of it settles
 the class; one that is false is skipped; an open one splits it: the part that matches makes the class a candidate, the
-parts that do not match go on to the next rule. This module must not know weights or sources.
+parts that do not match go on to the next rule. This module must not depend on weights or sources.
 """
 
 from __future__ import annotations
@@ -102,10 +102,10 @@ class Classifier:
         self._remembered: dict[Box, Workload] = {}
 
     def classify(self, bounds: Bounds, real_utilization: tuple[float, float], io: tuple[float, float]) -> Workload:
-        """Name the class that every filling-in of the missing inputs leads to, or the candidates.
+        """Return the class that every filling-in of the missing inputs leads to, or the candidates.
 
         Real utilization is bounded on its own, though it follows from the inputs. That is sound, and with thresholds
-        as the default ones it loses nothing: whoever passes the other conditions of `idle` passes this one.
+        as the default ones it loses nothing: the other conditions of `idle` imply this one.
         """
         low = tuple(map(bisect_right, self._cuts, (*bounds.low, real_utilization[0], io[0])))
         if bounds.low is bounds.high and io[0] == io[1]:
@@ -126,7 +126,7 @@ class Classifier:
 
     def _candidates(self, box: Box) -> list[ClassRule]:
         """Walk the rules; return those that a filling-in can reach."""
-        # Evidence that contradicts an order (noise) says nothing more about it.
+        # An order that the inputs contradict (noise) is not applied.
         orders = tuple(order for order in self._orders if order.agrees_with(box))
         candidates = []
         unmatched = [box]
@@ -218,7 +218,7 @@ def _replaced(cells: Cells, position: int, cell: int) -> Cells:
 
 
 def _shrunk(low: Cells, high: Cells, orders: tuple[_Order, ...]) -> Box | None:
-    """Apply what the orders say about a box; None when they leave nothing of it."""
+    """Return the part of a box that the orders allow; None if it is empty."""
     lowest, highest = list(low), list(high)
     for order in orders:
         lowest[order.greater] = max(lowest[order.greater], order.floor[lowest[order.lesser]])
