@@ -90,7 +90,7 @@ class Freshness:
             self._samples += 1
             if self.state != "stale":
                 self.state = "stale" if self._is_stale(now, settings) else "repeated"
-        if self.is_answered:
+        if self.state == "present" or self.state == "repeated":
             self._current, self.age, self.is_fresh = now, 0.0, True
         elif self.age is not None:
             self.age = now - (self._since if self.state == "stale" else self._current)

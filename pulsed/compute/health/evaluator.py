@@ -79,7 +79,7 @@ class HealthEvaluator:
             self._enroll(roster)
             self._target = tick.target
         extras, kernel_events = tick.extras, tick.kernel_events
-        is_source_alive = any([track.inputs.is_answered for track in roster.tracks])  # noqa: C419
+        is_source_alive = any(track.inputs.is_answered for track in roster.tracks)
         changes: list[HealthChange] = []
         for position, track, gpu in self._boards:
             before = gpu.health

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from math import inf
 
-from pulsed.compute.freshness import Freshness
 from pulsed.compute.health.check import GpuCheck
 from pulsed.compute.health.inputs import GpuInputs
 from pulsed.compute.health.model import NOT_JUDGED, CheckState, Health
@@ -68,7 +67,7 @@ class GpuHealth:
         self._rules = [state for check in self.checks for state in check.rules]
         self._moving: tuple[Value, ...] = (None,) * len(plan.moving.users)
         self._settled: tuple[Value, ...] = (None,) * len(plan.settled.users)
-        self._sample_facts: tuple[float, Value, bool] = (0.0, 0.0, False)
+        self._sample_facts: tuple[float, Value, bool, Value, bool] | None = None
         self._dues = [-inf] * len(self._rules)
         self._due = -inf
         self._must_conclude = False
@@ -120,14 +119,15 @@ class GpuHealth:
         is_busy = mask is not None and bool(int(mask) & _SLOWED) and bool(inputs.activity())
         if inputs.clock_events.follow(mask, is_busy, sample.covered, now):
             due |= self.plan.on_parts
-        self.reachability.follow(track.inputs.state, reading, has_peers, time, now)
-        due |= self._follow_age(track.inputs)
-        answer, is_answering = self._answer, self.reachability.polls_missed == 0.0 and track.inputs.state != "stale"
+        freshness = track.inputs
+        self.reachability.follow(freshness.state, reading, has_peers, time, now)
+        answer, is_answering = self._answer, self.reachability.polls_missed == 0.0 and freshness.state != "stale"
         if is_answering:
             self._answer = reading
             if reading[_XID] is None:
                 inputs.xids.pass_blank(now)
-        sample_facts = (sample.gap_intervals, self.reachability.polls_missed, kernel_events is not None)
+        polls_missed, has_kernel_log = self.reachability.polls_missed, kernel_events is not None
+        sample_facts = (sample.gap_intervals, polls_missed, has_kernel_log, freshness.age, freshness.is_fresh)
         if sample_facts != self._sample_facts:
             self._sample_facts = sample_facts
             due |= self._take_facts(*sample_facts)
@@ -155,13 +155,6 @@ class GpuHealth:
             self._evaluate(due, now)
         return self.health
 
-    def _follow_age(self, inputs: Freshness) -> int:
-        """Take over the age of the vital inputs; return the rules to evaluate."""
-        if inputs.is_fresh != self._is_fresh:
-            self._is_fresh, self._has_news = inputs.is_fresh, True
-        age = inputs.age
-        return self._set("inputs_age_seconds", age if not age else 0.0 if inputs.is_fresh else round(age))
-
     def _severity_of(self, check: str) -> int:
         position = self.plan.position_of.get(check)
         return -1 if position is None else self.checks[position].severity(self.inputs)
@@ -170,11 +163,17 @@ class GpuHealth:
         """Set an input that is not in the reading; return the rules to evaluate."""
         return self.plan.fact_users[fact] if self.inputs.set(fact, value) else 0
 
-    def _take_facts(self, gap_intervals: float, polls_missed: Value, has_kernel_log: bool) -> int:
+    def _take_facts(
+        self, gap_intervals: float, polls_missed: Value, has_kernel_log: bool, age: Value, is_fresh: bool
+    ) -> int:
+        """Set the facts of a sample that are not in its reading; return the rules to evaluate."""
+        if is_fresh != self._is_fresh:
+            self._is_fresh, self._has_news = is_fresh, True
         return (
             self._set("sample_gap_intervals", round(gap_intervals, 1))
             | self._set("polls_missed", polls_missed)
             | self._set("kernel_log", 1.0 if has_kernel_log else None)
+            | self._set("inputs_age_seconds", age if not age else 0.0 if is_fresh else round(age))
         )
 
     def _compare(self, group: InputGroup, before: tuple[Value, ...], values: tuple[Value, ...]) -> int:

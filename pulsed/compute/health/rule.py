@@ -175,7 +175,9 @@ class Rule:
         ]
         object.__setattr__(self, "_reach", tuple(reach))
         object.__setattr__(self, "_sign", sign)
-        object.__setattr__(self, "_harmless", -inf if self.when else min([keep for *_, keep in reach], default=-inf))
+        can_be_absent = any(when.sign == "absent" for when in self.when)  # other conditions only lower the severity
+        harmless = -inf if can_be_absent else min([keep for *_, keep in reach], default=-inf)
+        object.__setattr__(self, "_harmless", harmless)
 
     @property
     def states(self) -> tuple[State, ...]:
@@ -227,7 +229,7 @@ class Rule:
             if self.when:
                 reached, kept = self._conditional(reached, kept, state, inputs, now)
         state.is_covered = reached >= 0
-        if reached or held or state.reached_since is not None:
+        if reached > 0 or reached != held or state.reached_since is not None:
             state.follow(self, reached, kept, now)
         return state.held != held or state.is_covered is not was_covered
 
