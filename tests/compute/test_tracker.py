@@ -207,6 +207,17 @@ def test_the_longest_absent_gpus_are_forgotten_first() -> None:
     assert target.track(devices[0]).now == 1.0
 
 
+def test_the_place_of_a_forgotten_gpu_is_free() -> None:
+    target = Target()
+    unnamed = [Device(Entity("gpu", str(number))) for number in range(KEPT + 2)]
+    tracks = [target.track(device) for device in unnamed]
+    named = Device(Entity("gpu", "0", "GPU-0"))
+    assert target.track(named) is not tracks[0]
+    assert target.track(named).now == 1.0
+    last = Device(Entity("gpu", str(KEPT + 1), "GPU-last"))
+    assert target.track(last) is tracks[-1]
+
+
 def test_gpus_of_an_earlier_run_are_missing_until_they_are_seen() -> None:
     target = Target()
     target.tracker.expect("test", [ExpectedGpu(GPU, DAY), ExpectedGpu(OTHER, DAY)])

@@ -142,6 +142,13 @@ def test_the_ways_are_all_there_are() -> None:
     assert reachable - late <= set(WAYS)
 
 
+@pytest.mark.parametrize(
+    ("quantity", "state"), [("inforom_valid", "warn"), ("ecc_mode", "warn"), ("persistence_mode", "info")]
+)
+def test_a_setting_is_unexpected_only_while_it_is_off(quantity: str, state: str) -> None:
+    assert [Sim().check("config_drift", **{quantity: value}).state for value in (0.0, 1.0)] == [state, "ok"]
+
+
 def test_a_very_late_sample_is_critical_telemetry() -> None:
     sim = Sim()
     sim.health(temperature_celsius=40.0)
@@ -195,3 +202,10 @@ def test_a_sentence_names_the_window_and_the_margin_of_its_rule() -> None:
                 assert "2.5 h" in replace(rule, window=9000.0).sentence
             if rule.clear:
                 assert "cleared 7 °C cooler" in replace(rule, clear=7.0).sentence
+
+
+def test_replaced_rows_count_only_above_their_peak() -> None:
+    sim = Sim()
+    values = [5.0, 3.0, 4.0, 6.0]
+    states = [sim.check("row_remap_growth", remapped_rows_uncorrectable_total=value).state for value in values]
+    assert states[1:] == ["ok", "ok", "warn"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -10,8 +11,11 @@ from pulsed.compute.health.evaluator import HealthEvaluator
 from pulsed.compute.health.settings import HealthSettings
 from pulsed.compute.health.summary import roll_up, stale
 from pulsed.compute.tracker import Tracker
+from pulsed.reader.tick import KernelEvent
 from pulsed.translate.tick import Device, Entity
+from pulsed.translate.vocabulary import Reading
 from tests.compute.health.sim import GPU, INSTANCE, OTHER, Sim
+from tests.compute.streams import DAY, sample
 
 ALIVE = {"temperature_celsius": 40.0, "power_watts": 100.0, "xid_last_code": 0.0}
 
@@ -222,3 +226,33 @@ def test_changes_tell_what_and_what_to_do() -> None:
     assert check.remedy.startswith("Row repair failed")
     assert (whole.check, whole.before, whole.after, whole.message) == ("", "ok", "crit", check.message)
     assert sim.tick({**ALIVE, "row_remap_failure": 1.0}).changes == ()
+
+
+def test_a_first_sample_has_changes_only_where_something_is_raised() -> None:
+    assert Sim().tick({**ALIVE, "row_remap_failure": 0.0}).changes == ()
+    found = [(change.check, change.after) for change in Sim().tick({**ALIVE, "row_remap_failure": 1.0}).changes]
+    assert found[0] == ("row_remap_failed", "crit")
+
+
+def test_the_end_of_a_problem_is_a_change() -> None:
+    sim = Sim()
+    sim.tick({**ALIVE, "row_remap_pending": 1.0})
+    sim.tick({**ALIVE, "row_remap_pending": 1.0})
+    changes = sim.tick({**ALIVE, "row_remap_pending": 0.0}).changes
+    assert ("row_remap_pending", "warn", "ok") in [(change.check, change.before, change.after) for change in changes]
+
+
+def test_a_gpu_takes_the_kernels_messages_of_its_own_address() -> None:
+    device = replace(GPU, pci_bus_id="00000000:3B:00.0")
+    tracker = Tracker()
+    evaluator = HealthEvaluator(HealthSettings(), tracker)
+
+    def events_after(clock: float, *events: KernelEvent) -> set[int]:
+        tick = replace(sample(clock, Reading(**ALIVE), devices=[device]), kernel_events=events)
+        health = evaluator.judge(tick, tick.readings, tracker.track(tick)).healths[0]
+        return {code for code, count in health.xid_events if count}
+
+    assert events_after(1.0) == set()
+    other, switch = "00000000:5E:00.0", KernelEvent("sxid", 94, DAY + 2.0, "00000000:3B:00.0")
+    assert events_after(2.0, KernelEvent("xid", 48, DAY + 2.0, other), switch) == set()
+    assert events_after(3.0, KernelEvent("xid", 48, DAY + 3.0, device.pci_bus_id)) == {48}

@@ -57,9 +57,11 @@ def test_counts_and_totals_date_what_grows_and_keep_what_was_there() -> None:
 
 def test_the_same_code_of_two_inputs_is_one_event() -> None:
     log = started()
-    assert log.follow(13.0, Extras(xid_counts=()), (), 10.0) == [13]
-    assert log.follow(13.0, Extras(xid_counts=((13, 1.0),)), (), 15.0) == []
+    assert log.follow(13.0, Extras(xid_counts=()), (), 1000.0) == [13]
+    assert log.follow(13.0, Extras(xid_counts=((13, 1.0),)), (), 1005.0) == []
     assert log.records[13].count == 1
+    assert log.follow(13.0, Extras(xid_counts=()), (), 1010.0) == []
+    assert log.follow(13.0, Extras(xid_counts=((13, 1.0),)), (), 1000.0 + BURST_GAP) == [13]
 
 
 def test_a_reset_clears_only_what_happened_before_it() -> None:
