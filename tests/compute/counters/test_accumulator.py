@@ -219,6 +219,18 @@ def test_the_distribution_counts_samples_that_cover_something() -> None:
     assert ledger((0.25, 0.5)).account().distribution is None
 
 
+def test_other_buckets_begin_a_new_distribution() -> None:
+    made = ledger((0.5,))
+    made.begin(GPU, NOTHING, 0.4, "idle")
+    made.cover(1.0, GPU, NOTHING, 0.4, "idle")
+    made.reconfigure((0.5,), HELD_BYTES)
+    assert made.account().distribution == ((0.5,), (1, 0), 0.4)
+    made.reconfigure((0.1, 0.2), HELD_BYTES)
+    assert made.account().distribution == ((0.1, 0.2), (0, 0, 0), 0.0)
+    made.cover(1.0, GPU, NOTHING, 0.15, "idle")
+    assert made.account().distribution == ((0.1, 0.2), (0, 1, 0), 0.15)
+
+
 def test_an_account_never_changes() -> None:
     made = begun(Reading(sm_active_ratio=0.5, power_watts=9.0))
     account = made.account()
