@@ -45,6 +45,14 @@ def test_a_code_that_was_seen_to_happen_is_an_event() -> None:
     assert sim.run(3, "gpu_lost", xid_last_code=79.0).state != "crit"
 
 
+@pytest.mark.parametrize("code", [144.0, 145.0, 146.0, 149.0])
+def test_a_code_with_sub_codes_is_critical_once_another_input_confirms_it(code: float) -> None:
+    sim = Sim()
+    sim.health(xid_last_code=0.0, recovery_action=0.0)
+    assert sim.check("xid_critical", xid_last_code=code, recovery_action=0.0).state == "ok"
+    assert sim.run(3, "xid_critical", xid_last_code=code, recovery_action=1.0).state == "crit"
+
+
 def test_critical_codes_are_counted_from_zero() -> None:
     health = Sim().health(xid_last_code=0.0)
     assert dict(health.xid_events)[79] == 0
