@@ -188,7 +188,7 @@ PROFILING_FROZEN = PlausibilityRule(
 )
 VALUES_FROZEN = PlausibilityRule(
     "values_frozen",
-    "Not one value has moved for long, not even energy or fractions of a watt, though the GPU looks active",
+    "No value has changed for long, though energy or fractions of a watt would have",
     MEASURED,  # gpu-monitoring-tools#188, DCGM#209
     (ACTIVITY, ("energy_joules_total", *POWERS)),
 )
