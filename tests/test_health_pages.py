@@ -25,7 +25,7 @@ class Exporter:
         self.model, self.interval, self.gpus = model, interval, gpus
         self.parser, self.pipeline = PageParser(), Pipeline(ComputeSettings(), "node")
         self.polls = 0
-        self.lost_energy = 0.0
+        self.lost_energy = self.away = 0.0
         self.watches: dict[str, int] = {}
         self.values: dict[str, float] = {"GPU_TEMP": 45, "POWER_USAGE": 200}
         self.health: list[Health] = []
@@ -34,7 +34,7 @@ class Exporter:
         """Read the page so often, with these values from now on; gives the health of the first GPU."""
         self.values |= values
         for _ in range(times):
-            moment = self.polls * self.interval
+            moment = self.polls * self.interval + self.away
             self.polls += 1
             energy = {"TOTAL_ENERGY_CONSUMPTION": 1e9 + 200e3 * moment - self.lost_energy}
             page = "".join(
@@ -50,9 +50,13 @@ class Exporter:
             self.health = [result.health for result in self.pipeline.process(raw).results]
         return self.health[0]
 
+    def pause(self, seconds: float) -> None:
+        """Read no page for so long."""
+        self.away += seconds
+
     def restart_energy(self) -> None:
         """Reset the GPU: its energy counter begins again."""
-        self.lost_energy = 1e9 + 200e3 * self.polls * self.interval
+        self.lost_energy = 1e9 + 200e3 * (self.polls * self.interval + self.away)
 
     def check(self, id: str, gpu: int = 0) -> CheckState:
         return self.health[gpu].check(id)
@@ -187,3 +191,55 @@ def test_a_failure_of_dcgm_stands_beside_a_check_that_is_ok() -> None:
     node.watches = {"NVLINK": 0}
     node.poll(41)
     assert node.check("dcgm_health").state == "ok"
+
+
+def test_replays_during_an_outage_are_spread_over_it() -> None:
+    node = Exporter()
+    link = {"PCIE_MAX_LINK_GEN": 5, "PCIE_MAX_LINK_WIDTH": 16, "PCIE_LINK_GEN": 5, "PCIE_LINK_WIDTH": 16}
+    node.poll(8, **link, PCIE_REPLAY_COUNTER=7)
+    node.pause(86400)
+    node.poll(40, PCIE_REPLAY_COUNTER=7 + 2 * 1440)
+    assert node.check("pcie_replay").state == "ok"
+    assert node.check("pcie_replay").last_event is None or node.check("pcie_replay").severity == 0
+    node.pause(86400)
+    for replays in range(10_000, 13_000, 100):
+        node.poll(PCIE_REPLAY_COUNTER=replays)
+    assert node.check("pcie_replay").state == "crit"
+
+
+def test_a_narrow_link_of_an_idle_gpu_is_ok() -> None:
+    link = {"PCIE_MAX_LINK_GEN": 4, "PCIE_MAX_LINK_WIDTH": 16, "PCIE_LINK_GEN": 1, "PCIE_LINK_WIDTH": 4}
+    node = Exporter(A100)
+    node.poll(20, GPU_UTIL=0, PSTATE=8, **link)
+    assert node.check("pcie_link").state == "ok"
+    node.poll(20, GPU_UTIL=95, PSTATE=0)
+    assert node.check("pcie_link").state == "crit"
+
+
+@pytest.mark.parametrize(
+    ("interval", "seconds", "state"),
+    [(0.1, 1.1, "ok"), (0.1, 11, "warn"), (0.1, 61, "crit"), (15, 40, "ok"), (15, 61, "warn"), (15, 160, "crit")],
+)
+def test_a_short_stall_of_a_fast_source_is_no_problem(interval: float, seconds: float, state: str) -> None:
+    node = Exporter(interval=interval)
+    node.poll(5)
+    node.pause(seconds - interval)
+    node.poll()
+    assert node.check("telemetry").state == state
+    node.poll(3)
+    assert node.check("telemetry").state == "ok"
+
+
+@pytest.mark.parametrize("seconds", [0, 5])
+def test_inputs_of_a_former_list_of_fields_are_not_blank(seconds: float) -> None:
+    names = ("GPU_UTIL", "ROW_REMAP_FAILURE", "ROW_REMAP_PENDING", "ECC_DBE_VOL_TOTAL", "PCIE_LINK_WIDTH", "PSTATE")
+    node = Exporter(interval=1.0)
+    node.poll(5, **dict.fromkeys(names, 0))
+    for name in names:
+        del node.values[name]
+    node.pause(seconds)
+    node.poll(60)
+    assert node.check("telemetry").state == "ok"
+    node.poll(5, **dict.fromkeys(names, 0))
+    node.poll(60, **dict.fromkeys(names, BLANK))
+    assert node.check("telemetry").state == "warn"

@@ -55,7 +55,7 @@ class Increase(Rule):
             increase = state.increases.get(name)
             if increase is None:
                 increase = state.increases[name] = CounterIncrease(self.window, self.lifetime)
-            grown = increase.follow(value, now)
+            grown = increase.follow(value, now, inputs.gap_seconds if self.per else 0.0)
             if not increase.settled:
                 state.due = -inf  # the next sample settles it
             if chosen is None:
@@ -114,8 +114,15 @@ class CounterIncrease:
     total: float = 0.0
     grown: float | None = None
 
-    def follow(self, value: float, now: float) -> float:
-        """Return the increase since the last value."""
+    def follow(self, value: float, now: float, gap: float = 0.0) -> float:
+        """Return the increase since the last value.
+
+        Args:
+            value: of the counter.
+            now: seconds.
+            gap: seconds without a sample before this one. An increase in a gap that is longer than the window counts
+                with the share of the window, as if it had been steady.
+        """
         self._expire(now)
         last, self.last = self.last, value
         if last is None:
@@ -126,7 +133,7 @@ class CounterIncrease:
             return 0.0
         start = max(last, self.peak) if self.lifetime or value >= self.peak > last else last
         self.peak = max(self.peak, value)
-        increase = max(value - start, 0.0)
+        increase = max(value - start, 0.0) * min(1.0, self.seconds / gap if gap else 1.0)
         if increase:
             self._add(now, increase)
         return increase

@@ -12,7 +12,7 @@ from pulsed.compute.health.saved_state import SavedGpuState, SavedTarget, device
 from pulsed.compute.health.settings import HealthSettings
 from pulsed.compute.health.summary import roll_up
 from pulsed.compute.tracker import ExpectedGpu, GpuTrack, Roster, SampleDecision, TrackedTick, Tracker
-from pulsed.reader.tick import KernelEvent
+from pulsed.reader.tick import KernelEvent, Layout
 from pulsed.translate.tick import CanonicalTick
 from pulsed.translate.vocabulary import NOTHING, Reading
 
@@ -43,6 +43,7 @@ class HealthEvaluator:
         self._missing: list[tuple[GpuTrack, GpuHealth]] = []
         self._lost: tuple[LostGpu, ...] = ()
         self._empty = 0
+        self._layout: Layout | None = None
         self._last: HealthTick | None = None
 
     @property
@@ -80,6 +81,7 @@ class HealthEvaluator:
             self._target = tick.target
         extras, kernel_events = tick.extras, tick.kernel_events
         is_source_alive = any(track.inputs.is_answered for track in roster.tracks)
+        is_layout_new, self._layout = tick.layout is not self._layout, tick.layout
         changes: list[HealthChange] = []
         for position, track, gpu in self._boards:
             before = gpu.health
@@ -91,6 +93,7 @@ class HealthEvaluator:
                 boot_id,
                 is_source_alive,
                 _events_of(kernel_events, track) if kernel_events else kernel_events,
+                is_layout_new,
             )
             if after is not before:
                 changes += _changes(position, gpu, before, after)

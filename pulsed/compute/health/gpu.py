@@ -84,6 +84,7 @@ class GpuHealth:
         boot_id: str = "",
         has_peers: bool = True,
         kernel_events: tuple[KernelEvent, ...] | None = None,
+        is_layout_new: bool = False,
     ) -> Health:
         """Evaluate a sample; a repeated one changes nothing.
 
@@ -95,6 +96,7 @@ class GpuHealth:
             boot_id: of the node, opaque; another one means that it was restarted.
             has_peers: whether another GPU of the source answers; without one the source itself may be silent.
             kernel_events: messages about the GPU in the kernel log; None where the log is not read.
+            is_layout_new: whether the source has other series than before; what is not among them is not blank.
         """
         if self.health is NOT_JUDGED:
             sample = FIRST
@@ -107,10 +109,9 @@ class GpuHealth:
         if self.changes:
             self.changes = []
         due = resets = 0
+        inputs.gap_seconds = sample.elapsed if sample.is_interrupted else 0.0
         if sample.is_interrupted:
-            for state in self._rules:
-                state.reached_since = None  # the GPU was not observed for a while
-            due |= self.plan.on_parts
+            due |= self._interrupt()
         if track.device is not self.device:
             due |= self._meet(track.device)
         if kernel_events:
@@ -124,6 +125,8 @@ class GpuHealth:
         answer, is_answering = self._answer, self.reachability.polls_missed == 0.0 and freshness.state != "stale"
         if is_answering:
             self._answer = reading
+            if is_layout_new:
+                due |= self._forget_inputs()
             if reading[_XID] is None:
                 inputs.xids.pass_blank(now)
         polls_missed, has_kernel_log = self.reachability.polls_missed, kernel_events is not None
@@ -158,6 +161,20 @@ class GpuHealth:
     def _severity_of(self, check: str) -> int:
         position = self.plan.position_of.get(check)
         return -1 if position is None else self.checks[position].severity(self.inputs)
+
+    def _interrupt(self) -> int:
+        """The GPU was not observed for a while, and its source may have other fields since; return what to evaluate."""
+        due = self.plan.on_parts
+        for number, state in enumerate(self._rules):
+            state.reached_since = None
+            if state.increases:
+                due |= 1 << number
+        return due | self._forget_inputs()
+
+    def _forget_inputs(self) -> int:
+        """Forget inputs that are not present now: the source has other fields."""
+        self._most_present = 0
+        return self._set("inputs_blank_ratio", 0.0)
 
     def _set(self, fact: str, value: Value) -> int:
         """Set an input that is not in the reading; return the rules to evaluate."""

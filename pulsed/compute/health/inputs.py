@@ -46,15 +46,28 @@ class GpuInputs:
         severity_of: returns the severity of a check of this GPU by its id; -1 while it is unknown or disabled.
         values: the reading followed by `FACTS`, by `INPUT_POSITION`; call `refresh` before use.
         extras: dcgm-exporter's own metrics.
+        gap_seconds: time before this sample that no sample covers; 0 for none.
     """
 
-    __slots__ = ("_facts", "clock_events", "extras", "model", "reading", "settings", "severity_of", "values", "xids")
+    __slots__ = (
+        "_facts",
+        "clock_events",
+        "extras",
+        "gap_seconds",
+        "model",
+        "reading",
+        "settings",
+        "severity_of",
+        "values",
+        "xids",
+    )
 
     def __init__(self, settings: HealthSettings, model: str, severity_of: Callable[[str], int]) -> None:
         self.settings = settings
         self.model = model
         self.severity_of = severity_of
         self.reading: Reading = NOTHING
+        self.gap_seconds = 0.0
         self.extras: Extras | None = None
         self.clock_events = ClockEvents()
         self.xids = XidLog()

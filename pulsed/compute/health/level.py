@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from math import inf
 
 from pulsed.compute.health.inputs import INPUT_POSITION, GpuInputs
-from pulsed.compute.health.model import SEVERITY, State
+from pulsed.compute.health.model import ROUNDING, SEVERITY, State
 from pulsed.compute.health.rule import Rule, RuleState
 from pulsed.compute.health.temperature_limits import is_data_centre, limits_of
 from pulsed.translate.vocabulary import Value
@@ -128,6 +128,15 @@ def distance(rule: Level, inputs: GpuInputs) -> float | None:
 def of_data_centre(rule: Level, inputs: GpuInputs) -> float | None:
     """Return the one input, for data-centre GPUs only."""
     return inputs.values[rule.positions[0]] if is_data_centre(inputs.model) else None
+
+
+def gap_of(seconds: float) -> Callable[[Level, GpuInputs], float | None]:
+    """Return a measure: the one input, intervals between two samples, if that is a gap of at least so many seconds."""
+
+    def measure(rule: Level, inputs: GpuInputs) -> float | None:
+        return inputs.values[rule.positions[0]] if inputs.gap_seconds >= seconds - ROUNDING else 0.0
+
+    return measure
 
 
 def faults(fields: tuple[tuple[int, int, int, int], ...]) -> Callable[[Level, GpuInputs], float | None]:

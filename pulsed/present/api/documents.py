@@ -26,6 +26,9 @@ Document = dict[str, Any]
 SILENT_INTERVALS = 10.0
 """After so many intervals without a sample the health of a GPU is unknown."""
 
+SILENT_SECONDS = 10.0
+"""The same in seconds, for fast sources."""
+
 
 class Match(NamedTuple):
     """One GPU or MIG instance, with the target that shows it."""
@@ -186,10 +189,10 @@ def _health_of(match: Match, now: float) -> Health:
     target, health = match.target, match.result.health
     if match.lost or target.tick is None:
         return health
-    intervals = (now - target.arrived) / target.interval
-    if intervals <= SILENT_INTERVALS or target.fresh(now):
+    age = now - target.arrived
+    if age <= max(SILENT_INTERVALS * target.interval, SILENT_SECONDS) or target.fresh(now):
         return health
-    return stale(health, match.time + target.interval, intervals)
+    return stale(health, match.time + target.interval, age / target.interval)
 
 
 def _checks(health: Health) -> Document:

@@ -60,6 +60,8 @@ def link(**values: float) -> dict[str, float]:
     return {"pcie_link_width": 16.0, "pcie_link_width_max": 16.0, **values}
 
 
+LOADED = {"performance_state": 0.0, "gpu_utilization_ratio": 0.9}
+
 WAYS: Mapping[tuple[str, str], Way] = {
     ("gpu_lost", "crit"): then({"temperature_celsius": 40.0}, {}, 4),
     ("recovery_action", "warn"): always(recovery_action=3.0),
@@ -102,8 +104,8 @@ WAYS: Mapping[tuple[str, str], Way] = {
     ("hw_slowdown", "info"): grows("reliability_violation_seconds_total", 0.01, 12),
     ("pcie_replay", "warn"): grows("pcie_replays_total", 10.0, 30),
     ("pcie_replay", "crit"): grows("pcie_replays_total", 1000.0, 60),
-    ("pcie_link", "warn"): always(70, **link(pcie_link_width=8.0)),
-    ("pcie_link", "crit"): always(70, **link(pcie_link_width=4.0)),
+    ("pcie_link", "warn"): always(70, **link(pcie_link_width=8.0), **LOADED),
+    ("pcie_link", "crit"): always(70, **link(pcie_link_width=4.0), **LOADED),
     ("nvlink_errors", "warn"): grows("nvlink_crc_errors_total", 1.0, 8),
     ("nvlink_errors", "crit"): grows("nvlink_crc_errors_total", 2000.0, 8),
     ("fabric_link", "warn"): always(330, fabric_manager_status=2.0),
@@ -152,8 +154,9 @@ def test_a_setting_is_unexpected_only_while_it_is_off(quantity: str, state: str)
 def test_a_very_late_sample_is_critical_telemetry() -> None:
     sim = Sim()
     sim.health(temperature_celsius=40.0)
-    assert sim.check("telemetry", after=11.0, temperature_celsius=40.0).state == "crit"
-    assert sim.check("telemetry", after=4.0, temperature_celsius=40.0).state == "warn"
+    assert sim.check("telemetry", after=61.0, temperature_celsius=40.0).state == "crit"
+    assert sim.check("telemetry", after=11.0, temperature_celsius=40.0).state == "warn"
+    assert sim.check("telemetry", after=4.0, temperature_celsius=40.0).state == "ok", "less than 10 s is no problem"
     assert sim.check("telemetry", temperature_celsius=40.0).state == "ok"
 
 

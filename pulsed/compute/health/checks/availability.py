@@ -5,9 +5,13 @@ from __future__ import annotations
 
 from pulsed.compute.freshness import FRESH_SECONDS
 from pulsed.compute.health.check import check
-from pulsed.compute.health.level import Codes, Level
+from pulsed.compute.health.level import Codes, Level, gap_of
+from pulsed.compute.health.model import State
 from pulsed.compute.health.rule import DAY, HOUR, MINUTE, duration
 from pulsed.compute.health.xid_rule import CORROBORATION, XID_INPUTS, XidRule
+
+_GAPS: tuple[tuple[State, float, float], ...] = (("warn", 3, 10), ("crit", 10, MINUTE))
+"""By state, the shortest gap between two samples in intervals and in seconds: intervals of a fast source are short."""
 
 CHECKS = (
     check(
@@ -36,7 +40,16 @@ CHECKS = (
     check(
         "telemetry",
         "Readings are late or blank",
-        Level("sample_gap_intervals", {"warn": 3, "crit": 10}, "intervals between two samples", number="above {:g}"),
+        *(
+            Level(
+                "sample_gap_intervals",
+                {state: intervals},
+                f"intervals and {duration(seconds)} between two samples",
+                number="above {:g}",
+                by=gap_of(seconds),
+            )
+            for state, intervals, seconds in _GAPS
+        ),
         Level(
             "inputs_blank_ratio",
             {"warn": 0.5},

@@ -32,6 +32,9 @@ _REPLAYS = Increase(
     hold=10 * MINUTE,
 )
 
+_LOADED = (When("performance_state", "==", 0), When(ACTIVITY, ">", 0))
+"""An idle link has a lower generation, and on some boards fewer lanes."""
+
 CHECKS = (
     check(
         "pcie_replay",
@@ -53,11 +56,12 @@ CHECKS = (
         Level(
             "pcie_width_ratio",
             {"warn": 0.999, "crit": 0.499},
-            "of the device's lanes",
+            "of the device's lanes in P0 and while active",
             ("pcie_link_width", "pcie_link_width_max"),
             number="below {:.0%}",
             by=pcie_width_ratio,
             below=True,
+            when=_LOADED,
             enter=MINUTE,
         ),
         Level(
@@ -68,7 +72,7 @@ CHECKS = (
             number="below {:.0%}",
             by=ratio,
             below=True,
-            when=(When("performance_state", "==", 0), When(ACTIVITY, ">", 0)),
+            when=_LOADED,
             enter=MINUTE,
         ),
         remedy="The GPU runs on a narrower or slower PCIe link than it can: reseat it and check the slot and BIOS.",
