@@ -25,6 +25,7 @@ class Exporter:
         self.model, self.interval, self.gpus = model, interval, gpus
         self.parser, self.pipeline = PageParser(), Pipeline(ComputeSettings(), "node")
         self.polls = 0
+        self.measured: float | None = None
         self.lost_energy = self.away = 0.0
         self.watches: dict[str, int] = {}
         self.values: dict[str, float] = {"GPU_TEMP": 45, "POWER_USAGE": 200}
@@ -36,6 +37,7 @@ class Exporter:
         for _ in range(times):
             moment = self.polls * self.interval + self.away
             self.polls += 1
+            moment = moment if self.measured is None else self.measured
             energy = {"TOTAL_ENERGY_CONSUMPTION": 1e9 + 200e3 * moment - self.lost_energy}
             page = "".join(
                 f'DCGM_FI_DEV_{name}{{gpu="{gpu}",UUID="GPU-{gpu}",modelName="{self.model}"}} {value}\n'
@@ -45,10 +47,18 @@ class Exporter:
                 f'DCGM_EXP_GPU_HEALTH_STATUS{{gpu="0",UUID="GPU-0",health_watch="{watch}"}} {result}\n'
                 for watch, result in self.watches.items()
             )
+            moment = self.polls * self.interval - self.interval + self.away
             read = self.parser.parse(page.encode())
             raw = RawTick("test", START + moment, moment, self.interval, read.layout, read.values, read.rejected)
             self.health = [result.health for result in self.pipeline.process(raw).results]
         return self.health[0]
+
+    def repeat(self, times: int, **values: float) -> Health:
+        """Read a page with these values so often; it was measured only once."""
+        before, self.measured = dict(self.values), self.polls * self.interval + self.away
+        health = self.poll(times, **values)
+        self.values, self.measured = before, None
+        return health
 
     def pause(self, seconds: float) -> None:
         """Read no page for so long."""
@@ -243,3 +253,23 @@ def test_inputs_of_a_former_list_of_fields_are_not_blank(seconds: float) -> None
     node.poll(5, **dict.fromkeys(names, 0))
     node.poll(60, **dict.fromkeys(names, BLANK))
     assert node.check("telemetry").state == "warn"
+
+
+def test_a_bad_page_that_is_read_twice_raises_nothing() -> None:
+    node = Exporter()
+    node.poll(10, GPU_TEMP_LIMIT=30)
+    assert node.repeat(2, GPU_TEMP_LIMIT=-3).state == "ok"
+    assert node.poll(4).state == "ok"
+    assert node.poll(2, GPU_TEMP_LIMIT=-3).state == "crit"
+
+
+def test_a_bad_page_that_is_read_twice_clears_no_latch() -> None:
+    node = Exporter()
+    node.poll(10, XID_ERRORS=0)
+    assert node.poll(4, XID_ERRORS=48).state == "crit"
+    good, node.lost_energy = node.lost_energy, 1e9
+    node.repeat(2)
+    node.lost_energy = good
+    assert node.poll(4).state == "crit"
+    node.restart_energy()
+    assert node.poll(2).state == "ok"

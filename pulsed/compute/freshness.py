@@ -65,6 +65,11 @@ class Freshness:
         """Whether the GPU answered in the newest sample."""
         return self.state == "present" or self.state == "repeated"
 
+    @property
+    def is_same_measurement(self) -> bool:
+        """Whether the newest sample was measured when the one before was: not even the energy counter has moved."""
+        return self._samples > 1 and self._counts_energy and self.state in ("repeated", "stale")
+
     def follow(self, reading: Reading, now: float, interval: float, settings: PlausibilitySettings) -> None:
         """Take the next sample.
 

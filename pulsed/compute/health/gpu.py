@@ -109,6 +109,9 @@ class GpuHealth:
         if self.changes:
             self.changes = []
         due = resets = 0
+        is_same_measurement = track.inputs.is_same_measurement
+        if not is_same_measurement:
+            inputs.measured_at = now
         inputs.gap_seconds = sample.elapsed if sample.is_interrupted else 0.0
         if sample.is_interrupted:
             due |= self._interrupt()
@@ -135,8 +138,9 @@ class GpuHealth:
             self._sample_facts = sample_facts
             due |= self._take_facts(*sample_facts)
         energy = reading[_ENERGY]
-        if energy is not None and (moment := self.resets.follow_energy(energy, now)) is not None:
-            resets = self._reset(moment)
+        if energy is not None and not is_same_measurement:
+            moment = self.resets.follow_energy(energy, now)
+            resets = 0 if moment is None else self._reset(moment)
         if boot_id and boot_id != self.boot_id:
             is_restart, self.boot_id = bool(self.boot_id), boot_id
             self.latched += 1
@@ -149,7 +153,7 @@ class GpuHealth:
         if settled != self._settled or extras != inputs.extras or self.resets.is_pending or resets:
             before_that, self._settled = self._settled, settled
             due |= self._compare(self.plan.settled, before_that, settled)
-            if (moment := self.resets.follow(reading, now)) is not None:
+            if not is_same_measurement and (moment := self.resets.follow(reading, now)) is not None:
                 due |= self._reset(moment)
             if extras != inputs.extras:
                 due |= self._take_extras(extras)

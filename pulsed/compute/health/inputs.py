@@ -46,6 +46,7 @@ class GpuInputs:
         severity_of: returns the severity of a check of this GPU by its id; -1 while it is unknown or disabled.
         values: the reading followed by `FACTS`, by `INPUT_POSITION`; call `refresh` before use.
         extras: dcgm-exporter's own metrics.
+        measured_at: seconds of the GPU's clock when the reading was first seen; a repeated one is not another one.
         gap_seconds: time before this sample that no sample covers; 0 for none.
     """
 
@@ -54,6 +55,7 @@ class GpuInputs:
         "clock_events",
         "extras",
         "gap_seconds",
+        "measured_at",
         "model",
         "reading",
         "settings",
@@ -67,7 +69,7 @@ class GpuInputs:
         self.model = model
         self.severity_of = severity_of
         self.reading: Reading = NOTHING
-        self.gap_seconds = 0.0
+        self.gap_seconds = self.measured_at = 0.0
         self.extras: Extras | None = None
         self.clock_events = ClockEvents()
         self.xids = XidLog()

@@ -74,7 +74,7 @@ class RuleState:
     reached_since: dict[int, float] | None = None
     _below_since: float | None = None
 
-    def follow(self, rule: Rule, reached: int, kept: int, now: float) -> None:
+    def follow(self, rule: Rule, reached: int, kept: int, now: float, measured_at: float) -> None:
         """Update the severity, with hysteresis.
 
         Args:
@@ -82,6 +82,7 @@ class RuleState:
             reached: the severity reached; 0 for none, -1 when the inputs are missing.
             kept: the severity still reached with the thresholds moved back by the margin to leave.
             now: seconds.
+            measured_at: when the newest reading was first seen: one that is repeated does not reach a level for longer.
         """
         if reached < 0:
             self.reached_since = self._below_since = None
@@ -94,7 +95,7 @@ class RuleState:
             self.reached_since = None
             self.held = 0
             return
-        target = max(self._entered(rule.enter, reached, now), min(kept, self.held), 0)
+        target = max(self._entered(rule.enter, reached, now, measured_at), min(kept, self.held), 0)
         if target > self.held:
             self.held, self.until, self._below_since = target, now + rule.hold, None
         elif target == self.held:
@@ -102,7 +103,7 @@ class RuleState:
         else:
             self._leave(rule.release, target, now)
 
-    def _entered(self, enter: float, reached: int, now: float) -> int:
+    def _entered(self, enter: float, reached: int, now: float, measured_at: float) -> int:
         """Return the worst severity that has been reached for long enough."""
         if not enter:
             return reached
@@ -111,7 +112,7 @@ class RuleState:
         for severity in range(1, 5):
             if severity > reached:
                 since.pop(severity, None)
-            elif now - since.setdefault(severity, now) >= enter - ROUNDING:
+            elif measured_at - since.setdefault(severity, now) >= enter - ROUNDING:
                 entered = severity
             elif severity > self.held:
                 self.due = min(self.due, since[severity] + enter)
@@ -230,7 +231,7 @@ class Rule:
                 reached, kept = self._conditional(reached, kept, state, inputs, now)
         state.is_covered = reached >= 0
         if reached > 0 or reached != held or state.reached_since is not None:
-            state.follow(self, reached, kept, now)
+            state.follow(self, reached, kept, now, inputs.measured_at)
         return state.held != held or state.is_covered is not was_covered
 
     def evidence(self, state: RuleState, inputs: GpuInputs) -> tuple[tuple[str, float], ...]:
