@@ -4,6 +4,10 @@ Run as `python -m tools.mutate [--number N] [--seed S]`. A mutant is one module 
 operator, a number or a boolean. It is killed if `tests/compute` and `tests/translate` fail or exceed the time limit.
 Annotations, decorators and the `strict` argument of `zip` are not changed: they do not affect results. Property tests
 run few examples, so that a kill by chance is less likely than in the full suite.
+
+Survivors that no test can or should notice: changes that only cost time (another evaluation without need), limits that
+are compared within a tolerance of microseconds, initial values that are replaced before use, caps that a consistent
+input does not reach, and sizes of memories such as the number of absent GPUs that are remembered.
 """
 
 from __future__ import annotations

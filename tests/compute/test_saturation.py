@@ -7,8 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pulsed.compute.bounds import bounds_of
+from pulsed.compute.derive import ComputeSettings
 from pulsed.compute.peaks import LINKS, RESOURCES, nvlink_of, pcie_peak, peaks_by_architecture
-from pulsed.compute.saturation import LIMITING_RESOURCES, NONE, UNKNOWN, Saturation, Saturator
+from pulsed.compute.saturation import LIMITING_RESOURCES, NONE, SATURATION, UNKNOWN, Saturation, Saturator
 from pulsed.translate.vocabulary import Reading
 from tests.compute.readings import INPUTS, at_most, consistent, hide, many, rates
 
@@ -284,3 +285,11 @@ def test_a_ratio_without_a_pipe_or_memory_is_the_final_one(
     full, part = of(reading, model, whole), of(hide(reading, hidden), model, whole)
     if part.ratio is not None and (part.compute is None or part.memory is None):
         assert part.ratio == full.ratio
+
+
+def test_a_ratio_needs_a_pipe_and_the_memory() -> None:
+    pipes = ("tensor", "fp64", "fp32", "fp16", "integer")
+    assert SATURATION.inputs(ComputeSettings()) == (
+        tuple(f"{pipe}_active_ratio" for pipe in pipes),
+        ("dram_active_ratio",),
+    )

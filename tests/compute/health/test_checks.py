@@ -151,6 +151,22 @@ def test_a_setting_is_unexpected_only_while_it_is_off(quantity: str, state: str)
     assert [Sim().check("config_drift", **{quantity: value}).state for value in (0.0, 1.0)] == [state, "ok"]
 
 
+def test_checks_of_a_vgpu_guest() -> None:
+    guest = {check.id for check in CHECKS if check.guest}
+    assert guest == {"gpu_lost", "telemetry", "xid_critical", "xid_warning", "xid_repeat"}
+
+
+@pytest.mark.parametrize(
+    ("mask", "state"),
+    [
+        *((mask, "ok") for mask in (0x0, 0x2, 0x8, 0x20, 0x80, 0x100, 0x1000)),
+        *((mask, "crit") for mask in (0x1, 0x4, 0x10, 0x40, 0x200, 0xF00, 0x1200)),
+    ],
+)
+def test_faults_in_the_health_mask_of_the_fabric(mask: int, state: str) -> None:
+    assert Sim().run(70, "fabric_link", fabric_health_mask=float(mask)).state == state
+
+
 def test_a_very_late_sample_is_critical_telemetry() -> None:
     sim = Sim()
     sim.health(temperature_celsius=40.0)
@@ -180,6 +196,7 @@ def test_the_thresholds_and_times_are_those_of_the_health_document() -> None:
     for check in CHECKS:
         for rule in check.rules:
             assert rule.sentence in sections[check.id], rule.sentence
+        assert ("(only where present)" in sections[check.id]) is check.optional, check.id
 
 
 def test_inputs_are_readings_or_known_to_the_engine() -> None:

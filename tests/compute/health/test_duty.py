@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from pulsed.compute.health.duty import DutyCounter
+from pulsed.compute.health.duty import Duty, DutyCounter
+from pulsed.compute.health.inputs import GpuInputs
+from pulsed.compute.health.rule import RuleState
+from pulsed.compute.health.settings import HealthSettings
+from pulsed.translate.vocabulary import Reading
 
 
 def follow(counter: DutyCounter, *samples: tuple[float, float | None], window: float = 10.0) -> list[float]:
@@ -40,3 +44,15 @@ def test_growth_beyond_microseconds_proves_the_unit(growth: float, is_proven: bo
     counter = DutyCounter()
     follow(counter, (0, 0.0), (1, growth), (1, growth + 1.0))  # the last one covers no time
     assert counter.is_proven is is_proven
+
+
+def test_an_evaluation_reports_every_change_of_the_state() -> None:
+    rule = Duty("share", {"hot": 0.5}, "heat", ("thermal_violation_seconds_total",), uncertain=True)
+    state, inputs = RuleState(), GpuInputs(HealthSettings(), "", lambda check: -1)
+    for number, value in enumerate([5.0] * 10 + [5.0 + 1e-3 * step for step in range(20)]):
+        inputs.reading = Reading(thermal_violation_seconds_total=value)
+        inputs.refresh()
+        before = (state.held, state.is_covered)
+        is_changed = rule.evaluate(state, inputs, number * 10.0)
+        assert is_changed or (state.held, state.is_covered) == before, number
+    assert state.held == 1

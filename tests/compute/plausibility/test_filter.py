@@ -229,6 +229,14 @@ def test_only_the_engine_is_stuck() -> None:
 # --- values that stand still
 
 
+def test_power_is_compared_relatively_also_where_it_is_small() -> None:
+    steady = STEADY._replace(power_watts=2.0, gpu_utilization_ratio=0.5)
+    plausible = begun(steady)
+    assert not any(reasons(plausible, [noisy(steady, 7 * number) for number in range(290)]))
+    said = reasons(plausible, [noisy(steady, 7 * number, watts=4.0) for number in range(290, 320)])
+    assert said[-1] == ("profiling_frozen",)
+
+
 def test_a_frozen_profile_under_a_load_that_moved() -> None:
     plausible = begun(STEADY)
     assert not any(reasons(plausible, stream(STEADY, 290)))
