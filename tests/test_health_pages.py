@@ -273,3 +273,17 @@ def test_a_bad_page_that_is_read_twice_clears_no_latch() -> None:
     assert node.poll(4).state == "crit"
     node.restart_energy()
     assert node.poll(2).state == "ok"
+
+
+def test_a_memory_error_confirms_an_old_code_of_memory_only() -> None:
+    for code, state in ((48, "crit"), (79, "ok")):
+        node = Exporter()
+        node.poll(3, XID_ERRORS=code, ECC_DBE_VOL_TOTAL=1)
+        assert node.check("xid_critical").state == state
+
+
+@pytest.mark.parametrize("model", ["NVIDIA L40S", "NVIDIA L4", "NVIDIA A10", "NVIDIA A40", "Tesla T4"])
+def test_ecc_off_is_a_warning_on_every_data_centre_gpu(model: str) -> None:
+    node = Exporter(model)
+    node.poll(3, ECC_CURRENT=0)
+    assert node.check("config_drift").state == "warn"

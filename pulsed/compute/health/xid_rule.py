@@ -17,6 +17,9 @@ XID_INPUTS = ("xid_last_code", "xid_counts", "kernel_log")
 CORROBORATION = ("recovery_action", "ecc_dbe_volatile_total", "nvlink_link_recoveries_failed_total")
 """Inputs above 0 that confirm an XID of unknown age."""
 
+_CONFIRMS = dict(zip(CORROBORATION, ("", "memory", "nvlink"), strict=True))
+"""By input, the scope of the XIDs that it confirms; empty for all."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class XidRule(Rule):
@@ -83,8 +86,9 @@ class XidRule(Rule):
 
     def _worst(self, state: RuleState, inputs: GpuInputs, now: float) -> int:
         worst, newest = 0, -inf
-        is_corroborated = any((inputs.value(name) or 0.0) > 0 for name in CORROBORATION)
+        confirmed = {scope for name, scope in _CONFIRMS.items() if (inputs.value(name) or 0.0) > 0}
         for code, record in inputs.xids.records.items():
+            is_corroborated = "" in confirmed or xid_of(code).scope in confirmed
             raised = self._state(code, record, is_corroborated, inputs.settings.xids)
             if raised is None or raised not in self.keep or now - record.last >= self.keep[raised]:
                 continue
