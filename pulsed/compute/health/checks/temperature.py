@@ -30,7 +30,8 @@ CHECKS = (
             enter=10.0,
             clear=3.0,
         ),
-        remedy="The GPU has {temperature_margin_celsius:g} degrees left to its limit: cool it before clocks are cut.",
+        remedy="The margin to the GPU's own temperature limit is {temperature_margin_celsius:g} °C (negative: "
+        "exceeded): cool the GPU.",
         source="NVML's T.Limit: slowdown at -2 °C on H100, H200, Ada and Blackwell",
         unless=("slowdown_temperature_celsius", "max_operating_temperature_celsius"),
     ),
