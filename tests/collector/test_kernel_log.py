@@ -110,6 +110,14 @@ def test_a_lost_gpu_keeps_its_xid(node: Node) -> None:
     assert (healths[1].check("gpu_lost").state, events(healths[1], 79)) == ("crit", 1)
 
 
+def test_messages_of_a_tick_that_is_not_evaluated_wait_for_the_next(node: Node) -> None:
+    node.page()
+    node.log_xid(79, at=1)
+    node.seconds = itertools.count(1_000_000)  # the same time again: a repeated tick
+    assert events(node.page()[0], 79) == 0
+    assert events(node.page()[0], 79) == 1
+
+
 def test_a_log_that_cannot_be_read_is_no_input(tmp_path: Path) -> None:
     node = Node(tmp_path)
     node.pipeline.reconfigure(ComputeSettings(), EVERYTHING, str(tmp_path / "none"))

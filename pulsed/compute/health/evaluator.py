@@ -23,6 +23,10 @@ EMPTY_POLLS = 2
 """Samples in a row without any GPU that are tolerated: an exporter that has just been started has none yet."""
 
 
+MOST_HELD_EVENTS = 1000
+"""Messages of the kernel log that wait for a tick that is evaluated; older ones are dropped."""
+
+
 class HealthEvaluator:
     """Evaluates the health of all GPUs of one target, in the order of its ticks.
 
@@ -43,6 +47,7 @@ class HealthEvaluator:
         self._missing: list[tuple[GpuTrack, GpuHealth]] = []
         self._lost: tuple[LostGpu, ...] = ()
         self._empty = 0
+        self._held_events: tuple[KernelEvent, ...] = ()
         self._layout: Layout | None = None
         self._last: HealthTick | None = None
 
@@ -79,7 +84,7 @@ class HealthEvaluator:
         if roster is not self._roster:
             self._enroll(roster)
             self._target = tick.target
-        extras, kernel_events = tick.extras, tick.kernel_events
+        extras, kernel_events = tick.extras, self._due_events(tick, decision)
         is_source_alive = any(track.inputs.is_answered for track in roster.tracks)
         is_layout_new, self._layout = tick.layout is not self._layout, tick.layout
         changes: list[HealthChange] = []
@@ -98,8 +103,17 @@ class HealthEvaluator:
             if after is not before:
                 changes += _changes(position, gpu, before, after)
         if self._missing:
-            changes += self._follow_missing(tick, decision, boot_id)
+            changes += self._follow_missing(tick, decision, boot_id, kernel_events)
         return self._deliver(changes)
+
+    def _due_events(self, tick: CanonicalTick, decision: SampleDecision) -> tuple[KernelEvent, ...] | None:
+        """Return the kernel's messages to evaluate; those of a tick that is not evaluated wait for the next one."""
+        if tick.kernel_events is None:
+            return None
+        events = (*self._held_events, *tick.kernel_events)
+        is_skipped = decision.kind == "repeat" or (not tick.devices and self._empty < EMPTY_POLLS)
+        self._held_events = events[-MOST_HELD_EVENTS:] if is_skipped else ()
+        return () if is_skipped else events
 
     def dump(self) -> SavedTarget:
         """Return the state that must survive a restart: small, plain JSON."""
@@ -145,7 +159,13 @@ class HealthEvaluator:
                 restore(gpu, self._restored.pop(key), track.time)
         return gpu
 
-    def _follow_missing(self, tick: CanonicalTick, decision: SampleDecision, boot_id: str) -> Iterable[HealthChange]:
+    def _follow_missing(
+        self,
+        tick: CanonicalTick,
+        decision: SampleDecision,
+        boot_id: str,
+        kernel_events: tuple[KernelEvent, ...] | None,
+    ) -> Iterable[HealthChange]:
         self._empty = 0 if tick.devices else self._empty + 1
         if not tick.devices and self._empty <= EMPTY_POLLS:
             return []
@@ -164,7 +184,7 @@ class HealthEvaluator:
                 NOTHING,
                 None,
                 boot_id,
-                kernel_events=_events_of(tick.kernel_events, track) if tick.kernel_events else tick.kernel_events,
+                kernel_events=_events_of(kernel_events, track) if kernel_events else kernel_events,
             )
             if after is not before:
                 changes += _changes(-1, gpu, before, after)
