@@ -287,3 +287,45 @@ def test_ecc_off_is_a_warning_on_every_data_centre_gpu(model: str) -> None:
     node = Exporter(model)
     node.poll(3, ECC_CURRENT=0)
     assert node.check("config_drift").state == "warn"
+
+
+@pytest.mark.parametrize(
+    ("nanoseconds", "state"),
+    [(5e3, "ok"), (1.4e6, "ok"), (1.6e6, "info"), (1e7, "info"), (2e9, "hot")],
+    ids=["microseconds", "just below", "just above", "if microseconds", "proven"],
+)
+def test_a_violation_counter_counts_only_for_a_share_of_the_time_that_matters(nanoseconds: float, state: str) -> None:
+    node = Exporter()
+    for polls in range(40):
+        node.poll(THERMAL_VIOLATION=1e9 + polls * nanoseconds)
+    assert node.check("thermal_sw").state == state
+
+
+def test_a_critical_code_without_a_reset_stays_a_warning() -> None:
+    node = Exporter(interval=600.0)
+    node.poll(3, XID_ERRORS=0)
+    assert node.poll(144, XID_ERRORS=48).state == "crit"
+    for _ in range(300):
+        assert node.poll().state == "warn"
+    assert "XID 48" in node.check("xid_warning").message
+    node.restart_energy()
+    assert node.poll(3).state == "ok"
+
+
+def test_an_old_critical_code_ends_with_the_gauge() -> None:
+    node = Exporter(interval=600.0)
+    node.poll(3, XID_ERRORS=0)
+    node.poll(2, XID_ERRORS=48)
+    assert node.poll(140, XID_ERRORS=0).state == "crit"
+    assert node.poll(4).state == "ok"
+
+
+def test_a_repair_that_waits_has_one_remedy() -> None:
+    node = Exporter()
+    node.poll(3, XID_ERRORS=0, ROW_REMAP_PENDING=0, UNCORRECTABLE_REMAPPED_ROWS=1)
+    health = node.poll(3, XID_ERRORS=63, ROW_REMAP_PENDING=1, UNCORRECTABLE_REMAPPED_ROWS=2)
+    remedies = {check.id: check.remedy for check in health.checks if check.severity > 0}
+    assert remedies.keys() == {"xid_warning", "row_remap_pending", "row_remap_growth"}
+    for id_ in ("xid_warning", "row_remap_pending"):
+        assert "reset the GPU when the current jobs finish" in remedies[id_]
+    assert "stop the jobs" not in "".join(remedies.values())

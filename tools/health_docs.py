@@ -9,7 +9,7 @@ from pulsed.compute.health.check import Check
 from pulsed.compute.health.checks import CHECKS
 from pulsed.compute.health.model import SEVERITY
 from pulsed.compute.health.settings import threshold_keys
-from pulsed.compute.health.xids import ADVICE, XIDS, Action, Xid, XidSeverity
+from pulsed.compute.health.xids import ADVICE, XIDS, Action, Xid, XidSeverity, advice
 
 HEAD = """# Health
 
@@ -84,7 +84,7 @@ def _xids() -> Iterator[str]:
     for xid in XIDS.values():
         groups.setdefault((xid.severity, xid.action), []).append(xid)
     for severity, action in sorted(groups, key=lambda group: (-SEVERITY[group[0]], list(ADVICE).index(group[1]))):
-        yield f"\n### `{severity}`: {ADVICE[action]}\n\n"
+        yield f"\n### `{severity}`: {advice(severity, action)}\n\n"
         for codes, scope, meaning in _alike(groups[severity, action]):
             yield f"* {', '.join(map(str, codes))} ({scope}): {meaning}\n"
 

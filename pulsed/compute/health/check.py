@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pulsed.compute.health.inputs import GpuInputs
 from pulsed.compute.health.model import STATES, CheckState, State
 from pulsed.compute.health.rule import Rule, RuleState
-from pulsed.compute.health.xids import ADVICE, xid_of
+from pulsed.compute.health.xids import advice, xid_of
 
 JITTER = 0.5
 """Tolerance in seconds of the wall clock time of the same event."""
@@ -146,7 +146,7 @@ class GpuCheck:
             last_event=last_event,
             message=_message(check, xid) if severity > 0 else "",
             evidence=evidence,
-            remedy=_remedy(check, xid, evidence) if severity > 0 else "",
+            remedy=_remedy(check, state, xid, evidence) if severity > 0 else "",
             covered=covered,
             applies=applies,
         )
@@ -167,10 +167,11 @@ def _message(check: Check, xid: int | None) -> str:
     return check.title if xid is None else f"{check.title}: XID {xid}, {xid_of(xid).description}"
 
 
-def _remedy(check: Check, xid: int | None, evidence: tuple[tuple[str, float], ...]) -> str:
+def _remedy(check: Check, state: State, xid: int | None, evidence: tuple[tuple[str, float], ...]) -> str:
     numbers: dict[str, float | str] = dict(evidence)
     if xid is not None:
-        numbers["advice"] = ADVICE[xid_of(xid).action]
+        known = xid_of(xid)
+        numbers["advice"] = advice("crit" if "crit" in (state, known.severity) else state, known.action)
     try:
         return check.remedy.format_map(numbers)
     except KeyError:  # held after its inputs have disappeared

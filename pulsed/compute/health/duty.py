@@ -9,6 +9,9 @@ from pulsed.compute.health.inputs import GpuInputs
 from pulsed.compute.health.model import SEVERITY, State
 from pulsed.compute.health.rule import MINUTE, Rule, RuleState, duration
 
+MICROSECONDS = 1e3
+"""Factor of a counter of microseconds that is read as nanoseconds."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Duty(Rule):
@@ -21,7 +24,7 @@ class Duty(Rule):
         window: seconds.
         bits: of `clocks_event_reasons`; 0 for counters only.
         uncertain: whether the counters may be in microseconds where the documentation says nanoseconds. Until they have
-            grown faster than microseconds can, the state is at most info.
+            grown faster than microseconds can, the state is info where microseconds would reach a level.
     """
 
     window: float = MINUTE
@@ -32,6 +35,12 @@ class Duty(Rule):
     hold: float = 5 * MINUTE
     release: float = MINUTE
     clear_share: float = 0.5
+
+    def __post_init__(self) -> None:
+        """Compile; an uncertain share matters from a thousandth of the thresholds on."""
+        Rule.__post_init__(self)
+        if self.uncertain:
+            object.__setattr__(self, "_harmless", self._harmless / MICROSECONDS)
 
     @property
     def states(self) -> tuple[State, ...]:
@@ -65,19 +74,15 @@ class Duty(Rule):
                 counters.append(counter)
         return max(counters, key=lambda counter: counter.share, default=None)
 
-    def evaluate(self, state: RuleState, inputs: GpuInputs, now: float) -> bool:
-        """Update the state for one GPU; return whether anything changed that the state of a check is made of."""
-        held, is_changed = state.held, Rule.evaluate(self, state, inputs, now)
-        if not self.uncertain or state.held or not state.duties:
-            return is_changed
-        best = max(state.duties.values(), key=lambda counter: counter.share)
-        if best.share <= 0 or best.is_proven:
-            return is_changed
-        state.held = SEVERITY["info"]
-        return is_changed or held != state.held
+    def severities(self, state: RuleState, measure: float) -> tuple[int, int]:
+        """Return the severity that a measure reaches, and the one that it keeps; info for an unproven unit."""
+        if not self.uncertain or not state.duties or any(counter.is_proven for counter in state.duties.values()):
+            return self.grade(measure)
+        reached, kept = self.grade(measure * MICROSECONDS)
+        return min(reached, SEVERITY["info"]), min(kept, SEVERITY["info"])
 
     def _condition(self) -> str:
-        unproven = " (info while its unit is unknown)" if self.uncertain else ""
+        unproven = " (info at a thousandth of it while its unit is unknown)" if self.uncertain else ""
         return f"{self._thresholds()} of {duration(self.window)} with clocks reduced by {self.text}{unproven}"
 
 
@@ -103,8 +108,8 @@ class DutyCounter:
             points.clear()  # the driver was reloaded
         if value is None:
             return
-        if points and now > points[-1][0] and (value - points[-1][1]) / (now - points[-1][0]) > 2e-3:
-            self.is_proven = True  # microseconds taken for nanoseconds grow by 1e-3 per second at most
+        if points and now > points[-1][0] and (value - points[-1][1]) / (now - points[-1][0]) > 2 / MICROSECONDS:
+            self.is_proven = True
         points.append((now, value))
         while len(points) > FEWEST_SAMPLES and now - points[1][0] >= window:
             del points[0]

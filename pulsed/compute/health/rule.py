@@ -217,6 +217,10 @@ class Rule:
                     reached = max(reached, severity)
         return reached, kept
 
+    def severities(self, state: RuleState, measure: float) -> tuple[int, int]:
+        """Return the severity that a measure of one GPU reaches, and the one that it keeps."""
+        return self.grade(measure)
+
     def evaluate(self, state: RuleState, inputs: GpuInputs, now: float) -> bool:
         """Update the state for one GPU; return whether anything changed that the state of a check is made of."""
         held, was_covered, state.due = state.held, state.is_covered, inf
@@ -226,7 +230,7 @@ class Rule:
             if held == 0 and was_covered and measure * self._sign < self._harmless:
                 state.reached_since = None
                 return False
-            reached, kept = self.grade(measure)
+            reached, kept = self.severities(state, measure)
             if self.when:
                 reached, kept = self._conditional(reached, kept, state, inputs, now)
         state.is_covered = reached >= 0

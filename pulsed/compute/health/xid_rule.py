@@ -21,6 +21,10 @@ _CONFIRMS = dict(zip(CORROBORATION, ("", "memory", "nvlink"), strict=True))
 """By input, the scope of the XIDs that it confirms; empty for all."""
 
 
+CRITICAL_SECONDS = 86400.0
+"""Seconds for which a critical XID is critical. Without a reset it is a warning from then on."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class XidRule(Rule):
     """Events of XIDs.
@@ -89,30 +93,37 @@ class XidRule(Rule):
         confirmed = {scope for name, scope in _CONFIRMS.items() if (inputs.value(name) or 0.0) > 0}
         for code, record in inputs.xids.records.items():
             is_corroborated = "" in confirmed or xid_of(code).scope in confirmed
-            raised = self._state(code, record, is_corroborated, inputs.settings.xids)
-            if raised is None or raised not in self.keep or now - record.last >= self.keep[raised]:
-                continue
-            state.due = min(state.due, record.last + self.keep[raised])
-            if (SEVERITY[raised], record.last) > (worst, newest):
+            raised, until = self._raised(code, record, is_corroborated, inputs, now)
+            state.due = min(state.due, until)
+            if raised is not None and (SEVERITY[raised], record.last) > (worst, newest):
                 worst, newest, state.xid = SEVERITY[raised], record.last, code
                 state.event_at = record.last if record.dated else None
         return worst
 
-    def _state(
-        self, code: int, record: XidRecord, is_corroborated: bool, severities: Mapping[int, str]
-    ) -> State | None:
-        """Return the state that a code means in this rule; None for none."""
+    def _raised(
+        self, code: int, record: XidRecord, is_corroborated: bool, inputs: GpuInputs, now: float
+    ) -> tuple[State | None, float]:
+        """Return the state that a code means in this rule, None for none, and until when."""
         if isinstance(self.choose, int):
-            return self.states[0] if code == self.choose and record.dated else None
-        severity = severity_of(code, severities)
+            return self._kept(self.states[0] if code == self.choose and record.dated else None, record, now)
+        severity = severity_of(code, inputs.settings.xids)
         if severity == "warn" and code in CORROBORABLE and is_corroborated:
             severity = "crit"
         is_critical = severity == "crit" and (record.dated or is_corroborated)
         if self.choose == "critical":
-            return "crit" if is_critical and not record.cleared else None
-        if is_critical or code == FOLLOWER or severity == "ok":
-            return None
-        return "info" if severity == "info" else "warn"
+            return self._kept("crit" if is_critical and not record.cleared else None, record, now)
+        if is_critical:  # without a reset its cause remains
+            since = record.last + CRITICAL_SECONDS
+            is_over = record.cleared or inputs.xids.gauge == 0
+            return (None, since) if now < since else (None if is_over else "warn", inf)
+        if code == FOLLOWER or severity == "ok":
+            return None, inf
+        return self._kept("info" if severity == "info" else "warn", record, now)
+
+    def _kept(self, state: State | None, record: XidRecord, now: float) -> tuple[State | None, float]:
+        """Return a state and when it ends; None once it has ended."""
+        until = record.last + self.keep[state] if state is not None else inf
+        return (state, until) if now < until else (None, inf)
 
     def _condition(self) -> str:
         states = [f"{state} for {duration(seconds)}" for state, seconds in self.keep.items()]

@@ -41,6 +41,10 @@ class Xid:
     description: str
 
 
+RESET_LATER = "reset the GPU when the current jobs finish"
+"""The remedy where a reset can wait."""
+
+
 FOLLOWER = 45
 """Follows other codes and the end of processes: it has no meaning alone and replaces no other code."""
 
@@ -238,3 +242,8 @@ XIDS: Mapping[int, Xid] = {xid.code: xid for xid in map(_parse, _TABLE.splitline
 def xid_of(code: int) -> Xid:
     """Return what is known of a code; an unknown one is a warning (as in NVSentinel)."""
     return XIDS.get(code) or Xid(code, "warn", "driver", "none", "unknown XID, contact NVIDIA support")
+
+
+def advice(severity: str, action: Action) -> str:
+    """Return the remedy for an action, as the end of a sentence: below `crit` a reset can wait for the jobs."""
+    return RESET_LATER if action == "reset_gpu" and severity != "crit" else ADVICE[action]

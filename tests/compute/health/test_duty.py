@@ -47,11 +47,12 @@ def test_growth_beyond_microseconds_proves_the_unit(growth: float, is_proven: bo
 
 
 def test_an_evaluation_reports_every_change_of_the_state() -> None:
-    rule = Duty("share", {"hot": 0.5}, "heat", ("thermal_violation_seconds_total",), uncertain=True)
+    rule = Duty("share", {"hot": 0.05}, "heat", ("thermal_violation_seconds_total",), uncertain=True)
     state, inputs = RuleState(), GpuInputs(HealthSettings(), "", lambda check: -1)
     for number, value in enumerate([5.0] * 10 + [5.0 + 1e-3 * step for step in range(20)]):
         inputs.reading = Reading(thermal_violation_seconds_total=value)
         inputs.refresh()
+        inputs.measured_at = number * 10.0
         before = (state.held, state.is_covered)
         is_changed = rule.evaluate(state, inputs, number * 10.0)
         assert is_changed or (state.held, state.is_covered) == before, number

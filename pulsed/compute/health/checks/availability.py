@@ -8,7 +8,7 @@ from pulsed.compute.health.check import check
 from pulsed.compute.health.level import Codes, Level, gap_of
 from pulsed.compute.health.model import State
 from pulsed.compute.health.rule import DAY, HOUR, MINUTE, duration
-from pulsed.compute.health.xid_rule import CORROBORATION, XID_INPUTS, XidRule
+from pulsed.compute.health.xid_rule import CORROBORATION, CRITICAL_SECONDS, XID_INPUTS, XidRule
 
 _GAPS: tuple[tuple[State, float, float], ...] = (("warn", 3, 10), ("crit", 10, MINUTE))
 """By state, the shortest gap between two samples in intervals and in seconds: intervals of a fast source are short."""
@@ -77,7 +77,7 @@ CHECKS = (
             inputs=(*XID_INPUTS, *CORROBORATION),
             text="after an XID of severity crit, or until the GPU is reset or its driver or node restarted",
             choose="critical",
-            keep={"crit": DAY},
+            keep={"crit": CRITICAL_SECONDS},
         ),
         note="an XID that is older than the first sample counts only if another input confirms it",
         remedy="XID {xid:g} needs a GPU reset or node restart: {advice}, and look at the kernel log.",
@@ -93,7 +93,8 @@ CHECKS = (
             choose="warning",
             keep={"info": 10 * MINUTE, "warn": HOUR},
         ),
-        note="unknown XIDs and critical ones that are older than the first sample are warn; 45 does not count",
+        note="unknown XIDs and critical ones that are older than the first sample are warn; one of severity crit is "
+        "warn after its 24 h until the GPU is reset, unless the last code is 0 again; 45 does not count",
         remedy="XID {xid:g} affected work on this GPU: {advice}, and watch whether the code returns.",
         source="NVIDIA's XID catalogue",
         guest=True,

@@ -7,6 +7,7 @@ from pulsed.compute.health.counter_increase import Increase, step
 from pulsed.compute.health.level import Level, total
 from pulsed.compute.health.rule import DAY, HOUR, When
 from pulsed.compute.health.xid_rule import XidRule
+from pulsed.compute.health.xids import RESET_LATER
 
 _REMAP_INPUTS = ("row_remap_failure", "row_remap_pending", "remapped_rows_uncorrectable_total")
 _RETIRED_INPUTS = ("retired_pages_sbe_total", "retired_pages_dbe_total")
@@ -66,7 +67,7 @@ CHECKS = (
         "A memory repair waits for a reset",
         Level("row_remap_pending", {"warn": 1}, "while a row remapping waits for a reset", number=""),
         Level("retired_pages_pending", {"warn": 1}, "while a page retirement waits for a reset", number=""),
-        remedy="A memory repair waits for a reset: reset the GPU when the current jobs finish.",
+        remedy=f"A memory repair waits for a reset: {RESET_LATER}.",
         source="NVIDIA's memory error management",
     ),
     check(
