@@ -1,5 +1,5 @@
-"""The command line: `pulsed serve`, `snapshot`, `export`, `record`, `doctor`, `health`, `rules`,
-`check-config`.
+"""The command line: `pulsed serve`, `snapshot`, `export`, `record`, `doctor`, `counters`, `health`,
+`rules`, `check-config`.
 
 Arguments only: the commands are modules of `pulsed.commands`, which are imported when they run.
 """
@@ -19,6 +19,7 @@ from pulsed.errors import PulsedError, UsageError
 
 if TYPE_CHECKING:
     from pulsed.config import Config
+    from pulsed.translate.exporter_versions import ExporterVersion
 
 EPILOG = (
     "Precedence: flag, environment (PULSED_<KEY>__<SUBKEY>), file, default. Exit codes: 0 success, 1 error, 2 usage."
@@ -122,7 +123,23 @@ def argument_parser() -> argparse.ArgumentParser:
 
     doctor = commands.add_parser("doctor", parents=[common], help="check which sources work here, and what they lack")
     doctor.add_argument("--format", choices=["table", "json"], default="table")
+    doctor.add_argument(
+        "--exporter-version", type=_exporter_version, metavar="TAG",
+        help="version of dcgm-exporter, which its page does not name: 4.5.2, or the tag of its image",
+    )  # fmt: skip
     doctor.set_defaults(run=_doctor)
+
+    counters = commands.add_parser(
+        "counters",
+        help="print a counters file for dcgm-exporter with all that pulsed can use",
+        description="Prints a counters file (CSV) for dcgm-exporter, which does not start with a field that it lacks.",
+    )
+    counters.add_argument(
+        "--exporter-version", type=_exporter_version, metavar="TAG", default="4.5.2",
+        help="4.5.2, or the tag of its image: 4.4.1-4.5.2-ubuntu22.04; default: 4.5.2",
+    )  # fmt: skip
+    counters.add_argument("--model", default="", help="leave out what this model lacks, such as 'Tesla T4'")
+    counters.set_defaults(run=_counters)
 
     health = commands.add_parser(
         "health",
@@ -209,7 +226,13 @@ def _record(options: argparse.Namespace) -> int:
 def _doctor(options: argparse.Namespace) -> int:
     from pulsed.commands.doctor import doctor
 
-    return doctor(_configuration(options), options.format, sys.stdout)
+    return doctor(_configuration(options), options.format, sys.stdout, options.exporter_version)
+
+
+def _counters(options: argparse.Namespace) -> int:
+    from pulsed.commands.counters import counters
+
+    return counters(options.exporter_version, options.model, sys.stdout)
 
 
 def _health(options: argparse.Namespace) -> int:
@@ -245,6 +268,15 @@ def _duration(text: str) -> float:
         return duration(float(text) if text.replace(".", "", 1).isdecimal() else text)
     except ValueError as error:
         raise argparse.ArgumentTypeError(f"{text!r} {error}; give a duration such as 60s or 1h30m") from None
+
+
+def _exporter_version(text: str) -> ExporterVersion:
+    from pulsed.translate.exporter_versions import exporter_version
+
+    try:
+        return exporter_version(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def _count(text: str) -> int:

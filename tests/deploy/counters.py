@@ -50,6 +50,7 @@ PAGES = 20
 OWN: Mapping[str, str] = {
     "DCGM_EXP_XID_ERRORS_COUNT": 'window_size_in_ms="300000"',
     "DCGM_EXP_CLOCK_EVENTS_COUNT": 'clock_event="gpu_idle",window_size_in_ms="300000"',
+    "DCGM_EXP_XID_ERRORS_TOTAL": 'xid="43"',
     "DCGM_EXP_GPU_HEALTH_STATUS": 'health_watch="MEM",health_error_code=""',
 }
 """The labels that the exporter's own metrics have besides."""

@@ -9,22 +9,24 @@ from typing import TextIO
 from pulsed.commands.doctor.render import render
 from pulsed.commands.doctor.report import examine
 from pulsed.config import Config
+from pulsed.translate.exporter_versions import ExporterVersion
 
 __all__ = ["doctor"]
 
 
-def doctor(config: Config, format: str, out: TextIO) -> int:
+def doctor(config: Config, format: str, out: TextIO, exporter: ExporterVersion | None = None) -> int:
     """Print the report; return the exit code: 0 if any GPU can be served, else 1.
 
     Args:
         format: `table` or `json`.
+        exporter: version of the dcgm-exporters; None to conclude it from their pages.
     """
     logger = logging.getLogger("pulsed")
     before = logger.level
     if config.log.level != "debug":
         logger.setLevel(logging.ERROR)  # the report has the warnings
     try:
-        report = examine(config)
+        report = examine(config, exporter)
     finally:
         logger.setLevel(before)
     if format == "json":

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pulsed.compute.declaration import Alternatives
 from pulsed.compute.derive import ComputeSettings
 from pulsed.compute.derived_results import DERIVED_RESULTS
-from pulsed.translate.fields import sources
+from pulsed.compute.hardware import has_quantity
 from pulsed.translate.tick import Device
 from pulsed.translate.vocabulary import Reading
 
@@ -26,19 +26,24 @@ class Requirement:
     inputs: Callable[[ComputeSettings], tuple[Alternatives, ...]]
     without: Callable[[ComputeSettings], str]
 
-    def missing(self, reading: Reading, device: Device, settings: ComputeSettings) -> tuple[str, ...]:
-        """Return the inputs that the reading of a device lacks; of alternatives the first."""
+    def missing(
+        self,
+        reading: Reading,
+        device: Device,
+        settings: ComputeSettings,
+        is_available: Callable[[str], bool] = lambda quantity: True,
+    ) -> tuple[str, ...]:
+        """Return the inputs that the reading of a device lacks, each once.
+
+        Args:
+            is_available: whether the source can deliver a quantity; of alternatives the first such one is returned.
+        """
         lacking = []
         for alternatives in self.inputs(settings):
-            possible = [quantity for quantity in alternatives if exists(quantity, device)]
+            possible = [quantity for quantity in alternatives if has_quantity(device, quantity)]
             if possible and all(getattr(reading, quantity) is None for quantity in possible):
-                lacking.append(possible[0])
-        return tuple(lacking)
-
-
-def exists(quantity: str, device: Device) -> bool:
-    """Return whether a device can have a quantity: DCGM measures some for whole boards only."""
-    return device.whole or any(field.level != "board" for field in sources(quantity))
+                lacking.append(next(filter(is_available, possible), possible[0]))
+        return tuple(dict.fromkeys(lacking))
 
 
 _COUNTERS = (

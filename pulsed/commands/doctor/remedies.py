@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import shlex
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
-from pulsed.commands.doctor.source_check import SourceCheck, has_new_names
+from pulsed.commands.doctor.source_check import SourceCheck
 from pulsed.config import Config
+from pulsed.present.counters_file import counters_line
 from pulsed.reader.dcgmi.watch import is_profiling
-from pulsed.translate.fields import BY_NAME, DcgmField, sources
-from pulsed.translate.vocabulary import QUANTITIES, is_counter
+from pulsed.translate.exporter_versions import ANY, CLASSIC, ExporterVersion, first_version, in_words, name_for
+from pulsed.translate.fields import BY_NAME, DERIVED, FIRST_BASE_UNIT_ID, DcgmField, sources
+from pulsed.translate.vocabulary import QUANTITIES
 from pulsed.translate.watches import GROUPS, fields_to_watch
 
-OPERATOR_VALUES = (
+FILE = "counters-pulsed.csv"
+
+_OPERATOR_STEPS = (
+    f"kubectl create configmap metrics-config -n gpu-operator --from-file=dcgm-metrics.csv={FILE}",
     "dcgmExporter:",
     "  config:",
     "    name: metrics-config",
@@ -20,9 +26,7 @@ OPERATOR_VALUES = (
     "    - name: DCGM_EXPORTER_COLLECTORS",
     "      value: /etc/dcgm-exporter/dcgm-metrics.csv",
 )
-"""Values of the chart gpu-operator (NVIDIA's GPU telemetry guide)."""
-
-OPERATOR_COMMAND = "kubectl create configmap metrics-config -n gpu-operator --from-file=dcgm-metrics.csv"
+"""A ConfigMap, and the values of the chart gpu-operator that name it (NVIDIA's GPU telemetry guide)."""
 
 
 # Why dcgmi does not give what fields hold; DCGM#244 for engines that answer N/A to everything.
@@ -35,7 +39,12 @@ NO_PROFILING = (
 NOT_AVAILABLE = "answered with N/A: {fields}. This GPU, or its driver, does not have it"
 NOT_IN_GROUPS = "not asked for: {fields}. Add GROUP to source.dcgmi.groups"
 NOT_ASKED = "not asked for: {fields}. Add {ids} to source.dcgmi.fields"
-NOT_RECORDED = "not in the recording: {fields}. Record with dcgmi dmon -e {ids}, or with pulsed record"
+ADD = (
+    "Add to the counters file of dcgm-exporter, unless it has them: a field without a value, such as XIDs before the "
+    "first one, is not on the page"
+)
+NOT_RECORDED = "not in the recording: {fields}. pulsed record writes all that the DCGM of a node has"
+BLANK_IN_RECORDING = "N/A in the recording: {fields}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,74 +60,131 @@ class Step:
     lines: tuple[str, ...] = ()
 
 
-def lines(quantities: Iterable[str], probe: SourceCheck, config: Config) -> tuple[str, ...]:
-    """What would supply these: lines of dcgm-exporter's counters file, or why dcgmi does not give them."""
-    wanted = [(quantity, origins) for quantity in quantities if (origins := sources(quantity))]
-    if probe.kind == "exporter":
-        modern = has_new_names(probe.layout)
-        return tuple(counters_line(quantity, origins[0], modern=modern) for quantity, origins in wanted)
+@dataclass(frozen=True, slots=True)
+class Supply:
+    """What would supply missing quantities.
+
+    Attributes:
+        lines: of dcgm-exporter's counters file; of other sources the reasons with their remedies. Each once.
+        newer: fields that only newer versions of dcgm-exporter accept, with the first such version.
+    """
+
+    lines: tuple[str, ...] = ()
+    newer: tuple[tuple[str, ExporterVersion], ...] = ()
+
+
+def supply(quantities: Iterable[str], probe: SourceCheck, config: Config) -> Supply:
+    """Return what would supply quantities that a source lacks."""
+    wanted = [(quantity, sources(quantity)) for quantity in quantities]
+    if probe.exporter_versions:
+        return _of_exporter([quantity for quantity, _ in wanted], *probe.exporter_versions)
     fields: dict[str, list[DcgmField]] = {}
+    names = _series_names(probe)
     for _, origins in wanted:
-        if probe.kind == "dcgmi":
+        if origins and probe.kind == "dcgmi":
             field, why = _of_dcgmi(origins, probe, config)
             fields.setdefault(why, []).append(field)
-        elif probe.kind == "replay":
-            fields.setdefault(NOT_RECORDED, []).append(origins[0])
-    return tuple(
-        why.format(fields=", ".join(map(str, some)), ids=",".join(str(field.id) for field in some))
-        for why, some in fields.items()
-    )
-
-
-def steps(counters: Sequence[str], probe: SourceCheck) -> tuple[Step, ...]:
-    """Return the steps that add counters lines to an exporter; none for other sources."""
-    if probe.kind != "exporter" or not counters:
-        return ()
-    names = {series.name for series in probe.layout.series}
-    permission: tuple[Step, ...] = ()
-    if not any(is_profiling(field.id) for name in names for field in BY_NAME.get(name, ())) and any(
-        "_PROF_" in line for line in counters
-    ):
-        permission = (
-            Step(
-                "The page has no profiling counter at all. If the lines below do not help: dcgm-exporter needs the "
-                "capability SYS_ADMIN, a data center or workstation GPU since Volta that is not a vGPU guest, and no "
-                "other process (a host engine, a profiler) may hold the profiling hardware; its log names the reason"
-            ),
+        elif origins and probe.kind == "replay":
+            recorded = next((field for field in origins if {field.short, *field.names} & names), None)
+            fields.setdefault(BLANK_IN_RECORDING if recorded else NOT_RECORDED, []).append(recorded or origins[0])
+    return Supply(
+        tuple(
+            why.format(fields=", ".join(map(str, some)), ids=",".join(str(field.id) for field in some))
+            for why, some in fields.items()
         )
-    return (
-        *permission,
-        Step(
-            "Add to the counters file of dcgm-exporter (its option -f; else /etc/dcgm-exporter/default-counters.csv), "
-            "then restart it",
-            tuple(counters),
-        ),
-        Step(
-            "Helm, chart dcgm-exporter: the value customMetrics is this file, and replaces the chart's whole",
-            (
-                "customMetrics: |",
-                "  # the lines of the chart's metrics-configmap.yaml, and",
-                *(f"  {line}" for line in counters),
-            ),
-        ),
-        Step(
-            "Helm, chart gpu-operator: make the whole file, called dcgm-metrics.csv, a ConfigMap",
-            (OPERATOR_COMMAND,),
-        ),
-        Step("and name it in the chart's values, where the default env must stay, too", OPERATOR_VALUES),
     )
 
 
-def counters_line(quantity: str, field: DcgmField, *, modern: bool = False) -> str:
-    """Return the line of dcgm-exporter's counters file for a field.
+def is_accepted(quantity: str, versions: tuple[ExporterVersion, ExporterVersion]) -> bool:
+    """Return whether all versions of dcgm-exporter in a range accept a field that supplies a quantity."""
+    return bool(_accepted(quantity, *versions))
+
+
+def _accepted(quantity: str, oldest: ExporterVersion, newest: ExporterVersion) -> list[str]:
+    """Return the lines that supply a quantity: of one field, or of all that it is computed from."""
+    for field in sources(quantity):
+        if field.id < FIRST_BASE_UNIT_ID and (name := name_for(field, oldest, newest)):
+            return [counters_line(field, name)]
+    parts = [_accepted(part, oldest, newest) for part in DERIVED.get(quantity, "").split(" + ") if part in QUANTITIES]
+    return [line for part in parts for line in part] if all(parts) else []
+
+
+def _of_exporter(quantities: Iterable[str], oldest: ExporterVersion, newest: ExporterVersion) -> Supply:
+    lines: dict[str, None] = {}
+    newer: dict[str, ExporterVersion] = {}
+    for quantity in quantities:
+        if accepted := _accepted(quantity, oldest, newest):
+            lines |= dict.fromkeys(accepted)
+        elif origins := sources(quantity):
+            newer[origins[0].names[0]] = first_version(origins[0])
+    return Supply(tuple(lines), tuple(newer.items()))
+
+
+def steps(given: Supply, probe: SourceCheck, models: Collection[str]) -> tuple[Step, ...]:
+    """Return the steps that add missing fields to a dcgm-exporter; none for other sources.
 
     Args:
-        modern: by the name that it has since DCGM 4.6.
+        models: product names of its GPUs.
     """
-    names = [name for name in field.names if name.startswith("DCGM_")]
-    kind = "counter" if is_counter(quantity) else "gauge"
-    # Three cells, and no more commas (Go's encoding/csv, and dcgm-exporter counts them).
-    return f"{names[-1 if modern else 0]}, {kind}, {QUANTITIES[quantity].meaning.replace(',', ';')}"
+    if not probe.exporter_versions or not (given.lines or given.newer):
+        return ()
+    oldest, newest = probe.exporter_versions
+    found: list[Step] = []
+    is_open = oldest != newest
+    if given.lines and not _has_profiling(probe) and any("_PROF_" in line for line in given.lines):
+        found.append(
+            Step(
+                "The page has no profiling counter at all. If the lines below do not help: dcgm-exporter needs the "
+                "capability SYS_ADMIN, and no other process (a host engine, a profiler) may hold the profiling "
+                "hardware; its log names the reason"
+            )
+        )
+    model = f" --model {shlex.quote(next(iter(models)))}" if len(models) == 1 and "" not in models else ""
+    version = oldest if oldest > ANY else "VERSION"
+    command = f"pulsed counters --exporter-version {version}{model} > {FILE}"
+    if given.lines:
+        found.append(Step(ADD, given.lines))
+    if given.newer:
+        names: dict[ExporterVersion, list[str]] = {}
+        for name, since in given.newer:
+            names.setdefault(since, []).append(name)
+        found.append(
+            Step(
+                "Only newer versions of dcgm-exporter are certain to accept these; others do not start with them",
+                tuple(f"from {since} on: {', '.join(names[since])}" for since in sorted(names)),
+            )
+        )
+    if is_open:
+        found.append(
+            Step(
+                f"The page shows only that dcgm-exporter is {in_words(oldest, newest)}. To use all its fields, give "
+                "the tag of its image below, and to doctor as --exporter-version"
+            )
+        )
+    found.append(Step("Write a counters file with everything that pulsed can use", (command,)))
+    found.append(
+        Step(
+            "Use it, in place of default-counters.csv, and restart dcgm-exporter: by its option -f, or with its chart",
+            (
+                f"helm upgrade dcgm-exporter gpu-helm-charts/dcgm-exporter --reuse-values --set-file "
+                f"customMetrics={FILE}",
+            ),
+        )
+    )
+    found.append(Step("or with the chart gpu-operator, whose values keep their other env", _OPERATOR_STEPS))
+    found.append(
+        Step(f"Ready-made: deploy/dcgm-exporter/counters-pulsed-classic.csv for dcgm-exporter {CLASSIC} and newer")
+    )
+    return tuple(found)
+
+
+def _has_profiling(probe: SourceCheck) -> bool:
+    """Return whether a page has any profiling counter."""
+    return any(is_profiling(field.id) for name in _series_names(probe) for field in BY_NAME.get(name, ()))
+
+
+def _series_names(probe: SourceCheck) -> set[str]:
+    return {series.name for series in probe.tick.layout.series} if probe.tick else set()
 
 
 def _of_dcgmi(origins: Sequence[DcgmField], probe: SourceCheck, config: Config) -> tuple[DcgmField, str]:

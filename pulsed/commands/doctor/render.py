@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from pulsed.commands.doctor.machine import NVML
@@ -19,12 +18,15 @@ def render(report: Report) -> Iterator[str]:
 
 def _lines(report: Report) -> Iterator[str]:
     machine = report["machine"]
-    yield f"GPUs            {machine['gpus_on_bus']} on the PCI bus, {len(machine['device_files'])} in /dev"
-    yield f"NVIDIA driver   {machine['driver'] or 'none'}"
+    driver = f"NVIDIA driver {machine['driver']}" if machine["driver"] else "no NVIDIA driver"
+    files = len(machine["device_files"])
+    yield f"this machine    NVIDIA GPUs: {machine['gpus_on_bus']} on the PCI bus, {files} in /dev; {driver}"
     nvml = "can be loaded" if machine["has_nvml"] else "is missing"
-    yield f"NVML            {NVML} {nvml}; this version of pulsed does not read it by itself"
-    kernel_log = machine["kernel_log_error"]
-    yield f"Kernel log      {f'cannot be read: {kernel_log}' if kernel_log else 'gives XIDs with their exact times'}"
+    yield f"                {NVML} {nvml}; this version of pulsed does not read it by itself"
+    if machine["kernel_log_error"]:
+        yield f"                the kernel log, for exact times of XIDs, cannot be read: {machine['kernel_log_error']}"
+    else:
+        yield "                the kernel log, for exact times of XIDs, can be read"
     for source in report["sources"]:
         yield ""
         yield from _source_lines(source)
@@ -40,7 +42,7 @@ def _lines(report: Report) -> Iterator[str]:
 
 def _source_lines(source: Report) -> Iterator[str]:
     version = f" ({source['version']})" if source["version"] else ""
-    state = f"works, {_models(source['gpus'])}" if source["works"] else "does not work"
+    state = f"works, {_boards(source['boards'])}" if source["works"] else "does not work"
     yield f"{source['kind']:<15} {source['target']}{version}: {state}"
     if source["error"]:
         yield f"    {source['error']}"
@@ -50,21 +52,35 @@ def _source_lines(source: Report) -> Iterator[str]:
         yield f"    left out, {reason.replace('_', ' ')}: DCGM fields {', '.join(map(str, lost['fields']))}"
         if lost["why"]:
             yield f"        {lost['why']}"
+    everything = ", ".join(gpu["name"] for gpu in source["gpus"])
     for derived in source["derived"]:
-        yield from _derived_lines(derived)
+        yield from _derived_lines(derived, everything)
+    if source["without_profiling"]:
+        yield (
+            f"    {_gpus(source['without_profiling'])}: vGPU guests and consumer boards have no profiling counters "
+            "(fields *_active_ratio), whatever the counters file has"
+        )
     if source["steps"]:
         yield from _step_lines(source["steps"])
     else:
         yield from (f"    {line}" for line in source["supply"])
 
 
-def _derived_lines(derived: Report) -> Iterator[str]:
+def _derived_lines(derived: Report, everything: str) -> Iterator[str]:
     if not derived["missing"]:
         yield f"    {derived['name']}: all inputs"
         return
     yield f"    {derived['name']}: {derived['without']}; lacks"
+    lacking: dict[str, list[str]] = {}
     for quantity, gpus in derived["missing"].items():
-        yield f"        {quantity} on {'GPU ' + ', '.join(gpus) if len(gpus) <= _MOST_NAMED else f'{len(gpus)} GPUs'}"
+        where = "" if ", ".join(gpus) == everything else f" on {_gpus(gpus)}"
+        lacking.setdefault(where, []).append(quantity)
+    for where, quantities in lacking.items():
+        yield f"        {', '.join(quantities)}{where}"
+
+
+def _gpus(names: Sequence[str]) -> str:
+    return f"GPU {', '.join(names)}" if len(names) <= _MOST_NAMED else f"{len(names)} GPUs"
 
 
 def _step_lines(steps: Sequence[Report]) -> Iterator[str]:
@@ -73,8 +89,16 @@ def _step_lines(steps: Sequence[Report]) -> Iterator[str]:
         yield from (f"        {line}" for line in step["lines"])
 
 
-def _models(gpus: Sequence[Report]) -> str:
-    if not gpus:
-        return "but there is no GPU"
-    kinds = Counter((gpu["model"] or "GPU") + (" MIG instance" if gpu["mig"] else "") for gpu in gpus)
-    return ", ".join(f"{count} x {kind}" for kind, count in kinds.items())
+def _boards(boards: Sequence[Report]) -> str:
+    return ", ".join(map(_board, boards)) if boards else "but there is no GPU"
+
+
+def _board(board: Report) -> str:
+    instances = f"{board['instances']} MIG instance{'s' * (board['instances'] != 1)}"
+    if not board["count"]:
+        return instances
+    name = f"{board['count']} x {board['model'] or 'GPU'}"
+    if not board["instances"]:
+        return name
+    split = "" if board["count"] == 1 else f"{board['split']} of them "
+    return f"{name} ({split}split into {instances})"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -11,18 +11,27 @@ from typing import Any
 from pulsed import __version__
 from pulsed.commands.doctor.derived import REQUIREMENTS, Requirement
 from pulsed.commands.doctor.machine import advice, look
-from pulsed.commands.doctor.remedies import lines, steps
+from pulsed.commands.doctor.remedies import is_accepted, steps, supply
 from pulsed.commands.doctor.source_check import SourceCheck, choose, probe_all
+from pulsed.compute.hardware import has_profiling
 from pulsed.config import Config
+from pulsed.reader.dcgmi.watch import is_profiling
+from pulsed.translate.exporter_versions import ExporterVersion
+from pulsed.translate.fields import sources
 from pulsed.translate.tick import Device
 from pulsed.translate.vocabulary import QUANTITIES, Reading
 
 Report = dict[str, Any]
 
 
-def examine(config: Config, root: Path = Path("/")) -> Report:
-    """Look at this machine."""
-    probes = asyncio.run(probe_all(config))
+def examine(config: Config, exporter: ExporterVersion | None = None, root: Path = Path("/")) -> Report:
+    """Check the sources and this machine.
+
+    Args:
+        exporter: version of the dcgm-exporters; None to conclude it from their pages.
+        root: of the file system.
+    """
+    probes = asyncio.run(probe_all(config, exporter))
     machine = look(root)
     choice = choose(probes, config.source.kind)
     return {
@@ -43,9 +52,16 @@ def examine(config: Config, root: Path = Path("/")) -> Report:
 
 def _source(probe: SourceCheck, config: Config) -> Report:
     derived = [_derived(each, probe, config) for each in REQUIREMENTS] if probe.works else []
-    missing = dict.fromkeys(quantity for each in derived for quantity in each["missing"])
-    supply = lines(missing, probe, config)
     found = list(_devices(probe))
+    unavailable = _unavailable(found)
+    missing = {
+        quantity: None
+        for each in derived
+        for quantity, gpus in each["missing"].items()
+        if not set(gpus) <= set(unavailable) or not _is_profiled(quantity)
+    }
+    given = supply(missing, probe, config)
+    models = {device.model for device, _ in found}
     return {
         "kind": probe.kind,
         "target": probe.target,
@@ -53,30 +69,64 @@ def _source(probe: SourceCheck, config: Config) -> Report:
         "error": probe.error or None,
         "version": probe.version or None,
         "nodes": list(dict.fromkeys(device.entity.node for device, _ in found)),
+        "boards": _boards(probe),
         "gpus": [_gpu(device) for device, _ in found],
         "quantities": [name for name in QUANTITIES if any(getattr(reading, name) is not None for _, reading in found)],
         "lost_fields": {
             reason: {"fields": list(fields), "why": probe.why.get(reason, "")} for reason, fields in probe.lost.items()
         },
         "derived": derived,
-        "supply": list(supply),
-        "steps": [asdict(step) | {"lines": list(step.lines)} for step in steps(supply, probe)],
+        "without_profiling": unavailable,
+        "supply": list(given.lines),
+        "supply_newer": {name: str(version) for name, version in given.newer},
+        "steps": [asdict(step) | {"lines": list(step.lines)} for step in steps(given, probe, models)],
     }
+
+
+def _is_profiled(quantity: str) -> bool:
+    origins = sources(quantity)
+    return bool(origins) and all(is_profiling(field.id) for field in origins)
+
+
+def _unavailable(found: Iterable[tuple[Device, Reading]]) -> list[str]:
+    """Return the GPUs without profiling counters by their model."""
+    return [_name(device) for device, _ in found if not has_profiling(device)]
 
 
 def _derived(derived: Requirement, probe: SourceCheck, config: Config) -> Report:
     settings = config.compute_settings()
+    versions = probe.exporter_versions
     missing: dict[str, list[str]] = {}
     for device, reading in _devices(probe):
-        for quantity in derived.missing(reading, device, settings):
+        for quantity in derived.missing(
+            reading, device, settings, lambda quantity: not versions or is_accepted(quantity, versions)
+        ):
             missing.setdefault(quantity, []).append(_name(device))
     return {
         "name": derived.name,
         "inputs": [list(choice) for choice in derived.inputs(settings)],
         "missing": missing,
         "without": derived.without(settings) if missing else None,
-        "supply": list(lines(missing, probe, config)),
     }
+
+
+def _boards(probe: SourceCheck) -> list[Report]:
+    """Return the boards by model: how many, how many of them are split, and into how many MIG instances."""
+    boards: dict[str, dict[tuple[str, str], int]] = {}
+    for device in probe.tick.devices if probe.tick else ():
+        entity = device.entity
+        instances = boards.setdefault(device.model, {})
+        board = (entity.node, entity.uuid or entity.gpu) if entity.uuid or entity.gpu else ("", "")
+        instances[board] = instances.get(board, 0) + (entity.kind == "mig")
+    return [
+        {
+            "model": model,
+            "count": sum(any(board) for board in instances),
+            "split": sum(number > 0 for number in instances.values()),
+            "instances": sum(instances.values()),
+        }
+        for model, instances in boards.items()
+    ]
 
 
 def _devices(probe: SourceCheck) -> Iterator[tuple[Device, Reading]]:

@@ -15,8 +15,8 @@ from pulsed.errors import ConfigError, ProfilingHeld, SourceError
 from pulsed.reader.dcgmi.child import find
 from pulsed.reader.dcgmi.source import DcgmiSource
 from pulsed.reader.dcgmi.version import described, versions
-from pulsed.reader.tick import Layout, Source
-from pulsed.translate.fields import AMBIGUOUS_NAME, BY_NAME, FIRST_BASE_UNIT_ID
+from pulsed.reader.tick import Source
+from pulsed.translate.exporter_versions import ExporterVersion, in_words, versions_of
 from pulsed.translate.vocabulary import NOTHING
 
 TICKS = 4
@@ -30,8 +30,6 @@ PATIENCE_SECONDS = 30.0
 
 VERSION_SECONDS = 5.0
 
-_NO_LAYOUT = Layout("exporter", ())
-
 
 @dataclass(frozen=True, slots=True)
 class SourceCheck:
@@ -40,6 +38,7 @@ class SourceCheck:
     Attributes:
         error: why it does not work, with the remedy; empty if it does.
         version: of the software behind it; empty if unknown.
+        exporter_versions: the oldest and the newest dcgm-exporter that can have made the page; None if it is none's.
         tick: the last one that it delivered.
         lost: requested DCGM fields that it does not deliver, by reason.
         why: the error messages by the same reasons, with the remedy.
@@ -49,6 +48,7 @@ class SourceCheck:
     target: str
     error: str = ""
     version: str = ""
+    exporter_versions: tuple[ExporterVersion, ExporterVersion] | None = None
     tick: ComputedTick | None = None
     lost: Mapping[str, Sequence[int]] = field(default_factory=dict)
     why: Mapping[str, str] = field(default_factory=dict)
@@ -57,11 +57,6 @@ class SourceCheck:
     def works(self) -> bool:
         """Whether it can be served from."""
         return self.tick is not None
-
-    @property
-    def layout(self) -> Layout:
-        """The series of the last tick."""
-        return self.tick.layout if self.tick else _NO_LAYOUT
 
     @property
     def is_blind(self) -> bool:
@@ -86,34 +81,42 @@ class SourceChoice:
     why: str
 
 
-async def probe_all(config: Config) -> list[SourceCheck]:
+async def probe_all(config: Config, exporter: ExporterVersion | None = None) -> list[SourceCheck]:
     """Check every source that the configuration allows, concurrently; errors of sources are not raised.
 
     Args:
         config: for the kind `auto` all candidates are checked.
+        exporter: version of the dcgm-exporters; None to conclude it from their pages.
     """
     kinds = [config.source.kind]
     if config.source.kind == "auto":  # several exporters are read without trying the host engine
         kinds = ["exporter"] if len(config.source.exporter.targets) > 1 else ["dcgmi", "exporter"]
-    return [found for kind in await asyncio.gather(*(_probe_kind(kind, config) for kind in kinds)) for found in kind]
+    return [
+        found
+        for kind in await asyncio.gather(*(_probe_kind(kind, config, exporter) for kind in kinds))
+        for found in kind
+    ]
 
 
-async def _probe_kind(kind: str, config: Config) -> list[SourceCheck]:
+async def _probe_kind(kind: str, config: Config, exporter: ExporterVersion | None) -> list[SourceCheck]:
     if kind == "dcgmi":
         config = config.model_copy(update={"source": config.source.model_copy(update={"interval": LIVE_SECONDS})})
     try:
         sources = sources_of(kind, config)
     except ConfigError as error:
         return [SourceCheck(kind, "", str(error))]
-    return list(await asyncio.gather(*(probe(source, config) for source in sources)))
+    return list(await asyncio.gather(*(probe(source, config, given=exporter) for source in sources)))
 
 
-async def probe(source: Source, config: Config, patience: float = PATIENCE_SECONDS) -> SourceCheck:
+async def probe(
+    source: Source, config: Config, patience: float = PATIENCE_SECONDS, given: ExporterVersion | None = None
+) -> SourceCheck:
     """Check one source; its errors are not raised.
 
     Args:
         source: closed afterwards.
         patience: timeout in seconds.
+        given: version of the dcgm-exporter; None to conclude it from its page.
     """
     ticks: list[ComputedTick] = []
     version = error = ""
@@ -129,10 +132,13 @@ async def probe(source: Source, config: Config, patience: float = PATIENCE_SECON
     lost, why = (source.lost, source.why) if isinstance(source, DcgmiSource) else ({}, {})
     if not ticks:
         return SourceCheck(source.kind, source.target, error, version)
-    layout = ticks[-1].layout
-    if source.kind == "exporter":
-        version = release_of(layout)
-    return SourceCheck(source.kind, source.target, "", version, ticks[-1], lost, why)
+    exporters = None
+    if source.kind in ("exporter", "replay") and ticks[-1].layout.dialect == "exporter":
+        exporters = versions_of(ticks[-1].layout)
+    if exporters:
+        exporters = (given, given) if given else exporters
+        version = f"dcgm-exporter {in_words(*exporters)}"
+    return SourceCheck(source.kind, source.target, "", version, exporters, ticks[-1], lost, why)
 
 
 async def _read(source: Source, config: Config, ticks: list[ComputedTick]) -> str:
@@ -147,27 +153,6 @@ async def _read(source: Source, config: Config, ticks: list[ComputedTick]) -> st
             if source.kind != "dcgmi" or is_complete or len(ticks) == TICKS:
                 break
     return ""
-
-
-def has_new_names(layout: Layout) -> bool:
-    """Return whether a page has a field name of DCGM 4.6 or newer."""
-    names = {series.name for series in layout.series} - {AMBIGUOUS_NAME}
-    return any(
-        name.startswith("DCGM_") and (name != field.names[0] or field.id >= FIRST_BASE_UNIT_ID)
-        for name in names
-        for field in BY_NAME.get(name, ())
-    )
-
-
-def release_of(layout: Layout) -> str:
-    """Return the version of the dcgm-exporter that made a page; empty if it is of another exporter."""
-    rows = [series for series in layout.series if series.name in BY_NAME and series.name != AMBIGUOUS_NAME]
-    if any(field.id >= FIRST_BASE_UNIT_ID for series in rows for field in BY_NAME[series.name]):
-        return "dcgm-exporter 4.9 or newer"
-    # dcgm-exporter#655. Rows about links had the small letter before.
-    if any("hostname" in (names := dict(series.labels)) and "nvlink" not in names for series in rows):
-        return "dcgm-exporter 4.8.3 or newer"
-    return "dcgm-exporter before 4.8.3" if rows else ""
 
 
 def choose(probes: Sequence[SourceCheck], kind: str) -> SourceChoice | None:

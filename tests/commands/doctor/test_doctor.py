@@ -11,6 +11,7 @@ import pytest
 from tests.commands.doctor.setting import NO_USERS, configured, page, report, serving, told
 from tests.daemon import pulsed
 from tests.dmon_writer import ERAS, DmonWriter
+from tests.samples import SAMPLES, needs_samples
 from tests.standin.install import install
 from tests.standin.scenario import PROFILING, Refusal, Scenario, gpus, with_mig
 
@@ -96,7 +97,7 @@ def test_an_exporter_that_lacks_counters_is_told_which_lines_to_add() -> None:
     assert code == 0
     assert found["would_take"] == {"kind": "exporter", "targets": [url], "why": "it works, and dcgmi does not"}
     exporter = found["sources"][1]
-    assert exporter["version"] == "dcgm-exporter before 4.8.3"
+    assert exporter["version"] == "dcgm-exporter 3.5.0 to 4.8.2"
     assert [gpu["name"] for gpu in exporter["gpus"]] == ["0", "1"]
     assert exporter["nodes"] == ["n0"]
     assert {"power_watts", "dram_active_ratio"} <= set(exporter["quantities"])
@@ -107,12 +108,13 @@ def test_an_exporter_that_lacks_counters_is_told_which_lines_to_add() -> None:
         "workload_class": {"sm_active_ratio": both, "fp64_active_ratio": both},
     }
     lines = [line.split(",")[:2] for line in exporter["supply"]]
-    assert ["DCGM_FI_DEV_GET_GPU_RECOVERY_ACTION", " gauge"] in lines, "health needs lines, too"
+    assert ["DCGM_FI_DEV_PCIE_LINK_WIDTH", " gauge"] in lines, "health needs lines, too"
+    assert exporter["supply_newer"]["DCGM_FI_DEV_GET_GPU_RECOVERY_ACTION"] == "4.8.4"
     assert lines[:2] == [
         ["DCGM_FI_PROF_SM_ACTIVE", " gauge"],
         ["DCGM_FI_PROF_PIPE_FP64_ACTIVE", " gauge"],
     ]
-    for words in ("customMetrics: |", "/etc/dcgm-exporter/default-counters.csv", "dcgmExporter:", "metrics-config"):
+    for words in ("customMetrics=", "default-counters.csv", "dcgmExporter:", "metrics-config", "pulsed counters --exp"):
         assert words in text
     assert "SYS_ADMIN" not in text, "it may profile"
 
@@ -129,7 +131,10 @@ def test_a_page_that_has_everything_needs_nothing() -> None:
         (exporter,) = report(configured(exporter=url, kind="exporter"))[1]["sources"]
     assert missing(exporter) == NOTHING_LACKS
     assert unhealthy(exporter) == {"recovery_action", "memory_unrepairable", "fabric_manager_status", "pcie_link_width"}
-    assert len(exporter["supply"]) == 5, "one per check, and the highest SM clock of tensor_throughput_ratio"
+    assert [line.partition(",")[0] for line in exporter["supply"]] == [
+        "DCGM_FI_DEV_MAX_SM_CLOCK",
+        "DCGM_FI_DEV_PCIE_LINK_WIDTH",
+    ]
 
 
 def test_a_page_without_gpus_is_nothing_to_serve() -> None:
@@ -197,11 +202,9 @@ def test_refused_fields_come_with_the_remedy(tmp_path: Path, failure: str, remed
     config = configured(dcgmi, kind="dcgmi")
     (engine,) = report(config)[1]["sources"]
     assert set(missing(engine)["real_utilization"]) == PROFILED  # type: ignore[index]
-    utilization = engine["derived"][0]
-    assert [line.partition(":")[0] for line in utilization["supply"]] == [
-        f"refused, {reason.replace('_', ' ')}" for reason in engine["lost_fields"] if reason != "field_refused"
-    ]
-    assert "1002 PROF_SM_ACTIVE" in utilization["supply"][0]
+    (refused,) = (line for line in engine["supply"] if "1002 PROF_SM_ACTIVE" in line)
+    (reason,) = (reason for reason in engine["lost_fields"] if reason != "field_refused")
+    assert refused.startswith(f"refused, {reason.replace('_', ' ')}: ")
     assert remedy in told(config)
 
 
@@ -223,7 +226,7 @@ def test_instances_need_nothing_that_only_a_board_has(tmp_path: Path) -> None:
     assert [gpu["mig"] is not None for gpu in engine["gpus"]].count(True) == 2
     assert len(engine["gpus"]) == 3, "the split board speaks through its instances"
     assert missing(engine) == NOTHING_LACKS
-    assert "2 x NVIDIA A100-SXM4-80GB MIG instance" in told(config)
+    assert "works, 2 x NVIDIA A100-SXM4-80GB (1 of them split into 2 MIG instances)" in told(config)
 
 
 def test_an_engine_without_rights_that_answers_nothing_but_na(tmp_path: Path) -> None:
@@ -262,4 +265,67 @@ def test_a_recording_is_told_what_to_record(tmp_path: Path) -> None:
     code, found = report(config)
     assert code == 0
     (recording,) = found["sources"]
-    assert any("dcgmi dmon -e 1002,1004,1005" in line for line in recording["supply"])
+    assert any(line.startswith("not in the recording: 1002 PROF_SM_ACTIVE") for line in recording["supply"])
+
+
+def test_a_column_without_values_is_in_the_recording(tmp_path: Path) -> None:
+    writer = DmonWriter(ERAS["C1"], [1002, 155])
+    path = tmp_path / "capture.txt"
+    path.write_text(writer.header() + writer.tick([("GPU 0", [None, 150.0])]))
+    (recording,) = report(configured(kind="replay", more={"source.replay.path": str(path)}))[1]["sources"]
+    assert "N/A in the recording: 1002 PROF_SM_ACTIVE" in recording["supply"]
+
+
+# --- sample pages
+
+PAGES = sorted(SAMPLES.glob("exporter/*.prom"))
+
+
+@pytest.mark.parametrize("sample", PAGES, ids=lambda sample: sample.stem)
+def test_the_report_of_a_real_page_has_each_line_once(sample: Path) -> None:
+    config = configured(exporter=[str(sample)], kind="exporter")
+    lines = [line.strip() for line in told(config).splitlines()]
+    counters = [line for line in lines if line.startswith("DCGM_")]
+    assert len(counters) == len(set(counters))
+    (source,) = report(config)[1]["sources"]
+    named = [gpus for derived in source["derived"] for gpus in derived["missing"].values()]
+    assert all(len(gpus) == len(set(gpus)) for gpus in named)
+
+
+@needs_samples
+@pytest.mark.parametrize(
+    ("name", "works"),
+    [
+        ("exporter-4x-h100-8gpu-pod-partial", "8 x NVIDIA H100 80GB HBM3"),
+        ("exporter-3x-a800-8gpu-mixed-mig", "8 x NVIDIA A800-SXM4-80GB (1 of them split into 3 MIG instances)"),
+        ("exporter-3x-a100-mig-3inst-active", "1 x NVIDIA A100-SXM4-40GB (split into 3 MIG instances)"),
+        ("exporter-4x-t4-whole-page", "1 x Tesla T4"),
+    ],
+)
+def test_gpus_are_counted_by_board(name: str, works: str) -> None:
+    text = told(configured(exporter=[str(SAMPLES / "exporter" / f"{name}.prom")], kind="exporter"))
+    assert f"works, {works}\n" in text
+    assert "16 GPUs" not in text
+
+
+@needs_samples
+def test_what_a_t4_and_a_vgpu_guest_cannot_have_is_not_recommended() -> None:
+    (t4,) = report(configured(exporter=[str(SAMPLES / "exporter/exporter-4x-t4-whole-page.prom")], kind="exporter"))[1][
+        "sources"
+    ]
+    for word in ("NVLINK", "FABRIC", "MEMORY_TEMP", "REMAP"):
+        assert not [line for line in [*t4["supply"], *t4["supply_newer"]] if word in line], word
+    guest = configured(exporter=[str(SAMPLES / "exporter/exporter-4x-vgpu-h100-20c-pod.prom")], kind="exporter")
+    (source,) = report(guest)[1]["sources"]
+    assert (source["supply"], source["steps"], source["without_profiling"]) == ([], [], ["0"])
+    assert "vGPU guests and consumer boards have no profiling counters" in told(guest)
+
+
+def test_the_version_of_the_exporter_can_be_given() -> None:
+    with serving(page()) as (url,):
+        finished = pulsed(
+            "doctor", "--source=exporter", f"--set=source.exporter.targets={url}", "--exporter-version=4.8.4"
+        )
+    assert "(dcgm-exporter 4.8.4)" in finished.stdout
+    assert "DCGM_FI_DEV_GET_GPU_RECOVERY_ACTION, gauge, " in finished.stdout
+    assert "The page shows only" not in finished.stdout

@@ -9,10 +9,10 @@ from types import MappingProxyType
 
 import pytest
 
-from pulsed.commands.doctor.source_check import SourceCheck, choose, has_new_names, probe, release_of
+from pulsed.commands.doctor.source_check import SourceCheck, choose, probe
 from pulsed.compute.tick import ComputedTick
 from pulsed.errors import ScrapeFailed, SourceEnded
-from pulsed.reader.tick import Layout, RawTick, Series
+from pulsed.reader.tick import Layout, RawTick
 from tests.commands.doctor.setting import configured
 
 LAYOUT = Layout("exporter", ())
@@ -93,24 +93,3 @@ def test_the_choice_and_why(probes: list[SourceCheck], kind: str, taken: list[st
 
 def test_no_choice_is_never_the_demo() -> None:
     assert choose([fails("dcgmi"), fails("exporter")], "auto") is None
-
-
-def layout(*rows: tuple[str, str]) -> Layout:
-    return Layout("exporter", tuple(Series(name, (("gpu", "0"), (label, "x"))) for name, label in rows))
-
-
-@pytest.mark.parametrize(
-    ("rows", "release", "new_names"),
-    [
-        ([("DCGM_FI_DEV_GPU_TEMP", "Hostname")], "dcgm-exporter before 4.8.3", False),
-        ([("DCGM_FI_DEV_GPU_TEMP", "hostname")], "dcgm-exporter 4.8.3 or newer", False),
-        ([("DCGM_FI_DEV_GPU_TEMP_CELSIUS", "hostname")], "dcgm-exporter 4.8.3 or newer", True),
-        ([("DCGM_FI_DEV_SM_CLOCK_HERTZ", "hostname")], "dcgm-exporter 4.9 or newer", True),
-        ([("DCGM_FI_DEV_GPU_UTIL_RATIO", "hostname")], "", False),
-        ([("dcgm_gpu_temp", "uuid")], "dcgm-exporter before 4.8.3", False),
-        ([("go_goroutines", "hostname")], "", False),
-    ],
-)
-def test_the_release_is_told_from_the_page(rows: list[tuple[str, str]], release: str, new_names: bool) -> None:
-    assert release_of(layout(*rows)) == release
-    assert has_new_names(layout(*rows)) is new_names

@@ -1,0 +1,58 @@
+"""What a device can have by its model: links, sensors, ways to repair memory, profiling counters."""
+
+from __future__ import annotations
+
+import re
+
+from pulsed.compute.peaks import architecture_of, nvlink_of
+from pulsed.translate.fields import sources
+from pulsed.translate.tick import Device
+
+_REMAPPING = ("remapped_rows_", "row_remap_", "remap_banks_")
+_RETIREMENT = ("retired_pages_",)
+_MEMORY_SENSOR = ("memory_temperature_", "memory_max_operating_temperature_")
+_FABRIC = ("fabric_",)
+_NVLINK = ("nvlink_",)
+_ECC = ("ecc_",)
+
+# Rows are remapped since Ampere, pages were retired before (NVIDIA's guide to GPU memory error management). Memory has
+# a sensor on boards with HBM; T4, L4, L40S and RTX boards report 0. NVML has the fabric's state since Hopper, behind
+# NVSwitches.
+_BY_ARCHITECTURE = {
+    "volta": (*_REMAPPING, *_FABRIC),
+    "turing": (*_REMAPPING, *_FABRIC, *_MEMORY_SENSOR),
+    "ampere": (*_RETIREMENT, *_FABRIC),
+    "ada": (*_RETIREMENT, *_FABRIC, *_MEMORY_SENSOR),
+    "hopper": _RETIREMENT,
+    "blackwell": _RETIREMENT,
+}
+_GDDR = re.compile(r"\bA(2|10[A-Z]?|16|40)\b|RTX ?A[0-9]+|RTX 30[5-9]0")
+_CARD = re.compile(r"\b(PCIe|PCIE|NVL)\b")
+_CONSUMER = re.compile(r"GeForce|TITAN RTX")
+
+
+def missing_from_model(model: str) -> tuple[str, ...]:
+    """Return how the names of those quantities begin that a product does not have; empty if nothing is known of it."""
+    absent = _BY_ARCHITECTURE.get(architecture_of(model), ())
+    links = nvlink_of(model)
+    if links is not None and not links.links:
+        absent += (*_NVLINK, *_FABRIC)
+    if _CARD.search(model):
+        absent += _FABRIC
+    if _GDDR.search(model):
+        absent += _MEMORY_SENSOR
+    if _CONSUMER.search(model):
+        absent += (*_ECC, *_REMAPPING, *_RETIREMENT)
+    return tuple(dict.fromkeys(absent))
+
+
+def has_quantity(device: Device, quantity: str) -> bool:
+    """Return whether a quantity exists for a device: some exist for whole boards only, some not on every model."""
+    if not device.whole and all(field.level == "board" for field in sources(quantity)):
+        return False
+    return not quantity.startswith(missing_from_model(device.model))
+
+
+def has_profiling(device: Device) -> bool:
+    """Return whether DCGM can have profiling counters of a device: not in a vGPU guest, nor of a consumer board."""
+    return not device.guest and not _CONSUMER.search(device.model)
