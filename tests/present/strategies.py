@@ -61,6 +61,7 @@ results = st.builds(
     st.just(COUNTED) | counters(),
     st.sampled_from([SICK, NOT_JUDGED]),
     st.sampled_from([(), (("power_cap", 0.25), ("sw_thermal", 0.0))]),
+    st.none() | ratios,
 )
 gpus = st.builds(Gpu, devices, readings, results, st.lists(texts.filter(bool), max_size=2, unique=True).map(tuple))
 
