@@ -24,7 +24,7 @@ global: {{scrape_interval: 2s}}
 scrape_configs:
   - job_name: pulsed
     honor_labels: true
-    static_configs: [{{targets: ["{address}"], labels: {{node: demo}}}}]
+    static_configs: [{{targets: ["{address}"]}}]
 """
 CHOSEN = {"node": "demo", "uuid": "GPU-de300000-0000-4000-8000-000000000007", "mig_id": ""}
 
@@ -51,7 +51,10 @@ def main(minutes: float) -> None:
     """Watch the demo, then draw."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        with serving(folder, "--source", "demo") as it, prometheus(folder, SCRAPE.format(address=it.address)) as server:
+        with (
+            serving(folder, "--source", "demo", "--set", "node=demo") as it,
+            prometheus(folder, SCRAPE.format(address=it.address)) as server,
+        ):
             server.wait_for('up{job="pulsed"} == 1')
             start = time.time() + 10  # rates need a few scrapes
             time.sleep(60 * minutes)

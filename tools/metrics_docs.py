@@ -22,8 +22,10 @@ The series of `/metrics`. The name after `pulsed_gpu_` is also the key in JSON (
 **A missing reading is absent**, never 0. When a target's data is older than `source.stale_after`, its GPU series end,
 and Prometheus marks them stale. Values are those of the last sample (`pulsed_gpu_last_sample_timestamp_seconds`).
 
-GPU series have the labels `gpu` (index) and `uuid`; MIG instances also `mig_id` and `mig_profile`, with the `uuid` of
-the board; with several targets or hosts also `node`. `pulsed_gpu_info` has the rest. Scrape with `honor_labels: true`.
+GPU series have the labels `node`, `gpu` (index) and `uuid`; MIG instances also `mig_id` and `mig_profile`, with the
+`uuid` of the board. `pulsed_gpu_info` has the rest. `node` is the host that an exporter's page names; else the host of
+the target's URL, if it is another one; else the key `node`, else the name of pulsed's own host. Join and group by
+`node, gpu, uuid`.
 
 On a MIG board, readings of the whole board (power, temperature, clocks, errors) are published once, for the board, so
 `sum(pulsed_gpu_power_watts)` is correct.

@@ -9,7 +9,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from pulsed.collector.collector import Collector, Observe, Pipeline
-from pulsed.collector.source_factory import boot_id_of, kernel_log_of, node_name, open_sources, selection_of, target_of
+from pulsed.collector.source_factory import (
+    boot_id_of,
+    kernel_log_of,
+    node_name,
+    node_of_source,
+    open_sources,
+    selection_of,
+    target_of,
+)
 from pulsed.collector.state_file import SavedHealth
 from pulsed.collector.target_store import Target, TargetStore
 from pulsed.compute.derive import ComputeSettings
@@ -45,7 +53,7 @@ async def collect(
         *(
             Collector(
                 source,
-                Pipeline(settings, store.node, selection=selection),
+                Pipeline(settings, node_of_source(source, config), selection=selection),
                 target,
                 on_tick,
                 until,
@@ -61,8 +69,9 @@ async def collect(
 
 @dataclass(slots=True)
 class _Running:
-    """A collector's source, target and pipeline, and the task that reads."""
+    """A collector's source, target and pipeline, the host of its GPUs, and the task that reads."""
 
+    node: str
     source: Source
     target: Target
     pipeline: Pipeline
@@ -129,19 +138,18 @@ class CollectorPool:
         await asyncio.gather(*self._closing, return_exceptions=True)
 
     def _replace(self, config: Config, sources: Sequence[Source]) -> None:
-        node, settings, selection = node_name(config), config.compute_settings(), selection_of(config, {})
-        same_node = self._store.node == node
+        settings, selection = config.compute_settings(), selection_of(config, {})
         before, self._running = self._running, {}
         for source in sources:
             key = (source.kind, source.target)
-            target, old = target_of(source, config), before.pop(key, None)
+            target, old, node = target_of(source, config), before.pop(key, None), node_of_source(source, config)
             pipeline = Pipeline(
                 settings, node, self._observe, selection, boot_id_of(config), kernel_log_of(config), self.in_use
             )
             closing: asyncio.Task[None] | None = None
             if old is not None:
                 closing = self._end(old)
-                if same_node:
+                if old.node == node:
                     pipeline = old.pipeline
                     target.continue_from(old.target)
                 else:
@@ -150,11 +158,11 @@ class CollectorPool:
                 self._saved.restore(" ".join(key), pipeline.judge, time.time())
             collector = Collector(source, pipeline, target, self._on_tick)
             task = asyncio.create_task(_run(collector, closing), name=target.name)
-            self._running[key] = _Running(source, target, pipeline, task)
+            self._running[key] = _Running(node, source, target, pipeline, task)
         for removed in before.values():
             self._end(removed)
             removed.pipeline.close()
-        self._store.node = node
+        self._store.node = node_name(config)
         self._store.replace([running.target for running in self._running.values()])
 
     def _end(self, running: _Running) -> asyncio.Task[None]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from socket import gethostname
+from urllib.parse import urlsplit
 
 from pulsed.collector.target_store import Target
 from pulsed.config import Config
@@ -14,6 +15,7 @@ from pulsed.config.source import CADENCES, STALE_INTERVALS
 from pulsed.errors import ProfilingHeld
 from pulsed.reader.kernel_log.log import KMSG
 from pulsed.reader.tick import Source
+from pulsed.translate.identity import is_loopback
 
 
 def open_sources(config: Config, *, hurried: bool = False) -> Sequence[Source]:
@@ -40,6 +42,16 @@ def sources_of(kind: str, config: Config) -> Sequence[Source]:
 def node_name(config: Config) -> str:
     """Return the name of this host, for GPUs whose source does not name a host."""
     return config.node or gethostname()
+
+
+def node_of_source(source: Source, config: Config) -> str:
+    """Return the host of the GPUs whose series do not name one.
+
+    It is the host in the URL of an exporter of another machine, unless `node` is configured for that one exporter.
+    """
+    host = (urlsplit(source.target).hostname or "") if source.kind == "exporter" and "://" in source.target else ""
+    is_named = config.node is not None and len(config.source.exporter.targets) == 1
+    return host if host and not is_named and not is_loopback(host) else node_name(config)
 
 
 def boot_id_of(config: Config) -> str:
@@ -163,7 +175,7 @@ def _replay(config: Config, hurried: bool) -> Sequence[Source]:
 def _demo(config: Config, hurried: bool) -> Sequence[Source]:
     from pulsed.reader.demo import DemoSource
 
-    return [DemoSource(config.source.demo.seed, config.source.seconds() or 1.0)]
+    return [DemoSource(config.source.demo.seed, config.source.seconds() or 1.0, node_name(config))]
 
 
 _KINDS: Mapping[str, Callable[[Config, bool], Sequence[Source]]] = {

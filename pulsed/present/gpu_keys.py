@@ -44,16 +44,14 @@ def repeated(claims: Iterable[Sequence[Key]]) -> list[frozenset[int]]:
     return found
 
 
-def label_text(device: Device, node: str | None) -> str:
-    """Return the labels of every series of a device, without braces; without `node` if that is None."""
+def label_text(device: Device, here: str) -> str:
+    """Return the labels of every series of a device, without braces."""
     entity = device.entity
-    labels = [("gpu", entity.gpu), ("uuid", entity.uuid)]
+    labels = [("node", node_of(device, here)), ("gpu", entity.gpu), ("uuid", entity.uuid)]
     if entity.mig_id:
         labels.append(("mig_id", entity.mig_id))
     if entity.mig_profile:
         labels.append(("mig_profile", entity.mig_profile))
-    if node is not None:
-        labels.append(("node", node))
     return label_pairs(labels)
 
 

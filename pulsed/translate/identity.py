@@ -20,6 +20,9 @@ from pulsed.translate.units import BLANK_TEXTS
 # Spellings, the likelier first: `Hostname` until dcgm-exporter 4.8.2, then `hostname` (#655); `exported_` and the rest
 # from Prometheus.
 _NODE = ("Hostname", "hostname", "exported_Hostname", "exported_hostname", "kubernetes_node", "node", "instance")
+_LOOPBACK = re.compile(r"(localhost|127\.[\d.]+|\[?::1\]?)(:\d+)?")
+"""Names that no other host may use for a node: dcgm-exporter calls it `localhost` with `-r localhost` (#572)."""
+
 _UUID = ("UUID", "uuid")
 _GPU = ("gpu",)
 _MIG_ID = ("GPU_I_ID",)
@@ -103,7 +106,7 @@ def _place(
     uuid, gpu = _first(labels, _UUID), _first(labels, _GPU)
     if not _NOT_A_GPU.isdisjoint(labels) or not (uuid or (gpu and "gpu_uuid" not in labels)):
         return None
-    node = _first(labels, _NODE) or node
+    node = next((name for each in _NODE if (name := labels.get(each)) and not is_loopback(name)), node)
     mig_id, profile = _first(labels, _MIG_ID), _first(labels, _MIG_PROFILE)
     texts = [(name, _first(labels, spellings)) for name, spellings in _TEXTS.items()]
     board = _get(entities, Entity("gpu", gpu, uuid, node=node))
@@ -201,6 +204,11 @@ def pulsed_entities(blocks: Mapping[Labels, Sequence[int]], node: str) -> list[S
         entities.append(SeriesEntity(entity, series=[(position, 0) for position in positions]))
         entities[-1].learn([("model", row.get("model", ""))])
     return entities
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether a host name or address, with or without a port, is that of the machine itself."""
+    return _LOOPBACK.fullmatch(host) is not None
 
 
 def clean_text(value: object) -> str:

@@ -76,7 +76,9 @@ SINGLE: dict[str, Values] = {
     },
     "whole ServiceMonitor": {"serviceMonitor": MONITOR},
     "whole PodMonitor": {"podMonitor": MONITOR},
-    "monitor without the node's label": {"serviceMonitor": {"enabled": True, "nodeLabel": False, "honorLabels": False}},
+    "monitor with the pod's address as instance": {
+        "serviceMonitor": {"enabled": True, "nodeAsInstance": False, "honorLabels": False}
+    },
     "own rules": {
         "prometheusRule": {
             "enabled": True,

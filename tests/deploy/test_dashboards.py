@@ -33,7 +33,7 @@ global: {{scrape_interval: 1s}}
 scrape_configs:
   - job_name: pulsed
     honor_labels: true
-    static_configs: [{{targets: ["{address}"], labels: {{node: demo}}}}]
+    static_configs: [{{targets: ["{address}"]}}]
 """
 
 SILENT: dict[tuple[str, str], str] = {
@@ -174,7 +174,10 @@ def filled(text: str, values: dict[str, str]) -> str:
 @pytest.fixture(scope="module")
 def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Watched]:
     folder = tmp_path_factory.mktemp("dashboards")
-    with serving(folder, "--source", "demo") as daemon, prometheus(folder, SCRAPE.format(address=daemon.address)) as it:
+    with (
+        serving(folder, "--source", "demo", "--set", "node=demo") as daemon,
+        prometheus(folder, SCRAPE.format(address=daemon.address)) as it,
+    ):
         it.wait_for('up{job="pulsed"} == 1')
         time.sleep(PLAYED_SECONDS)
         yield Watched(it, daemon.get("/metrics").text)

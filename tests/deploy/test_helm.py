@@ -162,7 +162,7 @@ def test_the_monitors_keep_the_labels_of_the_gpu_s_user(kind: str) -> None:
     spec = only(manifests, kind)["spec"]
     (endpoint,) = spec.get("endpoints") or spec["podMetricsEndpoints"]
     assert endpoint["honorLabels"] is True
-    assert endpoint["relabelings"] == [{"sourceLabels": ["__meta_kubernetes_pod_node_name"], "targetLabel": "node"}]
+    assert endpoint["relabelings"] == [{"sourceLabels": ["__meta_kubernetes_pod_node_name"], "targetLabel": "instance"}]
     labels = only(manifests, "DaemonSet")["spec"]["template"]["metadata"]["labels"].items()
     assert spec["selector"]["matchLabels"].items() <= labels
     assert endpoint["port"] in [port["name"] for port in container(manifests)["ports"]]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import re
 import subprocess
 from pathlib import Path
@@ -9,9 +10,10 @@ from pathlib import Path
 import pytest
 import yaml
 
+from tests.alertmanager import alertmanager
 from tests.rule_files import FILES, text
 from tests.tools import tool
-from tests.waiting import SECONDS
+from tests.waiting import SECONDS, until
 from tools.generate_docs import ROOT
 
 FOLDER = ROOT / "deploy" / "prometheus"
@@ -67,6 +69,41 @@ def test_alertmanager_takes_the_routes() -> None:
 def test_each_alert_reaches_whom_it_should(labels: tuple[str, ...], receiver: str) -> None:
     command = [tool("amtool", "prometheus-alertmanager"), "config", "routes", "test", f"--config.file={ALERTMANAGER}"]
     assert run(*command, *labels).strip() == receiver
+
+
+def test_alerts_of_one_node_do_not_silence_another(tmp_path: Path) -> None:
+    """Two nodes behind one daemon, each with GPU 0 and 1; GPU 0 of the first is lost, GPU 1 has a critical XID."""
+
+    def alert(node: str, gpu: str, name: str, severity: str, check: str = "", mig_id: str = "") -> dict[str, str]:
+        own = {"check": check, "mig_id": mig_id}
+        labels = {"alertname": name, "severity": severity, "instance": "fleet:9401"}
+        labels |= {"node": node, "gpu": gpu, "uuid": f"GPU-{node}-{gpu}"}
+        return labels | {key: value for key, value in own.items() if value}
+
+    lost = alert("a", "0", "PulsedGpuHealthGpuLost", "critical", "gpu_lost")
+    xid = alert("a", "1", "PulsedGpuHealthXidCritical", "critical", "xid_critical")
+    silenced = [
+        alert("a", "0", "PulsedGpuHealthTempDie", "warning", "temp_die"),
+        alert("a", "0", "PulsedGpuIdleHeld", "warning", mig_id="7"),
+        alert("a", "1", "PulsedGpuHealthXid", "warning", "xid_critical"),
+    ]
+    loud = [
+        alert("a", "1", "PulsedGpuHealthTempDie", "warning", "temp_die"),
+        alert("b", "0", "PulsedGpuHealthTempDie", "warning", "temp_die"),
+        alert("b", "0", "PulsedGpuIdleHeld", "warning"),
+        alert("b", "1", "PulsedGpuHealthXid", "warning", "xid_critical"),
+        {"alertname": "PulsedNoData", "severity": "warning", "instance": "fleet:9401"},
+    ]
+    with alertmanager(tmp_path, ALERTMANAGER) as server:
+        server.send([lost, xid, *silenced, *loud])
+
+        def inhibited() -> list[dict[str, str]]:
+            return [alert["labels"] for alert in server.alerts() if alert["status"]["inhibitedBy"]]
+
+        until(lambda: len(server.alerts()) == 10)
+        key = operator.itemgetter("gpu", "alertname")
+        until(lambda: len(inhibited()) >= len(silenced))
+        assert sorted(inhibited(), key=key) == sorted(silenced, key=key)
 
 
 def test_the_alerts_that_are_named_exist() -> None:

@@ -27,6 +27,31 @@ def test_prometheus_scrapes_the_daemon_and_answers(tmp_path: Path) -> None:
     assert "Error on ingesting" not in server.log_path.read_text()
 
 
+HONOR_LABELS = """
+global: {{scrape_interval: 1s}}
+scrape_configs:
+  - {{job_name: kept, honor_labels: true, static_configs: &targets [{{targets: ["{address}"]}}]}}
+  - {{job_name: renamed, honor_labels: false, static_configs: *targets}}
+"""
+
+
+def test_honor_labels_makes_no_difference(tmp_path: Path) -> None:
+    with (
+        serving(tmp_path, "--source", "demo", "--set", "node=gpu-17") as daemon,
+        prometheus(tmp_path, HONOR_LABELS.format(address=daemon.address)) as server,
+    ):
+        server.wait_for("count(pulsed_gpu_observed_seconds_total) == 16")
+        kept, renamed = (
+            {
+                frozenset((series["metric"] | {"job": ""}).items())
+                for series in server.ask(f'{{__name__=~"pulsed_gpu_.+", job="{job}"}}')
+            }
+            for job in ("kept", "renamed")
+        )
+        assert kept == renamed
+        assert {dict(labels)["node"] for labels in kept} == {"gpu-17"}
+
+
 @pytest.mark.long
 @pytest.mark.timeout(300)
 def test_the_counters_are_exact_between_two_scrapes(tmp_path: Path) -> None:

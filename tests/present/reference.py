@@ -252,7 +252,6 @@ def _shown(board: TargetStore, now: float) -> Iterator[tuple[Labels, Gpu, float]
         )
     ]
     nodes = [gpu.device.entity.node or board.node for gpu, _ in gpus]
-    with_node = len(board.targets) > 1 or len(set(nodes)) > 1
     seen = set()
     for (gpu, time), node in zip(gpus, nodes, strict=True):
         entity = gpu.device.entity
@@ -260,11 +259,9 @@ def _shown(board: TargetStore, now: float) -> Iterator[tuple[Labels, Gpu, float]
         if key in seen:
             continue
         seen.add(key)
-        labels = {"gpu": entity.gpu, "uuid": entity.uuid}
+        labels = {"node": node, "gpu": entity.gpu, "uuid": entity.uuid}
         if entity.mig_id:
             labels["mig_id"] = entity.mig_id
         if entity.mig_profile:
             labels["mig_profile"] = entity.mig_profile
-        if with_node:
-            labels["node"] = node
         yield labels, gpu, time

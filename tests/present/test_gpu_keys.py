@@ -21,8 +21,8 @@ def test_the_first_claim_counts_also_within_one_target() -> None:
     assert repeated([[a], [b, a], [c, c], []]) == [frozenset(), {1}, {1}, frozenset()]
 
 
-def test_labels_that_say_nothing_are_left_out() -> None:
+def test_every_series_names_its_node() -> None:
     whole = Device(Entity("gpu", "0", "GPU-a", node="n"))
-    assert label_text(whole, None) == 'gpu="0",uuid="GPU-a"'
+    assert label_text(whole, "here") == 'node="n",gpu="0",uuid="GPU-a"'
     instance = Device(Entity("mig", "0", "GPU-a", "7", "1g.10gb"))
-    assert label_text(instance, "n") == 'gpu="0",uuid="GPU-a",mig_id="7",mig_profile="1g.10gb",node="n"'
+    assert label_text(instance, "here") == 'node="here",gpu="0",uuid="GPU-a",mig_id="7",mig_profile="1g.10gb"'

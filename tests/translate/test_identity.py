@@ -93,6 +93,14 @@ def test_without_uuid_the_index_tells() -> None:
     assert [device.entity.gpu for device in found] == ["0", "1"]
 
 
+@pytest.mark.parametrize("host", ["localhost", "localhost:9400", "127.0.0.1", "[::1]:9400"])
+def test_a_page_that_names_its_own_machine_names_no_node(host: str) -> None:
+    (device,) = devices(temperature(gpu="0", UUID=A, Hostname=host))
+    assert device.entity.node == "here"
+    (device,) = devices(temperature(gpu="0", UUID=A, Hostname=host, instance="gpu-7:9400"))
+    assert device.entity.node == "gpu-7:9400"
+
+
 def test_one_index_on_two_nodes_is_two_devices() -> None:
     found = devices(temperature(gpu="0", hostname="n2"), temperature(gpu="0", hostname="n1"))
     assert [device.entity.node for device in found] == ["n1", "n2"]

@@ -106,10 +106,10 @@ tlsConfig: {{- toYaml . | nindent 2 }}
 {{- with $monitor.basicAuth }}
 basicAuth: {{- toYaml . | nindent 2 }}
 {{- end }}
-{{- if or $monitor.nodeLabel $monitor.relabelings }}
+{{- if or $monitor.nodeAsInstance $monitor.relabelings }}
 relabelings:
-  {{- if $monitor.nodeLabel }}
-  - {sourceLabels: [__meta_kubernetes_pod_node_name], targetLabel: node}
+  {{- if $monitor.nodeAsInstance }}
+  - {sourceLabels: [__meta_kubernetes_pod_node_name], targetLabel: instance}
   {{- end }}
   {{- with $monitor.relabelings }}
   {{- toYaml . | nindent 2 }}

@@ -69,7 +69,6 @@ class Pages:
         self._pages: dict[tuple[bool, bool, bool], bytes] = {}
         self._places: dict[int, _Place] = {}
         self._shown: list[int] = []
-        self._with_node = False
 
     def page(self, now: float, *, openmetrics: bool, gzip: bool) -> bytes:
         """Return the page; targets must be fresh at `now` (monotonic seconds)."""
@@ -124,7 +123,7 @@ class Pages:
         fresh = self._update(ticks, republishes)
         chunks: list[list[bytes]] = []
         for place, tick in fresh:
-            chunks.append(place.renderer.render(tick, place.hidden, self._with_node))
+            chunks.append(place.renderer.render(tick, place.hidden))
             yield
         for head, lines in zip(_HEADERS[openmetrics], zip(*chunks, strict=True), strict=False):
             if any(lines):
@@ -160,12 +159,8 @@ class Pages:
         return fresh
 
     def _share_devices(self, fresh: list[_Place]) -> None:
-        nodes: set[str] = set()
         for place, hidden in zip(fresh, repeated(place.renderer.keys for place in fresh), strict=True):
             place.hidden = hidden
-            nodes |= place.renderer.nodes
-        # Never reset: a node that is down for a while must not rename the series of all others.
-        self._with_node = self._with_node or len(self._board.targets) > 1 or len(nodes) > 1
         self._telemetry.duplicate_gpus = {place.target.name: len(place.hidden) for place in fresh}
 
 

@@ -17,7 +17,7 @@ from pulsed.compute.tick import ComputedTick
 from pulsed.present.exposition.families import COUNTER_FAMILIES, DERIVED, QUANTITY_FAMILIES
 from pulsed.present.exposition.family_types import Basis, DerivedFamily, Family, Labels, Samples
 from pulsed.present.exposition.text_format import label_pairs
-from pulsed.present.gpu_keys import Key, key_of, label_text, node_of
+from pulsed.present.gpu_keys import Key, key_of, label_text
 from pulsed.present.gpu_sample import GpuSample, gpu_samples
 from pulsed.translate.tick import Device
 from pulsed.translate.vocabulary import Value
@@ -62,13 +62,11 @@ class TargetRenderer:
 
     def __init__(self, here: str) -> None:
         self.keys: tuple[Key, ...] = ()
-        self.nodes: frozenset[str] = frozenset()
         self._here = here
         self._devices: tuple[Device, ...] = ()
         self._tick: ComputedTick | None = None
         self._labels: list[str] = []
         self._hidden: frozenset[int] = frozenset()
-        self._with_node = False
         self._chunks = [b""] * len(FAMILIES)
         self._columns: Sequence[tuple[Value, ...]] = _NO_COLUMNS
         self._samples: dict[int, list[Samples]] = {}
@@ -83,18 +81,17 @@ class TargetRenderer:
             return False
         self._devices, self._tick = devices, None
         self.keys = tuple(key_of(device, self._here) for device in devices)
-        self.nodes = frozenset(key[0] for key in self.keys)
         return True
 
-    def render(self, tick: ComputedTick, hidden: frozenset[int], with_node: bool) -> list[bytes]:
+    def render(self, tick: ComputedTick, hidden: frozenset[int]) -> list[bytes]:
         """Return the sample lines of every family, empty for one without samples.
 
         The devices are those of the last `update_devices`; those at the positions `hidden` belong to other targets.
         """
-        if self._tick is None or hidden != self._hidden or with_node != self._with_node:
-            self._hidden, self._with_node, self._tick = hidden, with_node, None
+        if self._tick is None or hidden != self._hidden:
+            self._hidden, self._tick = hidden, None
             self._labels = [
-                label_text(device, node_of(device, self._here) if with_node else None) + "} "
+                label_text(device, self._here) + "} "
                 for position, device in enumerate(self._devices)
                 if position not in hidden
             ]

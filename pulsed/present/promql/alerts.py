@@ -28,7 +28,7 @@ _OF_DCGM = (
     "GPU {{ $labels.gpu }}{{ with $labels.GPU_I_ID }} instance {{ . }}{{ end }}"
     " of {{ $labels.Hostname }}{{ $labels.hostname }}"
 )
-_OF_PULSED = "GPU {{ $labels.gpu }}{{ with $labels.mig_id }} instance {{ . }}{{ end }} of {{ $labels.instance }}"
+_OF_PULSED = "GPU {{ $labels.gpu }}{{ with $labels.mig_id }} instance {{ . }}{{ end }} of {{ $labels.node }}"
 
 _HELD_WHY = (
     "A pod or job has it, or its memory is in use, and it was idle for an hour. Ask the owner to release it;"
@@ -133,7 +133,7 @@ def pulsed_alerts(settings: ComputeSettings) -> tuple[Alert, ...]:
     counted = "increase(pulsed_gpu_real_utilization_seconds_total[6h])"
     known = f"({observed.format('6h')} - increase(pulsed_gpu_real_utilization_unknown_seconds_total[6h]) > 3600)"
     sample = "pulsed_gpu_last_sample_timestamp_seconds"
-    gpu = "group by (job, instance, node, gpu, uuid, mig_id)"
+    gpu = "group by (cluster, node, gpu, uuid, mig_id)"
     return (
         Alert(
             "PulsedGpuIdleHeld",
@@ -163,7 +163,7 @@ def pulsed_alerts(settings: ComputeSettings) -> tuple[Alert, ...]:
         ),
         Alert(
             "PulsedGpuGone",
-            f"{gpu} ({sample} offset 1h)\nunless {gpu} ({sample})\nand on (job, instance) pulsed_source_up == 1",
+            f"{gpu} ({sample} offset 1h)\nunless {gpu} ({sample})\nand on (cluster, node) {sample}",
             "10m",
             "warning",
             f"{_OF_PULSED} is no longer reported",

@@ -15,7 +15,7 @@ from pulsed.present.promql.rule_types import Alert, Severity
 
 METRIC = "pulsed_gpu_health_check"
 
-_GPU = "GPU {{ $labels.gpu }} of {{ $labels.instance }}"
+_GPU = "GPU {{ $labels.gpu }} of {{ $labels.node }}"
 _WARN, _CRIT = SEVERITY["warn"], SEVERITY["crit"]
 
 

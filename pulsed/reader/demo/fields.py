@@ -121,10 +121,10 @@ _FIXED_VALUES: tuple[float, ...] = tuple(value for _, value in FIXED for _ in SC
 _PCI_BUSES = ("1B", "29", "45", "4E", "9B", "A4", "BA", "C3")
 
 
-def demo_layout() -> Layout:
+def demo_layout(node: str = "demo") -> Layout:
     """Name every series of the demo: family by family, GPU by GPU, the measured families before the fixed ones."""
     families = [field for field, _ in (*MEASURED, *FIXED)]
-    labels = [gpu_labels(index) for index in range(len(SCENES))]
+    labels = [gpu_labels(index, node) for index in range(len(SCENES))]
     return Layout(
         dialect="exporter",
         series=tuple(Series(field.name, own) for field in families for own in labels),
@@ -133,7 +133,7 @@ def demo_layout() -> Layout:
     )
 
 
-def gpu_labels(index: int) -> tuple[tuple[str, str], ...]:
+def gpu_labels(index: int, node: str) -> tuple[tuple[str, str], ...]:
     """Labels of one GPU's rows as dcgm-exporter 4.x orders them; pod labels only where a pod has the GPU."""
     scene = SCENES[index]
     own = (
@@ -142,7 +142,7 @@ def gpu_labels(index: int) -> tuple[tuple[str, str], ...]:
         ("pci_bus_id", f"00000000:{_PCI_BUSES[index]}:00.0"),
         ("device", f"nvidia{index}"),
         ("modelName", "NVIDIA H100 80GB HBM3 (demo)"),
-        ("Hostname", "demo"),
+        ("Hostname", node),
         ("DCGM_FI_DRIVER_VERSION", "580.105.08"),
     )
     if not scene.pod:

@@ -1,7 +1,7 @@
 """The demo source: eight simulated GPUs that do recognisable things, without a GPU, a driver or a network.
 
 It produces a dcgm-exporter's series, so that every later step treats it as real data, and every series states that
-it is a demo (`Hostname="demo"`, model, UUIDs, pods).
+it is a demo (model, UUIDs, pods).
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ class DemoSource:
     A reader that comes late gets the tick that is due; those it missed are skipped, never delivered in a burst.
 
     Args:
+        node: the host name on the page.
         start: Unix time of the first tick, from which all others count; None takes the wall clock.
         pace: wait for each tick's time; False delivers them as fast as they are read, stamped as if it had waited.
 
@@ -51,6 +52,7 @@ class DemoSource:
         self,
         seed: int = 0,
         interval: float = 1.0,
+        node: str = "demo",
         *,
         start: float | None = None,
         pace: bool = True,
@@ -62,7 +64,7 @@ class DemoSource:
             raise ConfigError(f"source.interval is {interval!r}", "Give a number of seconds above 0, such as 1.")
         self.interval = interval
         self._node = Node(seed)
-        self._layout = demo_layout()
+        self._layout = demo_layout(node)
         self._start = start
         self._pace = pace
         self._clock = clock

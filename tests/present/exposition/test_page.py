@@ -4,6 +4,7 @@ import asyncio
 import dataclasses
 import gzip
 import math
+import re
 
 import pytest
 from hypothesis import given, settings
@@ -106,7 +107,7 @@ def test_what_is_kept_from_tick_to_tick_never_shows(history: list[list[ComputedT
 
 def test_a_gpu_has_its_series() -> None:
     text = text_of(board(target("a", tick([gpu(0, sm_active_ratio=0.41, energy_joules_total=12.5)]))))
-    labels = 'gpu="0",uuid="GPU-node1-0000"'
+    labels = 'node="node1",gpu="0",uuid="GPU-node1-0000"'
     assert f"pulsed_gpu_sm_active_ratio{{{labels}}} 0.41" in text.splitlines()
     assert f"pulsed_gpu_energy_joules_total{{{labels}}} 12.5" in text.splitlines()
     assert "# TYPE pulsed_gpu_energy_joules_total counter" in text.splitlines()
@@ -121,12 +122,16 @@ def test_a_gpu_has_its_series() -> None:
 def test_a_missing_reading_has_no_series() -> None:
     text = text_of(board(target("a", tick([gpu(0, sm_active_ratio=None, power_watts=0.0)]))))
     assert "pulsed_gpu_sm_active_ratio" not in text
-    assert lines_of(text, "pulsed_gpu_power_watts{") == ['pulsed_gpu_power_watts{gpu="0",uuid="GPU-node1-0000"} 0.0']
+    assert lines_of(text, "pulsed_gpu_power_watts{") == [
+        'pulsed_gpu_power_watts{node="node1",gpu="0",uuid="GPU-node1-0000"} 0.0'
+    ]
 
 
 def test_a_reading_that_one_gpu_lacks_is_missing_for_it_alone() -> None:
     text = text_of(board(target("a", tick([gpu(0), gpu(1, power_watts=70.5), gpu(2, power_watts=math.nan)]))))
-    assert lines_of(text, "pulsed_gpu_power_watts{") == ['pulsed_gpu_power_watts{gpu="1",uuid="GPU-node1-0001"} 70.5']
+    assert lines_of(text, "pulsed_gpu_power_watts{") == [
+        'pulsed_gpu_power_watts{node="node1",gpu="1",uuid="GPU-node1-0001"} 70.5'
+    ]
 
 
 def test_an_unsettled_class_is_unknown_and_has_no_point_value() -> None:
@@ -134,7 +139,7 @@ def test_an_unsettled_class_is_unknown_and_has_no_point_value() -> None:
     classes = lines_of(text, "pulsed_gpu_workload_class{")
     assert len(classes) == 13
     assert [line for line in classes if line.endswith(" 1")] == [
-        'pulsed_gpu_workload_class{class="unknown",gpu="0",uuid="GPU-node1-0000"} 1'
+        'pulsed_gpu_workload_class{class="unknown",node="node1",gpu="0",uuid="GPU-node1-0000"} 1'
     ]
     assert "pulsed_gpu_real_utilization_ratio" not in text
     assert len(lines_of(text, "pulsed_gpu_real_utilization_bound_ratio{")) == 2
@@ -153,13 +158,13 @@ def test_a_counter_per_state_is_one_family() -> None:
     name = "pulsed_gpu_workload_class_seconds_total"
     first = lines.index(f"# TYPE {name} counter") + 1
     assert {line.partition("{")[0] for line in lines[first : first + 26]} == {name}
-    assert lines[first] == f'{name}{{class="idle",gpu="0",uuid="GPU-node1-0000"}} 1.0'
+    assert lines[first] == f'{name}{{class="idle",node="node1",gpu="0",uuid="GPU-node1-0000"}} 1.0'
     assert len([line for line in lines if name in line]) == 28
 
 
 def test_the_distribution_is_a_classic_histogram() -> None:
     text = text_of(board(target("a", tick([gpu(0)]))))
-    name, labels = "pulsed_gpu_real_utilization_distribution_ratio", 'gpu="0",uuid="GPU-node1-0000"'
+    name, labels = "pulsed_gpu_real_utilization_distribution_ratio", 'node="node1",gpu="0",uuid="GPU-node1-0000"'
     assert f"# TYPE {name} histogram" in text.splitlines()
     assert lines_of(text, name) == [
         f'{name}_bucket{{le="0.25",{labels}}} 3',
@@ -180,22 +185,16 @@ def test_what_was_never_known_is_not_counted() -> None:
 def test_a_mig_instance_says_which_it_is() -> None:
     text = text_of(board(target("a", tick([mig(0, 7, sm_active_ratio=0.5)]))))
     assert lines_of(text, "pulsed_gpu_sm_active_ratio{") == [
-        'pulsed_gpu_sm_active_ratio{gpu="0",uuid="GPU-node1-0000",mig_id="7",mig_profile="1g.10gb"} 0.5'
+        'pulsed_gpu_sm_active_ratio{node="node1",gpu="0",uuid="GPU-node1-0000",mig_id="7",mig_profile="1g.10gb"} 0.5'
     ]
 
 
-def test_several_targets_have_the_label_node() -> None:
-    made = board(target("a", tick([gpu(0, "n1")])), target("b", tick([gpu(0, "n2")])))
-    series = lines_of(text_of(made), "pulsed_gpu_real_utilization_ratio{")
-    assert [line.split("node=")[1] for line in series] == ['"n1"} 0.62', '"n2"} 0.62']
-
-
-def test_one_page_about_several_nodes_has_the_label_node_for_good() -> None:
-    made = board(target("a", tick([gpu(0, "n1"), gpu(0, "n2")])))
-    pages = Pages(made, Telemetry(made))
-    assert b'node="n2"' in pages.page(NOW, openmetrics=False, gzip=False)
-    made.targets[0].accept(tick([gpu(0, "n1")]), NOW)
-    assert b'node="n1"' in pages.page(NOW, openmetrics=False, gzip=False)
+def test_every_gpu_series_names_its_node() -> None:
+    made = board(target("a", tick([gpu(0, "n1"), gpu(0, "n2"), mig(0, 7)])), target("b", tick([gpu(0, "n3")])))
+    series = lines_of(text_of(made), "pulsed_gpu_")
+    assert all(re.search(r'[{,]node="n(ode)?[123]",gpu="0"', line) for line in series)
+    samples = [line for line in series if line.startswith("pulsed_gpu_last_sample_timestamp_seconds{")]
+    assert [re.findall('node="(.+?)"', line) for line in samples] == [["n1"], ["n2"], ["node1"], ["n3"]]
 
 
 def test_a_stale_target_leaves_the_page_and_comes_back() -> None:

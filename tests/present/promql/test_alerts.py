@@ -132,9 +132,7 @@ CASES = {
         minute=60,
         early=59,
     ),
-    "PulsedGpuGone": Case(
-        {SAMPLE: UNTIL_THEN}, {SAMPLE: "0+60x{steps}"}, minute=102, early=99, common={"pulsed_source_up": ALWAYS}
-    ),
+    "PulsedGpuGone": Case({SAMPLE: UNTIL_THEN}, {SAMPLE: "0+60x{steps}"}, minute=102, early=99),
     "PulsedSourceDown": Case(constant(pulsed_source_up=0), constant(pulsed_source_up=1), minute=5, early=4),
     "PulsedNoData": Case({}, {SAMPLE: "0+60x{steps}"}, minute=15, early=14, common={"pulsed_build_info": ALWAYS}),
     "PulsedSourceRestarting": Case(
@@ -172,7 +170,7 @@ def series(case: Case) -> list[tuple[str, str]]:
             if name.startswith("pulsed_"):
                 labels = {"instance": f"node-{who}", "job": "pulsed"}
                 if name.startswith("pulsed_gpu_"):
-                    labels |= {"gpu": who, "uuid": f"GPU-{who}"}
+                    labels |= {"node": "node", "gpu": who, "uuid": f"GPU-{who}"}
             if own:
                 key, _, value = own.rstrip("}").partition("=")
                 labels[key] = value.strip('"')
@@ -200,6 +198,22 @@ def test_it_fires_where_it_should(tmp_path: Path, name: str) -> None:
     rules = RULES if name.startswith("Dcgm") else OF_PULSED
     asked = {case.late: [f"absent({firing(one)})", firing(other)], case.early: [firing(one)]}
     assert check(tmp_path, rules, world, asked, interval=step) == ""
+
+
+def test_a_gpu_is_not_gone_when_its_daemon_moved_or_its_node_is_down(tmp_path: Path) -> None:
+    def samples(node: str, instance: str, values: str) -> tuple[str, str]:
+        return selector(SAMPLE, {"node": node, "gpu": "0", "uuid": "GPU-a", "instance": instance}), values
+
+    world = [
+        samples("moved", "10.0.0.1:9401", UNTIL_THEN),
+        samples("moved", "10.0.0.2:9401", "_x90 0+60x60"),
+        samples("down", "10.0.0.3:9401", UNTIL_THEN),
+        # The same index of another node does not stand in for a GPU.
+        samples("other", "10.0.0.4:9401", UNTIL_THEN),
+        (selector(SAMPLE, {"node": "other", "gpu": "1", "uuid": "GPU-b", "instance": "10.0.0.4:9401"}), "0+60x150"),
+    ]
+    firing = 'ALERTS{alertname="PulsedGpuGone", alertstate="firing", node%s"other"}'
+    assert check(tmp_path, OF_PULSED, [world], {130: [firing % "!=", f"absent({firing % '='})"]}) == ""
 
 
 def test_what_it_says(tmp_path: Path) -> None:

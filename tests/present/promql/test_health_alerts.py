@@ -23,7 +23,7 @@ def firing(name: str, gpu: str) -> str:
 def test_each_state_alerts_as_loudly_as_it_should(tmp_path: Path) -> None:
     """One GPU per state; each must fire the alert of its severity, of every check, and no other."""
     world = [
-        (selector(METRIC, {"check": each.id, "gpu": state, "instance": "node-1"}), f"{SEVERITY[state]}+0x20")
+        (selector(METRIC, {"check": each.id, "gpu": state, "node": "node-1"}), f"{SEVERITY[state]}+0x20")
         for each in CHECKS
         for state in STATES
     ]
@@ -36,7 +36,7 @@ def test_each_state_alerts_as_loudly_as_it_should(tmp_path: Path) -> None:
 
 
 def test_a_wrong_expectation_is_noticed(tmp_path: Path) -> None:
-    world = [(selector(METRIC, {"check": "xid_critical", "gpu": "0", "instance": "n"}), "4+0x20")]
+    world = [(selector(METRIC, {"check": "xid_critical", "gpu": "0", "node": "n"}), "4+0x20")]
     assert "FAILED" in check(tmp_path, RULES, [world], {15: [firing("PulsedGpuHealthXidCritical", "0")]})
 
 
@@ -47,9 +47,9 @@ def test_what_an_alert_says_needs_no_other_page(tmp_path: Path) -> None:
         assert "{" not in alert.description
         assert len(alert.description) > 80
     alert = next(one for one in ALERTS if one.name == "PulsedGpuHealthTempMemory")
-    world = [(selector(METRIC, {"check": "temp_memory", "gpu": "3", "instance": "node-1"}), "3+0x20")]
+    world = [(selector(METRIC, {"check": "temp_memory", "gpu": "3", "node": "node-1"}), "3+0x20")]
     said = {
-        "exp_labels": {"check": "temp_memory", "gpu": "3", "instance": "node-1", "severity": "warning"},
+        "exp_labels": {"check": "temp_memory", "gpu": "3", "node": "node-1", "severity": "warning"},
         "exp_annotations": {
             "summary": "GPU 3 of node-1: the memory is too warm",
             "description": alert.description,
