@@ -1,10 +1,11 @@
 #!/bin/sh
-# A custom plugin of Kubernetes' node-problem-detector: 0 fine, 1 a problem, 2 unknown; the line becomes the message.
-said=$("${PULSED:-pulsed}" health "${PULSED_URL:-http://localhost:9401}" --format line --timeout 5s 2>&1)
+# A custom plugin of Kubernetes' node-problem-detector: exit code 0 no problem, 1 a problem, 2 unknown; the line becomes the
+# message. Only crit is a problem of the node. check_pulsed.sh must lie beside it; PULSED_URL and PULSED_CHECKS are as there.
+line=$("${0%/*}/check_pulsed.sh")
 verdict=$?
-printf '%s\n' "$said" | head -n 1 | cut -d '|' -f 1
+printf '%s\n' "$line" | cut -d '|' -f 1
 case $verdict in
-0 | 1) exit 0 ;; # warn and hot are for people; they do not make a node unfit
+0 | 1) exit 0 ;;
 2) exit 1 ;;
 *) exit 2 ;;
 esac

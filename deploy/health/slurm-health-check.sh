@@ -1,34 +1,55 @@
 #!/bin/sh
-# Slurm's HealthCheckProgram: drains this node while a GPU is critical, and gives it back when that is over.
+# Slurm's HealthCheckProgram: drains this node when a GPU needs a repair.
 #
-#   slurm.conf:  HealthCheckProgram=/etc/slurm/slurm-health-check.sh
+#   slurm.conf:  HealthCheckProgram=/etc/slurm/pulsed/slurm-health-check.sh
 #                HealthCheckInterval=60
 #                HealthCheckNodeState=ANY,CYCLE
 #
-# Only what is critical drains: jobs go on while a GPU is merely warm or waits for a reset. A node that an operator, or
-# another check, has drained is left alone, and so is one of which nothing is known: a silent daemon is no broken GPU.
-PULSED=${PULSED:-pulsed}
-URL=${PULSED_URL:-http://localhost:9401}
-NODE=${SLURMD_NODENAME:-$(hostname -s)}
-MARK=pulsed:
+# check_pulsed.sh must lie beside it. slurmd passes neither arguments nor an environment: change settings in
+# slurm-health-check.conf beside it, in the syntax of a shell. These are the defaults:
+PULSED_URL=http://localhost:9401
+# A node is drained while one of these checks (HEALTH.md) is crit; info, warn and hot never drain.
+DRAIN_CHECKS=memory_unrepairable,row_remap_failed,row_remap_growth,retired_pages
+# With yes, a node that this script drained is resumed once the node was restarted or all of its GPUs were reset, and the
+# checks that drained it are ok. A node that anything else drained is left alone.
+RESUME=no
 
-said=$("$PULSED" health "$URL" --format line --timeout 5s 2>&1)
-verdict=$?
-reason=$(printf '%s' "$said" | head -n 1 | cut -d '|' -f 1 | cut -c 1-200)
-state=$(scontrol show node "$NODE" --oneliner 2>/dev/null)
+set -a # for PATH and SLURM_CONF, if they are among the settings
+# shellcheck source=/dev/null
+[ ! -r "${0%.sh}.conf" ] || . "${0%.sh}.conf"
+set +a
+node=${SLURMD_NODENAME:-$(hostname -s)}
 
-case $verdict in
-2)
-    case $state in
-    *DRAIN*) ;;
-    *) scontrol update NodeName="$NODE" State=DRAIN Reason="$MARK $reason" ;;
-    esac
-    ;;
-0 | 1)
-    case $state in
-    *DRAIN*"Reason=$MARK"*) scontrol update NodeName="$NODE" State=RESUME ;;
-    esac
-    ;;
+check() {
+    line=$("${0%/*}/check_pulsed.sh" "$PULSED_URL" "$1")
+    verdict=$?
+}
+
+# The reason is `pulsed TIME: PROBLEMS`, so that it needs no file.
+drain() {
+    problems=$(printf '%s' "${line#*- }" | cut -d '|' -f 1 | cut -c 1-500)
+    scontrol update NodeName="$node" State=DRAIN Reason="pulsed $(date +%s): $problems"
+}
+
+resume_if_repaired() {
+    reason=${state#*Reason=pulsed }
+    drained_at=${reason%%:*}
+    raised=$(printf '%s' "$reason" | grep -o 'crit: [a-z0-9_]*' | cut -c 7- | sort -u | paste -s -d , -)
+    [ "$raised" ] || return
+    check "$raised"
+    case $line in *" last_reset="*) reset_at=${line##* last_reset=} ;; *) reset_at=0 ;; esac
+    started_at=$(sed -n 's/^btime //p' /proc/stat)
+    if [ "$verdict" -eq 0 ] && { [ "$reset_at" -gt "$drained_at" ] || [ "$started_at" -gt "$drained_at" ]; }; then
+        scontrol update NodeName="$node" State=RESUME
+    fi
+}
+
+check "$DRAIN_CHECKS"
+[ "$verdict" -eq 0 ] || logger -t pulsed-health "$line" 2>/dev/null
+state=$(scontrol show node "$node" --oneliner)
+case $verdict/$state in
+*DRAIN*" Reason=pulsed "[0-9]*:*) [ "$RESUME" != yes ] || [ "$verdict" -eq 2 ] || resume_if_repaired ;;
+2/*DRAIN*) ;;
+2/*) drain ;;
 esac
-[ "$verdict" -eq 0 ] || logger -t pulsed-health "$reason" 2>/dev/null
 exit 0

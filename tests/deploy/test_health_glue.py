@@ -1,71 +1,144 @@
-"""The scripts for Slurm and node-problem-detector, run by a real shell with a `pulsed` and a `scontrol` made for it."""
+"""The scripts for Nagios, Slurm and node-problem-detector in real shells, against a real daemon and a real Slurm."""
 
 from __future__ import annotations
 
 import json
-import os
+import shlex
+import shutil
 import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
+import bcrypt
 import pytest
 
-from tests.waiting import SECONDS
+from pulsed.compute.health.checks import BY_ID
+from tests.daemon import Daemon, free_port, serving
+from tests.deploy.tools import fetched
+from tests.end_to_end.exporters import Exporter, exporting
+from tests.slurm import NODE, SlurmCluster, slurm
+from tests.tools import tool
+from tests.waiting import SECONDS, until
 
 GLUE = Path(__file__).parents[2] / "deploy" / "health"
-LINE = "PULSED CRITICAL - node1 GPU 3 crit: xid_critical | gpus=8 crit=1"
-DRAINED = "update NodeName=gpu07 State=DRAIN Reason=pulsed: PULSED CRITICAL - node1 GPU 3 crit: xid_critical "
+
+SHELLS = {"bash": ("bash", ""), "dash": ("dash", ""), "busybox": ("busybox", "sh")}
+CLIENTS = {"curl": "curl", "wget": "wget", "busybox wget": "busybox", "bash": "bash"}
+VERDICTS = {
+    "gpu_lost": "OK",
+    "row_remap_pending": "WARNING",
+    "row_remap_failed": "CRITICAL",
+    "retired_pages": "UNKNOWN",
+}
+"""By check: the verdict of a GPU with a row that cannot be remapped, and no inputs for its link."""
 
 
-def program(path: Path, text: str) -> Path:
-    path.write_text(f"#!/bin/sh\n{text}\n")
-    path.chmod(0o755)
-    return path
+@dataclass
+class FailingGpu(Exporter):
+    """A page of one GPU whose counters advance with every answer.
+
+    Attributes:
+        failed: whether a row could not be remapped.
+        celsius: its temperature.
+        joules: energy since the driver was loaded.
+    """
+
+    body: str = ""
+    failed: int = 0
+    celsius: float = 50.0
+    joules: float = 1000.0
+
+    def answer(self) -> str:
+        self.joules += 150.0
+        rows = {
+            "DCGM_FI_PROF_SM_ACTIVE": 0.5,
+            "DCGM_FI_DEV_POWER_USAGE": 150 + self.asked % 7,
+            "DCGM_FI_DEV_GPU_TEMP": self.celsius,
+            "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION": self.joules * 1000,
+            "DCGM_FI_DEV_ROW_REMAP_FAILURE": self.failed,
+            "DCGM_FI_DEV_ROW_REMAP_PENDING": self.failed,
+            "DCGM_FI_DEV_UNCORRECTABLE_REMAPPED_ROWS": 0,
+        }
+        labels = 'gpu="0",UUID="GPU-0",device="nvidia0",modelName="NVIDIA A100-SXM4-40GB",Hostname="node"'
+        return "".join(f"# TYPE {name} gauge\n{name}{{{labels}}} {value}\n" for name, value in rows.items())
 
 
-def run(script: str, folder: Path, verdict: int) -> subprocess.CompletedProcess[str]:
-    pulsed = program(folder / "pulsed", f'echo "$@" >> {folder}/asked\necho "{LINE}"\nexit {verdict}')
+def reading(url: str) -> tuple[str, ...]:
+    return "--source=exporter", f"--set=source.exporter.targets={url}0", "--set=source.interval=1s"
+
+
+@pytest.fixture(scope="module")
+def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
+    with (
+        exporting({"0": FailingGpu(failed=1)}) as url,
+        serving(tmp_path_factory.mktemp("daemon"), *reading(url)) as made,
+    ):
+        yield made
+
+
+def run(
+    script: str, *arguments: str, shell: str = "dash", client: str = "curl", **environment: str
+) -> subprocess.CompletedProcess[str]:
+    """Run a script by this shell, with nothing on the PATH but one HTTP client and the programs of coreutils."""
+    program, applet = SHELLS[shell]
+    folder = Path(environment.pop("folder"))
+    folder.mkdir(exist_ok=True)
+    for name in ("basename", "base64", "cat", "cut", "head", "timeout"):
+        (folder / name).symlink_to(tool(name, "coreutils"))
+    (folder / client.split()[-1]).symlink_to(tool(CLIENTS[client], CLIENTS[client]))
     return subprocess.run(
-        [GLUE / script],
+        [tool(program, program), *([applet] if applet else []), GLUE / script, *arguments],
         capture_output=True,
         text=True,
         timeout=SECONDS,
         check=False,
-        env={"PATH": f"{folder}:{os.environ['PATH']}", "PULSED": str(pulsed), "SLURMD_NODENAME": "gpu07"},
+        env={"PATH": str(folder)} | environment,
     )
 
 
-@pytest.mark.parametrize(
-    ("verdict", "state", "done"),
-    [
-        (2, "State=IDLE", DRAINED),
-        (2, "State=IDLE+DRAIN Reason=pulsed: earlier", ""),
-        (2, "State=MIXED+DRAIN Reason=disk", ""),
-        (0, "State=IDLE+DRAIN Reason=pulsed: earlier", "update NodeName=gpu07 State=RESUME"),
-        (1, "State=IDLE+DRAIN Reason=pulsed: earlier", "update NodeName=gpu07 State=RESUME"),
-        (0, "State=IDLE+DRAIN Reason=disk", ""),
-        (0, "State=IDLE", ""),
-        (1, "State=ALLOCATED", ""),
-        (3, "State=IDLE", ""),
-        (3, "State=IDLE+DRAIN Reason=pulsed: earlier", ""),
-    ],
-)
-def test_slurm_drains_for_what_is_critical_only(tmp_path: Path, verdict: int, state: str, done: str) -> None:
-    program(
-        tmp_path / "scontrol",
-        f'case $1 in show) echo "NodeName=gpu07 {state}" ;; *) echo "$@" >> {tmp_path}/changed ;; esac',
-    )
-    program(tmp_path / "logger", "exit 0")
-    assert run("slurm-health-check.sh", tmp_path, verdict).returncode == 0
-    changed = tmp_path / "changed"
-    assert (changed.read_text().rstrip("\n") if changed.exists() else "") == done
-    assert "health http://localhost:9401 --format line" in (tmp_path / "asked").read_text()
+@pytest.mark.parametrize("client", CLIENTS)
+@pytest.mark.parametrize("shell", SHELLS)
+def test_every_shell_and_client_gets_the_verdict(daemon: Daemon, tmp_path: Path, shell: str, client: str) -> None:
+    for number, (check, verdict) in enumerate(VERDICTS.items()):
+        folder = str(tmp_path / check)
+        url = f"http://{daemon.address}"
+        done = run("check_pulsed.sh", url, check, shell=shell, client=client, folder=folder)
+        assert (done.returncode, done.stderr) == (number, "")
+        assert done.stdout.startswith(f"PULSED {verdict} - ")
+        assert done.stdout == daemon.get(f"/health/gpus?format=line&checks={check}").text
 
 
-@pytest.mark.parametrize(("verdict", "code"), [(0, 0), (1, 0), (2, 1), (3, 2), (127, 2)])
-def test_the_detector_hears_of_problems_and_of_ignorance(tmp_path: Path, verdict: int, code: int) -> None:
-    done = run("node-problem-detector.sh", tmp_path, verdict)
-    assert done.returncode == code
-    assert done.stdout == "PULSED CRITICAL - node1 GPU 3 crit: xid_critical \n"
+@pytest.mark.parametrize("client", CLIENTS)
+def test_a_failure_is_unknown_with_its_place(daemon: Daemon, tmp_path: Path, client: str) -> None:
+    url = f"http://127.0.0.1:{free_port()}"
+    silent = run("check_pulsed.sh", PULSED_URL=url, client=client, folder=str(tmp_path / "silent"))
+    assert (silent.returncode, silent.stdout.split(": ")[0]) == (3, f"PULSED UNKNOWN - {url[7:]}")
+    refused = run("check_pulsed.sh", f"http://{daemon.address}", "gpu_lst", client=client, folder=str(tmp_path / "no"))
+    assert (refused.returncode, refused.stdout.split(": ")[0]) == (3, f"PULSED UNKNOWN - {daemon.address}")
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_a_login_is_used_and_never_shown(tmp_path: Path, client: str) -> None:
+    secret = bcrypt.hashpw(b"s3cret", bcrypt.gensalt(4)).decode()
+    (tmp_path / "web.yml").write_text(f"basic_auth_users: {{ops: {secret}}}\n")
+    flags = ("--source=demo", f"--web.config.file={tmp_path}/web.yml", "--set=web.open_probes=true")
+    with serving(tmp_path, *flags) as daemon:
+        for password, code in (("s3cret", 0), ("wr0ng", 3)):
+            url = f"http://ops:{password}@{daemon.address}"
+            done = run("check_pulsed.sh", url, "gpu_lost", client=client, folder=str(tmp_path / password))
+            assert done.returncode == code, done
+            assert password not in done.stdout
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_the_detector_reports_what_is_critical(daemon: Daemon, tmp_path: Path, shell: str) -> None:
+    for check, code in zip(VERDICTS, (0, 0, 1, 2), strict=True):
+        settings = {"PULSED_URL": f"http://{daemon.address}", "PULSED_CHECKS": check, "folder": str(tmp_path / check)}
+        done = run("node-problem-detector.sh", shell=shell, client="bash", **settings)
+        assert (done.returncode, done.stderr) == (code, "")
+        assert done.stdout.startswith(f"PULSED {VERDICTS[check]} - ")
+        assert "|" not in done.stdout
 
 
 def test_the_detectors_configuration_names_the_script() -> None:
@@ -73,3 +146,110 @@ def test_the_detectors_configuration_names_the_script() -> None:
     (rule,) = config["rules"]
     assert Path(rule["path"]).name in {path.name for path in GLUE.iterdir()}
     assert rule["condition"] in {condition["type"] for condition in config["conditions"]}
+
+
+def test_the_scripts_are_portable() -> None:
+    scripts = sorted(GLUE.glob("*.sh"))
+    assert len(scripts) == 3
+    done = subprocess.run([fetched("shellcheck"), *scripts], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout
+
+
+@dataclass
+class SlurmNode:
+    """A node of a real cluster, whose health check uses a daemon with one GPU."""
+
+    cluster: SlurmCluster
+    daemon: Daemon
+    gpu: FailingGpu
+    folder: Path
+
+    def configure(self, **settings: str) -> None:
+        """Write the settings; each run of the script also leaves a line in a file."""
+        fixed = {"PULSED_URL": f"http://{self.daemon.address}", "SLURM_CONF": f"{self.cluster.folder}/slurm.conf"}
+        lines = [f"{key}={shlex.quote(value)}\n" for key, value in (fixed | settings).items()]
+        (self.folder / "slurm-health-check.conf").write_text("".join(lines) + f"echo >> {self.folder}/runs\n")
+
+    def pass_runs(self, number: int = 3) -> None:
+        """Wait until slurmd has run the script so many times more."""
+        wanted = self.runs() + number
+        until(lambda: self.runs() >= wanted)
+
+    def runs(self) -> int:
+        path = self.folder / "runs"
+        return len(path.read_text()) if path.exists() else 0
+
+    def verdict(self, checks: str = "") -> str:
+        return self.daemon.get(f"/health/gpus?format=line&checks={checks}").text.split()[1]
+
+    def is_drained(self) -> bool:
+        return "DRAIN" in self.cluster.node()["State"]
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Iterator[SlurmNode]:
+    folder = tmp_path / "glue"
+    shutil.copytree(GLUE, folder)
+    gpu = FailingGpu()
+    script = folder / "slurm-health-check.sh"
+    with (
+        exporting({"0": gpu}) as url,
+        serving(tmp_path, *reading(url)) as daemon,
+        slurm(
+            tmp_path / "slurm", HealthCheckProgram=script, HealthCheckInterval=1, HealthCheckNodeState="ANY"
+        ) as cluster,
+    ):
+        yield SlurmNode(cluster, daemon, gpu, folder)
+
+
+def test_slurm_drains_for_repairs_and_resumes_after_a_reset_only(node: SlurmNode) -> None:
+    node.configure()
+    node.gpu.celsius = 105.0
+    until(lambda: node.verdict() == "CRITICAL")
+    node.pass_runs()
+    assert not node.is_drained(), "heat passes"
+    node.gpu.celsius = 50.0
+
+    node.gpu.failed = 1
+    until(node.is_drained)
+    drained = node.cluster.node()["Reason"]
+    assert "node GPU 0 crit: row_remap_failed" in drained
+    node.pass_runs()
+    assert node.cluster.node()["Reason"] == drained, "it is drained once"
+
+    node.configure(RESUME="yes")
+    node.gpu.failed = 0
+    until(lambda: node.verdict("row_remap_failed") == "OK")
+    node.pass_runs()
+    assert node.is_drained(), "there was no reset"
+    node.gpu.joules = 0.0
+    until(lambda: not node.is_drained())
+
+
+def test_slurm_resumes_on_request_only_and_after_a_restart_of_the_node(node: SlurmNode) -> None:
+    node.configure()
+    long_ago = "pulsed 1000: node GPU 0 crit: row_remap_failed"
+    node.cluster.run("scontrol", "update", f"NodeName={NODE}", "State=DRAIN", f"Reason={long_ago}")
+    node.pass_runs()
+    assert node.is_drained()
+    node.configure(RESUME="yes")
+    until(lambda: not node.is_drained())
+
+
+def test_what_others_drained_stays_drained_and_silence_changes_nothing(node: SlurmNode) -> None:
+    node.configure(RESUME="yes")
+    node.cluster.run("scontrol", "update", f"NodeName={NODE}", "State=DRAIN", "Reason=disk")
+    for failed, verdict in ((0, "OK"), (1, "CRITICAL")):
+        node.gpu.failed = failed
+        until(lambda verdict=verdict: node.verdict("row_remap_failed") == verdict)  # type: ignore[misc]
+        node.pass_runs()
+        assert node.cluster.node()["Reason"].startswith("disk ")
+    node.configure(RESUME="yes", PULSED_URL=f"http://127.0.0.1:{free_port()}")
+    node.cluster.run("scontrol", "update", f"NodeName={NODE}", "State=RESUME")
+    node.pass_runs()
+    assert not node.is_drained()
+
+
+def test_the_checks_that_drain_by_default_exist() -> None:
+    (line,) = [line for line in (GLUE / "slurm-health-check.sh").read_text().splitlines() if line.startswith("DRAIN_")]
+    assert set(line.partition("=")[2].split(",")) <= BY_ID.keys()

@@ -28,6 +28,10 @@ class Exporter:
     def __post_init__(self) -> None:
         self.go.set()
 
+    def answer(self) -> str:
+        """Return the body of one answer."""
+        return self.body
+
 
 @contextlib.contextmanager
 def exporting(exporters: dict[str, Exporter]) -> Iterator[str]:
@@ -38,10 +42,11 @@ def exporting(exporters: dict[str, Exporter]) -> Iterator[str]:
             exporter = exporters[self.path.lstrip("/")]
             exporter.asked += 1
             exporter.go.wait()
-            body = exporter.body.encode()
+            text = exporter.answer()
+            body = text.encode()
             with contextlib.suppress(ConnectionError):  # whoever asked has lost patience
                 self.send_response(exporter.status)
-                self.send_header("Content-Type", "text/html" if exporter.body.startswith("<") else "text/plain")
+                self.send_header("Content-Type", "text/html" if text.startswith("<") else "text/plain")
                 self.send_header("Content-Length", str(len(body)))
                 self.end_headers()
                 self.wfile.write(body)

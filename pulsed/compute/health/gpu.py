@@ -48,6 +48,7 @@ class GpuHealth:
         resets: whether it was reset.
         boot_id: of its node, opaque.
         driver_version: last known.
+        last_reset: of the GPU, its driver or its node, in Unix seconds; None if none was seen.
         latched: grows with every change that must survive a restart.
     """
 
@@ -59,6 +60,7 @@ class GpuHealth:
         self.now = self.time = 0.0
         self.reachability = Reachability()
         self.resets = Resets()
+        self.last_reset: float | None = None
         self.latched = 0
         self.checks = [GpuCheck(check) for check in plan.checks]
         self.inputs = GpuInputs(plan.settings, device.model, self._severity_of)
@@ -216,6 +218,8 @@ class GpuHealth:
     def _reset(self, moment: float) -> int:
         """The GPU was reset, or the driver or the node restarted: XIDs before that are cleared."""
         self.inputs.xids.clear(moment)
+        self.last_reset = self.time - self.now + moment
+        self._has_news = True
         self.latched += 1
         return self.plan.on_xids
 
@@ -299,7 +303,8 @@ class GpuHealth:
                         self.changes.append((old, check.state))
         if is_changed:
             self.health = health_of(
-                self.checks, inputs.xids, self.plan.critical_xids, time - now, self.health, self._is_fresh
+                *(self.checks, inputs.xids, self.plan.critical_xids, time - now, self.health, self._is_fresh),
+                self.last_reset,
             )
 
 

@@ -71,6 +71,7 @@ class Health:
         checks: all enabled checks, in the order of the table.
         events: by check, the number of events so far.
         xid_events: by XID, the number of events so far: all critical codes, and others once seen.
+        last_reset: when it was last reset, or its driver or node restarted, in Unix seconds; None if never seen.
     """
 
     state: State
@@ -80,6 +81,7 @@ class Health:
     events: tuple[tuple[str, int], ...] = ()
     xid_events: tuple[tuple[int, int], ...] = ()
     xid_last: XidLast | None = None
+    last_reset: float | None = None
 
     def check(self, id_: str) -> CheckState:
         """Return a check by its id.

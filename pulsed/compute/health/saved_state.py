@@ -9,7 +9,7 @@ from collections import deque
 from functools import cache
 from typing import TYPE_CHECKING, Literal
 
-from typing_extensions import TypedDict  # pydantic needs this one before Python 3.12
+from typing_extensions import NotRequired, TypedDict  # pydantic needs this one before Python 3.12
 
 from pulsed.compute.health.counter_increase import CounterIncrease, Increase
 from pulsed.compute.health.gpu import GpuHealth
@@ -70,6 +70,7 @@ class SavedGpuState(TypedDict):
     driver_version: str
     signs: tuple[Value, Value, Value, Value]
     fallen: tuple[SavedFall, SavedFall, SavedFall, SavedFall]
+    last_reset: NotRequired[float | None]
     gauge: int | None
     last_xid: int | None
     xids: list[SavedXid]
@@ -107,6 +108,7 @@ def save(gpu: GpuHealth) -> SavedGpuState:
         driver_version=gpu.driver_version,
         signs=(resets.highest[0], resets.highest[1], resets.highest[2], resets.highest[3]),
         fallen=(fallen[0], fallen[1], fallen[2], fallen[3]),
+        last_reset=gpu.last_reset,
         gauge=xids.gauge,
         last_xid=xids.last,
         xids=[
@@ -166,6 +168,7 @@ def restore(gpu: GpuHealth, saved: SavedGpuState, time: float) -> None:
             gpu.device = Device(gpu.device.entity)  # the first sample brings the change
     gpu.resets.highest[:] = saved["signs"]
     gpu.resets.fallen[:] = [fall and (fall[0], clock(fall[1])) for fall in saved["fallen"]]
+    gpu.last_reset = saved.get("last_reset")
     xids = gpu.inputs.xids
     xids.gauge, xids.last = saved["gauge"], saved["last_xid"]
     for xid in saved["xids"]:

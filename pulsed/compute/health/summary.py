@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from typing import TypeVar
@@ -17,7 +17,13 @@ _Counts = TypeVar("_Counts", bound=tuple[tuple[object, int], ...])
 
 
 def health_of(
-    checks: Sequence[GpuCheck], xids: XidLog, critical_xids: Sequence[int], epoch: float, before: Health, is_fresh: bool
+    checks: Sequence[GpuCheck],
+    xids: XidLog,
+    critical_xids: Sequence[int],
+    epoch: float,
+    before: Health,
+    is_fresh: bool,
+    last_reset: float | None,
 ) -> Health:
     """Return the health of a GPU: the worst of the checks that apply and are known.
 
@@ -27,6 +33,7 @@ def health_of(
         before: the health so far; unchanged counts stay the same objects, so that they are not rendered again.
         is_fresh: whether its vital inputs are fresh. Without them the GPU is unknown, unless another check than
             `telemetry` is a warning or worse.
+        last_reset: in Unix seconds.
     """
     counts = dict.fromkeys(critical_xids, 0) | {code: record.count for code, record in xids.records.items()}
     xid_events = tuple(sorted(counts.items()))
@@ -41,10 +48,18 @@ def health_of(
             events=before.events if events == before.events else _shared(events),
             xid_events=before.xid_events if xid_events == before.xid_events else _shared(xid_events),
             xid_last=last,
+            last_reset=last_reset,
         ),
         tuple([check.state for check in checks]),
         is_fresh,
     )
+
+
+def limited_to(health: Health, checks: Collection[str]) -> Health:
+    """Return the health by these checks alone: the worst if one is raised, else unknown if any or the GPU is."""
+    limited = _with_checks(health, tuple([check for check in health.checks if check.id in checks]))
+    is_known = limited.severity > 0 or (limited.coverage == 1.0 and health.state != "unknown")
+    return limited if is_known else replace(limited, state="unknown", severity=SEVERITY["unknown"])
 
 
 def stale(health: Health, since: float, age_in_intervals: float) -> Health:

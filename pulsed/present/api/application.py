@@ -9,7 +9,7 @@ import json
 import platform
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from fastapi import FastAPI, Path, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
@@ -19,6 +19,7 @@ from starlette.exceptions import HTTPException
 
 from pulsed import __version__
 from pulsed.collector.target_store import TargetStore
+from pulsed.compute.health.checks import BY_ID
 from pulsed.present.api import documents, schema
 from pulsed.present.api.event_documents import KINDS, identity_document
 from pulsed.present.api.events import HEADERS, RETRY_SECONDS, EventBroadcaster, TooManySubscribers
@@ -26,6 +27,7 @@ from pulsed.present.api.history import History
 from pulsed.present.api.sample_fields import FIELDS
 from pulsed.present.asgi import HEAD_ONLY, HEALTH, HEALTHY, READY, Receive, Scope, Send
 from pulsed.present.gpu_keys import node_of
+from pulsed.present.health_report import health_line
 from pulsed.suggestions import did_you_mean
 from pulsed.translate.tick import Device
 
@@ -128,10 +130,21 @@ def api(
         return _EventStream(events, wanted, gpu)
 
     @app.get(
-        "/health/gpus", response_model=list[schema.GpuHealthShape], summary="Health problems of every GPU, for scripts"
+        "/health/gpus",
+        response_model=list[schema.GpuHealthShape],
+        responses=_REFUSED | {200: {"content": {"text/plain": {"schema": {"type": "string"}}}}},
+        summary="Health problems of every GPU, for scripts",
     )
-    async def health() -> Response:
-        return _json(documents.health_document(board, time.monotonic()))
+    async def health(
+        format: Annotated[Literal["json", "line"], Query(description="line: one line for Nagios")] = "json",
+        checks: Annotated[str, Query(description="only these checks, separated by commas; empty: all")] = "",
+    ) -> Response:
+        wanted = [name for name in checks.split(",") if name]
+        for name in wanted:
+            if name not in BY_ID:
+                return _json({"error": f"checks: {did_you_mean(name, BY_ID, 'HEALTH.md lists the checks')}"}, 400)
+        rows = documents.health_document(board, time.monotonic(), wanted)
+        return Response(health_line(rows), media_type="text/plain") if format == "line" else _json(rows)
 
     @app.get("/version", response_model=schema.Version, summary="Version of pulsed and Python")
     async def version() -> Response:

@@ -6,14 +6,14 @@ present.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from math import isfinite
 from typing import Any, NamedTuple
 
 from pulsed.collector.target_store import Target, TargetStore
 from pulsed.compute.health.checks import BY_ID
 from pulsed.compute.health.model import CheckState, Health
-from pulsed.compute.health.summary import stale
+from pulsed.compute.health.summary import limited_to, stale
 from pulsed.compute.tick import Result
 from pulsed.present.api.derived_fields import derived_sections
 from pulsed.present.gpu_keys import key_of, names_of, node_of, repeated
@@ -75,14 +75,18 @@ def gpu_document(match: Match, now: float, preset: str) -> Document:
     }
 
 
-def health_document(board: TargetStore, now: float) -> list[Document]:
+def health_document(board: TargetStore, now: float, checks: Collection[str] = ()) -> list[Document]:
     """Return the health of all GPUs as a flat list for scripts; `problems` has the checks that are worse than ok.
 
     A target without any GPU has one element, whose `gpu` is null: its GPUs are unknown.
+
+    Args:
+        checks: the ids of those that count, all if empty; a GPU on which none is raised and one is unknown is unknown.
     """
     found: list[Document] = []
     for match in matches(board, now):
         device, health = match.device, _health_of(match, now)
+        health = limited_to(health, checks) if checks else health
         found.append(
             {
                 "node": match.node,
@@ -95,6 +99,7 @@ def health_document(board: TargetStore, now: float) -> list[Document]:
                 "state": health.state,
                 "severity": health.severity,
                 "coverage": health.coverage,
+                "last_reset": _rfc3339_or_none(health.last_reset),
                 "problems": [check_document(check) for check in health.checks if check.severity > 0],
             }
         )
@@ -120,6 +125,7 @@ def _unknown_health(target: Target, node: str) -> Document:
         "state": "unknown",
         "severity": -1,
         "coverage": 0.0,
+        "last_reset": None,
         "problems": [check_document(CheckState("telemetry", "unknown", message=message, remedy=telemetry.remedy))],
     }
 
@@ -204,7 +210,7 @@ def _checks(health: Health) -> Document:
         else {
             "code": last.code,
             "description": last.description,
-            "time": None if last.time is None else rfc3339(last.time),
+            "time": _rfc3339_or_none(last.time),
         },
     }
 
@@ -214,8 +220,8 @@ def check_document(check: CheckState) -> Document:
     return {
         "id": check.id,
         "state": check.state,
-        "since": None if check.since is None else rfc3339(check.since),
-        "last_event": None if check.last_event is None else rfc3339(check.last_event),
+        "since": _rfc3339_or_none(check.since),
+        "last_event": _rfc3339_or_none(check.last_event),
         "covered": check.covered,
         "message": check.message,
         "evidence": {name: value if isfinite(value) else None for name, value in check.evidence},
@@ -266,3 +272,7 @@ def _all_sources(sources: list[Document]) -> Mapping[str, Any]:
         "last_sample_time": max(times, default=None),
         "demo": any(source["demo"] for source in sources),
     }
+
+
+def _rfc3339_or_none(time: float | None) -> str | None:
+    return None if time is None else rfc3339(time)

@@ -92,6 +92,7 @@ class GpuHealthShape(Shape):
     state: str
     severity: int
     coverage: float
+    last_reset: str | None = Field(description="last reset of the GPU, its driver or its node; null if none was seen")
     problems: list[HealthCheck] = Field(description="checks that are worse than ok")
 
 

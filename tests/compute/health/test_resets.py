@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pulsed.compute.health.resets import RESET_SECONDS, Resets
 from pulsed.translate.vocabulary import Reading
+from tests.compute.health.sim import Sim
+from tests.compute.streams import DAY
 
 
 def test_the_second_lower_energy_is_a_reset_at_the_time_of_the_first() -> None:
@@ -40,3 +42,14 @@ def test_each_counter_is_compared_with_itself() -> None:
     assert resets.follow(both, 0.0) is None
     lower = both._replace(ecc_dbe_volatile_total=0.0)
     assert [resets.follow(lower, now) for now in (10.0, 69.0, 70.0)] == [None, None, 10.0]
+
+
+def test_the_time_of_the_last_reset_is_that_of_its_first_sign_and_survives_a_restart_of_pulsed() -> None:
+    sim = Sim()
+    sim.boot_id = "a"
+    energies = [50.0, 60.0, 5.0, 6.0]
+    assert [sim.health(energy_joules_total=energy).last_reset for energy in energies] == [None] * 3 + [DAY + 3]
+    sim.restart(down=10.0)
+    assert sim.health(energy_joules_total=7.0).last_reset == DAY + 3
+    sim.boot_id = "b"
+    assert sim.health(energy_joules_total=8.0).last_reset == sim.time

@@ -8,10 +8,10 @@ import pytest
 
 from pulsed.attribution.model import Attribution, Pod
 from pulsed.present.api import schema
-from pulsed.present.api.documents import find, gpu_document, gpus_document
+from pulsed.present.api.documents import find, gpu_document, gpus_document, health_document
 from pulsed.translate.tick import Device, Entity
 from pulsed.translate.vocabulary import QUANTITIES
-from tests.present.boards import FLICKER, OPEN, TIME, Gpu, board, gpu, mig, target, tick
+from tests.present.boards import FLICKER, OPEN, SETTLED, SICK, TIME, Gpu, board, gpu, mig, target, tick
 
 NOW = 100.25
 WALL = TIME + 0.25
@@ -109,6 +109,30 @@ def test_health_says_what_is_wrong_since_when_and_what_to_do() -> None:
         "description": "graphics engine exception",
         "time": "2025-12-31T23:59:10.100Z",
     }
+
+
+@pytest.mark.parametrize(
+    ("checks", "state", "coverage"),
+    [
+        ((), "warn", 0.5),
+        (("row_remap_pending",), "warn", 1.0),
+        (("row_remap_pending", "pcie_link"), "warn", 0.5),
+        (("xid_critical",), "ok", 1.0),
+        (("xid_critical", "pcie_link"), "unknown", 0.5),
+        (("gpu_lost",), "unknown", 0.0),  # it is disabled
+    ],
+)
+def test_health_of_some_checks(checks: tuple[str, ...], state: str, coverage: float) -> None:
+    (row,) = health_document(board(target("a", tick([gpu(0)]))), NOW, checks)
+    assert (row["state"], row["coverage"], row["last_reset"]) == (state, coverage, None)
+    assert [problem["id"] for problem in row["problems"]] == ["row_remap_pending"][: state == "warn"]
+
+
+def test_health_of_some_checks_of_a_gpu_without_fresh_inputs_is_unknown() -> None:
+    gone = replace(SICK, state="unknown", severity=-1)
+    made = board(target("a", tick([gpu(0, result=SETTLED._replace(health=gone))])))
+    assert health_document(made, NOW, ("xid_critical",))[0]["state"] == "unknown"
+    assert health_document(made, NOW, ("row_remap_pending",))[0]["state"] == "warn"
 
 
 def test_a_lost_gpu_is_as_old_as_its_last_sample() -> None:

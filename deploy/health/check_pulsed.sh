@@ -1,0 +1,67 @@
+#!/bin/sh
+# Nagios plugin: prints the health of the GPUs of a pulsed as one line. Exit code 0 OK, 1 WARNING, 2 CRITICAL, 3 UNKNOWN.
+#
+#   check_pulsed.sh [URL [CHECKS]]
+#
+# URL: of the daemon, else $PULSED_URL, else http://localhost:9401; a login in it is used and never printed.
+# CHECKS: the checks that count (HEALTH.md), separated by commas, else $PULSED_CHECKS, else all.
+# PULSED_CA_FILE: certificates to trust, for https. PULSED_TIMEOUT: in seconds, 5.
+# Needs curl, wget or, for plain http, bash.
+url=${1:-${PULSED_URL:-http://localhost:9401}}
+checks=${2:-${PULSED_CHECKS:-}}
+timeout=${PULSED_TIMEOUT:-5}
+case $url in *://*) ;; *) url=http://$url ;; esac
+request="${url%/}/health/gpus?format=line&checks=$checks"
+
+fetch() {
+    if command -v curl >/dev/null; then
+        # On standard input, so that a login is not in the list of processes.
+        printf 'url = "%s"\n' "$request" |
+            curl --silent --show-error --max-time "$timeout" ${PULSED_CA_FILE:+--cacert "$PULSED_CA_FILE"} --config -
+    elif command -v wget >/dev/null; then
+        limited wget -q ${PULSED_CA_FILE:+--ca-certificate="$PULSED_CA_FILE"} -O - "$request"
+    elif command -v bash >/dev/null; then
+        limited bash -c "$over_tcp" bash "$request"
+    else
+        echo "install curl, wget or bash"
+    fi 2>&1
+}
+
+# Not by wget's own -T, with which BusyBox 1.35 crashes.
+limited() {
+    if command -v timeout >/dev/null; then timeout "$timeout" "$@"; else "$@"; fi
+}
+
+# For bash: an HTTP/1.0 request.
+# shellcheck disable=SC2016
+over_tcp='
+    case $1 in https:*) echo "https needs curl or wget"; exit 1 ;; esac
+    place=${1#*://} path=/${1#*://*/} login=
+    place=${place%%/*}
+    case $place in *@*) login=${place%@*} place=${place##*@} ;; esac
+    host=$place port=80
+    case ${place##*]} in *:*) host=${place%:*} port=${place##*:} ;; esac
+    host=${host#[}
+    exec 3<>"/dev/tcp/${host%]}/$port" || exit 1
+    printf "GET %s HTTP/1.0\r\nHost: %s\r\n" "$path" "$place" >&3
+    [ -z "$login" ] || printf "Authorization: Basic %s\r\n" "$(printf %s "$login" | base64 -w0)" >&3
+    printf "\r\n" >&3
+    IFS= read -r status <&3 || exit 1
+    while IFS= read -r line <&3 && [ "${#line}" -gt 1 ]; do :; done # headers; an empty one is a carriage return
+    case $status in *" 200 "*) cat <&3 ;; *) printf "%s" "${status%?}" ;; esac
+'
+
+answer=$(fetch | head -n 1 | cut -c 1-2000)
+case $answer in
+"PULSED OK"*) code=0 ;;
+"PULSED WARNING"*) code=1 ;;
+"PULSED CRITICAL"*) code=2 ;;
+"PULSED UNKNOWN"*) code=3 ;;
+*)
+    code=3
+    place=${url#*://}
+    answer="PULSED UNKNOWN - ${place##*@}: ${answer:-no answer}"
+    ;;
+esac
+printf '%s\n' "$answer"
+exit "$code"

@@ -1,0 +1,104 @@
+"""Health of GPUs for people and monitors: a table, and one line in the format of Nagios plugins."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from pulsed.compute.health.model import SEVERITY, STATES, State
+
+OK, WARNING, CRITICAL, UNKNOWN = 0, 1, 2, 3
+"""Exit codes of Nagios plugins."""
+
+_WORDS = ("OK", "WARNING", "CRITICAL", "UNKNOWN")
+
+Row = Mapping[str, Any]
+"""An element of `/health/gpus`: a GPU, or a target without any."""
+
+
+def exit_code_of(rows: Sequence[Row]) -> int:
+    """Return the exit code: the worst of critical and warning, else unknown if any GPU or target is, else ok."""
+    worst = max((SEVERITY[_state(row)] for row in rows), default=SEVERITY["unknown"])
+    if worst >= SEVERITY["warn"]:
+        return CRITICAL if worst == SEVERITY["crit"] else WARNING
+    return UNKNOWN if not rows or any(_state(row) == "unknown" for row in rows) else OK
+
+
+def _state(row: Row) -> State:
+    """Return the state of a row; a stale one that was not raised is unknown."""
+    state: State = row["state"]
+    return "unknown" if row["stale"] and SEVERITY[state] < SEVERITY["warn"] else state
+
+
+def health_table(rows: Sequence[Row]) -> str:
+    """Return the verdict, the problems with their remedies, and the state of every GPU."""
+    lines = [f"{_WORDS[exit_code_of(rows)]}: {_summary(rows)}"]
+    for row in rows:
+        for problem in row["problems"]:
+            lines += [
+                "",
+                f"{_name(row)}  {problem['state'].upper()}  {problem['id']}"
+                + (f"  since {problem['since']}" if problem["since"] else ""),
+                f"  {_plain(problem['message'])}",
+                f"  -> {_plain(problem['remedy'])}",
+            ]
+    lines += ["", *(_verdict(row) for row in rows)]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _verdict(row: Row) -> str:
+    return f"{_name(row)}  {_state(row)}  ({'stale: ' if row['stale'] else ''}{_percent(row['coverage'])})"
+
+
+def health_line(rows: Sequence[Row]) -> str:
+    """Return one line in the format of Nagios plugins: state, problems, performance data.
+
+    `last_reset` among the performance data is the Unix time since which every GPU has been reset; absent without one.
+    """
+    wrong = [f"{_name(row)} {each['state']}: {each['id']}" for row in rows for each in row["problems"]]
+    numbers = " ".join(f"{state}={_count(rows, state)}" for state in reversed(STATES))
+    summary = "; ".join([*wrong, _summary(rows)]).replace("|", "/")
+    gpus = sum(row["gpu"] is not None for row in rows)
+    data = f"gpus={gpus} {numbers} coverage={_coverage(rows)}%{_last_reset(rows)}"
+    return f"PULSED {_WORDS[exit_code_of(rows)]} - {summary} | {data}\n"
+
+
+def _last_reset(rows: Sequence[Row]) -> str:
+    """Return the performance data of the earliest of the last resets; empty if a GPU was not seen to be reset."""
+    times = [datetime.fromisoformat(time.replace("Z", "+00:00")) for row in rows if (time := row.get("last_reset"))]
+    return f" last_reset={int(min(times).timestamp())}" if times and len(times) == len(rows) else ""
+
+
+def _name(row: Row) -> str:
+    if row["gpu"] is None:
+        return _plain(row["target"])
+    return _plain(f"{row['node']} GPU {row['gpu'] or row['uuid']}" + (f":{row['mig']['id']}" if row["mig"] else ""))
+
+
+def _summary(rows: Sequence[Row]) -> str:
+    """Return the number of rows by state, and how much was evaluated."""
+    if not rows:
+        return "no GPUs"
+    counts = [f"{number} {state}" for state in reversed(STATES) if (number := _count(rows, state))]
+    silent = sum(row["gpu"] is None for row in rows)
+    targets = f"; {silent} without data" if silent else ""
+    return f"{', '.join(counts)} ({_percent(_coverage(rows) / 100)}{targets})"
+
+
+def _count(rows: Sequence[Row], state: str) -> int:
+    return sum(_state(row) == state for row in rows)
+
+
+def _coverage(rows: Sequence[Row]) -> int:
+    """Return the mean coverage in percent; a target without data counts as 0."""
+    return round(100 * sum(row["coverage"] for row in rows) / len(rows)) if rows else 0
+
+
+def _percent(coverage: float) -> str:
+    return f"{100 * coverage:.0f} % of the checks have data"
+
+
+def _plain(text: str) -> str:
+    """Return a text without control characters: names come from elsewhere, and this goes to a terminal."""
+    return "".join(letter for letter in text if letter.isprintable())
