@@ -158,3 +158,19 @@ class SourceEnded(SourceError):
     """A finite source (a replay without loop) has no more ticks. Not a failure."""
 
     reason = "ended"
+
+
+class AttributionError(PulsedError):
+    """An attribution source could not be read: owners are unknown, readings are not affected.
+
+    Attributes:
+        reason: the label value of `pulsed_attribution_errors_total`.
+    """
+
+    reason: ClassVar[str] = "unreadable"
+
+
+class AttributionTimeout(AttributionError):
+    """An attribution source did not answer in time."""
+
+    reason = "timeout"

@@ -20,13 +20,13 @@ MAY_IMPORT = {
     "file_watcher": "",
     "reader.tick": "errors",
     "reader": "background errors file_watcher reader.tick",
-    "attribution": "",
+    "attribution": "errors",
     "translate": "attribution reader.tick",
     "compute": "errors suggestions reader.tick translate",
     "collector.target_store": "compute",
-    "present": "background errors suggestions reader.tick translate compute collector.target_store",
+    "present": "attribution background errors suggestions reader.tick translate compute collector.target_store",
     "config": "errors suggestions reader translate compute present",
-    "collector": "background errors reader.tick reader translate compute collector.target_store config",
+    "collector": "background errors attribution reader.tick reader translate compute collector.target_store config",
     "server": "errors file_watcher config collector.target_store present",
     "commands": (
         "errors log file_watcher reader.tick reader translate compute collector.target_store present config "

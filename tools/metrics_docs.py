@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
+from pulsed.attribution.attribution import LABELS, SourceState
 from pulsed.collector.target_store import Target, TargetStore
 from pulsed.present.exposition.families import COUNTER_FAMILIES, DERIVED, QUANTITY_FAMILIES
 from pulsed.present.exposition.telemetry import Telemetry
@@ -123,6 +124,8 @@ def _own() -> Iterator[str]:
     board.targets[0].errors["scrape_failed"] = 1
     board.targets[0].kernel_log_error = ""
     telemetry = Telemetry(board)
+    state = SourceState(LABELS, last_success=0.0, errors={"unreadable": 1})
+    telemetry.attribution = lambda: [state]
     telemetry.count_request("/metrics", 200)
     for family in telemetry.registry.collect():
         if not family.name.startswith("process_"):

@@ -1,1 +1,1 @@
-"""Who uses a GPU: pods, jobs, processes. Cross-cutting: later layers carry it along, none computes with it."""
+"""Who has a GPU: pods, jobs, processes, and the sources from which this is read. Cross-cutting; imports no layer."""

@@ -1,4 +1,4 @@
-"""The users of a GPU, from the labels of an exporter's page.
+"""The owners of a GPU, from the labels of an exporter's page.
 
 dcgm-exporter writes pods and jobs into the labels of every row of a GPU; a row may stand there once per pod or job.
 Prometheus may have renamed those labels. This module must not depend on the format of pages.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from pulsed.attribution.model import NO_USERS, Attribution, Pod
+from pulsed.attribution.owner import Owner, Owners, pod
 
 # dcgm-exporter's names, then those of its --use-old-namespace.
 _POD = ("pod", "pod_name")
@@ -34,24 +34,26 @@ def is_relabelled(rows: Iterable[Mapping[str, str]]) -> bool:
     return any(not names.isdisjoint(row) for row in rows)
 
 
-def attribution_of(rows: Iterable[Mapping[str, str]], relabelled: bool = False) -> Attribution:
-    """Return the users of one device; `relabelled` as returned by `is_relabelled`.
+def owners_of(rows: Iterable[Mapping[str, str]], relabelled: bool = False) -> Owners | None:
+    """Return the owners of one device, jobs first; None without any: a page that names none may not know them.
 
     The same pod on several rows, also as several replicas (label `vgpu`), is one.
+
+    Args:
+        rows: labels of the rows of the device.
+        relabelled: as returned by `is_relabelled`.
     """
     prefix = _EXPORTED if relabelled else ""
     pods: dict[tuple[str, str, str], str] = {}
     jobs: dict[str, None] = {}
     for row in rows:
-        pod = _first(row, _POD, prefix)
-        if pod and _EXPORTERS_OWN not in pod:
-            key = (_first(row, _NAMESPACE, prefix), pod, _first(row, _CONTAINER, prefix))
+        name = _first(row, _POD, prefix)
+        if name and _EXPORTERS_OWN not in name:
+            key = (_first(row, _NAMESPACE, prefix), name, _first(row, _CONTAINER, prefix))
             pods[key] = pods.get(key) or _first(row, _UID, prefix) or _first(row, _UID, "")
         if job := _first(row, _JOB, prefix) or _first(row, _JOB, ""):
             jobs[job] = None
-    if not pods and not jobs:
-        return NO_USERS
-    return Attribution(tuple(Pod(*key, uid) for key, uid in pods.items()), tuple(jobs))
+    return (*(Owner("slurm_job", job) for job in jobs), *(pod(*key, uid) for key, uid in pods.items())) or None
 
 
 def _first(row: Mapping[str, str], names: tuple[str, ...], prefix: str) -> str:

@@ -9,8 +9,10 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
+from pulsed.attribution.attribution import Attribution
 from pulsed.background import in_background, turn
 from pulsed.collector.device_filter import DeviceFilter
+from pulsed.collector.owner_lookup import OwnerLookup
 from pulsed.collector.read_loop import EndOfSource, ReadFailure, read_loop
 from pulsed.collector.target_store import Target
 from pulsed.compute.derive import ComputeSettings
@@ -40,6 +42,7 @@ class Pipeline:
         boot_id: of the node that all GPUs are in, if they are.
         kernel_log: path of the kernel log of that node; empty: it is not read.
         in_use: held while a tick is processed in the background; may be shared.
+        attribution: of this host; None: only the owners that the source itself names.
     """
 
     def __init__(
@@ -51,10 +54,12 @@ class Pipeline:
         boot_id: str = "",
         kernel_log: str = "",
         in_use: asyncio.Lock | None = None,
+        attribution: Attribution | None = None,
     ) -> None:
         self._chosen = DeviceFilter(selection)
         self._computer = ComputeLayer(settings, boot_id)
         self._translator = Translator(node)
+        self._owners = OwnerLookup(attribution or Attribution(), node)
         self._observe = observe
         self._kernel_path = ""
         self._kernel_log: KernelLog | None = None
@@ -122,7 +127,7 @@ class Pipeline:
         if raw.read_seconds:
             self._observe("read", raw.read_seconds)
         start = time.perf_counter()
-        canonical = self._chosen.of(self._translator.translate(raw))
+        canonical = self._owners.of(self._chosen.of(self._translator.translate(raw)))
         translated = time.perf_counter()
         computed = self._computer.compute(canonical)
         self._observe("translate", translated - start)

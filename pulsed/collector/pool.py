@@ -8,6 +8,8 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from pulsed.attribution.attribution import Attribution
+from pulsed.collector.attribution_sources import attribution_sources
 from pulsed.collector.collector import Collector, Observe, Pipeline
 from pulsed.collector.source_factory import (
     boot_id_of,
@@ -94,6 +96,7 @@ class CollectorPool:
 
     Attributes:
         in_use: held while an evaluator is used outside of the event loop.
+        attribution: the owners of this host's GPUs.
     """
 
     def __init__(
@@ -108,6 +111,7 @@ class CollectorPool:
         self._running: dict[tuple[str, str], _Running] = {}
         self._closing: set[asyncio.Task[None]] = set()
         self.in_use = asyncio.Lock()
+        self.attribution = Attribution()
 
     def apply(self, config: Config) -> None:
         """Read and compute by this configuration from now on.
@@ -122,6 +126,7 @@ class CollectorPool:
             self._replace(config, open_sources(config))
         for running in self._running.values():
             running.pipeline.reconfigure(settings, selection, kernel_log_of(config))
+        self.attribution.apply(attribution_sources(config))
         self._config = config
 
     @property
@@ -135,6 +140,7 @@ class CollectorPool:
             self._end(running)
             running.pipeline.close()
         self._running.clear()
+        await self.attribution.stop()
         await asyncio.gather(*self._closing, return_exceptions=True)
 
     def _replace(self, config: Config, sources: Sequence[Source]) -> None:
@@ -144,7 +150,14 @@ class CollectorPool:
             key = (source.kind, source.target)
             target, old, node = target_of(source, config), before.pop(key, None), node_of_source(source, config)
             pipeline = Pipeline(
-                settings, node, self._observe, selection, boot_id_of(config), kernel_log_of(config), self.in_use
+                settings,
+                node,
+                self._observe,
+                selection,
+                boot_id_of(config),
+                kernel_log_of(config),
+                self.in_use,
+                self.attribution,
             )
             closing: asyncio.Task[None] | None = None
             if old is not None:

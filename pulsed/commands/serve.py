@@ -113,6 +113,7 @@ class Daemon:
         self._notifier = Notifier(os.environ)
         self._last_reload_successful = True
         self._telemetry.config_in_force = self._in_force
+        self._telemetry.attribution = lambda: self._collectors.attribution.states
 
     async def run(self, listeners: Sequence[Listener]) -> int:
         """Serve until a signal; return the exit code."""

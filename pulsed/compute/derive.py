@@ -29,8 +29,9 @@ class ComputeSettings:
         profile: whose rules of the workload classes.
         thresholds: of the workload classes.
         hold: seconds that the samples of a new class must cover before it is the held one.
-        held_memory_bytes: an idle GPU with at least so much memory in use counts as held. On data centre GPUs the first
-            CUDA context of a process takes some 300 to 550 MiB; with none, at most 128 MiB were seen in use.
+        held_memory_bytes: an idle GPU whose owners are unknown counts as held with at least so much memory in use. On
+            data centre GPUs the first CUDA context of a process takes some 300 to 550 MiB; with none, at most 128 MiB
+            were seen in use.
         saturators: with the practical peaks of every architecture.
         plausible: limits of plausible inputs.
         health: checks and their thresholds.

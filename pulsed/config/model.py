@@ -20,6 +20,7 @@ from pulsed.compute.real_utilization import PRESETS, Weights
 from pulsed.compute.saturation import DEFAULT_SATURATORS, Saturators
 from pulsed.compute.workload.class_table import RULES, ClassThresholds, Profile
 from pulsed.compute.workload.classifier import Missing
+from pulsed.config.attribution import AttributionSection
 from pulsed.config.section import Problem, Section
 from pulsed.config.source import SourceSection
 from pulsed.config.values import (
@@ -327,7 +328,7 @@ class Idle(Section):
 
     held_memory: Size = Field(
         default=int(_DEFAULTS.held_memory_bytes),
-        description="An idle GPU with this much device memory in use counts as held even without a pod or job. A CUDA "
+        description="An idle GPU whose owners are unknown counts as held with this much device memory in use. A CUDA "
         "context takes 300 to 550 MiB, an unused GPU at most 128 MiB; drivers before 510 also count their "
         "reserve: set more.",
     )
@@ -453,6 +454,7 @@ class Config(Section):
     source: SourceSection = Field(default=SourceSection(), description="Where readings come from.")
     compute: Compute = Field(default=Compute(), description="Derived values.")
     health: HealthSection = Field(default=HealthSection(), description="Health checks (HEALTH.md).")
+    attribution: AttributionSection = Field(default=AttributionSection(), description="Owners of the GPUs.")
     publish: Publish = Field(default=Publish(), description="What is published.")
     history: HistorySection = Field(
         default=HistorySection(), description="Recent samples in memory, for `/gpus/{gpu}/history`."

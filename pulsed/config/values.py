@@ -313,6 +313,15 @@ Targets = Annotated[
     BeforeValidator(_one_or_many),
     Field(min_length=1),
 ]
+Directories = Annotated[
+    tuple[
+        Annotated[
+            str, AfterValidator(_not_empty), Notation("directory", "names of directories, one or a list", "file")
+        ],
+        ...,
+    ],
+    BeforeValidator(_one_or_many),
+]
 Columns = Annotated[
     tuple[
         Annotated[

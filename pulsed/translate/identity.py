@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from pulsed.attribution.labels import SHARES, attribution_of, is_relabelled
+from pulsed.attribution.labels import SHARES, is_relabelled, owners_of
 from pulsed.reader.tick import Layout
 from pulsed.translate.tick import Device, Entity, EntityKind
 from pulsed.translate.units import BLANK_TEXTS
@@ -217,7 +217,7 @@ def clean_text(value: object) -> str:
 
 
 def devices(entities: Sequence[SeriesEntity], licensed: Iterable[int] = ()) -> tuple[Device, ...]:
-    """Return the devices of these entities, in their order. A board has the users of its instances, too.
+    """Return the devices of these entities, in their order. A board has the owners of its instances, too.
 
     `licensed` are the positions of entities that show a vGPU licence and nothing that only a board has.
     """
@@ -237,7 +237,7 @@ def devices(entities: Sequence[SeriesEntity], licensed: Iterable[int] = ()) -> t
             device=subject.texts.get("device", ""),
             mig_uuid=subject.texts.get("mig_uuid", ""),
             guest=bool(re.search(VGPU_TYPE, model)) if model else position in unnamed_guests,
-            attribution=attribution_of(rows[id(subject)], relabelled),
+            owners=owners_of(rows[id(subject)], relabelled),
         )
         for position, subject in enumerate(entities)
     )

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
-from pulsed.attribution.model import NO_USERS, Attribution
+from pulsed.attribution.owner import Owners
 from pulsed.reader.tick import KernelEvent, Layout, RawValue
 from pulsed.translate.vocabulary import Reading
 
@@ -46,6 +46,7 @@ class Device:
         device: the device file's name, such as `nvidia0`.
         mig_uuid: UUID of the MIG instance itself.
         guest: true inside a virtual machine that sees a share of a board (a vGPU guest).
+        owners: who has it, of a board also the owners of its instances; empty if it is free, None if that is unknown.
     """
 
     entity: Entity
@@ -55,7 +56,7 @@ class Device:
     device: str = ""
     mig_uuid: str = ""
     guest: bool = False
-    attribution: Attribution = NO_USERS
+    owners: Owners | None = None
 
     @property
     def whole(self) -> bool:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pulsed.attribution.model import Attribution, Pod
+from pulsed.attribution.owner import pod
 from pulsed.compute.counters.catalog import IDLE_KINDS
 from pulsed.compute.derive import ComputeSettings
 from pulsed.compute.layer import ComputeLayer
@@ -108,7 +108,7 @@ def test_the_counters_of_a_gpu_that_comes_back_go_on() -> None:
 
 
 def test_a_device_that_is_only_described_anew_goes_on() -> None:
-    described = replace(GPU, model="NVIDIA H100", attribution=Attribution((Pod("default", "train-0"),)))
+    described = replace(GPU, model="NVIDIA H100", owners=(pod("default", "train-0"),))
     found = run([sample(0.0, IDLE), sample(1.0, IDLE, devices=[described]), sample(2.0, IDLE, devices=[described])])
     assert counted(found[-1], "observed_seconds") == 2.0
     assert counted(found[-1], "idle_seconds", "held") == 2.0

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from pulsed.attribution.model import Attribution, Pod
+from pulsed.attribution.owner import Owner, pod
 from pulsed.reader.exposition import PageParser
 from pulsed.translate.tick import Device, Entity
 from pulsed.translate.translator import Translator
@@ -80,7 +80,7 @@ def test_rows_with_one_uuid_are_one_device_however_else_they_differ() -> None:
         )
     )
     (device,) = canonical.devices
-    assert device.attribution == Attribution((Pod("ml", "a"), Pod("ml", "b")), ("7",))
+    assert device.owners == (Owner("slurm_job", "7"), pod("ml", "a"), pod("ml", "b"))
     assert present(canonical.readings[0]) == {
         "temperature_celsius": 40.0,
         "xid_last_code": 31.0,
@@ -183,11 +183,11 @@ def test_a_mig_instance_has_its_boards_uuid_and_its_own_profile_and_pods() -> No
         ("DCGM_FI_DEV_FB_USED", first, 1.0), ("DCGM_FI_DEV_FB_USED", second, 1.0), temperature(**second)
     )
     assert one.entity == Entity("mig", "0", A, "3", "1g.6gb+me", "n1")
-    assert (one.mig_uuid, one.model, one.attribution.pods) == (MIG, "NVIDIA A30", (Pod("", "a"),))
+    assert (one.mig_uuid, one.model, one.owners) == (MIG, "NVIDIA A30", (pod("", "a"),))
     assert two.entity == Entity("mig", "0", A, "5", "1g.6gb", "n1")
     assert whole.entity == Entity("gpu", "0", A, node="n1")
     assert (whole.mig_uuid, whole.model) == ("", "NVIDIA A30")
-    assert whole.attribution.pods == (Pod("", "a"), Pod("", "b"))
+    assert whole.owners == (pod("", "a"), pod("", "b"))
 
 
 PAGE = """\
@@ -200,13 +200,13 @@ def test_what_is_no_longer_on_the_page_is_no_longer_so() -> None:
     # The parser's layout keeps the series of a pod that is gone; the GPU is not its any more.
     parser, translator = PageParser(), Translator()
     names = []
-    for pod in ("a", "b", "b", "a"):
-        (device,) = translator.translate(page_tick(PAGE % (pod, pod), parser)).devices
-        names.append([pod.pod for pod in device.attribution.pods])
+    for name in ("a", "b", "b", "a"):
+        (device,) = translator.translate(page_tick(PAGE % (name, name), parser)).devices
+        names.append([owner.name for owner in device.owners or ()])
     assert names == [["a"], ["b"], ["b"], ["a"]]
     freed = PAGE.replace(',pod="%s"', "").replace("535.1", "580.2")
     (device,) = translator.translate(page_tick(freed, parser)).devices
-    assert (device.driver_version, device.attribution.pods) == ("580.2", ())
+    assert (device.driver_version, device.owners) == ("580.2", None)
 
 
 def test_a_value_missing_for_once_changes_no_device() -> None:

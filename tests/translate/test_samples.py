@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pulsed.attribution.model import Pod
+from pulsed.attribution.owner import pod
 from pulsed.translate.tick import CanonicalTick, Entity
 from pulsed.translate.translator import Translator
 from pulsed.translate.vocabulary import NOTHING, Reading
@@ -87,8 +87,8 @@ def test_two_t4_of_which_one_has_a_pod() -> None:
     canonical = page("exporter-3x-t4-2gpu-pod-runai")
     used, free = canonical.devices
     reservation = "runai-reservation"
-    assert used.attribution.pods == (Pod(reservation, "runai-reservation-gpu-qa-mig-worker-gpu-1-kvltw", reservation),)
-    assert free.attribution.pods == ()
+    assert used.owners == (pod(reservation, "runai-reservation-gpu-qa-mig-worker-gpu-1-kvltw", reservation),)
+    assert free.owners is None
     assert used.entity.node == free.entity.node == "nvidia-dcgm-exporter-s228n"
     one, two = canonical.readings
     assert (one.sm_clock_hertz, two.sm_clock_hertz) == (585e6, 300e6)
@@ -202,16 +202,14 @@ def test_lower_case_hostname_and_parents_that_only_instances_speak_for() -> None
     assert {device.entity.node for device, _ in found.values()} == {"dcgm-exporter-wwwjh"}
     assert found["0", ""][1] == Reading(temperature_celsius=50.0)
     assert found["0", "6"][1].memory_used_bytes == 3744 * MIB
-    assert found["2", "3"][0].attribution.pods == (Pod("default", "triton-server-f7cb5d77-95xcf", "triton-server"),)
+    assert found["2", "3"][0].owners == (pod("default", "triton-server-f7cb5d77-95xcf", "triton-server"),)
     assert found["1", ""][1].decoder_utilization_ratio == 0.46
 
 
 def test_an_empty_pod_uid_beside_a_pod() -> None:
     canonical = page("exporter-4x-h100-8gpu-pod-partial")
     assert [reading.power_watts for reading in canonical.readings][5:] == [67.664, 112.67, 65.061]
-    assert canonical.devices[6].attribution.pods == (
-        Pod("nim-workload", "llama-3-2-1b-7577f87fc7-dhb97", "llama-3-2-1b-ctr"),
-    )
+    assert canonical.devices[6].owners == (pod("nim-workload", "llama-3-2-1b-7577f87fc7-dhb97", "llama-3-2-1b-ctr"),)
 
 
 def test_dmon_with_mig_rows() -> None:

@@ -46,7 +46,7 @@ class Accumulator:
     Args:
         created: Unix time of the first sample.
         bounds: of the buckets of the distribution of real utilization, ascending; empty: it is not counted.
-        held_bytes: an idle GPU with at least so much memory in use counts as held.
+        held_bytes: an idle GPU whose owners are unknown counts as held with at least so much memory in use.
     """
 
     __slots__ = (
@@ -213,10 +213,12 @@ class Accumulator:
             self._energy_unknown += share.seconds
 
     def _idle_kind(self, device: Device, reading: Reading) -> int:
-        used, users = reading.memory_used_bytes, device.attribution
-        if users.pods or users.slurm_jobs or (used is not None and used >= self._held_bytes):
-            return _HELD
-        return _UNKNOWN if used is None else _FREE
+        if device.owners is not None:
+            return _HELD if device.owners else _FREE
+        used = reading.memory_used_bytes
+        if used is None:
+            return _UNKNOWN
+        return _HELD if used >= self._held_bytes else _FREE
 
 
 class _Share(NamedTuple):

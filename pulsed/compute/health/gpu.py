@@ -318,5 +318,4 @@ def _has_new_fields(before: Reading, reading: Reading) -> bool:
 
 def _jobs(device: Device) -> Jobs:
     """Return the names of the jobs on a GPU: a fault that follows one program is not the board's."""
-    attribution = device.attribution
-    return (*attribution.slurm_jobs, *(f"{pod.namespace}/{pod.pod}" for pod in attribution.pods))
+    return tuple([owner.id for owner in device.owners or ()])

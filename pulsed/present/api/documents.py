@@ -230,13 +230,14 @@ def check_document(check: CheckState) -> Document:
 
 
 def _attribution(device: Device) -> Document:
-    attribution = device.attribution
+    owners = device.owners or ()
     return {
         "pods": [
-            {"namespace": pod.namespace, "pod": pod.pod, "container": pod.container, "uid": pod.uid}
-            for pod in attribution.pods
+            {"namespace": owner.namespace, "pod": owner.name, "container": owner.container, "uid": owner.uid}
+            for owner in owners
+            if owner.kind == "pod"
         ],
-        "slurm_job": ",".join(attribution.slurm_jobs) or None,
+        "slurm_job": ",".join(owner.id for owner in owners if owner.kind == "slurm_job") or None,
         "processes": [],
     }
 

@@ -21,6 +21,7 @@ from prometheus_client.metrics_core import (
 from prometheus_client.registry import Collector
 
 from pulsed import __version__
+from pulsed.attribution.attribution import SourceState
 from pulsed.collector.target_store import Target, TargetStore
 from pulsed.present.exposition.text_format import lines
 
@@ -39,6 +40,7 @@ class Telemetry(Collector):
     def __init__(self, board: TargetStore, revision: str = "") -> None:
         self.config_in_force: Callable[[], bool] = lambda: True
         self.duplicate_gpus: Mapping[str, int] = {}
+        self.attribution: Callable[[], Sequence[SourceState]] = tuple
         self._durations = {layer: _Durations() for layer in LAYERS}
         self._requests: dict[tuple[str, str], int] = {}
         self._build = _build(revision)
@@ -66,6 +68,7 @@ class Telemetry(Collector):
         """Yield all families (prometheus_client)."""
         yield self._build
         yield from _source_families(_by_name(self._board.targets), self._now, self.duplicate_gpus)
+        yield from _attribution_families(self.attribution())
         durations = HistogramMetricFamily(
             "pulsed_tick_duration_seconds", "Time of a layer for one tick of one source", labels=["layer"]
         )
@@ -161,5 +164,29 @@ def _source_families(targets: Mapping[str, Target], now: float, duplicates: Mapp
             last.add_metric([name], target.tick.time)
         repeated.add_metric([name], duplicates.get(name, 0))
     for family in (info, up, samples, errors, rejected, restarted, last, repeated, kernel_log):
+        if family.samples:
+            yield family
+
+
+def _attribution_families(states: Sequence[SourceState]) -> Iterator[Metric]:
+    source = ["source"]
+    up = GaugeMetricFamily("pulsed_attribution_up", "1 while owners are read from this source", labels=source)
+    last = GaugeMetricFamily(
+        "pulsed_attribution_last_success_timestamp_seconds",
+        "Time of the last successful look for owners",
+        labels=source,
+    )
+    errors = CounterMetricFamily(
+        "pulsed_attribution_errors",
+        "Failed looks for owners, and entries that could not be read",
+        labels=["source", "reason"],
+    )
+    for state in states:
+        up.add_metric([state.name], int(state.up))
+        if state.last_success is not None:
+            last.add_metric([state.name], state.last_success)
+        for reason, count in state.errors.items():
+            errors.add_metric([state.name, reason], count)
+    for family in (up, last, errors):
         if family.samples:
             yield family

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pulsed.attribution.model import Attribution, Pod
+from pulsed.attribution.owner import Owner, pod
 from pulsed.compute.counters.accumulator import MAX_WATTS, Accumulator
 from pulsed.compute.counters.catalog import COUNTERS, IDLE_KINDS, NOTHING_COUNTED, POSITION, CounterSnapshot
 from pulsed.compute.workload.class_table import WORKLOAD_CLASSES
@@ -179,8 +179,9 @@ def test_after_a_gap_the_counter_is_looked_at_anew() -> None:
     assert total(made.account(), "class_energy_joules") == 60.0
 
 
-USED_BY_A_POD = Device(GPU.entity, attribution=Attribution((Pod("default", "train-0"),)))
-USED_BY_A_JOB = Device(GPU.entity, attribution=Attribution((), ("4711",)))
+USED_BY_A_POD = Device(GPU.entity, owners=(pod("default", "train-0"),))
+USED_BY_A_JOB = Device(GPU.entity, owners=(Owner("slurm_job", "4711"),))
+UNOWNED = Device(GPU.entity, owners=())
 
 
 @pytest.mark.parametrize(
@@ -193,6 +194,8 @@ USED_BY_A_JOB = Device(GPU.entity, attribution=Attribution((), ("4711",)))
         (USED_BY_A_POD, 0.0, "held"),
         (USED_BY_A_POD, None, "held"),
         (USED_BY_A_JOB, 0.0, "held"),
+        (UNOWNED, HELD_BYTES, "free"),
+        (UNOWNED, None, "free"),
     ],
 )
 def test_idle_time_is_free_or_held_or_there_is_no_telling(device: Device, used: float | None, kind: str) -> None:

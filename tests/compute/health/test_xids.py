@@ -6,7 +6,7 @@ import csv
 
 import pytest
 
-from pulsed.attribution.model import Attribution, Pod
+from pulsed.attribution.owner import pod
 from pulsed.compute.health.settings import HealthSettings
 from pulsed.compute.health.xids import ADVICE, XIDS, xid_of
 from pulsed.translate.tick import Device, Extras
@@ -160,7 +160,7 @@ def test_an_mmu_fault_that_follows_no_job_is_the_boards() -> None:
     sim = Sim(interval=200.0)
     sim.health(counts())
     for job in ("a", "a", "b"):
-        sim.devices = (Device(GPU.entity, attribution=Attribution(pods=(Pod("default", job),))),)
+        sim.devices = (Device(GPU.entity, owners=(pod("default", job),)),)
         check = sim.check("xid_repeat", counts(x31=1.0))
         sim.check("xid_repeat", counts())
     assert check.state == "warn"

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from pulsed.attribution.model import Attribution, Pod
+from pulsed.attribution.owner import Owner, pod
 from pulsed.present.api import schema
 from pulsed.present.api.documents import find, gpu_document, gpus_document, health_document
 from pulsed.translate.tick import Device, Entity
@@ -162,8 +162,8 @@ def test_json_has_no_word_for_infinity_so_that_it_is_missing(absurd: float) -> N
 
 
 def test_who_uses_a_gpu() -> None:
-    users = Attribution((Pod("ml", "train-0", "main"),), ("4711",))
-    device = Device(Entity("gpu", "0", "GPU-a"), attribution=users)
+    owners = (pod("ml", "train-0", "main"), Owner("slurm_job", "4711"))
+    device = Device(Entity("gpu", "0", "GPU-a"), owners=owners)
     document = gpu_document(find(board(target("a", tick([Gpu(device)]))), "0")[0], NOW, "ai")
     assert document["attribution"] == {
         "pods": [{"namespace": "ml", "pod": "train-0", "container": "main", "uid": ""}],

@@ -1,0 +1,159 @@
+"""Combines the attribution sources of this host: refreshed in the background, looked up by the key of a device."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+
+from pulsed.attribution.owner import Owners
+from pulsed.attribution.source import NO_CLAIMS, AttributionSource, Claims
+from pulsed.errors import AttributionError, AttributionTimeout
+
+log = logging.getLogger(__name__)
+
+READ_SECONDS = 10.0
+"""A look that takes longer has failed."""
+
+KEPT_SECONDS = 60.0
+"""How long the claims of the last look remain in force while a source fails: a kubelet restarts within seconds."""
+
+LABELS = "labels"
+"""Name of the source whose claims come with the ticks: the labels of an exporter's page."""
+
+
+@dataclass(slots=True)
+class SourceState:
+    """The state of one source.
+
+    Attributes:
+        up: whether the last look succeeded.
+        claims: in force now.
+        last_success: Unix time of the last look that succeeded; None before the first, and then it is not published.
+        errors: failed looks and unreadable entries, by reason.
+        message: the error of the last look; empty while up.
+    """
+
+    name: str
+    up: bool = False
+    claims: Claims = NO_CLAIMS
+    last_success: float | None = None
+    errors: dict[str, int] = field(default_factory=dict)
+    message: str = ""
+
+
+class Attribution:
+    """All sources of this host, the first with an owner of a device decides.
+
+    Args:
+        wall: returns the Unix time.
+
+    Attributes:
+        version: grows with every change of any claims; 0 as long as there were none.
+        labels: the state of the labels of pages, which callers update.
+    """
+
+    def __init__(self, wall: Callable[[], float] = time.time) -> None:
+        self._wall = wall
+        self._running: dict[AttributionSource, tuple[SourceState, asyncio.Task[None]]] = {}
+        self._states: tuple[SourceState, ...] = ()
+        self.labels = SourceState(LABELS)
+        self.version = 0
+
+    @property
+    def states(self) -> Sequence[SourceState]:
+        """The states of all sources in the order of precedence, without those that this host never had."""
+        return [state for state in (*self._states, self.labels) if state.last_success is not None or state.errors]
+
+    def apply(self, sources: Iterable[AttributionSource]) -> None:
+        """Read these sources from now on, in this order of precedence. Equal ones are not interrupted."""
+        before, self._running = self._running, {}
+        for source in sources:
+            self._running[source] = before.pop(source) if source in before else _start(source, self._look)
+        for _, task in before.values():
+            task.cancel()
+        self._states = tuple([state for state, _ in self._running.values()])
+        if any(state.claims is not NO_CLAIMS for state, _ in before.values()):
+            self.version += 1
+
+    async def stop(self) -> None:
+        """Stop reading, and close all sources."""
+        tasks = [task for _, task in self._running.values()]
+        self.apply(())
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def find(self, keys: Sequence[str], from_labels: Owners | None, *, is_local: bool) -> Owners | None:
+        """Return the owners of a device; empty if it is free, None if that is unknown.
+
+        Args:
+            keys: of the device, the most certain first.
+            from_labels: its owners by the labels of the page; None if these name none.
+            is_local: whether the device is in this host.
+        """
+        is_free = False
+        for state in self._states:
+            claims = state.claims
+            for key in keys:
+                if owners := claims.owners.get(key):
+                    return owners
+            is_free = is_free or claims.is_complete
+        return from_labels if from_labels is not None or not (is_free and is_local) else ()
+
+    async def _look(self, source: AttributionSource, state: SourceState) -> None:
+        """Read a source once; a failure affects this source only."""
+        reading = asyncio.ensure_future(source.read())
+        try:
+            # Not wait_for: before Python 3.12 it loses a cancellation that comes together with the result.
+            if not (await asyncio.wait({reading}, timeout=READ_SECONDS))[0]:
+                raise AttributionTimeout(f"{source.name} did not answer within {READ_SECONDS:.0f} s")
+            claims = reading.result()
+        except AttributionError as error:
+            self._fail(state, error.reason, str(error))
+        except Exception as error:
+            log.exception("internal error in attribution; please report it", extra={"source": source.name})
+            self._fail(state, "internal", str(error))
+        else:
+            self._accept(state, claims)
+        finally:
+            reading.cancel()
+
+    def _accept(self, state: SourceState, claims: Claims | None) -> None:
+        if state.message:
+            log.info("attribution works again", extra={"source": state.name})
+        state.up, state.message = claims is not None, ""
+        if claims is not None:
+            state.last_success = self._wall()
+            for reason, count in claims.rejected.items():
+                state.errors[reason] = state.errors.get(reason, 0) + count
+        self._set(state, claims or NO_CLAIMS)
+
+    def _fail(self, state: SourceState, reason: str, message: str) -> None:
+        if message != state.message:
+            log.warning("attribution failed", extra={"source": state.name, "error": message})
+        state.up, state.message = False, message
+        state.errors[reason] = state.errors.get(reason, 0) + 1
+        if state.last_success is None or self._wall() - state.last_success > KEPT_SECONDS:
+            self._set(state, NO_CLAIMS)
+
+    def _set(self, state: SourceState, claims: Claims) -> None:
+        is_new = (claims.owners, claims.is_complete) != (state.claims.owners, state.claims.is_complete)
+        state.claims = claims
+        self.version += is_new
+
+
+def _start(
+    source: AttributionSource, look: Callable[[AttributionSource, SourceState], Awaitable[None]]
+) -> tuple[SourceState, asyncio.Task[None]]:
+    state = SourceState(source.name)
+
+    async def read_regularly() -> None:
+        try:
+            while True:
+                await look(source, state)
+                await asyncio.sleep(source.interval)
+        finally:
+            await source.close()
+
+    return state, asyncio.create_task(read_regularly(), name=f"attribution {source.name}")

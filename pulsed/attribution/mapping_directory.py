@@ -1,0 +1,196 @@
+"""Jobs from a mapping directory: a file per device, written by a job's prolog and removed by its epilog.
+
+Read are pulsed's own directory, that of jobstats (/run/gpustat) and dcgm-exporter's HPC job mapping. A look costs a
+listing and a stat per file; only changed files are read. It needs no privileges, and sees jobs without a process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import pwd
+import stat
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from pathlib import Path
+
+from pulsed.attribution.device_key import parse_device
+from pulsed.attribution.job_file import JobFile, parse_job_file
+from pulsed.attribution.owner import Owner, Owners
+from pulsed.attribution.source import NO_CLAIMS, Claims
+from pulsed.errors import AttributionError
+
+MAX_FILES = 4096
+"""Files beyond this are not read: 16 boards with 7 instances each have 128."""
+
+MAX_BYTES = 64 * 1024
+"""A larger file is not a mapping."""
+
+_Signature = tuple[int, int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class _Mapping:
+    """A file as last read: what it was then, the key of its device, and its jobs."""
+
+    signature: _Signature
+    key: str
+    jobs: JobFile
+
+    @property
+    def modified(self) -> float:
+        return self.signature[0] / 1e9
+
+
+@dataclass(eq=False, slots=True)
+class _Memory:
+    """What the last look found; `begins` has when each job got its first device, by job id."""
+
+    files: Mapping[str, _Mapping] = field(default_factory=dict)
+    begins: Mapping[str, float] = field(default_factory=dict)
+    claims: Claims = NO_CLAIMS
+
+
+@dataclass(frozen=True)
+class MappingDirectory:
+    """A directory with a file per device.
+
+    File names are those of `parse_device`; a file named by UUID takes precedence over one named by index. Other names
+    are ignored, as are files from before the host started. A job begins when its first file was modified, unless the
+    file dates it.
+
+    Args:
+        path: of the directory. Without one the source is absent, which is normal.
+        interval: seconds between two looks.
+        booted: when the host started, in Unix seconds.
+    """
+
+    path: str
+    interval: float = 1.0
+    booted: float = 0.0
+    _memory: _Memory = field(default_factory=_Memory, compare=False, repr=False)
+
+    @property
+    def name(self) -> str:
+        """The path."""
+        return self.path
+
+    async def read(self) -> Claims | None:
+        """Return the jobs of the files; None if there is no such directory.
+
+        It is complete once it had a job: an empty directory may just never be used.
+
+        Raises:
+            AttributionError: the directory cannot be listed.
+        """
+        return await asyncio.to_thread(self.look)
+
+    async def close(self) -> None:
+        """Nothing is open between two looks."""
+
+    def look(self) -> Claims | None:
+        """Do what `read` does, and wait for the files."""
+        memory = self._memory
+        try:
+            with os.scandir(self.path) as entries:
+                found = {entry.name: entry for _, entry in zip(range(MAX_FILES), entries, strict=False)}
+        except FileNotFoundError:
+            memory.files, memory.begins, memory.claims = {}, {}, NO_CLAIMS
+            return None
+        except OSError as error:
+            raise AttributionError(
+                f"{self.path} cannot be listed: {error.strerror}",
+                "let the user of pulsed list the directory, or remove it from attribution.jobs.directories",
+            ) from None
+        rejected: dict[str, int] = {}
+        files: dict[str, _Mapping] = {}
+        for name, entry in sorted(found.items()):
+            device = parse_device(name)
+            if device is None:
+                continue
+            before = memory.files.get(name)
+            try:
+                signature = _signature(entry.stat())
+                unchanged = before is not None and before.signature == signature
+                mapping = before if unchanged else _Mapping(signature, device.key, _read(Path(entry.path)))
+            except FileNotFoundError:  # removed since the listing
+                continue
+            except (OSError, ValueError):  # ValueError: not text, or not a plain file
+                rejected["unreadable_file"] = rejected.get("unreadable_file", 0) + 1
+                continue
+            if mapping is None or mapping.modified < self.booted:
+                continue
+            files[name] = mapping
+            if not unchanged and mapping.jobs.bad_lines:
+                rejected["bad_line"] = rejected.get("bad_line", 0) + mapping.jobs.bad_lines
+        if rejected or files != memory.files or memory.claims is NO_CLAIMS:
+            memory.begins, memory.files = _begins(files, memory), files
+            owners = _owners(files.values(), memory.begins)
+            memory.claims = Claims(owners, memory.claims.is_complete or bool(owners), rejected)
+        return memory.claims
+
+
+def boot_time() -> float:
+    """Return when this host started, in Unix seconds; 0 if that is unknown."""
+    try:
+        text = Path("/proc/stat").read_text(encoding="ascii")
+        return next((float(line.split()[1]) for line in text.splitlines() if line.startswith("btime ")), 0.0)
+    except (OSError, ValueError, IndexError):
+        return 0.0
+
+
+def _signature(found: os.stat_result) -> _Signature:
+    if not stat.S_ISREG(found.st_mode):
+        raise ValueError("not a plain file")
+    return found.st_mtime_ns, found.st_size, found.st_ino
+
+
+def _read(path: Path) -> JobFile:
+    with path.open("rb") as file:
+        content = file.read(MAX_BYTES + 1)
+    if len(content) > MAX_BYTES:
+        raise ValueError("too large")
+    jobs = parse_job_file(content.decode())
+    return JobFile(tuple([_named(owner) for owner in jobs.owners]), jobs.bad_lines)
+
+
+def _named(owner: Owner) -> Owner:
+    """Return an owner with its user's name, where only the number is known."""
+    return replace(owner, user=_user(owner.user_id)) if owner.user_id.isdecimal() and not owner.user else owner
+
+
+@lru_cache(maxsize=1024)
+def _user(number: str) -> str:
+    """Return the login name of a user; the number if it has none. A directory service may take long to answer."""
+    try:
+        return pwd.getpwuid(int(number)).pw_name
+    except (KeyError, OverflowError):
+        return number
+
+
+def _begins(files: Mapping[str, _Mapping], before: _Memory) -> Mapping[str, float]:
+    """Return when each job got its first device.
+
+    A job keeps its begin while one of its files is unchanged: its epilog removes them one by one. With new files only,
+    it was requeued, or its id was used again.
+    """
+    first: dict[str, float] = {}
+    kept: dict[str, float] = {}
+    for name, mapping in files.items():
+        old = before.files.get(name)
+        for owner in mapping.jobs.owners:
+            dated = mapping.modified if owner.begin is None else owner.begin
+            first[owner.id] = min(first.get(owner.id, dated), dated)
+            if old is mapping and owner.id in before.begins:
+                kept[owner.id] = before.begins[owner.id]
+    return first | kept
+
+
+def _owners(files: Iterable[_Mapping], begins: Mapping[str, float]) -> Mapping[str, Owners]:
+    """Return the owners by device; several names may mean the same key."""
+    found: dict[str, dict[str, Owner]] = {}
+    for mapping in files:
+        for owner in mapping.jobs.owners:
+            found.setdefault(mapping.key, {}).setdefault(owner.id, replace(owner, begin=begins[owner.id]))
+    return {key: tuple(owners.values()) for key, owners in found.items()}

@@ -1,0 +1,68 @@
+"""The owners of GPUs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+OwnerKind = Literal["slurm_job", "pod", "process", "nobody"]
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """A job, a pod's container or a process that has a GPU, or a share of one. Unknown texts are empty.
+
+    Attributes:
+        kind: `nobody` stands for the time in which a GPU has no known owner.
+        id: unique among the owners of its kind at a time: the job id (`4711`, `4711_7`), `namespace/name/container`
+            of a pod, the process id. Ids are used again: see `continues`.
+        begin: when it got its first GPU, in Unix seconds; None if the source does not date it.
+        uid: of a pod.
+        user: login name; `user_id` is the number.
+        account: of a Slurm job, as are `partition` and `cluster`.
+        name: of the pod or job, or the program of a process.
+        namespace: of a pod, as is `container`.
+        workload: what controls the pod, such as a Deployment's name; `workload_kind` is its kind.
+        labels: of the pod, or other properties, as pairs.
+    """
+
+    kind: OwnerKind
+    id: str
+    begin: float | None = None
+    uid: str = ""
+    user: str = ""
+    user_id: str = ""
+    account: str = ""
+    partition: str = ""
+    cluster: str = ""
+    name: str = ""
+    namespace: str = ""
+    container: str = ""
+    workload: str = ""
+    workload_kind: str = ""
+    labels: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def key(self) -> tuple[OwnerKind, str]:
+        """Kind and id: identifies it among the owners at a time."""
+        return (self.kind, self.id)
+
+    def continues(self, before: Owner) -> bool:
+        """Return whether this is an owner seen before, not another one with its id (requeued, recreated, recycled)."""
+        return (
+            self.key == before.key
+            and (self.begin == before.begin or self.begin is None or before.begin is None)
+            and (self.uid == before.uid or not self.uid or not before.uid)
+        )
+
+
+Owners = tuple[Owner, ...]
+"""The owners of one device, without repetition; several share it. Empty: it is free."""
+
+NOBODY = Owner("nobody", "nobody")
+
+
+def pod(namespace: str, name: str, container: str = "", uid: str = "") -> Owner:
+    """Return the owner that a pod's container is."""
+    id = "/".join(filter(None, (namespace, name, container)))
+    return Owner("pod", id, uid=uid, name=name, namespace=namespace, container=container)

@@ -1,0 +1,49 @@
+"""The interface of attribution sources: which owners have which device now."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from pulsed.attribution.owner import Owners
+
+
+@dataclass(frozen=True, slots=True)
+class Claims:
+    """What a source found at one look.
+
+    Attributes:
+        owners: of each device that has any, by the key of the device (see `device_key`).
+        is_complete: whether a device of this host that is not in `owners` is free; else its owners are unknown.
+        rejected: entries that could not be read, counted by reason.
+    """
+
+    owners: Mapping[str, Owners] = field(default_factory=dict)
+    is_complete: bool = False
+    rejected: Mapping[str, int] = field(default_factory=dict)
+
+
+NO_CLAIMS = Claims()
+
+
+class AttributionSource(Protocol):
+    """Something of this host that assigns devices to owners. Equal sources are not started again by a reload."""
+
+    @property
+    def name(self) -> str:
+        """Unique; the label `source` of its metrics."""
+
+    @property
+    def interval(self) -> float:
+        """Seconds between two looks."""
+
+    async def read(self) -> Claims | None:
+        """Return what is claimed now; None where this host does not have what the source reads. Must not block.
+
+        Raises:
+            AttributionError: it cannot be read; the claims of the last look remain in force for a while.
+        """
+
+    async def close(self) -> None:
+        """Release connections."""

@@ -1,0 +1,20 @@
+"""Makes attribution sources from the configuration, in the order of precedence."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pulsed.attribution.mapping_directory import MappingDirectory, boot_time
+from pulsed.attribution.source import AttributionSource
+from pulsed.config import Config
+
+SYNTHETIC = ("replay", "demo")
+"""Kinds of sources whose GPUs are not those of this host."""
+
+
+def attribution_sources(config: Config) -> Sequence[AttributionSource]:
+    """Return the attribution sources of this host; none where the GPUs are not real. Nothing is read yet."""
+    if config.source.kind in SYNTHETIC:
+        return ()
+    jobs, booted = config.attribution.jobs, boot_time()
+    return [MappingDirectory(path, jobs.interval, booted) for path in dict.fromkeys(jobs.directories)]

@@ -1,0 +1,66 @@
+"""Adds the owners of this host's attribution sources to the devices of ticks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from pulsed.attribution.attribution import Attribution
+from pulsed.attribution.device_key import board_keys
+from pulsed.attribution.owner import Owner, Owners
+from pulsed.translate.tick import CanonicalTick, Device
+
+
+class OwnerLookup:
+    """The lookup for the ticks of one target; a tick without changes costs two comparisons.
+
+    Args:
+        attribution: the sources.
+        node: this host; devices of other hosts are found by UUID only.
+    """
+
+    def __init__(self, attribution: Attribution, node: str) -> None:
+        self._attribution, self._node = attribution, node
+        self._given: tuple[Device, ...] = ()
+        self._version = 0
+        self._found: tuple[Device, ...] = ()
+        self._labelled = 0
+
+    def of(self, tick: CanonicalTick) -> CanonicalTick:
+        """Return the tick with the owners of its devices; the same tuple of devices as long as nothing changes."""
+        attribution, version = self._attribution, self._attribution.version
+        if tick.devices is not self._given or version != self._version:
+            self._given, self._version = tick.devices, version
+            self._labelled = sum(bool(device.owners) for device in tick.devices)
+            found = tuple(self._owned(tick.devices)) if version else tick.devices
+            self._found = self._found if found == self._found else found
+        if self._labelled:
+            attribution.labels.up, attribution.labels.last_success = True, tick.time
+        return tick if self._found is tick.devices else replace(tick, devices=self._found)
+
+    def _owned(self, devices: tuple[Device, ...]) -> Iterator[Device]:
+        found = [self._find(device) for device in devices]
+        of_parts: dict[tuple[str, str], dict[tuple[str, str], Owner]] = {}
+        for device, owners in zip(devices, found, strict=True):
+            if device.entity.kind != "gpu":
+                of_parts.setdefault(_board(device), {}).update((owner.key, owner) for owner in owners or ())
+        for device, owners in zip(devices, found, strict=True):
+            if device.entity.kind == "gpu" and (parts := of_parts.get(_board(device))):
+                owners = tuple(({owner.key: owner for owner in owners or ()} | parts).values())
+            yield device if owners == device.owners else replace(device, owners=owners)
+
+    def _find(self, device: Device) -> Owners | None:
+        """Return the owners of a device; a part without owners of its own has those of its board."""
+        entity = device.entity
+        is_local = entity.node in ("", self._node)
+        keys = board_keys(entity.uuid, device.pci_bus_id, device.device, entity.gpu, is_local=is_local)
+        if entity.kind == "vgpu":
+            keys = ()
+        elif entity.kind == "mig":
+            own = [f"{key}/{entity.mig_id}" for key in keys]
+            keys = (*([device.mig_uuid.lower()] if device.mig_uuid else ()), *own, *keys)
+        return self._attribution.find(keys, device.owners, is_local=is_local)
+
+
+def _board(device: Device) -> tuple[str, str]:
+    return (device.entity.node, device.entity.uuid or device.entity.gpu)

@@ -1,0 +1,26 @@
+"""The configuration's chapter `attribution`: where the owners of GPUs are read from."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from pulsed.config.section import Section
+from pulsed.config.values import Directories, Duration
+
+
+class JobsSection(Section):
+    """Jobs from mapping directories: a file per GPU, which a job's prolog writes and its epilog removes."""
+
+    directories: Directories = Field(
+        default=("/run/pulsed/jobs", "/run/gpustat"),
+        description="Directories of this host, the first with a job of a GPU decides: pulsed's own, that of jobstats,"
+        " or dcgm-exporter's HPC job mapping. One that does not exist is ignored. Files are named by index (`3`, on MIG"
+        " `3.7`) or UUID, and contain job ids, a job id and a uid, or lines such as `job_id=4711` and `user=ann`.",
+    )
+    interval: Duration = Field(default=1.0, description="Time between two looks.")
+
+
+class AttributionSection(Section):
+    """Who has a GPU. Labels of an exporter's page always count; sources of this host come first."""
+
+    jobs: JobsSection = Field(default=JobsSection(), description="Jobs from mapping directories.")

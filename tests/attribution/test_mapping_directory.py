@@ -1,0 +1,147 @@
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from pulsed.attribution.mapping_directory import MAX_BYTES, MappingDirectory, boot_time
+from pulsed.attribution.owner import Owner
+from pulsed.attribution.source import Claims
+from pulsed.errors import AttributionError
+
+DAY = 1767225600.0
+
+
+def write(path: Path, text: str, modified: float = DAY) -> None:
+    """Write a file as a prolog does: beside it, then renamed."""
+    temporary = path.with_name(f".{path.name}.tmp")
+    temporary.write_text(text)
+    os.utime(temporary, (modified, modified))
+    temporary.replace(path)
+
+
+def look(source: MappingDirectory) -> Claims:
+    claims = source.look()
+    assert claims is not None
+    return claims
+
+
+def ids(claims: Claims) -> Mapping[str, list[str]]:
+    return {key: [owner.id for owner in owners] for key, owners in claims.owners.items()}
+
+
+def begin(claims: Claims, key: str = "0") -> float | None:
+    return claims.owners[key][0].begin
+
+
+async def test_a_directory_that_is_not_there_is_none(tmp_path: Path) -> None:
+    source = MappingDirectory(str(tmp_path / "jobs"))
+    assert await source.read() is None
+
+
+async def test_the_jobs_of_all_devices(tmp_path: Path) -> None:
+    write(tmp_path / "0", "4711 0")
+    write(tmp_path / "1.7", "11\n12\n")
+    write(tmp_path / "GPU-aa", "job_id=4712\nuser=ann\n")
+    write(tmp_path / "README", "99")
+    claims = await MappingDirectory(str(tmp_path)).read()
+    assert claims == Claims(
+        {
+            "0": (Owner("slurm_job", "4711", DAY, user="root", user_id="0"),),
+            "1/7": (Owner("slurm_job", "11", DAY), Owner("slurm_job", "12", DAY)),
+            "gpu-aa": (Owner("slurm_job", "4712", DAY, user="ann"),),
+        },
+        is_complete=True,
+    )
+
+
+def test_a_user_without_a_name_keeps_the_number(tmp_path: Path) -> None:
+    write(tmp_path / "0", "4711 3999999999")
+    assert look(MappingDirectory(str(tmp_path))).owners["0"][0].user == "3999999999"
+
+
+def test_an_empty_directory_may_not_be_in_use_until_it_has_had_a_job(tmp_path: Path) -> None:
+    source = MappingDirectory(str(tmp_path))
+    assert not look(source).is_complete
+    write(tmp_path / "0", "4711")
+    look(source)
+    (tmp_path / "0").unlink()
+    assert look(source) == Claims({}, is_complete=True)
+
+
+def test_a_job_begins_with_its_first_file_and_keeps_that_until_its_last_is_gone(tmp_path: Path) -> None:
+    source = MappingDirectory(str(tmp_path))
+    write(tmp_path / "0", "4711", DAY + 5)
+    write(tmp_path / "1", "4711", DAY + 6)
+    assert begin(look(source)) == begin(look(source), "1") == DAY + 5
+    (tmp_path / "0").unlink()
+    assert begin(look(source), "1") == DAY + 5
+
+
+def test_a_requeued_job_begins_again(tmp_path: Path) -> None:
+    source = MappingDirectory(str(tmp_path))
+    write(tmp_path / "0", "4711", DAY)
+    look(source)
+    write(tmp_path / "0", "4711", DAY + 60)
+    assert begin(look(source)) == DAY + 60
+
+
+def test_a_file_dates_its_job(tmp_path: Path) -> None:
+    write(tmp_path / "0", f"job_id=4711\nstart={DAY - 9}", DAY)
+    assert begin(look(MappingDirectory(str(tmp_path)))) == DAY - 9
+
+
+def test_a_file_written_in_place_is_read_again(tmp_path: Path) -> None:
+    source = MappingDirectory(str(tmp_path))
+    write(tmp_path / "0", "4711")
+    look(source)
+    (tmp_path / "0").write_text("4712")
+    assert ids(look(source)) == {"0": ["4712"]}
+
+
+def test_files_from_before_the_start_of_the_host_do_not_count(tmp_path: Path) -> None:
+    write(tmp_path / "0", "4711", DAY - 1)
+    write(tmp_path / "1", "4712", DAY + 1)
+    assert ids(look(MappingDirectory(str(tmp_path), booted=DAY))) == {"1": ["4712"]}
+    assert 0.0 < boot_time() < time.time()
+
+
+def test_unreadable_entries_are_counted_and_cost_nothing_else(tmp_path: Path) -> None:
+    write(tmp_path / "0", "4711")
+    write(tmp_path / "1", "4712 1 2 3\n4713")
+    (tmp_path / "2").mkdir()
+    os.mkfifo(tmp_path / "3")
+    (tmp_path / "4").write_bytes(b"\xff\xfe")
+    (tmp_path / "5").write_text("1\n" * MAX_BYTES)
+    (tmp_path / "6").symlink_to(tmp_path / "nowhere")
+    claims = look(MappingDirectory(str(tmp_path)))
+    assert ids(claims) == {"0": ["4711"], "1": ["4713"]}
+    assert claims.rejected == {"unreadable_file": 4, "bad_line": 1}
+
+
+def test_a_removed_directory_and_one_that_comes_back(tmp_path: Path) -> None:
+    folder = tmp_path / "jobs"
+    source = MappingDirectory(str(folder))
+    for number in range(2):
+        folder.mkdir()
+        write(folder / "0", "4711", DAY + number)
+        assert begin(look(source)) == DAY + number
+        (folder / "0").unlink()
+        folder.rmdir()
+        assert source.look() is None
+
+
+def test_a_path_that_is_no_directory(tmp_path: Path) -> None:
+    (tmp_path / "jobs").write_text("")
+    with pytest.raises(AttributionError, match=r"jobs cannot be listed: Not a directory.*attribution.jobs.directories"):
+        MappingDirectory(str(tmp_path / "jobs")).look()
+
+
+def test_equal_settings_are_the_same_source(tmp_path: Path) -> None:
+    first, second = MappingDirectory(str(tmp_path)), MappingDirectory(str(tmp_path))
+    assert first == second
+    assert hash(first) == hash(second)
+    assert first != MappingDirectory(str(tmp_path), 2.0)

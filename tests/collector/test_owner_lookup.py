@@ -1,0 +1,130 @@
+"""The devices of ticks have the owners of this host's sources, and stay the same objects while nothing changes."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from pathlib import Path
+
+import pytest
+
+from pulsed.attribution.attribution import Attribution
+from pulsed.attribution.mapping_directory import MappingDirectory
+from pulsed.attribution.owner import Owner, pod
+from pulsed.collector.owner_lookup import OwnerLookup
+from pulsed.translate.tick import CanonicalTick, Device, Entity
+from tests.compute.streams import IDLE, sample
+from tests.waiting import eventually
+
+U = "GPU-aa"
+BOARD = Device(Entity("gpu", "0", U, node="here"))
+FIRST = Device(Entity("mig", "0", U, "3", "1g.10gb", "here"))
+SECOND = Device(Entity("mig", "0", U, "5", "1g.10gb", "here"), mig_uuid="MIG-bb")
+FAR = Device(Entity("gpu", "1", "GPU-cc", node="there"))
+
+
+class Directory:
+    """A mapping directory that an attribution reads often."""
+
+    def __init__(self, path: Path) -> None:
+        self.path, self.attribution = path, Attribution()
+        self.attribution.apply([MappingDirectory(str(path), 0.001)])
+
+    async def write(self, files: Mapping[str, str]) -> None:
+        """Replace all files, and wait until they have been read."""
+        before = self.attribution.version
+        for old in self.path.iterdir():
+            old.unlink()
+        for name, text in files.items():
+            (self.path / name).write_text(text)
+        await eventually(lambda: self.attribution.version > before)
+
+    async def read(self, wanted: Mapping[str, str]) -> None:
+        await self.write(wanted)
+        state = self.attribution.states[0]
+        await eventually(lambda: len(state.claims.owners) == len(wanted))
+
+
+@pytest.fixture
+async def directory(tmp_path: Path) -> AsyncIterator[Directory]:
+    made = Directory(tmp_path)
+    yield made
+    await made.attribution.stop()
+
+
+def tick(*devices: Device, clock: float = 0.0) -> CanonicalTick:
+    return sample(clock, *[IDLE] * len(devices), devices=devices)
+
+
+def ids(found: CanonicalTick) -> list[list[str] | None]:
+    return [None if device.owners is None else [owner.id for owner in device.owners] for device in found.devices]
+
+
+async def test_without_sources_the_tick_is_the_same() -> None:
+    lookup, given = OwnerLookup(Attribution(), "here"), tick(BOARD)
+    assert lookup.of(given) is given
+
+
+async def test_a_job_by_index_and_free_gpus(directory: Directory) -> None:
+    await directory.read({"0": "4711"})
+    lookup = OwnerLookup(directory.attribution, "here")
+    other = Device(Entity("gpu", "1", "GPU-dd", node="here"))
+    assert ids(lookup.of(tick(BOARD, other, FAR))) == [["4711"], [], None]
+
+
+async def test_indexes_are_those_of_this_host_and_uuids_of_any(directory: Directory) -> None:
+    await directory.read({"1": "4711"})
+    lookup = OwnerLookup(directory.attribution, "here")
+    assert ids(lookup.of(tick(FAR))) == [None]
+    await directory.read({"GPU-cc": "4712"})
+    assert ids(lookup.of(tick(FAR))) == [["4712"]]
+
+
+async def test_a_board_has_the_owners_of_its_instances(directory: Directory) -> None:
+    await directory.read({"0.3": "1", "MIG-bb": "2"})
+    lookup = OwnerLookup(directory.attribution, "here")
+    assert ids(lookup.of(tick(BOARD, FIRST, SECOND))) == [["1", "2"], ["1"], ["2"]]
+
+
+async def test_instances_have_the_owners_of_their_board(directory: Directory) -> None:
+    await directory.read({U: "1", "0.5": "2"})
+    lookup = OwnerLookup(directory.attribution, "here")
+    assert ids(lookup.of(tick(BOARD, FIRST, SECOND))) == [["1", "2"], ["1"], ["2"]]
+
+
+async def test_the_uuid_is_more_certain_than_the_index(directory: Directory) -> None:
+    await directory.read({"0": "1", U: "2"})
+    assert ids(OwnerLookup(directory.attribution, "here").of(tick(BOARD))) == [["2"]]
+
+
+async def test_labels_count_where_the_host_has_no_owner(directory: Directory) -> None:
+    await directory.read({"1": "4711"})
+    labelled = Device(BOARD.entity, owners=(pod("ml", "a"),))
+    lookup = OwnerLookup(directory.attribution, "here")
+    assert lookup.of(tick(labelled)).devices[0].owners == (pod("ml", "a"),)
+    assert directory.attribution.labels.up
+
+
+async def test_devices_are_the_same_while_nothing_changes(directory: Directory) -> None:
+    await directory.read({"0": "4711"})
+    lookup = OwnerLookup(directory.attribution, "here")
+    given = tick(BOARD, FAR)
+    first = lookup.of(given).devices
+    assert first[1] is FAR
+    assert lookup.of(given).devices is first
+    assert lookup.of(tick(BOARD, FAR)).devices is first
+    version = directory.attribution.version
+    (directory.path / "7").write_text("9")
+    await eventually(lambda: directory.attribution.version > version)
+    assert lookup.of(given).devices is first
+    await directory.read({"0": "4712"})
+    assert lookup.of(given).devices[0].owners != first[0].owners
+
+
+def test_an_owner_continues_unless_its_id_is_used_again() -> None:
+    job = Owner("slurm_job", "1", 10.0)
+    assert Owner("slurm_job", "1", 10.0, user="ann").continues(job)
+    assert Owner("slurm_job", "1").continues(job)
+    assert not Owner("slurm_job", "1", 20.0).continues(job)
+    assert not Owner("slurm_job", "2", 10.0).continues(job)
+    assert pod("ml", "a", uid="u").continues(pod("ml", "a"))
+    assert not pod("ml", "a", uid="v").continues(pod("ml", "a", uid="u"))
