@@ -160,6 +160,10 @@ def argument_parser() -> argparse.ArgumentParser:
         "--for", dest="metrics", choices=["dcgm", "pulsed", "both"], default="both",
         help="based on dcgm-exporter's DCGM_FI_* series, without a daemon, or on the metrics of pulsed",
     )  # fmt: skip
+    rules.add_argument(
+        "--exclude", action="append", default=[], metavar="NAME", help="leave out an alert or a group (repeatable)"
+    )
+    rules.add_argument("--runbook-url", metavar="URL", help="the HEALTH.md that the alerts link to")
     rules.add_argument("--by", metavar="LABELS", help="labels that identify a GPU on DCGM_FI_* series: UUID,gpu,...")
     rules.add_argument("--format", choices=["prometheus", "kubernetes"], default="prometheus")
     rules.add_argument("--name", default="pulsed", help="name of the PrometheusRule of --format kubernetes")
@@ -244,6 +248,7 @@ def _health(options: argparse.Namespace) -> int:
 
 def _rules(options: argparse.Namespace) -> int:
     from pulsed.commands.rules import rules
+    from pulsed.present.promql.alert_text import RUNBOOK
     from pulsed.present.promql.document import KubernetesObject
     from pulsed.present.promql.rule_set import RuleSelection
     from pulsed.present.promql.rule_types import IdentityLabels
@@ -251,7 +256,14 @@ def _rules(options: argparse.Namespace) -> int:
     identity = IdentityLabels(tuple(options.by.split(","))) if options.by else IdentityLabels()
     target = KubernetesObject(options.namespace, options.labels, options.name)
     kubernetes = target if options.format == "kubernetes" else None
-    selection = RuleSelection(options.kind, options.metrics, identity, kubernetes)
+    selection = RuleSelection(
+        options.kind,
+        options.metrics,
+        identity,
+        kubernetes,
+        exclude=tuple(options.exclude),
+        runbook=options.runbook_url or RUNBOOK,
+    )
     return rules(_configuration(options), selection, options.output, sys.stdout)
 
 

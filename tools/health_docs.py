@@ -5,11 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
+from pulsed.compute.derive import ComputeSettings
 from pulsed.compute.health.check import Check
 from pulsed.compute.health.checks import CHECKS
 from pulsed.compute.health.model import SEVERITY
 from pulsed.compute.health.settings import threshold_keys
 from pulsed.compute.health.xids import ADVICE, XIDS, Action, Xid, XidSeverity, advice
+from pulsed.present.promql.rule_set import RuleSelection, groups
+from pulsed.present.promql.rule_types import Alert
 
 HEAD = """# Health
 
@@ -41,11 +44,21 @@ XIDS_HEAD = """
 By severity and action. Other codes are `warn`.
 """
 
+ALERTS_HEAD = """
+## Alerts
+
+Those of `pulsed rules`. A check's alert, `PulsedGpuHealth` and its name, leads to the check above: critical at `crit`,
+else a warning. The others, with `…` for what their text looks up; those on plain `DCGM_FI_*` series lead to the same
+places:
+"""
+
 
 def health() -> str:
     """Return the text of HEALTH.md."""
     guest = ", ".join(f"`{check.id}`" for check in CHECKS if check.guest)
-    return HEAD.format(guest=guest) + "".join(_checks()) + XIDS_HEAD + "".join(_xids())
+    return (
+        HEAD.format(guest=guest) + "".join(_checks()) + XIDS_HEAD + "".join(_xids()) + ALERTS_HEAD + "".join(_alerts())
+    )
 
 
 def _checks() -> Iterator[str]:
@@ -96,3 +109,22 @@ def _alike(xids: list[Xid]) -> Iterator[tuple[list[int], str, str]]:
         rows.setdefault((xid.scope, re.sub(r"(?<= )\d+(?= exception)", "N", xid.description)), []).append(xid)
     for (scope, meaning), alike in rows.items():
         yield [xid.code for xid in alike], scope, meaning if len(alike) > 1 else alike[0].description
+
+
+def _alerts() -> Iterator[str]:
+    for group in groups(ComputeSettings(), RuleSelection("alerting", "pulsed")):
+        for alert in group.rules:
+            if isinstance(alert, Alert) and not alert.runbook:
+                yield f"\n### {alert.name}\n\n{_plain(alert.summary)}: {alert.severity} after {alert.hold}.\n\n"
+                yield f"* **Do**: {_plain(alert.description)}\n"
+
+
+def _plain(template: str) -> str:
+    """Return a text without its optional parts, which Prometheus looks up, and with `…` for values."""
+    before = ""
+    while before != template:
+        before, template = template, _OPTIONAL.sub("", template)
+    return re.sub(r"{{.*?}}", "…", template).strip()
+
+
+_OPTIONAL = re.compile(r"{{ (?:with|range|if) (?:(?!}}).)*}}(?:(?!{{ (?:with|range|if) ).)*?{{ end }}")

@@ -267,6 +267,24 @@ def test_rules_become_a_prometheus_rule(tmp_path: Path) -> None:
     assert complaints(manifests, KUBERNETES[-1]) == []
 
 
+def test_alerts_and_groups_can_be_left_out() -> None:
+    def groups(**values: object) -> dict[str, list[str]]:
+        rule = only(render({"prometheusRule": {"enabled": True, **values}}), "PrometheusRule")
+        return {group["name"]: [each["alert"] for each in group["rules"]] for group in rule["spec"]["groups"]}
+
+    every = groups()
+    left = groups(exclude=["pulsed-alerts-use", "PulsedDaemonDown"])
+    assert set(every) - set(left) == {"pulsed-alerts-use"}
+    (name,) = set(every["pulsed-alerts-monitoring"]) - set(left["pulsed-alerts-monitoring"])
+    assert name == "PulsedDaemonDown"
+    assert left["pulsed-alerts-health"] == every["pulsed-alerts-health"]
+    with pytest.raises(Refused, match="there is no alert or group PulsedDeamonDown; known: pulsed-alerts-use, "):
+        groups(exclude=["PulsedDeamonDown"])
+    values = {"prometheusRule": {"enabled": True, "runbookUrl": "https://wiki/gpu"}}
+    (first, *_) = only(render(values), "PrometheusRule")["spec"]["groups"][0]["rules"]
+    assert first["annotations"]["runbook_url"] == "https://wiki/gpu#pulsedgpuidleheld"
+
+
 def test_the_rules_and_dashboards_of_this_chart_render() -> None:
     """Whatever generated files the chart has."""
     rules, boards = CHART / "files" / "rules.yaml", list((CHART / "files" / "dashboards").glob("*.json"))

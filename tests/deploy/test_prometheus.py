@@ -86,6 +86,7 @@ def test_alerts_of_one_node_do_not_silence_another(tmp_path: Path) -> None:
         alert("a", "0", "PulsedGpuHealthTempDie", "warning", "temp_die"),
         alert("a", "0", "PulsedGpuIdleHeld", "warning", mig_id="7"),
         alert("a", "1", "PulsedGpuHealthXid", "warning", "xid_critical"),
+        {"alertname": "PulsedNodeWithoutGpus", "severity": "warning", "job": "pulsed", "instance": "c", "node": "c"},
     ]
     loud = [
         alert("a", "1", "PulsedGpuHealthTempDie", "warning", "temp_die"),
@@ -93,6 +94,8 @@ def test_alerts_of_one_node_do_not_silence_another(tmp_path: Path) -> None:
         alert("b", "0", "PulsedGpuIdleHeld", "warning"),
         alert("b", "1", "PulsedGpuHealthXid", "warning", "xid_critical"),
         {"alertname": "PulsedNoData", "severity": "warning", "instance": "fleet:9401"},
+        {"alertname": "PulsedDaemonDown", "severity": "warning", "job": "pulsed", "instance": "c"},
+        {"alertname": "PulsedNodeWithoutGpus", "severity": "warning", "job": "pulsed", "instance": "d", "node": "d"},
     ]
     with alertmanager(tmp_path, ALERTMANAGER) as server:
         server.send([lost, xid, *silenced, *loud])
@@ -100,8 +103,8 @@ def test_alerts_of_one_node_do_not_silence_another(tmp_path: Path) -> None:
         def inhibited() -> list[dict[str, str]]:
             return [alert["labels"] for alert in server.alerts() if alert["status"]["inhibitedBy"]]
 
-        until(lambda: len(server.alerts()) == 10)
-        key = operator.itemgetter("gpu", "alertname")
+        until(lambda: len(server.alerts()) == 2 + len(silenced) + len(loud))
+        key = operator.itemgetter("node", "alertname")
         until(lambda: len(inhibited()) >= len(silenced))
         assert sorted(inhibited(), key=key) == sorted(silenced, key=key)
 

@@ -21,12 +21,12 @@ class KubernetesObject:
     name: str = "pulsed"
 
 
-def rule_file(groups: Sequence[Group], header: str) -> str:
-    """Return a rule file of Prometheus, Thanos or Mimir."""
-    return _comment(header) + "\n" + _groups(groups)
+def rule_file(groups: Sequence[Group], header: str, runbook: str) -> str:
+    """Return a rule file of Prometheus, Thanos or Mimir; `runbook` is the URL of the document that alerts link to."""
+    return _comment(header) + "\n" + _groups(groups, runbook)
 
 
-def prometheus_rule(groups: Sequence[Group], header: str, target: KubernetesObject) -> str:
+def prometheus_rule(groups: Sequence[Group], header: str, runbook: str, target: KubernetesObject) -> str:
     """Return a `PrometheusRule`."""
     lines = [
         "apiVersion: monitoring.coreos.com/v1",
@@ -39,38 +39,39 @@ def prometheus_rule(groups: Sequence[Group], header: str, target: KubernetesObje
     if target.labels:
         lines.append("  labels:")
         lines += [f"    {json.dumps(name)}: {json.dumps(value)}" for name, value in target.labels.items()]
-    return _comment(header) + "\n".join([*lines, "spec:"]) + "\n" + indented(_groups(groups)) + "\n"
+    return _comment(header) + "\n".join([*lines, "spec:"]) + "\n" + indented(_groups(groups, runbook)) + "\n"
 
 
-def _groups(groups: Sequence[Group]) -> str:
-    return "groups:\n" + "".join(line + "\n" for group in groups for line in _group(group))
+def _groups(groups: Sequence[Group], runbook: str) -> str:
+    return "groups:\n" + "".join(line + "\n" for group in groups for line in _group(group, runbook))
 
 
-def _group(group: Group) -> Iterator[str]:
+def _group(group: Group, runbook: str) -> Iterator[str]:
     yield from _commented(group.comment, "  ")
     yield f"  - name: {group.name}"
     yield "    rules:"
     for rule in group.rules:
-        for line in _rule(rule):
+        for line in _rule(rule, runbook):
             yield "      " + line if line else ""
 
 
-def _rule(rule: Rule) -> Iterator[str]:
+def _rule(rule: Rule, runbook: str) -> Iterator[str]:
     if isinstance(rule, Recording):
         yield from _commented(rule.comment, "")
         yield f"- record: {rule.record}"
         yield from _text("expr", rule.expr)
         yield from _pairs("labels", rule.labels)
     else:
-        yield from _alert(rule)
+        yield from _alert(rule, runbook)
 
 
-def _alert(alert: Alert) -> Iterator[str]:
+def _alert(alert: Alert, runbook: str) -> Iterator[str]:
     yield f"- alert: {alert.name}"
     yield from _text("expr", alert.expr)
     yield f"  for: {alert.hold}"
     yield from _pairs("labels", {"severity": alert.severity})
-    yield from _pairs("annotations", {"summary": alert.summary, "description": alert.description})
+    texts = {"summary": alert.summary, "description": alert.description}
+    yield from _pairs("annotations", texts | {"runbook_url": f"{runbook}#{alert.anchor}"})
 
 
 def _pairs(key: str, values: Mapping[str, str]) -> Iterator[str]:

@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from pulsed import __version__
 from pulsed.compute.derive import ComputeSettings
-from pulsed.present.promql.alerts import dcgm_alerts, pulsed_alerts
+from pulsed.errors import UsageError
+from pulsed.present.promql.alert_text import RUNBOOK
 from pulsed.present.promql.classes import class_rules
 from pulsed.present.promql.derived import derived_rules
 from pulsed.present.promql.document import KubernetesObject, prometheus_rule, rule_file
 from pulsed.present.promql.health_alerts import health_alerts
 from pulsed.present.promql.inputs import LIMITS, input_rules
-from pulsed.present.promql.rule_types import Group, IdentityLabels
+from pulsed.present.promql.monitoring_alerts import dcgm_monitoring_alerts, monitoring_alerts
+from pulsed.present.promql.rule_types import Alert, Group, IdentityLabels
 from pulsed.present.promql.saturation import saturation_rules
+from pulsed.present.promql.use_alerts import dcgm_use_alerts, use_alerts
 from pulsed.present.promql.utilization import utilization_rules
 from pulsed.present.promql.waste import waste_rules
+from pulsed.suggestions import nearest
 
 Kind = Literal["recording", "alerting", "all"]
 Metrics = Literal["dcgm", "pulsed", "both"]
@@ -31,25 +35,50 @@ class RuleSelection:
         metrics: based on dcgm-exporter's series, or on pulsed's own, which need no recording rules.
         identity: labels that identify a GPU in dcgm-exporter's series.
         kubernetes: metadata of a `PrometheusRule`; None for a rule file.
+        exclude: alerts and groups to leave out, by name.
+        runbook: URL of the document that alerts link to.
     """
 
     kind: Kind = "all"
     metrics: Metrics = "both"
     identity: IdentityLabels = field(default_factory=IdentityLabels)
     kubernetes: KubernetesObject | None = None
+    exclude: tuple[str, ...] = ()
+    runbook: str = RUNBOOK
 
 
 def groups(settings: ComputeSettings, choice: RuleSelection) -> list[Group]:
-    """Return the selected rules."""
-    return list(_groups(settings, choice))
+    """Return the selected rules; groups without a rule are left out.
+
+    Raises:
+        UsageError: a name of `exclude` is no alert or group of any selection; the message names the nearest.
+    """
+    _check_names(settings, choice.exclude)
+    chosen = (group for group in _groups(settings, choice) if group.name not in choice.exclude)
+    left = [
+        replace(group, rules=[r for r in group.rules if not (isinstance(r, Alert) and r.name in choice.exclude)])
+        for group in chosen
+    ]
+    return [group for group in left if group.rules]
+
+
+def _check_names(settings: ComputeSettings, names: tuple[str, ...]) -> None:
+    every = list(_groups(settings, RuleSelection()))
+    alerts = [rule.name for group in every for rule in group.rules if isinstance(rule, Alert)]
+    known = [*(group.name for group in every), *alerts]
+    for name in names:
+        if name not in known:
+            near = nearest(name, known)
+            hint = f"Did you mean {near}?" if near else f"Groups: {', '.join(group.name for group in every)}"
+            raise UsageError(f"--exclude: there is no alert or group {name}", hint)
 
 
 def document(settings: ComputeSettings, choice: RuleSelection) -> str:
     """Return the selected rules as YAML; deterministic."""
     chosen = groups(settings, choice)
     if choice.kubernetes is None:
-        return rule_file(chosen, HEADER)
-    return prometheus_rule(chosen, HEADER, choice.kubernetes)
+        return rule_file(chosen, HEADER, choice.runbook)
+    return prometheus_rule(chosen, HEADER, choice.runbook, choice.kubernetes)
 
 
 def _groups(settings: ComputeSettings, choice: RuleSelection) -> Iterator[Group]:
@@ -60,10 +89,12 @@ def _groups(settings: ComputeSettings, choice: RuleSelection) -> Iterator[Group]
         rules = [*input_rules(identity), *(rule for make in makers for rule in make(settings, identity))]
         yield Group("pulsed-recording", rules, RECORDING)
     if of_dcgm and choice.kind != "recording":
-        yield Group("pulsed-alerts-dcgm", dcgm_alerts(settings), "Alerts on the series recorded above.")
+        alerts = (*dcgm_use_alerts(), *dcgm_monitoring_alerts(settings))
+        yield Group("pulsed-alerts-dcgm", alerts, "Alerts on the series recorded above.")
     if of_pulsed and choice.kind != "recording":
-        yield Group("pulsed-alerts", pulsed_alerts(settings), "Alerts on the metrics of pulsed itself.")
-        yield Group("pulsed-alerts-health", health_alerts(settings.health), "Alerts on the health checks of pulsed.")
+        yield Group("pulsed-alerts-use", use_alerts(), "Idle and little used GPUs.")
+        yield Group("pulsed-alerts-monitoring", monitoring_alerts(settings), "Daemons, sources, and what is absent.")
+        yield Group("pulsed-alerts-health", health_alerts(settings.health), "The health checks of pulsed.")
 
 
 HEADER = f"""\

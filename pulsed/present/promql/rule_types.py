@@ -35,6 +35,9 @@ class Alert:
         expr: PromQL; the alert fires for every series of its result.
         hold: the duration `for`, such as `10m`.
         severity: `critical` (act now), `warning` (act today), `info` (no action).
+        summary: who and what, a template of Prometheus.
+        description: why and what to do, a template of Prometheus.
+        runbook: heading of the runbook, if it is not the alert's name.
     """
 
     name: str
@@ -43,6 +46,12 @@ class Alert:
     severity: Severity
     summary: str
     description: str
+    runbook: str = ""
+
+    @property
+    def anchor(self) -> str:
+        """The anchor of its heading in the runbook, as in rendered Markdown."""
+        return (self.runbook or self.name).lower()
 
 
 Rule = Recording | Alert

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal
@@ -66,3 +67,25 @@ def check(
     if done.returncode == 0:
         return ""
     return done.stdout + done.stderr
+
+
+Fired = dict[str, dict[str, str]]
+"""What an alert is sent with: its labels and annotations."""
+
+
+def fired(
+    folder: Path, rules: str, world: Iterable[tuple[str, str]], alerts: Mapping[str, int], interval: str = "1m"
+) -> dict[str, list[Fired]]:
+    """Return the firing alerts by name, each at its minute; promtool prints them beside a wrong expectation."""
+    wrong = {"exp_labels": {"wrong": "1"}, "exp_annotations": {}}
+    tests = [{"alertname": name, "eval_time": f"{minute}m", "exp_alerts": [wrong]} for name, minute in alerts.items()]
+    output = check(folder, rules, [world], {}, tests, interval)
+    found: dict[str, list[Fired]] = {name: [] for name in alerts}
+    for name, got in re.findall(r"alertname: (\w+), time:.*?got:\[(.*?)\n *\]", output, re.DOTALL):
+        for labels, texts in re.findall(r"Labels:\{(.*)\}\s+Annotations:\{(.*)\}", got):
+            found[name].append({"labels": _pairs(labels), "annotations": _pairs(texts)})
+    return found
+
+
+def _pairs(text: str) -> dict[str, str]:
+    return {name: json.loads(value) for name, value in re.findall(r'(\w+)=("(?:[^"\\]|\\.)*")', text)}

@@ -2,19 +2,35 @@
 
 from __future__ import annotations
 
+import os
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+import yaml
 
 from pulsed.compute.derive import ComputeSettings
-from pulsed.present.promql.alerts import dcgm_alerts, pulsed_alerts
-from pulsed.present.promql.rule_set import RuleSelection, document
-from tests.present.promql.promtool import check, selector
+from pulsed.compute.health.settings import HealthSettings
+from pulsed.present.promql.alert_text import RUNBOOK
+from pulsed.present.promql.health_alerts import health_alerts
+from pulsed.present.promql.rule_set import RuleSelection, document, groups
+from pulsed.present.promql.rule_types import Alert
+from tests.present.promql.promtool import Fired, check, fired, selector
+from tools.generate_docs import ROOT
 
 RULES = document(ComputeSettings(), RuleSelection())
 OF_PULSED = document(ComputeSettings(), RuleSelection("alerting", "pulsed"))
-OF_A_NODE = ("PulsedSourceDown", "PulsedNoData", "PulsedSourceRestarting", "PulsedConfigReloadFailed")
+TEXTS = Path(__file__).with_name("alert_texts.yaml")
+"""The texts of all alerts as Prometheus renders them. After a change: `UPDATE_GOLDEN=1`, and review the difference."""
+
+HEALTH = {alert.name: alert for alert in health_alerts(HealthSettings())}
+ALERTS = {
+    rule.name: rule
+    for group in groups(ComputeSettings(), RuleSelection("alerting"))
+    for rule in group.rules
+    if isinstance(rule, Alert)
+}
 
 ALWAYS = "1+0x{steps}"
 DAY = 1440
@@ -38,6 +54,7 @@ class Case:
         early: when it does not yet.
         step: minutes between two values, and between two evaluations.
         common: series of both, and of the node.
+        one_node: whether both are on the same node.
     """
 
     fires: Rows
@@ -46,6 +63,7 @@ class Case:
     early: int
     step: int = 1
     common: Rows = field(default_factory=dict)
+    one_node: bool = False
 
     @property
     def late(self) -> int:
@@ -77,7 +95,6 @@ def idle(kind: str, share: str) -> Rows:
 
 
 SAMPLE = "pulsed_gpu_last_sample_timestamp_seconds"
-UNTIL_THEN = "0+60x90 stale"
 
 CASES = {
     "DcgmGpuIdleHeld": Case(IDLE | HELD, IDLE | FREE, minute=62, early=20),
@@ -132,8 +149,27 @@ CASES = {
         minute=60,
         early=59,
     ),
-    "PulsedGpuGone": Case({SAMPLE: UNTIL_THEN}, {SAMPLE: "0+60x{steps}"}, minute=102, early=99),
-    "PulsedSourceDown": Case(constant(pulsed_source_up=0), constant(pulsed_source_up=1), minute=5, early=4),
+    "PulsedDaemonDown": Case(
+        constant(up=0), constant(up=1), minute=35, early=4, common={"pulsed_build_info": "1+0x20 stale"}
+    ),
+    "PulsedNodeWithoutGpus": Case(
+        {"pulsed_gpu_info": "1+0x90 stale"}, {"pulsed_gpu_info": ALWAYS}, minute=102, early=99
+    ),
+    "PulsedGpuGone": Case(
+        {"pulsed_gpu_info": "1+0x90 stale"}, {"pulsed_gpu_info": ALWAYS}, minute=102, early=99, one_node=True
+    ),
+    "PulsedClockSkew": Case(
+        {"pulsed_source_last_sample_timestamp_seconds": "100+60x{steps}"},
+        {"pulsed_source_last_sample_timestamp_seconds": "10+60x{steps}"},
+        minute=10,
+        early=9,
+    ),
+    "PulsedSourceDown": Case(
+        constant(pulsed_source_up=0) | {"pulsed_source_last_sample_timestamp_seconds": "0+0x{steps}"},
+        constant(pulsed_source_up=1),
+        minute=5,
+        early=4,
+    ),
     "PulsedNoData": Case({}, {SAMPLE: "0+60x{steps}"}, minute=15, early=14, common={"pulsed_build_info": ALWAYS}),
     "PulsedSourceRestarting": Case(
         {"pulsed_source_restarts_total": "0+1x{steps}"}, constant(pulsed_source_restarts_total=7), minute=20, early=8
@@ -160,17 +196,25 @@ CASES = {
 }
 
 
+MODEL = {"model": "NVIDIA H100 80GB HBM3"}
+OWNERS = ({"namespace": "ml", "pod": "train-0", "kind": "pod"}, {"job_id": "4711", "user": "alice", "kind": "job"})
+
+
 def series(case: Case) -> list[tuple[str, str]]:
     steps = case.late // case.step
     found = []
     for who, rows in (("1", case.fires | case.common), ("2", case.quiet | case.common)):
         for metric, values in rows.items():
             name, _, own = metric.partition("{")
-            labels = {"gpu": who, "UUID": f"GPU-{who}", "Hostname": "node", "modelName": "NVIDIA H100 80GB HBM3"}
-            if name.startswith("pulsed_"):
-                labels = {"instance": f"node-{who}", "job": "pulsed"}
+            labels = {"gpu": who, "UUID": f"GPU-{who}", "Hostname": "node", "modelName": MODEL["model"]}
+            if not name.startswith("DCGM_"):
+                labels = {"instance": f"10.0.0.{who}:9401", "job": "pulsed"}
                 if name.startswith("pulsed_gpu_"):
-                    labels |= {"node": "node", "gpu": who, "uuid": f"GPU-{who}"}
+                    labels |= gpu(who, "node" if case.one_node else f"node-{who}")
+                if name == "pulsed_gpu_info":
+                    labels |= MODEL
+                if name.startswith("pulsed_source_"):
+                    labels["source"] = "dcgmi"
             if own:
                 key, _, value = own.rstrip("}").partition("=")
                 labels[key] = value.strip('"')
@@ -178,51 +222,224 @@ def series(case: Case) -> list[tuple[str, str]]:
     return found
 
 
+def gpu(who: str, node: str) -> dict[str, str]:
+    return {"node": node, "gpu": who, "uuid": f"GPU-{who}"}
+
+
+def identities(name: str) -> list[tuple[str, str]]:
+    """Return what only texts need: models, and owners of the first GPU."""
+    case = CASES[name]
+    if name.startswith("Dcgm"):
+        labels = {"gpu": "1", "UUID": "GPU-1", "Hostname": "node", "modelName": MODEL["model"]}
+        memory = case.fires.get("DCGM_FI_DEV_FB_USED", "")
+        return [(selector("DCGM_FI_DEV_FB_USED", {**labels, **OWNERS[0]}), memory.format(steps=case.late // case.step))]
+    daemon = {"instance": "10.0.0.1:9401", "job": "pulsed"}
+    first = gpu("1", "node" if case.one_node else "node-1")
+    always = ALWAYS.format(steps=case.late // case.step)
+    found = [(selector("pulsed_gpu_owner_info", {**first, **owner, **daemon}), always) for owner in OWNERS]
+    if "pulsed_gpu_info" not in case.fires and "pulsed_build_info" not in case.common:
+        found.append((selector("pulsed_gpu_info", {**first, **MODEL, **daemon}), always))
+    if "pulsed_build_info" in case.common:  # the daemon went with its GPUs, or never had one
+        found += [
+            (selector("pulsed_gpu_info", {**gpu(each, "node-1"), **MODEL, **daemon}), "1+0x20 stale")
+            for each in ("1", "3")
+            if case.fires
+        ]
+    return found
+
+
 def test_every_alert_has_its_case() -> None:
-    alerts = [*dcgm_alerts(ComputeSettings()), *pulsed_alerts(ComputeSettings())]
-    assert [alert.name for alert in alerts] == list(CASES)
-    for alert in alerts:
+    assert set(ALERTS) - set(HEALTH) == set(CASES)
+    for alert in ALERTS.values():
         assert alert.name.startswith(("Dcgm", "Pulsed"))
-        assert len(alert.description) > 80
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_it_fires_where_it_should(tmp_path: Path, name: str) -> None:
     case = CASES[name]
-    label, one, other = ("instance", "node-1", "node-2") if name in OF_A_NODE else ("gpu", "1", "2")
-    world, step = [series(case)], f"{case.step}m"
-
-    def firing(who: str) -> str:
-        return f'ALERTS{{alertname="{name}", alertstate="firing", {label}="{who}"}}'
-
     rules = RULES if name.startswith("Dcgm") else OF_PULSED
-    asked = {case.late: [f"absent({firing(one)})", firing(other)], case.early: [firing(one)]}
-    assert check(tmp_path, rules, world, asked, interval=step) == ""
+    world, step = series(case), f"{case.step}m"
+    early = f'ALERTS{{alertname="{name}", alertstate="firing"}}'
+    assert check(tmp_path, rules, [world], {case.early: [early]}, interval=step) == ""
+    (alert,) = fired(tmp_path, rules, [*world, *identities(name)], {name: case.late}, step)[name]
+    assert_text(name, alert)
+
+
+def test_each_health_alert_fires_with_its_text(tmp_path: Path) -> None:
+    """A GPU per alert, with all readings that a check can use; each fires for its own GPU only."""
+    world = []
+    for number, alert in enumerate(HEALTH.values()):
+        labels = {**gpu(str(number), "gpu-node-1"), "instance": "10.0.0.1:9401", "job": "pulsed"}
+        value = 4 if alert.severity == "critical" else 3
+        world += [
+            (selector("pulsed_gpu_health_check", {**labels, "check": alert.runbook}), f"{value}+0x20"),
+            (selector("pulsed_gpu_health_check", {**labels, "check": "ok", "gpu": "100"}), "0+0x20"),
+            (
+                selector("pulsed_gpu_health_check_since_timestamp_seconds", {**labels, "check": alert.runbook}),
+                "60+0x20",
+            ),
+            (selector("pulsed_gpu_info", {**labels, **MODEL}), "1+0x20"),
+            (selector("pulsed_gpu_owner_info", {**labels, **OWNERS[0]}), "1+0x20"),
+            *((selector(f"pulsed_gpu_{name}", {**labels, **own}), values) for name, own, values in READINGS),
+        ]
+    found = fired(tmp_path, OF_PULSED, world, dict.fromkeys(HEALTH, 15))
+    for number, (name, alerts) in enumerate(found.items()):
+        (sent,) = alerts
+        assert sent["labels"]["gpu"] == str(number)
+        assert_text(name, sent)
+
+
+READINGS: tuple[tuple[str, dict[str, str], str], ...] = (
+    ("recovery_action", {}, "2+0x20"),
+    ("xid_events_total", {"xid": "48"}, "1+0x20"),
+    ("xid_events_total", {"xid": "79"}, "2+0x20"),
+    ("xid_events_total", {"xid": "63"}, "1+0x20"),
+    ("xid_events_total", {"xid": "31"}, "0+0x20"),
+    ("temperature_celsius", {}, "91+0x20"),
+    ("temperature_margin_celsius", {}, "-3+0x20"),
+    ("memory_temperature_celsius", {}, "97+0x20"),
+    ("memory_max_operating_temperature_celsius", {}, "95+0x20"),
+    ("clock_event_ratio", {"reason": "hw_thermal"}, "0.4+0x20"),
+    ("hardware_thermal_slowdown_seconds_total", {}, "0+15x20"),
+    ("ecc_sbe_volatile_total", {}, "120+0x20"),
+    ("ecc_dbe_volatile_total", {}, "2+0x20"),
+    ("remapped_rows_uncorrectable_total", {}, "3+0x20"),
+    ("retired_pages_dbe_total", {}, "0+0x20"),
+    ("pcie_replays_total", {}, "3000+10x20"),
+    ("pcie_link_width", {}, "8+0x20"),
+    ("pcie_link_width_max", {}, "16+0x20"),
+    ("nvlink_crc_errors_total", {}, "17+0x20"),
+    ("nvlink_effective_bit_error_ratio", {}, "0.000000000002+0x20"),
+    ("fabric_manager_status", {}, "4+0x20"),
+    ("power_smoothing_lifetime_remaining_ratio", {}, "0.08+0x20"),
+    ("ecc_mode", {}, "0+0x20"),
+)
+
+
+def assert_text(name: str, alert: Fired) -> None:
+    """Compare what is sent with the reviewed text."""
+    kept = yaml.safe_load(TEXTS.read_text()) if TEXTS.exists() else {}
+    if os.environ.get("UPDATE_GOLDEN"):
+        kept = {each: (alert if each == name else kept.get(each)) for each in ALERTS}
+        TEXTS.write_text(yaml.safe_dump(kept, sort_keys=False, width=116, allow_unicode=True))
+    assert alert == kept[name]
+
+
+@pytest.mark.parametrize("name", ALERTS)
+def test_the_text_is_readable_and_complete(name: str) -> None:
+    alert = yaml.safe_load(TEXTS.read_text())[name]
+    summary, description = alert["annotations"]["summary"], alert["annotations"]["description"]
+    text = f"{summary} {description}"
+    assert not re.search(r"pCIe|nVLink|dCGM|\bN\b|<no value>|[{}]|  |\(\)|\.\.|%!", text), text
+    assert re.search(r"node|10\.0\.0\.1:9401", summary)
+    assert len(description) > 80
+    if "gpu" in alert["labels"]:
+        assert MODEL["model"] in summary
+    if name in HEALTH or "Held" in name:
+        assert re.search(r"\d", text.replace(MODEL["model"], "")), "no number"
+    if name in HEALTH or re.search("Idle|Low", name):
+        assert "Owner: pod train-0 in ml." in description
+
+
+@pytest.mark.parametrize("name", ALERTS)
+def test_the_runbook_has_the_anchor(name: str) -> None:
+    url = yaml.safe_load(TEXTS.read_text())[name]["annotations"]["runbook_url"]
+    document, _, anchor = url.partition("#")
+    assert document == RUNBOOK
+    headings = re.findall(r"^#+ (.*)$", (ROOT / "HEALTH.md").read_text(), re.MULTILINE)
+    assert anchor in {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def test_a_lost_gpu_of_the_page_has_a_text_too(tmp_path: Path) -> None:
+    """Neither model nor readings: the GPU is gone, or another program writes the page."""
+    labels = {"node": "n", "gpu": "3", "uuid": "GPU-3", "check": "gpu_lost"}
+    (alert,) = fired(
+        tmp_path, OF_PULSED, [(selector("pulsed_gpu_health_check", labels), "4+0x20")], {"PulsedGpuHealthGpuLost": 15}
+    )["PulsedGpuHealthGpuLost"]
+    assert alert["annotations"]["summary"] == "GPU 3 of n: the GPU does not answer"
+
+
+def test_a_limit_of_the_model_is_named_as_such(tmp_path: Path) -> None:
+    name, labels = "PulsedGpuHealthTempGpu", {**gpu("0", "n"), "check": "temp_gpu"}
+    world = [
+        (selector("pulsed_gpu_health_check", labels), "3+0x20"),
+        (selector("pulsed_gpu_temperature_celsius", gpu("0", "n")), "91+0x20"),
+        (selector("pulsed_gpu_max_operating_temperature_celsius", gpu("0", "n")), "85+0x20"),
+    ]
+    (own,) = fired(tmp_path, OF_PULSED, world, {name: 15})[name]
+    (of_model,) = fired(tmp_path, OF_PULSED, world[:2], {name: 15})[name]
+    assert "Highest die temperature for normal operation: 85 °C." in own["annotations"]["description"]
+    assert "normal operation: not reported, that of the model counts." in of_model["annotations"]["description"]
+
+
+@pytest.mark.parametrize(
+    ("ahead", "up", "fires"), [("-300", 1, True), ("-300", 0, False), ("-60", 1, False), ("16", 0, True)]
+)
+def test_a_clock_can_differ_both_ways(tmp_path: Path, ahead: str, up: int, fires: bool) -> None:
+    labels = {"job": "pulsed", "instance": "i", "source": "dcgmi"}
+    world = [
+        (selector("pulsed_source_last_sample_timestamp_seconds", labels), f"{ahead}+60x30"),
+        (selector("pulsed_source_up", labels), f"{up}+0x30"),
+    ]
+    assert bool(fired(tmp_path, OF_PULSED, world, {"PulsedClockSkew": 20})["PulsedClockSkew"]) == fires
+
+
+def test_a_replay_has_no_clock(tmp_path: Path) -> None:
+    labels = {"job": "pulsed", "instance": "i"}
+    world = [
+        (selector("pulsed_source_last_sample_timestamp_seconds", {**labels, "source": "a"}), "900+60x30"),
+        (selector("pulsed_source_info", {**labels, "kind": "replay", "target": "a"}), "1+0x30"),
+    ]
+    assert fired(tmp_path, OF_PULSED, world, {"PulsedClockSkew": 20})["PulsedClockSkew"] == []
+
+
+@pytest.mark.parametrize(
+    ("labels", "fires"),
+    [
+        ({"job": "pulsed"}, True),
+        ({"job": "pulsed-fleet"}, True),
+        ({"job": "dcgm-exporter"}, False),
+        ({"job": "gpus"}, True),  # another name of the job: it served pulsed's page before
+    ],
+)
+def test_a_daemon_is_down_whatever_its_job(tmp_path: Path, labels: dict[str, str], fires: bool) -> None:
+    labels = {**labels, "instance": "i"}
+    world = [(selector("up", labels), "1+0x5 0+0x60")]
+    if labels["job"] == "gpus":
+        world.append((selector("pulsed_build_info", labels), "1+0x5 stale"))
+    assert bool(fired(tmp_path, OF_PULSED, world, {"PulsedDaemonDown": 50})["PulsedDaemonDown"]) == fires
 
 
 def test_a_gpu_is_not_gone_when_its_daemon_moved_or_its_node_is_down(tmp_path: Path) -> None:
-    def samples(node: str, instance: str, values: str) -> tuple[str, str]:
-        return selector(SAMPLE, {"node": node, "gpu": "0", "uuid": "GPU-a", "instance": instance}), values
+    def info(node: str, instance: str, values: str, who: str = "0") -> tuple[str, str]:
+        return selector("pulsed_gpu_info", {**gpu(who, node), "instance": instance}), values
 
     world = [
-        samples("moved", "10.0.0.1:9401", UNTIL_THEN),
-        samples("moved", "10.0.0.2:9401", "_x90 0+60x60"),
-        samples("down", "10.0.0.3:9401", UNTIL_THEN),
+        info("moved", "10.0.0.1:9401", "1+0x90 stale"),
+        info("moved", "10.0.0.2:9401", "_x90 1+0x60"),
+        info("down", "10.0.0.3:9401", "1+0x90 stale"),
         # The same index of another node does not stand in for a GPU.
-        samples("other", "10.0.0.4:9401", UNTIL_THEN),
-        (selector(SAMPLE, {"node": "other", "gpu": "1", "uuid": "GPU-b", "instance": "10.0.0.4:9401"}), "0+60x150"),
+        info("other", "10.0.0.4:9401", "1+0x90 stale"),
+        info("other", "10.0.0.4:9401", "1+0x150", "1"),
     ]
-    firing = 'ALERTS{alertname="PulsedGpuGone", alertstate="firing", node%s"other"}'
-    assert check(tmp_path, OF_PULSED, [world], {130: [firing % "!=", f"absent({firing % '='})"]}) == ""
+    found = fired(tmp_path, OF_PULSED, world, {"PulsedGpuGone": 130, "PulsedNodeWithoutGpus": 130})
+    nodes = {name: [alert["labels"]["node"] for alert in alerts] for name, alerts in found.items()}
+    assert nodes == {"PulsedGpuGone": ["other"], "PulsedNodeWithoutGpus": ["down"]}
 
 
-def test_what_it_says(tmp_path: Path) -> None:
-    case = CASES["DcgmGpuIdleHeld"]
-    (alert,) = (alert for alert in dcgm_alerts(ComputeSettings()) if alert.name == "DcgmGpuIdleHeld")
-    labels = {"gpu": "1", "UUID": "GPU-1", "Hostname": "node", "modelName": "NVIDIA H100 80GB HBM3", "kind": "held"}
-    said = {
-        "exp_labels": {**labels, "severity": "warning"},
-        "exp_annotations": {"summary": "GPU 1 of node is held and idle", "description": alert.description},
-    }
-    expected = {"eval_time": f"{case.late}m", "alertname": alert.name, "exp_alerts": [said]}
-    assert check(tmp_path, RULES, [series(case)], {}, alerts=[expected]) == ""
+def test_a_gpu_that_is_gone_stays_an_alert_for_a_day(tmp_path: Path) -> None:
+    world = [
+        (selector("pulsed_gpu_info", gpu("1", "n")), "1+0x300 stale"),
+        (selector("pulsed_gpu_info", gpu("2", "n")), "1+0x500"),
+        (selector("pulsed_gpu_info", {**gpu("2", "n"), "mig_id": "1"}), "1+0x300 stale"),
+    ]
+    late = fired(tmp_path, OF_PULSED, world, {"PulsedGpuGone": 2200}, "5m")["PulsedGpuGone"]
+    assert [each["labels"]["gpu"] for each in late] == ["1"], "instances come and go by design"
+
+
+def test_a_gpu_that_never_idled_can_have_a_low_utilization(tmp_path: Path) -> None:
+    """The lean page has no series of idle time for it."""
+    name = "PulsedGpuLowRealUtilization"
+    case = CASES[name]
+    world = [row for row in series(case) if "idle_seconds" not in row[0]]
+    assert len(fired(tmp_path, OF_PULSED, world, {name: case.late})[name]) == 1

@@ -8,13 +8,14 @@ import yaml
 from pulsed.cli import main
 from pulsed.compute.derive import ComputeSettings
 from pulsed.errors import UsageError
+from pulsed.present.promql.alert_text import RUNBOOK
 from pulsed.present.promql.inputs import QUANTITIES
 from pulsed.present.promql.rule_set import RuleSelection, document, groups
 from pulsed.present.promql.rule_types import Alert, Group, IdentityLabels, Recording, number
 from pulsed.translate.fields import sources
 from tests.present.promql.promtool import promtool
 
-OF_PULSED = ["pulsed-alerts", "pulsed-alerts-health"]
+OF_PULSED = ["pulsed-alerts-use", "pulsed-alerts-monitoring", "pulsed-alerts-health"]
 
 
 def printed(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
@@ -51,6 +52,56 @@ def test_what_was_asked_for(capsys: pytest.CaptureFixture[str], arguments: tuple
     assert [group["name"] for group in loaded["groups"]] == names
 
 
+def names_of(text: str) -> tuple[list[str], list[str]]:
+    """Return the groups and the alerts of a rule file."""
+    loaded = yaml.safe_load(text)["groups"]
+    return [group["name"] for group in loaded], [
+        rule["alert"] for group in loaded for rule in group["rules"] if "alert" in rule
+    ]
+
+
+def test_groups_and_alerts_can_be_left_out(capsys: pytest.CaptureFixture[str]) -> None:
+    before, alerts = names_of(printed(capsys))
+    left = ("PulsedDaemonDown", "DcgmGpuGone")
+    after, kept = names_of(printed(capsys, "--exclude", "pulsed-alerts-use", *(f"--exclude={name}" for name in left)))
+    assert after == [name for name in before if name != "pulsed-alerts-use"]
+    of_use = [
+        name for name in alerts if name.startswith("Pulsed") and name.endswith(("IdleHeld", "LowRealUtilization"))
+    ]
+    assert not set(kept) & {*left, *of_use}
+    assert set(alerts) - set(kept) == {*left, *of_use, "PulsedGpuIdleEnergy"}
+    monitoring = names_of(printed(capsys, "--for", "pulsed", "--exclude", "pulsed-alerts-health"))[1]
+    every = [f"--exclude={name}" for name in monitoring if name.startswith("Pulsed")]
+    assert names_of(printed(capsys, "--for", "pulsed", *every))[0] == ["pulsed-alerts-health"], "no empty group"
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("PulsedDeamonDown", "Did you mean PulsedDaemonDown?"),
+        ("pulsed-alert-health", "Did you mean pulsed-alerts-health?"),
+        ("42", "Groups: pulsed-recording, pulsed-alerts-dcgm, pulsed-alerts-use"),
+    ],
+)
+def test_an_unknown_name_is_refused(capsys: pytest.CaptureFixture[str], name: str, hint: str) -> None:
+    assert main(["rules", "--exclude", name]) == 2
+    error = capsys.readouterr().err
+    assert name in error
+    assert hint in error
+
+
+def test_alerts_link_to_the_configured_runbook(capsys: pytest.CaptureFixture[str]) -> None:
+    text = printed(capsys, "--runbook-url", "https://wiki/gpu")
+    links = [
+        rule["annotations"]["runbook_url"]
+        for g in yaml.safe_load(text)["groups"]
+        for rule in g["rules"]
+        if "alert" in rule
+    ]
+    assert "https://wiki/gpu#gpu_lost" in links
+    assert all(link.startswith("https://wiki/gpu#") for link in links)
+
+
 def test_an_object_of_the_operator(capsys: pytest.CaptureFixture[str]) -> None:
     plain = yaml.safe_load(printed(capsys))
     text = printed(
@@ -83,7 +134,8 @@ def test_yaml_says_what_the_rules_say() -> None:
                 assert isinstance(rule, Alert)
                 assert each["alert"] == rule.name
                 assert each["for"] == rule.hold
-                assert each["annotations"] == {"summary": rule.summary, "description": rule.description}
+                texts = {"summary": rule.summary, "description": rule.description}
+                assert each["annotations"] == texts | {"runbook_url": f"{RUNBOOK}#{rule.anchor}"}
 
 
 def test_the_configuration_decides(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,0 +1,82 @@
+"""Parts of alert texts, as Prometheus templates.
+
+What labels do not have (model, owner, measured values) is looked up when an alert fires. An expression never depends on
+such a look-up: a join that finds nothing would drop the alert.
+"""
+
+from __future__ import annotations
+
+from pulsed.present.promql.inputs import names_of
+from pulsed.present.promql.waste import EXPORTERS_OWN
+
+RUNBOOK = "https://github.com/pulsed/pulsed/blob/main/HEALTH.md"
+"""The document that `runbook_url` leads to, unless another is configured."""
+
+
+def lookup(promql: str, *labels: str) -> str:
+    """Return the template of a query; each `%q` is the value of one of the labels, quoted.
+
+    >>> lookup("up{job=%q}", "job")
+    'printf `up{job=%q}` $labels.job | query'
+    """
+    if not labels:
+        return f"query `{promql}`"
+    return f"printf `{promql}` {' '.join(f'$labels.{label}' for label in labels)} | query"
+
+
+def of_board(metric: str, *matchers: str, more: str = "") -> str:
+    """Return the look-up of a metric of the alert's board; `more` is the rest of the expression.
+
+    >>> of_board("pulsed_gpu_xid_last_code", more=" > 0")
+    'printf `pulsed_gpu_xid_last_code{node=%q,uuid=%q} > 0` $labels.node $labels.uuid | query'
+    """
+    return lookup(f"{metric}{{{','.join(('node=%q', 'uuid=%q', *matchers))}}}{more}", "node", "uuid")
+
+
+_MODEL = (
+    "{{ with "
+    + of_board("last_over_time(pulsed_gpu_info", more="[1d])")
+    + ' }} ({{ . | first | label "model" }}){{ end }}'
+)
+GPU = "GPU {{ $labels.gpu }}{{ with $labels.mig_id }} instance {{ . }}{{ end }} of {{ $labels.node }}" + _MODEL
+"""Index, MIG instance, node and model of a GPU of pulsed."""
+
+OWNER = (
+    "{{ range "
+    + of_board("pulsed_gpu_owner_info")
+    + ' | sortByLabel "kind" }} Owner:{{ with .Labels.pod }} pod {{ . }}{{ end }}'
+    "{{ with .Labels.namespace }} in {{ . }}{{ end }}"
+    "{{ with .Labels.job_id }} job {{ . }}{{ end }}{{ with .Labels.user }} of {{ . }}{{ end }}.{{ end }}"
+)
+"""A sentence per owner of a GPU; empty if none is known."""
+
+DCGM_GPU = (
+    "GPU {{ $labels.gpu }}{{ with $labels.GPU_I_ID }} instance {{ . }}{{ end }}"
+    " of {{ $labels.Hostname }}{{ $labels.hostname }}{{ with $labels.modelName }} ({{ . }}){{ end }}"
+)
+"""Index, MIG instance, node and model of a GPU of dcgm-exporter."""
+
+_MEMORY = f'__name__=~"{"|".join(names_of("memory_used_bytes"))}",UUID=%q'
+_PODS = f'{{{_MEMORY},exported_pod!=""}} or {{{_MEMORY},pod!="",pod!~"{EXPORTERS_OWN}"}}'
+DCGM_OWNER = (
+    "{{ range "
+    + lookup(f"group by (namespace, pod, exported_namespace, exported_pod) ({_PODS})", "UUID", "UUID")
+    + " }} Owner: pod {{ or .Labels.exported_pod .Labels.pod }}"
+    " in {{ or .Labels.exported_namespace .Labels.namespace }}.{{ end }}"
+)
+"""The same from dcgm-exporter's labels, with and without `honor_labels`."""
+
+_OF_DAEMON = ("job", "instance")
+DAEMON = (
+    "pulsed at {{ $labels.instance }}{{ with "
+    + lookup("group by (node) (last_over_time(pulsed_gpu_info{job=%q,instance=%q}[1d]))", *_OF_DAEMON)
+    + ' }} ({{ if eq (len .) 1 }}{{ . | first | label "node" }}{{ else }}{{ len . }} nodes{{ end }}){{ end }}'
+)
+"""Address of a daemon, and the node whose GPUs it reports, or the number of nodes."""
+
+UNMONITORED = (
+    "{{ with "
+    + lookup("count(group by (node, gpu, uuid) (last_over_time(pulsed_gpu_info{job=%q,instance=%q}[1d])))", *_OF_DAEMON)
+    + " }}Its {{ . | first | value }} GPUs are not monitored. {{ end }}"
+)
+"""A sentence about the GPUs that a daemon reported within a day; empty if there are none."""

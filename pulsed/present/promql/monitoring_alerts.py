@@ -1,0 +1,199 @@
+"""Alerts on the monitoring itself: daemons, sources, clocks, GPUs and nodes that are no longer reported, and inputs.
+
+What is absent raises an alert: a GPU that nothing reports has no other one.
+"""
+
+from __future__ import annotations
+
+from pulsed.compute.derive import ComputeSettings
+from pulsed.present.promql.alert_text import DAEMON, DCGM_GPU, GPU, UNMONITORED, lookup
+from pulsed.present.promql.inputs import input_of
+from pulsed.present.promql.rule_types import SEEN, Alert, number
+from pulsed.present.promql.utilization import COVERAGE
+
+JOBS = "pulsed.*"
+"""Regular expression of the jobs of the documented scrape configurations and of the chart's monitors."""
+
+AHEAD_SECONDS, BEHIND_SECONDS = 15, 120
+"""A sample from the future, or an old one of a source that delivers: the clocks of the daemon and Prometheus differ."""
+
+_MISSING_WHY = (
+    "Too few of SM, tensor, DRAM and graphics engine activity are present for a real utilization. Collect"
+    " DCGM_FI_PROF_SM_ACTIVE, _PIPE_TENSOR_ACTIVE, _DRAM_ACTIVE and _GR_ENGINE_ACTIVE; another tool may hold"
+    " profiling, or the board may not support it."
+)
+_GONE_WHY = (
+    "Check that nvidia-smi lists it (XID 79: fallen off the bus) and that the exporter runs. After planned removal,"
+    " silence the alert; it ends within {}."
+)
+_STUCK_WHY = (
+    "The driver reports kernels nearly all the time, but profiling reports no activity. `dcgmi dmon -e 1001`, or a"
+    " restart of the host engine, has helped (dcgm-exporter issue 662). Until then the GPU's activity is unknown, not"
+    " idle."
+)
+
+
+def dcgm_monitoring_alerts(settings: ComputeSettings) -> tuple[Alert, ...]:
+    """Return the alerts on series that the recording rules make."""
+    busy, engine = input_of("gpu_utilization_ratio"), input_of("graphics_engine_active_ratio")
+    energy = input_of("energy_joules_total")
+    return (
+        Alert(
+            "DcgmGpuInputsMissing",
+            f"{COVERAGE} < {number(settings.min_coverage)}",
+            "1h",
+            "info",
+            f"{DCGM_GPU} lacks inputs: coverage {{{{ $value | humanizePercentage }}}}",
+            _MISSING_WHY,
+            "PulsedGpuInputsMissing",
+        ),
+        Alert(
+            "DcgmGpuGone",
+            f"{SEEN} offset 1h unless {SEEN}",
+            "10m",
+            "warning",
+            f"{DCGM_GPU} is no longer reported",
+            f"It was reported an hour ago. {_GONE_WHY.format('an hour')}",
+            "PulsedGpuGone",
+        ),
+        Alert(
+            "DcgmGpuReadingsFrozen",
+            f"changes({energy}[30m]) == 0 and {energy} offset 30m",
+            "15m",
+            "warning",
+            f"{DCGM_GPU} reports a constant energy counter",
+            "It has not changed for 30 minutes, but always increases on a GPU that works. dcgm-exporter keeps serving"
+            " the last values if its host engine hangs: restart both, and ignore this GPU's readings since then.",
+            "PulsedGpuInputsInconsistent",
+        ),
+        Alert(
+            "DcgmGpuProfilingStuck",
+            f"{busy} >= {number(settings.plausible.busy_utilization_ratio)} and {engine} == 0",
+            "10m",
+            "warning",
+            f"{DCGM_GPU} is {{{{ $value | humanizePercentage }}}} busy, but its profiling counters stay at 0",
+            _STUCK_WHY,
+            "PulsedGpuInputsInconsistent",
+        ),
+    )
+
+
+def monitoring_alerts(settings: ComputeSettings) -> tuple[Alert, ...]:
+    """Return the alerts on pulsed's own metrics."""
+    return (*_of_daemons(), *_of_gpus(settings))
+
+
+def _of_daemons() -> tuple[Alert, ...]:
+    daemon = "on (cluster, job, instance)"
+    sampled = "pulsed_source_last_sample_timestamp_seconds"
+    skew = f"{sampled} - timestamp({sampled})"
+    return (
+        Alert(
+            "PulsedDaemonDown",
+            f'up{{job=~"{JOBS}"}} == 0\nor up == 0 and {daemon} last_over_time(pulsed_build_info[1d])',
+            "5m",
+            "warning",
+            f"{DAEMON} does not answer Prometheus",
+            f"{UNMONITORED}Check that the node is up, that the service or pod runs (`systemctl status pulsed`,"
+            " `kubectl get pods`), and that Prometheus reaches {{ $labels.instance }}.",
+        ),
+        Alert(
+            "PulsedNodeWithoutGpus",
+            "count by (cluster, job, instance, node) (\n"
+            f"  group by (cluster, job, instance, node, gpu, uuid) (\n    {_earlier('pulsed_gpu_info')}\n  )\n)\n"
+            "unless on (cluster, node) pulsed_gpu_info",
+            "10m",
+            "warning",
+            "{{ $labels.node }} reports no GPU ({{ $value }} before)",
+            "Check that the node is up, that pulsed at {{ $labels.instance }} and its source run, and that nvidia-smi"
+            " lists GPUs. After planned removal, silence the alert; it ends within a day.",
+        ),
+        Alert(
+            "PulsedSourceDown",
+            "pulsed_source_up == 0",
+            "5m",
+            "warning",
+            f"{DAEMON} cannot read {{{{ $labels.source }}}}",
+            "Its GPUs are not monitored{{ with "
+            + lookup(f"time() - {sampled}{{instance=%q,source=%q}}", "instance", "source")
+            + " }}; the last sample is {{ . | first | value | humanizeDuration }} old{{ end }}. The log has the reason,"
+            " and `pulsed doctor` on the node the remedy: usually the host engine or the exporter is down, or another"
+            " tool holds the profiling module.",
+        ),
+        Alert(
+            "PulsedNoData",
+            f"pulsed_build_info\nunless {daemon} pulsed_gpu_last_sample_timestamp_seconds\n"
+            f"unless {daemon} pulsed_source_up == 0",
+            "15m",
+            "warning",
+            "pulsed at {{ $labels.instance }} reports no GPU",
+            "Its sources deliver, but have no GPU, or `gpus` in the configuration selects none. Check with `pulsed"
+            " doctor`; do not run pulsed on nodes without GPUs.",
+        ),
+        Alert(
+            "PulsedSourceRestarting",
+            "increase(pulsed_source_restarts_total[30m]) > 3",
+            "10m",
+            "warning",
+            f'{DAEMON} restarted {{{{ $labels.source }}}} {{{{ $value | printf "%.0f" }}}} times in 30 minutes',
+            "Its child process, `dcgmi dmon`, ends repeatedly. Check the host engine; the log has the last output.",
+        ),
+        Alert(
+            "PulsedClockSkew",
+            f"({skew} > {AHEAD_SECONDS}\n"
+            f"or {skew} < -{BEHIND_SECONDS} and on (cluster, job, instance, source) pulsed_source_up == 1)\n"
+            f'unless {daemon} pulsed_source_info{{kind="replay"}}',
+            "10m",
+            "warning",
+            f'{DAEMON}: its clock and that of Prometheus differ by {{{{ $value | printf "%.0f" }}}} s',
+            "Positive: it is ahead. Rates, ages and the times of events are wrong. Check time synchronization (chrony,"
+            " systemd-timesyncd) on both hosts, and the clock of a remote exporter.",
+        ),
+        Alert(
+            "PulsedConfigReloadFailed",
+            "pulsed_config_last_reload_successful == 0",
+            "5m",
+            "warning",
+            f"{DAEMON} refused its new configuration",
+            "The old one stays in force. `pulsed check-config FILE` names the key and what is allowed.",
+        ),
+    )
+
+
+def _of_gpus(settings: ComputeSettings) -> tuple[Alert, ...]:
+    gpu = "by (cluster, node, gpu, uuid, mig_id)"
+    boards, instances = 'pulsed_gpu_info{mig_id=""}', 'pulsed_gpu_info{mig_id!=""} offset 1h'
+    return (
+        Alert(
+            "PulsedGpuGone",
+            f"group {gpu} (\n  {_earlier(boards)} or {instances}\n)\n"
+            f"unless on {gpu[3:]} pulsed_gpu_info\n"
+            "and on (cluster, node) pulsed_gpu_info",
+            "10m",
+            "warning",
+            f"{GPU} is no longer reported",
+            f"The node reports other GPUs. {_GONE_WHY.format('a day')}",
+        ),
+        Alert(
+            "PulsedGpuInputsMissing",
+            f"pulsed_gpu_real_utilization_coverage_ratio < {number(settings.min_coverage)}",
+            "1h",
+            "info",
+            f"{GPU} lacks inputs: coverage {{{{ $value | humanizePercentage }}}}",
+            _MISSING_WHY + " `pulsed doctor` on the node lists them.",
+        ),
+        Alert(
+            "PulsedGpuInputsInconsistent",
+            "pulsed_gpu_inputs_inconsistent == 1",
+            "15m",
+            "warning",
+            f"{GPU} has implausible readings: {{{{ $labels.reason }}}}",
+            "These inputs count as missing or were clipped to their range. To clear stuck or frozen counters, restart"
+            " the host engine; ratios above 1 on MIG instances are a known and harmless DCGM fault.",
+        ),
+    )
+
+
+def _earlier(series: str) -> str:
+    """Return what there was at one of several times within a day."""
+    return " or ".join(f"{series} offset {age}" for age in ("1h", "6h", "1d"))

@@ -1,0 +1,108 @@
+"""Alerts on the use of GPUs: idle while held, little real utilization, energy of idle GPUs.
+
+Those on pulsed's own metrics use its counters, which miss nothing between scrapes; the others use averages of what was
+recorded. `for` comes on top of the time that an expression looks back: a GPU that has only just appeared does not fire.
+"""
+
+from __future__ import annotations
+
+from pulsed.present.promql.alert_text import DCGM_GPU, DCGM_OWNER, GPU, OWNER
+from pulsed.present.promql.rule_types import SEEN, Alert, number
+from pulsed.present.promql.utilization import POINT
+from pulsed.present.promql.waste import HELD, IDLE, IDLE_POWER
+
+NEARLY_ALWAYS = 0.95
+"""Share of time that counts as all of it: a health check or a forgotten monitor may wake a GPU now and then."""
+
+LOW_RATIO = 0.15
+"""A GPU in use whose real utilization stays below this does little; the class table's low_utilization starts there."""
+
+KILOWATT_HOUR = 3.6e6
+
+WASTED_KILOWATT_HOURS = 1.0
+"""A day. An idle data centre GPU with a CUDA context draws 50 to 120 W: one is reached in 8 to 20 hours."""
+
+_HELD_WHY = (
+    "A pod, job or process has it, or its memory is in use. Ask the owner to release it; notebooks and crashed jobs are"
+    " the usual cause.{}"
+)
+_LOW_WHY = (
+    "It is in use, but its SMs, tensor cores and memory do little. Check the workload class and bottleneck: io means"
+    " slow data loading, low_utilization small batches or a slow host.{}"
+)
+_ENERGY_WHY = "Have the GPU released, or limit how long idle GPUs may be held.{}"
+_ENERGY = ' used {{ $value | printf "%.1f" }} kWh while held idle, in a day'
+
+
+def dcgm_use_alerts() -> tuple[Alert, ...]:
+    """Return the alerts on series that the recording rules make."""
+    return (
+        Alert(
+            "DcgmGpuIdleHeld",
+            f'avg_over_time({IDLE}{{kind="held"}}[30m]) >= {NEARLY_ALWAYS}',
+            "30m",
+            "warning",
+            f"{DCGM_GPU} was held and idle for {{{{ $value | humanizePercentage }}}} of 30 minutes",
+            _HELD_WHY.format(DCGM_OWNER),
+            "PulsedGpuIdleHeld",
+        ),
+        Alert(
+            "DcgmGpuLowRealUtilization",
+            f"avg_over_time({POINT}[1h]) < {LOW_RATIO}\n"
+            f"and {HELD}\n"
+            f'and ignoring (kind) avg_over_time({IDLE}{{kind="held"}}[1h]) < 0.5',
+            "3h",
+            "info",
+            f"{DCGM_GPU} has a real utilization of {{{{ $value | humanizePercentage }}}}",
+            _LOW_WHY.format(DCGM_OWNER),
+            "PulsedGpuLowRealUtilization",
+        ),
+        Alert(
+            "DcgmGpuIdleEnergy",
+            f'avg_over_time({IDLE_POWER}{{kind="held"}}[1d]) * 86400 / {number(KILOWATT_HOUR)}'
+            f" > {number(WASTED_KILOWATT_HOURS)}\n"
+            f"and ignoring (kind) {SEEN} offset 1d",
+            "1h",
+            "info",
+            DCGM_GPU + _ENERGY,
+            _ENERGY_WHY.format(DCGM_OWNER),
+            "PulsedGpuIdleEnergy",
+        ),
+    )
+
+
+def use_alerts() -> tuple[Alert, ...]:
+    """Return the alerts on pulsed's own metrics."""
+    observed = "increase(pulsed_gpu_observed_seconds_total[{0}])"
+    idle = 'increase(pulsed_gpu_idle_seconds_total{{kind="held"}}[{0}])'
+    counted = "increase(pulsed_gpu_real_utilization_seconds_total[6h])"
+    known = f"({observed.format('6h')} - increase(pulsed_gpu_real_utilization_unknown_seconds_total[6h]) > 3600)"
+    # A GPU that was never idle may have no series of idle time.
+    any_idle = f"(sum without (kind) (increase(pulsed_gpu_idle_seconds_total[6h])) or 0 * {observed.format('6h')})"
+    return (
+        Alert(
+            "PulsedGpuIdleHeld",
+            f"{idle.format('1h')} / ignoring (kind) ({observed.format('1h')} > 1800) >= {NEARLY_ALWAYS}",
+            "10m",
+            "warning",
+            f"{GPU} was held and idle for {{{{ $value | humanizePercentage }}}} of an hour",
+            _HELD_WHY.format(OWNER),
+        ),
+        Alert(
+            "PulsedGpuLowRealUtilization",
+            f"{counted} / {known} < {LOW_RATIO}\nand {any_idle} / {observed.format('6h')} < 0.5",
+            "1h",
+            "info",
+            f"{GPU} had a real utilization of {{{{ $value | humanizePercentage }}}} in 6 hours",
+            _LOW_WHY.format(OWNER),
+        ),
+        Alert(
+            "PulsedGpuIdleEnergy",
+            f'increase(pulsed_gpu_idle_energy_joules_total{{kind="held"}}[1d]) / {number(KILOWATT_HOUR)}'
+            f" > {number(WASTED_KILOWATT_HOURS)}",
+            "1h",
+            "info",
+            GPU + _ENERGY,
+            _ENERGY_WHY.format(OWNER),
+        ),
+    )
