@@ -60,7 +60,7 @@ class ComputeLayer:
             self._enroll(tracked.roster)
         settings, tracks = self._settings, tracked.roster.tracks
         readings, anomalies = self._filter(tick, tracks)
-        health = self.judge.judge(tick, readings, tracked, self._boot_id)
+        health = self.judge.evaluate(tick, readings, tracked, self._boot_id)
         classes, boards = settings.classifier, self._boards
         results: list[Result] = []
         changes: list[ClassChange] = []

@@ -57,7 +57,7 @@ class Duty(Rule):
         best = self._follow(state, inputs, now) if self.positions else None
         if best is not None and best.share >= 0:
             return min(best.share, 1.0)
-        if not self.bits or inputs.reading.clocks_event_reasons is None:
+        if not self.bits or inputs.value("clocks_event_reasons") is None:
             return None
         return inputs.clock_events.share(self.bits, self.window, now)
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from weakref import WeakKeyDictionary
 
-from pulsed.compute.health.gpu import GpuHealth
+from pulsed.compute.health.gpu import GpuHealth, NodeFacts
 from pulsed.compute.health.model import Health, HealthChange, HealthTick, LostGpu, State
 from pulsed.compute.health.plan import HealthPlan
-from pulsed.compute.health.saved_state import SavedGpuState, SavedTarget, device_of, restore, save, validated
+from pulsed.compute.health.saved_state import VERSION, SavedGpuState, SavedTarget, as_json, restore, save, validated
 from pulsed.compute.health.settings import HealthSettings
 from pulsed.compute.health.summary import roll_up
 from pulsed.compute.tracker import ExpectedGpu, GpuTrack, Roster, SampleDecision, TrackedTick, Tracker
@@ -62,13 +62,12 @@ class HealthEvaluator:
             return
         self._plan = HealthPlan(settings)
         for track, old in self._gpus.items():
-            new = GpuHealth(self._plan, old.device)
-            new.now = old.now
+            new = self._gpus[track] = GpuHealth(self._plan, old.device)
             restore(new, save(old), old.time)
-            self._gpus[track] = new
+            new.started = old.started
         self._roster = None
 
-    def judge(
+    def evaluate(
         self, tick: CanonicalTick, readings: Sequence[Reading], tracked: TrackedTick, boot_id: str = ""
     ) -> HealthTick:
         """Evaluate the health of all devices of a tick.
@@ -84,42 +83,44 @@ class HealthEvaluator:
         if roster is not self._roster:
             self._enroll(roster)
             self._target = tick.target
-        extras, kernel_events = tick.extras, self._due_events(tick, decision)
-        is_source_alive = any(track.inputs.is_answered for track in roster.tracks)
+        extras, events = tick.extras, self._due_events(tick, decision)
         is_layout_new, self._layout = tick.layout is not self._layout, tick.layout
+        node = NodeFacts(
+            boot_id,
+            has_peers=any([track.inputs.is_answered for track in roster.tracks]),  # noqa: C419  # a hot path
+            reads_kernel_log=tick.kernel_events is not None,
+            is_layout_new=is_layout_new,
+        )
         changes: list[HealthChange] = []
         for position, track, gpu in self._boards:
             before = gpu.health
-            after = gpu.judge(
+            after = gpu.evaluate(
                 track,
                 decision if track.status == "back" else track.decision,  # it was evaluated while it was missing
                 readings[position],
+                node,
                 extras.get(position) if extras else None,
-                boot_id,
-                is_source_alive,
-                _events_of(kernel_events, track) if kernel_events else kernel_events,
-                is_layout_new,
+                _events_of(events, track) if events else (),
             )
             if after is not before:
                 changes += _changes(position, gpu, before, after)
         if self._missing:
-            changes += self._follow_missing(tick, decision, boot_id, kernel_events)
+            changes += self._follow_missing(tick, decision, node, events)
         return self._deliver(changes)
 
-    def _due_events(self, tick: CanonicalTick, decision: SampleDecision) -> tuple[KernelEvent, ...] | None:
+    def _due_events(self, tick: CanonicalTick, decision: SampleDecision) -> tuple[KernelEvent, ...]:
         """Return the kernel's messages to evaluate; those of a tick that is not evaluated wait for the next one."""
         if tick.kernel_events is None:
-            return None
+            return ()
         events = (*self._held_events, *tick.kernel_events)
         is_skipped = decision.kind == "repeat" or (not tick.devices and self._empty < EMPTY_POLLS)
         self._held_events = events[-MOST_HELD_EVENTS:] if is_skipped else ()
         return () if is_skipped else events
 
-    def dump(self) -> SavedTarget:
+    def dump(self) -> dict[str, object]:
         """Return the state that must survive a restart: small, plain JSON."""
         gpus = {track.key: save(gpu) for track, gpu in self._gpus.items()}
-        saved = max((state["saved"] for state in gpus.values()), default=0.0)
-        return SavedTarget(version=1, target=self._target, saved=saved, gpus={**self._restored, **gpus})
+        return as_json(SavedTarget(VERSION, self._target, {**self._restored, **gpus}))
 
     def restore(self, document: Mapping[str, object], now: float) -> None:
         """Continue with saved state, before the first tick.
@@ -132,11 +133,9 @@ class HealthEvaluator:
             ValueError: it is something else, or of another version. Nothing was restored then.
         """
         saved = validated(document)
-        self._restored = {key: gpu for key, gpu in saved["gpus"].items() if now - gpu["saved"] < FORGET_SECONDS}
-        boards = [gpu for gpu in self._restored.values() if gpu["identity"]["kind"] == "gpu"]
-        self._tracker.expect(
-            saved["target"], [ExpectedGpu(device_of(gpu["identity"]), gpu["last_seen"]) for gpu in boards]
-        )
+        self._restored = {key: gpu for key, gpu in saved.gpus.items() if now - gpu.saved < FORGET_SECONDS}
+        boards = [gpu for gpu in self._restored.values() if gpu.entity.kind == "gpu"]
+        self._tracker.expect(saved.target, [ExpectedGpu(gpu.device, gpu.last_seen) for gpu in boards])
 
     def _enroll(self, roster: Roster) -> None:
         """Find the state of the GPUs of a roster; a part of a board shares the board's."""
@@ -163,8 +162,8 @@ class HealthEvaluator:
         self,
         tick: CanonicalTick,
         decision: SampleDecision,
-        boot_id: str,
-        kernel_events: tuple[KernelEvent, ...] | None,
+        node: NodeFacts,
+        events: tuple[KernelEvent, ...],
     ) -> Iterable[HealthChange]:
         self._empty = 0 if tick.devices else self._empty + 1
         if not tick.devices and self._empty <= EMPTY_POLLS:
@@ -173,18 +172,17 @@ class HealthEvaluator:
         lost: list[LostGpu] = []
         known = {one.track: one for one in self._lost}
         for track, gpu in list(self._missing):
-            if boot_id and gpu.boot_id and boot_id != gpu.boot_id:
+            if node.boot_id and gpu.boot_id and node.boot_id != gpu.boot_id:
                 self._missing.remove((track, gpu))  # the node was restarted without it: it was removed
                 del self._gpus[track]
                 continue
             before = gpu.health
-            after = gpu.judge(
+            after = gpu.evaluate(
                 track,
                 decision,
                 NOTHING,
-                None,
-                boot_id,
-                kernel_events=_events_of(kernel_events, track) if kernel_events else kernel_events,
+                node._replace(has_peers=True, is_layout_new=False),
+                kernel_events=_events_of(events, track) if events else (),
             )
             if after is not before:
                 changes += _changes(-1, gpu, before, after)

@@ -5,12 +5,15 @@ A sample with unchanged inputs and nothing due costs only comparisons.
 
 from __future__ import annotations
 
+from itertools import compress
 from math import inf
+from operator import ne
+from typing import NamedTuple
 
 from pulsed.compute.health.check import GpuCheck
-from pulsed.compute.health.inputs import GpuInputs
+from pulsed.compute.health.inputs import GpuInputs, activity_of, exporter_facts
 from pulsed.compute.health.model import NOT_JUDGED, CheckState, Health
-from pulsed.compute.health.plan import REASONS, HealthPlan, InputGroup
+from pulsed.compute.health.plan import MOVING, REASONS, XID, HealthPlan
 from pulsed.compute.health.reachability import Reachability
 from pulsed.compute.health.resets import RESET_SIGNS, Resets
 from pulsed.compute.health.summary import health_of
@@ -21,12 +24,25 @@ from pulsed.reader.tick import KernelEvent
 from pulsed.translate.tick import Device, Extras
 from pulsed.translate.vocabulary import POSITION, Reading, Value
 
-_ENERGY, _REASONS, _XID = POSITION[RESET_SIGNS[0]], POSITION[REASONS], POSITION["xid_last_code"]
+_ENERGY, _REASONS, _XID = POSITION[RESET_SIGNS[0]], POSITION[REASONS], POSITION[XID]
 _SLOWED = 0x608
 """Reasons that count only for a busy GPU."""
 
-_ALL = -1
-"""All rules, as a bit mask."""
+
+class NodeFacts(NamedTuple):
+    """What a tick has in common for all its GPUs.
+
+    Attributes:
+        boot_id: of the node, opaque; another one than before means that it was restarted. Empty if unknown.
+        has_peers: whether any GPU of the source answers; if none does the source itself may be silent.
+        reads_kernel_log: whether the kernel log is read.
+        is_layout_new: whether the source has other series than before; what is not among them is not blank.
+    """
+
+    boot_id: str = ""
+    has_peers: bool = True
+    reads_kernel_log: bool = False
+    is_layout_new: bool = False
 
 
 class GpuHealth:
@@ -40,7 +56,8 @@ class GpuHealth:
         health: now; the same object while nothing in it changes.
         device: as last seen.
         changes: checks whose state changed with the last sample: before and after.
-        now: seconds since the first sample, as of the last one.
+        now: seconds of the GPU's clock, as of the last sample. It starts at 0 and continues over a restart.
+        started: seconds of that clock at the GPU's first sample since the start of the daemon.
         time: of the last sample, in Unix seconds.
         checks: all enabled checks.
         inputs: of the rules.
@@ -57,7 +74,7 @@ class GpuHealth:
         self.device = device
         self.health: Health = NOT_JUDGED
         self.changes: list[tuple[CheckState, CheckState]] = []
-        self.now = self.time = 0.0
+        self.now = self.started = self.time = 0.0
         self.reachability = Reachability()
         self.resets = Resets()
         self.last_reset: float | None = None
@@ -67,26 +84,22 @@ class GpuHealth:
         self.boot_id = ""
         self.driver_version = device.driver_version
         self._rules = [state for check in self.checks for state in check.rules]
-        self._moving: tuple[Value, ...] = (None,) * len(plan.moving.users)
-        self._settled: tuple[Value, ...] = (None,) * len(plan.settled.users)
-        self._sample_facts: tuple[float, Value, bool, Value, bool] | None = None
-        self._dues = [-inf] * len(self._rules)
+        self._compared: tuple[Value, ...] = (None,) * len(plan.users)
+        self._exporter_facts = exporter_facts(None)
         self._due = -inf
-        self._must_conclude = False
-        self._has_news = self._is_fresh = False
+        self._has_news = self._is_fresh = self._is_presence_changed = False
         self._answer: Reading | None = None
         self._most_present = 0
+        self._blank_ratio = 0.0
 
-    def judge(
+    def evaluate(
         self,
         track: GpuTrack,
         sample: SampleDecision,
         reading: Reading,
-        extras: Extras | None,
-        boot_id: str = "",
-        has_peers: bool = True,
-        kernel_events: tuple[KernelEvent, ...] | None = None,
-        is_layout_new: bool = False,
+        node: NodeFacts,
+        extras: Extras | None = None,
+        kernel_events: tuple[KernelEvent, ...] = (),
     ) -> Health:
         """Evaluate a sample; a repeated one changes nothing.
 
@@ -94,74 +107,72 @@ class GpuHealth:
             track: identity and time of the GPU.
             sample: what time the sample covers.
             reading: its readings; those of a missing GPU are all None.
+            node: of the tick.
             extras: dcgm-exporter's own metrics of the GPU.
-            boot_id: of the node, opaque; another one means that it was restarted.
-            has_peers: whether another GPU of the source answers; without one the source itself may be silent.
-            kernel_events: messages about the GPU in the kernel log; None where the log is not read.
-            is_layout_new: whether the source has other series than before; what is not among them is not blank.
+            kernel_events: messages about the GPU in the kernel log.
         """
         if self.health is NOT_JUDGED:
             sample = FIRST
         elif sample.kind == "repeat":
             return self.health
-        now, time = track.now, track.time
-        self.now, self.time = now, time
-        inputs = self.inputs
-        inputs.reading = reading
-        if self.changes:
-            self.changes = []
-        due = resets = 0
-        is_same_measurement = track.inputs.is_same_measurement
+        plan, inputs, freshness = self.plan, self.inputs, track.inputs
+        self.now, self.time = now, time = self.started + track.now, track.time
+        is_same_measurement = freshness.is_same_measurement
         if not is_same_measurement:
             inputs.measured_at = now
+        if self.changes:
+            self.changes = []
+        due, is_reset = 0, False
         inputs.gap_seconds = sample.elapsed if sample.is_interrupted else 0.0
         if sample.is_interrupted:
             due |= self._interrupt()
         if track.device is not self.device:
-            due |= self._meet(track.device)
+            due |= self._take_device(track.device)
         if kernel_events:
-            due |= self._count(self.inputs.xids.add_kernel_events(kernel_events, _jobs(self.device), now, time))
+            due |= self._count(inputs.xids.add_kernel_events(kernel_events, _jobs(self.device), now, time))
         mask = reading[_REASONS]
-        is_busy = mask is not None and bool(int(mask) & _SLOWED) and bool(inputs.activity())
+        is_busy = mask is not None and bool(int(mask) & _SLOWED) and bool(activity_of(reading))
         if inputs.clock_events.follow(mask, is_busy, sample.covered, now):
-            due |= self.plan.on_parts
-        freshness = track.inputs
-        self.reachability.follow(freshness.state, reading, has_peers, time, now)
-        answer, is_answering = self._answer, self.reachability.polls_missed == 0.0 and freshness.state != "stale"
-        if is_answering:
+            due |= plan.on_parts
+        self.reachability.follow(freshness.state, reading, node.has_peers, time, track.now)
+        answer, polls_missed, age = self._answer, self.reachability.polls_missed, freshness.age
+        if polls_missed == 0.0 and freshness.state != "stale":
             self._answer = reading
-            if is_layout_new:
+            if node.is_layout_new:
                 due |= self._forget_inputs()
             if reading[_XID] is None:
                 inputs.xids.pass_blank(now)
-        polls_missed, has_kernel_log = self.reachability.polls_missed, kernel_events is not None
-        sample_facts = (sample.gap_intervals, polls_missed, has_kernel_log, freshness.age, freshness.is_fresh)
-        if sample_facts != self._sample_facts:
-            self._sample_facts = sample_facts
-            due |= self._take_facts(*sample_facts)
+        if freshness.is_fresh != self._is_fresh:
+            self._is_fresh, self._has_news = freshness.is_fresh, True
+        if extras != inputs.extras:
+            inputs.extras, self._exporter_facts = extras, exporter_facts(extras)
+            due |= plan.on_watches | plan.on_xids
         energy = reading[_ENERGY]
         if energy is not None and not is_same_measurement:
-            moment = self.resets.follow_energy(energy, now)
-            resets = 0 if moment is None else self._reset(moment)
-        if boot_id and boot_id != self.boot_id:
-            is_restart, self.boot_id = bool(self.boot_id), boot_id
+            moment = self.resets.energy.follow(energy, now, 0.0)
+            if moment is not None:
+                due, is_reset = due | self._reset(moment), True
+        if node.boot_id and node.boot_id != self.boot_id:
+            is_restart, self.boot_id = bool(self.boot_id), node.boot_id
             self.latched += 1
-            resets |= self._reset(now) if is_restart else 0
-        due |= resets
-        moving, settled = self.plan.moving.get(reading), self.plan.settled.get(reading)
-        if moving != self._moving:
-            before_that, self._moving = self._moving, moving
-            due |= self._compare(self.plan.moving, before_that, moving)
-        if settled != self._settled or extras != inputs.extras or self.resets.is_pending or resets:
-            before_that, self._settled = self._settled, settled
-            due |= self._compare(self.plan.settled, before_that, settled)
-            if not is_same_measurement and (moment := self.resets.follow(reading, now)) is not None:
-                due |= self._reset(moment)
-            if extras != inputs.extras:
-                due |= self._take_extras(extras)
-            due |= self._take_xids(answer, now)
+            if is_restart:
+                due, is_reset = due | self._reset(now), True
+        facts = (
+            round(sample.gap_intervals, 1),
+            polls_missed,
+            age if not age else 0.0 if freshness.is_fresh else round(age),
+            1.0 if node.reads_kernel_log else None,
+        )
+        compared = plan.select(reading) + facts + self._exporter_facts
+        if compared != self._compared:
+            due |= self._compare(compared)
+        is_sign_possible = due & plan.on_resets or is_reset or self.resets.is_pending
+        if is_sign_possible and not is_same_measurement and (moment := self.resets.follow(reading, now)) is not None:
+            due |= self._reset(moment)
+        if due & plan.on_xids:
+            due |= self._take_xids(reading, answer, now)
         if due or self._has_news or now >= self._due:
-            self._evaluate(due, now)
+            self._evaluate(due & plan.all_rules, reading, now)
         return self.health
 
     def _severity_of(self, check: str) -> int:
@@ -178,41 +189,34 @@ class GpuHealth:
         return due | self._forget_inputs()
 
     def _forget_inputs(self) -> int:
-        """Forget inputs that are not present now: the source has other fields."""
+        """Forget inputs that are not present now: the source has other fields; return the rules to evaluate."""
         self._most_present = 0
-        return self._set("inputs_blank_ratio", 0.0)
+        return self._set_blank_ratio(0.0)
 
-    def _set(self, fact: str, value: Value) -> int:
-        """Set an input that is not in the reading; return the rules to evaluate."""
-        return self.plan.fact_users[fact] if self.inputs.set(fact, value) else 0
+    def _set_blank_ratio(self, ratio: float) -> int:
+        is_changed, self._blank_ratio = ratio != self._blank_ratio, ratio
+        return self.plan.on_blanks if is_changed else 0
 
-    def _take_facts(
-        self, gap_intervals: float, polls_missed: Value, has_kernel_log: bool, age: Value, is_fresh: bool
-    ) -> int:
-        """Set the facts of a sample that are not in its reading; return the rules to evaluate."""
-        if is_fresh != self._is_fresh:
-            self._is_fresh, self._has_news = is_fresh, True
-        return (
-            self._set("sample_gap_intervals", round(gap_intervals, 1))
-            | self._set("polls_missed", polls_missed)
-            | self._set("kernel_log", 1.0 if has_kernel_log else None)
-            | self._set("inputs_age_seconds", age if not age else 0.0 if is_fresh else round(age))
-        )
+    def _compare(self, values: tuple[Value, ...]) -> int:
+        """Return the rules that depend on what changed: all rules if inputs have appeared or disappeared.
 
-    def _compare(self, group: InputGroup, before: tuple[Value, ...], values: tuple[Value, ...]) -> int:
-        """Return the rules that depend on the readings that changed."""
-        due, is_presence_changed = 0, False
-        for users, witnesses, old, new in zip(group.users, group.witnesses, before, values, strict=True):
-            if old != new:
-                due |= users
-                if old is None or new is None:
-                    due |= witnesses
-                    is_presence_changed = True
-        if is_presence_changed:
-            self._must_conclude = True
-            present = sum([len(values) - values.count(None) for values in (self._moving, self._settled)])
+        Shares of time then change only if that is so for the reasons themselves.
+        """
+        plan, before, self._compared = self.plan, self._compared, values
+        is_settled = values[len(MOVING) :] == before[len(MOVING) :]
+        changed = list(map(ne, before[: len(MOVING)], values) if is_settled else map(ne, before, values))
+        due = 0
+        for rules in compress(plan.users, changed):
+            due |= rules
+        del changed[plan.readings :]
+        if None in compress(before, changed) or None in compress(values, changed):
+            self._is_presence_changed = True
+            present = plan.readings - values[: plan.readings].count(None)
             self._most_present = max(self._most_present, present)
-            due |= self._set("inputs_blank_ratio", round(1.0 - present / max(self._most_present, 1), 2))
+            due |= plan.all_rules & ~plan.on_parts
+            due |= self._set_blank_ratio(round(1.0 - present / max(self._most_present, 1), 2))
+            if (before[plan.reasons] is None) is not (values[plan.reasons] is None):
+                due |= plan.on_parts
         return due
 
     def _reset(self, moment: float) -> int:
@@ -223,38 +227,27 @@ class GpuHealth:
         self.latched += 1
         return self.plan.on_xids
 
-    def _meet(self, device: Device) -> int:
+    def _take_device(self, device: Device) -> int:
+        """Take another description of the GPU; return the rules to evaluate."""
         known, self.device = self.driver_version, device
         due = 0
         if device.model and device.model != self.inputs.model:
-            self.inputs.model, due = device.model, _ALL
+            self.inputs.model, due = device.model, self.plan.all_rules
         if device.driver_version:
             self.driver_version = device.driver_version
             if known and device.driver_version != known:
                 due |= self._reset(self.now)
         return due
 
-    def _take_extras(self, extras: Extras | None) -> int:
-        self.inputs.extras = extras
-        due = self.plan.on_xids | self.plan.fact_users["health_watches"]
-        events = dict(extras.clock_events) if extras is not None and extras.clock_events is not None else None
-        for reason in ("hw_thermal", "hw_power_brake"):
-            due |= self._set(f"clock_event_{reason}", None if events is None else events.get(reason, 0.0))
-        has_counts = extras is not None and (extras.xid_counts is not None or extras.xid_totals is not None)
-        return due | self._set("xid_counts", 1.0 if has_counts else None)
-
-    def _take_xids(self, before: Reading | None, now: float) -> int:
+    def _take_xids(self, reading: Reading, before: Reading | None, now: float) -> int:
         """Take the codes of a sample; `before` is the last reading with which the GPU answered."""
-        inputs, xids = self.inputs, self.inputs.xids
-        gauge = inputs.reading[_XID]
+        inputs, xids, gauge = self.inputs, self.inputs.xids, reading[_XID]
         if inputs.extras is None and gauge is None:
             return 0
         known = len(xids.records)
-        is_source_new = xids.gauge is None and before is not None and _has_new_fields(before, inputs.reading)
+        is_source_new = xids.gauge is None and before is not None and _has_new_fields(before, reading)
         codes = xids.follow(gauge, inputs.extras, _jobs(self.device), now, is_source_new)
-        if not codes and len(xids.records) == known:
-            return 0
-        return self._count(codes)
+        return self._count(codes) if codes or len(xids.records) > known else 0
 
     def _count(self, codes: list[int]) -> int:
         """Count XIDs that happened as events of their checks; return the rules to evaluate."""
@@ -265,37 +258,39 @@ class GpuHealth:
         self._has_news = True
         return self.plan.on_xids
 
-    def _evaluate(self, due: int, now: float) -> None:
+    def _evaluate(self, due: int, reading: Reading, now: float) -> None:
         """Evaluate rules, then the checks whose rules have another outcome."""
-        inputs, rules, dues, time = self.inputs, self.plan.rules, self._dues, self.time
-        inputs.refresh()
+        plan, inputs, states = self.plan, self.inputs, self._rules
+        facts = self._compared[plan.readings :]
+        inputs.values = (*reading, *facts, self._blank_ratio, activity_of(reading), None)
         is_first = self.health is NOT_JUDGED
-        if now >= self._due:
-            for number, moment in enumerate(dues):
-                if moment <= now:
+        if is_first:
+            due = plan.all_rules
+        is_due = now >= self._due
+        if is_due:
+            for number, state in enumerate(states):
+                if state.due <= now:
                     due |= 1 << number
-        due = (_ALL if is_first else due) & ((1 << len(dues)) - 1)
-        must_conclude, self._must_conclude = self._must_conclude, False
+        is_presence_changed, self._is_presence_changed = self._is_presence_changed, False
         touched: dict[int, None] = {}
-        is_due_moved = False
         while due:
             number = (due & -due).bit_length() - 1
             due &= due - 1
-            position, rule = rules[number]
-            state = self._rules[number]
+            position, rule = plan.rules[number]
+            state = states[number]
             is_changed = rule.evaluate(state, inputs, now)
-            if state.due != dues[number]:
-                dues[number], is_due_moved = state.due, True
-            if is_changed or is_first or (must_conclude and self.plan.checks[position].applicability):
+            if state.due < self._due:
+                self._due = state.due
+            if is_changed or is_first or (is_presence_changed and plan.checks[position].applicability):
                 self.checks[position].events += state.events
                 touched[position] = None
-        if is_due_moved or is_first:
-            self._due = min(dues, default=inf)
+        if is_due:
+            self._due = min([state.due for state in states], default=inf)
         is_changed, self._has_news = is_first or self._has_news, False
         for position in touched:
             check = self.checks[position]
             old = check.state
-            if check.conclude(inputs, self.device.guest, time, now):
+            if check.conclude(inputs, self.device.guest, self.time, now):
                 is_changed = True
                 if check.state.state != old.state:
                     self.latched += 1
@@ -303,17 +298,17 @@ class GpuHealth:
                         self.changes.append((old, check.state))
         if is_changed:
             self.health = health_of(
-                *(self.checks, inputs.xids, self.plan.critical_xids, time - now, self.health, self._is_fresh),
+                *(self.checks, inputs.xids, plan.critical_xids, self.time - now, self.health, self._is_fresh),
                 self.last_reset,
             )
 
 
 def _has_new_fields(before: Reading, reading: Reading) -> bool:
     """Return whether a reading has values that the one before had not, other than the last XID."""
-    new = [
-        position for position, (old, value) in enumerate(zip(before, reading, strict=True)) if old is None is not value
-    ]
-    return any(position != _XID for position in new)
+    return any(
+        old is None is not value and position != _XID
+        for position, (old, value) in enumerate(zip(before, reading, strict=True))
+    )
 
 
 def _jobs(device: Device) -> Jobs:

@@ -16,25 +16,18 @@ if TYPE_CHECKING:
 ACTIVITY = "gpu_activity_ratio"
 """The larger of graphics engine activity and GPU utilization. It changes all the time and causes no evaluation."""
 
-FACTS = (
-    "sample_gap_intervals",
-    "inputs_blank_ratio",
-    "polls_missed",
-    "inputs_age_seconds",
-    "clock_event_hw_thermal",
-    "clock_event_hw_power_brake",
-    "xid_counts",
-    "kernel_log",
-    "health_watches",
-    ACTIVITY,
-)
-"""Inputs that are not in a reading; the `clock_event` ones and `xid_counts` are
-dcgm-exporter's own metrics; `kernel_log` is 1 while the kernel log is read."""
+SAMPLE_FACTS = ("sample_gap_intervals", "polls_missed", "inputs_age_seconds", "kernel_log")
+"""Facts about a sample; `kernel_log` is 1 while the kernel log is read."""
+
+EXPORTER_FACTS = ("clock_event_hw_thermal", "clock_event_hw_power_brake", "xid_counts")
+"""Facts from dcgm-exporter's own metrics; `xid_counts` is 1 while there are any."""
+
+FACTS = (*SAMPLE_FACTS, *EXPORTER_FACTS, "inputs_blank_ratio", ACTIVITY, "health_watches")
+"""Inputs that are not in a reading; `health_watches` is no number, but in `GpuInputs.extras`."""
 
 INPUT_POSITION: Mapping[str, int] = {name: position for position, name in enumerate((*POSITION, *FACTS))}
 """Index of an input in `GpuInputs.values`."""
 
-_FACT = {name: number for number, name in enumerate(FACTS)}
 _ENGINE, _UTILIZATION = POSITION["graphics_engine_active_ratio"], POSITION["gpu_utilization_ratio"]
 
 
@@ -44,20 +37,18 @@ class GpuInputs:
     Attributes:
         model: product name.
         severity_of: returns the severity of a check of this GPU by its id; -1 while it is unknown or disabled.
-        values: the reading followed by `FACTS`, by `INPUT_POSITION`; call `refresh` before use.
+        values: the reading followed by `FACTS`, by `INPUT_POSITION`, as of the last evaluation.
         extras: dcgm-exporter's own metrics.
         measured_at: seconds of the GPU's clock when the reading was first seen; a repeated one is not another one.
         gap_seconds: time before this sample that no sample covers; 0 for none.
     """
 
     __slots__ = (
-        "_facts",
         "clock_events",
         "extras",
         "gap_seconds",
         "measured_at",
         "model",
-        "reading",
         "settings",
         "severity_of",
         "values",
@@ -68,34 +59,35 @@ class GpuInputs:
         self.settings = settings
         self.model = model
         self.severity_of = severity_of
-        self.reading: Reading = NOTHING
         self.gap_seconds = self.measured_at = 0.0
         self.extras: Extras | None = None
         self.clock_events = ClockEvents()
         self.xids = XidLog()
-        self._facts: list[Value] = [0.0, 0.0, 0.0, *[None] * (len(FACTS) - 3)]
-        self.values: tuple[Value, ...] = (*NOTHING, *self._facts)
+        self.values: tuple[Value, ...] = (*NOTHING, *[None] * len(FACTS))
 
     def value(self, name: str) -> Value:
         """Return an input by name."""
         return self.values[INPUT_POSITION[name]]
 
-    def set(self, fact: str, value: Value) -> bool:
-        """Set a fact; return whether it changed."""
-        number = _FACT[fact]
-        if self._facts[number] == value:
-            return False
-        self._facts[number] = value
-        return True
 
-    def activity(self) -> Value:
-        """Return how busy the GPU is, 0..1."""
-        engine, utilization = self.reading[_ENGINE], self.reading[_UTILIZATION]
-        if engine is None or utilization is None:
-            return utilization if engine is None else engine
-        return max(engine, utilization)
+def activity_of(reading: Reading) -> Value:
+    """Return how busy a GPU is, 0..1."""
+    engine, utilization = reading[_ENGINE], reading[_UTILIZATION]
+    if engine is None or utilization is None:
+        return utilization if engine is None else engine
+    return max(engine, utilization)
 
-    def refresh(self) -> None:
-        """Update `values` from the reading and the facts."""
-        self._facts[-1] = self.activity()
-        self.values = self.reading + tuple(self._facts)
+
+def exporter_facts(extras: Extras | None) -> tuple[Value, ...]:
+    """Return the values of `EXPORTER_FACTS`."""
+    if extras is None:
+        return _NO_EXPORTER_FACTS
+    events = None if extras.clock_events is None else dict(extras.clock_events)
+    thermal, brake = (
+        None if events is None else events.get(name.removeprefix("clock_event_"), 0.0) for name in EXPORTER_FACTS[:2]
+    )
+    has_counts = extras.xid_counts is not None or extras.xid_totals is not None
+    return thermal, brake, 1.0 if has_counts else None
+
+
+_NO_EXPORTER_FACTS: tuple[Value, ...] = (None,) * len(EXPORTER_FACTS)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
+
 from pulsed.translate.vocabulary import POSITION, Reading, Value
 
 RESET_SIGNS = (
@@ -17,57 +19,54 @@ RESET_SECONDS = 60.0
 
 _POSITIONS = tuple(POSITION[name] for name in RESET_SIGNS)
 
-Fallen = tuple[int, float]
-"""Number of samples with a lower counter, and the time of the first."""
 
-
-class Resets:
-    """The signs of one GPU. A counter that falls and returns was misread.
+@dataclass(slots=True)
+class ResetSign:
+    """A counter that starts again with a reset. One that falls and returns was misread.
 
     Attributes:
-        highest: of each sign since the last reset; None while it was never there.
-        fallen: of each sign that is lower now, since when.
+        highest: since the last reset; None while it was never there.
+        falls: number of samples in a row with a lower value.
+        since: time of the first of them.
+    """
+
+    highest: Value = None
+    falls: int = 0
+    since: float = 0.0
+
+    def follow(self, value: float, now: float, seconds: float) -> float | None:
+        """Take a sample; return the time of a reset once the value was lower twice and for so many seconds."""
+        if self.highest is None or value >= self.highest:
+            self.highest, self.falls = value, 0
+            return None
+        self.since = self.since if self.falls else now
+        self.falls += 1
+        if self.falls < 2 or now - self.since < seconds:
+            return None
+        self.highest, self.falls = value, 0
+        return self.since
+
+
+@dataclass(slots=True)
+class Resets:
+    """The signs of one GPU, in the order of `RESET_SIGNS`.
+
+    Attributes:
         is_pending: whether any but the first is lower now: then every sample counts.
     """
 
-    __slots__ = ("fallen", "highest", "is_pending")
-
-    def __init__(self) -> None:
-        self.highest: list[Value] = [None] * len(RESET_SIGNS)
-        self.fallen: list[Fallen | None] = [None] * len(RESET_SIGNS)
-        self.is_pending = False
-
-    def follow_energy(self, energy: float, now: float) -> float | None:
-        """Take the first sign; return the time of a reset, None for none."""
-        last = self.highest[0]
-        if last is None or energy >= last:
-            self.highest[0] = energy
-            if self.fallen[0] is not None:
-                self.fallen[0] = None
-            return None
-        return self._fell(0, energy, now)
+    energy: ResetSign = field(default_factory=ResetSign)
+    replays: ResetSign = field(default_factory=ResetSign)
+    sbe: ResetSign = field(default_factory=ResetSign)
+    dbe: ResetSign = field(default_factory=ResetSign)
+    is_pending: bool = False
 
     def follow(self, reading: Reading, now: float) -> float | None:
-        """Take the other signs; return the time of a reset, None for none."""
+        """Take all signs but the first; return the time of a reset, None for none."""
         moment: float | None = None
-        for sign in range(1, len(RESET_SIGNS)):
-            value, last = reading[_POSITIONS[sign]], self.highest[sign]
-            if value is None:
-                continue
-            if last is None or value >= last:
-                self.highest[sign], self.fallen[sign] = value, None
-            else:
-                fell = self._fell(sign, value, now)
-                moment = fell if fell is not None else moment
-        self.is_pending = any(self.fallen[1:])
+        for sign, position in zip((self.replays, self.sbe, self.dbe), _POSITIONS[1:], strict=True):
+            value = reading[position]
+            if value is not None and (fell := sign.follow(value, now, RESET_SECONDS)) is not None:
+                moment = fell
+        self.is_pending = bool(self.replays.falls or self.sbe.falls or self.dbe.falls)
         return moment
-
-    def _fell(self, sign: int, value: float, now: float) -> float | None:
-        """Take a counter that is lower than it was: a reset, if it stays lower."""
-        fallen = self.fallen[sign]
-        count, since = (1, now) if fallen is None else (fallen[0] + 1, fallen[1])
-        if count < 2 or (sign and now - since < RESET_SECONDS):
-            self.fallen[sign] = (count, since)
-            return None
-        self.highest[sign], self.fallen[sign] = value, None
-        return since

@@ -6,7 +6,6 @@ dcgm-exporter's own metrics, where enabled, give more detail.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import inf
@@ -46,7 +45,7 @@ class XidRecord:
     cleared: bool = False
     count: int = 0
     source: str = ""
-    bursts: deque[tuple[float, Jobs]] = field(default_factory=lambda: deque(maxlen=_MOST_BURSTS))
+    bursts: list[tuple[float, Jobs]] = field(default_factory=list)
 
 
 class XidLog:
@@ -154,7 +153,7 @@ class XidLog:
         for code, record in self.records.items():
             bursts = record.bursts
             while bursts and now - bursts[0][0] >= REPEAT_WINDOW:
-                bursts.popleft()
+                del bursts[0]
             jobs = {job for _, names in bursts for job in names}
             if code != FOLLOWER and (len(bursts) >= 5 or (code == 31 and len(bursts) >= 3 and len(jobs) >= 2)):
                 return code
@@ -191,7 +190,7 @@ class XidLog:
         if record.dated and source != record.source and now - record.last < BURST_GAP:
             return False
         if not record.bursts or now - record.last >= BURST_GAP:
-            record.bursts.append((now, jobs))
+            record.bursts = [*record.bursts[1 - _MOST_BURSTS :], (now, jobs)]
         record.last, record.dated, record.cleared, record.source = now, True, False, source
         record.count += 1
         self._is_reset = False

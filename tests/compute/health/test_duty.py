@@ -8,7 +8,7 @@ from pulsed.compute.health.duty import Duty, DutyCounter
 from pulsed.compute.health.inputs import GpuInputs
 from pulsed.compute.health.rule import RuleState
 from pulsed.compute.health.settings import HealthSettings
-from pulsed.translate.vocabulary import Reading
+from pulsed.translate.vocabulary import NOTHING, Reading
 
 
 def follow(counter: DutyCounter, *samples: tuple[float, float | None], window: float = 10.0) -> list[float]:
@@ -50,8 +50,7 @@ def test_an_evaluation_reports_every_change_of_the_state() -> None:
     rule = Duty("share", {"hot": 0.05}, "heat", ("thermal_violation_seconds_total",), uncertain=True)
     state, inputs = RuleState(), GpuInputs(HealthSettings(), "", lambda check: -1)
     for number, value in enumerate([5.0] * 10 + [5.0 + 1e-3 * step for step in range(20)]):
-        inputs.reading = Reading(thermal_violation_seconds_total=value)
-        inputs.refresh()
+        inputs.values = (*Reading(thermal_violation_seconds_total=value), *inputs.values[len(NOTHING) :])
         inputs.measured_at = number * 10.0
         before = (state.held, state.is_covered)
         is_changed = rule.evaluate(state, inputs, number * 10.0)

@@ -249,7 +249,7 @@ def test_a_gpu_takes_the_kernels_messages_of_its_own_address() -> None:
 
     def events_after(clock: float, *events: KernelEvent) -> set[int]:
         tick = replace(sample(clock, Reading(**ALIVE), devices=[device]), kernel_events=events)
-        health = evaluator.judge(tick, tick.readings, tracker.track(tick)).healths[0]
+        health = evaluator.evaluate(tick, tick.readings, tracker.track(tick)).healths[0]
         return {code for code, count in health.xid_events if count}
 
     assert events_after(1.0) == set()

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from pulsed.compute.health.resets import RESET_SECONDS, Resets
+from pulsed.compute.health.resets import RESET_SECONDS, Resets, ResetSign
 from pulsed.translate.vocabulary import Reading
 from tests.compute.health.sim import Sim
 from tests.compute.streams import DAY
 
 
 def test_the_second_lower_energy_is_a_reset_at_the_time_of_the_first() -> None:
-    resets = Resets()
-    found = [resets.follow_energy(energy, now) for now, energy in enumerate([50.0, 60.0, 5.0, 6.0, 7.0, 6.0, 8.0])]
+    sign = ResetSign()
+    found = [sign.follow(energy, now, 0.0) for now, energy in enumerate([50.0, 60.0, 5.0, 6.0, 7.0, 6.0, 8.0])]
     assert found == [None, None, None, 2.0, None, None, None]
 
 
 def test_energy_that_returns_was_misread() -> None:
-    resets = Resets()
-    found = [resets.follow_energy(energy, now) for now, energy in enumerate([50.0, 5.0, 50.0, 5.0, 60.0, 5.0, 5.0])]
+    sign = ResetSign()
+    found = [sign.follow(energy, now, 0.0) for now, energy in enumerate([50.0, 5.0, 50.0, 5.0, 60.0, 5.0, 5.0])]
     assert found == [None, None, None, None, None, None, 5.0]
 
 

@@ -33,7 +33,7 @@ def test_samples_can_be_judged(path: Path) -> None:
         pytest.skip("no exposition page")
     for raw in ticks[:200]:
         canonical = translator.translate(raw)
-        tick = judge.judge(canonical, canonical.readings, tracker.track(canonical))
+        tick = judge.evaluate(canonical, canonical.readings, tracker.track(canonical))
         for health in tick.healths:
             for check in health.checks:
                 assert check.state != "ok" or check.covered
