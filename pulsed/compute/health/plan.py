@@ -30,7 +30,7 @@ class HealthPlan:
         readings: number of readings that cause an evaluation.
         reasons: position of `clocks_event_reasons` among them.
         select: takes them from a reading.
-        users: for each of them, and for each of `SAMPLE_FACTS` and `EXPORTER_FACTS`, the rules to evaluate if it changes.
+        users: for each of them, then of `SAMPLE_FACTS` and `EXPORTER_FACTS`, the rules to evaluate if it changes.
         on_blanks, on_watches, on_parts, on_xids, on_resets: the rules that depend on `inputs_blank_ratio`, on
             `health_watches`, on duty, on XIDs, and a bit of its own for the counters that show a reset.
         all_rules: all of them.

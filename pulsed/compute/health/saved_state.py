@@ -1,6 +1,7 @@
 """The part of a GPU's health that survives a restart, as plain JSON: events, latched states, counters.
 
-Moments are of the GPU's clock, which continues after the restart; `saved`, `last_seen`, `last_reset` and `states` are Unix seconds.
+Moments are of the GPU's clock, which continues after the restart. `saved`, `last_seen`, `last_reset` and `states` have
+Unix seconds.
 """
 
 from __future__ import annotations
