@@ -9,32 +9,55 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
+import re
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from pulsed import __version__
-from pulsed.errors import PulsedError, UsageError
+from pulsed.errors import HealthUsageError, PulsedError, UsageError
+from pulsed.suggestions import did_you_mean, nearest
 
 if TYPE_CHECKING:
     from pulsed.config import Config
     from pulsed.translate.exporter_versions import ExporterVersion
 
 EPILOG = (
-    "Precedence: flag, environment (PULSED_<KEY>__<SUBKEY>), file, default. Exit codes: 0 success, 1 error, 2 usage."
+    "Precedence: flag, environment (PULSED_<KEY>__<SUBKEY>), file, default. Exit codes: 0 success, 1 error, 2 wrong "
+    "usage or configuration; of health: 0 ok, 1 warn or hot, 2 crit, 3 unknown or wrong usage."
 )
+
+_CHOICE = re.compile(r"argument (\S+): invalid choice: '(.*)' \(choose from (.*)\)")
 
 
 class _ArgumentParser(argparse.ArgumentParser):
+    usage_error: type[UsageError] = UsageError
+
     def error(self, message: str) -> NoReturn:
-        raise UsageError(f"{self.prog}: {message}", f"See `{self.prog} --help`")
+        if choice := _CHOICE.fullmatch(message):
+            option, given, listed = choice.groups()
+            allowed = re.findall(r"[\w-]+", listed)
+            otherwise = f"allowed: {', '.join(allowed)}"
+            what = f"there is no command {given!r}" if option == "COMMAND" else f"{option}: {given!r} is not allowed"
+            message = f"{what}; {did_you_mean(given, allowed, otherwise)}"
+        command = self.prog.removeprefix("pulsed").strip()
+        message = message.removeprefix("argument ")
+        raise self.usage_error(f"{command}: {message}" if command else message, f"See `{self.prog} --help`")
+
+    def unknown(self, argument: str) -> NoReturn:
+        """Raise the error for an argument that is none of this command's."""
+        name = argument.partition("=")[0]
+        if not name.startswith("-"):
+            self.error(f"unexpected argument {name!r}")
+        near = nearest(name.lstrip("-"), (text.lstrip("-") for each in self._actions for text in each.option_strings))
+        self.error(f"unknown option {name}; did you mean --{near}?" if near else f"unknown option {name}")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; return the exit code: 0 success, 1 error at run time, 2 wrong usage or configuration."""
     try:
-        options = argument_parser().parse_args(arguments)
+        options = _parse(arguments)
         run: Callable[[argparse.Namespace], int] = options.run
         return run(options)
     except PulsedError as error:
@@ -48,27 +71,41 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
 
 
-def argument_parser() -> argparse.ArgumentParser:
+def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argument_parser()
+    options = argparse.Namespace()
+    rest: list[str] = parser.parse_known_args(arguments, options)[1]
+    command: _ArgumentParser | None = getattr(options, "parser", None)
+    if rest:
+        (command or parser).unknown(rest[0])
+    if command is None:
+        parser.error("no command is given")
+    return options
+
+
+def argument_parser() -> _ArgumentParser:
     """Return the parser of all commands."""
     parser = _ArgumentParser(prog="pulsed", description="Trustworthy GPU metrics from NVIDIA DCGM.", epilog=EPILOG)
     parser.add_argument("--version", action="version", version=f"pulsed {__version__}")
-    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True, parser_class=_ArgumentParser)
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", parser_class=_ArgumentParser)
 
-    common = _ArgumentParser(add_help=False)
-    common.add_argument(
+    configured = _ArgumentParser(add_help=False)
+    configured.add_argument(
         "--config.file", "--config", dest="config_file", metavar="FILE", help="configuration file (YAML)"
     )
-    common.add_argument("--source", dest="source.kind", metavar="KIND", help="short for --set source.kind=KIND")
-    common.add_argument(
+    configured.add_argument(
         "--set", dest="overrides", metavar="KEY=VALUE", action="append", default=[],
         help="set a configuration key, such as source.interval=5s; the value is YAML; repeatable",
     )  # fmt: skip
-    common.add_argument("--gpus", metavar="LIST", help="show only these: indexes, UUIDs, GPU:instance, all or none")
-    common.add_argument("--show-all", dest="gpus", action="store_const", const="all", help="short for --gpus all")
-    common.add_argument("--log.level", dest="log.level", choices=["debug", "info", "warn", "error"])
-    common.add_argument("--log.format", dest="log.format", choices=["logfmt", "json"])
+    reading = _ArgumentParser(add_help=False, parents=[configured])
+    reading.add_argument("--source", dest="source.kind", metavar="KIND", help="short for --set source.kind=KIND")
+    reading.add_argument("--log.level", dest="log.level", choices=["debug", "info", "warn", "error"])
+    reading.add_argument("--log.format", dest="log.format", choices=["logfmt", "json"])
+    showing = _ArgumentParser(add_help=False, parents=[reading])
+    showing.add_argument("--gpus", metavar="LIST", help="show only these: indexes, UUIDs, GPU:instance, all or none")
+    showing.add_argument("--show-all", dest="gpus", action="store_const", const="all", help="short for --gpus all")
 
-    serve = commands.add_parser("serve", parents=[common], help="run the daemon")
+    serve = commands.add_parser("serve", parents=[showing], help="run the daemon")
     serve.add_argument(
         "--web.listen-address", dest="listen", metavar="ADDRESS", action="append", help=":9401; repeatable"
     )
@@ -94,40 +131,40 @@ def argument_parser() -> argparse.ArgumentParser:
         "--web.systemd-socket", dest="web.systemd_socket", action="store_true", default=None,
         help="serve on the sockets of systemd",
     )  # fmt: skip
-    serve.set_defaults(run=_serve)
+    serve.set_defaults(run=_serve, parser=serve)
 
-    snapshot = commands.add_parser("snapshot", parents=[common], help="print one tick and exit")
+    snapshot = commands.add_parser("snapshot", parents=[showing], help="print one tick and exit")
     snapshot.add_argument("--format", choices=["table", "json", "csv", "prometheus"], default="table")
     snapshot.add_argument(
         "--columns", default="all", help="columns of --format csv: default, all, or names with commas"
     )
-    snapshot.set_defaults(run=_snapshot)
+    snapshot.set_defaults(run=_snapshot, parser=snapshot)
 
-    export = commands.add_parser("export", parents=[common], help="print every tick as CSV until the source ends")
+    export = commands.add_parser("export", parents=[showing], help="print every tick as CSV until the source ends")
     export.add_argument("--columns", default="default", help="default, all, or names with commas")
     export.add_argument(
         "--schema", choices=["pulsed", "kempnerpulse"], default="pulsed",
         help="columns and units; kempnerpulse implies compute.workload.profile=kempnerpulse",
     )  # fmt: skip
-    export.set_defaults(run=_export)
+    export.set_defaults(run=_export, parser=export)
 
     record = commands.add_parser(
-        "record", parents=[common], help="write raw ticks to a file, for replay, until the source ends"
+        "record", parents=[reading], help="write raw ticks to a file, for replay, until the source ends"
     )
     record.add_argument(
         "file", metavar="FILE", help="an existing record is appended to; gzipped if named .gz; - is stdout"
     )
     record.add_argument("--duration", type=_duration, metavar="TIME", help="stop after this time, such as 60s")
     record.add_argument("--ticks", type=_count, metavar="N", help="stop after N ticks, of all targets together")
-    record.set_defaults(run=_record)
+    record.set_defaults(run=_record, parser=record)
 
-    doctor = commands.add_parser("doctor", parents=[common], help="check which sources work here, and what they lack")
+    doctor = commands.add_parser("doctor", parents=[reading], help="check which sources work here, and what they lack")
     doctor.add_argument("--format", choices=["table", "json"], default="table")
     doctor.add_argument(
         "--exporter-version", type=_exporter_version, metavar="TAG",
         help="version of dcgm-exporter, which its page does not name: 4.5.2, or the tag of its image",
     )  # fmt: skip
-    doctor.set_defaults(run=_doctor)
+    doctor.set_defaults(run=_doctor, parser=doctor)
 
     counters = commands.add_parser(
         "counters",
@@ -139,22 +176,24 @@ def argument_parser() -> argparse.ArgumentParser:
         help="4.5.2, or the tag of its image: 4.4.1-4.5.2-ubuntu22.04; default: 4.5.2",
     )  # fmt: skip
     counters.add_argument("--model", default="", help="leave out what this model lacks, such as 'Tesla T4'")
-    counters.set_defaults(run=_counters)
+    counters.set_defaults(run=_counters, parser=counters)
 
     health = commands.add_parser(
         "health",
         help="show the problems of the GPUs and their remedies",
-        description="Shows the GPU health of a running pulsed. Exit codes: 0 ok, 1 warn or hot, 2 crit, 3 unknown.",
+        description="Shows the GPU health of a running pulsed. Exit codes: 0 ok, 1 warn or hot, 2 crit, 3 unknown "
+        "or wrong usage.",
     )
+    health.usage_error = HealthUsageError
     health.add_argument("urls", metavar="URL", nargs="*", help="of one or several; default: http://localhost:9401")
     health.add_argument("--format", choices=["table", "json", "line"], default="table", help="line: for Nagios")
     health.add_argument(
         "--timeout", type=_duration, metavar="TIME", default=10.0, help="of the request, such as 5s; default: 10s"
     )
     health.add_argument("--ca-file", dest="ca_file", metavar="FILE", help="certificates to trust, for https")
-    health.set_defaults(run=_health)
+    health.set_defaults(run=_health, parser=health)
 
-    rules = commands.add_parser("rules", parents=[common], help="print recording and alerting rules for Prometheus")
+    rules = commands.add_parser("rules", parents=[configured], help="print recording and alerting rules for Prometheus")
     rules.add_argument("--kind", choices=["recording", "alerting", "all"], default="all")
     rules.add_argument(
         "--for", dest="metrics", choices=["dcgm", "pulsed", "both"], default="both",
@@ -164,7 +203,9 @@ def argument_parser() -> argparse.ArgumentParser:
         "--exclude", action="append", default=[], metavar="NAME", help="leave out an alert or a group (repeatable)"
     )
     rules.add_argument("--runbook-url", metavar="URL", help="the HEALTH.md that the alerts link to")
-    rules.add_argument("--by", metavar="LABELS", help="labels that identify a GPU on DCGM_FI_* series: UUID,gpu,...")
+    rules.add_argument(
+        "--by", type=_label_names, metavar="LABELS", help="labels that identify a GPU on DCGM_FI_* series: UUID,gpu,..."
+    )
     rules.add_argument("--format", choices=["prometheus", "kubernetes"], default="prometheus")
     rules.add_argument("--name", default="pulsed", help="name of the PrometheusRule of --format kubernetes")
     rules.add_argument("--namespace", default="", help="its namespace")
@@ -172,12 +213,12 @@ def argument_parser() -> argparse.ArgumentParser:
         "--labels", type=_labels, default={}, metavar="NAME=VALUE,...", help="its labels: release=prometheus"
     )
     rules.add_argument("--output", metavar="FILE", default="-", help="write to this file instead of stdout")
-    rules.set_defaults(run=_rules)
+    rules.set_defaults(run=_rules, parser=rules)
 
     check = commands.add_parser("check-config", help="validate a configuration file")
-    check.add_argument("file", metavar="FILE", nargs="?")
+    check.add_argument("file", metavar="FILE", nargs="?", help="a configuration file (YAML)")
     check.add_argument("--web.config.file", dest="web_config_file", metavar="FILE", help="a web configuration file")
-    check.set_defaults(run=_check_config)
+    check.set_defaults(run=_check_config, parser=check)
     return parser
 
 
@@ -253,7 +294,7 @@ def _rules(options: argparse.Namespace) -> int:
     from pulsed.present.promql.rule_set import RuleSelection
     from pulsed.present.promql.rule_types import IdentityLabels
 
-    identity = IdentityLabels(tuple(options.by.split(","))) if options.by else IdentityLabels()
+    identity = IdentityLabels(options.by) if options.by else IdentityLabels()
     target = KubernetesObject(options.namespace, options.labels, options.name)
     kubernetes = target if options.format == "kubernetes" else None
     selection = RuleSelection(
@@ -295,6 +336,13 @@ def _count(text: str) -> int:
     if not text.isdecimal() or (number := int(text)) == 0:
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number above 0")
     return number
+
+
+def _label_names(text: str) -> tuple[str, ...]:
+    names = tuple(text.split(","))
+    if not all(re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name) for name in names):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a list of labels; give names with commas, such as UUID,gpu")
+    return names
 
 
 def _labels(text: str) -> dict[str, str]:

@@ -23,7 +23,8 @@ class PulsedError(Exception):
 
     def __str__(self) -> str:
         message = super().__str__()
-        return f"{message}. {self.remedy}" if self.remedy else message
+        end = "" if message.endswith("?") else "."
+        return f"{message}{end} {self.remedy}" if self.remedy else message
 
 
 class ConfigError(PulsedError):
@@ -36,6 +37,16 @@ class UsageError(PulsedError):
     """The command line is wrong (exit code 2)."""
 
     exit_code = 2
+
+
+class HealthUsageError(UsageError):
+    """The command line of `pulsed health` is wrong: unknown to a monitor, for which 2 is critical (exit code 3)."""
+
+    exit_code = 3
+
+
+class GpuNotFound(PulsedError):
+    """A GPU that `gpus` names is not there."""
 
 
 class NothingRead(PulsedError):

@@ -32,7 +32,7 @@ MAY_IMPORT = {
         "errors log file_watcher reader.tick reader translate compute collector.target_store present config "
         "collector server"
     ),
-    "cli": "errors log translate present config commands",
+    "cli": "errors log suggestions translate present config commands",
     "__main__": "cli",
 }
 """Packages and modules of pulsed in their order, each with what it imports: only entries above it.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -19,7 +19,7 @@ from pulsed.compute.derive import ComputeSettings
 from pulsed.compute.health.evaluator import HealthEvaluator
 from pulsed.compute.layer import ComputeLayer
 from pulsed.compute.tick import ComputedTick
-from pulsed.config.gpu_selection import EVERYTHING, GpuSelection
+from pulsed.config.gpu_selection import EVERYTHING, GpuSelection, SelectableGpu
 from pulsed.reader.kernel_log.log import KernelLog
 from pulsed.reader.tick import Layout, RawTick, Source
 from pulsed.translate.translator import Translator
@@ -78,6 +78,11 @@ class Pipeline:
     def judge(self) -> HealthEvaluator:
         """The judge of health, whose latches outlive a restart."""
         return self._computer.judge
+
+    @property
+    def candidates(self) -> Sequence[SelectableGpu]:
+        """The devices of the last tick, before filtering; empty while everything is selected."""
+        return self._chosen.candidates
 
     @property
     def kernel_log_error(self) -> str | None:

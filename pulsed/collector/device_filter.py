@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import compress
 
@@ -17,6 +18,11 @@ class DeviceFilter:
         self._all: tuple[Device, ...] = ()
         self._mask: tuple[bool, ...] = ()
         self._devices: tuple[Device, ...] = ()
+
+    @property
+    def candidates(self) -> Sequence[SelectableGpu]:
+        """The devices of the last tick, before filtering; empty while everything is selected."""
+        return [_candidate(device) for device in self._all]
 
     def of(self, tick: CanonicalTick) -> CanonicalTick:
         """The tick with the chosen devices only; the same tuple of devices as long as nothing changes."""

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import logging
 
-from pulsed.compute.health.model import SEVERITY, HealthChange
+from pulsed.compute.health.model import SEVERITY, HealthChange, State
 
 log = logging.getLogger(__name__)
 
 
 def log_health_change(change: HealthChange, node: str) -> None:
     """Log a change of a GPU's health; changes of single checks only where they are for the worse.
+
+    A change to a critical state is an error, one to `warn` or `hot` a warning.
 
     Args:
         node: the host of GPUs without a node of their own.
@@ -20,7 +22,7 @@ def log_health_change(change: HealthChange, node: str) -> None:
         return
     entity = change.device.entity
     log.log(
-        logging.WARNING if is_worse and SEVERITY[change.after] >= SEVERITY["warn"] else logging.INFO,
+        _level(change.after) if is_worse else logging.INFO,
         f"health check: {change.message}" if change.check else "health of a GPU changed",
         extra={
             "node": entity.node or node,
@@ -32,3 +34,9 @@ def log_health_change(change: HealthChange, node: str) -> None:
             **({"remedy": change.remedy} if is_worse else {}),
         },
     )
+
+
+def _level(state: State) -> int:
+    if state == "crit":
+        return logging.ERROR
+    return logging.WARNING if SEVERITY[state] >= SEVERITY["warn"] else logging.INFO

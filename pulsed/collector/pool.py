@@ -26,7 +26,7 @@ from pulsed.compute.derive import ComputeSettings
 from pulsed.compute.health.evaluator import HealthEvaluator
 from pulsed.compute.tick import ComputedTick
 from pulsed.config import Config
-from pulsed.errors import NothingRead
+from pulsed.errors import GpuNotFound, NothingRead
 from pulsed.reader.tick import Source
 
 
@@ -46,27 +46,43 @@ async def collect(
 
     Raises:
         NothingRead: no source delivered a tick.
+        GpuNotFound: `gpus` names a GPU that is not there.
         ConfigError: a source cannot be made.
     """
     sources = open_sources(config, hurried=True)
     store = TargetStore(node_name(config), [target_of(source, config) for source in sources])
     selection = selection_of(config, os.environ)
+    pipelines = [
+        Pipeline(settings, node_of_source(source, config), selection=selection) for source in sources
+    ]
+
+    def missing() -> tuple[str, ...]:
+        """Return what `gpus` names and no target has; nothing while a target without a tick may have it."""
+        if not named or not all(target.samples for target in store.targets):
+            return ()
+        return selection.unmatched([gpu for pipeline in pipelines for gpu in pipeline.candidates])
+
+    def is_done(target: Target) -> bool:
+        return until(target) or (config.source.kind != "replay" and bool(missing()))  # a recording may have it later
+
+    named = config.gpus is not None and not selection.everything
     await asyncio.gather(
         *(
-            Collector(
-                source,
-                Pipeline(settings, node_of_source(source, config), selection=selection),
-                target,
-                on_tick,
-                until,
-                is_logged=is_logged,
-            ).run()
-            for source, target in zip(sources, store.targets, strict=True)
+            Collector(source, pipeline, target, on_tick, is_done, is_logged=is_logged).run()
+            for source, pipeline, target in zip(sources, pipelines, store.targets, strict=True)
         )
     )
     if not any(target.samples for target in store.targets):
         raise NothingRead("; ".join(target.error for target in store.targets))
+    if absent := missing():
+        there = sorted({gpu.name for pipeline in pipelines for gpu in pipeline.candidates}, key=_in_order)
+        raise GpuNotFound(f"gpus: there is no GPU {', '.join(absent)}", f"There are: {', '.join(there) or 'none'}")
     return store
+
+
+def _in_order(name: str) -> tuple[int, ...]:
+    numbers = name.split(":")
+    return tuple(map(int, numbers)) if all(number.isdecimal() for number in numbers) else (1 << 31,)
 
 
 @dataclass(slots=True)

@@ -21,7 +21,7 @@ def check_config(file: str | None, web_config_file: str | None, out: TextIO) -> 
         UsageError: no file is given.
     """
     if not file and not web_config_file:
-        raise UsageError("pulsed check-config: no file is given", "See `pulsed check-config --help`")
+        raise UsageError("check-config: no file is given", "See `pulsed check-config --help`")
     if file:
         web_config_file = web_config_file or check(Path(file)).web.config_file
     if web_config_file:

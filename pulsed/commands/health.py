@@ -6,6 +6,7 @@ The state comes from a running daemon: latched states, rates and lost GPUs need 
 from __future__ import annotations
 
 import base64
+import contextlib
 import json
 import ssl
 from collections.abc import Callable, Mapping, Sequence
@@ -14,7 +15,7 @@ from urllib.error import HTTPError, URLError
 from urllib.parse import SplitResult, unquote, urlsplit
 from urllib.request import HTTPSHandler, Request, build_opener
 
-from pulsed.errors import PulsedError
+from pulsed.errors import HealthUsageError, PulsedError
 from pulsed.present.health_report import UNKNOWN, Row, exit_code_of, health_line, health_table
 
 PATH = "/health/gpus"
@@ -38,6 +39,7 @@ def health(urls: Sequence[str], format: str, out: TextIO, *, timeout: float = 10
 
     Raises:
         DaemonUnreachable: the only daemon did not answer, or the certificates cannot be read.
+        HealthUsageError: an address is not a URL.
     """
     if len(urls) == 1:
         rows = fetch(urls[0], timeout=timeout, ca_file=ca_file)
@@ -84,7 +86,7 @@ def fetch(url: str, *, timeout: float, ca_file: str | None) -> list[Row]:
         trust = ssl.create_default_context(cafile=ca_file)
     except (OSError, ssl.SSLError) as error:
         raise DaemonUnreachable(
-            f"cannot use the certificates of {ca_file}: {error}", "Name a file in PEM format"
+            f"--ca-file {ca_file} cannot be used: {error.strerror or error}", "Name a file in PEM format"
         ) from None
     try:
         request = Request(where, headers=_login(parts))
@@ -96,17 +98,33 @@ def fetch(url: str, *, timeout: float, ca_file: str | None) -> list[Row]:
         raise DaemonUnreachable(
             f"{where} answered {error.code}", "Check that the URL is of a pulsed, and the login"
         ) from None
-    except URLError as error:
-        raise DaemonUnreachable(
-            f"cannot reach {where}: {error.reason}", "Check that `pulsed serve` runs there"
-        ) from None
-    except (OSError, ValueError) as error:
-        raise DaemonUnreachable(f"{where}: {error}", "Check that `pulsed serve` runs there") from None
+    except OSError as error:  # URLError is one
+        raise _unreachable_error(where, error) from None
+    except ValueError as error:
+        raise DaemonUnreachable(f"{where}: {error}", "Check that the URL is of a pulsed") from None
     return found
 
 
+def _unreachable_error(where: str, error: OSError) -> DaemonUnreachable:
+    cause = error.reason if isinstance(error, URLError) else error
+    if isinstance(cause, ssl.SSLCertVerificationError):
+        return DaemonUnreachable(
+            f"{where} shows a certificate that is not trusted: {cause.verify_message}",
+            "Give the certificate of its authority with --ca-file, and a host name that is in its certificate",
+        )
+    if isinstance(cause, ssl.SSLError):
+        reason = (cause.reason or "error").replace("_", " ").lower()
+        return DaemonUnreachable(f"{where} fails in TLS: {reason}", "Check whether it serves https")
+    text = cause.strerror if isinstance(cause, OSError) and cause.strerror else cause
+    return DaemonUnreachable(f"cannot reach {where}: {text}", "Check that `pulsed serve` runs there, and host and port")
+
+
 def _split(url: str) -> SplitResult:
-    return urlsplit(url if "://" in url else f"http://{url}")
+    with contextlib.suppress(ValueError):
+        parts = urlsplit(url if "://" in url else f"http://{url}")
+        if parts.scheme in ("http", "https") and parts.hostname and parts.port != 0:
+            return parts
+    raise HealthUsageError(f"health: {url!r} is not the URL of a pulsed", "Give one such as http://localhost:9401")
 
 
 def _address(parts: SplitResult) -> str:

@@ -29,6 +29,11 @@ class SelectableGpu:
     mig_uuid: str = ""
     mig_id: str = ""
 
+    @property
+    def name(self) -> str:
+        """As `--gpus` takes it."""
+        return f"{self.gpu}:{self.mig_id}" if self.mig_id else self.gpu or self.uuid
+
 
 @dataclass(frozen=True, slots=True)
 class GpuSelection:
@@ -55,6 +60,16 @@ class GpuSelection:
         known = {uuid.lower() for one in candidates for uuid in (one.uuid, one.mig_uuid) if uuid}
         meant = {uuid for wanted in self.uuids for uuid in _unique(wanted, known)}
         return tuple(self._takes(one, meant) for one in candidates)
+
+    def unmatched(self, candidates: Sequence[SelectableGpu]) -> tuple[str, ...]:
+        """Return what of the selection is none of the candidates, as `--gpus` takes it."""
+        known = {uuid.lower() for one in candidates for uuid in (one.uuid, one.mig_uuid) if uuid}
+        legacy = {f"mig-{one.uuid.lower()}/{one.mig_id}/" for one in candidates if one.mig_id}
+        return (
+            *sorted(self.gpus - {one.gpu for one in candidates}, key=int),
+            *(f"{gpu}:{mig}" for gpu, mig in sorted(self.instances - {(one.gpu, one.mig_id) for one in candidates})),
+            *sorted(u for u in self.uuids if not _unique(u, known) and not u.startswith(tuple(legacy))),
+        )
 
     def _takes(self, one: SelectableGpu, uuids: set[str]) -> bool:
         if one.gpu in self.gpus or not uuids.isdisjoint((one.uuid.lower(), one.mig_uuid.lower())):

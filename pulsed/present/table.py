@@ -39,7 +39,7 @@ def table(board: TargetStore, now: float) -> str:
         several = len({match.node for match in found}) > 1
         lines.extend(_rows(found, [column for column in _COLUMNS if several or column is not _NODE]))
     else:
-        lines.append("no GPU is known")
+        lines.append("no GPUs")
     lines.extend(_missing_inputs(found))
     lines.extend(f"stale: {_clean(target.name)}" for target in board.targets if target.tick and not target.fresh(now))
     lines.extend(

@@ -53,7 +53,7 @@ def test_sources_that_are_down_or_stale_are_named_with_the_reason() -> None:
 
 
 def test_nothing_known_is_said() -> None:
-    assert lines(board(target("a"))) == ["no GPU is known", "down: a: no data yet"]
+    assert lines(board(target("a"))) == ["no GPUs", "down: a: no data yet"]
 
 
 def test_a_replay_that_has_ended_is_not_down() -> None:

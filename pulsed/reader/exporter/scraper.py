@@ -214,7 +214,10 @@ def _failure(where: str, error: BrokenAnswer | OSError) -> ScrapeFailed:
     cause = error.__cause__ if isinstance(error.__cause__, ssl.SSLError) else error
     if isinstance(cause, ssl.SSLCertVerificationError):
         what = f"shows a certificate that is not trusted: {cause.verify_message}"
-        remedy = "Set the ca_file that signed it, and use the host name that it was made for"
+        remedy = (
+            "Set source.exporter.ca_file to the certificate of its authority, and use a host name that is in its "
+            "certificate"
+        )
     elif isinstance(cause, ssl.SSLError):
         what = f"fails in TLS: {(cause.reason or 'error').replace('_', ' ').lower()}"
         remedy = "See whether it speaks https at all, and whether it requires a client certificate"

@@ -40,7 +40,9 @@ def not_a_page(text: str) -> BadPage:
     """Return the error for a text without one readable row."""
     if "\0" in text or text.startswith("\x1f\\x8b"):
         return BadPage(
-            "The answer is binary, not a page of metrics", "Check what serves this URL, and that it sends plain text"
+            "The answer is binary, not a page of metrics", "Check that it is a page of dcgm-exporter as plain text"
         )
     start = next(line for line in text.split("\n") if line.strip())[:80]
-    return BadPage(f"Not one line of the answer is a metric; it starts with {start!r}", "Check what serves this URL")
+    return BadPage(
+        f"Not one line of the answer is a metric; it starts with {start!r}", "Check that the target is a dcgm-exporter"
+    )

@@ -72,7 +72,10 @@ def open_record(name: str) -> RecordFile:
     try:
         return _open(name)
     except OSError as error:
-        raise _failed(name, error) from error
+        raise RecordFailed(
+            f"cannot write {name}: {error.strerror or error}",
+            "Name a file in a folder that exists and that pulsed's user may write to",
+        ) from error
     except ValueError as error:  # a zero byte in the name
         raise RecordFailed(f"{name!r} is no path: {error}", "Give another name") from error
 
