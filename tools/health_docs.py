@@ -27,8 +27,8 @@ acts immediately. A MIG instance has the health of its board.
 * An XID that is older than pulsed's first sample has an unknown age: it raises at most `warn` unless other inputs
   confirm it.
 
-Health is shown by `pulsed health` (exit code 0 ok, 1 warn or hot, 2 crit, 3 unknown), `/gpus`, `/health/gpus`,
-`/events`, `pulsed_gpu_health_*`, the log, and the alerts of `pulsed rules`. Configure it with
+Health is shown by `pulsed health` (exit code 0 ok, 1 warn or hot, 2 crit, 3 unknown or wrong usage), `/gpus`,
+`/health/gpus`, `/events`, `pulsed_gpu_health_*`, the log, and the alerts of `pulsed rules`. Configure it with
 `health.thresholds.CHECK.KEY`, `health.disabled` and `health.xids`.
 
 dcgm-exporter's default page lacks the inputs of most checks; the counters files in `deploy/dcgm-exporter/` add them.

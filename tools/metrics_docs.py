@@ -7,8 +7,10 @@ from collections.abc import Iterable, Iterator
 
 from pulsed.attribution.attribution import LABELS, SourceState
 from pulsed.collector.target_store import Target, TargetStore
+from pulsed.compute.tick import ComputedTick
 from pulsed.present.exposition.families import COUNTER_FAMILIES, DERIVED, QUANTITY_FAMILIES
 from pulsed.present.exposition.telemetry import Telemetry
+from pulsed.reader.tick import Layout
 from pulsed.translate.fields import DERIVED as COMPOSED
 from pulsed.translate.fields import sources
 from pulsed.translate.vocabulary import QUANTITIES, Group
@@ -123,6 +125,7 @@ def _own() -> Iterator[str]:
     board.targets[0].rejected["bad_value"] = 1
     board.targets[0].errors["scrape_failed"] = 1
     board.targets[0].kernel_log_error = ""
+    board.targets[0].tick = ComputedTick("demo", 0.0, 0.0, 1.0, (), (), (), Layout("exporter", ()), ())
     telemetry = Telemetry(board)
     state = SourceState(LABELS, last_success=0.0, errors={"unreadable": 1})
     telemetry.attribution = lambda: [state]

@@ -52,9 +52,7 @@ async def collect(
     sources = open_sources(config, hurried=True)
     store = TargetStore(node_name(config), [target_of(source, config) for source in sources])
     selection = selection_of(config, os.environ)
-    pipelines = [
-        Pipeline(settings, node_of_source(source, config), selection=selection) for source in sources
-    ]
+    pipelines = [Pipeline(settings, node_of_source(source, config), selection=selection) for source in sources]
 
     def missing() -> tuple[str, ...]:
         """Return what `gpus` names and no target has; nothing while a target without a tick may have it."""

@@ -8,6 +8,7 @@ import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ import pytest
 from pulsed.collector.target_store import TargetStore
 from pulsed.compute.health.model import NOT_JUDGED, CheckState, Health, State
 from pulsed.present.api.documents import health_document
+from tests.certificates import make_authority
 from tests.daemon import free_port, pulsed
 from tests.present.boards import SETTLED, SICK, Gpu, board, gpu, mig, target, tick
 
@@ -188,3 +190,15 @@ def test_a_login_is_used_and_never_shown(server: Server) -> None:
     done = pulsed("health", url)
     assert done.returncode == 3
     assert "s3cret" not in done.stderr
+
+
+def test_a_certificate_that_is_not_trusted_is_answered_with_the_option(server: Server, tmp_path: Path) -> None:
+    authority = make_authority(tmp_path)
+    server.socket = authority.server_context().wrap_socket(server.socket, server_side=True)
+    server.answer = health_document(board(target("a", tick([with_health(0, judged("ok"))]))), 100.25)
+    url = f"https://127.0.0.1:{server.server_port}"
+    refused = pulsed("health", url)
+    assert refused.returncode == 3
+    assert f"pulsed: {url}/health/gpus shows a certificate that is not trusted: " in refused.stderr
+    assert "with --ca-file" in refused.stderr
+    assert pulsed("health", url, "--ca-file", str(authority.ca)).returncode == 0

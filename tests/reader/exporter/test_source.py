@@ -422,7 +422,7 @@ async def test_https_with_its_authority(authority: Authority) -> None:
         for settings in (ExporterSettings(ca_file=str(authority.other_ca)), ExporterSettings()):
             text = await failure(f"{site.url}/metrics", settings)
             assert "certificate that is not trusted" in text
-            assert "ca_file" in text
+            assert "Set source.exporter.ca_file" in text
         wrong_name = site.url.replace("127.0.0.1", "localhost")
         assert "not trusted" in await failure(f"{wrong_name}/metrics", ExporterSettings(ca_file=str(authority.ca)))
 
