@@ -22,7 +22,7 @@ CONDITIONAL = {
     "pulsed_gpu_health_check_last_event_timestamp_seconds",
     "pulsed_kernel_log_up",
 }
-"""Families without a sample on the pages here: they need an event, an error, dcgm-exporter's own metrics, the kernel log."""
+"""Families without a sample on the pages here: they need an event, an error, or inputs that these lack."""
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 
