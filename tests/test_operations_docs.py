@@ -157,7 +157,7 @@ def test_values_of_the_chart_exist() -> None:
     known = yaml.safe_load((ROOT / "helm/pulsed/values.yaml").read_text(encoding="utf-8"))
 
     def compare(given: object, known: object, path: str) -> None:
-        if isinstance(given, dict):
+        if isinstance(given, dict) and known != {}:  # labels have keys of the user's own
             assert isinstance(known, dict), path
             for key, value in given.items():
                 assert key in known, f"{path}.{key}"

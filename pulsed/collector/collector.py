@@ -177,7 +177,9 @@ class Collector:
     async def run(self) -> None:
         """Collect until the source ends, `until` is true, or the task is cancelled."""
         target = self._target
-        async with read_loop(self._source, self._process, is_logged=self._is_logged) as outcomes:
+        async with read_loop(
+            self._source, self._process, is_empty=lambda tick: not tick.devices, is_logged=self._is_logged
+        ) as outcomes:
             async for outcome in outcomes:
                 if isinstance(outcome, ReadFailure):
                     target.fail(outcome.reason, outcome.message)

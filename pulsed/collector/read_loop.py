@@ -18,6 +18,9 @@ log = logging.getLogger(__name__)
 RETRY_SECONDS = 1.0
 """Shortest time between two attempts after a failure; a source with a shorter interval is retried after that."""
 
+REMIND_SECONDS = 60.0
+"""Time between two log lines about a source that still delivers no data."""
+
 _T = TypeVar("_T")
 
 
@@ -42,7 +45,11 @@ class EndOfSource:
 
 
 def read_loop(
-    source: Source, process: Callable[[RawTick], Awaitable[_T]], *, is_logged: bool = True
+    source: Source,
+    process: Callable[[RawTick], Awaitable[_T]],
+    *,
+    is_empty: Callable[[_T], bool] = lambda result: False,
+    is_logged: bool = True,
 ) -> AbstractAsyncContextManager[AsyncGenerator[_T | ReadFailure | EndOfSource, None]]:
     """Return a context manager of the outcomes of reading a source until it ends. The source is closed on exit.
 
@@ -50,13 +57,18 @@ def read_loop(
     in `process` is a failure of that tick only. After a failure the source is read again after a pause.
 
     Args:
+        is_empty: whether a result has no GPU, which is logged like a failure.
         is_logged: whether failures and the end of the source are logged; false where the caller reports them.
     """
-    return aclosing(_outcomes(source, process, _SourceLog(is_logged)))
+    outcomes = _outcomes(source, process, is_empty, _SourceLog(is_logged))
+    return aclosing(outcomes)
 
 
 async def _outcomes(
-    source: Source, process: Callable[[RawTick], Awaitable[_T]], reports: _SourceLog
+    source: Source,
+    process: Callable[[RawTick], Awaitable[_T]],
+    is_empty: Callable[[_T], bool],
+    reports: _SourceLog,
 ) -> AsyncGenerator[_T | ReadFailure | EndOfSource, None]:
     try:
         while True:
@@ -76,7 +88,7 @@ async def _outcomes(
                 failure = ReadFailure("internal", f"internal error: {error!r}. Please report it")
                 reports.failed(source.target, failure)
             else:
-                reports.worked(raw)
+                reports.worked(raw, is_empty(result))
                 yield result
                 await asyncio.sleep(0)  # a source that never waits must not keep the others from running
                 continue
@@ -97,25 +109,28 @@ async def _close(source: Source) -> None:
 
 
 class _SourceLog:
-    """Log lines of one source: a failure once until the source works again, rejected rows once per reason."""
+    """Log lines of one source: a failure, or that it has no GPU, once a minute; rejected rows once per reason."""
 
     def __init__(self, is_logged: bool) -> None:
         self._is_logged = is_logged
         self._failure = ""
+        self._logged_at = 0.0
         self._rejected: set[str] = set()
 
     def failed(self, target: str, failure: ReadFailure) -> None:
-        is_new = failure.message != self._failure and failure.reason != "internal"  # those are logged with a traceback
-        if is_new and self._is_logged:
-            log.warning("source failed", extra={"target": target, "reason": failure.reason, "error": failure.message})
-        self._failure = failure.message
+        if failure.reason == "internal":  # logged with its traceback
+            self._failure = failure.message
+            return
+        self._warn("source failed", target, failure.message, {"reason": failure.reason, "error": failure.message})
 
     def ended(self, target: str, reason: str) -> None:
         if self._is_logged:
             log.info("source ended", extra={"target": target, "reason": reason})
 
-    def worked(self, raw: RawTick) -> None:
-        if self._failure:
+    def worked(self, raw: RawTick, is_empty: bool) -> None:
+        if is_empty:
+            self._warn("source has no GPU", raw.target, "no GPU", {})
+        elif self._failure:
             log.info("source works again", extra={"target": raw.target})
             self._failure = ""
         for reason in raw.rejected.keys() - self._rejected:
@@ -124,3 +139,10 @@ class _SourceLog:
                 "rows were left out; logged once per reason, counted in pulsed_source_rejected_rows_total",
                 extra={"target": raw.target, "reason": reason, "rows": raw.rejected[reason]},
             )
+
+    def _warn(self, message: str, target: str, failure: str, extra: dict[str, str]) -> None:
+        now = time.monotonic()
+        if self._is_logged and (failure != self._failure or now - self._logged_at >= REMIND_SECONDS):
+            log.warning(message, extra={"target": target} | extra)
+            self._logged_at = now
+        self._failure = failure

@@ -60,6 +60,21 @@ async def test_outcomes_come_in_order_and_the_source_is_closed(caplog: pytest.Lo
     ]
 
 
+@pytest.mark.parametrize(("seconds", "lines"), [(60.0, 1), (0.0, 3)])
+async def test_a_source_that_still_has_no_data_is_logged_each_minute(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, seconds: float, lines: int
+) -> None:
+    monkeypatch.setattr("pulsed.collector.read_loop.REMIND_SECONDS", seconds)
+    failures = [ScrapeFailed("refused", "start it") for _ in range(3)]
+    async with read_loop(
+        Scripted([*failures, 1.0, 1.0, 1.0, 2.0]), time_of, is_empty=lambda time: time == 1.0
+    ) as outcomes:
+        async for _ in outcomes:
+            pass
+    warned = [record.message for record in caplog.records if record.message.startswith("source ")]
+    assert warned == ["source failed"] * lines + ["source has no GPU"] * lines
+
+
 async def test_the_source_is_closed_when_reading_stops_early() -> None:
     source = Scripted([1.0, 2.0])
     async with read_loop(source, time_of) as outcomes:

@@ -58,7 +58,9 @@ MONITORS: dict[str, Values] = {
 PRODUCT = {
     ", ".join(names): {**SOURCES[names[0]], **WEB[names[1]], **MONITORS[names[2]]}
     for names in itertools.product(SOURCES, WEB, MONITORS)
+    if names[1:] not in {("client certificates", "ServiceMonitor"), ("client certificates", "PodMonitor")}
 }
+"""A monitor of a daemon that requires client certificates needs one."""
 
 SINGLE: dict[str, Values] = {
     "no Service": {"service": {"enabled": False}},
@@ -74,6 +76,18 @@ SINGLE: dict[str, Values] = {
             "extraEgress": [{"ports": [{"port": 443, "protocol": "TCP"}]}],
         }
     },
+    "monitor with a client certificate": {
+        **WEB["client certificates"],
+        "serviceMonitor": {
+            "enabled": True,
+            "tlsConfig": TLS | {"cert": TLS["ca"], "keySecret": {"name": "a", "key": "b"}},
+        },
+    },
+    "monitor that verifies the certificate": {
+        "webConfig": {"existingSecret": "web", "caKey": "ca.crt"},
+        "podMonitor": {"enabled": True},
+    },
+    "Service of the node": {"service": {"nodeLocal": True}},
     "whole ServiceMonitor": {"serviceMonitor": MONITOR},
     "whole PodMonitor": {"podMonitor": MONITOR},
     "monitor with the pod's address as instance": {
@@ -170,6 +184,10 @@ REFUSED: dict[str, tuple[Values, str]] = {
     "effect": ({"tolerations": [{"key": "a", "effect": "Never"}]}, "effect"),
     "Secret's name": ({"webConfig": {"existingSecret": "Web_Config"}}, "existingSecret"),
     "both monitors": ({"podMonitor": {"enabled": True}, "serviceMonitor": {"enabled": True}}, "choose one"),
+    "monitor without a client certificate": (
+        {**WEB["client certificates"], **MONITORS["PodMonitor"]},
+        "needs a tlsConfig with cert and keySecret",
+    ),
     "monitor without Service": (
         {"serviceMonitor": {"enabled": True}, "service": {"enabled": False}},
         "needs service.enabled",

@@ -15,7 +15,7 @@ from pulsed import __version__
 from pulsed.config import Config
 from pulsed.config.load import load
 from tests.daemon import pulsed
-from tests.deploy.cases import CASES, HOST, MONITORS, REACHED, REFUSED, SINGLE, SOURCES, WEB
+from tests.deploy.cases import CASES, HOST, MONITOR, MONITORS, REACHED, REFUSED, SINGLE, SOURCES, WEB
 from tests.deploy.chart import (
     CHART,
     Manifest,
@@ -189,12 +189,51 @@ def test_the_web_configuration_reaches_probes_and_monitors() -> None:
         ({"source": {"exporter": {"port": 19400}}}, [53, 53, 19400]),
         ({"source": {"kind": "dcgmi"}}, [53, 53, 5555]),
         ({"source": {"kind": "demo"}}, [53, 53]),
+        (SOURCES["exporters by URL"], [53, 53, 9400]),
+        (
+            {
+                "source": {
+                    "exporter": {"targets": [f"{at}/metrics" for at in ("https://a", "http://b", "http://[::1]:7")]}
+                }
+            },
+            [53, 53, 443, 80, 7],
+        ),
+        ({"source": {"kind": "dcgmi", "dcgmi": {"host": "gpu1:5556"}}}, [53, 53, 5556]),
+        ({"source": {"kind": "dcgmi", "dcgmi": {"host": "gpu1"}}}, [53, 53, 5555]),
+        (SOURCES["dcgmi by its address"], [53, 53]),
     ],
 )
 def test_the_network_policy_lets_the_source_through(values: Values, ports: list[int]) -> None:
     spec = only(render({**values, "networkPolicy": {"enabled": True}}), "NetworkPolicy")["spec"]
     assert [port["port"] for rule in spec["egress"] for port in rule["ports"]] == ports
     assert [port["port"] for rule in spec["ingress"] for port in rule["ports"]] == ["http"]
+
+
+def test_the_network_policy_admits_the_pod_of_helm_test() -> None:
+    peer = {"namespaceSelector": {"matchLabels": {"a": "b"}}}
+    manifests = render({"networkPolicy": {"enabled": True, "from": [peer]}})
+    ((first, second),) = [rule["from"] for rule in only(manifests, "NetworkPolicy")["spec"]["ingress"]]
+    labels = only(manifests, "Pod")["metadata"]["labels"].items()
+    assert (first, second["podSelector"]["matchLabels"].items() <= labels) == (peer, True)
+
+
+@pytest.mark.parametrize(
+    ("web", "tls"),
+    [
+        (WEB["plain"], None),
+        (WEB["users"], None),
+        (WEB["TLS"], {"insecureSkipVerify": True}),
+        (
+            SINGLE["monitor that verifies the certificate"],
+            {"ca": {"secret": {"name": "web", "key": "ca.crt"}}, "serverName": "gpu-pulsed.monitoring.svc"},
+        ),
+    ],
+)
+def test_the_monitors_carry_the_tls_of_the_daemon(web: Values, tls: object) -> None:
+    (endpoint,) = only(render({**web, **MONITORS["PodMonitor"]}), "PodMonitor")["spec"]["podMetricsEndpoints"]
+    assert endpoint.get("tlsConfig") == tls
+    own = render({**web, "serviceMonitor": MONITOR, "podMonitor": {"enabled": False}})
+    assert only(own, "ServiceMonitor")["spec"]["endpoints"][0]["tlsConfig"] == MONITOR["tlsConfig"]
 
 
 def test_gpu_nodes_are_chosen_by_any_of_the_known_labels() -> None:

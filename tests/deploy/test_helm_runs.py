@@ -26,7 +26,7 @@ from tests.deploy.cases import HOST, WEB
 from tests.deploy.chart import Manifest, Values, config, container, environment_of, render
 from tests.end_to_end.exporters import Exporter, exporting
 from tests.end_to_end.exporters import page as exporter_page
-from tests.waiting import SECONDS
+from tests.waiting import SECONDS, until
 
 
 @contextlib.contextmanager
@@ -126,18 +126,33 @@ def test_the_rendered_daemon_serves_tls_and_asks_for_users_but_not_the_probes(tm
         assert asked(f"{url}/metrics", Authorization=f"Basic {basic}") == 200
 
 
+def helm_test(values: Values, port: int, seconds: int = 60) -> subprocess.CompletedProcess[str]:
+    """Run the program of `helm test`, as rendered, against one pod."""
+    (pod,) = (manifest for manifest in render(values) if manifest["kind"] == "Pod")
+    python, option, program, service, _, scheme, _ = pod["spec"]["containers"][0]["command"]
+    assert (python, option, service) == ("python", "-c", "gpu-pulsed")
+    command = [sys.executable, "-W", "error", "-c", program, "127.0.0.1", str(port), scheme, str(seconds)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=2 * SECONDS, check=False)
+
+
 @pytest.mark.parametrize("name", WEB)
 def test_the_helm_test_tells_a_daemon_from_none(name: str, tmp_path: Path) -> None:
     web_configuration(tmp_path, tls=name != "users", clients=name == "client certificates")
     values = {"source": {"kind": "demo"}, **WEB[name]}
-    (pod,) = (manifest for manifest in render(values) if manifest["kind"] == "Pod")
-    python, option, program, service, _, *rest = pod["spec"]["containers"][0]["command"]
-    assert (python, option, service) == ("python", "-c", "gpu-pulsed")
-
-    def ask(port: int) -> int:
-        command = [sys.executable, "-W", "error", "-c", program, "127.0.0.1", str(port), *rest]
-        return subprocess.run(command, capture_output=True, timeout=SECONDS, check=False).returncode
-
     with deployed(values, tmp_path) as daemon:
-        assert ask(daemon.port) == 0
-    assert ask(free_port()) != 0
+        done = helm_test(values, daemon.port)
+    assert done.returncode == 0, done
+    assert helm_test(values, free_port(), 0).returncode != 0
+
+
+@pytest.mark.parametrize("name", ["plain", "TLS"])
+def test_the_helm_test_names_the_source_that_is_down(name: str, tmp_path: Path) -> None:
+    web_configuration(tmp_path)
+    target = f"http://127.0.0.1:{free_port()}/metrics"
+    values = {"source": {"exporter": {"targets": [target]}}, "config": {"source": {"interval": "1s"}}, **WEB[name]}
+    with deployed(values, tmp_path) as daemon:
+        until(lambda: "source failed" in daemon.log())
+        done = helm_test(values, daemon.port, 0)
+    assert done.returncode == 1
+    assert target in done.stdout
+    assert "Connect" in done.stdout or "connect" in done.stdout

@@ -65,6 +65,25 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- end }}
 {{- end }}
 
+{{/* The TCP ports of the source, as a YAML list. */}}
+{{- define "pulsed.sourcePorts" -}}
+{{- $ports := list }}
+{{- if eq .Values.source.kind "exporter" }}
+{{- range .Values.source.exporter.targets }}
+{{- $url := urlParse . }}
+{{- $ports = append $ports (regexFind ":[0-9]+$" $url.host | trimPrefix ":" | default (eq $url.scheme "https" | ternary "443" "80") | int) }}
+{{- else }}
+{{- $ports = append $ports (int .Values.source.exporter.port) }}
+{{- end }}
+{{- else if eq .Values.source.kind "dcgmi" }}
+{{- $host := .Values.source.dcgmi.host }}
+{{- if not (hasPrefix "unix:" $host) }}
+{{- $ports = append $ports (regexFind ":[0-9]+$" $host | trimPrefix ":" | default .Values.source.dcgmi.port | int) }}
+{{- end }}
+{{- end }}
+{{- $ports | uniq | toYaml }}
+{{- end }}
+
 {{/* The scheme of pulsed's own port. */}}
 {{- define "pulsed.scheme" -}}
 {{- if and .Values.webConfig.existingSecret .Values.webConfig.tls }}https{{ else }}http{{ end }}
@@ -86,6 +105,27 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- mergeOverwrite $base (deepCopy .Values.config) (dict "listen" (printf ":%d" (int .Values.port)) "source" $source) | toYaml }}
 {{- end }}
 
+{{/* TLS of a monitor: its own, else that of the web configuration. Call with (list . $monitor). */}}
+{{- define "pulsed.tlsConfig" -}}
+{{- $root := index . 0 }}
+{{- $web := $root.Values.webConfig }}
+{{- with (index . 1).tlsConfig }}
+{{- toYaml . }}
+{{- else }}
+{{- if eq (include "pulsed.scheme" $root) "https" }}
+{{- if $web.clientCertificates }}
+{{- fail "webConfig.clientCertificates needs a tlsConfig with cert and keySecret in serviceMonitor or podMonitor" }}
+{{- end }}
+{{- if $web.caKey }}
+ca: {secret: {name: {{ $web.existingSecret }}, key: {{ $web.caKey }}}}
+serverName: {{ printf "%s.%s.svc" (include "pulsed.fullname" $root) $root.Release.Namespace }}
+{{- else }}
+insecureSkipVerify: true
+{{- end }}
+{{- end }}
+{{- end }}
+{{- end }}
+
 {{/* What both kinds of monitor say about one endpoint. Call with (list . $monitor). */}}
 {{- define "pulsed.endpoint" -}}
 {{- $root := index . 0 }}
@@ -100,8 +140,8 @@ interval: {{ . }}
 {{- with $monitor.scrapeTimeout }}
 scrapeTimeout: {{ . }}
 {{- end }}
-{{- with $monitor.tlsConfig }}
-tlsConfig: {{- toYaml . | nindent 2 }}
+{{- with include "pulsed.tlsConfig" (list $root $monitor) }}
+tlsConfig: {{- . | nindent 2 }}
 {{- end }}
 {{- with $monitor.basicAuth }}
 basicAuth: {{- toYaml . | nindent 2 }}
