@@ -53,6 +53,9 @@ Part = tuple[float, float, int, Masks]
 """When it ended, the seconds and the samples in it, and seconds by mask, for masks with any bit."""
 
 
+_Sum = tuple[dict[int, float], float, int]
+
+
 @dataclass(slots=True, eq=False)
 class ClockEvents:
     """The clock event reasons of one GPU over the last minutes.
@@ -70,6 +73,7 @@ class ClockEvents:
     _begun: float | None = None
     _seconds: float = 0.0
     _samples: int = 0
+    _sums: dict[tuple[float, float, int], _Sum] = field(default_factory=dict)
 
     def follow(self, mask: float | None, is_busy: bool, seconds: float, now: float) -> bool:
         """Take a sample that covers some seconds.
@@ -94,25 +98,28 @@ class ClockEvents:
 
     def share(self, bits: int, window: float, now: float) -> float | None:
         """Return the share of a window in which one of the bits was set; None for fewer than three samples in all."""
-        held, observed, samples = self._sum(bits, window, now, FEWEST_SAMPLES)
-        return held / max(observed, window) if samples >= FEWEST_SAMPLES and observed else None
+        newest = self._parts[-FEWEST_SAMPLES:]
+        if not bits & self.seen and len(newest) == FEWEST_SAMPLES and any([part[1] for part in newest]):  # noqa: C419
+            return 0.0  # however much more was observed
+        held, observed, samples = self._sum(window, now, FEWEST_SAMPLES)
+        return _with(held, bits) / max(observed, window) if samples >= FEWEST_SAMPLES and observed else None
 
-    def _sum(self, bits: int, window: float, now: float, fewest: int) -> tuple[float, float, int]:
-        """Return the seconds in which one of the bits was set, the seconds observed, and the samples.
-
-        The window is extended until it has the fewest samples, and not read to its end for bits that were never set.
-        """
-        held = observed = 0.0
-        samples = 0
-        is_seen = bits & self.seen
-        coarse = self._coarse if window > FINE else ()
-        for ended, seconds, count, masks in chain(reversed(self._parts), reversed(coarse)):
-            if samples >= fewest and (now - ended >= window - ROUNDING or (observed and not is_seen)):
-                break  # the share of bits that were never set is 0, however much more was observed
+    def _sum(self, window: float, now: float, fewest: int) -> _Sum:
+        """Return the seconds by mask, the seconds observed, and the samples; of more than the window for the fewest."""
+        if (found := self._sums.get((window, now, fewest))) is not None:
+            return found
+        held: dict[int, float] = {}
+        observed, samples = 0.0, 0
+        for ended, seconds, count, masks in chain(
+            reversed(self._parts), reversed(self._coarse if window > FINE else ())
+        ):
+            if samples >= fewest and now - ended >= window - ROUNDING:
+                break
             observed += seconds
             samples += count
-            if is_seen:
-                held += sum([length for mask, length in masks if mask & bits])
+            for mask, length in masks:
+                held[mask] = held.get(mask, 0.0) + length
+        self._sums[window, now, fewest] = held, observed, samples
         return held, observed, samples
 
     def _complete(self, now: float) -> None:
@@ -129,13 +136,12 @@ class ClockEvents:
         for _, _, _, masks in (*parts, *coarse):
             for mask, _ in masks:
                 self.seen |= mask
-        self._begun, self._masks, self._seconds, self._samples = now, {}, 0.0, 0
+        self._begun, self._masks, self._seconds, self._samples, self._sums = now, {}, 0.0, 0, {}
+        held, observed, _ = self._sum(SHARES_WINDOW, now, 0)
         shares: Shares = tuple(
-            (name, round(min(held / observed, 1.0), 3))
+            (name, round(min(seconds / observed, 1.0), 3))
             for bit, name in REASONS.items()
-            if self.seen & bit
-            for held, observed, _ in [self._sum(bit, SHARES_WINDOW, now, 0)]
-            if held and observed
+            if self.seen & bit and (seconds := _with(held, bit)) and observed
         )
         if shares != self.shares:
             self.shares = shares
@@ -151,3 +157,8 @@ class ClockEvents:
                 merged[mask] = merged.get(mask, 0.0) + length
             seconds, samples, masks = seconds + before, samples + count, tuple(merged.items())
         coarse.append((ended, seconds, samples, masks))
+
+
+def _with(held: Mapping[int, float], bits: int) -> float:
+    """Return the seconds of the masks with one of the bits."""
+    return sum([seconds for mask, seconds in held.items() if mask & bits])

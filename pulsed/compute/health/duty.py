@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from pulsed.compute.health.clock_events import FEWEST_SAMPLES
-from pulsed.compute.health.inputs import GpuInputs
+from pulsed.compute.health.inputs import INPUT_POSITION, GpuInputs
 from pulsed.compute.health.model import SEVERITY, State
 from pulsed.compute.health.rule import MINUTE, Rule, RuleState, duration
+
+_REASONS = INPUT_POSITION["clocks_event_reasons"]
 
 MICROSECONDS = 1e3
 """Factor of a counter of microseconds that is read as nanoseconds."""
@@ -54,25 +56,26 @@ class Duty(Rule):
 
     def measure(self, state: RuleState, inputs: GpuInputs, now: float) -> float | None:
         """Return the share, 0..1; None before the third sample."""
-        best = self._follow(state, inputs, now) if self.positions else None
-        if best is not None and best.share >= 0:
-            return min(best.share, 1.0)
-        if not self.bits or inputs.value("clocks_event_reasons") is None:
+        best = self._follow(state, inputs, now)
+        if best >= 0:
+            return min(best, 1.0)
+        if not self.bits or inputs.values[_REASONS] is None:
             return None
         return inputs.clock_events.share(self.bits, self.window, now)
 
-    def _follow(self, state: RuleState, inputs: GpuInputs, now: float) -> DutyCounter | None:
-        """Update the counters; return the one with the largest share, None where there is none."""
-        counters: list[DutyCounter] = []
-        if state.duties is None:
-            state.duties = {}
+    def _follow(self, state: RuleState, inputs: GpuInputs, now: float) -> float:
+        """Update the counters; return the largest share, -1 where there is none."""
+        best = -1.0
+        counters = state.duties
         for name, position in zip(self.inputs, self.positions, strict=True):
             value = inputs.values[position]
-            if value is not None or name in state.duties:
-                counter = state.duties.setdefault(name, DutyCounter())
+            if value is not None and counters is None:
+                counters = state.duties = {}
+            if counters is not None and (value is not None or name in counters):
+                counter = counters.setdefault(name, DutyCounter())
                 counter.follow(value, now, self.window)
-                counters.append(counter)
-        return max(counters, key=lambda counter: counter.share, default=None)
+                best = max(best, counter.share)
+        return best
 
     def severities(self, state: RuleState, measure: float) -> tuple[int, int]:
         """Return the severity that a measure reaches, and the one that it keeps; info for an unproven unit."""

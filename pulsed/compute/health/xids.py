@@ -9,7 +9,7 @@ configuration can change them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal, cast
 
@@ -51,7 +51,7 @@ FOLLOWER = 45
 CORROBORABLE = frozenset({144, 145, 146, 149})
 """Codes that are critical once another input confirms them: their severity depends on sub-codes in the kernel log."""
 
-# code, severity, scope, action, description
+# codes, severity, scope, action, description; # is the number of the unit, counted from 0
 _TABLE = """\
 1 warn app restart_app legacy FIFO method fault: malformed command stream
 2 warn app restart_app legacy FIFO software-method fault: malformed command stream
@@ -91,9 +91,7 @@ _TABLE = """\
 36 warn driver reboot_node MSPPP video engine exception
 37 info firmware ignore context-switch firmware got a method it does not implement
 38 info firmware ignore context-switch firmware watchdog expired; follow any other XID next to it
-39 warn driver restart_app copy engine 0 exception
-40 warn driver restart_app copy engine 1 exception
-41 warn driver restart_app copy engine 2 exception
+39-41,70-72,75-77,85,126-135 warn driver restart_app copy engine # exception
 42 warn driver reboot_node VIC video compositor exception
 43 info app restart_app channel was reset after a user fault; the GPU itself stays usable
 44 warn driver ignore graphics fault while switching contexts
@@ -120,44 +118,23 @@ _TABLE = """\
 65 warn driver restart_app encoder 1 exception
 66 info driver ignore driver made a forbidden register access
 67 info driver ignore driver register verification violation
-68 warn app restart_app video decoder 0 exception
+68,83-84,88-89,96-98 warn app restart_app video decoder # exception
 69 warn app restart_app graphics class error: wrong method for the object class
-70 warn driver restart_app copy engine 3 exception
-71 warn driver restart_app copy engine 4 exception
-72 warn driver restart_app copy engine 5 exception
 73 warn driver restart_app encoder 2 exception
 74 crit nvlink reset_gpu NVLink hardware error (up to Hopper); the link may retrain or drop; read its state and counters
-75 warn driver restart_app copy engine 6 exception
-76 warn driver restart_app copy engine 7 exception
-77 warn driver restart_app copy engine 8 exception
 78 warn driver none vGPU failed to start: host and guest driver or licence mismatch
 79 crit pcie reboot_node GPU fell off the PCIe bus: no answer to reads
 80 warn pcie restart_app push buffer checksum mismatch: data corrupted on its way to the GPU
 81 warn hardware check_hardware legacy VGA subsystem error
-82 warn app restart_app JPEG engine 0 exception
-83 warn app restart_app video decoder 1 exception
-84 warn app restart_app video decoder 2 exception
-85 warn driver restart_app copy engine 9 exception
-86 warn app restart_app optical-flow engine 0 exception
+82,99-105 warn app restart_app JPEG engine # exception
+86,139 warn app restart_app optical-flow engine # exception
 87 info driver none driver telemetry report marker
-88 warn app restart_app video decoder 3 exception
-89 warn app restart_app video decoder 4 exception
 90 info memory none L2 cache (LTC) marker
 91 info driver none reserved code
 92 warn memory ignore rate of corrected single-bit ECC errors is high; hardware fixes them, watch remaps
 93 info firmware ignore InfoROM erase budget passed
 94 warn memory restart_app uncorrectable memory error contained to one process; restart it, reset when convenient
 95 crit memory reset_gpu uncorrectable memory error not contained: every process on the GPU is affected
-96 warn app restart_app video decoder 5 exception
-97 warn app restart_app video decoder 6 exception
-98 warn app restart_app video decoder 7 exception
-99 warn app restart_app JPEG engine 1 exception
-100 warn app restart_app JPEG engine 2 exception
-101 warn app restart_app JPEG engine 3 exception
-102 warn app restart_app JPEG engine 4 exception
-103 warn app restart_app JPEG engine 5 exception
-104 warn app restart_app JPEG engine 6 exception
-105 warn app restart_app JPEG engine 7 exception
 106 info firmware ignore out-of-band test message
 107 info firmware ignore silent out-of-band test message
 108 info nvlink ignore NVLink remote address translation failed; handled like 137
@@ -178,20 +155,9 @@ _TABLE = """\
 123 warn firmware check_hardware SPI flash write through PMU failed
 124 warn firmware check_hardware SPI flash erase through PMU failed
 125 warn firmware check_hardware InfoROM file system error
-126 warn driver restart_app copy engine 10 exception
-127 warn driver restart_app copy engine 11 exception
-128 warn driver restart_app copy engine 12 exception
-129 warn driver restart_app copy engine 13 exception
-130 warn driver restart_app copy engine 14 exception
-131 warn driver restart_app copy engine 15 exception
-132 warn driver restart_app copy engine 16 exception
-133 warn driver restart_app copy engine 17 exception
-134 warn driver restart_app copy engine 18 exception
-135 warn driver restart_app copy engine 19 exception
 136 crit nvlink reset_gpu NVLink training failed; check cable or signal integrity
 137 info nvlink ignore NVLink access denied: peer fault or app addressing memory of a failed peer
 138 info driver none deep-learning accelerator error
-139 warn app restart_app optical-flow engine 1 exception
 140 crit memory reset_gpu ECC error that escaped recovery
 141 info app ignore CUDA fast-path submission error
 142 warn driver none encoder 3 exception
@@ -230,12 +196,15 @@ _TABLE = """\
 """
 
 
-def _parse(row: str) -> Xid:
-    code, severity, scope, action, description = row.split(" ", 4)
-    return Xid(int(code), cast(XidSeverity, severity), cast(Scope, scope), cast(Action, action), description)
+def _parse(row: str) -> Iterator[Xid]:
+    codes, severity, scope, action, description = row.split(" ", 4)
+    ranges = [[int(code) for code in part.split("-")] for part in codes.split(",")]
+    for number, code in enumerate(code for part in ranges for code in range(part[0], part[-1] + 1)):
+        text = description.replace("#", str(number))
+        yield Xid(code, cast(XidSeverity, severity), cast(Scope, scope), cast(Action, action), text)
 
 
-XIDS: Mapping[int, Xid] = {xid.code: xid for xid in map(_parse, _TABLE.splitlines())}
+XIDS: Mapping[int, Xid] = dict(sorted((xid.code, xid) for row in _TABLE.splitlines() for xid in _parse(row)))
 """By code."""
 
 
