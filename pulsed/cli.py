@@ -118,7 +118,6 @@ def argument_parser() -> _ArgumentParser:
     serve.add_argument(
         "--web.max-requests",
         dest="max_requests",
-        type=int,
         metavar="N",
         help="concurrent requests of the metrics page; 0: no limit",
     )
@@ -135,9 +134,7 @@ def argument_parser() -> _ArgumentParser:
 
     snapshot = commands.add_parser("snapshot", parents=[showing], help="print one tick and exit")
     snapshot.add_argument("--format", choices=["table", "json", "csv", "prometheus"], default="table")
-    snapshot.add_argument(
-        "--columns", default="all", help="columns of --format csv: default, all, or names with commas"
-    )
+    snapshot.add_argument("--columns", help="columns of --format csv: default, all (default), or names with commas")
     snapshot.set_defaults(run=_snapshot, parser=snapshot)
 
     export = commands.add_parser("export", parents=[showing], help="print every tick as CSV until the source ends")
@@ -207,11 +204,9 @@ def argument_parser() -> _ArgumentParser:
         "--by", type=_label_names, metavar="LABELS", help="labels that identify a GPU on DCGM_FI_* series: UUID,gpu,..."
     )
     rules.add_argument("--format", choices=["prometheus", "kubernetes"], default="prometheus")
-    rules.add_argument("--name", default="pulsed", help="name of the PrometheusRule of --format kubernetes")
-    rules.add_argument("--namespace", default="", help="its namespace")
-    rules.add_argument(
-        "--labels", type=_labels, default={}, metavar="NAME=VALUE,...", help="its labels: release=prometheus"
-    )
+    rules.add_argument("--name", type=_object_name, help="name of the PrometheusRule of --format kubernetes")
+    rules.add_argument("--namespace", type=_object_name, help="its namespace")
+    rules.add_argument("--labels", type=_labels, metavar="NAME=VALUE,...", help="its labels: release=prometheus")
     rules.add_argument("--output", metavar="FILE", default="-", help="write to this file instead of stdout")
     rules.set_defaults(run=_rules, parser=rules)
 
@@ -251,7 +246,9 @@ def _serve(options: argparse.Namespace) -> int:
 def _snapshot(options: argparse.Namespace) -> int:
     from pulsed.commands.snapshot import snapshot
 
-    return snapshot(_configuration(options), options.format, options.columns, sys.stdout)
+    if options.columns is not None and options.format != "csv":
+        options.parser.error("--columns needs --format csv")
+    return snapshot(_configuration(options), options.format, options.columns or "all", sys.stdout)
 
 
 def _export(options: argparse.Namespace) -> int:
@@ -295,8 +292,10 @@ def _rules(options: argparse.Namespace) -> int:
     from pulsed.present.promql.rule_types import IdentityLabels
 
     identity = IdentityLabels(options.by) if options.by else IdentityLabels()
-    target = KubernetesObject(options.namespace, options.labels, options.name)
-    kubernetes = target if options.format == "kubernetes" else None
+    given = {name: value for name in ("namespace", "labels", "name") if (value := getattr(options, name)) is not None}
+    if given and options.format != "kubernetes":
+        options.parser.error(f"--{next(iter(given))} needs --format kubernetes")
+    kubernetes = KubernetesObject(**given) if options.format == "kubernetes" else None
     selection = RuleSelection(
         options.kind,
         options.metrics,
@@ -343,6 +342,14 @@ def _label_names(text: str) -> tuple[str, ...]:
     if not all(re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name) for name in names):
         raise argparse.ArgumentTypeError(f"{text!r} is not a list of labels; give names with commas, such as UUID,gpu")
     return names
+
+
+def _object_name(text: str) -> str:
+    if not re.fullmatch(r"[a-z0-9]([-.a-z0-9]{0,251}[a-z0-9])?", text):
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not a name of Kubernetes; use lower case letters, digits, - and ."
+        )
+    return text
 
 
 def _labels(text: str) -> dict[str, str]:

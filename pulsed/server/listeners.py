@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import socket
 import stat
@@ -20,7 +21,12 @@ FIRST_DESCRIPTOR = 3
 UNIX_MASK = 0o117
 """A Unix socket is for its owner and group."""
 
-_ANOTHER = "Is another pulsed running? Choose another address with --web.listen-address"
+_REMEDIES = {
+    errno.EADDRINUSE: "Is another pulsed running? Choose another address with --web.listen-address",
+    errno.EACCES: "Ports below 1024 need CAP_NET_BIND_SERVICE; choose another address with --web.listen-address",
+    errno.ENOENT: "Create the folder of the socket, or choose another path with --web.listen-address",
+}
+_OTHERWISE = "Choose an address of this host with --web.listen-address"
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +112,7 @@ def _tcp(address: str) -> socket.socket:
                 )
         return socket.create_server(("", int(port)), backlog=BACKLOG)
     except OSError as error:
-        raise ListenError(f"cannot listen on {address}: {error.strerror or error}", _ANOTHER) from error
+        raise _listen_error(address, error) from error
 
 
 def _unix(address: str) -> Listener:
@@ -123,7 +129,14 @@ def _unix(address: str) -> Listener:
         return Listener(listening, (path, path.stat().st_ino))
     except OSError as error:
         listening.close()
-        raise ListenError(f"cannot listen on {address}: {error.strerror or error}", _ANOTHER) from error
+        raise _listen_error(address, error) from error
+
+
+def _listen_error(address: str, error: OSError) -> ListenError:
+    # `create_server` adds the address to the text; names that cannot be resolved have a code of their own.
+    number = None if isinstance(error, socket.gaierror) else error.errno
+    reason = os.strerror(number) if number else error.strerror or str(error)
+    return ListenError(f"cannot listen on {address}: {reason}", _REMEDIES.get(number or 0, _OTHERWISE))
 
 
 def _remove_stale(path: Path) -> None:

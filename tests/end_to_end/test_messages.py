@@ -51,6 +51,11 @@ MISTAKES = (
     Mistake("record x --duration soon", 2, ("record: --duration: 'soon' is not a duration; give a duration such as",)),
     Mistake("counters --exporter-version latest", 2, ("'latest' is not a version of dcgm-exporter; give 4.5.2",)),
     Mistake("rules --by , ", 2, ("rules: --by: ',' is not a list of labels; give names with commas",)),
+    Mistake("rules --format kubernetes --name A_B", 2, ("rules: --name: 'A_B' is not a name of Kubernetes; use",)),
+    Mistake("rules --labels a=b", 2, ("rules: --labels needs --format kubernetes",)),
+    Mistake("snapshot --columns gpu", 2, ("snapshot: --columns needs --format csv",)),
+    Mistake("serve --web.max-requests many", 2, ("--web.max-requests: max_requests: 'many' is not allowed",)),
+    Mistake("serve --web.listen-address here", 2, ("--web.listen-address: listen[0]: 'here' has no port; allowed: ",)),
     Mistake("check-config", 2, ("check-config: no file is given",)),
     # options that would do nothing
     Mistake("record x --gpus 1", 2, ("record: unknown option --gpus",)),
@@ -70,7 +75,7 @@ MISTAKES = (
     Mistake("snapshot --source demo --gpus 9", 1, ("gpus: there is no GPU 9. There are: 0, 1, 2, 3, 4, 5, 6, 7",)),
     Mistake("export --source demo --gpus 0,8:1", 1, ("gpus: there is no GPU 8:1. There are: 0, 1",)),
     Mistake(" ".join(("snapshot", *EXPORTER)), 1, (f"{NOBODY}/metrics cannot be reached: Connection refused", "host")),
-    Mistake(f"snapshot {SAVED}absent", 1, ("cannot read absent: No such file", "A URL begins with http://")),
+    Mistake(f"snapshot {SAVED}absent", 1, ("cannot read absent: No such file", "or a URL with http://")),
     Mistake(f"snapshot {SAVED}folder", 1, ("folder is not a regular file. A target is a URL or the path of",)),
     Mistake(f"snapshot {SAVED}empty", 1, ("empty: empty page. ",)),
     Mistake(f"snapshot {SAVED}binary", 1, ("binary: The answer is binary", "Check that it is a page of dcgm-exporter")),
@@ -88,6 +93,10 @@ MISTAKES = (
     Mistake("record folder --source demo", 1, ("cannot write folder: Is a directory. Name a file in",)),
     Mistake("record broken.yaml --source demo", 2, ("broken.yaml exists and is not a record. Give another name",)),
     Mistake("rules --output absent/x", 1, ("cannot write absent/x: No such file", "Name another file")),
+    # listeners
+    Mistake("serve --source demo --web.listen-address unix:/absent/x", 1, ("No such file", "Create the folder of the")),
+    Mistake("serve --source demo --web.listen-address 192.0.2.1:1", 1, ("192.0.2.1:1: Cannot", "an address of this h")),
+    Mistake("serve --source demo --web.listen-address a.invalid:1", 1, ("on a.invalid:1: ", "an address of this host")),
     # health, whose codes are those of a monitor: 3 is unknown
     Mistake(f"health {NOBODY}", 3, (f"cannot reach {NOBODY}/health/gpus: Connection refused. Check that `pulsed ser",)),
     Mistake("health ftp://x", 3, ("health: 'ftp://x' is not the URL of a pulsed. Give one such as http://localhost",)),

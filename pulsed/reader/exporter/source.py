@@ -166,7 +166,10 @@ def _read_file(path: str, limit: int) -> bytes:
             page = file.read(limit + 1)
     except (OSError, ValueError) as error:  # ValueError: a zero byte in the path
         reason = error.strerror if isinstance(error, OSError) else str(error)
-        raise ScrapeFailed(f"cannot read {path}: {reason}", "A URL begins with http:// or https://") from error
+        raise ScrapeFailed(
+            f"cannot read {path}: {reason}",
+            "Name a saved page that pulsed's user may read, or a URL with http:// or https://",
+        ) from error
     if len(page) > limit:
         raise ScrapeFailed(
             f"{path} has more than {limit} bytes", "See whether this is a page, or increase max_page_bytes"
