@@ -33,6 +33,26 @@ Health is shown by `pulsed health` (exit code 0 ok, 1 warn or hot, 2 crit, 3 unk
 
 dcgm-exporter's default page lacks the inputs of most checks; the counters files in `deploy/dcgm-exporter/` add them.
 
+## Absent GPUs
+
+A GPU that was read before, and is absent while its source delivers, is `gpu_lost`; with `state_dir` also after a
+restart of pulsed. It stays so until it returns, or until it is no longer expected. That is logged, and sent once as the
+event `removal`. All state of the GPU is dropped; if it returns, its counters start at 0.
+
+| reason | when |
+|---|---|
+| `replaced` | a board with a UUID that was not seen before has its index and PCI address |
+| `restarted` | it is absent from the first sample after a restart of its node |
+| `moved` | another target of this pulsed has reported it since |
+| `expired` | it was absent for `health.forget_after` (24 h) |
+
+* GPUs that the key `gpus` does not select are not watched, and therefore not lost.
+* A restart of the node is detected where the source is on this machine: `dcgmi`, or an exporter whose address is a
+  loopback address or this host's name, and whose page names no other host.
+* A shorter list of an exporter (`dcgm-exporter -d`) is not distinguished from a lost GPU. Failed scrapes, empty pages,
+  a restart, counters that start again and gaps in the indexes do not help: they also follow a lost GPU, and the page of
+  the restarted exporter then lists the GPUs that are left.
+
 ## Checks
 
 A check needs at least one of its inputs. On vGPU guests only these apply: {guest}.

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
+from socket import gethostname
 
 from pulsed.attribution.attribution import Attribution
 from pulsed.background import in_background, turn
@@ -22,6 +23,7 @@ from pulsed.compute.tick import ComputedTick
 from pulsed.config.gpu_selection import EVERYTHING, GpuSelection, SelectableGpu
 from pulsed.reader.kernel_log.log import KernelLog
 from pulsed.reader.tick import Layout, RawTick, Source
+from pulsed.translate.tick import Device
 from pulsed.translate.translator import Translator
 
 log = logging.getLogger(__name__)
@@ -39,10 +41,14 @@ class Pipeline:
     Args:
         node: the host of GPUs whose source does not name a host.
         observe: takes the seconds that each layer spends.
-        boot_id: of the node that all GPUs are in, if they are.
+        boot_id: of this host, if the source is on it; it counts only for GPUs whose source names this host or none.
         kernel_log: path of the kernel log of that node; empty: it is not read.
         in_use: held while a tick is processed in the background; may be shared.
         attribution: of this host; None: only the owners that the source itself names.
+        is_elsewhere: returns whether another target reported a device after a time in Unix seconds.
+
+    Attributes:
+        computer: Compute, with all state of the GPUs.
     """
 
     def __init__(
@@ -55,9 +61,13 @@ class Pipeline:
         kernel_log: str = "",
         in_use: asyncio.Lock | None = None,
         attribution: Attribution | None = None,
+        is_elsewhere: Callable[[Device, float], bool] = lambda device, time: False,
     ) -> None:
-        self._chosen = DeviceFilter(selection)
-        self._computer = ComputeLayer(settings, boot_id)
+        self.computer = ComputeLayer(settings, is_elsewhere)
+        self._select(selection)
+        self._boot_id, self._names = boot_id, (node, gethostname())
+        self._devices: tuple[Device, ...] | None = None
+        self._boot_id_here = ""
         self._translator = Translator(node)
         self._owners = OwnerLookup(attribution or Attribution(), node)
         self._observe = observe
@@ -74,10 +84,14 @@ class Pipeline:
         self._next = (settings, selection)
         self._set_kernel_log(kernel_log)
 
+    def _select(self, selection: GpuSelection) -> None:
+        self._chosen = DeviceFilter(selection)
+        self.computer.watch(self._chosen.selects)
+
     @property
     def judge(self) -> HealthEvaluator:
         """The judge of health, whose latches outlive a restart."""
-        return self._computer.judge
+        return self.computer.judge
 
     @property
     def candidates(self) -> Sequence[SelectableGpu]:
@@ -127,17 +141,28 @@ class Pipeline:
     def _process(self, raw: RawTick) -> ComputedTick:
         if self._next is not None:
             (settings, selection), self._next = self._next, None
-            self._chosen = DeviceFilter(selection)
-            self._computer.reconfigure(settings)
+            self._select(selection)
+            self.computer.reconfigure(settings)
         if raw.read_seconds:
             self._observe("read", raw.read_seconds)
         start = time.perf_counter()
         canonical = self._owners.of(self._chosen.of(self._translator.translate(raw)))
         translated = time.perf_counter()
-        computed = self._computer.compute(canonical)
+        if canonical.devices is not self._devices:
+            self._devices = canonical.devices
+            is_here = all(_is_host(device.entity.node, self._names) for device in canonical.devices)
+            self._boot_id_here = self._boot_id if is_here else ""
+        computed = self.computer.compute(canonical, self._boot_id_here)
         self._observe("translate", translated - start)
         self._observe("compute", time.perf_counter() - translated)
         return computed
+
+
+def _is_host(name: str, names: Iterable[str]) -> bool:
+    """Return whether a host name is among these, with or without its domain."""
+    name = name.casefold()
+    others = [other.casefold() for other in names]
+    return any(name == other or name.startswith(f"{other}.") or other.startswith(f"{name}.") for other in others)
 
 
 def _log_switch_errors(raw: RawTick) -> None:

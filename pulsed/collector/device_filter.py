@@ -24,6 +24,10 @@ class DeviceFilter:
         """The devices of the last tick, before filtering; empty while everything is selected."""
         return [_candidate(device) for device in self._all]
 
+    def selects(self, device: Device) -> bool:
+        """Return whether a device would be selected."""
+        return self._selection.everything or self._selection.among([_candidate(device)])[0]
+
     def of(self, tick: CanonicalTick) -> CanonicalTick:
         """The tick with the chosen devices only; the same tuple of devices as long as nothing changes."""
         if self._selection.everything:

@@ -1,10 +1,11 @@
-"""Log lines about changes of a GPU's health."""
+"""Log lines about changes of a GPU's health, and about GPUs that are no longer expected."""
 
 from __future__ import annotations
 
 import logging
 
 from pulsed.compute.health.model import SEVERITY, HealthChange, State
+from pulsed.compute.tracker import Removal
 
 log = logging.getLogger(__name__)
 
@@ -40,3 +41,13 @@ def _level(state: State) -> int:
     if state == "crit":
         return logging.ERROR
     return logging.WARNING if SEVERITY[state] >= SEVERITY["warn"] else logging.INFO
+
+
+def log_removal(removal: Removal, node: str) -> None:
+    """Log that an absent GPU is no longer expected; `node` is the host of GPUs without a node of their own."""
+    entity = removal.track.device.entity
+    log.log(
+        logging.INFO if removal.reason in ("forgotten", "moved") else logging.WARNING,
+        removal.message,
+        extra={"node": entity.node or node, "gpu": entity.gpu, "uuid": entity.uuid, "reason": removal.reason},
+    )

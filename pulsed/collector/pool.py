@@ -168,7 +168,7 @@ class CollectorPool:
                 node,
                 self._observe,
                 selection,
-                boot_id_of(config),
+                boot_id_of(config, source.target),
                 kernel_log_of(config),
                 self.in_use,
                 self.attribution,

@@ -54,9 +54,9 @@ def node_of_source(source: Source, config: Config) -> str:
     return host if host and not is_named and not is_loopback(host) else node_name(config)
 
 
-def boot_id_of(config: Config) -> str:
-    """Return the boot id of this host; empty where the GPUs may be in another host."""
-    if config.source.kind not in ("auto", "dcgmi") or config.source.dcgmi.host is not None:
+def boot_id_of(config: Config, target: str) -> str:
+    """Return the boot id of this host; empty where the GPUs of a target may be in another host."""
+    if not (_is_exporter_here(target) if _reads_exporters(config) else _is_engine_here(config)):
         return ""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
@@ -68,8 +68,23 @@ def kernel_log_of(config: Config) -> str:
     """Return the path of the kernel log to read; empty for none."""
     wanted = config.health.kernel_log
     if wanted == "auto":
-        return KMSG if boot_id_of(config) else ""
+        return KMSG if _is_engine_here(config) else ""
     return "" if wanted == "off" else wanted
+
+
+def _reads_exporters(config: Config) -> bool:
+    source = config.source
+    return source.kind == "exporter" or (source.kind == "auto" and len(source.exporter.targets) > 1)
+
+
+def _is_engine_here(config: Config) -> bool:
+    return config.source.kind in ("auto", "dcgmi") and config.source.dcgmi.host is None
+
+
+def _is_exporter_here(target: str) -> bool:
+    """Return whether the address of an exporter is a loopback address or the name of this host."""
+    host = (urlsplit(target).hostname or "") if "://" in target else ""
+    return is_loopback(host) or host == gethostname().lower()
 
 
 def selection_of(config: Config, environment: Mapping[str, str]) -> GpuSelection:
@@ -80,7 +95,7 @@ def selection_of(config: Config, environment: Mapping[str, str]) -> GpuSelection
     """
     if config.gpus is not None:
         return parse(config.gpus, "gpus")
-    if config.source.kind in ("auto", "dcgmi") and config.source.dcgmi.host is None:
+    if _is_engine_here(config):
         return from_environment(environment)
     return EVERYTHING
 

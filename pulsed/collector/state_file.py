@@ -104,7 +104,7 @@ class SavedHealth:
     def __init__(self, file: StateFile) -> None:
         self._file = file
         self._kept: dict[str, Mapping[str, object]] = {}
-        self._written: Mapping[str, int] = {}
+        self._written: Mapping[str, Mapping[str, int]] = {}
         file.load(self._accept)
 
     def restore(self, target: str, judge: HealthEvaluator, now: float) -> None:

@@ -15,7 +15,7 @@ from pathlib import Path
 import uvloop
 
 from pulsed import __version__
-from pulsed.collector.health_log import log_health_change
+from pulsed.collector.health_log import log_health_change, log_removal
 from pulsed.collector.pool import CollectorPool
 from pulsed.collector.source_factory import node_name
 from pulsed.collector.state_file import SavedHealth, StateFile
@@ -205,6 +205,8 @@ class Daemon:
         """Add a tick to history and events; an error in either must not stop the collector."""
         for change in tick.health_changes:
             log_health_change(change, self._store.node)
+        for removal in tick.removed:
+            log_removal(removal, self._store.node)
         try:
             self._history.add(tick)
             self._events.publish(tick)

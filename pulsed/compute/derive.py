@@ -11,6 +11,7 @@ from pulsed.compute.plausibility.rules import DEFAULT_PLAUSIBILITY, Plausibility
 from pulsed.compute.real_utilization import PRESETS, Weights, real_utilization
 from pulsed.compute.saturation import DEFAULT_SATURATORS, Saturation, Saturators
 from pulsed.compute.tick import RealUtilization, Result, Workload
+from pulsed.compute.tracker import FORGET_SECONDS
 from pulsed.compute.workload.class_table import DEFAULT_THRESHOLDS, ClassThresholds, Profile
 from pulsed.compute.workload.classifier import Classifier, Missing, classifier, traffic
 from pulsed.translate.tick import Device
@@ -35,6 +36,7 @@ class ComputeSettings:
         saturators: with the practical peaks of every architecture.
         plausible: limits of plausible inputs.
         health: checks and their thresholds.
+        forget_after: seconds after which an absent GPU is forgotten; 0: never.
         histogram: upper bounds of the buckets of real utilization, ascending, 0..1; empty: no distribution.
     """
 
@@ -49,6 +51,7 @@ class ComputeSettings:
     saturators: Saturators = DEFAULT_SATURATORS
     plausible: PlausibilitySettings = DEFAULT_PLAUSIBILITY
     health: HealthSettings = DEFAULT_HEALTH
+    forget_after: float = FORGET_SECONDS
     histogram: tuple[float, ...] = (0.05, 0.25, 0.5, 0.75, 0.95)
 
     @property

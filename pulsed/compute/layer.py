@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
@@ -16,7 +17,7 @@ from pulsed.compute.health.model import LostGpu
 from pulsed.compute.mig_rollup import MigRollup
 from pulsed.compute.plausibility.filter import PlausibilityFilter
 from pulsed.compute.tick import ClassChange, ComputedTick, Result
-from pulsed.compute.tracker import GpuTrack, Roster, Tracker
+from pulsed.compute.tracker import GpuTrack, Removal, Roster, Tracker
 from pulsed.translate.tick import CanonicalTick, Device
 from pulsed.translate.vocabulary import NOTHING, Reading
 
@@ -26,19 +27,23 @@ class ComputeLayer:
 
     Args:
         settings: of all stages.
-        boot_id: of the node, if all GPUs are in it; opaque, and another one after each start of the node.
+        is_elsewhere: returns whether another target reported a device after a time in Unix seconds.
 
     Attributes:
         judge: evaluates the health of all GPUs; its latched states outlive a restart of the daemon.
     """
 
-    def __init__(self, settings: ComputeSettings, boot_id: str = "") -> None:
+    def __init__(
+        self,
+        settings: ComputeSettings,
+        is_elsewhere: Callable[[Device, float], bool] = lambda device, time: False,
+    ) -> None:
         self._settings = settings
-        self._boot_id = boot_id
-        self._tracker = Tracker(settings.plausible)
+        self._tracker = Tracker(settings.plausible, settings.forget_after, is_elsewhere)
         self.judge = HealthEvaluator(settings.health, self._tracker)
         self._shown: tuple[tuple[Device, ...], tuple[LostGpu, ...], tuple[Device, ...]] = ((), (), ())
         self._stages: WeakKeyDictionary[GpuTrack, _Stages] = WeakKeyDictionary()
+        self._last: ComputedTick | None = None
         self._roster: Roster | None = None
         self._here: list[_Stages] = []
         self._boards: Mapping[int, _PartitionedBoard] = {}
@@ -46,21 +51,54 @@ class ComputeLayer:
     def reconfigure(self, settings: ComputeSettings) -> None:
         """Apply new settings from the next tick on; counters continue."""
         self._settings = settings
-        self._tracker.settings = settings.plausible
+        self._tracker.reconfigure(settings.plausible, settings.forget_after)
         self.judge.reconfigure(settings.health)
         for stages in self._stages.values():
             stages.debouncer.reconfigure(settings.hold)
             stages.accumulator.reconfigure(settings.histogram, settings.held_memory_bytes)
             stages.plausibility.reconfigure(settings.plausible)
 
-    def compute(self, tick: CanonicalTick) -> ComputedTick:
-        """Compute the results of the next tick."""
-        tracked = self._tracker.track(tick)
+    def watch(self, is_watched: Callable[[Device], bool]) -> None:
+        """Set which devices are read; others are not missing."""
+        self._tracker.watch(is_watched)
+
+    @property
+    def absent(self) -> Sequence[GpuTrack]:
+        """The whole GPUs that can be forgotten: they are remembered, and are not in the newest tick."""
+        return self._tracker.absent
+
+    def forget(self, track: GpuTrack) -> tuple[Removal, ComputedTick | None]:
+        """Forget an absent GPU; return the removal, and the newest tick without the GPU."""
+        removal, last = self._tracker.forget(track), self._last
+        health = self.judge.forget(track)
+        if last is None or health is None:
+            return removal, last
+        entity = track.device.entity
+        kept = [at for at, device in enumerate(last.devices) if at not in last.lost or device.entity != entity]
+        self._last = replace(
+            last,
+            devices=tuple([last.devices[at] for at in kept]),
+            readings=tuple([last.readings[at] for at in kept]),
+            results=tuple([last.results[at] for at in kept]),
+            lost={new: last.lost[at] for new, at in enumerate(kept) if at in last.lost},
+            node_health=health.node,
+        )
+        return removal, self._last
+
+    def compute(self, tick: CanonicalTick, boot_id: str = "") -> ComputedTick:
+        """Compute the results of the next tick.
+
+        Args:
+            tick: the sample.
+            boot_id: of the node that all GPUs are in; opaque, and another one after each start of the node. Empty if
+                they may be in several nodes, or in another one.
+        """
+        tracked = self._tracker.track(tick, boot_id)
         if tracked.roster is not self._roster:
             self._enroll(tracked.roster)
         settings, tracks = self._settings, tracked.roster.tracks
         readings, anomalies = self._filter(tick, tracks)
-        health = self.judge.evaluate(tick, readings, tracked, self._boot_id)
+        health = self.judge.evaluate(tick, readings, tracked, boot_id)
         classes, boards = settings.classifier, self._boards
         results: list[Result] = []
         changes: list[ClassChange] = []
@@ -93,7 +131,7 @@ class ComputeLayer:
             )
         lost = {len(results) + number: gone.last_seen for number, gone in enumerate(health.lost)}
         results += [self._lost(gone) for gone in health.lost]
-        return ComputedTick(
+        self._last = ComputedTick(
             target=tick.target,
             time=tick.time,
             clock=tick.clock,
@@ -109,7 +147,9 @@ class ComputeLayer:
             lost=lost,
             health_changes=health.changes,
             node_health=health.node,
+            removed=tracked.removed,
         )
+        return self._last
 
     def _filter(
         self, tick: CanonicalTick, tracks: tuple[GpuTrack, ...]

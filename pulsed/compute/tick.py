@@ -9,6 +9,7 @@ from typing import NamedTuple
 from pulsed.compute.counters.catalog import NOTHING_COUNTED, CounterSnapshot
 from pulsed.compute.health.model import NOT_JUDGED, Health, HealthChange, NodeHealth
 from pulsed.compute.saturation import Saturation
+from pulsed.compute.tracker import Removal
 from pulsed.compute.workload.class_table import UNKNOWN
 from pulsed.reader.tick import Layout, RawValue
 from pulsed.translate.tick import Device
@@ -129,6 +130,7 @@ class ComputedTick:
         lost: by position in `devices`, when a lost GPU was seen last, in Unix seconds.
         health_changes: of checks and of whole GPUs that this sample brought.
         node_health: all of its GPUs together; None before any was evaluated.
+        removed: GPUs that were missing and are not expected any more.
     """
 
     target: str
@@ -146,3 +148,4 @@ class ComputedTick:
     lost: Mapping[int, float] = field(default_factory=dict)
     health_changes: tuple[HealthChange, ...] = ()
     node_health: NodeHealth | None = None
+    removed: tuple[Removal, ...] = ()

@@ -1,5 +1,5 @@
 """Identity, time and freshness of the GPUs of one target: which GPU a sample belongs to, how much time the sample
-covers, and whether its inputs are fresh.
+covers, whether its inputs are fresh, and how long an absent GPU is remembered.
 
 All are decided here, once per tick and GPU, for plausibility, counters, workload class, health and history. Time is
 measured with the clock of the ticks, which never steps; the wall clock only dates events, and bridges a restart of the
@@ -8,8 +8,9 @@ clock. This module must not depend on any stage.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Container, Iterable, Mapping
+from dataclasses import dataclass, replace
+from math import inf
 from typing import Literal, NamedTuple
 
 from pulsed.compute.freshness import Freshness
@@ -26,11 +27,12 @@ ROUNDING = 1e-6
 KEPT = 256
 """Number of absent GPUs that are remembered: their counters continue when they return."""
 
-EXPECTED_SECONDS = 86400.0
-"""A GPU seen within this time before a restart of the daemon counts as missing if it is absent after it."""
+FORGET_SECONDS = 86400.0
+"""An absent GPU is forgotten after this time by default."""
 
 SampleKind = Literal["first", "next", "gap", "restart", "repeat"]
 TrackStatus = Literal["new", "present", "back", "gone"]
+RemovalReason = Literal["replaced", "restarted", "moved", "expired", "forgotten"]
 
 
 class SampleDecision(NamedTuple):
@@ -81,11 +83,14 @@ class GpuTrack:
         inputs: freshness of its inputs.
         now: seconds since its first sample; never decreases, and grows while the GPU is absent, too.
         time: of the newest tick of the target, in Unix seconds.
+        last_seen: when an absent GPU was in a tick last, in Unix seconds; 0 if it was in none before.
+        missed_since: time of the first tick without an absent GPU, in Unix seconds.
     """
 
     __slots__ = (
         "__weakref__",
         "_clock_restarts",
+        "_gone_at",
         "_sampled",
         "_start",
         "_tick",
@@ -93,6 +98,8 @@ class GpuTrack:
         "device",
         "inputs",
         "key",
+        "last_seen",
+        "missed_since",
         "now",
         "other_keys",
         "status",
@@ -105,9 +112,9 @@ class GpuTrack:
         self.status: TrackStatus = "new"
         self.decision = FIRST
         self.inputs = Freshness()
-        self.now = self.time = 0.0
+        self.now = self.time = self.last_seen = self.missed_since = 0.0
         self._start = start
-        self._sampled = 0.0
+        self._sampled = self._gone_at = 0.0
         self._tick = 0
         self._clock_restarts = 0
 
@@ -119,12 +126,44 @@ class Roster:
     Attributes:
         tracks: one per device of the tick.
         boards: one per device: of a MIG instance or vGPU the track of its board, if that is in the tick; else its own.
-        missing: whole GPUs that were in a tick before, and are not in this one, not even by a part.
+        missing: whole GPUs that were in a tick before, are still watched, and are not in this one, not even by a part.
     """
 
     tracks: tuple[GpuTrack, ...]
     boards: tuple[GpuTrack, ...]
     missing: tuple[GpuTrack, ...]
+
+
+_REASONS: Mapping[RemovalReason, str] = {
+    "replaced": "another board is in its slot",
+    "restarted": "its node was restarted without it",
+    "moved": "another target reports it",
+    "expired": "it was absent for health.forget_after",
+    "forgotten": "it was forgotten by request",
+}
+
+
+class Removal(NamedTuple):
+    """An absent GPU that is not expected any more; all of its state is dropped.
+
+    Attributes:
+        track: of the GPU.
+        reason: `replaced`: another board is in its slot; `restarted`: it did not come back when its node was restarted;
+            `moved`: another target reports it; `expired`: it was absent for too long; `forgotten`: by request.
+        time: in Unix seconds.
+        replacement: the board in its slot, if it was replaced.
+    """
+
+    track: GpuTrack
+    reason: RemovalReason
+    time: float
+    replacement: Device | None = None
+
+    @property
+    def message(self) -> str:
+        """The reason as a sentence."""
+        board = f": {self.replacement.entity.uuid}" if self.replacement is not None else ""
+        return f"The GPU is no longer expected: {_REASONS[self.reason]}{board}"
 
 
 class TrackedTick(NamedTuple):
@@ -133,10 +172,12 @@ class TrackedTick(NamedTuple):
     Attributes:
         roster: the GPUs, each with the decision of its own sample.
         decision: of the tick as a whole: how it relates to the previous tick of the target.
+        removed: whole GPUs that were missing and are not expected any more.
     """
 
     roster: Roster
     decision: SampleDecision
+    removed: tuple[Removal, ...] = ()
 
 
 class ExpectedGpu(NamedTuple):
@@ -145,10 +186,12 @@ class ExpectedGpu(NamedTuple):
     Attributes:
         device: what is known of it.
         last_seen: when it was seen last, in Unix seconds.
+        boot_id: of its node at that time, opaque; empty if unknown.
     """
 
     device: Device
     last_seen: float
+    boot_id: str = ""
 
 
 class Tracker:
@@ -157,12 +200,31 @@ class Tracker:
     A sample covers the time since the previous sample of the same GPU. It covers nothing if there is none, if it comes
     late, or if the clock began anew, as with another source behind the same name.
 
-    Attributes:
+    A GPU that is absent is missing until it is forgotten: by request, after `forget_after`, when another board is in
+    its slot, when its node was restarted without it, or when another target reports it. A page alone does not show
+    whether a GPU was taken out of the list of an exporter or is lost, because a lost GPU restarts exporters, too.
+
+    Args:
         settings: how long values may be constant before they are stale.
+        forget_after: seconds without a GPU after which it is forgotten; 0: never.
+        is_elsewhere: returns whether another target reported a device after a time in Unix seconds.
+
+    Attributes:
+        absent: whole GPUs that are remembered, and are not in the newest tick, not even by a part.
     """
 
-    def __init__(self, settings: PlausibilitySettings = DEFAULT_PLAUSIBILITY) -> None:
-        self.settings = settings
+    def __init__(
+        self,
+        settings: PlausibilitySettings = DEFAULT_PLAUSIBILITY,
+        forget_after: float = FORGET_SECONDS,
+        is_elsewhere: Callable[[Device, float], bool] = lambda device, time: False,
+    ) -> None:
+        self._settings, self._forget_after = settings, forget_after or inf
+        self._is_elsewhere = is_elsewhere
+        self._is_watched: Callable[[Device], bool] = lambda device: True
+        self.absent: tuple[GpuTrack, ...] = ()
+        self._expires = inf
+        self._removed: list[Removal] = []
         self._tracks: dict[str, GpuTrack] = {}
         """By key; those absent for longest come first."""
         self._places: dict[_Place, GpuTrack] = {}
@@ -180,27 +242,49 @@ class Tracker:
 
         Args:
             target: what was read then; nothing is expected of another target.
-            gpus: the GPUs. Those not seen for `EXPECTED_SECONDS` are ignored.
+            gpus: the GPUs.
         """
         self._expected = (target, tuple(gpus))
 
-    def track(self, tick: CanonicalTick) -> TrackedTick:
-        """Decide about the next tick of the target."""
+    def reconfigure(self, settings: PlausibilitySettings, forget_after: float) -> None:
+        """Apply other settings from the next tick on."""
+        self._settings, self._forget_after = settings, forget_after or inf
+        self._devices = None
+
+    def watch(self, is_watched: Callable[[Device], bool]) -> None:
+        """Set which devices are read; others are remembered, but they are not missing."""
+        self._is_watched = is_watched
+        self._devices = None
+
+    def forget(self, track: GpuTrack) -> Removal:
+        """Forget an absent GPU by request; if it returns, it is another one."""
+        self._drop_with_parts(track)
+        self.absent = tuple([one for one in self.absent if one is not track])
+        missing = tuple([one for one in self._roster.missing if one is not track])
+        self._roster = replace(self._roster, missing=missing)
+        return Removal(track, "forgotten", self._time)
+
+    def track(self, tick: CanonicalTick, boot_id: str = "") -> TrackedTick:
+        """Decide about the next tick of the target; `boot_id` is of its node, opaque, empty if unknown."""
         limit = (GAP_INTERVALS + ROUNDING) * tick.interval
-        is_new_roster = tick.devices is not self._devices
+        for track in self._roster.missing:
+            if self._is_elsewhere(track.device, track.missed_since):
+                self._remove(track, "moved", tick.time)
+                self._devices = None
+        is_new_roster = tick.devices is not self._devices or self._now >= self._expires
         if is_new_roster:
             self._leave_roster()
         before = self._ticks
         decision = self._decide(tick, limit)
         if is_new_roster:
-            self._register(tick)
+            self._register(tick, boot_id)
             self._is_settled = False
         elif not self._is_settled:
             self._is_settled = True
             for track in self._roster.tracks:
                 track.status = "present"
         now, time = self._now, self._time
-        is_new, interval, settings = decision.kind != "repeat", tick.interval, self.settings
+        is_new, interval, settings = decision.kind != "repeat", tick.interval, self._settings
         for track, reading in zip(self._roster.tracks, tick.readings, strict=True):
             is_apart = is_new_roster and track._tick != before
             track.decision = self._decide_apart(track, interval, limit) if is_apart else decision
@@ -211,7 +295,8 @@ class Tracker:
             track.now, track.time = now - track._start, time
             if is_new:
                 track.inputs.follow(NOTHING, track.now, interval, settings)
-        return TrackedTick(self._roster, decision)
+        removed, self._removed = tuple(self._removed), []
+        return TrackedTick(self._roster, decision, removed)
 
     def _decide(self, tick: CanonicalTick, limit: float) -> SampleDecision:
         """Decide about a tick as a whole, and advance the time of the target."""
@@ -248,12 +333,12 @@ class Tracker:
         """Note the time of the newest sample of all GPUs of the roster, which is that of the newest tick."""
         for track in self._roster.tracks:
             track._tick, track._clock_restarts, track._sampled = self._ticks, self._clock_restarts, self._now
+            track.last_seen = self._time
 
-    def _register(self, tick: CanonicalTick) -> None:
-        """Find the tracks of new devices, and forget GPUs that have been absent for longest if there are too many."""
+    def _register(self, tick: CanonicalTick, boot_id: str) -> None:
+        """Find the tracks of new devices, and forget those that are not expected any more."""
         self._devices = tick.devices
-        if tick.devices:
-            self._add_expected(tick)
+        restarted = self._add_expected(tick, boot_id) if tick.devices else set[str]()
         tracks: dict[str, GpuTrack] = {}
         boards: dict[tuple[str, str], GpuTrack] = {}
         for device in tick.devices:
@@ -262,24 +347,54 @@ class Tracker:
             if device.entity.kind == "gpu":
                 boards[_board(device.entity)] = track
         found = tuple(tracks.values())
-        absent = [track for key, track in self._tracks.items() if key not in tracks]
-        for track in absent:
-            track.status = "gone"
-        for track in absent[: max(0, len(absent) - KEPT)]:
-            del self._tracks[track.key]
-            if self._places.get(place := _place(track.device.entity)) is track:
-                del self._places[place]
+        self._follow_absent(tick, tracks, restarted)
         self._roster = Roster(
             found,
             tuple([boards.get(_board(track.device.entity), track) for track in found]),
-            tuple(
-                [
-                    track
-                    for track in absent[max(0, len(absent) - KEPT) :]
-                    if track.device.entity.kind == "gpu" and not _is_divided(track.device.entity, tick.devices)
-                ]
-            ),
+            tuple([track for track in self.absent if self._is_watched(track.device)]),
         )
+
+    def _follow_absent(self, tick: CanonicalTick, present: Mapping[str, GpuTrack], restarted: Container[str]) -> None:
+        """Forget GPUs that are not expected any more, and those that have been absent for longest if there are many."""
+        slots = {
+            slot: track.device
+            for track in present.values()
+            if track.status == "new" and not track.last_seen and (slot := _slot(track.device))
+        }
+        absent = [track for key, track in self._tracks.items() if key not in present]
+        too_many = max(0, len(absent) - KEPT)
+        for track in absent[:too_many]:
+            self._drop(track)
+        for track in absent[too_many:]:
+            is_divided = track.device.entity.kind == "gpu" and _is_divided(track.device.entity, tick.devices)
+            if is_divided or track.status != "gone" or track._gone_at == inf:
+                track.status, track._gone_at, track.missed_since = "gone", inf if is_divided else self._now, tick.time
+            if (slot := _slot(track.device)) and (replacement := slots.get(slot)):
+                self._remove(track, "replaced", tick.time, replacement)
+            elif track.key in restarted:
+                self._remove(track, "restarted", tick.time)
+            elif self._now - track._gone_at >= self._forget_after:
+                self._remove(track, "expired", tick.time)
+        kept = [track for track in absent[too_many:] if track.key in self._tracks]
+        self._expires = min([track._gone_at for track in kept], default=inf) + self._forget_after
+        self.absent = tuple([track for track in kept if track.device.entity.kind == "gpu" and track._gone_at != inf])
+
+    def _remove(self, track: GpuTrack, reason: RemovalReason, time: float, replacement: Device | None = None) -> None:
+        """Forget an absent GPU, and report it if it was missing."""
+        self._drop_with_parts(track)
+        if track.device.entity.kind == "gpu" and self._is_watched(track.device):
+            self._removed.append(Removal(track, reason, time, replacement))
+
+    def _drop_with_parts(self, track: GpuTrack) -> None:
+        is_board = track.device.entity.kind == "gpu"
+        parts = [part for key, part in self._tracks.items() if is_board and key.startswith(f"{track.key}|")]
+        for one in (track, *parts):
+            self._drop(one)
+
+    def _drop(self, track: GpuTrack) -> None:
+        self._tracks.pop(track.key, None)
+        if self._places.get(place := _place(track.device.entity)) is track:
+            del self._places[place]
 
     def _find(self, device: Device, taken: dict[str, GpuTrack]) -> GpuTrack:
         """Return the track of a device, a new one if it is unknown."""
@@ -296,7 +411,9 @@ class Tracker:
                 track.key = keys[0]
         if track is None:
             track = GpuTrack(device, keys, self._now)
-        elif track._tick:
+        elif not track._tick:
+            track.status = "new"  # since the restart
+        else:
             track.status = "back" if track.status == "gone" else "present"
         track.device = device
         self._tracks[track.key] = track
@@ -310,15 +427,21 @@ class Tracker:
             return None
         return track
 
-    def _add_expected(self, tick: CanonicalTick) -> None:
-        target, gpus = self._expected
-        if target == tick.target:
-            for device, last_seen in gpus:
-                keys = _keys(device.entity)
-                if tick.time - last_seen < EXPECTED_SECONDS and keys[0] not in self._tracks:
-                    track = self._tracks[keys[0]] = GpuTrack(device, keys, self._now)
-                    self._places[_place(device.entity)] = track
-        self._expected = ("", ())
+    def _add_expected(self, tick: CanonicalTick, boot_id: str) -> set[str]:
+        """Add the GPUs of an earlier run; return the keys of those whose node was restarted since."""
+        (target, gpus), self._expected = self._expected, ("", ())
+        restarted: set[str] = set()
+        for device, last_seen, before in gpus if target == tick.target else ():
+            keys = _keys(device.entity)
+            if keys[0] in self._tracks:
+                continue
+            track = self._tracks[keys[0]] = GpuTrack(device, keys, self._now)
+            self._places[_place(device.entity)] = track
+            track.status, track.last_seen, track.missed_since = "gone", last_seen, tick.time
+            track._gone_at = self._now - max(tick.time - last_seen, 0.0)
+            if boot_id and before and boot_id != before:
+                restarted.add(track.key)
+        return restarted
 
 
 _Place = tuple[str, str, str, str, str]
@@ -340,6 +463,13 @@ def _keys(entity: Entity) -> tuple[str, ...]:
 
 def _place(entity: Entity) -> _Place:
     return (entity.kind, entity.node, entity.gpu, entity.mig_id, entity.mig_profile)
+
+
+def _slot(device: Device) -> tuple[str, str, str] | None:
+    """Return where in its node a whole GPU is: index and PCI address; None if that, or its UUID, is unknown."""
+    entity = device.entity
+    is_known = entity.kind == "gpu" and entity.uuid and entity.gpu and device.pci_bus_id
+    return (entity.node, entity.gpu, device.pci_bus_id) if is_known else None
 
 
 def _board(entity: Entity) -> tuple[str, str]:

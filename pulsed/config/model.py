@@ -300,6 +300,11 @@ class HealthSection(Section):
         "the source reads GPUs of this machine and pulsed may read it; `off`; or the path of a file with records of "
         "/dev/kmsg, lines of dmesg, or a journal export.",
     )
+    forget_after: DurationOrNone = Field(
+        default=_DEFAULTS.forget_after,
+        description="Forget a GPU that has been absent for this time: its health, counters and history. 0: never. "
+        "`pulsed health --forget` forgets it at once.",
+    )
     pcie_width_max: Count = Field(
         default=0,
         description="PCIe lanes that the riser provides; fewer are a fault. 0: as the GPU reports.",
@@ -477,6 +482,7 @@ class Config(Section):
             saturators=self.compute.saturation.saturators(),
             plausible=self.compute.plausibility.plausible(),
             health=self.health.settings(),
+            forget_after=self.health.forget_after,
         )
 
     def masked(self) -> dict[str, JsonValue]:

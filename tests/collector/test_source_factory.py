@@ -1,12 +1,13 @@
-"""The host of GPUs whose series do not name one."""
+"""What is derived from the configuration of the sources: the host of their GPUs, and its boot id."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from socket import gethostname
 
 import pytest
 
-from pulsed.collector.source_factory import node_of_source, open_sources
+from pulsed.collector.source_factory import boot_id_of, node_of_source, open_sources
 from pulsed.config.load import load
 
 REMOTE, LOCAL = "http://gpu-7:9400/metrics", "http://127.0.0.1:9400/metrics"
@@ -29,3 +30,33 @@ async def test_it_is_that_of_the_target_else_this_one(targets: list[str], node: 
     assert [node_of_source(source, config) for source in sources] == nodes
     for source in sources:
         await source.close()
+
+
+HERE = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+
+
+@pytest.mark.parametrize(
+    ("target", "here"),
+    [
+        ("http://localhost:9400/metrics", True),
+        ("http://127.0.0.2:9400/metrics", True),
+        ("http://[::1]:9400/metrics", True),
+        (f"https://{gethostname().upper()}/metrics", True),
+        (f"http://{gethostname()}x:9400/metrics", False),
+        ("http://localhost.example.com/metrics", False),
+        (REMOTE, False),
+        ("/var/lib/pages/localhost.prom", False),
+    ],
+)
+def test_the_boot_id_of_an_exporter_is_known_on_this_host(target: str, here: bool) -> None:
+    for kind, targets in (("exporter", target), ("auto", f"['{target}', {REMOTE}]")):
+        config = load(None, (f"source.kind={kind}", f"source.exporter.targets={targets}"), {})
+        assert boot_id_of(config, target) == (HERE if here else "")
+
+
+@pytest.mark.parametrize(
+    ("kind", "host", "here"), [("dcgmi", "null", True), ("dcgmi", "far", False), ("demo", "null", False)]
+)
+def test_the_boot_id_of_a_host_engine_is_known_on_this_host(kind: str, host: str, here: bool) -> None:
+    config = load(None, (f"source.kind={kind}", f"source.dcgmi.host={host}"), {})
+    assert boot_id_of(config, "dcgmi dmon") == (HERE if here else "")

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pulsed.compute.tracker import EXPECTED_SECONDS, GAP_INTERVALS, KEPT, ExpectedGpu, GpuTrack, TrackedTick, Tracker
+from pulsed.compute.plausibility.rules import PlausibilitySettings
+from pulsed.compute.tracker import FORGET_SECONDS, GAP_INTERVALS, KEPT, ExpectedGpu, GpuTrack, TrackedTick, Tracker
 from pulsed.translate.tick import Device, Entity
 from pulsed.translate.vocabulary import NOTHING
 from tests.compute.readings import many
@@ -238,11 +239,25 @@ def test_a_gpu_of_an_earlier_run_whose_uuid_is_known_now() -> None:
     assert len(roster.tracks[0].other_keys) == 1
 
 
-@pytest.mark.parametrize(("name", "age"), [("another target", 0.0), ("test", EXPECTED_SECONDS)])
+@pytest.mark.parametrize(("name", "age"), [("another target", 0.0), ("test", FORGET_SECONDS)])
 def test_gpus_of_another_target_or_time_are_not_expected(name: str, age: float) -> None:
     target = Target()
     target.tracker.expect(name, [ExpectedGpu(OTHER, DAY - age)])
     assert target.tick(GPU, time=DAY).roster.missing == ()
+
+
+def test_a_divided_board_grows_no_older() -> None:
+    target = Target()
+    target.tracker.reconfigure(PlausibilitySettings(), 60.0)
+    target.tick(GPU, OTHER)
+    for _ in range(3):
+        assert target.tick(PART, OTHER, after=50.0).removed == ()
+    assert target.tracker.absent == ()
+    assert [track.device for track in target.tick(OTHER).roster.missing] == [GPU]
+    assert target.tick(OTHER, after=59.0).removed == ()
+    (removal,) = target.tick(OTHER, after=1.0).removed
+    assert (removal.track.device, removal.reason) == (GPU, "expired")
+    assert target.tick(PART, OTHER).roster.tracks[0].status == "new", "parts go with their board"
 
 
 steps = st.one_of(st.sampled_from([0.0, 1.0, 1.0, 1.0, 3.0, 3.5, -1.0, 600.0, -600.0]), st.floats(-5.0, 5.0))
@@ -257,7 +272,7 @@ def test_no_time_is_counted_twice(stream: list[tuple[float, float, tuple[Device,
     before: dict[GpuTrack, float] = {}
     for step, wall_step, devices in stream:
         time += wall_step
-        roster, decision = target.tick(*devices, after=step, time=time)
+        roster, decision, _ = target.tick(*devices, after=step, time=time)
         elapsed += decision.elapsed
         assert [track.device for track in roster.tracks] == list(devices)
         assert len({id(track) for track in (*roster.tracks, *roster.missing)}) == len(roster.tracks + roster.missing)

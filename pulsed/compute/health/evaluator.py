@@ -52,9 +52,9 @@ class HealthEvaluator:
         self._last: HealthTick | None = None
 
     @property
-    def latched(self) -> int:
-        """A number that changes with everything that must survive a restart."""
-        return sum(gpu.latched for gpu in self._gpus.values())
+    def latched(self) -> Mapping[str, int]:
+        """By GPU a number; they change with everything that must survive a restart."""
+        return dict.fromkeys(self._restored, -1) | {track.key: gpu.latched for track, gpu in self._gpus.items()}
 
     def reconfigure(self, settings: HealthSettings) -> None:
         """Continue with other settings; latched states stay, rates and shares start again."""
@@ -76,10 +76,11 @@ class HealthEvaluator:
             tick: the sample.
             readings: one per device, without implausible inputs.
             tracked: what the tracker decided about it.
-            boot_id: of the node, opaque; empty if unknown. Another one than before means that the node was restarted:
-                what asked for that is done, and GPUs that are missing were removed.
+            boot_id: of the node, opaque; empty if unknown. Another one than before means that the node was restarted.
         """
-        roster, decision = tracked
+        roster, decision, removed = tracked
+        for removal in removed:
+            self._drop(removal.track)
         if roster is not self._roster:
             self._enroll(roster)
             self._target = tick.target
@@ -117,6 +118,22 @@ class HealthEvaluator:
         self._held_events = events[-MOST_HELD_EVENTS:] if is_skipped else ()
         return () if is_skipped else events
 
+    def forget(self, track: GpuTrack) -> HealthTick | None:
+        """Drop the state of an absent GPU that the tracker has forgotten; return the health of the others.
+
+        Returns:
+            None if nothing was evaluated so far.
+        """
+        self._drop(track)
+        self._missing = [one for one in self._missing if one[0] is not track]
+        self._lost = tuple([one for one in self._lost if one.track is not track])
+        return self._deliver([]) if self._last is not None else None
+
+    def _drop(self, track: GpuTrack) -> None:
+        self._gpus.pop(track, None)
+        for key in (track.key, *track.other_keys):
+            self._restored.pop(key, None)
+
     def dump(self) -> dict[str, object]:
         """Return the state that must survive a restart: small, plain JSON."""
         gpus = {track.key: save(gpu) for track, gpu in self._gpus.items()}
@@ -135,7 +152,7 @@ class HealthEvaluator:
         saved = validated(document)
         self._restored = {key: gpu for key, gpu in saved.gpus.items() if now - gpu.saved < FORGET_SECONDS}
         boards = [gpu for gpu in self._restored.values() if gpu.entity.kind == "gpu"]
-        self._tracker.expect(saved.target, [ExpectedGpu(gpu.device, gpu.last_seen) for gpu in boards])
+        self._tracker.expect(saved.target, [ExpectedGpu(gpu.device, gpu.last_seen, gpu.boot_id) for gpu in boards])
 
     def _enroll(self, roster: Roster) -> None:
         """Find the state of the GPUs of a roster; a part of a board shares the board's."""
@@ -171,11 +188,7 @@ class HealthEvaluator:
         changes: list[HealthChange] = []
         lost: list[LostGpu] = []
         known = {one.track: one for one in self._lost}
-        for track, gpu in list(self._missing):
-            if node.boot_id and gpu.boot_id and node.boot_id != gpu.boot_id:
-                self._missing.remove((track, gpu))  # the node was restarted without it: it was removed
-                del self._gpus[track]
-                continue
+        for track, gpu in self._missing:
             before = gpu.health
             after = gpu.evaluate(
                 track,

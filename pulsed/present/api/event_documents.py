@@ -8,6 +8,7 @@ from math import isfinite
 from typing import Any, NamedTuple
 
 from pulsed.compute.tick import ComputedTick, Result
+from pulsed.compute.tracker import Removal
 from pulsed.present.api.sample_fields import getter
 from pulsed.present.gpu_keys import node_of
 from pulsed.present.rfc3339 import rfc3339
@@ -73,9 +74,30 @@ def _health_changes(tick: ComputedTick) -> Iterator[Change]:
         )
 
 
+def removal_change(removal: Removal) -> Change:
+    """Return the change of a GPU that is no longer expected."""
+    track, replacement = removal.track, removal.replacement
+    return Change(
+        "removal",
+        track.device,
+        removal.time,
+        {
+            "reason": removal.reason,
+            "message": removal.message,
+            "last_seen": rfc3339(track.last_seen) if track.last_seen else None,
+            "replacement": replacement.entity.uuid if replacement is not None else None,
+        },
+    )
+
+
+def _removals(tick: ComputedTick) -> Iterator[Change]:
+    return map(removal_change, tick.removed)
+
+
 CHANGES: Mapping[str, Callable[[ComputedTick], Iterable[Change]]] = {
     "workload_class": _class_changes,
     "health": _health_changes,
+    "removal": _removals,
 }
 """The kinds of changes, each with the function that yields them from a tick."""
 

@@ -92,7 +92,7 @@ class EventBroadcaster:
         """Send a tick and its changes to all subscribers. Never blocks, never fails."""
         if not self._subscribers:
             # Event ids count all events, also those without a subscriber.
-            self._number += 1 + len(tick.changes) + len(tick.health_changes)
+            self._number += 1 + len(tick.changes) + len(tick.health_changes) + len(tick.removed)
             return
         head = {"time": rfc3339(tick.time), "target": tick.target}
 

@@ -59,7 +59,7 @@ class Sim:
             (),
             extras={0: extras} if extras else {},
         )
-        self.last = self.judge.evaluate(tick, tick.readings, self.tracker.track(tick), self.boot_id)
+        self.last = self.judge.evaluate(tick, tick.readings, self.tracker.track(tick, self.boot_id), self.boot_id)
         return self.last
 
     def health(self, extras: Extras | None = None, /, after: float | None = None, **values: float | None) -> Health:

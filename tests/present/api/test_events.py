@@ -372,7 +372,7 @@ async def test_one_event_always_has_room() -> None:
 
 
 def test_the_kinds() -> None:
-    assert KINDS == ("tick", "workload_class", "health")
+    assert KINDS == ("tick", "workload_class", "health", "removal")
 
 
 def test_the_daemon_ends_although_somebody_listens(tmp_path: Path) -> None:

@@ -1,0 +1,324 @@
+"""GPUs that are absent on purpose: pages of a dcgm-exporter through the whole pipeline, also over restarts."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import NamedTuple
+
+import pytest
+
+from pulsed.collector.collector import Pipeline
+from pulsed.compute.derive import ComputeSettings
+from pulsed.compute.health.model import State
+from pulsed.compute.tick import ComputedTick
+from pulsed.config.gpu_selection import EVERYTHING, GpuSelection, parse
+from pulsed.reader.exposition import PageParser
+from pulsed.reader.tick import RawTick
+
+START = 1767225600.0
+HOUR = 3600.0
+DAY = 24 * HOUR
+
+
+class Board(NamedTuple):
+    gpu: int
+    uuid: str
+    bus: str
+    mig: int | None = None
+
+    def labels(self, host: str) -> str:
+        mig = "" if self.mig is None else f',GPU_I_ID="{self.mig}",GPU_I_PROFILE="3g.40gb"'
+        return (
+            f'gpu="{self.gpu}",UUID="{self.uuid}",pci_bus_id="00000000:{self.bus}:00.0",'
+            f'modelName="NVIDIA H100 80GB HBM3",Hostname="{host}"{mig}'
+        )
+
+
+A, B, C = (Board(number, f"GPU-{number}", bus) for number, bus in enumerate(("1B", "3B", "5E")))
+
+
+class Node:
+    """A node whose exporter lists some boards; time passes with every poll."""
+
+    def __init__(self, *boards: Board, boot_id: str = "", settings: ComputeSettings | None = None) -> None:
+        self.boards = boards
+        self.settings, self.selection = settings or ComputeSettings(), EVERYTHING
+        self.boot_id, self.host, self.time, self.interval = boot_id, "node", START, 15.0
+        self.elsewhere: dict[str, float] = {}
+        self.seen: list[ComputedTick] = []
+        self._start()
+
+    def _start(self) -> None:
+        self.parser = PageParser()
+        self.pipeline = Pipeline(
+            self.settings,
+            "node",
+            selection=self.selection,
+            boot_id=self.boot_id,
+            is_elsewhere=lambda device, since: self.elsewhere.get(device.entity.uuid, 0.0) > since,
+        )
+
+    def poll(self, times: int = 1, *boards: Board, after: float | None = None) -> ComputedTick:
+        """Read the page so often, with these boards from now on."""
+        self.boards = boards or self.boards
+        for _ in range(times):
+            self.time += self.interval if after is None else after
+            energy = 1e9 + 200e3 * (self.time - START)
+            page = "".join(
+                f"DCGM_FI_DEV_{name}{{{board.labels(self.host)}}} {value}\n"
+                for name, value in (("GPU_TEMP", 45), ("POWER_USAGE", 200), ("TOTAL_ENERGY_CONSUMPTION", energy))
+                for board in self.boards
+            )
+            read = self.parser.parse(page.encode())
+            raw = RawTick("test", self.time, self.time - START, self.interval, read.layout, read.values, read.rejected)
+            self.seen.append(self.pipeline.process(raw))
+        return self.seen[-1]
+
+    def restart(self, boot_id: str | None = None, down: float = 60.0) -> None:
+        """Restart the daemon, and with another boot id the node."""
+        document = json.loads(json.dumps(self.pipeline.judge.dump()))
+        self.boot_id = self.boot_id if boot_id is None else boot_id
+        self.time += down
+        self._start()
+        self.pipeline.judge.restore(document, self.time)
+
+    def select(self, selection: GpuSelection) -> None:
+        """Reload the configuration with another list of GPUs."""
+        self.selection = selection
+        self.pipeline.reconfigure(self.settings, selection)
+
+    def forget(self, uuid: str) -> ComputedTick | None:
+        (track,) = [track for track in self.pipeline.computer.absent if track.device.entity.uuid == uuid]
+        return self.pipeline.computer.forget(track)[1]
+
+    @property
+    def lost(self) -> list[str]:
+        return lost_of(self.seen[-1])
+
+    @property
+    def removed(self) -> list[tuple[str, str]]:
+        """All removals so far: UUID and reason."""
+        return [(one.track.device.entity.uuid, one.reason) for tick in self.seen for one in tick.removed]
+
+    @property
+    def state(self) -> State:
+        health = self.seen[-1].node_health
+        assert health is not None
+        return health.state
+
+    @property
+    def saved(self) -> set[str]:
+        """UUIDs of the GPUs in the state that survives a restart."""
+        gpus = json.loads(json.dumps(self.pipeline.judge.dump()))["gpus"]
+        return {gpu["entity"]["uuid"] for gpu in gpus.values()}
+
+
+def lost_of(tick: ComputedTick | None) -> list[str]:
+    assert tick is not None
+    return [tick.devices[position].entity.uuid for position in tick.lost]
+
+
+def test_a_gpu_that_the_configuration_no_longer_lists_is_not_lost() -> None:
+    node = Node(A, B, C)
+    node.poll(3)
+    node.select(parse("0-1"))
+    node.poll(5)
+    assert (node.lost, node.state, node.removed) == ([], "ok", [])
+    node.restart()
+    node.poll(5)
+    assert (node.lost, node.state) == ([], "ok")
+    node.poll(3, A)
+    assert (node.lost, node.state) == (["GPU-1"], "crit"), "those that are watched can be lost"
+    node.select(parse("0"))
+    node.poll(1)
+    assert (node.lost, node.state) == ([], "ok")
+
+
+def test_a_gpu_that_is_watched_again_and_absent_is_lost() -> None:
+    node = Node(A, B)
+    node.poll(3)
+    node.select(parse("GPU-0"))
+    node.poll(3, A)
+    assert node.lost == []
+    node.select(EVERYTHING)
+    node.poll(3)
+    assert node.lost == ["GPU-1"]
+
+
+def test_a_board_in_the_slot_of_another_one_replaces_it() -> None:
+    node = Node(A, B)
+    node.poll(3)
+    new = B._replace(uuid="GPU-9")
+    node.poll(5, A, new)
+    assert (node.lost, node.state, node.removed) == ([], "ok", [("GPU-1", "replaced")])
+    (removal,) = [one for tick in node.seen for one in tick.removed]
+    assert removal.replacement is not None
+    assert (removal.replacement.entity.uuid, removal.track.last_seen) == ("GPU-9", START + 45)
+    assert node.saved == {"GPU-0", "GPU-9"}
+    node.restart()
+    node.poll(5)
+    assert (node.lost, len(node.removed)) == ([], 1)
+
+
+def test_a_lost_board_is_replaced_while_the_daemon_is_stopped() -> None:
+    node = Node(A, B)
+    node.poll(3)
+    node.poll(3, A)
+    assert node.state == "crit"
+    node.restart(down=2 * HOUR)
+    node.poll(1, A, B._replace(uuid="GPU-9"))
+    assert (node.lost, node.state, node.removed) == ([], "ok", [("GPU-1", "replaced")])
+
+
+@pytest.mark.parametrize(
+    "newcomer",
+    [
+        Board(1, "GPU-9", "5E"),
+        Board(2, "GPU-9", "3B"),
+        Board(1, "GPU-9", ""),
+    ],
+    ids=["another address", "another index", "no address"],
+)
+def test_a_new_board_elsewhere_replaces_nothing(newcomer: Board) -> None:
+    node = Node(A, B)
+    node.poll(3)
+    node.poll(5, A, newcomer)
+    assert (node.lost, node.state, node.removed) == (["GPU-1"], "crit", [])
+
+
+def test_a_known_board_in_the_slot_of_a_lost_one_replaces_nothing() -> None:
+    """After a board has died, the next start of the node may give its number and address to another one."""
+    node = Node(A, B, C, boot_id="one")
+    node.poll(3)
+    node.poll(3, A, C)
+    node.restart()
+    node.poll(3, A, C._replace(gpu=B.gpu, bus=B.bus))
+    assert (node.lost, node.removed) == (["GPU-1"], [])
+
+
+def test_the_instances_of_a_replaced_board_go_with_it() -> None:
+    parts = [B._replace(mig=number) for number in (1, 2)]
+    node = Node(A, B, *parts)
+    node.poll(3)
+    new = B._replace(uuid="GPU-9")
+    node.poll(3, A, new, *[part._replace(uuid="GPU-9") for part in parts])
+    assert (node.lost, node.state, node.removed) == ([], "ok", [("GPU-1", "replaced")])
+    node.poll(3, A, B, *parts)
+    counted = node.poll().results[2].account.value("observed_seconds")
+    assert counted is not None
+    assert counted < 60, "the counters of a board that returns begin anew"
+
+
+def test_a_restart_of_the_node_without_a_gpu_removes_it() -> None:
+    node = Node(A, B, boot_id="one")
+    node.poll(3)
+    node.restart()
+    node.poll(3, A)
+    assert (node.lost, node.removed) == (["GPU-1"], []), "a restart of the daemon proves nothing"
+    node.restart("two")
+    node.poll(3)
+    assert (node.lost, node.state, node.removed) == ([], "ok", [("GPU-1", "restarted")])
+    assert node.saved == {"GPU-0"}
+
+
+@pytest.mark.parametrize(("host", "lost"), [("NODE.example.com", []), ("elsewhere", ["GPU-1"])])
+def test_the_boot_id_counts_for_gpus_of_this_host_only(host: str, lost: list[str]) -> None:
+    """A loopback address can be a tunnel to the exporter of another node."""
+    node = Node(A, B, boot_id="one")
+    node.host = host
+    node.poll(3)
+    node.restart("two")
+    node.poll(3, A)
+    assert node.lost == lost
+
+
+def test_a_gpu_that_is_absent_for_a_day_is_forgotten() -> None:
+    node = Node(A, B)
+    node.poll(3)
+    node.interval = HOUR / 2
+    node.poll(48, A)
+    assert (node.lost, node.state, node.removed) == (["GPU-1"], "crit", [])
+    node.poll(2)
+    assert (node.lost, node.state, node.removed) == ([], "ok", [("GPU-1", "expired")])
+    assert node.saved == {"GPU-0"}
+    node.restart()
+    node.poll(60)
+    assert len(node.removed) == 1
+
+
+def test_the_age_goes_on_over_restarts() -> None:
+    node = Node(A, B)
+    node.poll(3)
+    node.poll(3, A)
+    for _ in range(3):
+        assert node.lost == ["GPU-1"]
+        node.restart(down=8 * HOUR)
+        node.poll(3)
+    assert (node.lost, node.removed) == ([], [("GPU-1", "expired")])
+
+
+def test_a_gpu_that_was_lost_while_nothing_was_read_is_reported_first() -> None:
+    node = Node(A, B)
+    node.poll(3)
+    node.poll(1, A, after=3 * DAY)
+    node.poll(3)
+    assert node.lost == ["GPU-1"]
+
+
+@pytest.mark.parametrize(("seconds", "lost"), [(0.0, ["GPU-1"]), (600.0, [])])
+def test_the_age_is_configured(seconds: float, lost: list[str]) -> None:
+    node = Node(A, B, settings=replace(ComputeSettings(), forget_after=seconds))
+    node.poll(3)
+    node.interval = 300.0
+    node.poll(400, A)
+    assert node.lost == lost
+    node.settings = replace(node.settings, forget_after=60.0)
+    node.select(EVERYTHING)
+    node.poll(2)
+    assert node.lost == []
+
+
+def test_a_gpu_is_forgotten_by_request() -> None:
+    node = Node(A, B, C)
+    node.poll(3)
+    node.poll(3, A)
+    assert node.lost == ["GPU-1", "GPU-2"]
+    shown = node.forget("GPU-1")
+    assert lost_of(shown) == ["GPU-2"], "at once"
+    assert shown is not None
+    assert shown.node_health is not None
+    assert (shown.node_health.gpus, len(shown.results), len(shown.readings)) == (2, 2, 2)
+    assert node.saved == {"GPU-0", "GPU-2"}
+    node.poll(3)
+    assert node.lost == ["GPU-2"]
+    node.forget("GPU-2")
+    node.restart()
+    node.poll(3)
+    assert (node.lost, node.state, node.removed) == ([], "ok", [])
+    tick = node.poll(1, A, B)
+    account = tick.results[1].account
+    assert account.value("observed_seconds") == 0.0, "one that returns is another one"
+    assert tick.results[1].health.check("gpu_lost").state == "ok"
+
+
+def test_another_target_that_reports_the_gpu_has_taken_it_over() -> None:
+    node = Node(A, B)
+    node.poll(3)
+    node.elsewhere["GPU-1"] = node.time
+    node.poll(3, A)
+    assert node.lost == ["GPU-1"], "a sample from before proves nothing"
+    node.elsewhere["GPU-1"] = node.time
+    node.poll(1)
+    assert (node.lost, node.state, node.removed) == ([], "ok", [("GPU-1", "moved")])
+
+
+def test_a_divided_board_does_not_age() -> None:
+    parts = [B._replace(mig=number) for number in (1, 2)]
+    node = Node(A, B, settings=replace(ComputeSettings(), forget_after=60.0))
+    node.poll(3)
+    node.poll(20, A, *parts)
+    assert (node.lost, node.removed) == ([], [])
+    assert [device.entity.mig_id for device in node.seen[-1].devices] == ["", "", "1", "2"]
+    node.poll(3, A)
+    assert node.lost == ["GPU-1"]
