@@ -8,6 +8,7 @@ import threading
 import time
 import urllib.request
 from pathlib import Path
+from socket import gethostname
 from typing import Any
 
 import pytest
@@ -142,7 +143,8 @@ def test_a_critical_xid_outlives_a_restart(tmp_path: Path, page: Page) -> None:
         page.write(DCGM_FI_DEV_XID_ERRORS=48)
         until(lambda: check(daemon, "0", "xid_critical")["state"] == "crit")
         assert "48" in check(daemon, "0", "xid_critical")["remedy"]
-        assert 'pulsed_gpu_xid_events_total{xid="48",gpu="0",uuid="GPU-0"} 1' in daemon.get("/metrics").text
+        labels = f'node="{gethostname()}",gpu="0",uuid="GPU-0"'
+        assert f'pulsed_gpu_xid_events_total{{xid="48",{labels}}} 1' in daemon.get("/metrics").text
         page.write(DCGM_FI_DEV_XID_ERRORS=45)  # a follower must not hide it
         poll(daemon, page)
         assert check(daemon, "0", "xid_critical")["state"] == "crit"
@@ -182,7 +184,8 @@ def test_a_gpu_that_vanishes_is_critical_with_its_last_known_identity(tmp_path: 
         assert check(daemon, "1", "gpu_lost")["remedy"]
         assert gpu(daemon, "0")["health"]["state"] == "ok"
         text = daemon.get("/metrics").text
-        assert 'pulsed_gpu_health_check{check="gpu_lost",gpu="1",uuid="GPU-1"} 4' in text
+        labels = f'node="{gethostname()}",gpu="1",uuid="GPU-1"'
+        assert f'pulsed_gpu_health_check{{check="gpu_lost",{labels}}} 4' in text
         assert 'pulsed_gpu_temperature_celsius{gpu="1"' not in text, "nothing old is served as new"
         (flat,) = [one for one in daemon.get("/health/gpus").json() if one["gpu"] == "1"]
         assert flat["problems"][0]["id"] == "gpu_lost"
