@@ -145,12 +145,6 @@ class CounterIncrease:
             return self.parts[0][0] + self.seconds
         return inf if self.settled or self.last is None else -inf
 
-    def restore(self, last: float | None, peak: float, parts: tuple[tuple[float, float], ...]) -> None:
-        """Continue with saved values."""
-        self.last, self.peak, self.parts = last, peak, parts
-        self.total = sum(amount for _, amount in parts)
-        self.grown = parts[-1][0] if parts else None
-
     def _add(self, now: float, increase: float) -> None:
         parts = self.parts
         if parts and now - parts[-1][0] < self.seconds / _PARTS:

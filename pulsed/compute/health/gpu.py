@@ -85,7 +85,6 @@ class GpuHealth:
         self.driver_version = device.driver_version
         self._rules = [state for check in self.checks for state in check.rules]
         self._compared: tuple[Value, ...] = (None,) * len(plan.users)
-        self._exporter_facts = exporter_facts(None)
         self._due = -inf
         self._has_news = self._is_fresh = self._is_presence_changed = False
         self._answer: Reading | None = None
@@ -145,7 +144,7 @@ class GpuHealth:
         if freshness.is_fresh != self._is_fresh:
             self._is_fresh, self._has_news = freshness.is_fresh, True
         if extras != inputs.extras:
-            inputs.extras, self._exporter_facts = extras, exporter_facts(extras)
+            inputs.extras = extras
             due |= plan.on_watches | plan.on_xids
         energy = reading[_ENERGY]
         if energy is not None and not is_same_measurement:
@@ -163,7 +162,7 @@ class GpuHealth:
             age if not age else 0.0 if freshness.is_fresh else round(age),
             1.0 if node.reads_kernel_log else None,
         )
-        compared = plan.select(reading) + facts + self._exporter_facts
+        compared = plan.select(reading) + facts + exporter_facts(extras, mask)
         if compared != self._compared:
             due |= self._compare(compared)
         is_sign_possible = due & plan.on_resets or is_reset or self.resets.is_pending

@@ -78,16 +78,15 @@ def activity_of(reading: Reading) -> Value:
     return max(engine, utilization)
 
 
-def exporter_facts(extras: Extras | None) -> tuple[Value, ...]:
-    """Return the values of `EXPORTER_FACTS`."""
+def exporter_facts(extras: Extras | None, mask: Value) -> tuple[Value, ...]:
+    """Return the values of `EXPORTER_FACTS`: without counts of clock events where there is a mask of reasons."""
     if extras is None:
         return _NO_EXPORTER_FACTS
-    events = None if extras.clock_events is None else dict(extras.clock_events)
-    thermal, brake = (
-        None if events is None else events.get(name.removeprefix("clock_event_"), 0.0) for name in EXPORTER_FACTS[:2]
-    )
-    has_counts = extras.xid_counts is not None or extras.xid_totals is not None
-    return thermal, brake, 1.0 if has_counts else None
+    has_counts = 1.0 if extras.xid_counts is not None or extras.xid_totals is not None else None
+    if extras.clock_events is None or mask is not None:
+        return None, None, has_counts
+    events = dict(extras.clock_events)
+    return events.get("hw_thermal", 0.0), events.get("hw_power_brake", 0.0), has_counts
 
 
 _NO_EXPORTER_FACTS: tuple[Value, ...] = (None,) * len(EXPORTER_FACTS)

@@ -27,7 +27,7 @@ _MILD = 5.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Level(Rule):
-    """The measure follows from the inputs of one sample; `name` is the only input by default.
+    """The measure follows from the inputs of one sample.
 
     Attributes:
         by: returns the measure from the inputs; the one input by default.
@@ -38,12 +38,6 @@ class Level(Rule):
     by: Callable[[Level, GpuInputs], float | None] | None = None
     fallback: str = ""
     recheck: float = inf
-
-    def __post_init__(self) -> None:
-        """Set the default input."""
-        if not self.inputs:
-            object.__setattr__(self, "inputs", (self.name,))
-        Rule.__post_init__(self)
 
     def measure(self, state: RuleState, inputs: GpuInputs, now: float) -> float | None:
         """Return the measure; None while inputs are missing."""

@@ -6,10 +6,11 @@ A rule is evaluated when one of its inputs changes, or when it is due.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
 from dataclasses import KW_ONLY, dataclass, field
 from math import inf
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, NamedTuple
 
 from pulsed.compute.health.inputs import ACTIVITY, INPUT_POSITION, GpuInputs
 from pulsed.compute.health.model import ROUNDING, SEVERITY, State
@@ -24,23 +25,15 @@ SOON = 1.0
 """Seconds until a rule is evaluated again that depends on inputs that cause no evaluation."""
 
 
-@dataclass(frozen=True, slots=True)
-class When:
-    """A condition of a rule.
+class When(NamedTuple):
+    """A condition of a rule: `compare(reading, value)`, such as `operator.gt`.
 
-    Without its reading the rule is unknown; if it is false no level is reached. With `absent` the rule is unknown while
-    the reading is present.
+    If it is false no level is reached; without its reading the rule is unknown.
     """
 
     quantity: str
-    sign: Literal["==", "<", ">", "absent"]
-    value: float = 0.0
-
-    def holds(self, value: float) -> bool:
-        """Return whether the condition is true for a value."""
-        if self.sign == "==":
-            return value == self.value
-        return value > self.value if self.sign == ">" else value < self.value
+    compare: Callable[[float, float], bool]
+    value: float
 
 
 @dataclass(slots=True, eq=False)
@@ -129,14 +122,14 @@ class RuleState:
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class Rule(ABC):
     """Common parts of all kinds.
 
     Attributes:
         name: of the measure, with its unit; the name in evidence and of its thresholds in the configuration.
         levels: by state, the mildest first, the measure from which on it is reached.
         text: the condition in words, to follow the thresholds.
-        inputs: names of the inputs that it needs: all of them, or one if the kind allows it.
+        inputs: names of the inputs that it needs: all of them, or one if the kind allows it; by default the measure.
         number: how a threshold is written in that sentence; `at 5 or more` by default.
         below: whether small measures are the bad ones.
         when: conditions.
@@ -168,6 +161,8 @@ class Rule:
 
     def __post_init__(self) -> None:
         """Compile: names to positions, thresholds to severities with the thresholds to reach and to keep them."""
+        if not self.inputs and self.name in INPUT_POSITION:
+            object.__setattr__(self, "inputs", (self.name,))
         object.__setattr__(self, "positions", tuple([INPUT_POSITION[name] for name in self.inputs]))
         sign = -1.0 if self.below else 1.0
         reach = [
@@ -176,9 +171,7 @@ class Rule:
         ]
         object.__setattr__(self, "_reach", tuple(reach))
         object.__setattr__(self, "_sign", sign)
-        can_be_absent = any(when.sign == "absent" for when in self.when)  # other conditions only lower the severity
-        harmless = -inf if can_be_absent else min([keep for *_, keep in reach], default=-inf)
-        object.__setattr__(self, "_harmless", harmless)
+        object.__setattr__(self, "_harmless", min([keep for *_, keep in reach], default=-inf))
 
     @property
     def states(self) -> tuple[State, ...]:
@@ -202,9 +195,9 @@ class Rule:
         clear = f", cleared {self.clear:g} °C cooler" if self.clear else ""
         return self._condition() + enter + (f" (kept for {duration(self.hold)})" if self.hold else "") + clear
 
+    @abstractmethod
     def measure(self, state: RuleState, inputs: GpuInputs, now: float) -> float | None:
         """Return the measure; None while inputs are missing."""
-        raise NotImplementedError
 
     def grade(self, measure: float) -> tuple[int, int]:
         """Return the severity that a measure reaches, and the one that it keeps."""
@@ -231,7 +224,7 @@ class Rule:
                 state.reached_since = None
                 return False
             reached, kept = self.severities(state, measure)
-            if self.when:
+            if self.when and (reached > 0 or held > 0):  # conditions only lower the severity
                 reached, kept = self._conditional(reached, kept, state, inputs, now)
         state.is_covered = reached >= 0
         if reached > 0 or reached != held or state.reached_since is not None:
@@ -249,19 +242,14 @@ class Rule:
 
     def _conditional(self, reached: int, kept: int, state: RuleState, inputs: GpuInputs, now: float) -> tuple[int, int]:
         """Return the severities under the conditions: 0 if one is false, -1 if one is unknown."""
-        matters = reached > 0 or state.held > 0  # conditions only lower the severity
-        for when in self.when:
-            value = inputs.value(when.quantity)
-            if when.sign == "absent":
-                if value is not None:
-                    return -1, -1
-            elif matters:
-                if when.quantity == ACTIVITY:
-                    state.due = now + SOON
-                if value is None:
-                    return -1, -1
-                if not when.holds(value):
-                    return 0, 0
+        for quantity, compare, threshold in self.when:
+            value = inputs.value(quantity)
+            if quantity == ACTIVITY:
+                state.due = now + SOON
+            if value is None:
+                return -1, -1
+            if not compare(value, threshold):
+                return 0, 0
         return reached, kept
 
     def _condition(self) -> str:

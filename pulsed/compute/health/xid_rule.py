@@ -58,13 +58,17 @@ class XidRule(Rule):
             return severity == "crit"
         return self.choose == "warning" and severity in ("info", "warn") and code != FOLLOWER
 
+    def measure(self, state: RuleState, inputs: GpuInputs, now: float) -> float | None:
+        """Return the code that decides; None for none."""
+        return None if state.xid is None else float(state.xid)
+
     def evaluate(self, state: RuleState, inputs: GpuInputs, now: float) -> bool:
         """Update the state for one GPU; return whether anything changed that the state of a check is made of."""
         before = (state.held, state.is_covered, state.event_at, state.xid)
         state.due, state.xid = inf, None
         severity = self._repeated(state, inputs, now) if self.choose == "repeated" else self._worst(state, inputs, now)
         state.is_covered = any(inputs.value(name) is not None for name in XID_INPUTS)
-        state.measure = None if state.xid is None else float(state.xid)
+        state.measure = self.measure(state, inputs, now)
         state.held = severity if severity > 0 or state.is_covered else -1
         return (state.held, state.is_covered, state.event_at, state.xid) != before
 

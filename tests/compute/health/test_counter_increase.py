@@ -55,11 +55,3 @@ def test_a_busy_window_stays_small() -> None:
         window.follow(float(second), float(second))
     assert len(window.parts) <= 61
     assert window.total == pytest.approx(3600, abs=61)
-
-
-def test_a_restored_window_goes_on() -> None:
-    old = fed([0, 4])
-    new = CounterIncrease(60.0, lifetime=False)
-    new.restore(old.last, old.peak, old.parts)
-    new.follow(5.0, 10.0)
-    assert new.total == 5

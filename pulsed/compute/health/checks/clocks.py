@@ -9,7 +9,7 @@ from pulsed.compute.health.clock_events import HW_THERMAL_BIT, POWER_BRAKE_BIT, 
 from pulsed.compute.health.duty import Duty
 from pulsed.compute.health.level import Level
 from pulsed.compute.health.model import State
-from pulsed.compute.health.rule import MINUTE, When
+from pulsed.compute.health.rule import MINUTE
 
 _SOURCE = "NVML's clocks event reasons"
 
@@ -20,7 +20,6 @@ def _event_count(reason: str, state: State) -> Level:
         f"clock_event_{reason}",
         {state: 3},
         "samples with it in dcgm-exporter's window",
-        when=(When("clocks_event_reasons", "absent"),),
         enter=MINUTE,
         hold=5 * MINUTE,
     )

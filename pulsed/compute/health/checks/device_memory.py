@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from operator import gt
+
 from pulsed.compute.health.check import check
 from pulsed.compute.health.counter_increase import Increase, step
 from pulsed.compute.health.level import Level, total
@@ -94,7 +96,7 @@ CHECKS = (
             "pages retired for uncorrected errors after the 15th",
             7 * DAY,
             lifetime=True,
-            when=(When("retired_pages_dbe_total", ">", 15),),
+            when=(When("retired_pages_dbe_total", gt, 15),),
         ),
         remedy="Many memory pages are retired on this older GPU: plan its replacement.",
         source="DCGM's memory watch, NVIDIA's page retirement (64 at most)",

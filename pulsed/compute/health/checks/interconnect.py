@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from operator import eq, gt
 
 from pulsed.compute.health.check import check
 from pulsed.compute.health.counter_increase import Increase, step
@@ -32,7 +33,7 @@ _REPLAYS = Increase(
     hold=10 * MINUTE,
 )
 
-_LOADED = (When("performance_state", "==", 0), When(ACTIVITY, ">", 0))
+_LOADED = (When("performance_state", eq, 0), When(ACTIVITY, gt, 0))
 """An idle link has a lower generation, and on some boards fewer lanes."""
 
 CHECKS = (

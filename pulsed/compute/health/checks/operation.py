@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from operator import lt
+
 from pulsed.compute.health.check import check
 from pulsed.compute.health.inputs import ACTIVITY
 from pulsed.compute.health.level import Level, distance, of_data_centre, watches
@@ -70,7 +72,7 @@ CHECKS = (
             {"warn": 70},
             "with less than 10% activity",
             number="at {:g} °C or more",
-            when=(When(ACTIVITY, "<", 0.1),),
+            when=(When(ACTIVITY, lt, 0.1),),
             enter=30 * MINUTE,
             clear=3.0,
         ),
