@@ -27,8 +27,6 @@ from pulsed.errors import SourceError, UsageError
 from pulsed.present.api.history import History
 from pulsed.present.api.sample_fields import DEFAULT_FIELDS
 from pulsed.present.api.sample_rows import Columns
-from pulsed.translate.fields import FIELDS, DcgmField
-from pulsed.translate.units import Unit
 from tests.bench.ticks import computed_ticks
 from tests.daemon import serving
 from tests.prometheus import CONFIG, prometheus
@@ -40,17 +38,8 @@ TEXT = (ROOT / "OPERATIONS.md").read_text(encoding="utf-8")
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 ARCHITECTURE = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
 
-MOST_USED = (
-    *(203, 204, 206, 207),
-    *(1001, 1002, 1003, 1004, 1005, 1006, 1009, 1010, 1011, 1012),
-    *(252, 251, 155, 156, 150, 140, 100, 101),
-    *(230, 202, 393),
-)
-"""DCGM fields of dcgm-exporter's default counters file and of its dashboard: time shares, profiling, board, errors."""
-
-PROMETHEUS, RULES, PULSED, HELM, OPERATOR = (
+PROMETHEUS, PULSED, HELM, OPERATOR = (
     "# prometheus.yml",
-    "# rules.yaml",
     "# /etc/pulsed/pulsed.yaml",
     "# values.yaml",
     "# values of gpu-operator",
@@ -103,7 +92,7 @@ def parses(words: Sequence[str]) -> bool:
 @pytest.mark.parametrize("text", [TEXT, README], ids=["OPERATIONS.md", "README.md"])
 def test_every_pulsed_command_parses(text: str) -> None:
     own = [words[1:] for words in commands(text) if words[0] == "pulsed"]
-    assert len(own) > 5
+    assert len(own) >= 5
     for words in own:
         assert parses(words), words
 
@@ -127,7 +116,7 @@ def test_every_link_within_the_page_leads_to_a_heading() -> None:
 
 
 def test_every_yaml_block_says_what_it_is() -> None:
-    assert {block.splitlines()[0] for block in blocks("yaml")} == {PROMETHEUS, RULES, PULSED, HELM, OPERATOR}
+    assert {block.splitlines()[0] for block in blocks("yaml")} == {PROMETHEUS, PULSED, HELM, OPERATOR}
     for block in blocks("yaml"):
         assert yaml.safe_load(block)
 
@@ -174,13 +163,6 @@ def test_scrape_configurations_are_prometheus_own(block: str, tmp_path: Path) ->
     _promtool("check", "config", "--syntax-only", str(file))
 
 
-@pytest.mark.parametrize("block", yaml_blocks(RULES))
-def test_rules_are_prometheus_own(block: str, tmp_path: Path) -> None:
-    file = tmp_path / "rules.yaml"
-    file.write_text(block)
-    _promtool("check", "rules", str(file))
-
-
 def _promtool(*arguments: str) -> None:
     done = subprocess.run(
         [tool("promtool", "prometheus"), *arguments], capture_output=True, text=True, timeout=SECONDS, check=False
@@ -202,8 +184,6 @@ def test_the_list_of_slurm_nodes_is_what_prometheus_reads(tmp_path: Path) -> Non
 @pytest.mark.timeout(180)
 def test_prometheus_answers_every_query(tmp_path: Path) -> None:
     assert len(queries()) >= 15
-    (rules,) = yaml_blocks(RULES)
-    expressions = [rule["expr"] for group in yaml.safe_load(rules)["groups"] for rule in group["rules"]]
     with (
         serving(tmp_path, "--source", "demo") as daemon,
         prometheus(tmp_path, CONFIG.format(interval="1s", address=daemon.address)) as server,
@@ -211,10 +191,6 @@ def test_prometheus_answers_every_query(tmp_path: Path) -> None:
         server.wait_for("count_over_time(pulsed_gpu_observed_seconds_total[1m]) >= 10", seconds=60)
         for query in queries():
             assert server.ask(query), f"Prometheus has no answer to\n{query}"
-        for expression in expressions:  # nothing is wrong with the demo, so that none of them fires
-            server.ask(expression)
-            metric = re.split(r"[ {]", expression)[0]
-            assert server.ask(metric), f"there is no {metric}"
 
 
 def test_every_metric_that_is_named_exists_on_the_page(tmp_path: Path) -> None:
@@ -330,29 +306,3 @@ def test_severities_are_those_of_the_code() -> None:
     (comment,) = re.findall(r"^# Worst first: (.*)$", TEXT, re.MULTILINE)
     said = {name: int(number) for number, name in re.findall(r"(-?\d) (\w+)", comment)}
     assert said == dict(SEVERITY)
-
-
-def conversion(unit: Unit) -> str:
-    """Return how a value of DCGM is converted; empty if it is not."""
-    if unit.divide != 1:
-        return f"{unit.name} / {unit.divide:,.0f}"
-    return f"{unit.name} * {unit.multiply:,.0f}" if unit.multiply != 1 else ""
-
-
-def migration() -> str:
-    """Render the table of the most used fields and their names in pulsed."""
-    chosen: dict[int, DcgmField] = {}
-    for field in FIELDS:
-        chosen.setdefault(field.id, field)
-    lines = ["| dcgm-exporter | pulsed | conversion |", "|---|---|---|"]
-    lines += [
-        f"| `{field.names[0]}` | `pulsed_gpu_{field.quantity}` | {conversion(field.unit)} |"
-        for field in (chosen[number] for number in MOST_USED)
-    ]
-    return "\n".join(lines) + "\n"
-
-
-def test_the_table_of_migration_is_current() -> None:
-    assert len(set(MOST_USED)) == 25
-    said = TEXT.partition("<!-- migration: begin -->\n")[2].partition("<!-- migration: end -->")[0]
-    assert said == migration(), f"it is to be:\n{migration()}"
