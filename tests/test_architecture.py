@@ -23,6 +23,7 @@ MAY_IMPORT = {
     "attribution": "errors",
     "translate": "attribution reader.tick",
     "compute": "errors suggestions reader.tick translate",
+    "accounting": "attribution compute translate",
     "collector.target_store": "compute",
     "present": "attribution background errors suggestions reader.tick translate compute collector.target_store",
     "config": "errors suggestions reader translate compute present",

@@ -1,0 +1,1 @@
+"""What each owner got out of its GPUs: accounts of jobs, pods and processes over their whole life. No I/O."""

@@ -1,0 +1,99 @@
+"""Arithmetic on the counters of a GPU: their increase over a time, sums, and shares.
+
+A vector has a value per counter, in the order of `COUNTERS`; None where the counted quantity was never present.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import chain
+
+from pulsed.compute.counters.catalog import COUNTERS, POSITION, CounterSnapshot
+from pulsed.translate.vocabulary import Value
+
+CounterVector = tuple[Value, ...]
+
+EMPTY: CounterVector = (None,) * len(POSITION)
+
+OBSERVED = POSITION["observed_seconds", ""]
+_UNKNOWN = tuple(at for (name, _), at in POSITION.items() if name.endswith("_unknown_seconds"))
+_NAMES = tuple(chain.from_iterable([(each.name, state) for state in each.states] for each in COUNTERS))
+
+
+def increase(before: CounterSnapshot, now: CounterSnapshot) -> CounterVector:
+    """Return by how much the counters of a GPU grew between two of its snapshots.
+
+    Time without a quantity counts from the first snapshot on, also as long as it was never present.
+    """
+    found = [None if new is None else new - (old or 0.0) for old, new in zip(before.values, now.values, strict=True)]
+    start, end = before.values[OBSERVED] or 0.0, now.values[OBSERVED] or 0.0
+    for at in _UNKNOWN:
+        old, new = before.values[at], now.values[at]
+        found[at] = (end if new is None else new) - (start if old is None else old)
+    return tuple(found)
+
+
+def added(first: CounterVector, second: CounterVector) -> CounterVector:
+    """Return the sum; a quantity that only one of them has is that one's."""
+    if first is EMPTY or second is EMPTY:
+        return second if first is EMPTY else first
+    return tuple(
+        [b if a is None else a if b is None else a + b for a, b in zip(first, second, strict=True)],
+    )
+
+
+def scaled(vector: CounterVector, factor: float) -> CounterVector:
+    """Return a share of all counters."""
+    return vector if factor == 1.0 else tuple([None if value is None else value * factor for value in vector])
+
+
+def observed(vector: CounterVector) -> float:
+    """Return the seconds that samples covered."""
+    return vector[OBSERVED] or 0.0
+
+
+def value(vector: CounterVector, name: str, state: str = "") -> Value:
+    """Return one counter, or one of its states."""
+    return vector[POSITION[name, state]]
+
+
+def total(vector: CounterVector, name: str) -> Value:
+    """Return the sum over the states of a counter; None if it is not known."""
+    states = next(each.states for each in COUNTERS if each.name == name)
+    known = [number for state in states if (number := value(vector, name, state)) is not None]
+    return sum(known) if known else None
+
+
+def by_name(vector: CounterVector) -> dict[str, Value | dict[str, float]]:
+    """Return the counters by name; those with states are dictionaries of the states that are not 0."""
+    found: dict[str, Value | dict[str, float]] = {}
+    for each in COUNTERS:
+        if each.label:
+            states = {state: value(vector, each.name, state) for state in each.states}
+            found[each.name] = {state: number for state, number in states.items() if number}
+        else:
+            found[each.name] = value(vector, each.name)
+    return found
+
+
+def dump(vector: CounterVector) -> dict[str, float]:
+    """Return a vector for a file: counters that are not None, by name and state."""
+    pairs = zip(_NAMES, vector, strict=True)
+    return {f"{name}:{state}" if state else name: number for (name, state), number in pairs if number is not None}
+
+
+def load(saved: Mapping[str, object]) -> CounterVector:
+    """Return a vector from a file; counters that are not in it are None, and unknown ones are ignored.
+
+    Raises:
+        ValueError: a value is not a number.
+    """
+    if not saved:
+        return EMPTY
+    return tuple([_number(saved.get(f"{name}:{state}" if state else name)) for name, state in _NAMES])
+
+
+def _number(given: object) -> Value:
+    if given is None or (isinstance(given, (int, float)) and not isinstance(given, bool)):
+        return given
+    raise ValueError(f"{given!r} is not a number")

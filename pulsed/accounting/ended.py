@@ -1,0 +1,72 @@
+"""The accounts of owners that have ended, in bounded memory."""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+
+from pulsed.accounting.account import OwnerAccount
+from pulsed.accounting.saved_account import dump_account, load_account
+from pulsed.attribution.owner import Owner
+
+MAX_ENDED = 1000
+MAX_ENDED_BYTES = 4 * 2**20
+
+_Key = tuple[str, str, float]
+
+
+class EndedAccounts:
+    """The last owners that have ended, compressed: some 700 bytes for each GPU of an owner.
+
+    Attributes:
+        unwritten: accounts that have ended since they were last taken, as lines of JSON, the oldest first.
+    """
+
+    def __init__(self, max_ended: int = MAX_ENDED, max_bytes: int = MAX_ENDED_BYTES) -> None:
+        self._max_ended, self._max_bytes = max_ended, max_bytes
+        self._kept: OrderedDict[_Key, tuple[Owner, float, bytes]] = OrderedDict()
+        self._bytes = 0
+        self.unwritten: list[bytes] = []
+
+    def __len__(self) -> int:
+        """Return the number of accounts that are kept."""
+        return len(self._kept)
+
+    def add(self, account: OwnerAccount) -> None:
+        """Keep an account that has ended, and drop the oldest ones beyond the limits."""
+        line = json.dumps(dump_account(account), separators=(",", ":"), allow_nan=False).encode()
+        self.unwritten.append(line)
+        del self.unwritten[: -self._max_ended]
+        self._keep(account, line)
+
+    def load(self, line: bytes) -> None:
+        """Keep an account of an earlier run.
+
+        Raises:
+            ValueError: the line is not an account that has ended.
+        """
+        account = load_account(json.loads(line))
+        if account.end is None:
+            raise ValueError("it has not ended")
+        self._keep(account, line)
+
+    def find(self, matches: Callable[[Owner, float], bool] = lambda owner, end: True) -> Iterator[OwnerAccount]:
+        """Yield accounts whose owner and end match, the newest end first."""
+        for owner, end, packed in list(reversed(self._kept.values())):
+            if matches(owner, end):
+                yield load_account(json.loads(zlib.decompress(packed)))
+
+    def _keep(self, account: OwnerAccount, line: bytes) -> None:
+        packed = zlib.compress(line, 1)
+        key = (*account.owner.key, account.begin)
+        self._drop(key)
+        self._kept[key] = (account.owner, account.end or account.last_seen, packed)
+        self._bytes += len(packed)
+        while len(self._kept) > self._max_ended or (self._bytes > self._max_bytes and len(self._kept) > 1):
+            self._drop(next(iter(self._kept)))
+
+    def _drop(self, key: _Key) -> None:
+        if (old := self._kept.pop(key, None)) is not None:
+            self._bytes -= len(old[2])

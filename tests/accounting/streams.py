@@ -1,0 +1,60 @@
+"""Streams of ticks with owners, through Compute and the accounting."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from pulsed.accounting.account import OwnerAccount
+from pulsed.accounting.accounting import OwnerAccounting, OwnerChange
+from pulsed.accounting.counter_vector import value
+from pulsed.attribution.owner import Owner, Owners
+from pulsed.compute.derive import ComputeSettings
+from pulsed.compute.layer import ComputeLayer
+from pulsed.compute.tick import ComputedTick
+from pulsed.translate.tick import Device
+from pulsed.translate.vocabulary import Reading
+from tests.compute.streams import GPU, OTHER, sample
+
+
+def job(id: str, begin: float | None = None) -> Owner:
+    return Owner("slurm_job", id, begin)
+
+
+A, B, C = job("a"), job("b"), job("c")
+
+
+class Node:
+    """A node whose GPUs have owners: ticks go through Compute and the accounting."""
+
+    def __init__(self, interval: float = 1.0, accounting: OwnerAccounting | None = None) -> None:
+        self.interval = interval
+        self.ended: list[OwnerAccount] = []
+        self.accounting = accounting or OwnerAccounting(on_end=self.ended.append)
+        self.layer = ComputeLayer(ComputeSettings(histogram=()))
+        self.clock = 0.0
+        self.tick: ComputedTick | None = None
+
+    def sees(
+        self,
+        *gpus: tuple[Owners | None, Reading],
+        after: float | None = None,
+        devices: Sequence[Device] = (GPU, OTHER),
+    ) -> Sequence[OwnerChange]:
+        """Take a tick in which the first GPUs have these owners and readings."""
+        self.clock += self.interval if after is None else after
+        owned = [replace(device, owners=owners) for device, (owners, _) in zip(devices, gpus, strict=False)]
+        before = self.tick.devices if self.tick is not None else ()
+        given = sample(self.clock, *(reading for _, reading in gpus), devices=owned, interval=self.interval)
+        if tuple(owned) == before:
+            given = replace(given, devices=before)
+        self.tick = self.layer.compute(given)
+        return self.accounting.add(self.tick)
+
+    def running(self, owner: Owner) -> OwnerAccount:
+        return next(each for each in self.accounting.running if each.owner.key == owner.key)
+
+
+def seconds(account: OwnerAccount, part: str = "estimate", name: str = "observed_seconds", state: str = "") -> float:
+    """A counter of a part of an account, over all of its GPUs."""
+    return sum(value(getattr(each, part), name, state) or 0.0 for each in account.gpus.values())
