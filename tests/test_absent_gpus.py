@@ -77,11 +77,11 @@ class Node:
 
     def restart(self, boot_id: str | None = None, down: float = 60.0) -> None:
         """Restart the daemon, and with another boot id the node."""
-        document = json.loads(json.dumps(self.pipeline.judge.dump()))
+        document = json.loads(json.dumps(self.pipeline.health_evaluator.dump()))
         self.boot_id = self.boot_id if boot_id is None else boot_id
         self.time += down
         self._start()
-        self.pipeline.judge.restore(document, self.time)
+        self.pipeline.health_evaluator.restore(document, self.time)
 
     def select(self, selection: GpuSelection) -> None:
         """Reload the configuration with another list of GPUs."""
@@ -110,7 +110,7 @@ class Node:
     @property
     def saved(self) -> set[str]:
         """UUIDs of the GPUs in the state that survives a restart."""
-        gpus = json.loads(json.dumps(self.pipeline.judge.dump()))["gpus"]
+        gpus = json.loads(json.dumps(self.pipeline.health_evaluator.dump()))["gpus"]
         return {gpu["entity"]["uuid"] for gpu in gpus.values()}
 
 

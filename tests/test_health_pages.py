@@ -151,10 +151,10 @@ def test_latches_outlive_a_restart() -> None:
     node = Exporter()
     node.poll(3, XID_ERRORS=0)
     node.poll(2, XID_ERRORS=48)
-    kept = json.loads(json.dumps(node.pipeline.judge.dump()))
+    kept = json.loads(json.dumps(node.pipeline.health_evaluator.dump()))
     since = node.check("xid_critical").since
     node.pipeline = Pipeline(ComputeSettings(), "node")
-    node.pipeline.judge.restore(kept, START + node.polls * node.interval)
+    node.pipeline.health_evaluator.restore(kept, START + node.polls * node.interval)
     node.poll(2, XID_ERRORS=0)
     assert (node.check("xid_critical").state, node.check("xid_critical").since) == ("crit", since)
 

@@ -89,9 +89,9 @@ class Pipeline:
         self.computer.watch(self._chosen.selects)
 
     @property
-    def judge(self) -> HealthEvaluator:
-        """The judge of health, whose latches outlive a restart."""
-        return self.computer.judge
+    def health_evaluator(self) -> HealthEvaluator:
+        """The evaluator of health, whose latches outlive a restart."""
+        return self.computer.health_evaluator
 
     @property
     def candidates(self) -> Sequence[SelectableGpu]:

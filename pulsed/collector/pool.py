@@ -144,9 +144,9 @@ class CollectorPool:
         self._config = config
 
     @property
-    def judges(self) -> Mapping[str, HealthEvaluator]:
+    def health_evaluators(self) -> Mapping[str, HealthEvaluator]:
         """The health evaluators by the name of their target."""
-        return {" ".join(key): running.pipeline.judge for key, running in self._running.items()}
+        return {" ".join(key): running.pipeline.health_evaluator for key, running in self._running.items()}
 
     async def stop(self) -> None:
         """End all collectors and close their sources."""
@@ -182,7 +182,7 @@ class CollectorPool:
                 else:
                     old.pipeline.close()
             if self._saved is not None and (old is None or pipeline is not old.pipeline):
-                self._saved.restore(" ".join(key), pipeline.judge, time.time())
+                self._saved.restore(" ".join(key), pipeline.health_evaluator, time.time())
             collector = Collector(source, pipeline, target, self._on_tick)
             task = asyncio.create_task(_run(collector, closing), name=target.name)
             self._running[key] = _Running(node, source, target, pipeline, task)

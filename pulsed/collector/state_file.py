@@ -107,53 +107,58 @@ class SavedHealth:
         self._written: Mapping[str, Mapping[str, int]] = {}
         file.load(self._accept)
 
-    def restore(self, target: str, judge: HealthEvaluator, now: float) -> None:
+    def restore(self, target: str, evaluator: HealthEvaluator, now: float) -> None:
         """Restore the saved health of a target, once; what is not valid is logged and dropped.
 
         Args:
-            judge: has judged nothing yet.
+            evaluator: has evaluated nothing yet.
             now: in Unix seconds.
         """
         kept = self._kept.pop(target, None)
         if kept is None:
             return
         try:
-            judge.restore(kept, now)
+            evaluator.restore(kept, now)
         except ValueError as error:
             log.warning("latched health is of no use", extra={"target": target, "error": str(error)})
 
-    def document(self, judges: Mapping[str, HealthEvaluator]) -> Mapping[str, object] | None:
+    def document(self, evaluators: Mapping[str, HealthEvaluator]) -> Mapping[str, object] | None:
         """Give what has to be written; None if nothing has changed since this was asked last.
 
         Targets that are not read now are kept as they were.
         """
-        latched = {target: judge.latched for target, judge in judges.items()}
+        latched = {target: evaluator.latched for target, evaluator in evaluators.items()}
         if latched == self._written:
             return None
         self._written = latched
-        return {"version": VERSION, "targets": {**self._kept, **{name: judge.dump() for name, judge in judges.items()}}}
+        return {
+            "version": VERSION,
+            "targets": {**self._kept, **{name: evaluator.dump() for name, evaluator in evaluators.items()}},
+        }
 
     def save(self, document: Mapping[str, object]) -> None:
         """Write what `document` gave; may be done in a thread."""
         if not self._file.save(document):
             self._written = {}  # try again
 
-    def write(self, judges: Mapping[str, HealthEvaluator]) -> None:
+    def write(self, evaluators: Mapping[str, HealthEvaluator]) -> None:
         """Write the health of all targets if it has changed."""
-        if (document := self.document(judges)) is not None:
+        if (document := self.document(evaluators)) is not None:
             self.save(document)
 
-    async def write_regularly(self, judges: Callable[[], Mapping[str, HealthEvaluator]], in_use: asyncio.Lock) -> None:
+    async def write_regularly(
+        self, evaluators: Callable[[], Mapping[str, HealthEvaluator]], in_use: asyncio.Lock
+    ) -> None:
         """Write changed health every `WRITE_SECONDS`, until cancelled.
 
         Args:
-            judges: returns the evaluators by the name of their target.
+            evaluators: returns the evaluators by the name of their target.
             in_use: held by others while they use an evaluator in another thread.
         """
         while True:
             await asyncio.sleep(WRITE_SECONDS)
             async with in_use:
-                document = self.document(judges())
+                document = self.document(evaluators())
             if document is not None:
                 await asyncio.to_thread(self.save, document)
 

@@ -132,7 +132,7 @@ class Daemon:
         if self._saved is not None:
             background.append(
                 asyncio.create_task(
-                    self._saved.write_regularly(lambda: self._collectors.judges, self._collectors.in_use)
+                    self._saved.write_regularly(lambda: self._collectors.health_evaluators, self._collectors.in_use)
                 )
             )
         if self._file is not None:
@@ -145,10 +145,10 @@ class Daemon:
             for task in background:
                 task.cancel()
             await asyncio.gather(*background, return_exceptions=True)
-            judges = self._collectors.judges
+            evaluators = self._collectors.health_evaluators
             await self._collectors.stop()
             if self._saved is not None:
-                self._saved.write(judges)
+                self._saved.write(evaluators)
         log.info("stopped")
         return 0
 

@@ -34,11 +34,11 @@ class ClassDebouncer:
         """Apply another hold from now on."""
         self._enough = seconds * (1 - ROUNDING)
 
-    def settle(self, workload: Workload, time: float) -> None:
+    def reset(self, workload: Workload, time: float) -> None:
         """Set the class at once: of the first sample, or of the first after a long gap."""
         self._take(workload, time)
 
-    def follow(self, workload: Workload, seconds: float, time: float) -> None:
+    def update(self, workload: Workload, seconds: float, time: float) -> None:
         """Take the next sample.
 
         Args:

@@ -70,7 +70,7 @@ class Freshness:
         """Whether the newest sample was measured when the one before was: not even the energy counter has moved."""
         return self._samples > 1 and self._counts_energy and self.state in ("repeated", "stale")
 
-    def follow(self, reading: Reading, now: float, interval: float, settings: PlausibilitySettings) -> None:
+    def update(self, reading: Reading, now: float, interval: float, settings: PlausibilitySettings) -> None:
         """Take the next sample.
 
         Args:

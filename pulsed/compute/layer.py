@@ -30,7 +30,7 @@ class ComputeLayer:
         is_elsewhere: returns whether another target reported a device after a time in Unix seconds.
 
     Attributes:
-        judge: evaluates the health of all GPUs; its latched states outlive a restart of the daemon.
+        health_evaluator: evaluates the health of all GPUs; its latched states outlive a restart of the daemon.
     """
 
     def __init__(
@@ -40,7 +40,7 @@ class ComputeLayer:
     ) -> None:
         self._settings = settings
         self._tracker = Tracker(settings.plausible, settings.forget_after, is_elsewhere)
-        self.judge = HealthEvaluator(settings.health, self._tracker)
+        self.health_evaluator = HealthEvaluator(settings.health, self._tracker)
         self._shown: tuple[tuple[Device, ...], tuple[LostGpu, ...], tuple[Device, ...]] = ((), (), ())
         self._stages: WeakKeyDictionary[GpuTrack, _Stages] = WeakKeyDictionary()
         self._last: ComputedTick | None = None
@@ -52,7 +52,7 @@ class ComputeLayer:
         """Apply new settings from the next tick on; counters continue."""
         self._settings = settings
         self._tracker.reconfigure(settings.plausible, settings.forget_after)
-        self.judge.reconfigure(settings.health)
+        self.health_evaluator.reconfigure(settings.health)
         for stages in self._stages.values():
             stages.debouncer.reconfigure(settings.hold)
             stages.accumulator.reconfigure(settings.histogram, settings.held_memory_bytes)
@@ -70,7 +70,7 @@ class ComputeLayer:
     def forget(self, track: GpuTrack) -> tuple[Removal, ComputedTick | None]:
         """Forget an absent GPU; return the removal, and the newest tick without the GPU."""
         removal, last = self._tracker.forget(track), self._last
-        health = self.judge.forget(track)
+        health = self.health_evaluator.forget(track)
         if last is None or health is None:
             return removal, last
         entity = track.device.entity
@@ -98,7 +98,7 @@ class ComputeLayer:
             self._enroll(tracked.roster)
         settings, tracks = self._settings, tracked.roster.tracks
         readings, anomalies = self._filter(tick, tracks)
-        health = self.judge.evaluate(tick, readings, tracked, boot_id)
+        health = self.health_evaluator.evaluate(tick, readings, tracked, boot_id)
         classes, boards = settings.classifier, self._boards
         results: list[Result] = []
         changes: list[ClassChange] = []
@@ -113,21 +113,21 @@ class ComputeLayer:
             sample, debouncer, accumulator = track.decision, stages.debouncer, stages.accumulator
             before = debouncer.held
             if sample.kind == "next":
-                accumulator.cover(
+                accumulator.add(
                     sample.covered, device, reading, utilization.ratio, workload.raw_class, track.inputs.refresh
                 )
-                debouncer.follow(workload, sample.covered, tick.time)
+                debouncer.update(workload, sample.covered, tick.time)
             elif sample.kind != "repeat":
-                accumulator.begin(device, reading, utilization.ratio, workload.raw_class)
+                accumulator.start(device, reading, utilization.ratio, workload.raw_class)
                 if sample.continued(settings.hold):
-                    debouncer.follow(workload, 0.0, tick.time)  # too short to forget the class, and no proof of another
+                    debouncer.update(workload, 0.0, tick.time)  # too short to forget the class, and no proof of another
                 else:
-                    debouncer.settle(workload, tick.time)
+                    debouncer.reset(workload, tick.time)
             held = debouncer.held
             if held.changes != before.changes:
                 changes.append(ClassChange(len(results), before.workload_class, held.workload_class, held.since or 0.0))
             results.append(
-                Result(utilization, workload, saturation, held, accumulator.account(), well, shares, unpartitioned)
+                Result(utilization, workload, saturation, held, accumulator.snapshot(), well, shares, unpartitioned)
             )
         lost = {len(results) + number: gone.last_seen for number, gone in enumerate(health.lost)}
         results += [self._lost(gone) for gone in health.lost]
@@ -177,7 +177,7 @@ class ComputeLayer:
     def _lost(self, gone: LostGpu) -> Result:
         """Return what remains of a GPU that is gone: its health and its counters."""
         stages = self._stages.get(gone.track)
-        account = stages.accumulator.account() if stages is not None else NOTHING_COUNTED
+        account = stages.accumulator.snapshot() if stages is not None else NOTHING_COUNTED
         classes = self._settings.classifier
         derived = derive(gone.device, NOTHING, self._settings, classes)
         return Result(*derived, account=account, health=gone.health)

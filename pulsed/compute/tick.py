@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from pulsed.compute.counters.catalog import NOTHING_COUNTED, CounterSnapshot
-from pulsed.compute.health.model import NOT_JUDGED, Health, HealthChange, NodeHealth
+from pulsed.compute.health.model import NOT_EVALUATED, Health, HealthChange, NodeHealth
 from pulsed.compute.saturation import Saturation
 from pulsed.compute.tracker import Removal
 from pulsed.compute.workload.class_table import UNKNOWN
@@ -89,7 +89,7 @@ class Result(NamedTuple):
     saturation: Saturation
     held: HeldWorkload = NOT_HELD
     account: CounterSnapshot = NOTHING_COUNTED
-    health: Health = NOT_JUDGED
+    health: Health = NOT_EVALUATED
     clock_event_shares: tuple[tuple[str, float], ...] = ()
     mig_unpartitioned: float | None = None
 

@@ -290,11 +290,11 @@ class Tracker:
             track.decision = self._decide_apart(track, interval, limit) if is_apart else decision
             track.now, track.time = now - track._start, time
             if is_new:
-                track.inputs.follow(reading, track.now, interval, settings)
+                track.inputs.update(reading, track.now, interval, settings)
         for track in self._roster.missing:
             track.now, track.time = now - track._start, time
             if is_new:
-                track.inputs.follow(NOTHING, track.now, interval, settings)
+                track.inputs.update(NOTHING, track.now, interval, settings)
         removed, self._removed = tuple(self._removed), []
         return TrackedTick(self._roster, decision, removed)
 
@@ -347,14 +347,14 @@ class Tracker:
             if device.entity.kind == "gpu":
                 boards[_board(device.entity)] = track
         found = tuple(tracks.values())
-        self._follow_absent(tick, tracks, restarted)
+        self._update_absent(tick, tracks, restarted)
         self._roster = Roster(
             found,
             tuple([boards.get(_board(track.device.entity), track) for track in found]),
             tuple([track for track in self.absent if self._is_watched(track.device)]),
         )
 
-    def _follow_absent(self, tick: CanonicalTick, present: Mapping[str, GpuTrack], restarted: Container[str]) -> None:
+    def _update_absent(self, tick: CanonicalTick, present: Mapping[str, GpuTrack], restarted: Container[str]) -> None:
         """Forget GPUs that are not expected any more, and those that have been absent for longest if there are many."""
         slots = {
             slot: track.device

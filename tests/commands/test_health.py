@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from pulsed.collector.target_store import TargetStore
-from pulsed.compute.health.model import NOT_JUDGED, CheckState, Health, State
+from pulsed.compute.health.model import NOT_EVALUATED, CheckState, Health, State
 from pulsed.present.api.documents import health_document
 from tests.certificates import make_authority
 from tests.daemon import free_port, pulsed
@@ -158,7 +158,7 @@ def test_a_fleet_is_as_well_as_its_daemons(server: Server) -> None:
 
 
 def test_json_is_what_the_daemon_said(server: Server) -> None:
-    url = serve(server, with_health(0, NOT_JUDGED))
+    url = serve(server, with_health(0, NOT_EVALUATED))
     done = pulsed("health", url, "--format", "json")
     assert (done.returncode, json.loads(done.stdout)) == (3, server.answer)
 

@@ -15,14 +15,14 @@ def held_after(hold: ClassDebouncer, *samples: tuple[Workload, float]) -> list[s
     time, names = 100.0, []
     for workload, seconds in samples:
         time += seconds
-        hold.follow(workload, seconds, time)
+        hold.update(workload, seconds, time)
         names.append(hold.held.workload_class)
     return names
 
 
 def settled(seconds: float = 2.0) -> ClassDebouncer:
     hold = ClassDebouncer(seconds)
-    hold.settle(IDLE, 100.0)
+    hold.reset(IDLE, 100.0)
     return hold
 
 
@@ -79,16 +79,16 @@ def test_unknown_is_a_class_like_any_other() -> None:
 
 def test_the_bottleneck_is_that_of_the_newest_sample_of_the_held_class() -> None:
     hold = ClassDebouncer(2.0)
-    hold.settle(UNSETTLED, 100.0)
-    hold.follow(Workload("unknown", "compute", ("compute_heavy", "compute_active")), 1.0, 101.0)
+    hold.reset(UNSETTLED, 100.0)
+    hold.update(Workload("unknown", "compute", ("compute_heavy", "compute_active")), 1.0, 101.0)
     assert hold.held == HeldWorkload("unknown", "compute", 100.0, 0)
-    hold.follow(IDLE, 1.0, 102.0)
+    hold.update(IDLE, 1.0, 102.0)
     assert hold.held == HeldWorkload("unknown", "compute", 100.0, 0)
 
 
 def test_settling_counts_a_change_only_if_it_is_one() -> None:
     hold = settled()
-    hold.settle(IDLE, 200.0)
+    hold.reset(IDLE, 200.0)
     assert hold.held == HeldWorkload("idle", "idle", 200.0, 0)
-    hold.settle(BUSY, 300.0)
+    hold.reset(BUSY, 300.0)
     assert hold.held == HeldWorkload("compute_heavy", "compute", 300.0, 1)

@@ -20,7 +20,7 @@ from prometheus_client.registry import Collector
 from pulsed.collector.target_store import TargetStore
 from pulsed.compute.declaration import DerivedNumber
 from pulsed.compute.derived_results import DERIVED_VALUES
-from pulsed.compute.health.model import NOT_JUDGED, CheckState, Health
+from pulsed.compute.health.model import NOT_EVALUATED, CheckState, Health
 from pulsed.translate.vocabulary import QUANTITIES
 from tests.present.boards import Gpu
 
@@ -233,7 +233,7 @@ class ReferenceCollector(Collector):
 
 def _board_health(gpu: Gpu) -> Health:
     """The checks, which a part of a board does not repeat."""
-    return gpu.result.health if gpu.device.entity.kind == "gpu" else NOT_JUDGED
+    return gpu.result.health if gpu.device.entity.kind == "gpu" else NOT_EVALUATED
 
 
 def _add(family: Metric, name: str, values: Iterable[tuple[Labels, float | None]]) -> None:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from pulsed.collector.target_store import Target, TargetStore
 from pulsed.compute.counters.catalog import COUNTERS, CounterSnapshot, Distribution
-from pulsed.compute.health.model import NOT_JUDGED
+from pulsed.compute.health.model import NOT_EVALUATED
 from pulsed.compute.tick import HeldWorkload, RealUtilization, Result, Workload
 from pulsed.translate.tick import Device, Entity
 from pulsed.translate.vocabulary import NOTHING, QUANTITIES
@@ -59,7 +59,7 @@ results = st.builds(
     st.sampled_from([SATURATED, NOT_SATURATED]),
     st.builds(HeldWorkload, classes, bottlenecks, st.none() | times, st.integers(0, 2**40)),
     st.just(COUNTED) | counters(),
-    st.sampled_from([SICK, NOT_JUDGED]),
+    st.sampled_from([SICK, NOT_EVALUATED]),
     st.sampled_from([(), (("power_cap", 0.25), ("sw_thermal", 0.0))]),
     st.none() | ratios,
 )

@@ -92,7 +92,7 @@ class Accumulator:
         if bounds != self._bounds:
             self._bounds, self._buckets, self._ratios = bounds, [0] * (len(bounds) + 1), 0.0
 
-    def begin(self, device: Device, reading: Reading, ratio: Value, workload_class: str) -> None:
+    def start(self, device: Device, reading: Reading, ratio: Value, workload_class: str) -> None:
         """Take a sample that covers nothing: the first one, or the first after a gap."""
         self._settle()
         self._energy = None
@@ -100,7 +100,7 @@ class Accumulator:
         self._is_stuck = False
         self._count(0.0, device, reading, ratio, workload_class, None)
 
-    def cover(
+    def add(
         self,
         seconds: float,
         device: Device,
@@ -124,7 +124,7 @@ class Accumulator:
             self._buckets[bisect_left(self._bounds, ratio)] += 1
             self._ratios += ratio
 
-    def account(self) -> CounterSnapshot:
+    def snapshot(self) -> CounterSnapshot:
         """Return the counters as of the last sample."""
         known = self._energy_unknown is not None
         return CounterSnapshot(

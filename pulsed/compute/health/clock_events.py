@@ -75,7 +75,7 @@ class ClockEvents:
     _samples: int = 0
     _sums: dict[tuple[float, float, int], _Sum] = field(default_factory=dict)
 
-    def follow(self, mask: float | None, is_busy: bool, seconds: float, now: float) -> bool:
+    def update(self, mask: float | None, is_busy: bool, seconds: float, now: float) -> bool:
         """Take a sample that covers some seconds.
 
         Returns:

@@ -55,7 +55,7 @@ class Increase(Rule):
             increase = state.increases.get(name)
             if increase is None:
                 increase = state.increases[name] = CounterIncrease(self.window, self.lifetime)
-            grown = increase.follow(value, now, inputs.gap_seconds if self.per else 0.0)
+            grown = increase.update(value, now, inputs.gap_seconds if self.per else 0.0)
             if not increase.settled:
                 state.due = -inf  # the next sample settles it
             if chosen is None:
@@ -114,7 +114,7 @@ class CounterIncrease:
     total: float = 0.0
     grown: float | None = None
 
-    def follow(self, value: float, now: float, gap: float = 0.0) -> float:
+    def update(self, value: float, now: float, gap: float = 0.0) -> float:
         """Return the increase since the last value.
 
         Args:

@@ -56,14 +56,14 @@ class Duty(Rule):
 
     def measure(self, state: RuleState, inputs: GpuInputs, now: float) -> float | None:
         """Return the share, 0..1; None before the third sample."""
-        best = self._follow(state, inputs, now)
+        best = self._update(state, inputs, now)
         if best >= 0:
             return min(best, 1.0)
         if not self.bits or inputs.values[_REASONS] is None:
             return None
         return inputs.clock_events.share(self.bits, self.window, now)
 
-    def _follow(self, state: RuleState, inputs: GpuInputs, now: float) -> float:
+    def _update(self, state: RuleState, inputs: GpuInputs, now: float) -> float:
         """Update the counters; return the largest share, -1 where there is none."""
         best = -1.0
         counters = state.duties
@@ -73,7 +73,7 @@ class Duty(Rule):
                 counters = state.duties = {}
             if counters is not None and (value is not None or name in counters):
                 counter = counters.setdefault(name, DutyCounter())
-                counter.follow(value, now, self.window)
+                counter.update(value, now, self.window)
                 best = max(best, counter.share)
         return best
 
@@ -103,7 +103,7 @@ class DutyCounter:
     is_proven: bool = False
     points: list[tuple[float, float]] = field(default_factory=list)
 
-    def follow(self, value: float | None, now: float, window: float) -> None:
+    def update(self, value: float | None, now: float, window: float) -> None:
         """Update the share of a window in seconds; a missing value restarts it."""
         points = self.points
         self.share = -1.0

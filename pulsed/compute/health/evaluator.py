@@ -106,7 +106,7 @@ class HealthEvaluator:
             if after is not before:
                 changes += _changes(position, gpu, before, after)
         if self._missing:
-            changes += self._follow_missing(tick, decision, node, events)
+            changes += self._update_missing(tick, decision, node, events)
         return self._deliver(changes)
 
     def _due_events(self, tick: CanonicalTick, decision: SampleDecision) -> tuple[KernelEvent, ...]:
@@ -175,7 +175,7 @@ class HealthEvaluator:
                 restore(gpu, self._restored.pop(key), track.time)
         return gpu
 
-    def _follow_missing(
+    def _update_missing(
         self,
         tick: CanonicalTick,
         decision: SampleDecision,

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from pulsed.compute.health.check import GpuCheck
 from pulsed.compute.health.inputs import GpuInputs, activity_of, exporter_facts
-from pulsed.compute.health.model import NOT_JUDGED, CheckState, Health
+from pulsed.compute.health.model import NOT_EVALUATED, CheckState, Health
 from pulsed.compute.health.plan import MOVING, REASONS, XID, HealthPlan
 from pulsed.compute.health.reachability import Reachability
 from pulsed.compute.health.resets import RESET_SIGNS, Resets
@@ -72,7 +72,7 @@ class GpuHealth:
     def __init__(self, plan: HealthPlan, device: Device) -> None:
         self.plan = plan
         self.device = device
-        self.health: Health = NOT_JUDGED
+        self.health: Health = NOT_EVALUATED
         self.changes: list[tuple[CheckState, CheckState]] = []
         self.now = self.started = self.time = 0.0
         self.reachability = Reachability()
@@ -110,7 +110,7 @@ class GpuHealth:
             extras: dcgm-exporter's own metrics of the GPU.
             kernel_events: messages about the GPU in the kernel log.
         """
-        if self.health is NOT_JUDGED:
+        if self.health is NOT_EVALUATED:
             sample = FIRST
         elif sample.kind == "repeat":
             return self.health
@@ -131,9 +131,9 @@ class GpuHealth:
             due |= self._count(inputs.xids.add_kernel_events(kernel_events, _jobs(self.device), now, time))
         mask = reading[_REASONS]
         is_busy = mask is not None and bool(int(mask) & _SLOWED) and bool(activity_of(reading))
-        if inputs.clock_events.follow(mask, is_busy, sample.covered, now):
+        if inputs.clock_events.update(mask, is_busy, sample.covered, now):
             due |= plan.on_parts
-        self.reachability.follow(freshness.state, reading, node.has_peers, time, track.now)
+        self.reachability.update(freshness.state, reading, node.has_peers, time, track.now)
         answer, polls_missed, age = self._answer, self.reachability.polls_missed, freshness.age
         if polls_missed == 0.0 and freshness.state != "stale":
             self._answer = reading
@@ -148,7 +148,7 @@ class GpuHealth:
             due |= plan.on_watches | plan.on_xids
         energy = reading[_ENERGY]
         if energy is not None and not is_same_measurement:
-            moment = self.resets.energy.follow(energy, now, 0.0)
+            moment = self.resets.energy.update(energy, now, 0.0)
             if moment is not None:
                 due, is_reset = due | self._reset(moment), True
         if node.boot_id and node.boot_id != self.boot_id:
@@ -166,7 +166,7 @@ class GpuHealth:
         if compared != self._compared:
             due |= self._compare(compared)
         is_sign_possible = due & plan.on_resets or is_reset or self.resets.is_pending
-        if is_sign_possible and not is_same_measurement and (moment := self.resets.follow(reading, now)) is not None:
+        if is_sign_possible and not is_same_measurement and (moment := self.resets.update(reading, now)) is not None:
             due |= self._reset(moment)
         if due & plan.on_xids:
             due |= self._take_xids(reading, answer, now)
@@ -245,7 +245,7 @@ class GpuHealth:
             return 0
         known = len(xids.records)
         is_source_new = xids.gauge is None and before is not None and _has_new_fields(before, reading)
-        codes = xids.follow(gauge, inputs.extras, _jobs(self.device), now, is_source_new)
+        codes = xids.update(gauge, inputs.extras, _jobs(self.device), now, is_source_new)
         return self._count(codes) if codes or len(xids.records) > known else 0
 
     def _count(self, codes: list[int]) -> int:
@@ -262,7 +262,7 @@ class GpuHealth:
         plan, inputs, states = self.plan, self.inputs, self._rules
         facts = self._compared[plan.readings :]
         inputs.values = (*reading, *facts, self._blank_ratio, activity_of(reading), None)
-        is_first = self.health is NOT_JUDGED
+        is_first = self.health is NOT_EVALUATED
         if is_first:
             due = plan.all_rules
         is_due = now >= self._due

@@ -95,7 +95,7 @@ class Health:
         raise KeyError(id_)
 
 
-NOT_JUDGED = Health("unknown", -1, 0.0, ())
+NOT_EVALUATED = Health("unknown", -1, 0.0, ())
 """Health of a device before its first sample."""
 
 

@@ -35,7 +35,7 @@ class Reachability:
         self.last_seen = last_seen
         self._seen = -LOST_SECONDS
 
-    def follow(self, state: InputState, reading: Reading, has_peers: bool, time: float, now: float) -> None:
+    def update(self, state: InputState, reading: Reading, has_peers: bool, time: float, now: float) -> None:
         """Take a sample. Stale inputs are no proof that the GPU is gone.
 
         Args:

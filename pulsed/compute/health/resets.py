@@ -34,7 +34,7 @@ class ResetSign:
     falls: int = 0
     since: float = 0.0
 
-    def follow(self, value: float, now: float, seconds: float) -> float | None:
+    def update(self, value: float, now: float, seconds: float) -> float | None:
         """Take a sample; return the time of a reset once the value was lower twice and for so many seconds."""
         if self.highest is None or value >= self.highest:
             self.highest, self.falls = value, 0
@@ -61,12 +61,12 @@ class Resets:
     dbe: ResetSign = field(default_factory=ResetSign)
     is_pending: bool = False
 
-    def follow(self, reading: Reading, now: float) -> float | None:
+    def update(self, reading: Reading, now: float) -> float | None:
         """Take all signs but the first; return the time of a reset, None for none."""
         moment: float | None = None
         for sign, position in zip((self.replays, self.sbe, self.dbe), _POSITIONS[1:], strict=True):
             value = reading[position]
-            if value is not None and (fell := sign.follow(value, now, RESET_SECONDS)) is not None:
+            if value is not None and (fell := sign.update(value, now, RESET_SECONDS)) is not None:
                 moment = fell
         self.is_pending = bool(self.replays.falls or self.sbe.falls or self.dbe.falls)
         return moment

@@ -67,7 +67,7 @@ class RuleState:
     reached_since: dict[int, float] | None = None
     _below_since: float | None = None
 
-    def follow(self, rule: Rule, reached: int, kept: int, now: float, measured_at: float) -> None:
+    def update(self, rule: Rule, reached: int, kept: int, now: float, measured_at: float) -> None:
         """Update the severity, with hysteresis.
 
         Args:
@@ -228,7 +228,7 @@ class Rule(ABC):
                 reached, kept = self._conditional(reached, kept, state, inputs, now)
         state.is_covered = reached >= 0
         if reached > 0 or reached != held or state.reached_since is not None:
-            state.follow(self, reached, kept, now, inputs.measured_at)
+            state.update(self, reached, kept, now, inputs.measured_at)
         return state.held != held or state.is_covered is not was_covered
 
     def evidence(self, state: RuleState, inputs: GpuInputs) -> tuple[tuple[str, float], ...]:

@@ -78,7 +78,7 @@ class XidLog:
             if self._is_reset:
                 self.gauge = 0
 
-    def follow(
+    def update(
         self, gauge: float | None, extras: Extras | None, jobs: Jobs, now: float, is_source_new: bool = False
     ) -> list[int]:
         """Return the codes that happened since the sample before, the follower 45 included.
@@ -105,8 +105,8 @@ class XidLog:
         if extras is not None:
             if is_none_before:
                 self._counts, self._totals = self._counts or frozenset(), self._totals or {}
-            self._follow_counts(extras, events, sticky)
-            self._follow_totals(extras, events, sticky)
+            self._update_counts(extras, events, sticky)
+            self._update_totals(extras, events, sticky)
         for code in sticky:
             if code not in self.records and code not in events:
                 self.records[code] = XidRecord(self._older.get(code, now), dated=code in self._older)
@@ -159,7 +159,7 @@ class XidLog:
                 return code
         return None
 
-    def _follow_counts(self, extras: Extras, events: dict[int, str], sticky: dict[int, None]) -> None:
+    def _update_counts(self, extras: Extras, events: dict[int, str], sticky: dict[int, None]) -> None:
         """Add codes that enter the exporter's window, but for one that the gauge has kept since the start."""
         if extras.xid_counts is None:
             return
@@ -172,7 +172,7 @@ class XidLog:
                 events.setdefault(code, "counts")
         self._counts = counts
 
-    def _follow_totals(self, extras: Extras, events: dict[int, str], sticky: dict[int, None]) -> None:
+    def _update_totals(self, extras: Extras, events: dict[int, str], sticky: dict[int, None]) -> None:
         if extras.xid_totals is None:
             return
         totals = dict(extras.xid_totals)

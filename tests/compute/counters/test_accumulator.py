@@ -27,7 +27,7 @@ def ledger(bounds: tuple[float, ...] = ()) -> Accumulator:
 
 def begun(reading: Reading = NOTHING, workload_class: str = "idle") -> Accumulator:
     made = ledger()
-    made.begin(GPU, reading, None, workload_class)
+    made.start(GPU, reading, None, workload_class)
     return made
 
 
@@ -43,12 +43,12 @@ def total(account: CounterSnapshot, name: str, states: tuple[str, ...] = WORKLOA
 
 def test_every_counter_has_its_place() -> None:
     assert len(POSITION) == sum(len(counter.states) for counter in COUNTERS)
-    assert len(ledger().account().values) == len(POSITION) == len(NOTHING_COUNTED.values)
+    assert len(ledger().snapshot().values) == len(POSITION) == len(NOTHING_COUNTED.values)
     assert set(NOTHING_COUNTED.values) == {None}
 
 
 def test_at_first_all_is_zero_and_what_was_never_known_is_absent() -> None:
-    account = begun(Reading(sm_active_ratio=0.5, power_watts=100.0)).account()
+    account = begun(Reading(sm_active_ratio=0.5, power_watts=100.0)).snapshot()
     assert account.created == 1000.0
     assert account.value("observed_seconds") == 0.0
     assert [account.value("workload_class_seconds", name) for name in WORKLOAD_CLASSES] == [0.0] * 13
@@ -61,8 +61,8 @@ def test_at_first_all_is_zero_and_what_was_never_known_is_absent() -> None:
 
 def test_without_power_there_is_no_energy() -> None:
     made = begun()
-    made.cover(1.0, GPU, NOTHING, None, "idle")
-    account = made.account()
+    made.add(1.0, GPU, NOTHING, None, "idle")
+    account = made.snapshot()
     for name, states in (("class_energy_joules", WORKLOAD_CLASSES), ("idle_energy_joules", IDLE_KINDS)):
         assert {account.value(name, state) for state in states} == {None}
     assert account.value("energy_unknown_seconds") is None
@@ -71,8 +71,8 @@ def test_without_power_there_is_no_energy() -> None:
 
 def test_a_sample_counts_for_all_of_the_time_that_it_covers() -> None:
     made = begun(Reading(sm_active_ratio=1.0))
-    made.cover(2.0, GPU, Reading(sm_active_ratio=0.25, pcie_receive_bytes_per_second=3e9), 0.5, "compute_active")
-    account = made.account()
+    made.add(2.0, GPU, Reading(sm_active_ratio=0.25, pcie_receive_bytes_per_second=3e9), 0.5, "compute_active")
+    account = made.snapshot()
     assert account.value("observed_seconds") == 2.0
     assert by_state(account, "workload_class_seconds") == {"compute_active": 2.0}
     assert account.value("sm_active_seconds") == 0.5
@@ -82,11 +82,11 @@ def test_a_sample_counts_for_all_of_the_time_that_it_covers() -> None:
 
 def test_time_without_a_value_is_counted_apart_so_that_averages_stay_exact() -> None:
     made = begun()
-    made.cover(3.0, GPU, NOTHING, None, "unknown")
-    made.cover(1.0, GPU, NOTHING, 0.5, "unknown")
-    made.cover(2.0, GPU, NOTHING, None, "unknown")
-    made.cover(1.0, GPU, NOTHING, 0.7, "unknown")
-    account = made.account()
+    made.add(3.0, GPU, NOTHING, None, "unknown")
+    made.add(1.0, GPU, NOTHING, 0.5, "unknown")
+    made.add(2.0, GPU, NOTHING, None, "unknown")
+    made.add(1.0, GPU, NOTHING, 0.7, "unknown")
+    account = made.snapshot()
     assert account.value("real_utilization_seconds") == pytest.approx(1.2)
     assert account.value("real_utilization_unknown_seconds") == 5.0
     assert account.value("observed_seconds") == 7.0
@@ -95,8 +95,8 @@ def test_time_without_a_value_is_counted_apart_so_that_averages_stay_exact() -> 
 def test_a_value_that_is_no_number_is_unknown() -> None:
     made = begun(Reading(sm_active_ratio=0.5))
     for wrong in (nan, inf, -0.1):
-        made.cover(1.0, GPU, Reading(sm_active_ratio=wrong, power_watts=wrong, energy_joules_total=wrong), 0.5, "idle")
-    account = made.account()
+        made.add(1.0, GPU, Reading(sm_active_ratio=wrong, power_watts=wrong, energy_joules_total=wrong), 0.5, "idle")
+    account = made.snapshot()
     assert account.value("sm_active_seconds") == 0.0
     assert account.value("sm_active_unknown_seconds") == 3.0
     assert account.value("class_energy_joules", "idle") is None
@@ -125,8 +125,8 @@ def test_energy_is_what_the_counter_gained_else_power_times_time(
 ) -> None:
     made = begun(readings[0])
     for reading in readings[1:]:
-        made.cover(1.0, GPU, reading, None, "idle")
-    account = made.account()
+        made.add(1.0, GPU, reading, None, "idle")
+    account = made.snapshot()
     assert total(account, "class_energy_joules") == joules
     assert account.value("energy_unknown_seconds") == unknown
 
@@ -134,9 +134,9 @@ def test_energy_is_what_the_counter_gained_else_power_times_time(
 def test_a_page_that_repeats_the_energy_is_no_jump_afterwards() -> None:
     made = begun(energy(0.0, 1.0))
     for counter in (0.0, 0.0, 0.0, 4 * MAX_WATTS, 4 * MAX_WATTS, 6.5 * MAX_WATTS):
-        made.cover(1.0, GPU, energy(counter, 1.0), None, "idle")
+        made.add(1.0, GPU, energy(counter, 1.0), None, "idle")
     # The last one is more than two seconds can bring: power times these two seconds instead.
-    assert total(made.account(), "class_energy_joules") == 4 * MAX_WATTS + 2.0
+    assert total(made.snapshot(), "class_energy_joules") == 4 * MAX_WATTS + 2.0
 
 
 @pytest.mark.parametrize("value", [0.0, 5e6])
@@ -146,37 +146,37 @@ def test_energy_that_stands_still_is_power_after_two_refresh_periods(
 ) -> None:
     made = begun(energy(value, 300.0))
     for _ in range(seconds):
-        made.cover(1.0, GPU, energy(value, 300.0), None, "idle", refresh)
-    assert total(made.account(), "class_energy_joules") == 0.0  # a repeated page, so far
-    made.cover(1.0, GPU, energy(value, 300.0), None, "idle", refresh)
-    assert total(made.account(), "class_energy_joules") == 300.0 * (seconds + 1)
-    made.cover(1.0, GPU, energy(value, None), None, "idle", refresh)
-    assert made.account().value("energy_unknown_seconds") == 1.0
-    assert total(made.account(), "idle_energy_joules", IDLE_KINDS) == 300.0 * (seconds + 1)
+        made.add(1.0, GPU, energy(value, 300.0), None, "idle", refresh)
+    assert total(made.snapshot(), "class_energy_joules") == 0.0  # a repeated page, so far
+    made.add(1.0, GPU, energy(value, 300.0), None, "idle", refresh)
+    assert total(made.snapshot(), "class_energy_joules") == 300.0 * (seconds + 1)
+    made.add(1.0, GPU, energy(value, None), None, "idle", refresh)
+    assert made.snapshot().value("energy_unknown_seconds") == 1.0
+    assert total(made.snapshot(), "idle_energy_joules", IDLE_KINDS) == 300.0 * (seconds + 1)
 
 
 def test_energy_that_moves_again_is_not_counted_twice() -> None:
     made = begun(energy(0.0, 300.0))
     for _ in range(100):
-        made.cover(1.0, GPU, energy(0.0, 300.0), None, "idle", 1.0)
-    made.cover(1.0, GPU, energy(101 * 300.0, 310.0), None, "compute_heavy", 1.0)
-    assert by_state(made.account(), "class_energy_joules") == {"idle": 30000.0, "compute_heavy": 310.0}
-    made.cover(1.0, GPU, energy(102 * 300.0, 310.0), None, "compute_heavy", 1.0)
-    assert by_state(made.account(), "class_energy_joules") == {"idle": 30000.0, "compute_heavy": 610.0}
+        made.add(1.0, GPU, energy(0.0, 300.0), None, "idle", 1.0)
+    made.add(1.0, GPU, energy(101 * 300.0, 310.0), None, "compute_heavy", 1.0)
+    assert by_state(made.snapshot(), "class_energy_joules") == {"idle": 30000.0, "compute_heavy": 310.0}
+    made.add(1.0, GPU, energy(102 * 300.0, 310.0), None, "compute_heavy", 1.0)
+    assert by_state(made.snapshot(), "class_energy_joules") == {"idle": 30000.0, "compute_heavy": 610.0}
 
 
 def test_energy_that_stands_still_before_a_gap_is_power() -> None:
     made = begun(energy(0.0, 300.0))
-    made.cover(1.0, GPU, energy(0.0, 300.0), None, "idle", 1.0)
-    made.begin(GPU, energy(9e5, 300.0), None, "idle")
-    assert total(made.account(), "class_energy_joules") == 300.0
+    made.add(1.0, GPU, energy(0.0, 300.0), None, "idle", 1.0)
+    made.start(GPU, energy(9e5, 300.0), None, "idle")
+    assert total(made.snapshot(), "class_energy_joules") == 300.0
 
 
 def test_after_a_gap_the_counter_is_looked_at_anew() -> None:
     made = begun(energy(100.0, 50.0))
-    made.begin(GPU, energy(900.0, 50.0), None, "idle")
-    made.cover(1.0, GPU, energy(960.0, 50.0), None, "idle")
-    assert total(made.account(), "class_energy_joules") == 60.0
+    made.start(GPU, energy(900.0, 50.0), None, "idle")
+    made.add(1.0, GPU, energy(960.0, 50.0), None, "idle")
+    assert total(made.snapshot(), "class_energy_joules") == 60.0
 
 
 USED_BY_A_POD = Device(GPU.entity, owners=(pod("default", "train-0"),))
@@ -200,9 +200,9 @@ UNOWNED = Device(GPU.entity, owners=())
 )
 def test_idle_time_is_free_or_held_or_there_is_no_telling(device: Device, used: float | None, kind: str) -> None:
     made = begun()
-    made.cover(2.0, device, Reading(memory_used_bytes=used, power_watts=75.0), 0.0, "idle")
-    made.cover(2.0, device, Reading(memory_used_bytes=used, power_watts=700.0), 0.9, "compute_heavy")
-    account = made.account()
+    made.add(2.0, device, Reading(memory_used_bytes=used, power_watts=75.0), 0.0, "idle")
+    made.add(2.0, device, Reading(memory_used_bytes=used, power_watts=700.0), 0.9, "compute_heavy")
+    account = made.snapshot()
     assert by_state(account, "idle_seconds") == {kind: 2.0}
     assert by_state(account, "idle_energy_joules") == {kind: 150.0}
     assert by_state(account, "class_energy_joules") == {"idle": 150.0, "compute_heavy": 1400.0}
@@ -210,37 +210,37 @@ def test_idle_time_is_free_or_held_or_there_is_no_telling(device: Device, used: 
 
 def test_the_distribution_counts_samples_that_cover_something() -> None:
     made = ledger((0.25, 0.5))
-    made.begin(GPU, NOTHING, 0.9, "idle")
+    made.start(GPU, NOTHING, 0.9, "idle")
     for ratio in (0.0, 0.25, 0.26, 0.5, 1.0, None):
-        made.cover(0.1, GPU, NOTHING, ratio, "idle")
-    distribution = made.account().distribution
+        made.add(0.1, GPU, NOTHING, ratio, "idle")
+    distribution = made.snapshot().distribution
     assert distribution is not None
     assert distribution.bounds == (0.25, 0.5)
     assert distribution.counts == (2, 2, 1)
     assert distribution.sum == 2.01
-    assert ledger().account().distribution is None
-    assert ledger((0.25, 0.5)).account().distribution is None
+    assert ledger().snapshot().distribution is None
+    assert ledger((0.25, 0.5)).snapshot().distribution is None
 
 
 def test_other_buckets_begin_a_new_distribution() -> None:
     made = ledger((0.5,))
-    made.begin(GPU, NOTHING, 0.4, "idle")
-    made.cover(1.0, GPU, NOTHING, 0.4, "idle")
+    made.start(GPU, NOTHING, 0.4, "idle")
+    made.add(1.0, GPU, NOTHING, 0.4, "idle")
     made.reconfigure((0.5,), HELD_BYTES)
-    assert made.account().distribution == ((0.5,), (1, 0), 0.4)
+    assert made.snapshot().distribution == ((0.5,), (1, 0), 0.4)
     made.reconfigure((0.1, 0.2), HELD_BYTES)
-    assert made.account().distribution == ((0.1, 0.2), (0, 0, 0), 0.0)
-    made.cover(1.0, GPU, NOTHING, 0.15, "idle")
-    assert made.account().distribution == ((0.1, 0.2), (0, 1, 0), 0.15)
+    assert made.snapshot().distribution == ((0.1, 0.2), (0, 0, 0), 0.0)
+    made.add(1.0, GPU, NOTHING, 0.15, "idle")
+    assert made.snapshot().distribution == ((0.1, 0.2), (0, 1, 0), 0.15)
 
 
 def test_an_account_never_changes() -> None:
     made = begun(Reading(sm_active_ratio=0.5, power_watts=9.0))
-    account = made.account()
+    account = made.snapshot()
     kept = CounterSnapshot(*account)
-    made.cover(1.0, GPU, Reading(sm_active_ratio=0.5, power_watts=9.0), 0.5, "idle")
+    made.add(1.0, GPU, Reading(sm_active_ratio=0.5, power_watts=9.0), 0.5, "idle")
     assert account == kept
-    assert made.account() != kept
+    assert made.snapshot() != kept
 
 
 something = st.one_of(st.none(), st.floats(0, 1.0), st.floats(0, 1e5))
@@ -253,10 +253,10 @@ samples = st.tuples(
 @given(st.lists(samples, max_size=30))
 def test_parts_sum_up_and_nothing_ever_falls(stream: list[tuple[float, Reading, str]]) -> None:
     made = begun()
-    before = made.account()
+    before = made.snapshot()
     for seconds, reading, workload_class in stream:
-        made.cover(seconds, GPU, reading, reading.power_watts, workload_class)
-        account = made.account()
+        made.add(seconds, GPU, reading, reading.power_watts, workload_class)
+        account = made.snapshot()
         for old, new in zip(before.values, account.values, strict=True):
             assert new is not None or old is None
             assert (new or 0.0) >= (old or 0.0)
@@ -278,14 +278,14 @@ def test_a_million_samples_are_exact() -> None:
     ]
     steps = [0.1 + rng.random() / 100 for _ in range(1000)]
     made = ledger()
-    made.begin(GPU, *levels[0], "idle")
+    made.start(GPU, *levels[0], "idle")
     clock, seconds = 1e7, []
     for number in range(1_000_000):
         before, clock = clock, clock + steps[number % 1000]
         seconds.append(clock - before)
         reading, ratio = levels[number % 1000]
-        made.cover(seconds[-1], GPU, reading, ratio, WORKLOAD_CLASSES[number % 13])
-    account = made.account()
+        made.add(seconds[-1], GPU, reading, ratio, WORKLOAD_CLASSES[number % 13])
+    account = made.snapshot()
     watts = [reading.power_watts or 0.0 for reading, _ in levels]
     exact = {
         account.value("observed_seconds"): Fraction(clock) - Fraction(1e7),

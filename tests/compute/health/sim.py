@@ -19,7 +19,7 @@ INSTANCE = Device(Entity("mig", "0", "GPU-0", "1", "1g.10gb", "n"))
 
 
 class Sim:
-    """One node and its judge; time moves with every tick."""
+    """One node and its evaluator; time moves with every tick."""
 
     def __init__(
         self, settings: HealthSettings | None = None, interval: float = 1.0, devices: Sequence[Device] = (GPU,)
@@ -59,7 +59,9 @@ class Sim:
             (),
             extras={0: extras} if extras else {},
         )
-        self.last = self.judge.evaluate(tick, tick.readings, self.tracker.track(tick, self.boot_id), self.boot_id)
+        self.last = self.health_evaluator.evaluate(
+            tick, tick.readings, self.tracker.track(tick, self.boot_id), self.boot_id
+        )
         return self.last
 
     def health(self, extras: Extras | None = None, /, after: float | None = None, **values: float | None) -> Health:
@@ -80,12 +82,12 @@ class Sim:
 
     def restart(self, down: float = 10.0) -> None:
         """Stop the daemon and start it again: the clock begins anew, the file comes back."""
-        document = json.loads(json.dumps(self.judge.dump(), allow_nan=False))
+        document = json.loads(json.dumps(self.health_evaluator.dump(), allow_nan=False))
         self._start()
         self.time += down
         self.clock = 5.0
-        self.judge.restore(document, self.time)
+        self.health_evaluator.restore(document, self.time)
 
     def _start(self) -> None:
         self.tracker = Tracker()
-        self.judge = HealthEvaluator(self.settings, self.tracker)
+        self.health_evaluator = HealthEvaluator(self.settings, self.tracker)

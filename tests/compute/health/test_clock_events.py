@@ -10,13 +10,13 @@ from pulsed.compute.health.clock_events import UNNAMED_BIT, ClockEvents
 def followed(masks: dict[float, float | None], is_busy: bool = False, seconds: float = 1.0) -> ClockEvents:
     events = ClockEvents()
     for now, mask in masks.items():
-        events.follow(mask, is_busy, seconds, now)
+        events.update(mask, is_busy, seconds, now)
     return events
 
 
 def test_a_part_is_complete_every_five_seconds() -> None:
     events = ClockEvents()
-    complete = [now for now in range(16) if events.follow(0.0, False, 1.0, float(now))]
+    complete = [now for now in range(16) if events.update(0.0, False, 1.0, float(now))]
     assert complete == [5, 10, 15]
 
 
@@ -27,7 +27,7 @@ def test_shares_of_the_last_minute_by_reason() -> None:
     assert events.share(0x40, 60.0, 61.0) == 0.0
     assert events.seen == 0x24
     for now in range(62, 123):
-        events.follow(0.0, False, 1.0, float(now))
+        events.update(0.0, False, 1.0, float(now))
     assert events.shares == ()
     assert events.share(0x20, 60.0, 121.0) == 0.0
 
@@ -40,7 +40,7 @@ def test_fewer_than_three_samples_have_no_share() -> None:
     events = ClockEvents()
     found = []
     for number in range(4):
-        events.follow(4.0, False, 10.0, number * 10.0)
+        events.update(4.0, False, 10.0, number * 10.0)
         found.append(events.share(4, 20.0, number * 10.0))
     assert found == [None, None, 1.0, 1.0]
 
@@ -54,7 +54,7 @@ def test_samples_without_a_mask_are_no_time() -> None:
 def test_ten_minutes_are_remembered_and_no_more() -> None:
     events = ClockEvents()
     for now in range(5, 1500, 5):
-        events.follow(4.0 if now <= 300 else 0.0, False, 5.0, float(now))
+        events.update(4.0 if now <= 300 else 0.0, False, 5.0, float(now))
         if now == 600:
             assert events.share(4, 600.0, 600.0) == pytest.approx(0.5, abs=0.01)
             assert events.seen == 4

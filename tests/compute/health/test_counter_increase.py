@@ -10,7 +10,7 @@ from pulsed.compute.health.counter_increase import CounterIncrease
 def fed(values: list[float], *, lifetime: bool = False) -> CounterIncrease:
     window = CounterIncrease(60.0, lifetime)
     for second, value in enumerate(values):
-        window.follow(value, float(second))
+        window.update(value, float(second))
     return window
 
 
@@ -34,9 +34,9 @@ def test_growth_is_what_was_added(values: list[float], lifetime: bool, total: fl
 def test_growth_leaves_the_window() -> None:
     window = fed([0, 1, 1])
     assert window.due == 61.0
-    window.follow(1, 60.9)
+    window.update(1, 60.9)
     assert window.total == 1
-    window.follow(1, 61.0)
+    window.update(1, 61.0)
     assert window.total == 0
     assert window.grown == 1.0
 
@@ -44,7 +44,7 @@ def test_growth_leaves_the_window() -> None:
 def test_one_value_settles_nothing() -> None:
     window = fed([3])
     found = [(window.settled, window.due)]
-    window.follow(3, 5.0)
+    window.update(3, 5.0)
     found.append((window.settled, window.due))
     assert found == [(False, float("-inf")), (True, float("inf"))]
 
@@ -52,6 +52,6 @@ def test_one_value_settles_nothing() -> None:
 def test_a_busy_window_stays_small() -> None:
     window = CounterIncrease(3600.0, lifetime=False)
     for second in range(20_000):
-        window.follow(float(second), float(second))
+        window.update(float(second), float(second))
     assert len(window.parts) <= 61
     assert window.total == pytest.approx(3600, abs=61)

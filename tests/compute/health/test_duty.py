@@ -14,7 +14,7 @@ from pulsed.translate.vocabulary import NOTHING, Reading
 def follow(counter: DutyCounter, *samples: tuple[float, float | None], window: float = 10.0) -> list[float]:
     shares = []
     for now, value in samples:
-        counter.follow(value, now, window)
+        counter.update(value, now, window)
         shares.append(counter.share)
     return shares
 

@@ -182,7 +182,7 @@ def test_a_dump_is_small() -> None:
     sim = Sim()
     for k in range(300):
         sim.health(**{**ALIVE, "xid_last_code": float(k % 170)}, ecc_sbe_aggregate_total=float(k))
-    assert len(json.dumps(sim.judge.dump())) < 40_000
+    assert len(json.dumps(sim.health_evaluator.dump())) < 40_000
 
 
 def test_a_clock_that_begins_anew_moves_no_latch() -> None:
@@ -197,7 +197,7 @@ def test_new_settings_keep_latches() -> None:
     sim = Sim()
     sim.health(**ALIVE)
     sim.health(**{**ALIVE, "xid_last_code": 48.0})
-    sim.judge.reconfigure(HealthSettings(disabled=frozenset({"temp_gpu"})))
+    sim.health_evaluator.reconfigure(HealthSettings(disabled=frozenset({"temp_gpu"})))
     health = sim.health(**{**ALIVE, "xid_last_code": 48.0})
     assert health.check("xid_critical").state == "crit"
     with pytest.raises(KeyError):

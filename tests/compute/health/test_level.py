@@ -53,7 +53,7 @@ def test_a_state_is_held_for_its_time_then_left_after_the_release() -> None:
     state = RuleState()
     found = []
     for now, reached in enumerate([0, 4, *[0] * 12]):
-        state.follow(rule, reached, reached, float(now), float(now))
+        state.update(rule, reached, reached, float(now), float(now))
         found.append(state.held)
     assert found == [0, *[4] * 10, 0, 0, 0]
 
@@ -61,10 +61,10 @@ def test_a_state_is_held_for_its_time_then_left_after_the_release() -> None:
 def test_missing_inputs_keep_a_held_state_until_its_time_ends() -> None:
     rule = Codes("recovery_action", codes={"crit": (1,)}, hold=3.0)
     state = RuleState()
-    state.follow(rule, 4, 4, 0.0, 0.0)
+    state.update(rule, 4, 4, 0.0, 0.0)
     found = []
     for now in (1.0, 2.9, 3.0):
-        state.follow(rule, -1, -1, now, now)
+        state.update(rule, -1, -1, now, now)
         found.append(state.held)
     assert found == [4, 4, -1]
 
@@ -75,7 +75,7 @@ def test_a_level_is_entered_after_its_time_without_a_break() -> None:
     found = []
     for now, reached in enumerate([4, 4, 4, 0, 4, 4, 4, 4, 4, 4, 4]):
         state.due = float("inf")
-        state.follow(rule, reached, reached, float(now), float(now))
+        state.update(rule, reached, reached, float(now), float(now))
         found.append(state.held)
     assert found == [0] * 9 + [4, 4]
 

@@ -26,14 +26,14 @@ def _ticks(path: Path) -> list[RawTick]:
 @pytest.mark.parametrize("path", FILES, ids=[path.name for path in FILES])
 def test_samples_can_be_judged(path: Path) -> None:
     translator, tracker = Translator("n"), Tracker()
-    judge = HealthEvaluator(HealthSettings(), tracker)
+    evaluator = HealthEvaluator(HealthSettings(), tracker)
     try:
         ticks = _ticks(path)
     except ValueError:
         pytest.skip("no exposition page")
     for raw in ticks[:200]:
         canonical = translator.translate(raw)
-        tick = judge.evaluate(canonical, canonical.readings, tracker.track(canonical))
+        tick = evaluator.evaluate(canonical, canonical.readings, tracker.track(canonical))
         for health in tick.healths:
             for check in health.checks:
                 assert check.state != "ok" or check.covered

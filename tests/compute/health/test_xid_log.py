@@ -9,7 +9,7 @@ from pulsed.translate.tick import Extras
 
 def started() -> XidLog:
     log = XidLog()
-    log.follow(0.0, None, (), 0.0)
+    log.update(0.0, None, (), 0.0)
     return log
 
 
@@ -18,7 +18,7 @@ def test_occurrences_closer_than_the_gap_are_one_burst() -> None:
     gauge = 0.0
     for now, code in ((10.0, 31.0), (20.0, 0.0), (10.0 + BURST_GAP - 1, 31.0), (300.0, 0.0), (1000.0, 31.0)):
         gauge = code
-        log.follow(gauge, None, ("job",), now)
+        log.update(gauge, None, ("job",), now)
     record = log.records[31]
     assert record.count == 3
     assert record.bursts[0] == (10.0, ("job",))
@@ -30,8 +30,8 @@ def test_a_code_that_comes_back_five_times_a_day_is_repeated() -> None:
     log = started()
     for number in range(5):
         assert log.repeated(number * 1000.0) is None
-        log.follow(13.0, None, (), number * 1000.0 + 1)
-        log.follow(0.0, None, (), number * 1000.0 + 2)
+        log.update(13.0, None, (), number * 1000.0 + 1)
+        log.update(0.0, None, (), number * 1000.0 + 2)
     assert log.repeated(5000.0) == 13
     assert log.repeated(REPEAT_WINDOW) == 13
     assert log.repeated(REPEAT_WINDOW + 1.0) is None
@@ -41,33 +41,33 @@ def test_31_is_repeated_after_three_bursts_of_two_jobs() -> None:
     for jobs, expected in ((("a", "a", "a"), None), (("a", "b", "b"), 31), (("a", "b"), None)):
         log = started()
         for number, job in enumerate(jobs):
-            log.follow(31.0, None, (job,), number * 1000.0 + 1)
-            log.follow(0.0, None, (), number * 1000.0 + 2)
+            log.update(31.0, None, (job,), number * 1000.0 + 1)
+            log.update(0.0, None, (), number * 1000.0 + 2)
         assert log.repeated(5000.0) == expected
 
 
 def test_counts_and_totals_date_what_grows_and_keep_what_was_there() -> None:
     log = XidLog()
-    assert log.follow(None, Extras(xid_counts=((13, 2.0), (48, 0.0)), xid_totals=((94, 1.0), (95, 0.0))), (), 0.0) == []
+    assert log.update(None, Extras(xid_counts=((13, 2.0), (48, 0.0)), xid_totals=((94, 1.0), (95, 0.0))), (), 0.0) == []
     assert {code: record.dated for code, record in log.records.items()} == {13: False, 94: False}
     later = Extras(xid_counts=((13, 2.0), (48, 1.0)), xid_totals=((94, 1.0), (95, 1.0), (63, 1.0)))
-    assert sorted(log.follow(None, later, (), 10.0)) == [48, 63, 95]
-    assert log.follow(None, later, (), 20.0) == []
+    assert sorted(log.update(None, later, (), 10.0)) == [48, 63, 95]
+    assert log.update(None, later, (), 20.0) == []
 
 
 def test_the_same_code_of_two_inputs_is_one_event() -> None:
     log = started()
-    assert log.follow(13.0, Extras(xid_counts=()), (), 1000.0) == [13]
-    assert log.follow(13.0, Extras(xid_counts=((13, 1.0),)), (), 1005.0) == []
+    assert log.update(13.0, Extras(xid_counts=()), (), 1000.0) == [13]
+    assert log.update(13.0, Extras(xid_counts=((13, 1.0),)), (), 1005.0) == []
     assert log.records[13].count == 1
-    assert log.follow(13.0, Extras(xid_counts=()), (), 1010.0) == []
-    assert log.follow(13.0, Extras(xid_counts=((13, 1.0),)), (), 1000.0 + BURST_GAP) == [13]
+    assert log.update(13.0, Extras(xid_counts=()), (), 1010.0) == []
+    assert log.update(13.0, Extras(xid_counts=((13, 1.0),)), (), 1000.0 + BURST_GAP) == [13]
 
 
 def test_a_reset_clears_only_what_happened_before_it() -> None:
     log = started()
-    log.follow(13.0, None, (), 10.0)
-    log.follow(48.0, None, (), 20.0)
+    log.update(13.0, None, (), 10.0)
+    log.update(48.0, None, (), 20.0)
     log.clear(20.0)
     assert {code: record.cleared for code, record in log.records.items()} == {13: True, 48: False}
 
@@ -77,13 +77,13 @@ def test_messages_of_the_kernel_have_their_own_time() -> None:
     old, new = (KernelEvent("xid", code, time, "00000000:01:00.0") for code, time in ((79, 70.0), (13, 95.0)))
     assert log.add_kernel_events([old, new], (), now=20.0, time=100.0) == [13]
     assert log.records[13].last == 15.0
-    assert log.follow(79.0, None, (), 21.0) == [79]
+    assert log.update(79.0, None, (), 21.0) == [79]
 
 
 def test_45_replaces_no_other_code() -> None:
     log = started()
-    log.follow(45.0, None, (), 1.0)
+    log.update(45.0, None, (), 1.0)
     assert log.last == 45
-    log.follow(13.0, None, (), 2.0)
-    log.follow(45.0, None, (), 3.0)
+    log.update(13.0, None, (), 2.0)
+    log.update(45.0, None, (), 3.0)
     assert log.last == 13

@@ -72,7 +72,7 @@ class Gpu:
 
     def apply(self, reading: Reading, seconds: float) -> tuple[Reading, tuple[str, ...]]:
         self.now += max(seconds, 0.0)
-        self.inputs.follow(reading, self.now, 1.0, self.settings)
+        self.inputs.update(reading, self.now, 1.0, self.settings)
         return self.filter.apply(reading, seconds, self.inputs.state)
 
 
