@@ -16,6 +16,7 @@ MAY_IMPORT = {
     "background": "",
     "errors": "",
     "log": "",
+    "memory": "",
     "suggestions": "",
     "file_watcher": "",
     "reader.tick": "errors",
@@ -30,7 +31,7 @@ MAY_IMPORT = {
     "collector": "background errors attribution reader.tick reader translate compute collector.target_store config",
     "server": "errors file_watcher config collector.target_store present",
     "commands": (
-        "errors log file_watcher reader.tick reader translate compute collector.target_store present config "
+        "errors log memory file_watcher reader.tick reader translate compute collector.target_store present config "
         "collector server"
     ),
     "cli": "errors log suggestions translate present config commands",

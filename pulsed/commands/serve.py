@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import gc
 import logging
 import os
 import resource
@@ -25,6 +24,7 @@ from pulsed.config import Config
 from pulsed.errors import PulsedError
 from pulsed.file_watcher import WATCH_SECONDS, FileWatcher
 from pulsed.log import setup
+from pulsed.memory import configure_memory
 from pulsed.present.api.events import EventBroadcaster
 from pulsed.present.api.history import History
 from pulsed.present.asgi import HEALTH, HEALTHY, READY, App
@@ -73,17 +73,6 @@ def _raise_descriptor_limit() -> None:
     if soft != hard:
         with contextlib.suppress(ValueError, OSError):  # some systems report no limit and have one
             resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-
-
-def configure_gc() -> None:
-    """Configure the garbage collector for ticks, after start-up.
-
-    Objects of the start-up live as long as the process and are excluded from full collections. Ticks make many objects
-    that live for one interval, without cycles, so collections may be rare.
-    """
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(10_000, 20, 20)
 
 
 class Daemon:
@@ -137,7 +126,7 @@ class Daemon:
             )
         if self._file is not None:
             background.append(asyncio.create_task(self._watch(self._file)))
-        configure_gc()
+        configure_memory()
         try:
             await server.serve(sockets=[listener.socket for listener in listeners])
         finally:

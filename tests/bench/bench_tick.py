@@ -12,8 +12,8 @@ from typing import TypeVar
 from prometheus_client import CollectorRegistry, generate_latest
 
 from pulsed.collector.collector import Pipeline
-from pulsed.commands.serve import configure_gc
 from pulsed.compute.derive import ComputeSettings
+from pulsed.memory import configure_memory
 from pulsed.present.exposition.page import Pages
 from pulsed.present.exposition.telemetry import Telemetry
 from pulsed.reader.exposition import PageParser
@@ -60,7 +60,7 @@ def _of(gpus: int, limit: float) -> Iterator[Figure]:
         return Figure(f"{gpus} GPUs: {name}", _milliseconds(work, on), "ms", baseline, bar, note)
 
     bodies, ticks = pages(gpus, PAGES), raw_ticks(gpus, PAGES)
-    configure_gc()
+    configure_memory()
     name = f"{gpus} GPUs: prometheus_client, parse + write"
     baseline = Figure(name, _milliseconds(with_prometheus_client, bodies[:1], rounds=3), "ms", note="nothing computed")
     yield baseline

@@ -14,7 +14,7 @@ from tests.daemon import Daemon, free_port, serving
 from tests.end_to_end.misbehaving import KINDS
 from tests.waiting import SECONDS, until
 
-PEAK_MEGABYTES = 160.0
+PEAK_MEGABYTES = 128.0
 """95 to 140 were measured, by how many bodies of up to 16 MiB arrive at the same time."""
 
 ROUNDS = 4

@@ -1,8 +1,12 @@
-"""The body of an answer to the exporter sources' HTTP client: gzip or plain, within a limit."""
+"""The body of an answer to the exporter sources' HTTP client: gzip or plain, within a limit and a shared budget."""
 
 from __future__ import annotations
 
 import zlib
+from collections.abc import Callable
+from io import BytesIO
+
+from pulsed.reader.exporter.body_budget import BodyBudget, Reservation
 
 _PIECE_BYTES = 256 * 1024
 """Bytes that are unpacked at once: zlib needs twice the memory of its result."""
@@ -25,30 +29,44 @@ class Body:
 
     Args:
         limit: size that it may have when decompressed, bytes.
+        reservation: its share of the memory of all bodies; by default it has a budget of its own.
+
+    Attributes:
+        is_waiting: whether it has no share for more. Reading should pause until `granted` is called.
     """
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, reservation: Reservation | None = None) -> None:
         self._limit = limit
-        self._left = limit
-        self._pieces: list[bytes] = []
+        self._reservation = reservation or Reservation(BodyBudget(limit))
+        self._granted: Callable[[], None] = lambda: None
+        self._is_empty = True
+        self._size = 0
+        self._content = BytesIO()  # gives its content without a copy
+        self._packed = b""  # input that waits to be decompressed
         self._gunzip: zlib._Decompress | None = None
+        self.is_waiting = False
 
-    def begin(self, encoding: str, announced: int = 0) -> None:
+    def begin(self, encoding: str, announced: int = 0, granted: Callable[[], None] = lambda: None) -> None:
         """Before the first byte.
 
         Args:
             encoding: Content-Encoding in lower case; `identity` without one.
             announced: Content-Length; 0 without one. A plain body that is too large is not read.
+            granted: called when the body no longer waits for its share; `resume` is due then.
 
         Raises:
             BadBody: the encoding was not requested, or the body is too large.
         """
+        self._granted = granted
+        self._reservation.most = self._limit
         if encoding in ("gzip", "x-gzip"):
             self._gunzip = zlib.decompressobj(16 + zlib.MAX_WBITS)
         elif encoding != "identity":
             raise BadBody(f"answers in the encoding '{encoding}'", "Have the proxy before it send gzip or plain text")
         elif announced > self._limit:
             raise self._too_large()
+        elif announced:
+            self._reservation.most = announced
 
     def feed(self, data: bytes) -> None:
         """Take a piece, cut anywhere.
@@ -56,21 +74,48 @@ class Body:
         Raises:
             BadBody: it is too large by now, or no gzip data.
         """
+        self._is_empty = False
         if self._gunzip is None:
             self._take(data)
-            return
-        piece = b""
+        elif self.is_waiting:
+            self._packed += data
+        else:
+            self._unpack(data)
+
+    def resume(self) -> None:
+        """Go on after `granted` was called.
+
+        Raises:
+            BadBody: as `feed`.
+        """
+        self.is_waiting = False
+        if self._gunzip is not None:
+            packed, self._packed = self._packed, b""
+            self._unpack(packed, has_more=True)
+
+    def _unpack(self, data: bytes, *, has_more: bool = False) -> None:
+        assert self._gunzip is not None
         try:
-            while data or len(piece) == _PIECE_BYTES:  # a full piece: zlib may have more without further input
+            while (data or has_more) and not self.is_waiting:
                 if self._gunzip.eof:  # gzip data may come as several members, one after the other
                     if not data:
                         break
                     self._gunzip = zlib.decompressobj(16 + zlib.MAX_WBITS)
                 piece = self._gunzip.decompress(data, _PIECE_BYTES)
+                has_more = len(piece) == _PIECE_BYTES  # zlib may have more without further input
                 self._take(piece)
                 data = self._gunzip.unconsumed_tail or self._gunzip.unused_data
         except zlib.error as error:
             raise BadBody(f"sends broken gzip data: {error}", "See the proxy before the exporter") from error
+        self._packed = data
+
+    def no_share(self) -> BadBody:
+        """Return the error for a body that waited for its share for too long."""
+        return BadBody(
+            f"could not be read in time: large pages of other targets filled the {self._reservation.total} bytes that "
+            "all share",
+            "See which targets send large pages, or increase source.exporter.timeout",
+        )
 
     def end(self) -> bytes:
         """The whole, which the body then holds no longer.
@@ -78,17 +123,19 @@ class Body:
         Raises:
             BadBody: gzip data without an end.
         """
-        if self._pieces and self._gunzip is not None and not self._gunzip.eof:
+        if not self._is_empty and self._gunzip is not None and not self._gunzip.eof:
             raise BadBody("sends gzip data that is cut off", "See the proxy before the exporter")
-        pieces, self._pieces = self._pieces, []
-        return b"".join(pieces)
+        content, self._content = self._content, BytesIO()
+        return content.getvalue()
 
     def _take(self, data: bytes) -> None:
-        self._left -= len(data)
-        if self._left < 0:
-            self._pieces.clear()
+        self._size += len(data)
+        if self._size > self._limit:
+            self._content = BytesIO()
             raise self._too_large()
-        self._pieces.append(data)
+        self._content.write(data)
+        if not self.is_waiting and not self._reservation.extend(self._size, self._granted):
+            self.is_waiting = True
 
     def _too_large(self) -> BadBody:
         return BadBody(

@@ -13,7 +13,7 @@ from typing import cast
 
 import httptools
 
-from pulsed.reader.exporter.http_body import Body
+from pulsed.reader.exporter.http_body import BadBody, Body
 
 _MAX_HEAD_BYTES = 64 * 1024
 _MAX_HEADERS = 256
@@ -69,6 +69,7 @@ class ClientConnection(asyncio.Protocol):
         )
         self._waiter: asyncio.Future[Answer] | None = None
         self._whole = True
+        self._is_complete = False  # and the body may still wait for its share of memory
         self._kept = False
         self.idle_since = 0.0
 
@@ -93,7 +94,7 @@ class ClientConnection(asyncio.Protocol):
         self._received = self._body_bytes = self._headers = self._header_bytes = self._status = 0
         self._reason = b""
         self._wanted: dict[bytes, bytes] = {}
-        self._whole = self._kept = False
+        self._whole = self._is_complete = self._kept = False
         self._waiter = asyncio.get_running_loop().create_future()
         if self._transport is not None:
             self._transport.write(request)
@@ -101,7 +102,7 @@ class ClientConnection(asyncio.Protocol):
 
     def expire(self) -> None:
         """End the connection because its time is over."""
-        self.fail(DeadlineMissed())
+        self.fail(self._body.no_share() if self._body.is_waiting else DeadlineMissed())
 
     def fail(self, error: BaseException) -> None:
         """End the connection; a pending answer fails with the error."""
@@ -143,21 +144,21 @@ class ClientConnection(asyncio.Protocol):
             # Limits what the parser reports only at its end: a header, a trailer, the extension of a chunk.
             if not self._whole and self._received > _MAX_HEAD_BYTES + (1 + _CHUNK_FRAMING) * self._body_bytes:
                 self.fail(_too_large())
+            elif self._body.is_waiting and self._transport is not None and not self._transport.is_closing():
+                self._transport.pause_reading()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """End the answer, whole or broken."""
-        waiter = self._waiter
-        if waiter is not None and not waiter.done():
-            if exc is None and self._ends_with_the_connection():
-                try:
-                    self._answer(self._body.end())
-                except Exception as error:  # noqa: BLE001 (raised by the awaiting `get`)
-                    self.fail(error)
+        if self._waiter is not None and not self._waiter.done():
+            if self._is_complete or (exc is None and self._ends_with_the_connection()):
+                self._complete()
             else:
                 broken = BrokenAnswer(getattr(exc, "strerror", None) or "connection closed")
                 broken.__cause__ = exc
                 self.fail(broken)
-        self._parser = self._waiter = None
+        self._parser = None
+        if not (self._is_complete and self._body.is_waiting):
+            self._waiter = None
         self._lost(self)
 
     def _ends_with_the_connection(self) -> bool:
@@ -169,7 +170,7 @@ class ClientConnection(asyncio.Protocol):
 
     def on_message_begin(self) -> None:
         """The first byte of an answer, interim ones included."""
-        if self._whole:
+        if self._whole or self._is_complete:
             raise BrokenAnswer("more than one answer")
         self._reason, self._wanted = b"", {}
 
@@ -200,7 +201,8 @@ class ClientConnection(asyncio.Protocol):
             encoding = self._wanted.get(b"content-encoding", b"identity")
             length = self._wanted.get(b"content-length", b"")
             # httptools has checked the number.
-            self._body.begin(_shown(encoding[:_MAX_SHOWN].lower()), int(length) if length.isdigit() else 0)
+            announced = int(length) if length.isdigit() else 0
+            self._body.begin(_shown(encoding[:_MAX_SHOWN].lower()), announced, self._resume)
         else:
             self._answer(b"")
 
@@ -217,10 +219,37 @@ class ClientConnection(asyncio.Protocol):
         assert self._parser is not None
         self._kept = self._parser.should_keep_alive()
         if self._status == 200:
+            self._complete()
+        else:
+            self._whole = True
+
+    def _complete(self) -> None:
+        """Give the answer, whose last byte has come, as soon as its body has its share of memory."""
+        self._is_complete = True
+        if self._body.is_waiting:
+            return
+        try:
             page = self._body.end()
+        except BadBody as error:
+            self.fail(error)
+        else:
             self._whole = True
             self._answer(page)
-        self._whole = True
+
+    def _resume(self) -> None:
+        """Go on with the body, which no longer waits for its share of memory."""
+        if self._waiter is None:
+            return  # given up meanwhile
+        try:
+            self._body.resume()
+        except BadBody as error:
+            self.fail(error)
+        if self._body.is_waiting or self._waiter is None:
+            return
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.resume_reading()
+        if self._is_complete:
+            self._complete()
 
     def _answer(self, page: bytes) -> None:
         if self._waiter is not None and not self._waiter.done():

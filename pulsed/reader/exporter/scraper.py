@@ -19,6 +19,7 @@ from urllib.parse import SplitResult, urljoin, urlsplit
 from pulsed import __version__
 from pulsed.errors import ScrapeFailed
 from pulsed.file_watcher import FileWatcher
+from pulsed.reader.exporter.body_budget import BodyBudget, Reservation
 from pulsed.reader.exporter.http_body import BadBody, Body
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ _ACCEPT = "text/plain;version=0.0.4;q=1,*/*;q=0.1"  # what every dcgm-exporter s
 _REDIRECTS = (301, 302, 303, 307, 308)
 _MAX_REDIRECTS = 3
 _MAX_TOKEN = 64 * 1024
+_SHARED_BYTES = 2 * 2**20
 _LOGIN = re.compile(r"//[^?#]*@")  # to the last @: a password may hold an unescaped slash
 _SECRET_IN_QUERY = re.compile(r"([?&][^=&]*(?:token|secret|passw|key|auth|sig)[^=&]*=)[^&#]*", re.IGNORECASE)
 
@@ -84,6 +86,7 @@ class Scraper:
         self._client: HttpClient | None = None
         self._contexts: dict[bool, tuple[FileWatcher, ssl.SSLContext]] = {}
         self._users = 0
+        self._budget = BodyBudget(settings.max_page_bytes + _SHARED_BYTES)
 
     def retain(self) -> None:
         """Count one more source that will `release` later."""
@@ -95,14 +98,25 @@ class Scraper:
         if self._users <= 0 and self._client is not None:
             await self._client.close()
 
-    async def fetch(self, url: str, login: Login | None = None) -> bytes:
+    def reservation(self) -> Reservation:
+        """Return the right to memory for one page, to be held until the page is parsed.
+
+        All pages together may take the limit of one page and 2 MiB.
+        """
+        return Reservation(self._budget)
+
+    async def fetch(self, url: str, login: Login | None = None, reservation: Reservation | None = None) -> bytes:
         """Return a page, following a few redirects; credentials and headers go to no other host than the URL's.
 
-        Raises `ScrapeFailed` if no page came, or one above the size limit.
+        Args:
+            reservation: for the page; by default its memory is not counted.
+
+        Raises:
+            ScrapeFailed: no page came, or one above the size limit.
         """
         location, end = url, time.monotonic() + self._timeout
         for _ in range(_MAX_REDIRECTS + 1):
-            answer = await self._get(url, location, login, end)
+            answer = await self._get(url, location, login, end, reservation)
             if answer.status == 200:
                 return answer.page
             where = _where(url, location)
@@ -119,7 +133,9 @@ class Scraper:
             f"{masked(url)} redirects more than {_MAX_REDIRECTS} times", "Give the page's own URL as target"
         )
 
-    async def _get(self, url: str, location: str, login: Login | None, end: float) -> Answer:
+    async def _get(
+        self, url: str, location: str, login: Login | None, end: float, reservation: Reservation | None
+    ) -> Answer:
         """The answer of one location that the URL leads to."""
         from pulsed.reader.exporter.http_client import (
             BrokenAnswer,
@@ -137,7 +153,7 @@ class Scraper:
             address = address_of(location)
             request = request_bytes(address, self._headers(login, trusted))
             context = self._context(trusted) if address.secure else None
-            body = Body(self._settings.max_page_bytes)
+            body = Body(self._settings.max_page_bytes, reservation)
             left = max(end - time.monotonic(), 0.001)
             return await self._client.get(address, request, body, left, context)
         except BadBody as error:

@@ -73,11 +73,18 @@ class ExporterSource:
         if self._scraper is None:
             raise ScrapeFailed(f"{self.target} is closed", "Make a new source")
         await self._next_moment()
-        page = await (
-            self._scraper.fetch(self._url, self._login)
-            if self._url
-            else asyncio.to_thread(_read_file, self._path, self._settings.max_page_bytes)
-        )
+        if not self._url:
+            return await self._tick(await asyncio.to_thread(_read_file, self._path, self._settings.max_page_bytes))
+        with self._scraper.reservation() as reservation:
+            return await self._tick(await self._scraper.fetch(self._url, self._login, reservation))
+
+    async def close(self) -> None:
+        """Let go of the shared connections. Safe to call twice."""
+        scraper, self._scraper = self._scraper, None
+        if scraper is not None:
+            await scraper.release()
+
+    async def _tick(self, page: bytes) -> RawTick:
         arrival, clock = self._wall(), self._clock()
         large = len(page) > _LARGE_PAGE
         if not page or page.isspace():
@@ -88,12 +95,6 @@ class ExporterSource:
             return await in_background(parse)
         await turn()
         return parse()
-
-    async def close(self) -> None:
-        """Let go of the shared connections. Safe to call twice."""
-        scraper, self._scraper = self._scraper, None
-        if scraper is not None:
-            await scraper.release()
 
     def _parse(self, page: bytes, arrival: float, clock: float) -> RawTick:
         begun = time.perf_counter()

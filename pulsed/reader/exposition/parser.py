@@ -28,7 +28,14 @@ from pulsed.reader.exposition.row import (
     read_tail,
 )
 from pulsed.reader.exposition.template import Template, make_template
-from pulsed.reader.exposition.text import decoded, not_a_page, refuse_markup, too_many_lines, too_many_rejected
+from pulsed.reader.exposition.text import (
+    decoded,
+    lines_of,
+    not_a_page,
+    refuse_markup,
+    too_many_lines,
+    too_many_rejected,
+)
 from pulsed.reader.tick import Layout, RawValue, Series
 
 # Pages in a row that a series must be absent from before it may be forgotten: at the usual 15 s two and a half minutes,
@@ -131,11 +138,9 @@ class PageParser:
         if not self._slots:
             self._slots = {(each.name, self._in_order(each.labels)): slot for slot, each in enumerate(self._series)}
         self._most_label_sets = len(self._sorted) + limits.max_label_sets
-        # str.splitlines() would also cut at \x0b, \x85 and \u2028, which may stand inside a label.
-        lines = text.split("\n")
-        samples = len(lines)
+        samples = count + 1
         find, comments = self._keyed.get, self._comments
-        for line in lines:
+        for line in lines_of(text):
             # Whatever stands before a known text's closing brace means what it meant before (see exposition_row), so
             # the rest decides alone; the last `} ` of a line with an exemplar is the exemplar's, and misses.
             key, _, rest = line.rpartition("} ")
@@ -162,7 +167,7 @@ class PageParser:
                     self._forget(set(range(known, len(values))), values)
                     raise too_many_rejected(problem.reason, limits.max_rejected) from problem
         self._bound_texts()
-        if rejected and samples == 0 and not any(map(read_metadata, lines)):
+        if rejected and samples == 0 and not any(map(read_metadata, lines_of(text))):
             raise not_a_page(text)
         result = self._finish(values, samples, rejected or _NONE_REJECTED)
         if self._pages_to_template:
@@ -188,7 +193,8 @@ class PageParser:
         """Sort labels; give the same object for all series of a GPU."""
         found = self._sorted.get(labels)
         if found is None:
-            found = self._sorted[labels] = tuple(sorted(labels))
+            ordered = tuple(sorted(labels))
+            found = self._sorted[labels] = labels if ordered == labels else ordered
         return found
 
     def _read_line(self, line: str, values: list[RawValue]) -> bool:

@@ -5,7 +5,7 @@ import gzip
 import pytest
 
 from pulsed.errors import BadPage
-from pulsed.reader.exposition.text import decoded, not_a_page, refuse_markup
+from pulsed.reader.exposition.text import decoded, lines_of, not_a_page, refuse_markup
 
 
 @pytest.mark.parametrize(
@@ -40,3 +40,22 @@ def test_binary_is_called_so(body: bytes) -> None:
 
 def test_other_text_is_quoted() -> None:
     assert "starts with '404 page not found'" in str(not_a_page("\n404 page not found\n"))
+
+
+def test_a_page_of_invalid_bytes_is_binary() -> None:
+    assert len(decoded(b"\xff" * 65_536)) == 4 * 65_536
+    with pytest.raises(BadPage, match="binary"):
+        decoded(b"\xff" * 65_537)
+
+
+@pytest.mark.parametrize("length", [0, 1, 30, 262_143, 262_144, 262_145])
+def test_lines_of_a_page(length: int) -> None:
+    text = "\n".join(["a 1", "x" * length, "", "b\x0b\u2028 2"]) + "\n"
+    assert list(lines_of(text)) == text.split("\n")
+    assert list(lines_of(text * 9)) == (text * 9).split("\n")
+
+
+def test_the_end_of_an_endless_line_is_cut_off() -> None:
+    lines = list(lines_of("a 1\n" + "x" * 10_000_000 + "\nb 2"))
+    assert [lines[0], *lines[2:]] == ["a 1", "b 2"]
+    assert 262_144 < len(lines[1]) < 1_000_000
