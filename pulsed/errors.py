@@ -79,10 +79,20 @@ class BadPage(SourceError):
     reason = "bad_page"
 
 
-class TooManyGpus(BadPage):
-    """A page has more GPUs than `source.exporter.max_gpus`."""
+class TooManyGpus(SourceError):
+    """A source has more GPUs and MIG instances than `source.max_gpus`.
+
+    Attributes:
+        limit: the value of that key.
+    """
 
     reason = "too_many_gpus"
+
+    def __init__(self, limit: int, target: str) -> None:
+        self.limit = limit
+        super().__init__(
+            f"{target} has more than {limit} GPUs and MIG instances", "Check what it is, or increase source.max_gpus"
+        )
 
 
 class BadCapture(SourceError):

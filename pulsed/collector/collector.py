@@ -22,7 +22,7 @@ from pulsed.compute.layer import ComputeLayer
 from pulsed.compute.tick import ComputedTick
 from pulsed.config.gpu_selection import EVERYTHING, GpuSelection, SelectableGpu
 from pulsed.reader.kernel_log.log import KernelLog
-from pulsed.reader.tick import Layout, RawTick, Source
+from pulsed.reader.tick import MAX_GPUS, Layout, RawTick, Source
 from pulsed.translate.tick import Device
 from pulsed.translate.translator import Translator
 
@@ -46,6 +46,7 @@ class Pipeline:
         in_use: held while a tick is processed in the background; may be shared.
         attribution: of this host; None: only the owners that the source itself names.
         is_elsewhere: returns whether another target reported a device after a time in Unix seconds.
+        max_gpus: most GPUs and MIG instances of a tick; more of them are an error.
 
     Attributes:
         computer: Compute, with all state of the GPUs.
@@ -62,26 +63,29 @@ class Pipeline:
         in_use: asyncio.Lock | None = None,
         attribution: Attribution | None = None,
         is_elsewhere: Callable[[Device, float], bool] = lambda device, time: False,
+        max_gpus: int = MAX_GPUS,
     ) -> None:
         self.computer = ComputeLayer(settings, is_elsewhere)
         self._select(selection)
         self._boot_id, self._names = boot_id, (node, gethostname())
         self._devices: tuple[Device, ...] | None = None
         self._boot_id_here = ""
-        self._translator = Translator(node)
+        self._translator = Translator(node, max_gpus)
         self._owners = OwnerLookup(attribution or Attribution(), node)
         self._observe = observe
         self._kernel_path = ""
         self._kernel_log: KernelLog | None = None
         self._set_kernel_log(kernel_log)
-        self._next: tuple[ComputeSettings, GpuSelection] | None = None
+        self._next: tuple[ComputeSettings, GpuSelection, int] | None = None
         self._layout: Layout | None = None
         self._is_large = False
         self._in_use = in_use or asyncio.Lock()
 
-    def reconfigure(self, settings: ComputeSettings, selection: GpuSelection, kernel_log: str = "") -> None:
+    def reconfigure(
+        self, settings: ComputeSettings, selection: GpuSelection, kernel_log: str = "", max_gpus: int = MAX_GPUS
+    ) -> None:
         """Compute so, and these GPUs, from the next tick on; what was counted stays."""
-        self._next = (settings, selection)
+        self._next = (settings, selection, max_gpus)
         self._set_kernel_log(kernel_log)
 
     def _select(self, selection: GpuSelection) -> None:
@@ -140,7 +144,8 @@ class Pipeline:
 
     def _process(self, raw: RawTick) -> ComputedTick:
         if self._next is not None:
-            (settings, selection), self._next = self._next, None
+            (settings, selection, max_gpus), self._next = self._next, None
+            self._translator.set_max_gpus(max_gpus)
             self._select(selection)
             self.computer.reconfigure(settings)
         if raw.read_seconds:

@@ -52,7 +52,10 @@ async def collect(
     sources = open_sources(config, hurried=True)
     store = TargetStore(node_name(config), [target_of(source, config) for source in sources])
     selection = selection_of(config, os.environ)
-    pipelines = [Pipeline(settings, node_of_source(source, config), selection=selection) for source in sources]
+    pipelines = [
+        Pipeline(settings, node_of_source(source, config), selection=selection, max_gpus=config.source.max_gpus)
+        for source in sources
+    ]
 
     def missing() -> tuple[str, ...]:
         """Return what `gpus` names and no target has; nothing while a target without a tick may have it."""
@@ -139,7 +142,7 @@ class CollectorPool:
         if before is None or (before.source, before.node) != (config.source, config.node):
             self._replace(config, open_sources(config))
         for running in self._running.values():
-            running.pipeline.reconfigure(settings, selection, kernel_log_of(config))
+            running.pipeline.reconfigure(settings, selection, kernel_log_of(config), config.source.max_gpus)
         self.attribution.apply(attribution_sources(config))
         self._config = config
 
@@ -172,6 +175,7 @@ class CollectorPool:
                 kernel_log_of(config),
                 self.in_use,
                 self.attribution,
+                max_gpus=config.source.max_gpus,
             )
             closing: asyncio.Task[None] | None = None
             if old is not None:

@@ -123,6 +123,7 @@ def _exporter(config: Config, hurried: bool) -> Sequence[Source]:
     given = config.source.exporter
     settings = ExporterSettings(
         interval=_exporter_interval(config),
+        max_gpus=config.source.max_gpus,
         password=password_of(given),
         bearer_token=given.bearer_token.get_secret_value() if given.bearer_token else "",
         **given.model_dump(exclude={"targets", "password", "password_file", "bearer_token"}, exclude_none=True),
@@ -164,7 +165,9 @@ def _dcgmi(config: Config, hurried: bool) -> Sequence[Source]:
     fast, slow = fields_to_watch(given.groups, given.fields)
     interval = config.source.seconds() or DcgmiSettings(fast).interval
     options = given.model_dump(exclude={"groups", "fields"}, exclude_none=True)
-    return [DcgmiSource(DcgmiSettings(fast=fast, slow=slow, interval=interval, **options))]
+    return [
+        DcgmiSource(DcgmiSettings(fast=fast, slow=slow, interval=interval, max_gpus=config.source.max_gpus, **options))
+    ]
 
 
 def _exporter_interval(config: Config) -> float:
@@ -183,6 +186,7 @@ def _replay(config: Config, hurried: bool) -> Sequence[Source]:
         speed=0.0 if hurried else given.speed,
         loop=given.loop,
         interval=config.source.seconds(),
+        max_gpus=config.source.max_gpus,
         start=DEFAULT_START if given.start is None else given.start,
     )
 

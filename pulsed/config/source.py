@@ -27,6 +27,7 @@ from pulsed.config.values import (
 )
 from pulsed.reader.dcgmi.settings import DcgmiSettings
 from pulsed.reader.exporter.scraper import ExporterSettings
+from pulsed.reader.tick import MAX_GPUS
 from pulsed.translate.watches import GROUPS
 
 _DCGMI, _EXPORTER = DcgmiSettings(()), ExporterSettings()
@@ -105,10 +106,6 @@ class Exporter(Section):
     max_page_bytes: Size = Field(
         default=_EXPORTER.max_page_bytes,
         description="Size limit of a decompressed page. A target with a larger one fails.",
-    )
-    max_gpus: PositiveCount = Field(
-        default=_EXPORTER.max_gpus,
-        description="Limit of GPUs and MIG instances of one target. A target with more fails; others are not affected.",
     )
     username: Text | None = Field(
         default=None,
@@ -215,6 +212,10 @@ class SourceSection(Section):
         default=None,
         description="Older data leaves /metrics and is marked stale in the API. Unset: three intervals.",
         examples=["45s"],
+    )
+    max_gpus: PositiveCount = Field(
+        default=MAX_GPUS,
+        description="Limit of GPUs and MIG instances of one target. A target with more fails; others are not affected.",
     )
     dcgmi: Dcgmi = Field(default=Dcgmi(), description="Source `dcgmi`.")
     exporter: Exporter = Field(default=Exporter(), description="Source `exporter`.")

@@ -17,6 +17,9 @@ Dialect = Literal["exporter", "dmon", "pulsed"]
 """The naming that a layout uses: a dcgm-exporter page (`DCGM_FI_DEV_GPU_UTIL`), `dcgmi dmon` (`GPUTL`), or pulsed's own
 CSV (`gpu_utilization_ratio`)."""
 
+MAX_GPUS = 1024
+"""GPUs and MIG instances of one target; by default, a target with more fails."""
+
 RawValue = float | str | None
 """A number, a text (dmon's string columns), or None where the source has no value."""
 

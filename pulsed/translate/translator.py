@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from pulsed.reader.tick import Layout, RawTick, RawValue
+from pulsed.errors import TooManyGpus
+from pulsed.reader.tick import MAX_GPUS, Layout, RawTick, RawValue
 from pulsed.translate.extras import ExtrasPlan, extras_plans
 from pulsed.translate.fields import IDENTITY
 from pulsed.translate.identity import (
@@ -66,26 +67,39 @@ class _Compiled:
 
 
 class Translator:
-    """Translates the ticks of one target; `node` is the host of GPUs whose series do not name one."""
+    """Translates the ticks of one target.
 
-    def __init__(self, node: str = "") -> None:
-        self._node = node
+    Args:
+        node: the host of GPUs whose series do not name one.
+        max_gpus: most GPUs and MIG instances of a tick.
+    """
+
+    def __init__(self, node: str = "", max_gpus: int = MAX_GPUS) -> None:
+        self._node, self._max_gpus = node, max_gpus
         self._compiled: _Compiled | None = None
         self._texts: dict[Labels, dict[str, str]] = {}
         self._known: dict[Entity, Device] = {}
         self._devices: tuple[Device, ...] = ()
 
+    def set_max_gpus(self, max_gpus: int) -> None:
+        """Change the limit from the next tick on."""
+        if max_gpus != self._max_gpus:
+            self._max_gpus, self._compiled = max_gpus, None
+
     def translate(self, raw: RawTick) -> CanonicalTick:
         """Return the tick in the canonical vocabulary.
 
         A row that is there is a GPU, also when there is nothing on it but N/A: then nothing is known of it.
+
+        Raises:
+            TooManyGpus: it has more than `max_gpus`.
         """
         values = raw.values
         compiled = self._compiled
         if compiled is None or raw.layout is not compiled.layout:
-            compiled = self._compile(raw.layout, values)
+            compiled = self._compile(raw.target, raw.layout, values)
         elif not compiled.fits(values):
-            compiled = self._recheck(compiled, values)
+            compiled = self._recheck(raw.target, compiled, values)
         present: list[Device] = []
         readings: list[Reading] = []
         anomalies: dict[int, tuple[str, ...]] = {}
@@ -117,15 +131,15 @@ class Translator:
             kernel_events=raw.kernel_events,
         )
 
-    def _recheck(self, compiled: _Compiled, values: Sequence[RawValue]) -> _Compiled:
+    def _recheck(self, target: str, compiled: _Compiled, values: Sequence[RawValue]) -> _Compiled:
         layout, blocks = compiled.layout, compiled.blocks
         if _live(layout, blocks, values) != compiled.live or self._learn(layout, values):
-            return self._compile(layout, values)
+            return self._compile(target, layout, values)
         compiled.heads = _heads(layout, blocks, compiled.live, values)
         compiled.seen = tuple(values[position] for position in compiled.texts)
         return compiled
 
-    def _compile(self, layout: Layout, values: Sequence[RawValue]) -> _Compiled:
+    def _compile(self, target: str, layout: Layout, values: Sequence[RawValue]) -> _Compiled:
         blocks = blocks_of(layout)
         live = _live(layout, blocks, values)
         if layout.dialect == "dmon":
@@ -139,6 +153,8 @@ class Translator:
             present = {labels: positions for labels, positions in blocks.items() if labels in live}
             entities = exporter_entities(present, self._node)
             guests = unnamed_guests(layout, entities)
+        if sum(bool(subject.series) for subject in entities) > self._max_gpus:
+            raise TooManyGpus(self._max_gpus, target)
         fresh = devices(entities, guests)
         kept = tuple(known if (known := self._known.get(new.entity)) == new else new for new in fresh)
         self._known = {device.entity: device for device in kept}

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from pulsed.reader.tick import MAX_GPUS
+
 LEAST_INTERVAL = 0.1
 """Seconds. DCGM's floor for profiling counters; with Hopper's GPM a shorter one gives invalid values (DCGM#310)."""
 
@@ -26,6 +28,7 @@ class DcgmiSettings:
             can be had again, MIG instances.
         discovery_timeout: seconds that a question to `dcgmi discovery` may take.
         first_pause: seconds before the first new start; each further one waits twice as long.
+        max_gpus: most entities of a tick.
         good_after: seconds that a stream must have run for the pauses to begin anew.
     """
 
@@ -42,6 +45,7 @@ class DcgmiSettings:
     first_pause: float = 1.0
     longest_pause: float = 60.0
     good_after: float = 10.0
+    max_gpus: int = MAX_GPUS
 
     @property
     def patience(self) -> float:

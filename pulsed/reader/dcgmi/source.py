@@ -19,6 +19,7 @@ from pulsed.errors import (
     SourceError,
     StreamBroke,
     StreamHung,
+    TooManyGpus,
     WatchRefused,
 )
 from pulsed.reader.backoff import Backoff
@@ -55,6 +56,7 @@ class DcgmiSource:
         HostEngineUnavailable,
         StreamBroke,
         StreamHung,
+        TooManyGpus,
         *WatchRefused.__subclasses__(),
     )
 
@@ -229,7 +231,7 @@ class DcgmiSource:
             "-d",
             str(round(interval * 1000)),
         )
-        return DmonStream(command, interval, self._clock, self._wall)
+        return DmonStream(command, interval, self._settings.max_gpus, self._clock, self._wall)
 
     def _selection(self) -> str:
         if self._settings.entities:

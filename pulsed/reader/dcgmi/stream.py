@@ -11,7 +11,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from pulsed.errors import StreamHung
+from pulsed.errors import SourceError, StreamHung, TooManyGpus
 from pulsed.reader.dcgmi.child import Child
 from pulsed.reader.dcgmi.failures import failure_of
 from pulsed.reader.dmon.parser import DmonParser
@@ -58,11 +58,11 @@ class DmonStream:
     `late` counts ticks that were left out: they had waited for pulsed, and were too many, or their age was unknown.
     """
 
-    def __init__(self, command: Sequence[str], interval: float, clock: Clock, wall: Clock) -> None:
+    def __init__(self, command: Sequence[str], interval: float, max_gpus: int, clock: Clock, wall: Clock) -> None:
         self._command, self._interval = tuple(command), interval
         self._clock, self._wall = clock, wall
         self._quiet = min(_QUIET_SECONDS, interval / 2)
-        self._parser = DmonParser()
+        self._parser = DmonParser(max_gpus=max_gpus)
         self._loop = asyncio.get_running_loop()
         self._child: Child | None = None
         self._rest = b""
@@ -77,7 +77,7 @@ class DmonStream:
         self._owed: Counter[str] = Counter()
         self._ticks = 0
         self._over = False
-        self._flooded = False
+        self._refusal: SourceError | None = None
         self._waiter: asyncio.Future[None] | None = None
         self.late = 0
 
@@ -123,7 +123,7 @@ class DmonStream:
             await self._child.end_now()
 
     def _receive(self, data: bytes) -> None:
-        if self._flooded:
+        if self._refusal is not None:
             return
         now = (self._clock(), self._wall())
         head, newline, tail = data.rpartition(b"\n")
@@ -137,7 +137,11 @@ class DmonStream:
             self._rest = b""
         feed = self._parser.feed
         for line in lines:
-            tick = feed(line)
+            try:
+                tick = feed(line)
+            except TooManyGpus as error:
+                self._refuse(error)
+                return
             if tick is not None:
                 self._found.append(Arrival(tick.layout, tick.values, tick.rejected, *self._stamp))
                 if len(self._found) > _MOST_WAITING:
@@ -146,8 +150,8 @@ class DmonStream:
             self._stamp = now
         self._talk += len(data)
         if self._talk > _LONGEST_TALK:
-            self._flooded = True
-            self._finish()
+            name = f"{self._command[0]} dmon"
+            self._refuse(StreamHung(f"{name} prints what is no table of dmon", "See what source.dcgmi.path runs"))
             return
         self._chunks += 1
         self._received = self._loop.time()
@@ -208,10 +212,14 @@ class DmonStream:
         for arrival in late:
             self._owed.update(arrival.rejected)
 
+    def _refuse(self, error: SourceError) -> None:
+        self._refusal = error
+        self._finish()
+
     def _finish(self) -> None:
         """The output is over."""
         self._cancel_timer()
-        if not self._flooded:
+        if self._refusal is None:
             rest, self._rest = self._rest.decode("utf-8", "replace"), b""
             tick = self._parser.feed_rest(rest)
             if tick is not None:
@@ -224,8 +232,8 @@ class DmonStream:
     def _failure(self) -> Exception:
         assert self._child is not None
         name = f"{self._command[0]} dmon"
-        if self._flooded:
-            return StreamHung(f"{name} prints what is no table of dmon", "See what source.dcgmi.path runs")
+        if self._refusal is not None:
+            return self._refusal
         texts = [message.text for message in self._parser.drain_messages()]
         return failure_of(name, self._child.status, texts + self._child.stderr)
 

@@ -12,10 +12,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from pulsed.errors import TooManyGpus
 from pulsed.reader.dmon.cells import DmonEntity
 from pulsed.reader.dmon.layout import is_header, is_unit_line, table_of
 from pulsed.reader.dmon.rows import BadRow, DmonRow, SplitTable, Table
-from pulsed.reader.tick import Layout, RawValue, Series
+from pulsed.reader.tick import MAX_GPUS, Layout, RawValue, Series
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,10 +85,12 @@ class DmonParser:
     """Reads the output of one `dcgmi dmon`, or a capture of it, of any DCGM version and any field list.
 
     Feed it the lines in order; at the end of the stream `feed_rest` what came after the last newline, then `finish`.
-    No text makes it raise. `columns` are short names for a capture without header; a header overrides them.
+    `columns` are short names for a capture without header; a header overrides them. No text makes it raise anything
+    but `TooManyGpus`, for a tick with more than `max_gpus` entities; it then begins anew.
     """
 
-    def __init__(self, columns: Sequence[str] = ()) -> None:
+    def __init__(self, columns: Sequence[str] = (), max_gpus: int = MAX_GPUS) -> None:
+        self._max_gpus = max_gpus
         self._table: Table = SplitTable(tuple(columns))
         self._header = ""
         self._rows: dict[DmonEntity, list[RawValue] | None] = {}  # None: the row came and could not be read
@@ -148,6 +151,9 @@ class DmonParser:
         if isinstance(row, DmonRow) or entity in self._known:
             self._known.add(entity)
             self._rows[entity] = row.values if isinstance(row, DmonRow) else None
+            if len(self._rows) > self._max_gpus:
+                self._rows, self._known = {}, set()
+                raise TooManyGpus(self._max_gpus, "dcgmi dmon")
             self._awaited.discard(entity)
         if isinstance(row, BadRow):
             self._reject(row.reason)

@@ -21,6 +21,7 @@ from pulsed.errors import ScrapeFailed
 from pulsed.file_watcher import FileWatcher
 from pulsed.reader.exporter.body_budget import BodyBudget, Reservation
 from pulsed.reader.exporter.http_body import BadBody, Body
+from pulsed.reader.tick import MAX_GPUS
 
 if TYPE_CHECKING:
     import ssl
@@ -65,7 +66,7 @@ class ExporterSettings:
     interval: float = 15.0
     timeout: float = 10.0
     max_page_bytes: int = 16 * 2**20
-    max_gpus: int = 1024
+    max_gpus: int = MAX_GPUS
     username: str = ""
     password: str = field(default="", repr=False)
     bearer_token: str = field(default="", repr=False)

@@ -101,7 +101,9 @@ class ExporterSource:
         try:
             parsed = self._parser.parse(page)
         except BadPage as error:
-            raise type(error)(f"{self.target}: {error.args[0]}", error.remedy) from error
+            raise BadPage(f"{self.target}: {error.args[0]}", error.remedy) from error
+        except TooManyGpus as error:
+            raise TooManyGpus(error.limit, self.target) from error
         if parsed.samples == 0:
             raise BadPage(f"{self.target}: no sample that can be read", "See whether this is an exporter's page")
         spent = time.perf_counter() - begun

@@ -13,11 +13,12 @@ meaning.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from pulsed.reader.exposition.device_count import refuse_too_many
+from pulsed.errors import BadPage, TooManyGpus
+from pulsed.reader.exposition.device_count import device_of
 from pulsed.reader.exposition.row import (
     Labels,
     PageLimits,
@@ -92,6 +93,7 @@ class PageParser:
         self._blocks: dict[str, Labels] = {}  # by text between the braces
         self._sorted: dict[Labels, Labels] = {}
         self._comments = {""}  # lines without new information
+        self._new_devices: set[int] = set()  # on the page being read
         self._room = 0  # for series not known yet, on the page being read
         self._most_label_sets = 0
         self._live = 0  # rows of the last page
@@ -105,7 +107,7 @@ class PageParser:
         """Read one page; rows that cannot be read are counted, not raised.
 
         Raises:
-            TooManyGpus: the page has more GPUs than the limit.
+            TooManyGpus: the page has more new GPUs than the limit.
             BadPage: the text is not an exposition page: HTML, something binary, or text without one readable row. What
                 is known of the target stays as it was.
         """
@@ -127,45 +129,22 @@ class PageParser:
 
     def _read_lines(self, text: str) -> Page:
         refuse_markup(text)
-        known = len(self._series)
-        values: list[RawValue] = [None] * known
-        rejected: dict[str, int] = {}
         limits = self._limits
         if (count := text.count("\n")) > limits.max_lines:
             raise too_many_lines(count, limits.max_lines)
-        refuse_too_many(text, limits.max_gpus)
         self._room = limits.max_series - self._live
         if not self._slots:
             self._slots = {(each.name, self._in_order(each.labels)): slot for slot, each in enumerate(self._series)}
+        self._new_devices = set()
         self._most_label_sets = len(self._sorted) + limits.max_label_sets
-        samples = count + 1
-        find, comments = self._keyed.get, self._comments
-        for line in lines_of(text):
-            # Whatever stands before a known text's closing brace means what it meant before (see exposition_row), so
-            # the rest decides alone; the last `} ` of a line with an exemplar is the exemplar's, and misses.
-            key, _, rest = line.rpartition("} ")
-            slot = find(key)
-            if slot is not None:
-                if "_" not in rest and rest.isascii():
-                    try:
-                        values[slot] = float(rest)
-                        continue
-                    except ValueError:
-                        pass  # a timestamp, or no number: the long way
-            elif line in comments:
-                samples -= 1
-                continue
-            try:
-                if slot is not None:
-                    values[slot] = read_tail(rest)
-                elif not self._read_line(line, values):
-                    samples -= 1
-            except RowRejected as problem:
-                samples -= 1
-                rejected[problem.reason] = rejected.get(problem.reason, 0) + 1
-                if rejected[problem.reason] > limits.max_rejected:
-                    self._forget(set(range(known, len(values))), values)
-                    raise too_many_rejected(problem.reason, limits.max_rejected) from problem
+        known = len(self._series)
+        values: list[RawValue] = [None] * known
+        rejected: dict[str, int] = {}
+        try:
+            samples = count + 1 - self._take_lines(lines_of(text), values, rejected)
+        except (BadPage, TooManyGpus):
+            self._forget(set(range(known, len(values))), values)
+            raise
         self._bound_texts()
         if rejected and samples == 0 and not any(map(read_metadata, lines_of(text))):
             raise not_a_page(text)
@@ -179,6 +158,38 @@ class PageParser:
             elif not self._template_pause:
                 self._forget_texts()
         return result
+
+    def _take_lines(self, lines: Iterator[str], values: list[RawValue], rejected: dict[str, int]) -> int:
+        """Read lines to values and reasons of rejected rows; return how many lines are no sample."""
+        others = 0
+        max_rejected = self._limits.max_rejected
+        find, comments = self._keyed.get, self._comments
+        for line in lines:
+            # Whatever stands before a known text's closing brace means what it meant before (see exposition_row), so
+            # the rest decides alone; the last `} ` of a line with an exemplar is the exemplar's, and misses.
+            key, _, rest = line.rpartition("} ")
+            slot = find(key)
+            if slot is not None:
+                if "_" not in rest and rest.isascii():
+                    try:
+                        values[slot] = float(rest)
+                        continue
+                    except ValueError:
+                        pass  # a timestamp, or no number: the long way
+            elif line in comments:
+                others += 1
+                continue
+            try:
+                if slot is not None:
+                    values[slot] = read_tail(rest)
+                elif not self._read_line(line, values):
+                    others += 1
+            except RowRejected as problem:
+                others += 1
+                rejected[problem.reason] = rejected.get(problem.reason, 0) + 1
+                if rejected[problem.reason] > max_rejected:
+                    raise too_many_rejected(problem.reason, max_rejected) from problem
+        return others
 
     def _forget_texts(self) -> None:
         """Let go of what only lines need; it comes again with the first page that the template does not fit.
@@ -195,6 +206,9 @@ class PageParser:
         if found is None:
             ordered = tuple(sorted(labels))
             found = self._sorted[labels] = labels if ordered == labels else ordered
+            device = device_of(labels)
+            if device is not None:
+                self._new_devices.add(device)
         return found
 
     def _read_line(self, line: str, values: list[RawValue]) -> bool:
@@ -222,6 +236,8 @@ class PageParser:
 
     def _slot(self, name: str, labels: Labels, values: list[RawValue]) -> int:
         identity = (name, self._in_order(labels))
+        if len(self._new_devices) > self._limits.max_gpus:
+            raise TooManyGpus(self._limits.max_gpus, "The page")
         slot = self._slots.get(identity)
         if slot is None:
             if self._room <= 0 or len(self._sorted) > self._most_label_sets:

@@ -17,6 +17,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
 
+from pulsed.reader.tick import MAX_GPUS
+
 Labels = tuple[tuple[str, str], ...]
 
 
@@ -25,7 +27,7 @@ class PageLimits:
     """Limits of a page on the memory of its reader, in characters or pieces, not bytes.
 
     Attributes:
-        max_gpus: GPUs and MIG instances of one page; a page with more is rejected as a whole.
+        max_gpus: GPUs and MIG instances that are new on one page; a page with more is rejected as a whole.
         max_lines: lines of one page; a page with more is rejected as a whole, as is one of which more than
             `max_rejected` rows cannot be read.
         max_series: distinct series of one page. Rows of further series are rejected as `too_many_series`.
@@ -35,7 +37,7 @@ class PageLimits:
         max_label_length: a label's name, or its value before unescaping (`too_long`).
     """
 
-    max_gpus: int = 1024
+    max_gpus: int = MAX_GPUS
     max_lines: int = 262_144
     max_rejected: int = 8_192
     max_series: int = 131_072

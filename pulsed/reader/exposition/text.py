@@ -10,7 +10,7 @@ from pulsed.errors import BadPage
 _GROUP_LENGTH = 2**18
 _MAX_INVALID_BYTES = 2**16
 
-_LARGE_REMEDY = "Check what serves this URL; a page of very many GPUs needs source.exporter.max_gpus"
+_LARGE_REMEDY = "Check what serves this URL; a page of very many GPUs needs source.max_gpus"
 
 
 def decoded(page: bytes) -> str:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import BinaryIO
 
-from pulsed.errors import BadCapture, SourceEnded
+from pulsed.errors import BadCapture, SourceEnded, TooManyGpus
 from pulsed.reader.record.lines import SESSION_MARK, RecordReader, Session
 from pulsed.reader.replay.pacing import Pacer
 from pulsed.reader.replay.passes import Pass, Passes
@@ -65,7 +65,7 @@ class RecordedSource:
     """
 
     kind = "replay"
-    failures = (BadCapture,)
+    failures = (BadCapture, TooManyGpus)
     restarts = 0
 
     def __init__(self, player: _Player, target: str, interval: float) -> None:

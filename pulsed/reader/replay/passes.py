@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator
 from typing import Generic, TypeVar
 
-from pulsed.errors import BadCapture, SourceEnded
+from pulsed.errors import SourceEnded, SourceError
 
 _T = TypeVar("_T")
 
@@ -36,7 +36,7 @@ class Passes(Generic[_T]):
 
         Raises:
             SourceEnded: the last pass is over.
-            BadCapture: the recording cannot be read; the next call opens it anew.
+            SourceError: the recording cannot be read; the next call opens it anew.
         """
         if self._end:
             raise SourceEnded(self._end)
@@ -50,7 +50,7 @@ class Passes(Generic[_T]):
                 self._end = f"{self._name} is over after {self.played} ticks" + (stop.value and f": {stop.value}")
                 raise SourceEnded(self._end) from None
             return None
-        except BadCapture:
+        except SourceError:
             self._frames = None
             raise
         if frame is not None:

@@ -21,10 +21,10 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
-from pulsed.errors import BadCapture, BadPage, SourceError
+from pulsed.errors import BadCapture, BadPage, SourceError, TooManyGpus
 from pulsed.reader.csv import CsvTick, csv_ticks, interval_of
 from pulsed.reader.dmon import DmonParser
-from pulsed.reader.exposition import PageParser
+from pulsed.reader.exposition import PageParser, limits_for
 from pulsed.reader.record.player import play, recorded_targets
 from pulsed.reader.replay.pacing import Pacer
 from pulsed.reader.replay.passes import Pass, Passes
@@ -40,7 +40,7 @@ from pulsed.reader.replay.recording import (
     pages_of,
     unreadable,
 )
-from pulsed.reader.tick import Layout, RawTick, RawValue, Source
+from pulsed.reader.tick import MAX_GPUS, Layout, RawTick, RawValue, Source
 
 DEFAULT_START = 1767225600.0
 """The time of the first tick unless another is given: 2026-01-01T00:00:00Z."""
@@ -75,6 +75,7 @@ def replay_sources(
     loop: bool = False,
     interval: float | None = None,
     start: float = DEFAULT_START,
+    max_gpus: int = MAX_GPUS,
 ) -> Sequence[Source]:
     """Make the sources of a recording: one per target of a record, else one `ReplaySource`, whose arguments these are.
 
@@ -83,7 +84,7 @@ def replay_sources(
     with contextlib.suppress(BadCapture):  # `read` raises it
         if look(Path(path), columns) == "record":
             return play(Path(path), speed=speed, loop=loop)
-    return [ReplaySource(path, columns, speed=speed, loop=loop, interval=interval, start=start)]
+    return [ReplaySource(path, columns, speed=speed, loop=loop, interval=interval, start=start, max_gpus=max_gpus)]
 
 
 class ReplaySource:
@@ -97,11 +98,12 @@ class ReplaySource:
         interval: seconds between two ticks; by default that of `DEFAULT_INTERVALS`. CSV has its own times: there it is
             what they are held against, by default the usual distance.
         start: Unix seconds of the first tick, except of a CSV.
+        max_gpus: most entities of a capture's tick.
         clock: a clock that never steps, seconds; for the pace only.
     """
 
     kind = "replay"
-    failures = (BadCapture, BadPage)
+    failures = (BadCapture, BadPage, TooManyGpus)
     restarts = 0
 
     def __init__(
@@ -113,6 +115,7 @@ class ReplaySource:
         loop: bool = False,
         interval: float | None = None,
         start: float = DEFAULT_START,
+        max_gpus: int = MAX_GPUS,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
     ) -> None:
@@ -124,7 +127,7 @@ class ReplaySource:
         self.interval = interval or DEFAULT_INTERVALS["dmon"]
         with contextlib.suppress(BadCapture):  # `read` raises it: a daemon starts without its source
             self._look()
-        self._pages, self._rows = PageParser(), DmonParser(self._columns)
+        self._pages, self._rows = PageParser(limits_for(max_gpus)), DmonParser(self._columns, max_gpus)
         self._passes: Passes[_Frame] = Passes(self.target, self._open, loop=loop)
         self._pending: _Frame | None = None
         self._moment = 0.0  # of the newest tick, in seconds since the first
@@ -136,6 +139,7 @@ class ReplaySource:
         Raises:
             BadCapture: the path is no recording, or holds not one tick. The next call looks at it anew.
             BadPage: one page of a folder cannot be read; the next call goes on behind it.
+            TooManyGpus: a page or tick has more GPUs than the limit.
             SourceEnded: the recording is over.
         """
         while self._pending is None:  # else a read was cancelled while it waited
@@ -249,6 +253,8 @@ def _csv_interval(path: Path) -> float | None:
 
 def _page_frames(path: Path, parser: PageParser) -> Pass[_Frame]:
     page = _page(path, parser)
+    if isinstance(page, TooManyGpus):
+        raise page
     if isinstance(page, SourceError):
         raise BadCapture(str(page.args[0]), page.remedy) from page
     yield page
@@ -276,6 +282,8 @@ def _page(path: Path, parser: PageParser) -> _Frame:
         page = parser.parse(text)
     except BadPage as error:
         return BadPage(f"{path}: {error.args[0]}", error.remedy)
+    except TooManyGpus as error:
+        return TooManyGpus(error.limit, str(path))
     except BROKEN_FILE as error:
         return unreadable(path, error)
     return page if page.samples else BadPage(f"{path}: no sample that can be read", REMEDY)

@@ -13,6 +13,7 @@ import pytest
 
 from pulsed.errors import SourceError, StreamBroke, StreamHung
 from pulsed.reader.dcgmi.stream import Arrival, DmonStream
+from pulsed.reader.tick import MAX_GPUS
 from tests.reader.dcgmi.processes import children, script
 from tests.waiting import SECONDS
 
@@ -25,7 +26,7 @@ def line(gpu: int, watts: str) -> str:
 
 @contextlib.asynccontextmanager
 async def stream(folder: Path, text: str, interval: float = 0.1) -> AsyncIterator[DmonStream]:
-    made = DmonStream((script(folder, text),), interval, time.monotonic, time.time)
+    made = DmonStream((script(folder, text),), interval, MAX_GPUS, time.monotonic, time.time)
     try:
         await made.start()
         yield made
@@ -175,7 +176,7 @@ async def test_last_words_of_both_streams_are_in_the_error(tmp_path: Path) -> No
 async def test_a_command_that_is_no_program(tmp_path: Path) -> None:
     path = tmp_path / "dcgmi"
     path.write_text("")
-    made = DmonStream((str(path),), 0.1, time.monotonic, time.time)
+    made = DmonStream((str(path),), 0.1, MAX_GPUS, time.monotonic, time.time)
     await made.start()
     with pytest.raises(SourceError) as raised:
         await made.next(SECONDS)
@@ -184,6 +185,6 @@ async def test_a_command_that_is_no_program(tmp_path: Path) -> None:
 
 
 async def test_a_stream_that_never_started_can_be_ended() -> None:
-    made = DmonStream(("/bin/true",), 0.1, time.monotonic, time.time)
+    made = DmonStream(("/bin/true",), 0.1, MAX_GPUS, time.monotonic, time.time)
     await made.end()
     await made.end_now()

@@ -16,7 +16,7 @@ from pulsed.reader.exporter.body_budget import SMALL_BODY_BYTES, BodyBudget, Res
 from pulsed.reader.exporter.scraper import ExporterSettings
 from tests.loops import on_both_loops
 from tests.reader.exporter.test_http_client import Peer, scraping, serving
-from tests.waiting import SECONDS
+from tests.waiting import SECONDS, eventually
 
 MIB = 2**20
 
@@ -90,8 +90,7 @@ async def test_large_pages_wait_for_each_other(packed: bool) -> None:
             parsed.clear()
             arrived.clear()
             scrapes = [asyncio.ensure_future(scrape(number)) for number in range(8)]
-            while not arrived:
-                await asyncio.sleep(0.01)
+            await eventually(lambda: bool(arrived))
             await asyncio.sleep(0.1)
             assert len(arrived) < 3  # 6 MiB are shared; a page that is not parsed keeps its part
             parsed.set()

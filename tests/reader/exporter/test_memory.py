@@ -58,8 +58,8 @@ ROUTES: dict[str, tuple[str, str, Route]] = {
         "16777216 bytes",
         lambda h: h.answer(gzip.compress(b"# padding\n" * 30_000_000, 1), Content_Encoding="gzip"),
     ),
-    "20000-gpus": ("too_many_gpus", "20000 GPUs", lambda h: h.answer(gpus(20_000))),
-    "180000-gpus": ("too_many_gpus", "180000 GPUs", lambda h: h.answer(gpus(180_000))),
+    "20000-gpus": ("too_many_gpus", "more than 1024 GPUs", lambda h: h.answer(gpus(20_000))),
+    "180000-gpus": ("too_many_gpus", "more than 1024 GPUs", lambda h: h.answer(gpus(180_000))),
     "short-rows": ("bad_page", "lines", lambda h: h.answer(b"".join(b"a%d 1\n" % n for n in range(1_500_000)))),
 }
 

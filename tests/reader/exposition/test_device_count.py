@@ -1,4 +1,4 @@
-"""The number of devices on a page, counted without parsing it."""
+"""The limit of new devices on a page, and the other limits of its size."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from pulsed.errors import BadPage, TooManyGpus
 from pulsed.reader.exposition import PageLimits, PageParser, limits_for
-from pulsed.reader.exposition.device_count import count_devices
+from pulsed.reader.exposition.device_count import device_of
 from pulsed.translate.translator import Translator
 from tests.bench.pages import FIELDS, exporter_page
 from tests.samples import SAMPLES, needs_samples
@@ -18,37 +18,46 @@ from tests.translate.build import page_tick
 @needs_samples
 @pytest.mark.parametrize("path", sorted(SAMPLES.glob("exporter/*.prom")), ids=lambda path: path.stem)
 def test_as_many_as_translate_finds(path: Path) -> None:
-    text = path.read_text()
-    devices = Translator().translate(page_tick(text)).devices
+    tick = page_tick(path.read_text())
+    devices = Translator().translate(tick).devices
     divided = {device.entity.uuid or device.entity.gpu for device in devices if device.entity.kind == "mig"}
+    found = {device_of(series.labels) for series in tick.layout.series} - {None}
     # A board that is known from its instances only has no row of its own.
-    assert len(devices) - len(divided) <= count_devices(text) <= len(devices)
+    assert len(devices) - len(divided) <= len(found) <= len(devices)
 
 
 @pytest.mark.parametrize(
     ("rows", "devices"),
     [
-        ("", 0),
         ('a{gpu="0"} 1\nb{gpu="0"} 1\na{gpu="1"} 1\n', 2),
         ('a{gpu="0",Hostname="n1"} 1\na{gpu="0",Hostname="n2"} 1\n', 2),
         ('a{gpu="0",UUID="GPU-a"} 1\na{gpu="7",UUID="GPU-a",err_code="0"} 1\n', 1),
         ('a{UUID="GPU-a"} 1\na{UUID="GPU-a",GPU_I_ID="1"} 1\na{UUID="GPU-a",GPU_I_ID="2"} 1\n', 3),
         ('a{nvlink="0",gpu="0",gpu_uuid="GPU-a"} 1\nb{cpu="0"} 1\nc{pod="x"} 1\nd 1\n', 0),
-        ('a{pod="}",gpu="0"} 1\n# HELP a {gpu="1"} 2\n', 2),
+        ('a{pod="}",gpu="0"} 1\n# HELP a {gpu="1"} 2\n', 1),
     ],
 )  # fmt: skip
-def test_count(rows: str, devices: int) -> None:
-    assert count_devices(rows) == devices
+def test_the_limit_counts_devices(rows: str, devices: int) -> None:
+    PageParser(PageLimits(max_gpus=devices)).parse(rows.encode())
+    if devices:
+        with pytest.raises(TooManyGpus, match=f"more than {devices - 1} GPUs and MIG instances"):
+            PageParser(PageLimits(max_gpus=devices - 1)).parse(rows.encode())
 
 
 def test_a_page_with_more_gpus_than_the_limit_fails_and_is_forgotten() -> None:
     parser = PageParser(limits_for(8))
     before = parser.parse(exporter_page(8, len(FIELDS)))
     with pytest.raises(TooManyGpus) as caught:
-        parser.parse(exporter_page(9, len(FIELDS)))
-    assert "has 9 GPUs and MIG instances, more than the 8 that are allowed" in str(caught.value)
-    assert "source.exporter.max_gpus" in caught.value.remedy
+        parser.parse(exporter_page(17, len(FIELDS)))
+    assert "source.max_gpus" in caught.value.remedy
     assert parser.parse(exporter_page(8, len(FIELDS), 1)).layout is before.layout
+
+
+def test_gpus_that_were_there_before_do_not_count() -> None:
+    parser = PageParser(limits_for(8))
+    for first in (0, 8, 16):
+        rows = "".join(f'a{{gpu="{gpu}"}} 1\n' for gpu in range(first, first + 8))
+        assert parser.parse(rows.encode()).samples == 8
 
 
 def test_limits_grow_with_the_gpus() -> None:
