@@ -100,7 +100,7 @@ BAD = {
     "replay-without-path": [":2: source.kind: is replay, which needs a recording; set source.replay.path"],
     "section-as-text": [
         ":1: source: 'demo' is not allowed; "
-        "source has the keys kind, interval, stale_after, dcgmi, exporter, replay, demo"
+        "source has the keys kind, interval, stale_after, max_gpus, dcgmi, exporter, replay, demo"
     ],
     "several-mistakes": [
         ":1: listn: unknown key; did you mean listen?",

@@ -21,7 +21,7 @@ ROUNDS = 4
 """Scrapes of the good exporter that are waited for."""
 
 _ERRORS = re.compile(r'^pulsed_source_errors_total\{source="[^"]*/([^/"]+)",reason="([^"]+)"\} (\S+)$', re.MULTILINE)
-_GOOD = 'pulsed_gpu_power_watts{gpu="7",uuid="GPU-70000000-0000-4000-8000-000000000000"'
+_GOOD = 'pulsed_gpu_power_watts{node="node",gpu="7",uuid="GPU-70000000-0000-4000-8000-000000000000"'
 
 
 def errors(page: str) -> Mapping[str, Mapping[str, float]]:
