@@ -125,7 +125,7 @@ def test_a_taken_port_is_one_clear_line(tmp_path: Path) -> None:
         (["serve", "--no-such-flag"], 2, "--no-such-flag"),
         (["snapshot", "--source", "replay", "--set", "source.replay.path=/nowhere.txt"], 1, "/nowhere.txt"),
         (["check-config", "/nowhere.yml"], 2, "/nowhere.yml"),
-        ([], 2, "COMMAND"),
+        ([], 2, "no command is given"),
     ],
 )
 def test_mistakes_are_told_in_one_line(arguments: list[str], code: int, words: str) -> None:
