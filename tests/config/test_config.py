@@ -115,6 +115,11 @@ BAD = {
     "group-unknown": [
         ":4: source.dcgmi.groups[1]: 'cor' is not a group of fields; allowed: some of core, health, nvlink, media",
     ],
+    "health-values": [
+        ":3: health.thresholds.temp_margin.warn: 'hot' is not allowed; "
+        "allowed: numbers by check and state, such as {temp_memory: {warn: 90}}",
+        ":4: health.xids.79: 'fatal' is not allowed; allowed: ok, info, warn or crit by XID, such as {109: warn}",
+    ],
     "source-kind-unknown": [
         ":2: source.kind: 'prometheus' is not allowed; allowed: auto, dcgmi, exporter, replay, demo",
     ],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from pulsed.compute.health.clock_events import ClockEvents
@@ -31,10 +32,12 @@ INPUT_POSITION: Mapping[str, int] = {name: position for position, name in enumer
 _ENGINE, _UTILIZATION = POSITION["graphics_engine_active_ratio"], POSITION["gpu_utilization_ratio"]
 
 
+@dataclass(slots=True, eq=False)
 class GpuInputs:
     """The current inputs of one GPU.
 
     Attributes:
+        settings: of health.
         model: product name.
         severity_of: returns the severity of a check of this GPU by its id; -1 while it is unknown or disabled.
         values: the reading followed by `FACTS`, by `INPUT_POSITION`, as of the last evaluation.
@@ -43,27 +46,15 @@ class GpuInputs:
         gap_seconds: time before this sample that no sample covers; 0 for none.
     """
 
-    __slots__ = (
-        "clock_events",
-        "extras",
-        "gap_seconds",
-        "measured_at",
-        "model",
-        "settings",
-        "severity_of",
-        "values",
-        "xids",
-    )
-
-    def __init__(self, settings: HealthSettings, model: str, severity_of: Callable[[str], int]) -> None:
-        self.settings = settings
-        self.model = model
-        self.severity_of = severity_of
-        self.gap_seconds = self.measured_at = 0.0
-        self.extras: Extras | None = None
-        self.clock_events = ClockEvents()
-        self.xids = XidLog()
-        self.values: tuple[Value, ...] = (*NOTHING, *[None] * len(FACTS))
+    settings: HealthSettings
+    model: str
+    severity_of: Callable[[str], int]
+    values: tuple[Value, ...] = (*NOTHING, *[None] * len(FACTS))
+    extras: Extras | None = None
+    measured_at: float = 0.0
+    gap_seconds: float = 0.0
+    clock_events: ClockEvents = field(default_factory=ClockEvents)
+    xids: XidLog = field(default_factory=XidLog)
 
     def value(self, name: str) -> Value:
         """Return an input by name."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from pulsed.compute.freshness import InputState
 from pulsed.compute.health.model import ROUNDING
 from pulsed.translate.vocabulary import NOTHING, Reading
@@ -12,6 +14,7 @@ LOST_SECONDS = 1.0
 LOST_POLLS = 2
 
 
+@dataclass(slots=True, eq=False)
 class Reachability:
     """Whether one GPU answers.
 
@@ -21,14 +24,11 @@ class Reachability:
         last_seen: when it last answered, in Unix seconds; 0 for never.
     """
 
-    __slots__ = ("_misses", "_seen", "last_seen", "missed_since", "polls_missed")
-
-    def __init__(self) -> None:
-        self.polls_missed: float | None = 0.0
-        self.missed_since: float | None = None
-        self.last_seen = 0.0
-        self._misses = 0
-        self._seen = 0.0
+    polls_missed: float | None = 0.0
+    missed_since: float | None = None
+    last_seen: float = 0.0
+    _misses: int = 0
+    _seen: float = 0.0
 
     def expect(self, last_seen: float) -> None:
         """Continue with the time in Unix seconds at which it last answered."""

@@ -48,6 +48,7 @@ class XidRecord:
     bursts: list[tuple[float, Jobs]] = field(default_factory=list)
 
 
+@dataclass(slots=True, eq=False)
 class XidLog:
     """The XIDs of one GPU.
 
@@ -57,18 +58,16 @@ class XidLog:
         gauge: the last value of the gauge; None while it was never there.
     """
 
-    __slots__ = ("_blanks", "_counts", "_gone_at", "_is_reset", "_older", "_totals", "gauge", "last", "records")
-
-    def __init__(self) -> None:
-        self.records: dict[int, XidRecord] = {}
-        self.last: int | None = None
-        self.gauge: int | None = None
-        self._counts: frozenset[int] | None = None
-        self._totals: dict[int, float] | None = None
-        self._blanks = 0
-        self._gone_at = -inf
-        self._is_reset = False
-        self._older: dict[int, float] = {}  # by code, when the kernel logged it before the first sample
+    records: dict[int, XidRecord] = field(default_factory=dict)
+    last: int | None = None
+    gauge: int | None = None
+    _counts: frozenset[int] | None = None
+    _totals: dict[int, float] | None = None
+    _blanks: int = 0
+    _gone_at: float = -inf
+    _is_reset: bool = False
+    _older: dict[int, float] = field(default_factory=dict)
+    """By code, when the kernel logged it before the first sample."""
 
     def pass_blank(self, now: float) -> None:
         """Take a sample of a GPU that answers, without the gauge."""
