@@ -16,11 +16,11 @@ from pathlib import Path
 import pytest
 
 from tests.daemon import free_port
+from tests.debian_tree import debian_tree
 from tests.tools import tool
 from tests.waiting import SECONDS, until
 
 ROOT = Path(__file__).parents[2]
-TREE = ROOT / "build" / "tools" / "python-tree"
 PACKAGES = "python3,python3-venv,python3-pip,ca-certificates"
 BUILDAH = {"STORAGE_DRIVER": "vfs", "BUILDAH_ISOLATION": "chroot"}
 BASE, IMAGE = "localhost/pulsed-test-base", "localhost/pulsed-test"
@@ -51,15 +51,10 @@ def container() -> Iterator[str]:
     """A container of the built image, by name."""
     if os.geteuid():
         pytest.skip("mounting an image needs root")
-    buildah, mmdebstrap = tool("buildah", "buildah"), tool("mmdebstrap", "mmdebstrap")
-    if not TREE.exists():
-        TREE.parent.mkdir(parents=True, exist_ok=True)
-        new = TREE.with_suffix(f".{os.getpid()}")
-        run(mmdebstrap, "--quiet", "--variant=minbase", f"--include={PACKAGES}", "bookworm", new)
-        (new / "usr/bin/python").symlink_to("python3")
-        new.rename(TREE)
+    buildah = tool("buildah", "buildah")
+    tree = debian_tree("python-tree", PACKAGES, lambda tree: (tree / "usr/bin/python").symlink_to("python3"))
     made = [run(buildah, "from", "scratch")]
-    run(buildah, "add", "--quiet", made[0], TREE, "/")
+    run(buildah, "add", "--quiet", made[0], tree, "/")
     run(buildah, "commit", "--quiet", made[0], BASE)
     # The machine's certificates and pip configuration, as it reaches the registries.
     folders = {

@@ -15,10 +15,10 @@ from pathlib import Path
 import pytest
 
 from pulsed import __version__
+from tests.debian_tree import debian_tree
 from tests.tools import tool
 
 ROOT = Path(__file__).parents[2]
-TREE = ROOT / "build" / "tools" / "systemd-tree"
 INSIDE = Path(__file__).with_name("inside.py")
 PACKAGES = "systemd,dbus,python3,python3-venv"
 NEW_VERSION = "99.0"
@@ -40,17 +40,6 @@ def run(*words: str | Path, folder: Path = ROOT, seconds: float = 300) -> None:
     assert done.returncode == 0, f"{words[0]}: {done.stdout[-2000:]}{done.stderr[-2000:]}"
 
 
-def tree() -> Path:
-    """A minimal Debian with systemd, made once for this checkout."""
-    if not TREE.exists():
-        TREE.parent.mkdir(parents=True, exist_ok=True)
-        new = TREE.with_suffix(f".{os.getpid()}")
-        words = ("--quiet", "--variant=minbase", f"--include={PACKAGES}", "bookworm")
-        run(tool("mmdebstrap", "mmdebstrap"), *words, new, seconds=600)
-        new.rename(TREE)
-    return TREE
-
-
 def wheel(source: Path, folder: Path) -> Path:
     run(sys.executable, "-m", "build", "--wheel", "--outdir", folder, source)
     (found,) = folder.glob("pulsed-*.whl")
@@ -65,7 +54,7 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Sequence[dict[str, objec
     nspawn = tool("systemd-nspawn", "systemd-container")
     folder = tmp_path_factory.mktemp("boot")
     root = folder / "tree"
-    run("cp", "-a", "--reflink=auto", tree(), root)
+    run("cp", "-a", "--reflink=auto", debian_tree("systemd-tree", PACKAGES), root)
     check = root / "check"
     shutil.copytree(ROOT / "systemd", check / "systemd")
     shutil.copy(INSIDE, check / "inside.py")

@@ -1,0 +1,52 @@
+"""What a killed run leaves: no mounts, and no tree that the next run would not remove."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests import debian_tree
+from tests.waiting import until
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux" or os.geteuid() != 0, reason="mounts need root and Linux")
+
+MMDEBSTRAP = """#!/bin/sh
+for tree; do :; done
+mkdir -p "$tree/proc"
+mount -t proc proc "$tree/proc"
+touch "$tree/half"
+exec sleep 600
+"""
+
+RUN = """
+import sys
+from pathlib import Path
+from tests import debian_tree
+debian_tree.ROOT = Path(sys.argv[1])
+debian_tree.debian_tree("tree", "a")
+"""
+
+
+def test_a_killed_run_leaves_no_mounts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tools, root = tmp_path / "tools", tmp_path / "root"
+    tools.mkdir()
+    (tools / "mmdebstrap").write_text(MMDEBSTRAP)
+    (tools / "mmdebstrap").chmod(0o755)
+    environment = os.environ | {"PATH": f"{tools}:{os.environ['PATH']}"}
+    run = subprocess.Popen([sys.executable, "-c", RUN, root], env=environment, start_new_session=True)
+    half = root / f"tree.{run.pid}"
+    try:
+        until((half / "half").exists)
+        assert str(root) not in Path("/proc/self/mounts").read_text()
+        monkeypatch.setattr(debian_tree, "ROOT", root)
+        debian_tree.remove_stale("tree")
+        assert half.exists()  # its run is alive
+    finally:
+        os.killpg(run.pid, 9)
+        run.wait()
+    debian_tree.remove_stale("tree")
+    assert not half.exists()
