@@ -101,6 +101,8 @@ SINGLE: dict[str, Values] = {
             "extraGroups": [{"name": "own", "rules": [{"alert": "Down", "expr": "up == 0", "for": "5m"}]}],
         }
     },
+    "kernel log in a file": {"kernelLog": {"enabled": True}},
+    "kernel log of the device": {"kernelLog": {"enabled": True, "path": "/dev/kmsg"}},
     "all nodes": {"gpuNodes": {"only": False}, "tolerations": [{"operator": "Exists"}]},
     "own affinity": {
         "affinity": {
@@ -155,6 +157,8 @@ CASES = PRODUCT | SINGLE
 
 
 REFUSED: dict[str, tuple[Values, str]] = {
+    "kernel log in no folder": ({"kernelLog": {"enabled": True, "path": "kern.log"}}, "kernelLog/path"),
+    "kernel log for the group root": ({"kernelLog": {"enabled": True, "group": 0}}, "kernelLog/group"),
     "unknown value": ({"tolerance": []}, "tolerance"),
     "unknown source": ({"source": {"kind": "nvml"}}, "source/kind"),
     "unknown key of the source": ({"source": {"exporter": {"url": "http://a"}}}, "url"),

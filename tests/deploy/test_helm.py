@@ -47,7 +47,8 @@ def test_every_object_is_valid_and_the_pods_are_harmless(name: str, tmp_path: Pa
     kinds = {manifest["kind"] for manifest in manifests}
     assert not kinds & {"Role", "ClusterRole", "RoleBinding", "ClusterRoleBinding", "Secret"}
     for pod in pods(manifests):
-        check_restricted(pod)
+        if not name.startswith("kernel log"):
+            check_restricted(pod)
     configured(manifests, tmp_path)
 
 
@@ -108,6 +109,39 @@ def check_restricted(pod: Manifest) -> None:
         assert not [port for port in one.get("ports", []) if "hostPort" in port]
         assert one["resources"]["requests"].keys() == {"cpu", "memory"}, "a pod without requests is the first to go"
         assert not [source for source in one.get("env", []) if "secretKeyRef" in source.get("valueFrom", {})]
+
+
+def test_a_kernel_log_file_needs_a_group_and_nothing_else(tmp_path: Path) -> None:
+    manifests = render({"kernelLog": {"enabled": True, "path": "/var/log/kernel/messages", "group": 104}})
+    assert configured(manifests, tmp_path).health.kernel_log == "/var/log/node/messages"
+    (pod,) = (pod for pod in pods(manifests) if "kernel-log" in str(pod))
+    (volume,) = (volume for volume in pod["volumes"] if "hostPath" in volume)
+    assert volume == {"name": "kernel-log", "hostPath": {"path": "/var/log/kernel", "type": "Directory"}}
+    (mount,) = (mount for mount in pod["containers"][0]["volumeMounts"] if mount["name"] == "kernel-log")
+    assert mount == {"name": "kernel-log", "mountPath": "/var/log/node", "readOnly": True}
+    assert pod["securityContext"].pop("supplementalGroups") == [104]
+    pod["volumes"].remove(volume)
+    check_restricted(pod)
+
+
+def test_the_kernel_log_device_needs_a_privileged_container_and_nothing_else(tmp_path: Path) -> None:
+    manifests = render({"kernelLog": {"enabled": True, "path": "/dev/kmsg"}})
+    assert configured(manifests, tmp_path).health.kernel_log == "/dev/kmsg"
+    (pod,) = (pod for pod in pods(manifests) if "kernel-log" in str(pod))
+    (volume,) = (volume for volume in pod["volumes"] if "hostPath" in volume)
+    assert volume == {"name": "kernel-log", "hostPath": {"path": "/dev/kmsg", "type": "CharDevice"}}
+    (container,) = pod["containers"]
+    (mount,) = (mount for mount in container["volumeMounts"] if mount["name"] == "kernel-log")
+    assert mount == {"name": "kernel-log", "mountPath": "/dev/kmsg", "readOnly": True}
+    rights = {"privileged": True, "readOnlyRootFilesystem": True, "runAsNonRoot": False, "runAsUser": 0}
+    assert container["securityContext"] == rights
+    container["securityContext"] = {
+        "allowPrivilegeEscalation": False,
+        "readOnlyRootFilesystem": True,
+        "capabilities": {"drop": ["ALL"]},
+    }
+    pod["volumes"].remove(volume)
+    check_restricted(pod)
 
 
 def test_lint_is_strict_and_finds_nothing() -> None:

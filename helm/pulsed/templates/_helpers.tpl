@@ -102,7 +102,17 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- if .Values.webConfig.existingSecret }}
 {{- $_ := set $base "web" (dict "open_probes" true) }}
 {{- end }}
+{{- if .Values.kernelLog.enabled }}
+{{- $_ := set $base "health" (dict "kernel_log" (include "pulsed.kernelLog" .)) }}
+{{- end }}
 {{- mergeOverwrite $base (deepCopy .Values.config) (dict "listen" (printf ":%d" (int .Values.port)) "source" $source) | toYaml }}
+{{- end }}
+
+{{/* Path of the kernel log in the container. A log file's folder is mounted, because log daemons replace the file. */}}
+{{- define "pulsed.kernelLog" -}}
+{{- if hasPrefix "/dev/" .Values.kernelLog.path }}{{ .Values.kernelLog.path }}
+{{- else }}/var/log/node/{{ base .Values.kernelLog.path }}
+{{- end }}
 {{- end }}
 
 {{/* TLS of a monitor: its own, else that of the web configuration. Call with (list . $monitor). */}}
