@@ -26,13 +26,17 @@ MAY_IMPORT = {
     "compute": "errors suggestions reader.tick translate",
     "accounting": "attribution compute translate",
     "collector.target_store": "compute",
-    "present": "attribution background errors suggestions reader.tick translate compute collector.target_store",
+    "present": (
+        "accounting attribution background errors suggestions reader.tick translate compute collector.target_store"
+    ),
     "config": "errors suggestions reader.tick reader translate compute present",
-    "collector": "background errors attribution reader.tick reader translate compute collector.target_store config",
+    "collector": (
+        "accounting background errors attribution reader.tick reader translate compute collector.target_store config"
+    ),
     "server": "errors file_watcher config collector.target_store present",
     "commands": (
-        "errors log memory file_watcher reader.tick reader translate compute collector.target_store present config "
-        "collector server"
+        "accounting errors log memory file_watcher reader.tick reader translate compute collector.target_store present "
+        "config collector server"
     ),
     "cli": "errors log suggestions translate present config commands",
     "__main__": "cli",

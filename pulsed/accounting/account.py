@@ -158,7 +158,8 @@ class OwnerAccount:
         begin: Unix time.
         first_seen: Unix time of its first sample.
         last_seen: Unix time of the newest one.
-        end: Unix time; None while it has a GPU.
+        left: Unix time at which it lost its last GPU; None while it has one.
+        end: the same, once it has not come back; else None.
         gpus: by GPU.
         holding: the GPUs that it has now.
         absent_ticks: ticks since it had a GPU.
@@ -169,6 +170,7 @@ class OwnerAccount:
     first_seen: float
     last_seen: float
     end: float | None = None
+    left: float | None = None
     gpus: dict[GpuKey, GpuAccount] = field(default_factory=dict)
     holding: set[GpuKey] = field(default_factory=set)
     absent_ticks: int = 0

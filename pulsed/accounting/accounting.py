@@ -24,7 +24,7 @@ from pulsed.accounting.counter_vector import EMPTY, CounterVector, added, increa
 from pulsed.attribution.owner import Owner, Owners
 from pulsed.compute.counters.accumulator import MAX_WATTS
 from pulsed.compute.counters.catalog import CounterSnapshot
-from pulsed.compute.tick import ComputedTick
+from pulsed.compute.tick import ComputedTick, Result
 from pulsed.translate.tick import Device
 from pulsed.translate.vocabulary import POSITION, Reading, Value
 
@@ -56,6 +56,17 @@ class OwnerChange(NamedTuple):
     owner: Owner
     device: Device
     time: float
+
+
+class HeldGpu(NamedTuple):
+    """A GPU in the newest tick of its target, and one of the owners that have it."""
+
+    account: OwnerAccount
+    device: Device
+    reading: Reading
+    result: Result
+    sharers: int
+    target: str
 
 
 class NobodyAccount(NamedTuple):
@@ -150,6 +161,16 @@ class OwnerAccounting:
         self._settle()
         return list(self._running.values())
 
+    def held(self) -> Iterator[HeldGpu]:
+        """Yield every GPU with each of its owners."""
+        for target, view in self._views.items():
+            tick = view.tick
+            for gpu in view.owned:
+                at = gpu.position
+                for account in gpu.owners:
+                    sharers = len(gpu.owners)
+                    yield HeldGpu(account, gpu.device, tick.readings[at], tick.results[at], sharers, target)
+
     def nobody(self) -> Iterator[NobodyAccount]:
         """Yield for each GPU the time without a known owner."""
         for gpu in self._gpus.values():
@@ -169,7 +190,7 @@ class OwnerAccounting:
                 for other in self._views.values():
                     other.is_current = False
         for account in [each for each in self._absent if self._absent[each] not in self._views]:
-            self._end(account, account.end or account.last_seen)
+            self._end(account, account.left or account.last_seen)
         if self._resumes_until is not None and now > self._resumes_until:
             for account in self._saved.values():
                 self._end(account, account.last_seen)
@@ -183,6 +204,12 @@ class OwnerAccounting:
         absent = [key for key in self._gpus if key not in present]
         for key in absent[: max(0, len(absent) - MAX_ABSENT_GPUS)]:
             del self._gpus[key]
+
+    @property
+    def unfinished(self) -> Sequence[OwnerAccount]:
+        """The accounts for `restore`: of all owners that have not ended, also those that were not yet seen again."""
+        self._settle()
+        return [*self._running.values(), *self._absent.keys() - self._running.values(), *self._saved.values()]
 
     def restore(self, accounts: Iterable[OwnerAccount]) -> None:
         """Continue accounts of an earlier run of the daemon, as soon as their owners are seen."""
@@ -362,7 +389,7 @@ class OwnerAccounting:
             if 0.0 < gained <= MAX_WATTS * (tick.time - time):
                 on_gpu.bridged_joules += gained
         account.holding.add(key)
-        account.last_seen, account.end, account.absent_ticks = tick.time, None, 0
+        account.last_seen, account.left, account.absent_ticks = tick.time, None, 0
         self._absent.pop(account, None)
 
     def _leave(self, account: OwnerAccount, gpu: _AccountedGpu, tick: ComputedTick) -> None:
@@ -372,7 +399,7 @@ class OwnerAccounting:
         if on_gpu.since is not None:
             on_gpu.held, on_gpu.since = on_gpu.held_seconds(self._left(account, tick)), None
         if not account.holding:
-            account.end = self._left(account, tick)
+            account.left = self._left(account, tick)
             self._absent[account] = tick.target
 
     def _left(self, account: OwnerAccount, tick: ComputedTick) -> float:
@@ -387,7 +414,7 @@ class OwnerAccounting:
                 account.absent_ticks += 1
                 replaced = self._running.get(account.owner.key) is not account
                 if account.absent_ticks >= ABSENT_TICKS or replaced:
-                    self._end(account, account.end or tick.time)
+                    self._end(account, account.left or tick.time)
 
     def _end(self, account: OwnerAccount, time: float) -> None:
         account.end = time

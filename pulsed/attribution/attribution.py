@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
-from pulsed.attribution.owner import Owners
+from pulsed.attribution.owner import Owner, Owners
 from pulsed.attribution.source import NO_CLAIMS, AttributionSource, Claims
 from pulsed.errors import AttributionError, AttributionTimeout
 
@@ -19,6 +20,9 @@ READ_SECONDS = 10.0
 
 KEPT_SECONDS = 60.0
 """How long the claims of the last look remain in force while a source fails: a kubelet restarts within seconds."""
+
+KEPT_ENDS = 1024
+"""Owners that are gone, of which the time of their end is kept."""
 
 LABELS = "labels"
 """Name of the source whose claims come with the ticks: the labels of an exporter's page."""
@@ -59,6 +63,7 @@ class Attribution:
         self._wall = wall
         self._running: dict[AttributionSource, tuple[SourceState, asyncio.Task[None]]] = {}
         self._states: tuple[SourceState, ...] = ()
+        self._ends: OrderedDict[tuple[str, str], float] = OrderedDict()
         self.labels = SourceState(LABELS)
         self.version = 0
 
@@ -101,6 +106,10 @@ class Attribution:
             is_free = is_free or claims.is_complete
         return from_labels if from_labels is not None or not (is_free and is_local) else ()
 
+    def ended_at(self, owner: Owner) -> float | None:
+        """Return the Unix time of the first look at which an owner was gone; None if no source of this host had it."""
+        return self._ends.get(owner.key)
+
     async def _look(self, source: AttributionSource, state: SourceState) -> None:
         """Read a source once; a failure affects this source only."""
         reading = asyncio.ensure_future(source.read())
@@ -139,8 +148,17 @@ class Attribution:
 
     def _set(self, state: SourceState, claims: Claims) -> None:
         is_new = (claims.owners, claims.is_complete) != (state.claims.owners, state.claims.is_complete)
+        if is_new:
+            gone = _owners(state.claims) - _owners(claims)
+            self._ends |= dict.fromkeys(gone, self._wall())
+            while len(self._ends) > KEPT_ENDS:
+                self._ends.popitem(last=False)
+            self.version += 1
         state.claims = claims
-        self.version += is_new
+
+
+def _owners(claims: Claims) -> set[tuple[str, str]]:
+    return {owner.key for owners in claims.owners.values() for owner in owners}
 
 
 def _start(

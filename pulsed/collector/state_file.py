@@ -1,6 +1,6 @@
-"""The file that keeps latched health over a restart. It never stops the daemon: a broken file is set aside.
+"""Files that keep state over a restart. They never stop the daemon: a broken file is set aside.
 
-What is in it is Compute's; this only brings it to disk and back, whole or not at all.
+What is in them is Compute's; this only brings it to disk and back, whole or not at all.
 """
 
 from __future__ import annotations
@@ -26,14 +26,15 @@ MOST_BYTES = 64 * 1024 * 1024
 
 
 class StateFile:
-    """Latches of all targets on disk.
+    """A JSON document on disk.
 
     Args:
         path: where; the folder is made when it is missing.
+        content: what is in it, for the log.
     """
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    def __init__(self, path: Path, content: str = "latched health") -> None:
+        self.path, self._content = path, content
         self._is_failing = False
 
     def load(self, accept: Callable[[Mapping[str, object]], None]) -> bool:
@@ -57,7 +58,7 @@ class StateFile:
         except FileNotFoundError:
             return False
         except OSError as error:
-            log.warning("latched health cannot be read", extra={"path": str(self.path), "error": str(error)})
+            log.warning(f"{self._content} cannot be read", extra={"path": str(self.path), "error": str(error)})
             return False
         except (ValueError, RecursionError) as error:  # what is not JSON or not UTF-8 is a ValueError, too
             self._set_aside(error)
@@ -81,11 +82,11 @@ class StateFile:
         except (OSError, ValueError) as error:  # ValueError: a number that JSON does not have
             if not self._is_failing:
                 self._is_failing = True
-                log.warning("latched health cannot be kept", extra={"path": str(self.path), "error": str(error)})
+                log.warning(f"{self._content} cannot be kept", extra={"path": str(self.path), "error": str(error)})
             return False
         if self._is_failing:
             self._is_failing = False
-            log.info("latched health is kept again", extra={"path": str(self.path)})
+            log.info(f"{self._content} is kept again", extra={"path": str(self.path)})
         return True
 
     def _set_aside(self, error: Exception) -> None:
@@ -93,9 +94,12 @@ class StateFile:
         try:
             self.path.replace(aside)
         except OSError as failure:
-            log.warning("broken latches cannot be set aside", extra={"path": str(self.path), "error": str(failure)})
+            log.warning(
+                f"{self._content} was broken and cannot be set aside",
+                extra={"path": str(self.path), "error": str(failure)},
+            )
             return
-        log.warning("latched health was broken and is set aside", extra={"path": str(aside), "error": str(error)})
+        log.warning(f"{self._content} was broken and is set aside", extra={"path": str(aside), "error": str(error)})
 
 
 class SavedHealth:

@@ -14,6 +14,9 @@ from pathlib import Path
 import uvloop
 
 from pulsed import __version__
+from pulsed.accounting.accounting import OwnerAccounting, OwnerChange
+from pulsed.accounting.ended import EndedAccounts
+from pulsed.collector.account_files import AccountFiles
 from pulsed.collector.health_log import log_health_change, log_removal
 from pulsed.collector.pool import CollectorPool
 from pulsed.collector.source_factory import node_name
@@ -25,6 +28,8 @@ from pulsed.errors import PulsedError
 from pulsed.file_watcher import WATCH_SECONDS, FileWatcher
 from pulsed.log import setup
 from pulsed.memory import configure_memory
+from pulsed.present.api.account_documents import Accounts
+from pulsed.present.api.event_documents import owner_change
 from pulsed.present.api.events import EventBroadcaster
 from pulsed.present.api.history import History
 from pulsed.present.asgi import HEALTH, HEALTHY, READY, App
@@ -88,6 +93,10 @@ class Daemon:
         )
         self._saved = SavedHealth(StateFile(Path(config.state_dir) / STATE_FILE)) if config.state_dir else None
         self._collectors = CollectorPool(self._store, self._telemetry.observe, self._on_tick, self._saved)
+        self._ended = EndedAccounts()
+        self._accounting = OwnerAccounting(self._collectors.attribution.ended_at, self._ended.add)
+        folder = Path(config.state_dir) if config.state_dir else None
+        self._account_files = AccountFiles(folder, self._accounting, self._ended)
         self._pages = Pages(self._store, self._telemetry, passthrough=config.publish.passthrough)
         self._app = DaemonApp(
             self._store,
@@ -114,10 +123,14 @@ class Daemon:
         for listener in listeners:
             url = f"{listener.url(tls=server.tls)}{self._config.telemetry_path}"
             log.info("serving", extra={"version": __version__, "metrics": url})
+        self._account_files.restore()
         self._collectors.apply(self._config)
         for target in self._store.targets:
             log.info("reading", extra={"source": target.kind, "target": target.name, "interval": target.interval})
-        background = [asyncio.create_task(self._notifier.keep_alive())]
+        background = [
+            asyncio.create_task(self._notifier.keep_alive()),
+            asyncio.create_task(self._account_files.write_regularly(self._announce)),
+        ]
         if self._saved is not None:
             background.append(
                 asyncio.create_task(
@@ -138,6 +151,7 @@ class Daemon:
             await self._collectors.stop()
             if self._saved is not None:
                 self._saved.write(evaluators)
+            self._account_files.write()
         log.info("stopped")
         return 0
 
@@ -199,8 +213,14 @@ class Daemon:
         try:
             self._history.add(tick)
             self._events.publish(tick)
+            self._announce(self._accounting.add(tick))
         except Exception:
-            log.exception("internal error in history or events; please report it")
+            log.exception("internal error in history, events or accounts; please report it")
+
+    def _announce(self, changes: Sequence[OwnerChange]) -> None:
+        """Send the begins and ends of owners to subscribers."""
+        for change in changes:
+            self._events.announce(owner_change(change))
 
     def _stop(self, server: Server, number: signal.Signals) -> None:
         """End event streams, which would keep the server open, and stop the server."""
@@ -218,6 +238,7 @@ class Daemon:
             config.compute_settings().preset_name,
             history=self._history,
             events=self._events,
+            accounts=Accounts(self._accounting, self._ended),
         )
 
     async def _watch(self, file: Path) -> None:

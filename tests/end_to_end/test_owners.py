@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
+import re
+import socket
 from pathlib import Path
+from typing import Any
 
-from tests.daemon import serving
-from tests.waiting import until
+from tests.daemon import Daemon, serving
+from tests.waiting import SECONDS, until
 
 PAGE = """\
 DCGM_FI_DEV_POWER_USAGE{gpu="0",UUID="GPU-a",modelName="NVIDIA H100"} 300
@@ -36,3 +40,66 @@ def test_the_job_of_a_mapping_directory_is_the_owner_of_its_gpu(tmp_path: Path) 
         jobs.rmdir()
         until(lambda: job("1") is None)
         until(lambda: f'pulsed_attribution_up{{source="{jobs}"}} 0' in daemon.get("/metrics").text)
+
+
+def test_the_account_of_a_job_over_a_restart_to_its_end(tmp_path: Path) -> None:
+    page, jobs, state = tmp_path / "page.prom", tmp_path / "jobs", tmp_path / "state"
+    page.write_text(PAGE)
+    jobs.mkdir()
+    (jobs / "GPU-a").write_text("job_id=4711\nuser=ann\n")
+    settings = [f"source.exporter.targets={page}", f"attribution.jobs.directories={jobs}", f"state_dir={state}"]
+    settings += ["source.kind=exporter", "source.interval=1", "attribution.jobs.interval=50ms"]
+    arguments = [f"--set={each}" for each in settings]
+
+    def account(daemon: Daemon) -> Any:
+        answer = daemon.get("/jobs/4711")
+        return answer.json() if answer.status == 200 else {"total": {"gpu_seconds": 0.0}, "state": None}
+
+    with serving(tmp_path, *arguments) as daemon:
+        until(lambda: account(daemon)["total"]["gpu_seconds"] >= 2.0)
+        first = account(daemon)
+        assert (first["owner"]["user"], first["state"], first["end"]) == ("ann", "running", None)
+        assert [each["owner"]["id"] for each in daemon.get("/jobs?user=ann").json()["jobs"]] == ["4711"]
+        assert daemon.get("/jobs?user=bob").json()["jobs"] == []
+        assert daemon.get("/jobs/4712").status == 404
+        assert daemon.get("/jobs?state=old").status == 400
+        assert daemon.stop() == 0
+        before = first["total"]["gpu_seconds"]
+    with serving(tmp_path, *arguments) as daemon:
+        until(lambda: account(daemon)["total"]["gpu_seconds"] >= before + 2.0)
+        assert account(daemon)["begin"] == first["begin"]
+        (jobs / "GPU-a").unlink()
+        until(lambda: account(daemon)["state"] == "ended")
+        assert [each["owner"]["id"] for each in daemon.get("/jobs?state=ended").json()["jobs"]] == ["4711"]
+        assert daemon.stop() == 0
+    (ended,) = state.glob("jobs-*.ndjson")
+    (line,) = ended.read_text().splitlines()
+    assert json.loads(line)["owner"] == {"kind": "slurm_job", "id": "4711", "begin": _begin(line), "user": "ann"}
+
+
+def _begin(line: str) -> float:
+    begin: float = json.loads(line)["begin"]
+    return begin
+
+
+def test_events_of_owners(tmp_path: Path) -> None:
+    page, jobs = tmp_path / "page.prom", tmp_path / "jobs"
+    page.write_text(PAGE)
+    jobs.mkdir()
+    settings = [f"source.exporter.targets={page}", f"attribution.jobs.directories={jobs}"]
+    settings += ["source.kind=exporter", "source.interval=1", "attribution.jobs.interval=50ms"]
+    with (
+        serving(tmp_path, *(f"--set={each}" for each in settings)) as daemon,
+        socket.create_connection(("127.0.0.1", daemon.port), SECONDS) as client,
+    ):
+        client.sendall(b"GET /events?types=owner HTTP/1.1\r\nHost: x\r\n\r\n")
+        received = client.recv(65536)
+        (jobs / "1").write_text("4711")
+        while received.count(b"event: owner") < 1:
+            received += client.recv(65536)
+        (jobs / "1").unlink()
+        while received.count(b"event: owner") < 2:
+            received += client.recv(65536)
+    begin, end = (json.loads(text) for text in re.findall(r"event: owner\ndata: (.*)\n", received.decode()))
+    assert (begin["change"], begin["gpu"], begin["owner"]["id"]) == ("begin", "1", "4711")
+    assert (end["change"], end["uuid"], end["owner"]["id"]) == ("end", "GPU-b", "4711")

@@ -9,6 +9,7 @@ import json
 import platform
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice
 from typing import Annotated, Any, Literal
 
 from fastapi import FastAPI, Path, Query, Request, Response
@@ -21,6 +22,13 @@ from pulsed import __version__
 from pulsed.collector.target_store import TargetStore
 from pulsed.compute.health.checks import BY_ID
 from pulsed.present.api import documents, schema
+from pulsed.present.api.account_documents import (
+    AccountFilter,
+    Accounts,
+    account_document,
+    accounts_named,
+    find_accounts,
+)
 from pulsed.present.api.event_documents import KINDS, identity_document
 from pulsed.present.api.events import HEADERS, RETRY_SECONDS, EventBroadcaster, TooManySubscribers
 from pulsed.present.api.history import History
@@ -28,8 +36,11 @@ from pulsed.present.api.sample_fields import FIELDS
 from pulsed.present.asgi import HEAD_ONLY, HEALTH, HEALTHY, READY, Receive, Scope, Send
 from pulsed.present.gpu_keys import node_of
 from pulsed.present.health_report import health_line
+from pulsed.present.rfc3339 import rfc3339
 from pulsed.suggestions import did_you_mean
 from pulsed.translate.tick import Device
+
+MAX_JOBS = 1000
 
 SUMMARY = "Real utilization, workload class and health of the GPUs of this node."
 
@@ -48,6 +59,7 @@ def api(
     *,
     history: History,
     events: EventBroadcaster,
+    accounts: Accounts,
 ) -> FastAPI:
     """Return the JSON API; `config` is the configuration with secrets masked, `preset` the name of the weights."""
     app = FastAPIOffline(
@@ -111,6 +123,40 @@ def api(
         head = identity_document(window.device, board.node)
         head |= {"interval_seconds": window.interval, "seconds": window.seconds}
         return Response(await history.write(window, wanted, head), media_type="application/json")
+
+    @app.get(
+        "/jobs",
+        response_model=schema.AccountsShape,
+        responses=_REFUSED,
+        summary="Running and ended owners of GPUs with their accounts",
+    )
+    async def jobs(
+        state: Annotated[str, Query(description="running or ended", pattern="^(running|ended)?$")] = "",
+        kind: Annotated[str, Query(description="slurm_job, pod or process")] = "",
+        user: str = "",
+        account: str = "",
+        namespace: str = "",
+        since: Annotated[float, Query(description="not ended before this Unix time", allow_inf_nan=False)] = 0.0,
+        limit: Annotated[int, Query(ge=1, le=MAX_JOBS)] = 100,
+    ) -> Response:
+        found = find_accounts(accounts, AccountFilter(state, kind, user, account, namespace, since))
+        shown = [account_document(each, board.node) for each in islice(found, limit)]
+        return _json({"node": board.node, "time": rfc3339(time.time()), "jobs": shown})
+
+    @app.get(
+        "/jobs/{id:path}",
+        response_model=schema.AccountShape,
+        responses={404: {"model": schema.Failure}},
+        summary="Account of one owner: the newest with this id",
+    )
+    async def one_job(
+        id: Annotated[str, Path(description="a job id, a pod's UID, `pod:namespace/name`, or an owner's id")],
+        all: Annotated[bool, Query(description="a list of all with this id, such as of a requeued job")] = False,
+    ) -> Response:
+        found = [account_document(each, board.node) for each in accounts_named(accounts, id)]
+        if not found:
+            return _json({"error": f"job {id!r} not found; /jobs lists all jobs"}, 404)
+        return _json(found if all else found[0])
 
     @app.get(
         "/events",

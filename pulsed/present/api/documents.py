@@ -15,6 +15,7 @@ from pulsed.compute.health.checks import BY_ID
 from pulsed.compute.health.model import CheckState, Health
 from pulsed.compute.health.summary import limited_to, stale
 from pulsed.compute.tick import Result
+from pulsed.present.api.account_documents import owner_document
 from pulsed.present.api.derived_fields import derived_sections
 from pulsed.present.gpu_keys import key_of, names_of, node_of, repeated
 from pulsed.present.rfc3339 import rfc3339
@@ -232,6 +233,8 @@ def check_document(check: CheckState) -> Document:
 def _attribution(device: Device) -> Document:
     owners = device.owners or ()
     return {
+        "known": device.owners is not None,
+        "owners": [owner_document(owner) for owner in owners],
         "pods": [
             {"namespace": owner.namespace, "pod": owner.name, "container": owner.container, "uid": owner.uid}
             for owner in owners

@@ -7,8 +7,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from math import isfinite
 from typing import Any, NamedTuple
 
+from pulsed.accounting.accounting import OwnerChange
 from pulsed.compute.tick import ComputedTick, Result
 from pulsed.compute.tracker import Removal
+from pulsed.present.api.account_documents import owner_document
 from pulsed.present.api.sample_fields import getter
 from pulsed.present.gpu_keys import node_of
 from pulsed.present.rfc3339 import rfc3339
@@ -74,6 +76,11 @@ def _health_changes(tick: ComputedTick) -> Iterator[Change]:
         )
 
 
+def owner_change(change: OwnerChange) -> Change:
+    """Return the change of an owner that is new on a GPU, or that had it and has ended."""
+    return Change(OWNER, change.device, change.time, {"change": change.kind, "owner": owner_document(change.owner)})
+
+
 def removal_change(removal: Removal) -> Change:
     """Return the change of a GPU that is no longer expected."""
     track, replacement = removal.track, removal.replacement
@@ -101,7 +108,9 @@ CHANGES: Mapping[str, Callable[[ComputedTick], Iterable[Change]]] = {
 }
 """The kinds of changes, each with the function that yields them from a tick."""
 
-KINDS: tuple[str, ...] = (TICK, *CHANGES)
+OWNER = "owner"
+
+KINDS: tuple[str, ...] = (TICK, *CHANGES, OWNER)
 """All kinds of events."""
 
 

@@ -105,12 +105,116 @@ class PodShape(Shape):
     uid: str
 
 
-class AttributionShape(Shape):
-    """The users of the GPU."""
+class OwnerShape(Shape):
+    """A job, pod or process that has GPUs."""
 
+    kind: str = Field(description="slurm_job, pod, process, or nobody")
+    id: str
+    user: str | None
+    user_id: str | None
+    account: str | None
+    partition: str | None
+    cluster: str | None
+    name: str | None
+    namespace: str | None
+    container: str | None
+    uid: str | None
+    workload: str | None
+    workload_kind: str | None
+    labels: dict[str, str]
+
+
+class AttributionShape(Shape):
+    """The owners of the GPU."""
+
+    known: bool = Field(description="whether its owners are known; without any it is then free")
+    owners: list[OwnerShape] = Field(description="several share it")
     pods: list[PodShape]
     slurm_job: str | None
     processes: list[int]
+
+
+_Counters = dict[str, float | dict[str, float] | None]
+
+
+class CountedShape(Shape):
+    """Counters over the time in which an owner had GPUs."""
+
+    gpu_seconds: float = Field(description="observed time, of a shared GPU an equal share")
+    observed_seconds: float = Field(description="observed time, also of shared GPUs")
+    bridged_joules: float = Field(description="energy while pulsed did not run, by the GPU's own counter")
+    counters: _Counters = Field(description="counters of METRICS.md, with equal shares of shared GPUs")
+    lower: _Counters = Field(description="at least: without shared time")
+    upper: _Counters = Field(description="at most: all of shared time, and of samples in which it began or ended")
+
+
+class PeaksShape(Shape):
+    """The largest values of the samples."""
+
+    memory_used_bytes: float | None
+    power_watts: float | None
+    temperature_celsius: float | None
+
+
+class IdleRunsShape(Shape):
+    """Runs of idle samples."""
+
+    longest_seconds: float
+    last_seconds: float = Field(description="the run at the end; 0 if the last sample was not idle")
+
+
+class OwnerEventShape(Shape):
+    """A change of a GPU's health while the owner had it."""
+
+    time: str
+    check: str | None = Field(description="null for the GPU as a whole")
+    before: str
+    after: str
+    message: str
+
+
+class GpuAccountShape(CountedShape):
+    """What an owner got out of one GPU."""
+
+    node: str
+    gpu: str
+    uuid: str | None
+    mig_id: str | None
+    model: str | None
+    shared_by: int = Field(description="most owners at a time; 1: not shared")
+    held_seconds: float
+    coverage: float | None
+    boundary_seconds: float
+    samples: int
+    peaks: PeaksShape
+    idle_runs: IdleRunsShape
+    violations: dict[str, float | None]
+    events: list[OwnerEventShape]
+
+
+class AccountShape(Shape):
+    """What an owner got out of its GPUs."""
+
+    owner: OwnerShape
+    state: str = Field(description="running or ended")
+    begin: str
+    end: str | None
+    last_sample_time: str
+    elapsed_seconds: float
+    gpu_count: int
+    coverage: float | None = Field(description="share of the time with its GPUs in which they were observed")
+    boundary_seconds: float = Field(description="samples in which it began or ended; not in counters, but in upper")
+    total: CountedShape
+    gpus: list[GpuAccountShape]
+    advice: list[dict[str, str]] = Field(description="none yet")
+
+
+class AccountsShape(Shape):
+    """Accounts of owners."""
+
+    node: str
+    time: str
+    jobs: list[AccountShape]
 
 
 class GpuIdentity(Shape):
@@ -135,7 +239,7 @@ def _section(name: str, fields: Sequence[JsonField]) -> type[Shape]:
 
 _BEHIND: dict[str, Any] = {
     "metrics": (dict[str, float | None], Field(description="every quantity; null without a reading")),
-    "attribution": (AttributionShape, Field(description="known users of the GPU")),
+    "attribution": (AttributionShape, Field(description="owners of the GPU")),
 }
 
 _SECTIONS: dict[str, Any] = {name: (_section(name, fields), ...) for name, fields in SECTIONS.items()}

@@ -9,9 +9,12 @@ from typing import Any
 import httpx
 import pytest
 
+from pulsed.accounting.accounting import OwnerAccounting
+from pulsed.accounting.ended import EndedAccounts
 from pulsed.collector.target_store import TargetStore
 from pulsed.compute.tick import ComputedTick
 from pulsed.present.api import schema
+from pulsed.present.api.account_documents import Accounts
 from pulsed.present.api.application import api
 from pulsed.present.api.events import EventBroadcaster
 from pulsed.present.api.history import History
@@ -27,7 +30,9 @@ class Known:
         for number, gpus in enumerate(targets):
             made = target(f"target {number}", self._tick(number, gpus))
             self.board.targets.append(made)
-        self.app = api(self.board, {}, history=self.history, events=EventBroadcaster(lambda: "here", max_subscribers=0))
+        self.accounts = Accounts(OwnerAccounting(), EndedAccounts())
+        events = EventBroadcaster(lambda: "here", max_subscribers=0)
+        self.app = api(self.board, {}, history=self.history, events=events, accounts=self.accounts)
 
     def goes_on(self, number: int, gpus: Sequence[Gpu]) -> None:
         """Another tick of a target."""

@@ -78,7 +78,7 @@ def test_a_gpu_object_is_the_contracts() -> None:
             "candidates": [],
         },
         "health": health,
-        "attribution": {"pods": [], "slurm_job": None, "processes": []},
+        "attribution": {"known": False, "owners": [], "pods": [], "slurm_job": None, "processes": []},
     }
     for key, expected in contract.items():
         found = document[key]
@@ -165,6 +165,8 @@ def test_who_uses_a_gpu() -> None:
     owners = (pod("ml", "train-0", "main"), Owner("slurm_job", "4711"))
     device = Device(Entity("gpu", "0", "GPU-a"), owners=owners)
     document = gpu_document(find(board(target("a", tick([Gpu(device)]))), "0")[0], NOW, "ai")
+    assert document["attribution"].pop("known")
+    assert [owner["id"] for owner in document["attribution"].pop("owners")] == ["ml/train-0/main", "4711"]
     assert document["attribution"] == {
         "pods": [{"namespace": "ml", "pod": "train-0", "container": "main", "uid": ""}],
         "slurm_job": "4711",

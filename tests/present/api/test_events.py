@@ -16,9 +16,12 @@ from typing import Any, NamedTuple, cast
 
 import pytest
 
+from pulsed.accounting.accounting import OwnerAccounting
+from pulsed.accounting.ended import EndedAccounts
 from pulsed.compute.health.model import HealthChange
 from pulsed.compute.tick import ClassChange, ComputedTick
 from pulsed.config.model import Web
+from pulsed.present.api.account_documents import Accounts
 from pulsed.present.api.application import api
 from pulsed.present.api.event_documents import KINDS, Change
 from pulsed.present.api.event_queue import MAX_QUEUED_BYTES, Subscriber
@@ -116,7 +119,8 @@ class Running:
 
     def __init__(self, events: EventBroadcaster) -> None:
         self.events = events
-        app = api(board(), {}, history=History(), events=events)
+        accounts = Accounts(OwnerAccounting(), EndedAccounts())
+        app = api(board(), {}, history=History(), events=events, accounts=accounts)
         self._socket = socket.create_server(("127.0.0.1", 0))
         # Little room in the kernel, so that a reader that does not read is soon felt.
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 16384)
@@ -372,7 +376,7 @@ async def test_one_event_always_has_room() -> None:
 
 
 def test_the_kinds() -> None:
-    assert KINDS == ("tick", "workload_class", "health", "removal")
+    assert KINDS == ("tick", "workload_class", "health", "removal", "owner")
 
 
 def test_the_daemon_ends_although_somebody_listens(tmp_path: Path) -> None:

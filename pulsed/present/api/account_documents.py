@@ -1,0 +1,161 @@
+"""The JSON documents of the accounts of owners."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+from pulsed.accounting.account import VIOLATIONS, GpuAccount, OwnerAccount
+from pulsed.accounting.accounting import OwnerAccounting
+from pulsed.accounting.counter_vector import EMPTY, CounterVector, added, by_name, observed
+from pulsed.accounting.ended import EndedAccounts
+from pulsed.attribution.owner import Owner
+from pulsed.present.rfc3339 import rfc3339
+
+Document = dict[str, Any]
+
+
+class Accounts(NamedTuple):
+    """Where accounts are found: those of owners that have a GPU, and those of owners that have ended."""
+
+    running: OwnerAccounting
+    ended: EndedAccounts
+
+
+class AccountFilter(NamedTuple):
+    """Which accounts are wanted; empty: any. `since`: not ended before this Unix time."""
+
+    state: str = ""
+    kind: str = ""
+    user: str = ""
+    account: str = ""
+    namespace: str = ""
+    since: float = 0.0
+
+    def matches(self, owner: Owner) -> bool:
+        """Return whether an owner is wanted, whatever its state."""
+        pairs = ((self.kind, owner.kind), (self.user, owner.user), (self.account, owner.account))
+        return all(not wanted or wanted == found for wanted, found in (*pairs, (self.namespace, owner.namespace)))
+
+
+def find_accounts(accounts: Accounts, wanted: AccountFilter) -> Iterator[OwnerAccount]:
+    """Yield the accounts that match: running ones by their begin, the newest first, then ended ones by their end."""
+    if wanted.state != "ended":
+        found = [each for each in accounts.running.running if wanted.matches(each.owner)]
+        yield from sorted(found, key=lambda each: -each.begin)
+    if wanted.state != "running":
+        yield from accounts.ended.find(lambda owner, end: end >= wanted.since and wanted.matches(owner))
+
+
+def accounts_named(accounts: Accounts, name: str) -> list[OwnerAccount]:
+    """Return the accounts of an owner, the newest begin first.
+
+    Args:
+        name: a job id (`4711`, `4711_7`), the UID of a pod, `pod:namespace/name`, or an owner's id.
+    """
+    found = [each for each in accounts.running.running if name in names_of_owner(each.owner)]
+    found += accounts.ended.find(lambda owner, end: name in names_of_owner(owner))
+    return sorted(found, key=lambda each: -each.begin)
+
+
+def names_of_owner(owner: Owner) -> set[str]:
+    """Return all names by which an owner is found."""
+    names = {owner.id, owner.uid}
+    if owner.kind == "pod":
+        names |= {f"pod:{owner.namespace}/{owner.name}", f"pod:{owner.id}"}
+    return names - {""}
+
+
+def owner_document(owner: Owner) -> Document:
+    """Return who an owner is; unknown texts are null."""
+    return {
+        "kind": owner.kind,
+        "id": owner.id,
+        "user": owner.user or None,
+        "user_id": owner.user_id or None,
+        "account": owner.account or None,
+        "partition": owner.partition or None,
+        "cluster": owner.cluster or None,
+        "name": owner.name or None,
+        "namespace": owner.namespace or None,
+        "container": owner.container or None,
+        "uid": owner.uid or None,
+        "workload": owner.workload or None,
+        "workload_kind": owner.workload_kind or None,
+        "labels": dict(owner.labels),
+    }
+
+
+def account_document(account: OwnerAccount, here: str) -> Document:
+    """Return an account with all of its GPUs; `here` is this process's node."""
+    moment = account.last_seen if account.end is None else account.end
+    gpus = list(account.gpus.values())
+    held = sum(each.held_seconds(moment) for each in gpus)
+    seen = sum(each.observed for each in gpus)
+    return {
+        "owner": owner_document(account.owner),
+        "state": "running" if account.end is None else "ended",
+        "begin": rfc3339(account.begin),
+        "end": None if account.end is None else rfc3339(account.end),
+        "last_sample_time": rfc3339(account.last_seen),
+        "elapsed_seconds": max(moment - account.begin, 0.0),
+        "gpu_count": len(gpus),
+        "coverage": _coverage(seen, held),
+        "boundary_seconds": sum(observed(each.boundary) for each in gpus),
+        "total": _counted(gpus),
+        "gpus": [_gpu(each, moment, here) for each in gpus],
+        "advice": [],
+    }
+
+
+def _counted(gpus: Sequence[GpuAccount]) -> Document:
+    """Return counters over some GPUs, with equal shares of shared ones, and their bounds."""
+    estimate = _sum(each.estimate for each in gpus)
+    return {
+        "gpu_seconds": observed(estimate),
+        "observed_seconds": sum(each.observed for each in gpus),
+        "bridged_joules": sum(each.bridged_joules for each in gpus),
+        "counters": by_name(estimate),
+        "lower": by_name(_sum(each.alone for each in gpus)),
+        "upper": by_name(_sum(each.upper for each in gpus)),
+    }
+
+
+def _gpu(account: GpuAccount, moment: float, here: str) -> Document:
+    device, extremes = account.device, account.extremes
+    held = account.held_seconds(moment)
+    return {
+        "node": device.entity.node or here,
+        "gpu": device.entity.gpu,
+        "uuid": device.entity.uuid or None,
+        "mig_id": device.entity.mig_id or None,
+        "model": device.model or None,
+        "shared_by": account.sharers,
+        "held_seconds": held,
+        "coverage": _coverage(account.observed, held),
+        "boundary_seconds": observed(account.boundary),
+        "samples": extremes.samples,
+        **_counted([account]),
+        "peaks": {
+            "memory_used_bytes": extremes.memory_used_bytes,
+            "power_watts": extremes.power_watts,
+            "temperature_celsius": extremes.temperature_celsius,
+        },
+        "idle_runs": {"longest_seconds": extremes.longest_idle, "last_seconds": extremes.idle_run},
+        "violations": dict(zip(VIOLATIONS, account.violations, strict=True)),
+        "events": [
+            {**event._asdict(), "time": rfc3339(event.time), "check": event.check or None} for event in account.events
+        ],
+    }
+
+
+def _coverage(seen: float, held: float) -> float | None:
+    """Return the share of time with samples; None if no time has passed."""
+    return min(seen / held, 1.0) if held > 0.0 else None
+
+
+def _sum(vectors: Iterable[CounterVector]) -> CounterVector:
+    total = EMPTY
+    for vector in vectors:
+        total = added(total, vector)
+    return total
