@@ -16,6 +16,7 @@ from pulsed.compute.health.model import NOT_EVALUATED, CheckState, Health
 from pulsed.compute.health.plan import MOVING, REASONS, XID, HealthPlan
 from pulsed.compute.health.reachability import Reachability
 from pulsed.compute.health.resets import RESET_SIGNS, Resets
+from pulsed.compute.health.rule import Rule
 from pulsed.compute.health.summary import health_of
 from pulsed.compute.health.xid_log import Jobs
 from pulsed.compute.health.xid_rule import XidRule
@@ -85,6 +86,8 @@ class GpuHealth:
         self.driver_version = device.driver_version
         self._rules = [state for check in self.checks for state in check.rules]
         self._compared: tuple[Value, ...] = (None,) * len(plan.users)
+        self._exporter_facts = exporter_facts(None, None)
+        self._is_mask_blank = True
         self._due = -inf
         self._has_news = self._is_fresh = self._is_presence_changed = False
         self._answer: Reading | None = None
@@ -122,15 +125,17 @@ class GpuHealth:
         if self.changes:
             self.changes = []
         due, is_reset = 0, False
-        inputs.gap_seconds = sample.elapsed if sample.is_interrupted else 0.0
+        inputs.gap_seconds = 0.0
         if sample.is_interrupted:
+            inputs.gap_seconds = sample.elapsed
             due |= self._interrupt()
         if track.device is not self.device:
             due |= self._take_device(track.device)
         if kernel_events:
             due |= self._count(inputs.xids.add_kernel_events(kernel_events, _jobs(self.device), now, time))
         mask = reading[_REASONS]
-        is_busy = mask is not None and bool(int(mask) & _SLOWED) and bool(activity_of(reading))
+        activity = activity_of(reading)
+        is_busy = mask is not None and bool(int(mask) & _SLOWED) and bool(activity)
         if inputs.clock_events.update(mask, is_busy, sample.covered, now):
             due |= plan.on_parts
         self.reachability.update(freshness.state, reading, node.has_peers, time, track.now)
@@ -143,8 +148,9 @@ class GpuHealth:
                 inputs.xids.pass_blank(now)
         if freshness.is_fresh != self._is_fresh:
             self._is_fresh, self._has_news = freshness.is_fresh, True
-        if extras != inputs.extras:
-            inputs.extras = extras
+        if extras != inputs.extras or (mask is None) is not self._is_mask_blank:
+            inputs.extras, self._is_mask_blank = extras, mask is None
+            self._exporter_facts = exporter_facts(extras, mask)
             due |= plan.on_watches | plan.on_xids
         energy = reading[_ENERGY]
         if energy is not None and not is_same_measurement:
@@ -157,12 +163,12 @@ class GpuHealth:
             if is_restart:
                 due, is_reset = due | self._reset(now), True
         facts = (
-            round(sample.gap_intervals, 1),
+            sample.gap_intervals and round(sample.gap_intervals, 1),
             polls_missed,
             age if not age else 0.0 if freshness.is_fresh else round(age),
             1.0 if node.reads_kernel_log else None,
         )
-        compared = plan.select(reading) + facts + exporter_facts(extras, mask)
+        compared = plan.select(reading) + facts + self._exporter_facts + (plan.activity_step(activity),)
         if compared != self._compared:
             due |= self._compare(compared)
         is_sign_possible = due & plan.on_resets or is_reset or self.resets.is_pending
@@ -171,7 +177,7 @@ class GpuHealth:
         if due & plan.on_xids:
             due |= self._take_xids(reading, answer, now)
         if due or self._has_news or now >= self._due:
-            self._evaluate(due & plan.all_rules, reading, now)
+            self._evaluate(due & plan.all_rules, reading, (self._blank_ratio, activity, None), now)
         return self.health
 
     def _severity_of(self, check: str) -> int:
@@ -257,11 +263,10 @@ class GpuHealth:
         self._has_news = True
         return self.plan.on_xids
 
-    def _evaluate(self, due: int, reading: Reading, now: float) -> None:
-        """Evaluate rules, then the checks whose rules have another outcome."""
+    def _evaluate(self, due: int, reading: Reading, facts: tuple[Value, ...], now: float) -> None:
+        """Evaluate rules, then the checks whose rules have another outcome; `facts` are the last ones of the inputs."""
         plan, inputs, states = self.plan, self.inputs, self._rules
-        facts = self._compared[plan.readings :]
-        inputs.values = (*reading, *facts, self._blank_ratio, activity_of(reading), None)
+        inputs.values = reading + self._compared[plan.readings : -1] + facts
         is_first = self.health is NOT_EVALUATED
         if is_first:
             due = plan.all_rules
@@ -270,23 +275,15 @@ class GpuHealth:
             for number, state in enumerate(states):
                 if state.due <= now:
                     due |= 1 << number
-        is_presence_changed, self._is_presence_changed = self._is_presence_changed, False
-        touched: dict[int, None] = {}
-        while due:
-            number = (due & -due).bit_length() - 1
-            due &= due - 1
-            position, rule = plan.rules[number]
-            state = states[number]
-            is_changed = rule.evaluate(state, inputs, now)
-            if state.due < self._due:
-                self._due = state.due
-            if is_changed or is_first or (is_presence_changed and plan.checks[position].applicability):
-                self.checks[position].events += state.events
-                touched[position] = None
+        touched: set[int] = set()
+        self._run(plan.selected(due), touched, now)
+        if touched:  # results of watches count unless another check is raised
+            self._run(plan.selected(plan.on_watches), touched, now)
+        self._is_presence_changed = False
         if is_due:
             self._due = min([state.due for state in states], default=inf)
         is_changed, self._has_news = is_first or self._has_news, False
-        for position in touched:
+        for position in sorted(touched):
             check = self.checks[position]
             old = check.state
             if check.conclude(inputs, self.device.guest, self.time, now):
@@ -300,6 +297,18 @@ class GpuHealth:
                 *(self.checks, inputs.xids, plan.critical_xids, self.time - now, self.health, self._is_fresh),
                 self.last_reset,
             )
+
+    def _run(self, rules: tuple[tuple[int, int, Rule], ...], touched: set[int], now: float) -> None:
+        """Evaluate rules; add the checks to conclude."""
+        is_first, checks = self.health is NOT_EVALUATED, self.checks
+        for number, position, rule in rules:
+            state = self._rules[number]
+            is_changed = rule.evaluate(state, self.inputs, now)
+            if state.due < self._due:
+                self._due = state.due
+            if is_changed or is_first or (self._is_presence_changed and checks[position].check.applicability):
+                checks[position].events += state.events
+                touched.add(position)
 
 
 def _has_new_fields(before: Reading, reading: Reading) -> bool:

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from pulsed.compute.health.settings import HealthSettings
 
 ACTIVITY = "gpu_activity_ratio"
-"""The larger of graphics engine activity and GPU utilization. It changes all the time and causes no evaluation."""
+"""The larger of graphics engine activity and GPU utilization. It changes all the time: an evaluation follows only if it
+crosses the threshold of a condition."""
 
 SAMPLE_FACTS = ("sample_gap_intervals", "polls_missed", "inputs_age_seconds", "kernel_log")
 """Facts about a sample; `kernel_log` is 1 while the kernel log is read."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from math import inf
 
 from pulsed.compute.health.inputs import INPUT_POSITION, GpuInputs
 from pulsed.compute.health.model import ROUNDING, SEVERITY, State
@@ -32,19 +31,14 @@ class Level(Rule):
     Attributes:
         by: returns the measure from the inputs; the one input by default.
         fallback: attribute of `TemperatureLimits` that replaces a missing second input.
-        recheck: evaluate again after so many seconds.
     """
 
     by: Callable[[Level, GpuInputs], float | None] | None = None
     fallback: str = ""
-    recheck: float = inf
 
     def measure(self, state: RuleState, inputs: GpuInputs, now: float) -> float | None:
         """Return the measure; None while inputs are missing."""
-        measure = self.by(self, inputs) if self.by else inputs.values[self.positions[0]]
-        if measure is not None:
-            state.due = now + self.recheck
-        return measure
+        return self.by(self, inputs) if self.by else inputs.values[self.positions[0]]
 
     def evidence(self, state: RuleState, inputs: GpuInputs) -> tuple[tuple[str, float], ...]:
         """Return the numbers that decide; `limit_from_table` where the limit is not the device's own."""

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Mapping
 from operator import itemgetter
 
 from pulsed.compute.health.duty import Duty
-from pulsed.compute.health.inputs import EXPORTER_FACTS, SAMPLE_FACTS
+from pulsed.compute.health.inputs import ACTIVITY, EXPORTER_FACTS, SAMPLE_FACTS
 from pulsed.compute.health.resets import RESET_SIGNS
 from pulsed.compute.health.rule import Rule
 from pulsed.compute.health.settings import HealthSettings
 from pulsed.compute.health.xid_rule import XidRule
 from pulsed.compute.health.xids import XIDS
-from pulsed.translate.vocabulary import POSITION
+from pulsed.translate.vocabulary import POSITION, Value
 
 XID, REASONS = "xid_last_code", "clocks_event_reasons"
 
 MOVING = ("temperature_celsius", "memory_temperature_celsius", "temperature_margin_celsius")
 """Readings that change with nearly every sample, mostly alone; the first of `HealthPlan.users`."""
+
+MOST_SELECTIONS = 1000
+"""Sets of rules that are remembered: the same inputs change together again and again."""
 
 
 class HealthPlan:
@@ -30,7 +34,8 @@ class HealthPlan:
         readings: number of readings that cause an evaluation.
         reasons: position of `clocks_event_reasons` among them.
         select: takes them from a reading.
-        users: for each of them, then of `SAMPLE_FACTS` and `EXPORTER_FACTS`, the rules to evaluate if it changes.
+        users: for each of them, then of `SAMPLE_FACTS` and `EXPORTER_FACTS`, and for `activity_step`, the rules to
+            evaluate if it changes.
         on_blanks, on_watches, on_parts, on_xids, on_resets: the rules that depend on `inputs_blank_ratio`, on
             `health_watches`, on duty, on XIDs, and a bit of its own for the counters that show a reset.
         all_rules: all of them.
@@ -44,6 +49,7 @@ class HealthPlan:
         self.rules: list[tuple[int, Rule]] = [
             (position, rule) for position, check in enumerate(self.checks) for rule in check.rules
         ]
+        self._selected: dict[int, tuple[tuple[int, int, Rule], ...]] = {}
         self.on_parts = self.on_xids = 0
         self.all_rules, self.on_resets = (1 << len(self.rules)) - 1, 1 << len(self.rules)
         users = dict.fromkeys((*MOVING, REASONS, XID), 0) | dict.fromkeys(RESET_SIGNS[1:], self.on_resets)
@@ -61,6 +67,24 @@ class HealthPlan:
         names = [name for name in users if name in POSITION]
         self.readings, self.reasons = len(names), names.index(REASONS)
         self.select = itemgetter(*(POSITION[name] for name in names))
-        self.users = tuple([users.get(name, 0) for name in (*names, *SAMPLE_FACTS, *EXPORTER_FACTS)])
+        self.users = tuple([users.get(name, 0) for name in (*names, *SAMPLE_FACTS, *EXPORTER_FACTS, ACTIVITY)])
+        conditions = [when for _, rule in self.rules for when in rule.when if when.quantity == ACTIVITY]
+        self._activity_levels = sorted({when.value for when in conditions})
         severities: Mapping[int, str] = {code: xid.severity for code, xid in XIDS.items()} | dict(settings.xids)
         self.critical_xids = tuple(sorted(code for code, severity in severities.items() if severity == "crit"))
+
+    def activity_step(self, activity: Value) -> Value:
+        """Return a number that changes with the outcome of conditions about the activity."""
+        if activity is None:
+            return None
+        return float(bisect_left(self._activity_levels, activity) + bisect_right(self._activity_levels, activity))
+
+    def selected(self, rules: int) -> tuple[tuple[int, int, Rule], ...]:
+        """Return the rules of a bit mask: number, index of the check, and rule."""
+        if (found := self._selected.get(rules)) is None:
+            if len(self._selected) >= MOST_SELECTIONS:
+                self._selected.clear()
+            numbered = enumerate(self.rules)
+            found = tuple([(number, position, rule) for number, (position, rule) in numbered if rules >> number & 1])
+            self._selected[rules] = found
+        return found

@@ -12,7 +12,7 @@ from dataclasses import KW_ONLY, dataclass, field
 from math import inf
 from typing import TYPE_CHECKING, NamedTuple
 
-from pulsed.compute.health.inputs import ACTIVITY, INPUT_POSITION, GpuInputs
+from pulsed.compute.health.inputs import INPUT_POSITION, GpuInputs
 from pulsed.compute.health.model import ROUNDING, SEVERITY, State
 
 if TYPE_CHECKING:
@@ -20,9 +20,6 @@ if TYPE_CHECKING:
     from pulsed.compute.health.duty import DutyCounter
 
 MINUTE, HOUR, DAY = 60.0, 3600.0, 86400.0
-
-SOON = 1.0
-"""Seconds until a rule is evaluated again that depends on inputs that cause no evaluation."""
 
 
 class When(NamedTuple):
@@ -225,7 +222,7 @@ class Rule(ABC):
                 return False
             reached, kept = self.severities(state, measure)
             if self.when and (reached > 0 or held > 0):  # conditions only lower the severity
-                reached, kept = self._conditional(reached, kept, state, inputs, now)
+                reached, kept = self._conditional(reached, kept, inputs)
         state.is_covered = reached >= 0
         if reached > 0 or reached != held or state.reached_since is not None:
             state.update(self, reached, kept, now, inputs.measured_at)
@@ -240,12 +237,10 @@ class Rule(ABC):
                 found.setdefault(name, value)
         return tuple(found.items())
 
-    def _conditional(self, reached: int, kept: int, state: RuleState, inputs: GpuInputs, now: float) -> tuple[int, int]:
+    def _conditional(self, reached: int, kept: int, inputs: GpuInputs) -> tuple[int, int]:
         """Return the severities under the conditions: 0 if one is false, -1 if one is unknown."""
         for quantity, compare, threshold in self.when:
             value = inputs.value(quantity)
-            if quantity == ACTIVITY:
-                state.due = now + SOON
             if value is None:
                 return -1, -1
             if not compare(value, threshold):

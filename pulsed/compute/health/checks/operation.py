@@ -7,7 +7,7 @@ from operator import lt
 from pulsed.compute.health.check import check
 from pulsed.compute.health.inputs import ACTIVITY
 from pulsed.compute.health.level import Level, distance, of_data_centre, watches
-from pulsed.compute.health.rule import MINUTE, SOON, When
+from pulsed.compute.health.rule import MINUTE, When
 
 CHECKS = (
     check(
@@ -38,7 +38,6 @@ CHECKS = (
                 },
                 mild=frozenset({"POWER"}),
             ),
-            recheck=SOON,
             hold=10 * MINUTE,
         ),
         remedy="A DCGM health watch reports a problem: read its message and run a level-2 diagnostic.",
