@@ -5,7 +5,7 @@ Run as `python -m tools.draw_dashboards [MINUTES]`; it watches that long (10), w
 
 from __future__ import annotations
 
-import json
+import contextlib
 import sys
 import tempfile
 import time
@@ -13,37 +13,40 @@ from pathlib import Path
 from typing import Any
 
 from tests.daemon import serving
+from tests.dashboards import Values, Viewer, boards, filled
 from tests.prometheus import Prometheus, prometheus
 from tools.dashboards.picture import picture
-from tools.generate_dashboards import DASHBOARDS, FOLDERS
+from tools.generate_dashboards import FOLDERS
 
 PICTURES = FOLDERS[0] / "pictures"
 POINTS = 80
 SCRAPE = """
-global: {{scrape_interval: 2s}}
+global: {{scrape_interval: {interval}}}
 scrape_configs:
   - job_name: pulsed
     honor_labels: true
-    static_configs: [{{targets: ["{address}"]}}]
+    static_configs: [{{targets: [{addresses}]}}]
 """
-CHOSEN = {"node": "demo", "uuid": "GPU-de300000-0000-4000-8000-000000000007", "mig_id": ""}
+NODES = ("gpu01", "gpu02", "gpu03")
+CHOSEN = {"gpu.json": {"node": NODES[0], "gpu": "7"}}
+"""Of the demo's GPUs, the one that is hot and has errors."""
 
 
 def draw(server: Prometheus, start: float, end: float, folder: Path = PICTURES) -> None:
     """Draw all dashboards."""
     step = (end - start) / POINTS
-    values = CHOSEN | {"__rate_interval": f"{max(step, 8):.0f}s", "__range": f"{end - start:.0f}s"}
-
-    def ask(query: str, instant: bool) -> list[dict[str, Any]]:
-        for name, value in values.items():
-            query = query.replace(f"${name}", value)
-        if instant:
-            return server.ask(query, time=str(end))
-        return server.ask(query, "query_range", start=str(start), end=str(end), step=f"{step:.3f}")
-
+    viewer = Viewer(server, end - start, max(step, 8))
     folder.mkdir(exist_ok=True)
-    for name in DASHBOARDS:
-        board = json.loads((FOLDERS[0] / name).read_text())
+    for name, board in boards().items():
+        values = viewer.choose(board, **CHOSEN.get(name, {}))
+
+        def ask(query: str, instant: bool, values: Values = values) -> list[dict[str, Any]]:
+            if instant:
+                return server.ask(filled(query, values), time=str(end))
+            return server.ask(filled(query, values), "query_range", start=str(start), end=str(end), step=f"{step:.3f}")
+
+        for panel in board["panels"]:
+            panel["title"] = filled(panel["title"], values).strip()
         (folder / name).with_suffix(".svg").write_text(picture(board, ask, start, end))
 
 
@@ -51,11 +54,13 @@ def main(minutes: float) -> None:
     """Watch the demo, then draw."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        with (
-            serving(folder, "--source", "demo", "--set", "node=demo") as it,
-            prometheus(folder, SCRAPE.format(address=it.address)) as server,
-        ):
-            server.wait_for('up{job="pulsed"} == 1')
+        with contextlib.ExitStack() as stack:
+            daemons = [
+                stack.enter_context(serving(folder, "--source", "demo", "--set", f"node={node}")) for node in NODES
+            ]
+            addresses = ", ".join(f'"{daemon.address}"' for daemon in daemons)
+            server = stack.enter_context(prometheus(folder, SCRAPE.format(interval="2s", addresses=addresses)))
+            server.wait_for(f"sum(up) == {len(NODES)}")
             start = time.time() + 10  # rates need a few scrapes
             time.sleep(60 * minutes)
             draw(server, start, time.time())

@@ -14,6 +14,7 @@ from tests.bench import (
     bench_accounting,
     bench_compute,
     bench_daemon,
+    bench_dashboards,
     bench_fleet,
     bench_health,
     bench_inputs,
@@ -46,6 +47,7 @@ BENCHES: Mapping[str, ModuleType] = {
     "misbehaving": bench_misbehaving,
     "soak": bench_soak,
     "fleet": bench_fleet,
+    "dashboards": bench_dashboards,
     "square": bench_square,
 }
 

@@ -1,4 +1,4 @@
-"""The dashboard of all GPUs: who wastes, what runs, who is hot, who is sick, and is pulsed itself well."""
+"""The dashboard of all GPUs: what is down, idle, hot or unhealthy, what runs, and the quality of the data."""
 
 from __future__ import annotations
 
@@ -6,144 +6,222 @@ from tools.dashboards.model import (
     BOTTLENECK,
     CELSIUS,
     CLASSES,
+    HOURS,
     IDLE,
-    JOULE,
+    KWH,
     RATIO,
     RESOURCES,
     SECONDS,
     SEVERITIES,
+    UP,
     WATT,
     Dashboard,
+    Limits,
     Panel,
     Query,
     Row,
-    Variable,
+    chained_variables,
+)
+from tools.dashboards.promql import (
+    BOARD,
+    CHOSEN,
+    GPU,
+    HOUR,
+    KILOWATT_HOUR,
+    LEGEND,
+    RANGE,
+    RATE,
+    SCOPE,
+    among,
+    average_utilization,
+    grown,
+    known_zero,
+    observed,
+    or_none,
+    selected,
     state_number,
+    total,
 )
 
-N = 'node=~"$node"'
-ONE = "node, gpu, uuid, mig_id"
-"""What tells a GPU, or an instance of MIG, from all others."""
+BAD_FROM_ONE: Limits = ((None, "green"), (1.0, "red"))
+USE: Limits = ((None, "red"), (0.2, "orange"), (0.5, "green"))
 
-LEGEND = "GPU {{gpu}} {{mig_id}} {{node}}"
-GOOD_BELOW_ONE = ((None, "green"), (1.0, "red"))
-USE = ((None, "red"), (0.2, "orange"), (0.5, "green"))
+HELD, FREE = 'kind="held"', 'kind="free"'
+THERMAL_CHECKS = 'check=~"(temp|thermal)_.+"'
+DISTRIBUTION = "real_utilization_distribution_ratio_bucket"
+SAMPLE = "pulsed_gpu_last_sample_timestamp_seconds"
+PRESENT = f"group by ({BOARD}) {selected('pulsed_gpu_info')}"
+BEFORE = f'group by ({BOARD}) (last_over_time(pulsed_gpu_info{{{CHOSEN},model=~"$model"}}[{RANGE}]))'
+DAEMONS = (
+    f'(up{{{SCOPE},job=~"pulsed.*"}}'
+    f" or up{{{SCOPE}}} and on (cluster, job, instance) last_over_time(pulsed_build_info{{{SCOPE}}}[{RANGE}]))"
+)
+SEVERITY = f"max by ({BOARD}) {selected('pulsed_gpu_health_severity')}"
+THERMAL = f"max by ({BOARD}) {selected('pulsed_gpu_health_check', THERMAL_CHECKS)}"
+DEGREES_LEFT = (
+    f"min by ({GPU}) ({selected('pulsed_gpu_temperature_margin_celsius')}"
+    f" or {selected('pulsed_gpu_slowdown_temperature_celsius')} - {selected('pulsed_gpu_temperature_celsius')})"
+)
+HELD_HOURS = f"{total(GPU, 'pulsed_gpu_idle_seconds_total', RANGE, HELD, function='increase')} / {HOUR} > 0"
+LONGEST_HELD = f"topk(20, {HELD_HOURS})"
+HOTTEST = f"topk(10, max_over_time(pulsed_gpu_temperature_celsius{{{CHOSEN}}}[{RANGE}] @ end()))"
+NEAREST_LIMIT = (
+    f"topk(10, max_over_time(pulsed_gpu_power_watts{{{CHOSEN}}}[{RANGE}] @ end())"
+    f" / pulsed_gpu_power_limit_watts{{{CHOSEN}}} @ end())"
+)
+COOLEST_MARGIN = f"bottomk(10, {DEGREES_LEFT})"
 
 
-def average_use(by: str, over: str) -> str:
-    """Exact average of the real utilization over the time in which it is known; nothing where it never is."""
-    total = f"sum by ({by}) (rate(pulsed_gpu_%s_total{{{N}}}[{over}]))"
-    known = f"({total % 'observed_seconds'} - {total % 'real_utilization_unknown_seconds'})"
-    return f"{total % 'real_utilization_seconds'} / ({known} > 0.001)"
+def number(title: str, expr: str, meaning: str, unit: str = "short", limits: Limits = ()) -> Panel:
+    """Return a stat of the first row."""
+    return Panel(title, "stat", meaning, (Query(expr),), unit, 4, 4, limits=limits)
 
 
-HELD = f'(sum by ({ONE}) (increase(pulsed_gpu_idle_seconds_total{{kind="held",{N}}}[$__range])) > 0)'
-WASTERS = f"topk(20, {HELD})"
-HOTTEST = f"topk(10, max_over_time(pulsed_gpu_temperature_celsius{{{N}}}[$__range] @ end()))"
-
-GLANCE = Row(
-    "At a glance",
+OVERVIEW = Row(
+    "Overview",
     (
-        Panel(
+        number(
             "GPUs",
-            "stat",
-            "Boards with fresh data. If there are fewer than installed, check the sources below.",
-            (Query(f"count(count by (uuid) (pulsed_gpu_last_sample_timestamp_seconds{{{N}}}))"),),
-            width=3,
-            height=4,
+            f"count({PRESENT})",
+            "Boards with fresh data. If there are fewer than installed, see the panels beside this one.",
         ),
-        Panel(
+        number(
+            "GPUs gone",
+            f"count({BEFORE} unless {PRESENT}) or 0 * count({BEFORE})",
+            "Boards that were reported in the range and are not now.",
+            limits=BAD_FROM_ONE,
+        ),
+        number(
+            "Daemons down",
+            f"sum(1 - {DAEMONS})",
+            "Daemons that do not answer Prometheus, on all nodes of the cluster and job. Their GPUs are not monitored.",
+            limits=BAD_FROM_ONE,
+        ),
+        number(
+            "Sources down",
+            f"sum(1 - pulsed_source_up{{{SCOPE}}})",
+            "Sources without a fresh sample at the last attempt, on all nodes of the cluster and job. The log of that"
+            " daemon has the reason and the remedy. Sources of daemons that are down are not counted.",
+            limits=BAD_FROM_ONE,
+        ),
+        number(
+            "Unhealthy GPUs",
+            f"sum({SEVERITY} >= bool 2)",
+            "GPUs whose health is warn or worse.",
+            limits=BAD_FROM_ONE,
+        ),
+        number(
+            "GPUs with unknown health",
+            f"sum({SEVERITY} == bool -1)",
+            "GPUs without the inputs of any check: their health is not ok, but unknown.",
+            limits=BAD_FROM_ONE,
+        ),
+        number(
             "Real utilization",
-            "stat",
+            average_utilization("", RANGE),
             "Average real utilization of all GPUs over the range, from counters. Investigate values below 20 %.",
-            (Query(average_use("", "$__range")),),
             RATIO,
-            3,
-            4,
-            limits=USE,
+            USE,
         ),
-        Panel(
+        number(
             "Idle while held",
-            "stat",
+            known_zero(total("", "pulsed_gpu_idle_seconds_total", RATE, HELD)),
             "Average number of GPUs that were idle while a pod, job or process had them.",
-            (Query(f'sum(rate(pulsed_gpu_idle_seconds_total{{kind="held",{N}}}[$__rate_interval]))'),),
-            width=3,
-            height=4,
             limits=((None, "green"), (0.5, "orange")),
         ),
-        Panel(
+        number(
             "Idle and free",
-            "stat",
+            known_zero(total("", "pulsed_gpu_idle_seconds_total", RATE, FREE)),
             "Average number of GPUs that were idle without an owner: free capacity.",
-            (Query(f'sum(rate(pulsed_gpu_idle_seconds_total{{kind="free",{N}}}[$__rate_interval]))'),),
-            width=3,
-            height=4,
         ),
-        Panel(
-            "Power",
-            "stat",
-            "Power of all boards.",
-            (Query(f"sum(pulsed_gpu_power_watts{{{N}}})"),),
-            WATT,
-            3,
-            4,
+        number("Power", f"sum({selected('pulsed_gpu_power_watts')})", "Power of all boards.", WATT),
+        number(
+            "Energy",
+            f"sum by () {grown('increase', 'pulsed_gpu_class_energy_joules_total', RANGE)} / {KILOWATT_HOUR}",
+            "Energy used in the range; from energy counters, else from power.",
+            KWH,
         ),
-        Panel(
+        number(
             "Hot GPUs",
-            "stat",
-            "GPUs within 5 degrees of the temperature at which the hardware reduces its clocks.",
-            (
-                Query(
-                    f"count(pulsed_gpu_slowdown_temperature_celsius{{{N}}} - pulsed_gpu_temperature_celsius{{{N}}} < 5)"
-                    " or vector(0)"
-                ),
-            ),
-            width=3,
-            height=4,
-            limits=GOOD_BELOW_ONE,
-        ),
-        Panel(
-            "Unhealthy GPUs",
-            "stat",
-            "GPUs whose health is warn or worse. GPUs without health inputs do not count.",
-            (Query(f"count(count by (uuid) (pulsed_gpu_health_severity{{{N}}} >= 2)) or vector(0)"),),
-            width=3,
-            height=4,
-            limits=GOOD_BELOW_ONE,
-        ),
-        Panel(
-            "Sources down",
-            "stat",
-            "Sources without a fresh sample at the last attempt, on all nodes. Their GPUs are missing above; the log"
-            " of that pulsed has the reason and the remedy.",
-            (Query("count(pulsed_source_up == 0) or vector(0)"),),
-            width=3,
-            height=4,
-            limits=GOOD_BELOW_ONE,
+            f"count({THERMAL} >= 3) or 0 * count({SEVERITY} >= 0)",
+            "GPUs with a temperature or thermal check at hot or worse: at the limit that the GPU reports, else at the"
+            " limit of its model (HEALTH.md).",
+            limits=BAD_FROM_ONE,
         ),
     ),
 )
 
-WASTE = Row(
-    "Idle GPUs by owner",
+ATTENTION = Row(
+    "Needs attention",
+    (
+        Panel(
+            "Raised health checks",
+            "table",
+            "The 20 worst checks of all GPUs. crit: drain and act at once; hot: check the cooling; warn: plan a reset"
+            " or repair. The check links to its runbook, the GPU to its dashboard.",
+            (
+                Query(
+                    f"topk(20, max by ({BOARD}, check) {selected('pulsed_gpu_health_check')} > 0)"
+                    f" or label_replace({observed(RATE)} unless on () ({selected('pulsed_gpu_health_check')} > 0),"
+                    ' "check", "none", "", "")',
+                    "State",
+                    states=SEVERITIES,
+                ),
+            ),
+            width=14,
+        ),
+        Panel(
+            "Daemons and sources down",
+            "table",
+            "Daemons that do not answer Prometheus, and sources that deliver nothing: check the node, the service and"
+            " its log.",
+            (
+                Query(
+                    f'label_replace({DAEMONS} == 0, "source", "(daemon)", "", "")\n'
+                    f"or pulsed_source_up{{{SCOPE}}} == 0\n"
+                    f"or label_replace(min({DAEMONS}) == 1 and min(pulsed_source_up{{{SCOPE}}}) == 1,"
+                    ' "source", "all", "", "")',
+                    "State",
+                    states=UP,
+                ),
+            ),
+            width=10,
+        ),
+    ),
+)
+
+IDLE_GPUS = Row(
+    "Idle and little used GPUs",
     (
         Panel(
             "Longest idle while held",
             "table",
             "The 20 GPUs that were idle longest while held in this range. Ask their owners to release them, or let"
-            " the scheduler reclaim them. Click a uuid to open the GPU.",
+            " the scheduler reclaim them.",
             (
-                Query(WASTERS, "Idle while held", SECONDS),
                 Query(
-                    f'sum by ({ONE}) (increase(pulsed_gpu_idle_energy_joules_total{{kind="held",{N}}}[$__range]))'
-                    f" and {WASTERS}",
-                    "Energy while idle",
-                    JOULE,
+                    f"{LONGEST_HELD} or label_replace({observed()} unless on () ({HELD_HOURS}),"
+                    ' "node", "none", "", "")',
+                    "Idle while held",
+                    HOURS,
                 ),
-                Query(f"{average_use(ONE, '$__range')} and {WASTERS}", "Real utilization", RATIO),
-                Query(f"max by ({ONE}) (pulsed_gpu_memory_used_ratio{{{N}}}) and {WASTERS}", "Memory used", RATIO),
                 Query(
-                    state_number("pulsed_gpu_workload_class", "class", CLASSES, N, ONE) + f" and {WASTERS}",
+                    among(
+                        f"{total(GPU, 'pulsed_gpu_idle_energy_joules_total', RANGE, HELD, function='increase')}"
+                        f" / {KILOWATT_HOUR}",
+                        LONGEST_HELD,
+                    ),
+                    "Energy while idle",
+                    KWH,
+                ),
+                Query(among(average_utilization(GPU, RANGE), LONGEST_HELD), "Real utilization", RATIO),
+                Query(
+                    among(f"max by ({GPU}) {selected('pulsed_gpu_memory_used_ratio')}", LONGEST_HELD),
+                    "Memory used",
+                    RATIO,
+                ),
+                Query(
+                    among(state_number("pulsed_gpu_workload_class", "class", CLASSES, CHOSEN, GPU), LONGEST_HELD),
                     "Class now",
                     states=CLASSES,
                 ),
@@ -154,7 +232,7 @@ WASTE = Row(
             "Least used",
             "bargauge",
             "The ten GPUs with the lowest average real utilization in the range.",
-            (Query(f"sort(bottomk(10, {average_use(ONE, '$__range')}))", LEGEND),),
+            (Query(f"sort(bottomk(10, {average_utilization(GPU, RANGE)}))", LEGEND),),
             RATIO,
             top=1.0,
             limits=USE,
@@ -164,7 +242,7 @@ WASTE = Row(
             "timeseries",
             "Average number of idle GPUs: held by a pod, job or process, free, or unknown if memory use is missing."
             " Held is waste, free is capacity.",
-            (Query(f"sum by (kind) (rate(pulsed_gpu_idle_seconds_total{{{N}}}[$__rate_interval]))", "{{kind}}"),),
+            (Query(or_none(total("kind", "pulsed_gpu_idle_seconds_total", RATE), "kind", RATE), "{{kind}}"),),
             stacked=True,
             states=IDLE,
         ),
@@ -175,8 +253,8 @@ WASTE = Row(
             " means that few GPUs do most of the work.",
             (
                 Query(
-                    "sum by (le) (increase("
-                    f"pulsed_gpu_real_utilization_distribution_ratio_bucket{{{N}}}[$__rate_interval]))",
+                    f'sum by (le) (increase(pulsed_{DISTRIBUTION}{{{SCOPE},node=~"$node",model=~"$model"}}[{RATE}]))'
+                    f" or {total('le', f'pulsed_gpu_{DISTRIBUTION}', RATE, function='increase')}",
                     "{{le}}",
                 ),
             ),
@@ -188,8 +266,8 @@ WASTE = Row(
             "Average of all GPUs, from counters, compared with GPU utilization of nvidia-smi, the share of time in"
             " which any kernel ran. The difference is what the kernels leave unused.",
             (
-                Query(average_use("", "$__rate_interval"), "real utilization"),
-                Query(f"avg(pulsed_gpu_gpu_utilization_ratio{{{N}}})", "GPU utilization (nvidia-smi)"),
+                Query(average_utilization("", RATE), "real utilization"),
+                Query(f"avg({selected('pulsed_gpu_gpu_utilization_ratio')})", "GPU utilization (nvidia-smi)"),
             ),
             RATIO,
             top=1.0,
@@ -205,12 +283,7 @@ WORK = Row(
             "timeseries",
             "Average number of GPUs by workload class. io_or_data_loading: speed up data loading; low_utilization:"
             " share GPUs. A board split by MIG is unknown itself; its instances have classes.",
-            (
-                Query(
-                    f"sum by (class) (rate(pulsed_gpu_workload_class_seconds_total{{{N}}}[$__rate_interval]))",
-                    "{{class}}",
-                ),
-            ),
+            (Query(f"{total('class', 'pulsed_gpu_workload_class_seconds_total', RATE)} > 0", "{{class}}"),),
             stacked=True,
             states=CLASSES,
         ),
@@ -218,12 +291,7 @@ WORK = Row(
             "Power by class",
             "timeseries",
             "Power by workload class. Power of idle is the cost of holding GPUs.",
-            (
-                Query(
-                    f"sum by (class) (rate(pulsed_gpu_class_energy_joules_total{{{N}}}[$__rate_interval]))",
-                    "{{class}}",
-                ),
-            ),
+            (Query(f"{total('class', 'pulsed_gpu_class_energy_joules_total', RATE)} > 0", "{{class}}"),),
             WATT,
             stacked=True,
             states=CLASSES,
@@ -234,18 +302,24 @@ WORK = Row(
             "Energy used in the range, by class; from energy counters, else from power.",
             (
                 Query(
-                    f"sort_desc(sum by (class) (increase(pulsed_gpu_class_energy_joules_total{{{N}}}[$__range])) > 0)",
+                    f"sort_desc({total('class', 'pulsed_gpu_class_energy_joules_total', RANGE, function='increase')}"
+                    f" / {KILOWATT_HOUR} > 0)",
                     "{{class}}",
                 ),
             ),
-            JOULE,
+            KWH,
             states=CLASSES,
         ),
         Panel(
             "Bottlenecks",
             "timeseries",
             "Number of GPUs by bottleneck.",
-            (Query(f"sum by (bottleneck) (pulsed_gpu_bottleneck{{{N}}})", "{{bottleneck}}"),),
+            (
+                Query(
+                    f"count by (bottleneck) ({selected('pulsed_gpu_bottleneck')} == 1)",
+                    "{{bottleneck}}",
+                ),
+            ),
             stacked=True,
             states=BOTTLENECK,
         ),
@@ -253,7 +327,7 @@ WORK = Row(
             "Limiting resources",
             "timeseries",
             "Number of GPUs by the resource closest to its practical limit; none if no resource is close.",
-            (Query(f"sum by (resource) (pulsed_gpu_limiting_resource{{{N}}})", "{{resource}}"),),
+            (Query(f"count by (resource) ({selected('pulsed_gpu_limiting_resource')} == 1)", "{{resource}}"),),
             stacked=True,
             states=RESOURCES,
         ),
@@ -264,7 +338,7 @@ WORK = Row(
             " not used.",
             (
                 Query(
-                    f"sum(pulsed_gpu_memory_used_bytes{{{N}}}) / sum(pulsed_gpu_memory_bytes{{{N}}})",
+                    f"sum({selected('pulsed_gpu_memory_used_bytes')}) / sum({selected('pulsed_gpu_memory_bytes')})",
                     "in use over size",
                 ),
             ),
@@ -275,16 +349,15 @@ WORK = Row(
 )
 
 HEAT = Row(
-    "Temperature and power limits",
+    "Temperature and power",
     (
         Panel(
             "Hottest GPUs",
             "timeseries",
             "The ten hottest GPUs of the range. A single hot GPU on a node: check fan, heat sink and thermal paste. A"
             " whole node: check its air inlet.",
-            (Query(f"pulsed_gpu_temperature_celsius{{{N}}} and {HOTTEST}", LEGEND),),
+            (Query(f"{selected('pulsed_gpu_temperature_celsius')} and on ({GPU}) {HOTTEST}", LEGEND),),
             CELSIUS,
-            6,
         ),
         Panel(
             "Closest to thermal slowdown",
@@ -293,32 +366,30 @@ HEAT = Row(
             " heat or the power limit reduced them. Few degrees with time lost to heat: drain the node and check its"
             " cooling.",
             (
-                Query(
-                    f"bottomk(10, min by ({ONE}) (pulsed_gpu_slowdown_temperature_celsius{{{N}}}"
-                    f" - pulsed_gpu_temperature_celsius{{{N}}}))",
-                    "Degrees left",
-                    CELSIUS,
-                ),
-                Query(
-                    f"topk(10, sum by ({ONE}) (rate(pulsed_gpu_thermal_violation_seconds_total{{{N}}}[$__range])))",
-                    "Throttled by heat",
-                    RATIO,
-                ),
-                Query(
-                    f"topk(10, sum by ({ONE}) (rate(pulsed_gpu_power_violation_seconds_total{{{N}}}[$__range])))",
-                    "Throttled by power",
-                    RATIO,
+                Query(COOLEST_MARGIN, "Degrees left", CELSIUS),
+                *(
+                    Query(
+                        among(total(GPU, f"pulsed_gpu_{name}_violation_seconds_total", RANGE), COOLEST_MARGIN),
+                        f"Throttled by {word}",
+                        RATIO,
+                    )
+                    for name, word in (("thermal", "heat"), ("power", "power"))
                 ),
             ),
-            width=12,
         ),
         Panel(
             "Power relative to its limit",
             "timeseries",
-            "The ten GPUs closest to their power limit. 100 % is normal under heavy load unless the limit was lowered.",
-            (Query(f"topk(10, pulsed_gpu_power_watts{{{N}}} / pulsed_gpu_power_limit_watts{{{N}}})", LEGEND),),
+            "The ten GPUs that came closest to their power limit. 100 % is normal under heavy load unless the limit was"
+            " lowered.",
+            (
+                Query(
+                    f"{selected('pulsed_gpu_power_watts')} / on ({GPU}) pulsed_gpu_power_limit_watts{{{CHOSEN}}}"
+                    f" and on ({GPU}) {NEAREST_LIMIT}",
+                    LEGEND,
+                ),
+            ),
             RATIO,
-            6,
         ),
     ),
 )
@@ -327,52 +398,14 @@ HEALTH = Row(
     "Health",
     (
         Panel(
-            "Worst health checks",
-            "table",
-            "The 20 worst checks of all GPUs. crit: drain and act at once; hot: check the cooling; warn: plan a reset"
-            " or repair. /gpus has evidence and remedy.",
-            (
-                Query(
-                    f"topk(20, max by (node, gpu, uuid, check) (pulsed_gpu_health_check{{{N}}}))",
-                    "State",
-                    states=SEVERITIES,
-                ),
-            ),
-            width=12,
-        ),
-        Panel(
-            "Boards by state",
+            "GPUs by health",
             "timeseries",
             "Boards by the worst state of their checks. unknown is not ok: the inputs of all checks are missing;"
             " `pulsed doctor` on that node lists them.",
-            (Query(f'sum by (state) (pulsed_gpu_health_state{{{N},mig_id=""}})', "{{state}}"),),
-            width=12,
+            tuple(Query(f"count({SEVERITY} == {state.value})", state.text) for state in SEVERITIES),
+            width=16,
             stacked=True,
             states=SEVERITIES,
-        ),
-        Panel(
-            "XIDs",
-            "bargauge",
-            "XID errors in this range, by code; HEALTH.md lists what to do.",
-            (
-                Query(
-                    f"sort_desc(topk(10, sum by (xid) (increase(pulsed_gpu_xid_events_total{{{N}}}[$__range]))))",
-                    "XID {{xid}}",
-                ),
-            ),
-            limits=GOOD_BELOW_ONE,
-        ),
-        Panel(
-            "Health events",
-            "timeseries",
-            "Errors by check. Repeated errors on one GPU: repair it before it fails.",
-            (
-                Query(
-                    f"sum by (check) (increase(pulsed_gpu_health_events_total{{{N}}}[$__rate_interval]))",
-                    "{{check}}",
-                ),
-            ),
-            stacked=True,
         ),
         Panel(
             "Health coverage",
@@ -380,11 +413,52 @@ HEALTH = Row(
             "Share of health checks whose inputs are present, minimum and mean over all GPUs. If it is low, use a"
             " counters file of deploy/dcgm-exporter.",
             (
-                Query(f"min(pulsed_gpu_health_coverage_ratio{{{N}}})", "minimum"),
-                Query(f"avg(pulsed_gpu_health_coverage_ratio{{{N}}})", "mean"),
+                Query(f"min({selected('pulsed_gpu_health_coverage_ratio')})", "minimum"),
+                Query(f"avg({selected('pulsed_gpu_health_coverage_ratio')})", "mean"),
             ),
             RATIO,
             top=1.0,
+        ),
+        Panel(
+            "XIDs",
+            "bargauge",
+            "XID errors in this range, by code; the runbook lists what to do.",
+            (
+                Query(
+                    "sort_desc(topk(10, "
+                    + or_none(total("xid", "pulsed_gpu_xid_events_total", RANGE, function="increase"), "xid")
+                    + "))",
+                    "XID {{xid}}",
+                ),
+            ),
+            limits=BAD_FROM_ONE,
+            runbook="xids",
+        ),
+        Panel(
+            "Health events",
+            "timeseries",
+            "Errors by check. Repeated errors on one GPU: repair it before it fails.",
+            (
+                Query(
+                    or_none(total("check", "pulsed_gpu_health_events_total", RATE, function="increase"), "check", RATE),
+                    "{{check}}",
+                ),
+            ),
+            stacked=True,
+        ),
+        Panel(
+            "GPUs with errors",
+            "table",
+            "The 20 GPUs with the most health events in the range. Repair or replace those that come back.",
+            (
+                Query(
+                    f"topk(20, {total(BOARD + ', check', 'pulsed_gpu_health_events_total', RANGE, function='increase')}"
+                    f" > 0) or label_replace({observed()} unless on ()"
+                    f" ({grown('increase', 'pulsed_gpu_health_events_total', RANGE)} > 0),"
+                    ' "check", "none", "", "")',
+                    "Events",
+                ),
+            ),
         ),
     ),
 )
@@ -398,8 +472,8 @@ SELF = Row(
             "Share of the inputs of real utilization that is present, minimum and mean over all GPUs. Below 1 it is"
             " an estimate with bounds; `pulsed doctor` lists missing inputs.",
             (
-                Query(f"min(pulsed_gpu_real_utilization_coverage_ratio{{{N}}})", "minimum"),
-                Query(f"avg(pulsed_gpu_real_utilization_coverage_ratio{{{N}}})", "mean"),
+                Query(f"min({selected('pulsed_gpu_real_utilization_coverage_ratio')})", "minimum"),
+                Query(f"avg({selected('pulsed_gpu_real_utilization_coverage_ratio')})", "mean"),
             ),
             RATIO,
             6,
@@ -413,8 +487,7 @@ SELF = Row(
             " host engine or the exporter.",
             (
                 Query(
-                    f"count by (reason) (pulsed_gpu_inputs_inconsistent{{{N}}})"
-                    ' or label_replace(vector(0), "reason", "none", "", "")',
+                    or_none(f"count by (reason) {selected('pulsed_gpu_inputs_inconsistent')}", "reason", RATE),
                     "{{reason}}",
                 ),
             ),
@@ -422,15 +495,13 @@ SELF = Row(
             height=7,
         ),
         Panel(
-            "Oldest sample",
+            "Age of samples",
             "timeseries",
-            "Age of the oldest sample of each pulsed. Older than source.stale_after, a GPU leaves the page.",
-            (
-                Query(
-                    f"max by (instance) (timestamp(pulsed_gpu_last_sample_timestamp_seconds{{{N}}})"
-                    f" - pulsed_gpu_last_sample_timestamp_seconds{{{N}}})",
-                    "{{instance}}",
-                ),
+            "Age of the samples at the scrape. Older than source.stale_after, a GPU leaves the page. Negative or very"
+            " large: the clocks of the node and Prometheus differ.",
+            tuple(
+                Query(f"{name}(timestamp({SAMPLE}{{{CHOSEN}}}) - {SAMPLE}{{{CHOSEN}}})", word)
+                for name, word in (("max", "oldest"), ("avg", "mean"), ("min", "newest"))
             ),
             SECONDS,
             6,
@@ -439,16 +510,18 @@ SELF = Row(
         Panel(
             "Source errors and CPU",
             "timeseries",
-            "Failed reads per second, by reason, and the CPU cores that each pulsed uses.",
+            "Failed reads per second by reason, and the CPU cores that all daemons, and the busiest one, use.",
             (
                 Query(
-                    "sum by (reason) (rate(pulsed_source_errors_total[$__rate_interval]))"
-                    ' or label_replace(vector(0), "reason", "none", "", "")',
-                    "failed: {{reason}}",
+                    f"sum by (reason) (rate(pulsed_source_errors_total{{{SCOPE}}}[{RATE}])) > 0", "failed: {{reason}}"
                 ),
-                Query(
-                    "rate(process_cpu_seconds_total[$__rate_interval]) and on (instance, job) pulsed_build_info",
-                    "cores: {{instance}}",
+                *(
+                    Query(
+                        f"{name}(rate(process_cpu_seconds_total{{{SCOPE}}}[{RATE}])"
+                        f" and on (cluster, job, instance) pulsed_build_info{{{SCOPE}}})",
+                        word,
+                    )
+                    for name, word in (("sum", "cores: all"), ("max", "cores: busiest"))
                 ),
             ),
             width=6,
@@ -460,16 +533,7 @@ SELF = Row(
 FLEET = Dashboard(
     "pulsed-fleet",
     "pulsed / Fleet",
-    "All GPUs: idle GPUs by owner, workload, temperature, health and data quality.",
-    (
-        Variable(
-            "node",
-            "Node",
-            "pulsed_gpu_last_sample_timestamp_seconds",
-            "node",
-            True,
-            "Nodes. All includes GPUs without a node label.",
-        ),
-    ),
-    (GLANCE, WASTE, WORK, HEAT, HEALTH, SELF),
+    "All GPUs: what is down, idle, hot or unhealthy, what runs, and the quality of the data.",
+    chained_variables(several=True),
+    (OVERVIEW, ATTENTION, IDLE_GPUS, WORK, HEAT, HEALTH, SELF),
 )

@@ -10,7 +10,8 @@ from tools.dashboards.model import (
     CLASSES,
     COUNT,
     HERTZ,
-    JOULE,
+    HOURS,
+    KWH,
     RATIO,
     RESOURCES,
     SECONDS,
@@ -18,24 +19,59 @@ from tools.dashboards.model import (
     UP,
     WATT,
     Dashboard,
-    Kind,
+    Limits,
     Panel,
     Query,
     Row,
+    State,
     Variable,
-    state_number,
+    chained_variables,
 )
+from tools.dashboards.promql import HOUR, KILOWATT_HOUR, RANGE, RATE, SCOPE, state_number
 
-IT = 'uuid="$uuid",mig_id="$mig_id"'
+_HERE = f'{SCOPE},node="$node",gpu="$gpu"'
+IT = f'{_HERE},mig_id="$mig_id"'
 """What was chosen. On a GPU without MIG `mig_id` is empty, and matches series without that label."""
 
-BOARD = 'uuid="$uuid",mig_id=""'
+BOARD = f'{_HERE},mig_id=""'
 """The board under it: what DCGM measures of the whole board only."""
 
 KEY = "uuid, mig_id"
-RATE = "$__rate_interval"
-USE = ((None, "red"), (0.2, "orange"), (0.5, "green"))
-FAULTS = ((None, "green"), (1.0, "red"))
+USE: Limits = ((None, "red"), (0.2, "orange"), (0.5, "green"))
+BAD_FROM_ONE: Limits = ((None, "green"), (1.0, "red"))
+RECOVERY = tuple(
+    State(value, word, color)
+    for value, (word, color) in enumerate(
+        (
+            *(("none", "green"), ("reset the GPU", "red"), ("restart the node", "red"), ("drain peers", "yellow")),
+            *(("drain and reset", "red"), ("IMEX", "yellow"), ("reset the bus", "red"), ("restart the system", "red")),
+        )
+    )
+)
+"""Recovery actions of the driver (NVML's nvmlDeviceGetGpuRecoveryAction)."""
+
+RECENT_QUANTITIES = frozenset(
+    {
+        *(f"{name}_active_ratio" for name in ("integer", "tensor_hmma", "tensor_imma", "tensor_dfma")),
+        *(f"{name}_utilization_ratio" for name in ("encoder", "decoder", "memory")),
+        "nvlink_bandwidth_bytes_per_second",
+    }
+)
+"""Quantities whose series end on a lean page while they are 0."""
+
+OBSERVED = f"0 * sum(rate(pulsed_gpu_observed_seconds_total{{{IT}}}[{RATE}]))"
+
+
+def recent(name: str, of: str = IT) -> str:
+    """A quantity whose series may end while it is 0: then 0, if the daemon reads it."""
+    read = f'pulsed_quantity_gpus{{quantity="{name}"}} > 0'
+    zero = f"0 * (pulsed_gpu_last_sample_timestamp_seconds{{{of}}} and on (cluster, job, instance) ({read}))"
+    return f"pulsed_gpu_{name}{{{of}}} or ({zero})"
+
+
+def or_none(expr: str, label: str) -> str:
+    """What an expression has above 0; if that is nothing though the GPU is observed, 0 with the label `none`."""
+    return f'({expr} > 0) or label_replace({OBSERVED} unless on () ({expr} > 0), "{label}", "none", "", "")'
 
 
 def average_use(over: str) -> str:
@@ -48,7 +84,10 @@ def average_use(over: str) -> str:
 def quantities(names: str, legend: str = "", of: str = IT) -> tuple[Query, ...]:
     """A query per metric, without prefix; its legend is its name without the last word, or the words given by comma."""
     legends = legend.split(",") if legend else [name.rsplit("_", 1)[0].replace("_", " ") for name in names.split()]
-    return tuple(Query(f"pulsed_gpu_{name}{{{of}}}", text) for name, text in zip(names.split(), legends, strict=True))
+    return tuple(
+        Query(recent(name, of) if name in RECENT_QUANTITIES else f"pulsed_gpu_{name}{{{of}}}", text)
+        for name, text in zip(names.split(), legends, strict=True)
+    )
 
 
 def grown(names: str, legend: str, over: str = RATE) -> tuple[Query, ...]:
@@ -59,18 +98,43 @@ def grown(names: str, legend: str, over: str = RATE) -> tuple[Query, ...]:
     )
 
 
+def traffic(link: str) -> tuple[Query, ...]:
+    """Averages of what a link sent and received, exact between two scrapes."""
+    return tuple(
+        Query(f"rate(pulsed_gpu_observed_{link}_{way}_bytes_total{{{BOARD}}}[{RATE}])", word)
+        for way, word in (("transmit", "sent"), ("receive", "received"))
+    )
+
+
+def bounded(name: str) -> tuple[Query, ...]:
+    """Upper and lower bound of a ratio; where there are none they are its value."""
+    return tuple(
+        Query(
+            f'pulsed_gpu_{name}_bound_ratio{{bound="{bound}",{IT}}}'
+            f" or ignoring (bound) pulsed_gpu_{name}_ratio{{{IT}}}",
+            f"{bound} bound",
+        )
+        for bound in ("upper", "lower")
+    )
+
+
 def chart(title: str, unit: str, queries: tuple[Query, ...], meaning: str, top: float | None = None) -> Panel:
     """Lines over time."""
     return Panel(title, "timeseries", meaning, queries, unit, top=top)
 
 
-def stat(title: str, unit: str, expr: str, meaning: str, limits: tuple[tuple[float | None, str], ...] = ()) -> Panel:
+def codes(title: str, names: str, legends: str, meaning: str, states: tuple[State, ...] = ()) -> Panel:
+    """Numbers that are names, as bars over time."""
+    return Panel(title, "state-timeline", meaning, quantities(names, legends, BOARD), states=states)
+
+
+def stat(title: str, unit: str, expr: str, meaning: str, limits: Limits = ()) -> Panel:
     """One number."""
     return Panel(title, "stat", meaning, (Query(expr),), unit, 3, 4, limits=limits)
 
 
 NOW = Row(
-    "Now",
+    "$node / $gpu $mig_id",
     (
         stat(
             "Real utilization",
@@ -83,7 +147,7 @@ NOW = Row(
         stat(
             "Average of the range",
             RATIO,
-            average_use("$__range"),
+            average_use(RANGE),
             "Average over the range, from counters, over the time with a value.",
             USE,
         ),
@@ -144,8 +208,7 @@ UTILIZATION = Row(
             "Value and bounds of each sample, given the missing inputs; without a band all inputs are present. The"
             " average is exact between scrapes.",
             (
-                Query(f'pulsed_gpu_real_utilization_bound_ratio{{bound="upper",{IT}}}', "upper bound"),
-                Query(f'pulsed_gpu_real_utilization_bound_ratio{{bound="lower",{IT}}}', "lower bound"),
+                *bounded("real_utilization"),
                 Query(f"pulsed_gpu_real_utilization_ratio{{{IT}}}", "real utilization"),
                 Query(average_use(RATE), "average"),
             ),
@@ -206,13 +269,26 @@ UTILIZATION = Row(
     ),
 )
 
+
+def saturation(resource: str) -> str:
+    """Activity of a resource over its practical peak."""
+    name = f"{resource}_active_ratio"
+    activity = recent(name) if name in RECENT_QUANTITIES else f"pulsed_gpu_{name}{{{IT}}}"
+    peak = (
+        f'max by (cluster, job, instance) (pulsed_resource_peak_ratio{{resource="{resource}"}}'
+        f" and on (cluster, job, instance, model) pulsed_gpu_info{{{IT}}})"
+    )
+    quotient = f"clamp_max(({activity}) / on (cluster, job, instance) group_left () {peak}, 1)"
+    return f'pulsed_gpu_resource_saturation_ratio{{resource="{resource}",{IT}}} or ignoring (resource) {quotient}'
+
+
 SATURATION = Row(
     "Saturation",
     (
         chart(
             "Saturation by resource",
             RATIO,
-            (Query(f"pulsed_gpu_resource_saturation_ratio{{{IT}}}", "{{resource}}"),),
+            tuple(Query(saturation(name), name) for name in ("tensor", "fp64", "fp32", "fp16", "integer", "dram")),
             "Activity over the practical peak of the architecture. The highest line limits the work. All low on a"
             " busy GPU: latency, small kernels or waiting.",
             1.0,
@@ -222,8 +298,7 @@ SATURATION = Row(
             "timeseries",
             "The largest of them, with bounds while inputs are missing.",
             (
-                Query(f'pulsed_gpu_saturation_bound_ratio{{bound="upper",{IT}}}', "upper bound"),
-                Query(f'pulsed_gpu_saturation_bound_ratio{{bound="lower",{IT}}}', "lower bound"),
+                *bounded("saturation"),
                 *quantities("saturation_ratio", "saturation"),
             ),
             RATIO,
@@ -286,24 +361,27 @@ TRAFFIC = Row(
         chart(
             "PCIe",
             BYTE_RATE,
-            quantities("pcie_transmit_bytes_per_second pcie_receive_bytes_per_second", "sent,received", BOARD),
+            traffic("pcie"),
             "Data over PCIe, with headers. Much received with low SM activity: the GPU waits for data.",
         ),
         chart(
             "NVLink",
             BYTE_RATE,
-            quantities(
-                "nvlink_transmit_bytes_per_second nvlink_receive_bytes_per_second nvlink_bandwidth_bytes_per_second",
-                "sent,received,both (driver)",
-                BOARD,
-            ),
+            (*traffic("nvlink"), *quantities("nvlink_bandwidth_bytes_per_second", "both (driver)", BOARD)),
             "Data over all NVLinks. 0 in a job on several GPUs of a node: it communicates over PCIe.",
         ),
         Panel(
             "Device memory",
             "timeseries",
             "Device memory. Memory in use without work is held unnecessarily.",
-            quantities("memory_used_bytes memory_reserved_bytes memory_free_bytes", "used,reserved,free"),
+            (
+                *quantities("memory_used_bytes memory_reserved_bytes", "used,reserved"),
+                Query(
+                    f"pulsed_gpu_memory_bytes{{{IT}}} - pulsed_gpu_memory_used_bytes{{{IT}}}"
+                    f" - pulsed_gpu_memory_reserved_bytes{{{IT}}}",
+                    "free",
+                ),
+            ),
             BYTES,
             stacked=True,
         ),
@@ -376,10 +454,12 @@ ERRORS = Row(
         Panel(
             "Checks",
             "table",
-            "All checks, worst first. /gpus has evidence and remedy; unknown: inputs are missing.",
+            "Checks that are raised, worst first, and all of them together. unknown: inputs are missing. The check"
+            " links to its runbook; /gpus has evidence and remedy.",
             (
                 Query(
-                    f"sort_desc(max by (check) (pulsed_gpu_health_check{{{BOARD}}}))",
+                    f"sort_desc(max by (check) (pulsed_gpu_health_check{{{BOARD}}}) > 0)\n"
+                    f'or label_replace(max(pulsed_gpu_health_severity{{{BOARD}}}), "check", "all", "", "")',
                     "State",
                     states=SEVERITIES,
                 ),
@@ -423,18 +503,21 @@ ERRORS = Row(
             "XID errors in the range, by code; HEALTH.md lists what to do.",
             (
                 Query(
-                    f"sort_desc(topk(8, sum by (xid) (increase(pulsed_gpu_xid_events_total{{{BOARD}}}[$__range]))))",
+                    "sort_desc(topk(8, "
+                    + or_none(f"sum by (xid) (increase(pulsed_gpu_xid_events_total{{{BOARD}}}[{RANGE}]))", "xid")
+                    + "))",
                     "XID {{xid}}",
                 ),
             ),
-            limits=FAULTS,
+            limits=BAD_FROM_ONE,
+            runbook="xids",
         ),
         chart(
             "Health events",
             COUNT,
             (
                 Query(
-                    f"sum by (check) (increase(pulsed_gpu_health_events_total{{{BOARD}}}[{RATE}]))",
+                    or_none(f"sum by (check) (increase(pulsed_gpu_health_events_total{{{BOARD}}}[{RATE}]))", "check"),
                     "{{check}}",
                 ),
             ),
@@ -449,53 +532,58 @@ ERRORS = Row(
             ),
             "Repeated packets. A few PCIe replays are normal; for many, reseat the board or riser.",
         ),
-        chart(
+        codes(
             "PCIe link",
-            COUNT,
-            quantities(
-                "pcie_link_generation pcie_link_generation_max pcie_link_width pcie_link_width_max",
-                "generation,maximum generation,lanes,maximum lanes",
-                BOARD,
-            ),
+            "pcie_link_generation pcie_link_generation_max pcie_link_width pcie_link_width_max",
+            "generation,maximum generation,lanes,maximum lanes",
             "An idle link saves power; fewer lanes or a lower generation under load is a fault.",
         ),
-        chart(
+        codes(
             "Last XID",
-            COUNT,
-            quantities("xid_last_code recovery_action", "last XID,recovery action", BOARD),
-            "Code of the last XID, kept until the source restarts, and the recovery action of the driver: 0 none, 1"
-            " reset the GPU, 2 reboot the node, 3 drain the GPU, 4 drain and reset.",
+            "xid_last_code",
+            "code",
+            "Code of the last XID, kept until the source restarts; 0 is none.",
+        ),
+        codes(
+            "Recovery action",
+            "recovery_action",
+            "driver",
+            "What the driver requests.",
+            RECOVERY,
         ),
     ),
 )
 
 
-def account(title: str, unit: str, metric: str, label: str, meaning: str) -> Panel:
+def account(title: str, unit: str, metric: str, label: str, divide: str, meaning: str) -> Panel:
     """What a counter with states grew by in the range."""
-    kind: Kind = "bargauge"
-    expr = f"sort_desc(sum by ({label}) (increase(pulsed_gpu_{metric}_total{{{IT}}}[$__range])))"
+    expr = f"sort_desc(sum by ({label}) (increase(pulsed_gpu_{metric}_total{{{IT}}}[{RANGE}])) / {divide} > 0)"
+    if label == "kind":  # a GPU may never be idle
+        none = f"0 * sum(increase(pulsed_gpu_observed_seconds_total{{{IT}}}[{RANGE}]))"
+        expr = f'{expr} or label_replace({none} unless on () ({expr}), "kind", "none", "", "")'
     states = CLASSES if label == "class" else ()
-    return Panel(title, kind, meaning, (Query(expr, f"{{{{{label}}}}}"),), unit, 6, 9, states=states)
+    return Panel(title, "bargauge", meaning, (Query(expr, f"{{{{{label}}}}}"),), unit, 6, 9, states=states)
 
 
 ACCOUNT = Row(
     "Accounting of the range",
     (
-        account("Time by class", SECONDS, "workload_class_seconds", "class", "Time by workload class."),
-        account("Energy by class", JOULE, "class_energy_joules", "class", "Energy by workload class."),
+        account("Time by class", HOURS, "workload_class_seconds", "class", HOUR, "Time by workload class."),
+        account("Energy by class", KWH, "class_energy_joules", "class", KILOWATT_HOUR, "Energy by workload class."),
         account(
             "Idle time",
-            SECONDS,
+            HOURS,
             "idle_seconds",
             "kind",
+            HOUR,
             "held: idle with an owner. free: idle without an owner.",
         ),
         Panel(
             "Integrals of activity",
             "bargauge",
-            "Integrals over observed time, in seconds of full use, and time without a value.",
+            "Integrals over observed time, in hours of full use, and time without a value.",
             tuple(
-                Query(f"increase(pulsed_gpu_{name}_seconds_total{{{IT}}}[$__range])", text)
+                Query(f"increase(pulsed_gpu_{name}_seconds_total{{{IT}}}[{RANGE}]) / {HOUR}", text)
                 for name, text in (
                     ("observed", "observed"),
                     ("real_utilization", "real utilization"),
@@ -505,7 +593,7 @@ ACCOUNT = Row(
                     ("dram_active", "DRAM"),
                 )
             ),
-            SECONDS,
+            HOURS,
             6,
             9,
         ),
@@ -521,8 +609,8 @@ TRUST = Row(
             "Whether the source of this GPU delivered a fresh sample. down: the log of that pulsed has the remedy.",
             (
                 Query(
-                    "max by (source) (pulsed_source_up and on (instance, job)"
-                    f" pulsed_gpu_last_sample_timestamp_seconds{{{IT}}})",
+                    f"max by (source) (pulsed_source_up{{{SCOPE}}} and on (cluster, job, instance)"
+                    f" last_over_time(pulsed_gpu_info{{{IT}}}[{RANGE}]))",
                     "{{source}}",
                 ),
             ),
@@ -533,8 +621,7 @@ TRUST = Row(
             COUNT,
             (
                 Query(
-                    f"sum by (reason) (pulsed_gpu_inputs_inconsistent{{{IT}}})"
-                    ' or label_replace(vector(0), "reason", "none", "", "")',
+                    or_none(f"sum by (reason) (pulsed_gpu_inputs_inconsistent{{{IT}}})", "reason"),
                     "{{reason}}",
                 ),
             ),
@@ -556,20 +643,16 @@ TRUST = Row(
     ),
 )
 
-SAMPLES = "pulsed_gpu_last_sample_timestamp_seconds"
-
 GPU = Dashboard(
     "pulsed-gpu",
     "pulsed / GPU",
     "One GPU or MIG instance in detail.",
     (
-        Variable("node", "Node", SAMPLES, "node", True, "Selects the GPUs of a node."),
-        Variable("gpu", "GPU", f'{SAMPLES}{{node=~"$node"}}', "gpu", False, "Index on the node."),
-        Variable("uuid", "UUID", f'{SAMPLES}{{node=~"$node",gpu="$gpu"}}', "uuid", False, "The board."),
+        *chained_variables(several=False),
         Variable(
             "mig_id",
             "MIG instance",
-            f'{SAMPLES}{{uuid="$uuid",mig_id!=""}}',
+            f'pulsed_gpu_info{{{_HERE},mig_id!=""}}',
             "mig_id",
             False,
             "Instance of a MIG board; empty on a whole GPU.",

@@ -40,7 +40,7 @@ def _dashboard(dashboard: Dashboard) -> Json:
                 "title": "pulsed",
                 "tags": ["pulsed"],
                 "asDropdown": False,
-                "includeVars": False,
+                "includeVars": True,
                 "keepTime": True,
                 "targetBlank": False,
                 "icon": "external link",

@@ -17,8 +17,14 @@ from pulsed.compute.workload.result import BOTTLENECK_STATES as BOTTLENECKS
 Kind = Literal["timeseries", "stat", "table", "state-timeline", "heatmap", "bargauge"]
 
 COUNT, RATIO, BYTES, BYTE_RATE = "short", "percentunit", "bytes", "Bps"
-WATT, JOULE, CELSIUS, HERTZ, SECONDS = "watt", "joule", "celsius", "hertz", "s"
+WATT, CELSIUS, HERTZ, SECONDS = "watt", "celsius", "hertz", "s"
 """Grafana's ids of units; pulsed's values are in them as they come."""
+
+KWH, HOURS = "kwatth", "suffix: h"
+"""Of joules and seconds that a query has converted."""
+
+Limits = tuple[tuple[float | None, str], ...]
+"""From which values on which colours hold, the first one from below."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,9 +67,10 @@ class Panel:
         height: in the rows of that grid.
         stacked: whether the series add up to something.
         top: the largest value of the axis; None for what comes.
-        limits: from which values on which colours hold, the first one from below.
+        limits: colours by value.
         states: how numbers read, where they stand for words.
         band: whether the first two queries are the upper and the lower edge of a band.
+        runbook: heading of HEALTH.md that its values link to.
     """
 
     title: str
@@ -75,9 +82,10 @@ class Panel:
     height: int = 8
     stacked: bool = False
     top: float | None = None
-    limits: tuple[tuple[float | None, str], ...] = ()
+    limits: Limits = ()
     states: tuple[State, ...] = ()
     band: bool = False
+    runbook: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +164,18 @@ IDLE = (State(0, "free", "green"), State(1, "held", "orange"), State(2, "unknown
 UP = (State(0, "down", "red"), State(1, "up", "green"))
 
 
-def state_number(metric: str, label: str, states: tuple[State, ...], selector: str, by: str) -> str:
-    """PromQL that turns a state set into one series per GPU: the number of the state that holds."""
-    numbered = " or ".join(f'{metric}{{{label}="{state.text}",{selector}}} * {state.value}' for state in states)
-    return f"sum by ({by}) ({numbered})"
+def chained_variables(*, several: bool) -> tuple[Variable, ...]:
+    """Return the variables of a dashboard, each with the values that those before it leave.
+
+    Args:
+        several: whether any number of nodes and GPUs can be chosen, else one.
+    """
+    chain = 'cluster=~"$cluster"'
+    node = f'{chain},job=~"$job",node=~"$node"'
+    return (
+        Variable("cluster", "Cluster", "pulsed_build_info", "cluster", True, "A label that Prometheus adds, if any."),
+        Variable("job", "Job", f"pulsed_build_info{{{chain}}}", "job", True, "Job of the scrape configuration."),
+        Variable("node", "Node", f'pulsed_gpu_info{{{chain},job=~"$job"}}', "node", several, "Host of the GPUs."),
+        Variable("model", "Model", f"pulsed_gpu_info{{{node}}}", "model", True, "Product name."),
+        Variable("gpu", "GPU", f'pulsed_gpu_info{{{node},model=~"$model"}}', "gpu", several, "Index on its node."),
+    )

@@ -5,17 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from tools.dashboards.model import CELSIUS, RATIO, Kind, Panel, Query, State
+from pulsed.present.promql.alert_text import RUNBOOK
+from tools.dashboards.model import CELSIUS, COUNT, RATIO, Kind, Panel, Query, State
 
 Json = dict[str, Any]
 
 SOURCE: Json = {"type": "prometheus", "uid": "${datasource}"}
 """Whatever the one who looks chooses."""
 
-TO_GPU = (
-    "/d/pulsed-gpu?${datasource:queryparam}&${__url_time_range}"
-    "&var-gpu=${__data.fields.gpu}&var-uuid=${__data.fields.uuid}"
-)
+TO_GPU = "/d/pulsed-gpu?${datasource:queryparam}&${cluster:queryparam}&${job:queryparam}&${__url_time_range}"
+"""The dashboard of one GPU, without the GPU."""
+
+OF_ROW, OF_SERIES = "${__data.fields.%s}", "${__field.labels.%s}"
+"""A label of a row of a table, and of a series."""
 
 INSTANT: frozenset[Kind] = frozenset({"stat", "table", "bargauge"})
 """Panels that show the last value only."""
@@ -77,7 +79,10 @@ def _defaults(panel: Panel) -> Json:
         "mappings": [] if _is_named_by_state(panel) else _mappings(panel.states),
         "custom": _custom(panel),
         "noValue": "no data",
+        "links": list(_links(panel)),
     }
+    if panel.unit == COUNT and panel.kind == "stat":
+        defaults["decimals"] = 1 if any("rate(" in query.expr for query in panel.queries) else 0
     if panel.kind == "timeseries" and not panel.limits:
         defaults["color"] = {"mode": "palette-classic"}
     if panel.kind == "bargauge":
@@ -85,6 +90,23 @@ def _defaults(panel: Panel) -> Json:
     if panel.top is not None:
         defaults["max"] = panel.top
     return defaults
+
+
+def _link(title: str, url: str) -> Json:
+    return {"title": title, "url": url, "targetBlank": url.startswith("http")}
+
+
+def _to_gpu(of: str) -> Json:
+    chosen = "".join(f"&var-{name}={of % name}" for name in ("node", "gpu", "mig_id"))
+    return _link("This GPU in depth", TO_GPU + chosen)
+
+
+def _links(panel: Panel) -> Iterator[Json]:
+    """Links of the values that are drawn: to their GPU, if each series is one, and to the runbook."""
+    if panel.kind != "table" and any("{{gpu}}" in query.legend for query in panel.queries):
+        yield _to_gpu(OF_SERIES)
+    if panel.runbook:
+        yield _link("Runbook", f"{RUNBOOK}#{panel.runbook}")
 
 
 def _custom(panel: Panel) -> Json:
@@ -134,7 +156,9 @@ def _overrides(panel: Panel) -> Iterator[Json]:
                 yield _override(query.legend, unit=RATIO, min=0, max=1, custom__cellOptions=bar)
             else:
                 yield _override(query.legend, unit=query.unit)
-        yield _override("uuid", links=[{"title": "This GPU in depth", "url": TO_GPU, "targetBlank": False}])
+        for column in ("node", "gpu"):
+            yield _override(column, links=[_to_gpu(OF_ROW)])
+        yield _override("check", links=[_link("Runbook", f"{RUNBOOK}#{OF_ROW % 'check'}")])
     if panel.band:
         upper, lower = (query.legend for query in panel.queries[:2])
         faint = {"mode": "fixed", "fixedColor": "#8e8e8e"}
@@ -203,8 +227,12 @@ def _transformations(panel: Panel) -> list[Json]:
     many = len(panel.queries) > 1
     names = {f"Value #{chr(ord('A') + n)}" if many else "Value": query.legend for n, query in enumerate(panel.queries)}
     organize: Json = {
-        "excludeByName": {"Time": True} | {name: True for name, title in names.items() if not title},
+        "excludeByName": dict.fromkeys((*_HIDDEN, *(name for name, title in names.items() if not title)), True),
         "indexByName": {},
         "renameByName": {name: title for name, title in names.items() if title},
     }
     return [{"id": "merge", "options": {}}, {"id": "organize", "options": organize}]
+
+
+_HIDDEN = ("Time", "uuid", "__name__", "cluster")
+"""Columns that no one reads."""

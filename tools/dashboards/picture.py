@@ -23,7 +23,8 @@ PALETTE = ("#73bf69", "#f2cc0c", "#5794f2", "#ff9830", "#f2495c", "#b877d9", "#3
 SCALES: dict[str, tuple[tuple[float, str], ...]] = {
     "percentunit": ((0.01, "%"),),
     "watt": ((1e3, "kW"), (1, "W")),
-    "joule": ((1e6, "MJ"), (1e3, "kJ"), (1, "J")),
+    "kwatth": ((1e3, "MWh"), (1, "kWh"), (1e-3, "Wh")),
+    "suffix: h": ((1e-9, "h"),),
     "bytes": ((2**40, "TiB"), (2**30, "GiB"), (2**20, "MiB"), (1, "B")),
     "Bps": ((1e9, "GB/s"), (1e6, "MB/s"), (1e3, "kB/s"), (1, "B/s")),
     "hertz": ((1e9, "GHz"), (1e6, "MHz"), (1, "Hz")),

@@ -1,0 +1,73 @@
+"""Expressions that several panels share: what is chosen, exact averages, rankings, and zeros that are known.
+
+No expression turns absence into 0: a 0 needs a series that was observed.
+"""
+
+from __future__ import annotations
+
+from tools.dashboards.model import State
+
+SCOPE = 'cluster=~"$cluster",job=~"$job"'
+"""The daemons that were chosen."""
+
+CHOSEN = f'{SCOPE},node=~"$node",gpu=~"$gpu"'
+GPU = "node, gpu, uuid, mig_id"
+"""What identifies a GPU, or a MIG instance."""
+
+BOARD = "node, gpu, uuid"
+LEGEND = "{{node}} / {{gpu}} {{mig_id}}"
+RATE, RANGE = "$__rate_interval", "$__range"
+KILOWATT_HOUR, HOUR = "3.6e6", "3600"
+
+_INFO = f'pulsed_gpu_info{{{CHOSEN},model=~"$model"}}'
+
+
+def selected(metric: str, *matchers: str) -> str:
+    """Return the current values of the chosen GPUs."""
+    return f"({metric}{{{','.join((CHOSEN, *matchers))}}} and on (node, uuid) {_INFO})"
+
+
+def grown(function: str, metric: str, over: str, *matchers: str) -> str:
+    """Return `rate` or `increase` of a counter of the chosen GPUs, of those that are gone, too."""
+    info = f"last_over_time({_INFO}[{over}])" if over == RANGE else _INFO
+    return f"({function}({metric}{{{','.join((CHOSEN, *matchers))}}}[{over}]) and on (node, uuid) {info})"
+
+
+def total(by: str, metric: str, over: str, *matchers: str, function: str = "rate") -> str:
+    """Return the sum of a counter's growth."""
+    return f"sum by ({by}) {grown(function, metric, over, *matchers)}"
+
+
+def average_utilization(by: str, over: str) -> str:
+    """Return the exact average of the real utilization over the time in which it is known, if it ever is."""
+    used, observed, unknown = (
+        total(by, f"pulsed_gpu_{name}_total", over)
+        for name in ("real_utilization_seconds", "observed_seconds", "real_utilization_unknown_seconds")
+    )
+    return f"{used} / ({observed} - {unknown} > 0.001)"
+
+
+def observed(over: str = RANGE) -> str:
+    """Return 0 if any chosen GPU was observed, else nothing."""
+    return f"0 * {total('', 'pulsed_gpu_observed_seconds_total', over)}"
+
+
+def known_zero(expr: str, over: str = RATE) -> str:
+    """Return an expression without labels, or 0 where it has no series though GPUs are observed."""
+    return f"{expr} or {observed(over)}"
+
+
+def or_none(expr: str, label: str, over: str = RANGE) -> str:
+    """Return what an expression has above 0; if that is nothing though GPUs are observed, 0 with the label `none`."""
+    return f'({expr} > 0) or label_replace({observed(over)} unless on () ({expr} > 0), "{label}", "none", "", "")'
+
+
+def among(expr: str, ranking: str) -> str:
+    """Return an expression for the GPUs of a ranking."""
+    return f"{expr} and on ({GPU}) {ranking}"
+
+
+def state_number(metric: str, label: str, states: tuple[State, ...], selector: str, by: str) -> str:
+    """Return the number of the current state per GPU, from a state set or from the series of the current state."""
+    numbered = " or ".join(f'{metric}{{{label}="{state.text}",{selector}}} * {state.value}' for state in states)
+    return f"sum by ({by}) ({numbered})"
