@@ -164,7 +164,7 @@ def _consistent(chance: random.Random) -> dict[str, float]:
 
 def results(gpus: list[Gpu], settings: ComputeSettings) -> dict[str, tuple[Reading, Result]]:
     """Translate and compute with pulsed; readings and results by `gpu`."""
-    canonical = Translator().translate(tick([row for gpu in gpus for row in gpu.rows]))
+    canonical = Translator(max_gpus=len(gpus)).translate(tick([row for gpu in gpus for row in gpu.rows]))
     kinds = {gpu.number: "mig" if "GPU_I_ID" in gpu.labels else "gpu" for gpu in gpus}
     return {
         device.entity.gpu: (reading, result_of(device, reading, settings))
