@@ -123,7 +123,7 @@ def argument_parser() -> _ArgumentParser:
     )
     serve.add_argument(
         "--web.enable-lifecycle", dest="enable_lifecycle", action="store_true", default=None,
-        help="allow POST /-/reload",
+        help="allow POST /-/reload and /-/forget",
     )  # fmt: skip
     serve.add_argument("--web.config.file", dest="web.config_file", metavar="FILE", help="TLS, users, headers (YAML)")
     serve.add_argument(
@@ -188,6 +188,11 @@ def argument_parser() -> _ArgumentParser:
         "--timeout", type=_duration, metavar="TIME", default=10.0, help="of the request, such as 5s; default: 10s"
     )
     health.add_argument("--ca-file", dest="ca_file", metavar="FILE", help="certificates to trust, for https")
+    health.add_argument(
+        "--forget", metavar="GPU",
+        help="forget an absent GPU, by UUID or index, instead; needs a pulsed with --web.enable-lifecycle",
+    )  # fmt: skip
+    health.add_argument("--node", help="with --forget: its node, if several have such a GPU")
     health.set_defaults(run=_health, parser=health)
 
     rules = commands.add_parser("rules", parents=[configured], help="print recording and alerting rules for Prometheus")
@@ -278,9 +283,16 @@ def _counters(options: argparse.Namespace) -> int:
 
 
 def _health(options: argparse.Namespace) -> int:
-    from pulsed.commands.health import health
+    from pulsed.commands.health import forget, health
 
     urls = options.urls or ["http://localhost:9401"]
+    if options.forget is not None:
+        if len(urls) > 1:
+            options.parser.error("--forget needs one URL")
+        forget(urls[0], options.forget, options.node, sys.stdout, timeout=options.timeout, ca_file=options.ca_file)
+        return 0
+    if options.node is not None:
+        options.parser.error("--node needs --forget")
     return health(urls, options.format, sys.stdout, timeout=options.timeout, ca_file=options.ca_file)
 
 

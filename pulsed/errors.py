@@ -49,6 +49,10 @@ class GpuNotFound(PulsedError):
     """A GPU that `gpus` names is not there."""
 
 
+class GpuNotForgettable(PulsedError):
+    """A GPU cannot be forgotten: it is present, or its name is that of several."""
+
+
 class NothingRead(PulsedError):
     """No source delivered a tick."""
 

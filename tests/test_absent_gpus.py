@@ -8,11 +8,14 @@ from typing import NamedTuple
 
 import pytest
 
+from pulsed.collector.absent_gpus import AbsentGpu, choose_absent
 from pulsed.collector.collector import Pipeline
+from pulsed.collector.target_store import Target, TargetStore
 from pulsed.compute.derive import ComputeSettings
 from pulsed.compute.health.model import State
 from pulsed.compute.tick import ComputedTick
 from pulsed.config.gpu_selection import EVERYTHING, GpuSelection, parse
+from pulsed.errors import GpuNotForgettable, GpuNotFound
 from pulsed.reader.exposition import PageParser
 from pulsed.reader.tick import RawTick
 
@@ -56,7 +59,7 @@ class Node:
             "node",
             selection=self.selection,
             boot_id=self.boot_id,
-            is_elsewhere=lambda device, since: self.elsewhere.get(device.entity.uuid, 0.0) > since,
+            is_elsewhere=lambda uuid, since: self.elsewhere.get(uuid, 0.0) > since,
         )
 
     def poll(self, times: int = 1, *boards: Board, after: float | None = None) -> ComputedTick:
@@ -322,3 +325,65 @@ def test_a_divided_board_does_not_age() -> None:
     assert [device.entity.mig_id for device in node.seen[-1].devices] == ["", "", "1", "2"]
     node.poll(3, A)
     assert node.lost == ["GPU-1"]
+
+
+def known(*nodes: Node) -> tuple[list[AbsentGpu], TargetStore]:
+    """What can be forgotten of several targets, after their newest ticks."""
+    targets = [
+        Target("exporter", f"target {number}", 15.0, 60.0, tick=node.seen[-1]) for number, node in enumerate(nodes)
+    ]
+    absent = [
+        AbsentGpu(target, node.pipeline.computer, track)
+        for target, node in zip(targets, nodes, strict=True)
+        for track in node.pipeline.computer.absent
+    ]
+    return absent, TargetStore("node", targets)
+
+
+def two_nodes() -> tuple[Node, Node]:
+    nodes = (Node(A, B), Node(A, B._replace(uuid="GPU-x")))
+    for number, node in enumerate(nodes):
+        node.host = f"n{number}"
+        node.poll(3)
+        node.poll(3, A)
+    return nodes
+
+
+def test_a_name_of_several_absent_gpus_needs_the_node() -> None:
+    absent, store = known(*two_nodes())
+    with pytest.raises(GpuNotForgettable, match=r"several absent GPUs 1.*GPU-1 \(GPU 1 of n0\), GPU-x \(GPU 1 of n1\)"):
+        choose_absent(absent, store, "1", None)
+    (found,) = choose_absent(absent, store, "1", "n1")
+    assert found.entity.uuid == "GPU-x"
+    found.forget()
+    assert [target.tick and len(target.tick.lost) for target in store.targets] == [1, 0]
+    with pytest.raises(GpuNotFound, match="no absent GPU 'GPU-1'"):
+        choose_absent(absent, store, "GPU-1", "n1")
+
+
+def test_several_targets_that_remember_a_gpu_forget_it_together() -> None:
+    nodes = (Node(A, B), Node(B, C))
+    for node in nodes:
+        node.poll(3)
+    nodes[0].poll(3, A)
+    nodes[1].poll(3, C)
+    absent, store = known(*nodes)
+    assert len(choose_absent(absent, store, "GPU-1", None)) == 2
+
+
+def test_the_index_of_a_present_gpu_names_no_absent_one() -> None:
+    node = Node(A, B)
+    node.poll(3)
+    node.poll(3, A, Board(1, "GPU-9", "5E"))
+    with pytest.raises(GpuNotForgettable, match=r"GPU 1 is present.*Can be forgotten: GPU-1 \(GPU 1 of node\)"):
+        choose_absent(*known(node), "1", None)
+    assert len(choose_absent(*known(node), "GPU-1", None)) == 1
+
+
+def test_a_divided_board_is_present() -> None:
+    node = Node(A, *[B._replace(mig=number) for number in (1, 2)])
+    node.poll(3)
+    with pytest.raises(
+        GpuNotForgettable, match=r"is present; only absent GPUs can be forgotten\. Can be forgotten: none"
+    ):
+        choose_absent(*known(node), "1", None)

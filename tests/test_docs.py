@@ -63,9 +63,9 @@ def test_api_md_lists_the_routes_and_no_others(daemon: Daemon) -> None:
     table = re.findall(r"^\| ((?:`/[^`]*` ?)+)\|", (ROOT / "API.md").read_text(encoding="utf-8"), re.MULTILINE)
     documented = {path for cell in table for path in re.findall(r"`([^`]+)`", cell)}
     described = set(daemon.get("/openapi.json").json()["paths"])
-    assert documented == described | {"/", "/-/reload", "/openapi.json", "/docs"}
+    assert documented == described | {"/", "/-/forget", "/-/reload", "/openapi.json", "/docs"}
     job = quote(daemon.get("/jobs").json()["jobs"][0]["owner"]["id"])
-    for path in documented - {"/-/reload", "/events"}:
+    for path in documented - {"/-/forget", "/-/reload", "/events"}:
         assert daemon.get(path.replace("{gpu}", "0").replace("{id}", job)).status == 200, path
     assert daemon.get("/-/reload", method="POST").status == 403
     assert daemon.get("/events", method="HEAD").status == 200

@@ -45,13 +45,14 @@ event `removal`. All state of the GPU is dropped; if it returns, its counters st
 | `restarted` | it is absent from the first sample after a restart of its node |
 | `moved` | another target of this pulsed has reported it since |
 | `expired` | it was absent for `health.forget_after` (24 h) |
+| `forgotten` | `pulsed health --forget GPU` or `POST /-/forget?gpu=GPU`, with `--web.enable-lifecycle` |
 
 * GPUs that the key `gpus` does not select are not watched, and therefore not lost.
 * A restart of the node is detected where the source is on this machine: `dcgmi`, or an exporter whose address is a
   loopback address or this host's name, and whose page names no other host.
 * A shorter list of an exporter (`dcgm-exporter -d`) is not distinguished from a lost GPU. Failed scrapes, empty pages,
   a restart, counters that start again and gaps in the indexes do not help: they also follow a lost GPU, and the page of
-  the restarted exporter then lists the GPUs that are left.
+  the restarted exporter then lists the GPUs that are left. Forget GPUs that were taken out of a list.
 
 ## Checks
 

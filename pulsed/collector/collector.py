@@ -45,7 +45,7 @@ class Pipeline:
         kernel_log: path of the kernel log of that node; empty: it is not read.
         in_use: held while a tick is processed in the background; may be shared.
         attribution: of this host; None: only the owners that the source itself names.
-        is_elsewhere: returns whether another target reported a device after a time in Unix seconds.
+        is_elsewhere: returns whether another target reported a UUID after a time in Unix seconds.
         max_gpus: most GPUs and MIG instances of a tick; more of them are an error.
 
     Attributes:
@@ -62,7 +62,7 @@ class Pipeline:
         kernel_log: str = "",
         in_use: asyncio.Lock | None = None,
         attribution: Attribution | None = None,
-        is_elsewhere: Callable[[Device, float], bool] = lambda device, time: False,
+        is_elsewhere: Callable[[str, float], bool] = lambda uuid, time: False,
         max_gpus: int = MAX_GPUS,
     ) -> None:
         self.computer = ComputeLayer(settings, is_elsewhere)

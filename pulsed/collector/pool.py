@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from pulsed.attribution.attribution import Attribution
+from pulsed.collector.absent_gpus import AbsentGpu, choose_absent
 from pulsed.collector.attribution_sources import attribution_sources
 from pulsed.collector.collector import Collector, Observe, Pipeline
 from pulsed.collector.source_factory import (
@@ -25,6 +26,7 @@ from pulsed.collector.target_store import Target, TargetStore
 from pulsed.compute.derive import ComputeSettings
 from pulsed.compute.health.evaluator import HealthEvaluator
 from pulsed.compute.tick import ComputedTick
+from pulsed.compute.tracker import Removal
 from pulsed.config import Config
 from pulsed.errors import GpuNotFound, NothingRead
 from pulsed.reader.tick import Source
@@ -151,6 +153,30 @@ class CollectorPool:
         """The health evaluators by the name of their target."""
         return {" ".join(key): running.pipeline.health_evaluator for key, running in self._running.items()}
 
+    async def forget(self, gpu: str, node: str | None = None) -> Sequence[Removal]:
+        """Forget an absent GPU in all targets that remember it; return what was removed, at least one.
+
+        Args:
+            gpu: index or UUID.
+            node: its host, if several have such a GPU.
+
+        Raises:
+            GpuNotFound: no GPU of that name is remembered.
+            GpuNotForgettable: it is present, or there are several.
+        """
+        async with self.in_use:
+            found = choose_absent(
+                [
+                    AbsentGpu(one.target, one.pipeline.computer, track)
+                    for one in self._running.values()
+                    for track in one.pipeline.computer.absent
+                ],
+                self._store,
+                gpu,
+                node,
+            )
+            return [absent.forget() for absent in found]
+
     async def stop(self) -> None:
         """End all collectors and close their sources."""
         for running in self._running.values():
@@ -175,6 +201,7 @@ class CollectorPool:
                 kernel_log_of(config),
                 self.in_use,
                 self.attribution,
+                self._store.has_reported,
                 max_gpus=config.source.max_gpus,
             )
             closing: asyncio.Task[None] | None = None

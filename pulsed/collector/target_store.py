@@ -76,6 +76,11 @@ class Target:
         for reason, rows in tick.rejected.items():
             self.rejected[reason] = self.rejected.get(reason, 0) + rows
 
+    def correct(self, tick: ComputedTick) -> None:
+        """Replace the last tick by another version of it."""
+        self.tick = tick
+        self.version += 1
+
     def end(self, message: str) -> None:
         """Store that the source has no more ticks; the last tick stays until it is stale."""
         self.up, self.ended, self.error = False, True, message
@@ -100,6 +105,15 @@ class TargetStore:
     def version(self) -> int:
         """Grows with every change of any target, and with `replace`."""
         return self._base + sum(target.version for target in self.targets)
+
+    def has_reported(self, uuid: str, since: float) -> bool:
+        """Return whether a tick after a time, in Unix seconds, has a GPU."""
+        return bool(uuid) and any(
+            uuid == one.entity.uuid and position not in tick.lost
+            for target in self.targets
+            if (tick := target.tick) is not None and tick.time > since
+            for position, one in enumerate(tick.devices)
+        )
 
     def replace(self, targets: Sequence[Target]) -> None:
         """Replace all targets; some of the new ones may be old ones."""

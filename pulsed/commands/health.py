@@ -12,10 +12,11 @@ import ssl
 from collections.abc import Callable, Mapping, Sequence
 from typing import TextIO
 from urllib.error import HTTPError, URLError
-from urllib.parse import SplitResult, unquote, urlsplit
+from urllib.parse import SplitResult, unquote, urlencode, urlsplit
 from urllib.request import HTTPSHandler, Request, build_opener
 
 from pulsed.errors import HealthUsageError, PulsedError
+from pulsed.present.asgi import FORGET
 from pulsed.present.health_report import UNKNOWN, Row, exit_code_of, health_line, health_table
 
 PATH = "/health/gpus"
@@ -25,6 +26,10 @@ class DaemonUnreachable(PulsedError):
     """No daemon answered, so the health is unknown."""
 
     exit_code = UNKNOWN
+
+
+class NotForgotten(PulsedError):
+    """A daemon did not forget a GPU."""
 
 
 def health(urls: Sequence[str], format: str, out: TextIO, *, timeout: float = 10.0, ca_file: str | None = None) -> int:
@@ -75,34 +80,69 @@ def _unreachable(url: str, error: DaemonUnreachable) -> Row:
     }
 
 
+def forget(
+    url: str, gpu: str, node: str | None, out: TextIO, *, timeout: float = 10.0, ca_file: str | None = None
+) -> None:
+    """Have a daemon forget an absent GPU.
+
+    Args:
+        url: of the daemon.
+        gpu: UUID or index of the GPU.
+        node: its host, if several have such a GPU.
+        out: where to print what was forgotten.
+
+    Raises:
+        NotForgotten: the daemon refused; the message has its reason.
+        DaemonUnreachable: the daemon did not answer.
+        HealthUsageError: the address is not a URL.
+    """
+    query = urlencode({"gpu": gpu} | ({} if node is None else {"node": node}))
+    try:
+        answer = _request(url, f"{FORGET}?{query}", "POST", timeout, ca_file)
+    except HTTPError as error:
+        text = error.read(10_000).decode(errors="replace").strip() if error.code in (400, 403, 404, 409) else ""
+        remedy = "" if text else "Check that the URL is of a pulsed, and the login"
+        raise NotForgotten(text or f"{_address(_split(url))}{FORGET} answered {error.code}", remedy) from None
+    out.write(answer.decode())
+
+
 def fetch(url: str, *, timeout: float, ca_file: str | None) -> list[Row]:
     """Return the GPUs and targets of the daemon as `/health/gpus` has them.
 
     Raises `DaemonUnreachable` if the daemon did not answer, or the certificates cannot be read.
     """
-    parts = _split(url)
-    where = _address(parts) + PATH
+    where = _address(_split(url)) + PATH
     try:
-        trust = ssl.create_default_context(cafile=ca_file)
-    except (OSError, ssl.SSLError) as error:
-        raise DaemonUnreachable(
-            f"--ca-file {ca_file} cannot be used: {error.strerror or error}", "Name a file in PEM format"
-        ) from None
-    try:
-        request = Request(where, headers=_login(parts))
-        with build_opener(HTTPSHandler(context=trust)).open(request, timeout=timeout) as answer:
-            found = json.load(answer)
+        found = json.loads(_request(url, PATH, "GET", timeout, ca_file))
         if not isinstance(found, list):
             raise ValueError("the answer is not a list")
     except HTTPError as error:
         raise DaemonUnreachable(
             f"{where} answered {error.code}", "Check that the URL is of a pulsed, and the login"
         ) from None
-    except OSError as error:  # URLError is one
-        raise _unreachable_error(where, error) from None
     except ValueError as error:
         raise DaemonUnreachable(f"{where}: {error}", "Check that the URL is of a pulsed") from None
     return found
+
+
+def _request(url: str, path: str, method: str, timeout: float, ca_file: str | None) -> bytes:
+    """Return the body of an answer; raises `HTTPError` for one that is an error."""
+    parts = _split(url)
+    try:
+        trust = ssl.create_default_context(cafile=ca_file)
+    except (OSError, ssl.SSLError) as error:
+        raise DaemonUnreachable(
+            f"--ca-file {ca_file} cannot be used: {error.strerror or error}", "Name a file in PEM format"
+        ) from None
+    request = Request(_address(parts) + path, headers=_login(parts), method=method)
+    try:
+        with build_opener(HTTPSHandler(context=trust)).open(request, timeout=timeout) as answer:
+            body: bytes = answer.read()
+            return body
+    except HTTPError:
+        raise
+    except OSError as error:  # URLError is one
+        raise _unreachable_error(_address(parts) + path.partition("?")[0], error) from None
 
 
 def _unreachable_error(where: str, error: OSError) -> DaemonUnreachable:

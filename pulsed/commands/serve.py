@@ -29,7 +29,7 @@ from pulsed.file_watcher import WATCH_SECONDS, FileWatcher
 from pulsed.log import setup
 from pulsed.memory import configure_memory
 from pulsed.present.api.account_documents import Accounts
-from pulsed.present.api.event_documents import owner_change
+from pulsed.present.api.event_documents import owner_change, removal_change
 from pulsed.present.api.events import EventBroadcaster
 from pulsed.present.api.history import History
 from pulsed.present.asgi import HEALTH, HEALTHY, READY, App
@@ -106,6 +106,7 @@ class Daemon:
             config.telemetry_path,
             config.max_requests,
             self.reload if config.enable_lifecycle else None,
+            self.forget if config.enable_lifecycle else None,
         )
         self._web = WebConfigReloader(Path(config.web.config_file)) if config.web.config_file else None
         self._notifier = Notifier(os.environ)
@@ -175,6 +176,16 @@ class Daemon:
         self._last_reload_successful = not problem
         self._notifier.ready("the last configuration is not valid" if problem else "")
         return problem
+
+    async def forget(self, gpu: str, node: str | None = None) -> str:
+        """Forget an absent GPU everywhere; return a line about it. Raises as `CollectorPool.forget`."""
+        removals = await self._collectors.forget(gpu, node)
+        for removal in removals:
+            log_removal(removal, self._store.node)
+            self._history.forget(removal.track.device)
+            self._events.announce(removal_change(removal))
+        entity = removals[0].track.device.entity
+        return f"forgotten: GPU {entity.gpu} of {entity.node or self._store.node} {entity.uuid}".rstrip()
 
     def _in_force(self) -> bool:
         """Return whether the configuration of the files is in force."""

@@ -27,7 +27,7 @@ class ComputeLayer:
 
     Args:
         settings: of all stages.
-        is_elsewhere: returns whether another target reported a device after a time in Unix seconds.
+        is_elsewhere: returns whether another target reported a UUID after a time in Unix seconds.
 
     Attributes:
         health_evaluator: evaluates the health of all GPUs; its latched states outlive a restart of the daemon.
@@ -36,7 +36,7 @@ class ComputeLayer:
     def __init__(
         self,
         settings: ComputeSettings,
-        is_elsewhere: Callable[[Device, float], bool] = lambda device, time: False,
+        is_elsewhere: Callable[[str, float], bool] = lambda uuid, time: False,
     ) -> None:
         self._settings = settings
         self._tracker = Tracker(settings.plausible, settings.forget_after, is_elsewhere)

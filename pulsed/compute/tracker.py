@@ -207,7 +207,7 @@ class Tracker:
     Args:
         settings: how long values may be constant before they are stale.
         forget_after: seconds without a GPU after which it is forgotten; 0: never.
-        is_elsewhere: returns whether another target reported a device after a time in Unix seconds.
+        is_elsewhere: returns whether another target reported a UUID after a time in Unix seconds.
 
     Attributes:
         absent: whole GPUs that are remembered, and are not in the newest tick, not even by a part.
@@ -217,7 +217,7 @@ class Tracker:
         self,
         settings: PlausibilitySettings = DEFAULT_PLAUSIBILITY,
         forget_after: float = FORGET_SECONDS,
-        is_elsewhere: Callable[[Device, float], bool] = lambda device, time: False,
+        is_elsewhere: Callable[[str, float], bool] = lambda uuid, time: False,
     ) -> None:
         self._settings, self._forget_after = settings, forget_after or inf
         self._is_elsewhere = is_elsewhere
@@ -268,7 +268,7 @@ class Tracker:
         """Decide about the next tick of the target; `boot_id` is of its node, opaque, empty if unknown."""
         limit = (GAP_INTERVALS + ROUNDING) * tick.interval
         for track in self._roster.missing:
-            if self._is_elsewhere(track.device, track.missed_since):
+            if self._is_elsewhere(track.device.entity.uuid, track.missed_since):
                 self._remove(track, "moved", tick.time)
                 self._devices = None
         is_new_roster = tick.devices is not self._devices or self._now >= self._expires

@@ -303,7 +303,7 @@ class HealthSection(Section):
     forget_after: DurationOrNone = Field(
         default=_DEFAULTS.forget_after,
         description="Forget a GPU that has been absent for this time: its health, counters and history. 0: never. "
-        "`pulsed health --forget` forgets it at once.",
+        "`pulsed health --forget GPU` forgets it at once.",
     )
     pcie_width_max: Count = Field(
         default=0,
@@ -438,7 +438,7 @@ class Config(Section):
         default=40, description="Concurrent requests of the metrics page; more get 503. 0: no limit."
     )
     enable_lifecycle: Switch = Field(
-        default=False, description="Allow `POST /-/reload`. SIGHUP and file changes always reload."
+        default=False, description="Allow `POST /-/reload` and `POST /-/forget`. SIGHUP and file changes always reload."
     )
     state_dir: FileName | None = Field(
         default=None,

@@ -11,7 +11,7 @@ Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
-HEALTHY, HEALTH, READY, RELOAD = "/-/healthy", "/health", "/-/ready", "/-/reload"
+HEALTHY, HEALTH, READY, RELOAD, FORGET = "/-/healthy", "/health", "/-/ready", "/-/reload", "/-/forget"
 """Paths that the server answers itself."""
 
 HEAD_ONLY = "pulsed.head"

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from urllib.parse import parse_qs
 
 from pulsed.collector.target_store import TargetStore
-from pulsed.present.asgi import HEAD_ONLY, HEALTH, HEALTHY, READY, RELOAD, App, Message, Receive, Scope, Send
+from pulsed.errors import GpuNotForgettable, GpuNotFound
+from pulsed.present.asgi import FORGET, HEAD_ONLY, HEALTH, HEALTHY, READY, RELOAD, App, Message, Receive, Scope, Send
 from pulsed.present.exposition.negotiation import accepts_gzip, choose_format
 from pulsed.present.exposition.page import Pages
 from pulsed.present.exposition.telemetry import Telemetry
@@ -25,7 +27,8 @@ class DaemonApp:
 
     Args:
         api: makes the application for every other path; called once, in a thread, when it is first needed.
-        reload: reloads the configuration and returns its error; None: `POST /-/reload` is refused.
+        reload: reloads the configuration and returns its error; None: requests that change something are refused.
+        forget: forgets an absent GPU by its name and its node, and returns a text; raises as `CollectorPool.forget`.
 
     Attributes:
         max_requests: as given; may be changed.
@@ -40,6 +43,7 @@ class DaemonApp:
         telemetry_path: str = "/metrics",
         max_requests: int = 40,
         reload: Callable[[], str] | None = None,
+        forget: Callable[[str, str | None], Awaitable[str]] | None = None,
     ) -> None:
         self._board = board
         self._pages = pages
@@ -48,7 +52,7 @@ class DaemonApp:
         self._telemetry = telemetry
         self._telemetry_path = telemetry_path
         self.max_requests = max_requests
-        self._reload = reload
+        self._reload, self._forget = reload, forget
         self._running = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -60,8 +64,8 @@ class DaemonApp:
             await self._metrics(scope, send)
         elif path in (HEALTHY, HEALTH, READY):
             await self._probe(path, scope, send)
-        elif path == RELOAD:
-            await self._ask_to_reload(scope, send)
+        elif path in (RELOAD, FORGET):
+            await self._manage(path, scope, send)
         else:
             await self._others(scope, receive, send)
 
@@ -117,17 +121,21 @@ class DaemonApp:
         self._telemetry.count_request(path, status)
         await _plain(send, scope, status, text, *headers)
 
-    async def _ask_to_reload(self, scope: Scope, send: Send) -> None:
+    async def _manage(self, path: str, scope: Scope, send: Send) -> None:
+        """Answer a request that changes something: they are refused unless they are enabled."""
         headers: tuple[Header, ...] = ()
-        if self._reload is None:
-            status, text = 403, "reloading by HTTP is off; --web.enable-lifecycle allows it, SIGHUP does it\n"
+        if self._reload is None or self._forget is None:
+            hint = ", SIGHUP reloads" if path == RELOAD else ""
+            status, text = 403, f"POST {path} is off; --web.enable-lifecycle allows it{hint}"
         elif scope["method"] not in ("POST", "PUT"):
-            status, text, headers = 405, "only POST and PUT\n", ((b"allow", b"POST, PUT"),)
-        else:
+            status, text, headers = 405, "only POST and PUT", ((b"allow", b"POST, PUT"),)
+        elif path == RELOAD:
             problem = self._reload()
-            status, text = (500, f"the old configuration stays: {problem}\n") if problem else (200, "reloaded\n")
-        self._telemetry.count_request(RELOAD, status)
-        await _plain(send, scope, status, text, *headers)
+            status, text = (500, f"the old configuration stays: {problem}") if problem else (200, "reloaded")
+        else:
+            status, text = await _forgotten(self._forget, parse_qs(scope["query_string"].decode("latin-1")))
+        self._telemetry.count_request(path, status)
+        await _plain(send, scope, status, f"{text}\n", *headers)
 
     async def _refused(self, path: str, scope: Scope, send: Send) -> bool:
         """Answer a request that would change something; there is nothing to change."""
@@ -157,6 +165,20 @@ class DaemonApp:
         finally:
             route = scope.get("route")
             self._telemetry.count_request(getattr(route, "path", "other"), status)
+
+
+async def _forgotten(
+    forget: Callable[[str, str | None], Awaitable[str]], query: Mapping[str, Sequence[str]]
+) -> tuple[int, str]:
+    """Forget the GPU of a query; return the status and what was forgotten, or the error."""
+    if not (gpus := query.get("gpu")):
+        return 400, f"name the GPU: {FORGET}?gpu=UUID"
+    try:
+        return 200, await forget(gpus[0], next(iter(query.get("node", ())), None))
+    except GpuNotFound as error:
+        return 404, str(error)
+    except GpuNotForgettable as error:
+        return 409, str(error)
 
 
 async def _plain(send: Send, scope: Scope, status: int, text: str, *headers: Header) -> None:

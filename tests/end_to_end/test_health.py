@@ -194,6 +194,75 @@ def test_a_gpu_that_vanishes_is_critical_with_its_last_known_identity(tmp_path: 
         until(lambda: "temperature_celsius" in daemon.get("/metrics").text and not gpu(daemon, "1")["stale"])
 
 
+def test_an_absent_gpu_is_forgotten_by_request(tmp_path: Path, page: Page) -> None:
+    state = tmp_path / "state"
+    file = state / "latches.json"
+    with serving(tmp_path, *page.flags(state), "--web.enable-lifecycle") as daemon:
+        url = f"http://{daemon.address}"
+        heard: list[dict[str, Any]] = []
+
+        def listen() -> None:
+            with urllib.request.urlopen(f"{url}/events?types=removal", timeout=SECONDS) as stream:
+                heard.extend(json.loads(line[6:]) for line in stream if line.startswith(b"data: "))
+
+        listener = threading.Thread(target=listen, daemon=True)
+        listener.start()
+        poll(daemon, page)
+        assert daemon.get("/-/forget?gpu=1").status == 405
+        assert daemon.get("/-/forget", method="POST").status == 400
+        present = daemon.get("/-/forget?gpu=1", method="POST")
+        assert (present.status, "GPU 1 is present" in present.text) == (409, True)
+        page.gpus = 1
+        page.write()
+        until(lambda: gpu(daemon, "1").get("health", {}).get("state") == "crit")
+        until(lambda: '"GPU-1"' in file.read_text())
+        unknown = pulsed("health", "--forget", "GPU-7", url)
+        assert unknown.returncode == 1
+        assert f"there is no absent GPU 'GPU-7'. Can be forgotten: GPU-1 (GPU 1 of {gethostname()})" in unknown.stderr
+        page.path.unlink()  # nothing is read any more
+        elsewhere = pulsed("health", "--forget", "GPU-1", "--node", "other", url)
+        assert elsewhere.returncode == 1
+        done = pulsed("health", "--forget", "GPU-1", url)
+        assert (done.returncode, done.stderr) == (0, "")
+        assert done.stdout == f"forgotten: GPU 1 of {gethostname()} GPU-1\n"
+        assert daemon.get("/gpus/1").status == 404
+        assert daemon.get("/gpus/1/history").status == 404
+        assert [row["gpu"] for row in daemon.get("/health/gpus").json()] == ["0"]
+        assert daemon.get("/gpus/0/history").json()["time"]
+        until(lambda: '"GPU-1"' not in file.read_text())
+        page.write()
+        poll(daemon, page)
+        assert 'gpu="1"' not in daemon.get("/metrics").text
+        assert pulsed("health", "--forget", "GPU-1", url).returncode == 1
+        assert daemon.stop() == 0
+        listener.join(10)
+        assert [(one["uuid"], one["reason"], one["replacement"]) for one in heard] == [("GPU-1", "forgotten", None)]
+        assert "forgotten by request" in daemon.log()
+    with serving(tmp_path, *page.flags(state)) as daemon:
+        poll(daemon, page, 3)
+        assert [row["gpu"] for row in daemon.get("/health/gpus").json()] == ["0"]
+        refused = pulsed("health", "--forget", "GPU-1", f"http://{daemon.address}")
+        assert (refused.returncode, "--web.enable-lifecycle" in refused.stderr) == (1, True)
+        page.gpus = 2
+        page.write()
+        until(lambda: gpu(daemon, "1").get("health", {}).get("state") == "ok")
+
+
+def test_a_gpu_that_another_target_has_taken_over_is_not_lost(tmp_path: Path, page: Page) -> None:
+    other = Page(tmp_path / "other.prom", first=2)
+    targets = f"source.exporter.targets=[{page.path}, {other.path}]"
+    with serving(tmp_path, "--source", "exporter", "--set", "source.interval=1s", "--set", targets) as daemon:
+        until(lambda: len(daemon.get("/health/gpus").json()) == 4)
+        page.gpus, other.first, other.gpus = 1, 1, 3
+        other.write()
+        page.write()
+        until(lambda: "another target reports it" in daemon.log())
+        rows = daemon.get("/health/gpus").json()
+        assert {row["gpu"]: row["target"] for row in rows}["1"] == str(other.path)
+        poll(daemon, page, 3)
+        assert {row["state"] for row in daemon.get("/health/gpus").json()} == {"ok"}
+
+
 def test_a_target_that_never_answered_is_unknown(tmp_path: Path, page: Page) -> None:
     other = Page(tmp_path / "other.prom", first=2)
     targets = f"source.exporter.targets=[{page.path}, {other.path}, {tmp_path / 'absent.prom'}]"

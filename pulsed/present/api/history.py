@@ -25,7 +25,7 @@ from pulsed.compute.tick import ComputedTick
 from pulsed.present.api.sample_fields import DEFAULT_FIELDS, check_fields
 from pulsed.present.api.sample_rows import Columns, json_numbers
 from pulsed.present.gpu_keys import Key, key_of, names_of, node_of
-from pulsed.translate.tick import Device
+from pulsed.translate.tick import Device, Entity
 
 SECONDS = 600.0
 MAX_BYTES = 8 * 2**20
@@ -44,6 +44,10 @@ _DEVICE_BYTES = 480
 
 _MOMENT = struct.Struct("=ddd")
 """How each tick begins: its clock, its time, and when it arrived by this process's clock. The GPUs' rows follow."""
+
+
+_FORGOTTEN = Device(Entity("gpu", ""))
+"""In place of a device whose samples are hidden; it has no name."""
 
 
 class RememberedGpu(NamedTuple):
@@ -182,6 +186,19 @@ class History:
                 parts.append(_Part(data, bool(segment.compressed), len(devices), position))
         return HistoryWindow(device, source.interval, seconds, source.newest, now, tuple(parts))
 
+    def forget(self, gpu: Device) -> None:
+        """Hide all samples of a GPU and of its parts; their memory is freed when they expire."""
+        board = _board(gpu)
+        hidden: dict[int, tuple[Device, ...]] = {}
+        for segment in self._segments:
+            devices = segment.devices
+            if id(devices) not in hidden:
+                is_here = any(_board(each) == board for each in devices)
+                hidden[id(devices)] = (
+                    tuple([_FORGOTTEN if _board(each) == board else each for each in devices]) if is_here else devices
+                )
+            segment.devices = hidden[id(devices)]
+
     async def write(self, window: HistoryWindow, fields: Sequence[str], head: Mapping[str, Any]) -> bytes:
         """Render a window as JSON, column by column; yields to the event loop after each part.
 
@@ -261,3 +278,8 @@ class History:
             source.open = None
         if not source.segments:
             del self._sources[source.name]
+
+
+def _board(device: Device) -> tuple[str, str]:
+    entity = device.entity
+    return (entity.node, entity.uuid or entity.gpu)

@@ -143,6 +143,19 @@ def test_a_gpu_that_has_gone_is_remembered_until_it_is_too_old() -> None:
     assert len(told(history)["time"]) == len(told(history, 1)["time"]) == 11
 
 
+def test_a_forgotten_gpu_has_no_history() -> None:
+    history = History()
+    history.add(at(0, [gpu(0), gpu(1), mig(1, 7)]))
+    history.add(at(1, [gpu(0), gpu(1), mig(1, 7)], target="other"))
+    history.forget(gpu(1).device)
+    history.add(at(2, [gpu(0)]))
+    assert history.find("1", None, "here") == history.find("1:7", None, "here") == []
+    assert told(history, 1)["time"] == []
+    assert told(history, 0)["time"] == [TIME, TIME + 2]
+    history.add(at(3, [gpu(0), gpu(1)]))
+    assert told(history, 1)["time"] == [TIME + 3]
+
+
 def test_a_target_that_has_gone_is_forgotten_by_this_process_s_clock() -> None:
     clock = Clock()
     history = History(seconds=10, fields=NAMES, now=clock)

@@ -1,0 +1,75 @@
+"""The absent GPUs that are remembered, by name, to forget them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from pulsed.collector.target_store import Target, TargetStore
+from pulsed.compute.layer import ComputeLayer
+from pulsed.compute.tracker import GpuTrack, Removal
+from pulsed.errors import GpuNotForgettable, GpuNotFound
+from pulsed.translate.tick import Entity
+
+_MOST_NAMES = 16
+
+
+class AbsentGpu(NamedTuple):
+    """A whole GPU that is in no newest tick of a target, and is remembered."""
+
+    target: Target
+    computer: ComputeLayer
+    track: GpuTrack
+
+    @property
+    def entity(self) -> Entity:
+        """What identifies it."""
+        return self.track.device.entity
+
+    def forget(self) -> Removal:
+        """Forget it, and take it out of the newest tick of its target."""
+        removal, tick = self.computer.forget(self.track)
+        if tick is not None:
+            self.target.correct(tick)
+        return removal
+
+
+def choose_absent(absent: Sequence[AbsentGpu], store: TargetStore, gpu: str, node: str | None) -> Sequence[AbsentGpu]:
+    """Return the GPU of a name: an index or a UUID. Several targets may remember it.
+
+    Raises:
+        GpuNotFound: no GPU of that name is remembered.
+        GpuNotForgettable: it is present, or there are several.
+    """
+
+    def is_meant(entity: Entity) -> bool:
+        return gpu in (entity.gpu, entity.uuid) and node in (None, entity.node or store.node)
+
+    found = [one for one in absent if is_meant(one.entity)]
+    remedy = _remedy(absent, store.node)
+    if any(map(is_meant, _present(store))):
+        raise GpuNotForgettable(f"GPU {gpu} is present; only absent GPUs can be forgotten", remedy)
+    if not found:
+        raise GpuNotFound(f"there is no absent GPU {gpu!r}", remedy)
+    if len({(one.entity.node, one.entity.uuid or one.entity.gpu) for one in found}) > 1:
+        raise GpuNotForgettable(f"there are several absent GPUs {gpu}: give the UUID or the node", remedy)
+    return found
+
+
+def _present(store: TargetStore) -> list[Entity]:
+    """Return the GPUs of the newest ticks, and the boards of their parts."""
+    return [
+        device.entity
+        for target in store.targets
+        if (tick := target.tick) is not None
+        for position, device in enumerate(tick.devices)
+        if position not in tick.lost
+    ]
+
+
+def _remedy(absent: Sequence[AbsentGpu], here: str) -> str:
+    names = [
+        f"{one.entity.uuid or one.entity.gpu} (GPU {one.entity.gpu} of {one.entity.node or here})" for one in absent
+    ]
+    more = f", and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
+    return f"Can be forgotten: {', '.join(names[:_MOST_NAMES]) or 'none'}{more}"
