@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 from pulsed.compute.bounds import Bounds, bounds_of, zero_filled
 from pulsed.compute.health.settings import DEFAULT_HEALTH, HealthSettings
-from pulsed.compute.mig_rollup import narrowed
 from pulsed.compute.plausibility.rules import DEFAULT_PLAUSIBILITY, PlausibilitySettings
 from pulsed.compute.real_utilization import PRESETS, Weights, real_utilization
 from pulsed.compute.saturation import DEFAULT_SATURATORS, Saturation, Saturators
@@ -59,13 +58,17 @@ class ComputeSettings:
         """The class table with the thresholds and of the profile."""
         return classifier(self.thresholds, self.profile)
 
+    def bounds(self, reading: Reading) -> Bounds:
+        """Return the bounds of the inputs of a reading, which are measured or `missing`."""
+        return zero_filled(reading) if self.missing == "zero" else bounds_of(reading)
+
 
 def derive(
     device: Device,
     reading: Reading,
     settings: ComputeSettings,
     classes: Classifier,
-    rolled_up: Bounds | None = None,
+    bounds: Bounds,
 ) -> tuple[RealUtilization, Workload, Saturation]:
     """Return what follows from one reading alone.
 
@@ -74,13 +77,10 @@ def derive(
         reading: its inputs; implausible ones are None.
         settings: weights, missing inputs and practical peaks.
         classes: `settings.classifier`.
-        rolled_up: bounds of a board's inputs from its MIG instances; None for any other GPU.
+        bounds: of its inputs.
     """
     whole = device.whole
     zero = settings.missing == "zero"
-    bounds = zero_filled(reading) if zero else bounds_of(reading)
-    if rolled_up is not None and not zero:
-        bounds = narrowed(bounds, rolled_up)
     utilization = real_utilization(reading, bounds, settings.weights, min_coverage=settings.min_coverage, zero=zero)
     io = traffic(
         reading, bounds.high, settings.thresholds, whole=whole, profile=settings.profile, missing=settings.missing
@@ -91,4 +91,4 @@ def derive(
 
 def result_of(device: Device, reading: Reading, settings: ComputeSettings) -> Result:
     """Return the result of one reading alone: nothing is held, counted or evaluated over time."""
-    return Result(*derive(device, reading, settings, settings.classifier))
+    return Result(*derive(device, reading, settings, settings.classifier, settings.bounds(reading)))

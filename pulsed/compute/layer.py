@@ -7,14 +7,13 @@ from dataclasses import replace
 from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
-from pulsed.compute.bounds import bounds_of
 from pulsed.compute.counters.accumulator import Accumulator
 from pulsed.compute.counters.catalog import NOTHING_COUNTED
 from pulsed.compute.debounce import ClassDebouncer
 from pulsed.compute.derive import ComputeSettings, derive
 from pulsed.compute.health.evaluator import HealthEvaluator
 from pulsed.compute.health.model import LostGpu
-from pulsed.compute.mig_rollup import MigRollup
+from pulsed.compute.mig_rollup import MigRollup, narrowed
 from pulsed.compute.plausibility.filter import PlausibilityFilter
 from pulsed.compute.tick import ClassChange, ComputedTick, Result
 from pulsed.compute.tracker import GpuTrack, Removal, Roster, Tracker
@@ -100,16 +99,18 @@ class ComputeLayer:
         readings, anomalies = self._filter(tick, tracks)
         health = self.health_evaluator.evaluate(tick, readings, tracked, boot_id)
         classes, boards = settings.classifier, self._boards
+        bounds = list(map(settings.bounds, readings))
         results: list[Result] = []
         changes: list[ClassChange] = []
         for track, stages, device, reading, well, shares in zip(
             tracks, self._here, tick.devices, readings, health.healths, health.clock_event_shares, strict=True
         ):
-            rolled_up, unpartitioned = None, None
+            unpartitioned, own = None, bounds[len(results)]
             if (board := boards.get(len(results))) is not None:
-                rolled_up = board.rollup.bounds([bounds_of(readings[position]) for position in board.instances])
                 unpartitioned = board.rollup.unpartitioned
-            utilization, workload, saturation = derive(device, reading, settings, classes, rolled_up)
+                if settings.missing != "zero":
+                    own = narrowed(own, board.rollup.bounds([bounds[position] for position in board.instances]))
+            utilization, workload, saturation = derive(device, reading, settings, classes, own)
             sample, debouncer, accumulator = track.decision, stages.debouncer, stages.accumulator
             before = debouncer.held
             if sample.kind == "next":
@@ -179,7 +180,7 @@ class ComputeLayer:
         stages = self._stages.get(gone.track)
         account = stages.accumulator.snapshot() if stages is not None else NOTHING_COUNTED
         classes = self._settings.classifier
-        derived = derive(gone.device, NOTHING, self._settings, classes)
+        derived = derive(gone.device, NOTHING, self._settings, classes, self._settings.bounds(NOTHING))
         return Result(*derived, account=account, health=gone.health)
 
     def _enroll(self, roster: Roster) -> None:

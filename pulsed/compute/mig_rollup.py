@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from operator import mul
 from typing import NamedTuple
 
 from pulsed.compute.bounds import Bounds, Inputs
@@ -69,6 +70,7 @@ PARTITIONINGS = (
     Partitioning("", 7, 8, 8.5, True),
 )
 
+_ROUNDING = 1e-9
 _PROFILE = re.compile(r"([1-7])g\.([0-9]+)gb")
 _BOARD_MEMORY = re.compile(r"\b([0-9]+)GB\b")
 _MEMORY_SLICES = {1: (1, 2), 2: (2, 2), 3: (4, 4), 4: (4, 4), 7: (8, 8)}
@@ -128,36 +130,75 @@ class MigRollup:
 
     def __init__(self, instances: Sequence[Device]) -> None:
         shares = [shares_of(device.entity.mig_profile, device.model) for device in instances]
-        self._compute = _fitted([share.compute for share in shares])
-        self._memory = _fitted([share.memory for share in shares])
+        self._compute = _WeightedSum(_fitted([share.compute for share in shares]))
+        self._memory = _WeightedSum(_fitted([share.memory for share in shares]))
         slices = [share.slices for share in shares if share.slices is not None]
         total = partitioning_of(instances[0].model).compute_slices
         self.unpartitioned = max(total - sum(slices), 0) / total if len(slices) == len(shares) else None
 
     def bounds(self, instances: Sequence[Bounds]) -> Bounds:
         """Return the bounds of the board's inputs, given those of its instances in their order."""
-        lows, highs = [], []
-        for name, low, high in zip(
-            Inputs._fields,
-            zip(*(bounds.low for bounds in instances), strict=True),
-            zip(*(bounds.high for bounds in instances), strict=True),
-            strict=True,
-        ):
-            shares = self._memory if name == "dram" else self._compute
-            lows.append(_lowest(shares, low))
-            highs.append(_highest(shares, high))
-        return Bounds(Inputs(*lows), Inputs(*highs))
+        compute, memory = self._compute, self._memory
+        lows = zip(*[bounds.low for bounds in instances], strict=True)
+        highs = zip(*[bounds.high for bounds in instances], strict=True)
+        (sm, tensor, dram, engine, fp64), (sm_high, tensor_high, dram_high, engine_high, fp64_high) = lows, highs
+        return Bounds(
+            Inputs(
+                compute.lowest(sm),
+                compute.lowest(tensor),
+                memory.lowest(dram),
+                compute.lowest(engine),
+                compute.lowest(fp64),
+            ),
+            Inputs(
+                compute.highest(sm_high),
+                compute.highest(tensor_high),
+                memory.highest(dram_high),
+                compute.highest(engine_high),
+                compute.highest(fp64_high),
+            ),
+        )
+
+
+class _WeightedSum:
+    """Bounds of a sum of values, each weighted with a share of a board."""
+
+    __slots__ = ("_all_fit", "_highs", "_left", "_lows", "_more")
+
+    def __init__(self, shares: Sequence[Share]) -> None:
+        self._lows = tuple(share.low for share in shares)
+        self._highs = tuple(share.high for share in shares)
+        self._more = tuple(share.high - share.low for share in shares)
+        self._left = 1.0 - sum(self._lows)
+        self._all_fit = sum(self._highs) <= 1.0 + _ROUNDING
+
+    def lowest(self, values: Sequence[float]) -> float:
+        total: float = sum(map(mul, self._lows, values))
+        return total
+
+    def highest(self, values: Sequence[float]) -> float:
+        """Return the largest sum: what the lowest shares leave of the board goes to the most active instances."""
+        total: float = sum(map(mul, self._highs if self._all_fit else self._lows, values))
+        if self._all_fit:
+            return min(total, 1.0)
+        left = self._left
+        for value, more in sorted(zip(values, self._more, strict=True), reverse=True):
+            total += min(more, left) * value
+            left -= min(more, left)
+        return min(total, 1.0)
 
 
 def narrowed(own: Bounds, rolled_up: Bounds) -> Bounds:
     """Return the bounds that satisfy both; a measured input, whose own bounds are equal, is kept."""
-    pairs = [
-        (low, high)
-        if low == high
-        else tuple(sorted((max(low, rolled_low), min(high, rolled_high))))  # contradictory only by noise
-        for low, high, rolled_low, rolled_high in zip(own.low, own.high, rolled_up.low, rolled_up.high, strict=True)
-    ]
-    return Bounds(Inputs(*[low for low, _ in pairs]), Inputs(*[high for _, high in pairs]))
+    lows, highs = [], []
+    for low, high, rolled_low, rolled_high in zip(own.low, own.high, rolled_up.low, rolled_up.high, strict=True):
+        if low != high:
+            low, high = max(low, rolled_low), min(high, rolled_high)
+            if low > high:  # by noise
+                low, high = high, low
+        lows.append(low)
+        highs.append(high)
+    return Bounds(Inputs._make(lows), Inputs._make(highs))
 
 
 def _fitted(shares: Sequence[Share]) -> tuple[Share, ...]:
@@ -166,18 +207,3 @@ def _fitted(shares: Sequence[Share]) -> tuple[Share, ...]:
     if total > 1.0:  # more than a board: a mixture of two partitionings, or compute instances
         return tuple(Share(0.0, share.high) for share in shares)
     return tuple(Share(share.low, min(share.high, 1.0 - total + share.low)) for share in shares)
-
-
-def _lowest(shares: Sequence[Share], values: Sequence[float]) -> float:
-    return sum(share.low * value for share, value in zip(shares, values, strict=True))
-
-
-def _highest(shares: Sequence[Share], values: Sequence[float]) -> float:
-    """Return the largest weighted sum: what the lowest shares leave of the board goes to the most active instances."""
-    left = 1.0 - sum(share.low for share in shares)
-    total = 0.0
-    for value, share in sorted(zip(values, shares, strict=True), reverse=True):
-        more = min(share.high - share.low, left)
-        left -= more
-        total += (share.low + more) * value
-    return min(total, 1.0)

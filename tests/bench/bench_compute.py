@@ -51,7 +51,7 @@ def run() -> Iterator[Figure]:
 def _derive(readings: Sequence[Reading]) -> list[tuple[RealUtilization, Workload, Saturation]]:
     settings, device = ComputeSettings(), Device(Entity("gpu", "0"))
     classes = settings.classifier
-    return [derive(device, reading, settings, classes) for reading in readings]
+    return [derive(device, reading, settings, classes, settings.bounds(reading)) for reading in readings]
 
 
 def _readings(count: int, seed: int = 1) -> list[Reading]:
