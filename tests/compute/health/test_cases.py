@@ -271,6 +271,15 @@ def test_duty_comes_from_counters_where_there_are_any() -> None:
     assert dict(check.evidence)["software_thermal_ratio"] == pytest.approx(0.2)
 
 
+def test_the_exporters_counts_of_clock_events_stand_in_for_the_reasons() -> None:
+    cut = Extras(clock_events=(("hw_thermal", 3.0),))
+    sim = Sim()
+    assert sim.run(70, "thermal_hw", cut, temperature_celsius=50.0).state == "hot"
+    assert sim.check("power_brake", cut, temperature_celsius=50.0).state == "ok", "no such event is none"
+    assert Sim().run(70, "thermal_hw", cut, clocks_event_reasons=0.0).state == "ok"
+    assert Sim().run(70, "thermal_hw", Extras(), temperature_celsius=50.0).state == "unknown"
+
+
 def test_a_counter_of_unknown_unit_only_informs() -> None:
     sim = Sim(interval=15.0)
     for k in range(20):

@@ -84,6 +84,13 @@ def test_a_reset_clears_it(sign: str) -> None:
     assert sim.run(70, "xid_critical", **{sign: 6.0}, xid_last_code=48.0).state == "ok"
 
 
+def test_the_second_lower_energy_is_a_reset_at_any_pace() -> None:
+    sim = Sim(interval=0.1)
+    sim.health(energy_joules_total=1000.0, xid_last_code=0.0)
+    codes = [sim.check("xid_critical", energy_joules_total=energy, xid_last_code=48.0) for energy in (1e3, 5.0, 6.0)]
+    assert [check.state for check in codes] == ["crit", "crit", "ok"]
+
+
 def test_a_misread_counter_is_no_reset() -> None:
     sim = Sim()
     for energy, code in ((1000.0, 0.0), (1000.0, 48.0), (0.0, 48.0), (1001.0, 48.0), (1002.0, 48.0), (0.0, 48.0)):

@@ -1,0 +1,32 @@
+"""What a product can have by its name."""
+
+from __future__ import annotations
+
+import pytest
+
+from pulsed.compute.hardware import has_quantity
+from pulsed.translate.tick import Device, Entity
+
+BOARD, INSTANCE = Entity("gpu", "0", "GPU-0"), Entity("mig", "0", "GPU-0", "1", "1g.10gb")
+
+
+@pytest.mark.parametrize(
+    ("model", "quantity", "expected"),
+    [
+        ("NVIDIA H100 80GB HBM3", "row_remap_failure", True),
+        ("NVIDIA H100 80GB HBM3", "retired_pages_pending", False),
+        ("Tesla V100-SXM2-16GB", "row_remap_failure", False),
+        ("Tesla V100-SXM2-16GB", "retired_pages_pending", True),
+        ("NVIDIA L4", "memory_temperature_celsius", False),
+        ("NVIDIA GeForce RTX 4090", "ecc_mode", False),
+        ("NVIDIA H100 PCIe", "fabric_health_mask", False),
+        ("a model of next year", "fabric_health_mask", True),
+    ],
+)
+def test_a_quantity_exists_for_the_models_that_have_it(model: str, quantity: str, expected: bool) -> None:
+    assert has_quantity(Device(BOARD, model=model), quantity) is expected
+
+
+def test_an_instance_has_no_quantities_of_its_board() -> None:
+    found = [has_quantity(Device(INSTANCE), name) for name in ("temperature_celsius", "graphics_engine_active_ratio")]
+    assert found == [False, True]
