@@ -9,6 +9,7 @@ from pulsed.attribution.attribution import LABELS, SourceState
 from pulsed.collector.target_store import Target, TargetStore
 from pulsed.compute.tick import ComputedTick
 from pulsed.present.exposition.families import COUNTER_FAMILIES, DERIVED, QUANTITY_FAMILIES
+from pulsed.present.exposition.owner_families import FAMILIES as OWNER_FAMILIES
 from pulsed.present.exposition.telemetry import Telemetry
 from pulsed.reader.tick import Layout
 from pulsed.translate.fields import DERIVED as COMPOSED
@@ -57,7 +58,7 @@ CHAPTERS: dict[Group, str] = {
 
 def metrics() -> str:
     """Return the text of METRICS.md."""
-    return "\n".join([HEAD, *_computed(), *classes(), *_counted(), *_quantities(), *_own()]) + "\n"
+    return "\n".join([HEAD, *_computed(), *classes(), *_counted(), *_quantities(), *_owners(), *_own()]) + "\n"
 
 
 def _counted() -> Iterator[str]:
@@ -116,6 +117,25 @@ def _row(rows: list[tuple[str, str, str]]) -> str:
         number, field = origin.split()
         origin = f"{number} to {last} {re.sub(r'[0-9]', engines, field)}"
     return f"| `{name}` | {meaning} | {origin} |"
+
+
+def _owners() -> Iterator[str]:
+    joined = "pulsed_gpu_owner_info * on (node, gpu, uuid, mig_id) group_left () pulsed_gpu_real_utilization_ratio"
+    yield "\n## Owners\n"
+    yield "`pulsed_gpu_owner_info` has a series per GPU and owner, with `kind` (`slurm_job`, `pod`, `process`) and,"
+    yield "where known, `job_id`, `user`, `account`, `partition`, `namespace`, `pod`, `container`, `workload`,"
+    yield "`workload_kind`. To join them:"
+    yield f"`{joined}`.\n"
+    yield "The others exist per `job` (`job_id`, `user`, `account`, `partition`), `pod` (`namespace`, `pod`,"
+    yield "`container`) and `workload` (`namespace`, `workload`, `workload_kind`). Counters begin and end with the"
+    yield "owner, and are exact between scrapes. Of a GPU that N owners share each has 1/N. At most"
+    yield "`publish.max_owners` have series.\n"
+    yield "| metric | type | meaning |\n|---|---|---|"
+    yield "| `pulsed_gpu_owner_info` | info | Owners of the GPU, to be joined with its series |"
+    for family in OWNER_FAMILIES:
+        suffix = "_total" if family.type == "counter" else ""
+        yield f"| `pulsed_job_{family.name}{suffix}` | {family.type} | {family.help} |"
+    yield "| `pulsed_jobs_dropped_total{reason}` | counter | Owners without an account or series of their own |"
 
 
 def _own() -> Iterator[str]:

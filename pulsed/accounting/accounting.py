@@ -44,6 +44,9 @@ RESUME_SECONDS = 120.0
 MAX_ABSENT_GPUS = 256
 """GPUs that are gone and still have an account of the time without owners."""
 
+MAX_DROPPED = 4096
+"""Owners without an account of their own that are remembered, so that each is counted once."""
+
 OTHER = Owner("nobody", "other")
 
 Accounts = tuple[OwnerAccount, ...]
@@ -136,6 +139,7 @@ class OwnerAccounting:
         self._saved: dict[tuple[str, str], OwnerAccount] = {}
         self._resumes_until: float | None = None
         self._changes: list[OwnerChange] = []
+        self._dropped: dict[tuple[str, str], None] = {}
         self.dropped = 0
 
     def add(self, tick: ComputedTick) -> Sequence[OwnerChange]:
@@ -158,8 +162,14 @@ class OwnerAccounting:
     @property
     def running(self) -> Sequence[OwnerAccount]:
         """The accounts of all owners that have a GPU, up to the newest tick."""
-        self._settle()
+        self.settle(self._running.values())
         return list(self._running.values())
+
+    def settle(self, accounts: Iterable[OwnerAccount]) -> None:
+        """Bring some accounts up to the newest tick."""
+        for gpu in {self._gpus[key] for account in accounts for key in account.holding}:
+            if (last := self._last(gpu)) is not None:
+                self._close(gpu, *last)
 
     def held(self) -> Iterator[HeldGpu]:
         """Yield every GPU with each of its owners."""
@@ -208,8 +218,8 @@ class OwnerAccounting:
     @property
     def unfinished(self) -> Sequence[OwnerAccount]:
         """The accounts for `restore`: of all owners that have not ended, also those that were not yet seen again."""
-        self._settle()
-        return [*self._running.values(), *self._absent.keys() - self._running.values(), *self._saved.values()]
+        waiting = [account for account in self._absent if self._running.get(account.owner.key) is not account]
+        return [*self.running, *waiting, *self._saved.values()]
 
     def restore(self, accounts: Iterable[OwnerAccount]) -> None:
         """Continue accounts of an earlier run of the daemon, as soon as their owners are seen."""
@@ -262,7 +272,7 @@ class OwnerAccounting:
                 account.owner = replace(owner, begin=begin, uid=uid)
             return account
         if account is None and len(self._running) >= OWNERS_PER_GPU * len(self._gpus) + MORE_OWNERS:
-            self.dropped += 1
+            self._count_dropped(owner)
             owner = OTHER
             if (account := self._running.get(OTHER.key)) is not None:
                 return account
@@ -277,6 +287,14 @@ class OwnerAccounting:
             account = OwnerAccount(owner, begin, tick.time, tick.time)
         self._running[owner.key] = account
         return account
+
+    def _count_dropped(self, owner: Owner) -> None:
+        """Count an owner without an account of its own, once."""
+        if owner.key not in self._dropped:
+            self.dropped += 1
+            self._dropped[owner.key] = None
+            while len(self._dropped) > MAX_DROPPED:
+                del self._dropped[next(iter(self._dropped))]
 
     # Charging.
 
@@ -321,12 +339,6 @@ class OwnerAccounting:
         for account in gpu.owners:
             self._leave(account, gpu, view.tick)
         gpu.owners = ()
-
-    def _settle(self) -> None:
-        """Charge the segments of all owned GPUs up to the newest tick."""
-        for view in self._views.values():
-            for gpu in view.owned:
-                self._close(gpu, view.tick.results[gpu.position].account, view.tick.readings[gpu.position])
 
     def _close(self, gpu: _AccountedGpu, last: CounterSnapshot, reading: Reading) -> None:
         """Charge a segment up to a snapshot, from which it goes on."""

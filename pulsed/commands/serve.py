@@ -33,6 +33,7 @@ from pulsed.present.api.event_documents import owner_change, removal_change
 from pulsed.present.api.events import EventBroadcaster
 from pulsed.present.api.history import History
 from pulsed.present.asgi import HEALTH, HEALTHY, READY, App
+from pulsed.present.exposition.owner_families import OwnerFamilies
 from pulsed.present.exposition.page import Pages
 from pulsed.present.exposition.telemetry import Telemetry
 from pulsed.server.app import DaemonApp
@@ -112,6 +113,8 @@ class Daemon:
         self._notifier = Notifier(os.environ)
         self._last_reload_successful = True
         self._telemetry.config_in_force = self._in_force
+        self._owner_families = OwnerFamilies(self._store, self._accounting, config.publish.max_owners)
+        self._telemetry.owners = self._owner_families.collect
         self._telemetry.attribution = lambda: self._collectors.attribution.states
 
     async def run(self, listeners: Sequence[Listener]) -> int:
@@ -198,6 +201,7 @@ class Daemon:
                 log.warning("a change of this key needs a restart", extra={"key": key})
         setup(config.log.level, config.log.format)
         self._pages.passthrough = config.publish.passthrough
+        self._owner_families.max_owners = config.publish.max_owners
         self._app.max_requests = config.max_requests
         self._config = config
         self._app.reset_api()

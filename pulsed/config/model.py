@@ -49,6 +49,7 @@ from pulsed.errors import ConfigError
 from pulsed.present.api.events import HEARTBEAT_SECONDS, MAX_SUBSCRIBERS
 from pulsed.present.api.history import MAX_BYTES, SECONDS
 from pulsed.present.api.sample_fields import DEFAULT_FIELDS, FIELDS
+from pulsed.present.exposition.owner_families import MAX_OWNERS
 from pulsed.reader.exporter.scraper import masked
 from pulsed.suggestions import did_you_mean
 from pulsed.translate.vocabulary import QUANTITIES
@@ -365,6 +366,11 @@ class Publish(Section):
     passthrough: Switch = Field(
         default=False,
         description="Also publish the source's own `DCGM_FI_*` series.",
+    )
+    max_owners: Count = Field(
+        default=MAX_OWNERS,
+        description="Jobs and pods with series of their own, some 10 each. Later ones are in `/jobs` only, and counted "
+        "in `pulsed_jobs_dropped_total`.",
     )
 
 

@@ -44,15 +44,20 @@ def repeated(claims: Iterable[Sequence[Key]]) -> list[frozenset[int]]:
     return found
 
 
-def label_text(device: Device, here: str) -> str:
-    """Return the labels of every series of a device, without braces."""
+def gpu_labels(device: Device, here: str) -> list[tuple[str, str]]:
+    """Return the labels of every series of a device, as pairs."""
     entity = device.entity
     labels = [("node", node_of(device, here)), ("gpu", entity.gpu), ("uuid", entity.uuid)]
     if entity.mig_id:
         labels.append(("mig_id", entity.mig_id))
     if entity.mig_profile:
         labels.append(("mig_profile", entity.mig_profile))
-    return label_pairs(labels)
+    return labels
+
+
+def label_text(device: Device, here: str) -> str:
+    """Return the labels of every series of a device, without braces."""
+    return label_pairs(gpu_labels(device, here))
 
 
 def names_of(device: Device) -> tuple[str, ...]:

@@ -33,12 +33,15 @@ def test_the_job_of_a_mapping_directory_is_the_owner_of_its_gpu(tmp_path: Path) 
         until(lambda: job("0") == "4711")
         assert job("1") is None
         assert f'pulsed_attribution_up{{source="{jobs}"}} 1' in daemon.get("/metrics").text
+        assert 'kind="slurm_job",user="ann",job_id="4711"} 1' in daemon.get("/metrics").text
+        assert 'pulsed_job_gpus{job_id="4711",user="ann"} 1' in daemon.get("/metrics").text
         (jobs / "GPU-a").rename(jobs / "GPU-b")
         until(lambda: job("0") is None)
         assert job("1") == "4711"
         (jobs / "GPU-b").unlink()
         jobs.rmdir()
         until(lambda: job("1") is None)
+        assert "pulsed_job_gpus" not in daemon.get("/metrics").text
         until(lambda: f'pulsed_attribution_up{{source="{jobs}"}} 0' in daemon.get("/metrics").text)
 
 

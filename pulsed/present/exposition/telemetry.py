@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import platform
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from prometheus_client import CollectorRegistry, ProcessCollector
 from prometheus_client.metrics_core import (
@@ -41,6 +41,7 @@ class Telemetry(Collector):
         self.config_in_force: Callable[[], bool] = lambda: True
         self.duplicate_gpus: Mapping[str, int] = {}
         self.attribution: Callable[[], Sequence[SourceState]] = tuple
+        self.owners: Callable[[float], Iterable[Metric]] = lambda now: ()
         self._durations = {layer: _Durations() for layer in LAYERS}
         self._requests: dict[tuple[str, str], int] = {}
         self._build = _build(revision)
@@ -69,6 +70,7 @@ class Telemetry(Collector):
         yield self._build
         yield from _source_families(_by_name(self._board.targets), self._now, self.duplicate_gpus)
         yield from _attribution_families(self.attribution())
+        yield from self.owners(self._now)
         durations = HistogramMetricFamily(
             "pulsed_tick_duration_seconds", "Time of a layer for one tick of one source", labels=["layer"]
         )

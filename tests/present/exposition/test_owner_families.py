@@ -1,0 +1,127 @@
+"""Series of owners: right sums, a bounded number, and none for owners of stale targets."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import pytest
+
+from pulsed.attribution.owner import Owner, Owners, pod
+from pulsed.collector.target_store import Target, TargetStore
+from pulsed.present.exposition.owner_families import OwnerFamilies
+from pulsed.translate.vocabulary import Reading
+from tests.accounting.streams import Node, job
+from tests.compute.streams import DAY, activity
+
+NOW = 100.0
+WORKS = Reading(**activity(0.6), memory_used_bytes=40e9, power_watts=500.0)
+RESTS = Reading(**activity(0.0), memory_used_bytes=10e9, power_watts=100.0)
+ANN = Owner("slurm_job", "4711", DAY, user="ann", account="lab", partition="gpu")
+
+Series = Mapping[str, Sequence[tuple[dict[str, str], float]]]
+
+
+class Published:
+    """A node and the families of its owners."""
+
+    def __init__(self, max_owners: int = 256) -> None:
+        self.node = Node()
+        self.target = Target("exporter", "test", 1.0, 10.0)
+        self.families = OwnerFamilies(TargetStore("here", [self.target]), self.node.accounting, max_owners)
+
+    def sees(self, *gpus: tuple[Owners | None, Reading], times: int = 1) -> None:
+        for _ in range(times):
+            self.node.sees(*gpus)
+        assert self.node.tick is not None
+        self.target.accept(self.node.tick, NOW)
+
+    def series(self, now: float = NOW) -> Series:
+        found: dict[str, list[tuple[dict[str, str], float]]] = {}
+        for family in self.families.collect(now):
+            for sample in family.samples:
+                found.setdefault(sample.name, []).append((dict(sample.labels), sample.value))
+        return found
+
+
+def test_a_job_on_two_gpus() -> None:
+    published = Published()
+    published.sees(((ANN,), WORKS), ((ANN,), RESTS), times=5)
+    series = published.series()
+    labels = {"job_id": "4711", "user": "ann", "account": "lab", "partition": "gpu"}
+    assert series["pulsed_gpu_owner_info"] == [
+        ({"node": "here", "gpu": gpu, "uuid": f"GPU-{gpu}", "kind": "slurm_job", **labels}, 1) for gpu in "01"
+    ]
+    values = {name: rows[0][1] for name, rows in series.items() if name.startswith("pulsed_job_")}
+    assert all(rows == [(labels, rows[0][1])] for name, rows in series.items() if name.startswith("pulsed_job_"))
+    assert values == pytest.approx(
+        {
+            "pulsed_job_gpus": 2,
+            "pulsed_job_real_utilization_ratio": 0.3,
+            "pulsed_job_memory_used_bytes": 50e9,
+            "pulsed_job_power_watts": 600.0,
+            "pulsed_job_gpu_seconds_total": 8.0,
+            "pulsed_job_observed_seconds_total": 8.0,
+            "pulsed_job_real_utilization_seconds_total": 0.6 * 4,
+            "pulsed_job_idle_seconds_total": 4.0,
+            "pulsed_job_energy_joules_total": 600.0 * 4,
+        }
+    )
+
+
+def test_a_shared_gpu_is_halved() -> None:
+    published = Published()
+    published.sees(((pod("ml", "a", "main"), pod("ml", "b")), WORKS), times=5)
+    series = published.series()
+    assert series["pulsed_pod_gpu_seconds_total"] == [
+        ({"namespace": "ml", "pod": "a", "container": "main"}, 2.0),
+        ({"namespace": "ml", "pod": "b"}, 2.0),
+    ]
+    assert [number for _, number in series["pulsed_pod_observed_seconds_total"]] == [4.0, 4.0]
+    assert [number for _, number in series["pulsed_pod_power_watts"]] == [250.0, 250.0]
+    assert [number for _, number in series["pulsed_pod_gpus"]] == [1, 1]
+
+
+def test_the_pods_of_a_workload_are_summed_up() -> None:
+    pods = [Owner("pod", f"ml/{name}", namespace="ml", name=name, workload="w", workload_kind="Job") for name in "ab"]
+    published = Published()
+    published.sees(((pods[0],), WORKS), ((pods[1],), WORKS), times=3)
+    assert published.series()["pulsed_workload_gpu_seconds_total"] == [
+        ({"namespace": "ml", "workload": "w", "workload_kind": "Job"}, 4.0)
+    ]
+
+
+def test_series_end_with_the_owner_and_with_fresh_data() -> None:
+    published = Published()
+    published.sees(((ANN,), WORKS), times=3)
+    assert "pulsed_job_gpus" in published.series()
+    assert "pulsed_job_gpus" not in published.series(NOW + 11.0)
+    published.sees(((), RESTS))
+    assert "pulsed_job_gpus" not in published.series()
+
+
+def test_without_owners_there_is_nothing() -> None:
+    published = Published()
+    published.sees((None, WORKS), times=3)
+    assert published.series() == {}
+
+
+def test_an_unknown_quantity_is_absent() -> None:
+    published = Published()
+    published.sees(((ANN,), Reading()), times=3)
+    assert {name for name in published.series() if name.startswith("pulsed_job_")} == {
+        "pulsed_job_gpus",
+        "pulsed_job_gpu_seconds_total",
+        "pulsed_job_observed_seconds_total",
+        "pulsed_job_idle_seconds_total",
+    }
+
+
+def test_beyond_the_limit_the_newest_owners_have_no_series_and_are_counted_once() -> None:
+    published = Published(max_owners=2)
+    crowd = tuple(job(str(number), DAY - number) for number in range(5))
+    published.sees((crowd, WORKS), times=3)
+    for _ in range(3):
+        series = published.series()
+    assert [labels["job_id"] for labels, _ in series["pulsed_job_gpus"]] == ["4", "3"]
+    assert len(series["pulsed_gpu_owner_info"]) == 2
+    assert series["pulsed_jobs_dropped_total"] == [({"reason": "series"}, 3.0), ({"reason": "accounts"}, 0.0)]
