@@ -53,10 +53,12 @@ class EndedAccounts:
         self._keep(account, line)
 
     def find(self, matches: Callable[[Owner, float], bool] = lambda owner, end: True) -> Iterator[OwnerAccount]:
-        """Yield accounts whose owner and end match, the newest end first."""
-        for owner, end, packed in list(reversed(self._kept.values())):
-            if matches(owner, end):
-                yield load_account(json.loads(zlib.decompress(packed)))
+        """Return the accounts whose owner and end match, the newest end first.
+
+        They are found at once and unpacked one by one, which takes some 100 us each, also in another thread.
+        """
+        found = [packed for owner, end, packed in reversed(self._kept.values()) if matches(owner, end)]
+        return (load_account(json.loads(zlib.decompress(packed))) for packed in found)
 
     def _keep(self, account: OwnerAccount, line: bytes) -> None:
         packed = zlib.compress(line, 1)

@@ -24,6 +24,9 @@ KEPT_SECONDS = 60.0
 KEPT_ENDS = 1024
 """Owners that are gone, of which the time of their end is kept."""
 
+LABELS_SECONDS = 180.0
+"""The labels of pages are down when no tick has had an owner for so long; pages are read every minute or more often."""
+
 LABELS = "labels"
 """Name of the source whose claims come with the ticks: the labels of an exporter's page."""
 
@@ -56,7 +59,6 @@ class Attribution:
 
     Attributes:
         version: grows with every change of any claims; 0 as long as there were none.
-        labels: the state of the labels of pages, which callers update.
     """
 
     def __init__(self, wall: Callable[[], float] = time.time) -> None:
@@ -64,13 +66,19 @@ class Attribution:
         self._running: dict[AttributionSource, tuple[SourceState, asyncio.Task[None]]] = {}
         self._states: tuple[SourceState, ...] = ()
         self._ends: OrderedDict[tuple[str, str], float] = OrderedDict()
-        self.labels = SourceState(LABELS)
+        self._labels = SourceState(LABELS)
         self.version = 0
 
     @property
     def states(self) -> Sequence[SourceState]:
         """The states of all sources in the order of precedence, without those that this host never had."""
-        return [state for state in (*self._states, self.labels) if state.last_success is not None or state.errors]
+        last = self._labels.last_success
+        self._labels.up = last is not None and self._wall() - last <= LABELS_SECONDS
+        return [state for state in (*self._states, self._labels) if state.last_success is not None or state.errors]
+
+    def note_labels(self) -> None:
+        """Note that the labels of a page name owners."""
+        self._labels.last_success = self._wall()
 
     def apply(self, sources: Iterable[AttributionSource]) -> None:
         """Read these sources from now on, in this order of precedence. Equal ones are not interrupted."""

@@ -35,7 +35,7 @@ class OwnerLookup:
             found = tuple(self._owned(tick.devices)) if version else tick.devices
             self._found = self._found if found == self._found else found
         if self._labelled:
-            attribution.labels.up, attribution.labels.last_success = True, tick.time
+            attribution.note_labels()
         return tick if self._found is tick.devices else replace(tick, devices=self._found)
 
     def _owned(self, devices: tuple[Device, ...]) -> Iterator[Device]:

@@ -141,11 +141,13 @@ class CollectorPool:
         Raises `ConfigError` if a source cannot be made; then nothing has changed.
         """
         before, settings, selection = self._config, config.compute_settings(), selection_of(config, {})
-        if before is None or (before.source, before.node) != (config.source, config.node):
-            self._replace(config, open_sources(config))
+        is_new = before is None or (before.source, before.node) != (config.source, config.node)
+        sources = open_sources(config) if is_new else ()
+        self.attribution.apply(attribution_sources(config))  # first: the first tick has its owners
+        if is_new:
+            self._replace(config, sources)
         for running in self._running.values():
             running.pipeline.reconfigure(settings, selection, kernel_log_of(config), config.source.max_gpus)
-        self.attribution.apply(attribution_sources(config))
         self._config = config
 
     @property

@@ -101,7 +101,7 @@ async def test_labels_count_where_the_host_has_no_owner(directory: Directory) ->
     labelled = Device(BOARD.entity, owners=(pod("ml", "a"),))
     lookup = OwnerLookup(directory.attribution, "here")
     assert lookup.of(tick(labelled)).devices[0].owners == (pod("ml", "a"),)
-    assert directory.attribution.labels.up
+    assert [(state.name, state.up) for state in directory.attribution.states][1:] == [("labels", True)]
 
 
 async def test_devices_are_the_same_while_nothing_changes(directory: Directory) -> None:

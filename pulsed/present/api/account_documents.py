@@ -32,19 +32,28 @@ class AccountFilter(NamedTuple):
     namespace: str = ""
     since: float = 0.0
 
-    def matches(self, owner: Owner) -> bool:
+    def matches(self, account: OwnerAccount) -> bool:
+        """Return whether the owner of an account is wanted, whatever its state."""
+        return self.matches_owner(account.owner)
+
+    def matches_owner(self, owner: Owner) -> bool:
         """Return whether an owner is wanted, whatever its state."""
         pairs = ((self.kind, owner.kind), (self.user, owner.user), (self.account, owner.account))
         return all(not wanted or wanted == found for wanted, found in (*pairs, (self.namespace, owner.namespace)))
 
 
-def find_accounts(accounts: Accounts, wanted: AccountFilter) -> Iterator[OwnerAccount]:
-    """Yield the accounts that match: running ones by their begin, the newest first, then ended ones by their end."""
-    if wanted.state != "ended":
-        found = [each for each in accounts.running.running if wanted.matches(each.owner)]
-        yield from sorted(found, key=lambda each: -each.begin)
-    if wanted.state != "running":
-        yield from accounts.ended.find(lambda owner, end: end >= wanted.since and wanted.matches(owner))
+def running_accounts(accounts: Accounts, wanted: AccountFilter) -> list[OwnerAccount]:
+    """Return the accounts of owners that have a GPU and match, the newest begin first."""
+    if wanted.state == "ended":
+        return []
+    return sorted(filter(wanted.matches, accounts.running.running), key=lambda each: -each.begin)
+
+
+def ended_accounts(accounts: Accounts, wanted: AccountFilter) -> Iterator[OwnerAccount]:
+    """Return the accounts of owners that have ended and match, the newest end first; may be used in another thread."""
+    if wanted.state == "running":
+        return iter(())
+    return accounts.ended.find(lambda owner, end: end >= wanted.since and wanted.matches_owner(owner))
 
 
 def accounts_named(accounts: Accounts, name: str) -> list[OwnerAccount]:

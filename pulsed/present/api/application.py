@@ -19,6 +19,7 @@ from fastapi_offline import FastAPIOffline
 from starlette.exceptions import HTTPException
 
 from pulsed import __version__
+from pulsed.background import in_background
 from pulsed.collector.target_store import TargetStore
 from pulsed.compute.health.checks import BY_ID
 from pulsed.present.api import documents, schema
@@ -27,7 +28,8 @@ from pulsed.present.api.account_documents import (
     Accounts,
     account_document,
     accounts_named,
-    find_accounts,
+    ended_accounts,
+    running_accounts,
 )
 from pulsed.present.api.event_documents import KINDS, identity_document
 from pulsed.present.api.events import HEADERS, RETRY_SECONDS, EventBroadcaster, TooManySubscribers
@@ -139,14 +141,16 @@ def api(
         since: Annotated[float, Query(description="not ended before this Unix time", allow_inf_nan=False)] = 0.0,
         limit: Annotated[int, Query(ge=1, le=MAX_JOBS)] = 100,
     ) -> Response:
-        found = find_accounts(accounts, AccountFilter(state, kind, user, account, namespace, since))
-        shown = [account_document(each, board.node) for each in islice(found, limit)]
+        wanted = AccountFilter(state, kind, user, account, namespace, since)
+        shown = [account_document(each, board.node) for each in running_accounts(accounts, wanted)[:limit]]
+        ended = islice(ended_accounts(accounts, wanted), limit - len(shown))
+        shown += await in_background(lambda: [account_document(each, board.node) for each in ended])
         return _json({"node": board.node, "time": rfc3339(time.time()), "jobs": shown})
 
     @app.get(
         "/jobs/{id:path}",
-        response_model=schema.AccountShape,
-        responses={404: {"model": schema.Failure}},
+        response_model=schema.AccountShape | list[schema.AccountShape],
+        responses=_REFUSED | {404: {"model": schema.Failure}},
         summary="Account of one owner: the newest with this id",
     )
     async def one_job(
