@@ -52,6 +52,16 @@ def test_a_sample_covers_the_time_since_the_previous_one() -> None:
     ]
 
 
+def test_a_gpu_is_new_in_one_tick_only_although_the_devices_stay_the_same_object() -> None:
+    tracker, devices = Tracker(), (GPU,)
+    (track,) = tracker.track(sample(1.0, NOTHING, devices=devices)).roster.tracks
+    statuses = [track.status]
+    for clock in (2.0, 3.0):
+        tracker.track(sample(clock, NOTHING, devices=devices))
+        statuses.append(track.status)
+    assert statuses == ["new", "present", "present"]
+
+
 def test_a_gap_covers_nothing() -> None:
     assert kinds([0.0, 3.0, 3.5, 1.0])[1:] == [("next", 3.0, 3.0), ("gap", 3.5, 0.0), ("next", 1.0, 1.0)]
 

@@ -135,3 +135,9 @@ def test_senseless_values_are_missing(unit: Unit, value: float) -> None:
 )
 def test_shares_above_one(unit: Unit, value: float, whole: bool, expected: float | None, anomalies: list[str]) -> None:
     assert convert(unit, value, whole) == (expected, anomalies)
+
+
+@pytest.mark.parametrize("unit", [unit for unit in UNITS if unit.high < math.inf and not unit.share])
+def test_the_largest_value_of_a_unit_is_allowed_and_no_larger_one(unit: Unit) -> None:
+    assert convert(unit, unit.high)[0] == unit.high * unit.multiply / unit.divide
+    assert convert(unit, unit.high * 1.001)[0] is None
