@@ -39,7 +39,7 @@ def parse_job_file(text: str) -> JobFile:
     jobs: dict[str, Owner] = {}
     pairs: list[dict[str, str]] = []
     bad = 0
-    for line in filter(None, map(str.strip, text.splitlines())):
+    for line in filter(None, map(str.strip, text.split("\n"))):  # splitlines would split at more characters
         if match := _PAIR.fullmatch(line):
             if match[1] == "job_id" or not pairs:
                 pairs.append({})
