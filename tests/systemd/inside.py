@@ -136,6 +136,18 @@ def latches() -> str:
     return ", ".join(sorted(saved))
 
 
+def jobs() -> str:
+    """The files of a prolog belong to root and outlive a restart of pulsed, which reads them."""
+    mapping = Path("/run/pulsed/jobs/0::4711")
+    mapping.parent.mkdir(parents=True)
+    mapping.write_text("job_id=4711\n")
+    run("systemctl", "restart", "pulsed")
+    until(serves, "the page")
+    assert run("runuser", "-u", "pulsed", "--", "cat", str(mapping)) == "job_id=4711"
+    assert mapping.parent.parent.stat().st_uid == 0
+    return "kept"
+
+
 def killed() -> str:
     """systemd starts a killed daemon again."""
     before = shown("ExecMainPID")
@@ -210,7 +222,7 @@ def remove() -> str:
     return "removed"
 
 
-STEPS = (install, exposure, reload, wrong_file, latches, killed, watchdog, sockets, upgrade, stop, remove)
+STEPS = (install, exposure, reload, wrong_file, latches, jobs, killed, watchdog, sockets, upgrade, stop, remove)
 
 
 def main() -> None:
