@@ -119,9 +119,7 @@ def test_the_owners_of_gpus_under_a_real_slurm(tmp_path: Path) -> None:
             return cluster.run("sbatch", "--parsable", "--output=/dev/null", *options, "--wrap=sleep 600")
 
         def owners() -> list[str | None]:
-            found: list[str | None] = [
-                each["attribution"]["slurm_job"] for each in daemon.get("/gpus").json()["gpus"]
-            ]
+            found: list[str | None] = [each["attribution"]["slurm_job"] for each in daemon.get("/gpus").json()["gpus"]]
             return found
 
         train = submit("--gres=gpu:2", "--requeue")
