@@ -5,6 +5,7 @@ A sample with unchanged inputs and nothing due costs only comparisons.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from itertools import compress
 from math import inf
 from operator import ne
@@ -126,7 +127,7 @@ class GpuHealth:
             self.changes = []
         due, is_reset = 0, False
         inputs.gap_seconds = 0.0
-        if sample.is_interrupted:
+        if sample.kind != "next" and sample.is_interrupted:
             inputs.gap_seconds = sample.elapsed
             due |= self._interrupt()
         if track.device is not self.device:
@@ -167,8 +168,9 @@ class GpuHealth:
             polls_missed,
             age if not age else 0.0 if freshness.is_fresh else round(age),
             1.0 if node.reads_kernel_log else None,
+            None if activity is None else float(bisect_left(plan.activity_levels, activity)),
         )
-        compared = plan.select(reading) + facts + self._exporter_facts + (plan.activity_step(activity),)
+        compared = plan.select(reading) + facts + self._exporter_facts
         if compared != self._compared:
             due |= self._compare(compared)
         is_sign_possible = due & plan.on_resets or is_reset or self.resets.is_pending
@@ -266,7 +268,7 @@ class GpuHealth:
     def _evaluate(self, due: int, reading: Reading, facts: tuple[Value, ...], now: float) -> None:
         """Evaluate rules, then the checks whose rules have another outcome; `facts` are the last ones of the inputs."""
         plan, inputs, states = self.plan, self.inputs, self._rules
-        inputs.values = reading + self._compared[plan.readings : -1] + facts
+        inputs.values = reading + self._compared[plan.readings :] + facts
         is_first = self.health is NOT_EVALUATED
         if is_first:
             due = plan.all_rules

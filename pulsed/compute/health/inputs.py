@@ -18,8 +18,9 @@ ACTIVITY = "gpu_activity_ratio"
 """The larger of graphics engine activity and GPU utilization. It changes all the time: an evaluation follows only if it
 crosses the threshold of a condition."""
 
-SAMPLE_FACTS = ("sample_gap_intervals", "polls_missed", "inputs_age_seconds", "kernel_log")
-"""Facts about a sample; `kernel_log` is 1 while the kernel log is read."""
+SAMPLE_FACTS = ("sample_gap_intervals", "polls_missed", "inputs_age_seconds", "kernel_log", "activity_step")
+"""Facts about a sample; `kernel_log` is 1 while the kernel log is read, `activity_step` the number of thresholds of
+conditions that the activity is above."""
 
 EXPORTER_FACTS = ("clock_event_hw_thermal", "clock_event_hw_power_brake", "xid_counts")
 """Facts from dcgm-exporter's own metrics; `xid_counts` is 1 while there are any."""

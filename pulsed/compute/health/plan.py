@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
 from collections.abc import Mapping
-from operator import itemgetter
+from math import inf, nextafter
+from operator import gt, itemgetter
 
 from pulsed.compute.health.duty import Duty
 from pulsed.compute.health.inputs import ACTIVITY, EXPORTER_FACTS, SAMPLE_FACTS
@@ -13,7 +13,7 @@ from pulsed.compute.health.rule import Rule
 from pulsed.compute.health.settings import HealthSettings
 from pulsed.compute.health.xid_rule import XidRule
 from pulsed.compute.health.xids import XIDS
-from pulsed.translate.vocabulary import POSITION, Value
+from pulsed.translate.vocabulary import POSITION
 
 XID, REASONS = "xid_last_code", "clocks_event_reasons"
 
@@ -34,8 +34,8 @@ class HealthPlan:
         readings: number of readings that cause an evaluation.
         reasons: position of `clocks_event_reasons` among them.
         select: takes them from a reading.
-        users: for each of them, then of `SAMPLE_FACTS` and `EXPORTER_FACTS`, and for `activity_step`, the rules to
-            evaluate if it changes.
+        users: for each of them, then of `SAMPLE_FACTS` and `EXPORTER_FACTS`, the rules to evaluate if it changes.
+        activity_levels: the activities above which a condition about it has another outcome.
         on_blanks, on_watches, on_parts, on_xids, on_resets: the rules that depend on `inputs_blank_ratio`, on
             `health_watches`, on duty, on XIDs, and a bit of its own for the counters that show a reset.
         all_rules: all of them.
@@ -67,17 +67,14 @@ class HealthPlan:
         names = [name for name in users if name in POSITION]
         self.readings, self.reasons = len(names), names.index(REASONS)
         self.select = itemgetter(*(POSITION[name] for name in names))
-        self.users = tuple([users.get(name, 0) for name in (*names, *SAMPLE_FACTS, *EXPORTER_FACTS, ACTIVITY)])
+        users["activity_step"] = users.get(ACTIVITY, 0)
+        self.users = tuple([users.get(name, 0) for name in (*names, *SAMPLE_FACTS, *EXPORTER_FACTS)])
         conditions = [when for _, rule in self.rules for when in rule.when if when.quantity == ACTIVITY]
-        self._activity_levels = sorted({when.value for when in conditions})
+        self.activity_levels = sorted(
+            {when.value if when.compare is gt else nextafter(when.value, -inf) for when in conditions}
+        )
         severities: Mapping[int, str] = {code: xid.severity for code, xid in XIDS.items()} | dict(settings.xids)
         self.critical_xids = tuple(sorted(code for code, severity in severities.items() if severity == "crit"))
-
-    def activity_step(self, activity: Value) -> Value:
-        """Return a number that changes with the outcome of conditions about the activity."""
-        if activity is None:
-            return None
-        return float(bisect_left(self._activity_levels, activity) + bisect_right(self._activity_levels, activity))
 
     def selected(self, rules: int) -> tuple[tuple[int, int, Rule], ...]:
         """Return the rules of a bit mask: number, index of the check, and rule."""
