@@ -23,7 +23,7 @@ MAY_IMPORT = {
     "reader": "background errors file_watcher reader.tick",
     "attribution": "errors",
     "translate": "attribution errors reader.tick",
-    "compute": "errors suggestions reader.tick translate",
+    "compute": "attribution errors suggestions reader.tick translate",
     "accounting": "attribution compute translate",
     "collector.target_store": "compute",
     "present": (

@@ -146,7 +146,7 @@ class OwnerAccounting:
         """Account for the next tick of a target; return the owners that began and ended."""
         self._changes = []
         view = self._views.get(tick.target)
-        if view is None or view.tick.devices is not tick.devices or not view.is_current:
+        if view is None or view.tick.devices is not tick.devices or not view.is_current or tick.passing:
             view = self._update(view, tick)
         for gpu in view.owned:
             self._take(gpu, tick)
@@ -232,6 +232,7 @@ class OwnerAccounting:
         if view is None:
             view = self._views[tick.target] = _TargetView(tick)
         found: dict[GpuKey, _AccountedGpu] = {}
+        passing = {position: self._accounts(owners, tick) for position, owners in tick.passing.items()}
         boards = {gpu_key(each)[:2] for each in tick.devices if each.entity.kind == "mig"}
         for position, device in enumerate(tick.devices):
             key = gpu_key(device)
@@ -241,7 +242,13 @@ class OwnerAccounting:
             gpu = self._claim(key, device, tick)
             if gpu is not None:
                 found[key] = gpu
-                self._move(gpu, tick, position, self._accounts(device.owners or (), tick))
+                self._move(
+                    gpu,
+                    tick,
+                    position,
+                    self._accounts(device.owners or (), tick),
+                    passing.get(position, ()),
+                )
         for key, gpu in view.gpus.items():
             if key not in found:
                 self._release(gpu, view)
@@ -284,7 +291,9 @@ class OwnerAccounting:
             if saved is not None:
                 self._end(saved, saved.last_seen)
             begin = tick.time if owner.begin is None else min(owner.begin, tick.time)
-            account = OwnerAccount(owner, begin, tick.time, tick.time)
+            newer, account = account, OwnerAccount(owner, begin, tick.time, tick.time)
+            if newer is not None and newer.begin > begin:  # the id has been used again since
+                return account
         self._running[owner.key] = account
         return account
 
@@ -305,22 +314,27 @@ class OwnerAccounting:
             return None
         return view.tick.results[gpu.position].account, view.tick.readings[gpu.position]
 
-    def _move(self, gpu: _AccountedGpu, tick: ComputedTick, position: int, owners: Accounts) -> None:
-        """Take over the place and the owners of a GPU in a tick that is not yet the newest."""
+    def _move(self, gpu: _AccountedGpu, tick: ComputedTick, position: int, owners: Accounts, passing: Accounts) -> None:
+        """Take over the place and the owners of a GPU in a tick that is not yet the newest.
+
+        Args:
+            owners: that have the GPU now.
+            passing: that had it since the tick before, but in neither of both.
+        """
         now, reading = tick.results[position].account, tick.readings[position]
         last = self._last(gpu)
         if last is None and gpu.base is not None and gpu.reading is not None:  # it was away
             last = (gpu.base, gpu.reading)
         before, gpu.device = gpu.owners, tick.devices[position]
         follows = last is not None and gpu.base is not None and last[0].created == now.created
-        if follows and set(owners) == set(before):
+        if follows and set(owners) == set(before) and not passing:
             gpu.position = position
             return
         if last is not None:
             self._close(gpu, *last)
         gpu.position = position
         if follows and last is not None:
-            self._charge_boundary(gpu, owners, increase(last[0], now))
+            self._charge_boundary(gpu, owners, passing, increase(last[0], now))
         gpu.base, gpu.reading = now, reading
         gpu.observed = observed(now.values)
         for account in before:
@@ -329,6 +343,8 @@ class OwnerAccounting:
         for account in owners:
             if account not in before:
                 self._enter(account, gpu, tick, reading)
+        for account in passing:
+            self._pass(account, gpu, tick)
         if not set(owners) <= set(before):
             gpu.extremes = Extremes()
         gpu.owners = owners
@@ -358,10 +374,12 @@ class OwnerAccounting:
                 account.energy = (reading.energy_joules_total, owner.last_seen)
         gpu.base, gpu.reading, gpu.extremes.samples = last, reading, 0
 
-    def _charge_boundary(self, gpu: _AccountedGpu, owners: Accounts, counters: CounterVector) -> None:
+    def _charge_boundary(
+        self, gpu: _AccountedGpu, owners: Accounts, passing: Accounts, counters: CounterVector
+    ) -> None:
         """Charge a sample at whose start and end a GPU had different owners."""
         before = gpu.owners
-        either = tuple(dict.fromkeys((*before, *owners)))
+        either = tuple(dict.fromkeys((*before, *owners, *passing)))
         if not either:
             gpu.nobody = added(gpu.nobody, counters)
             return
@@ -403,6 +421,17 @@ class OwnerAccounting:
         account.holding.add(key)
         account.last_seen, account.left, account.absent_ticks = tick.time, None, 0
         self._absent.pop(account, None)
+
+    def _pass(self, account: OwnerAccount, gpu: _AccountedGpu, tick: ComputedTick) -> None:
+        """Note an owner that had a GPU between two ticks."""
+        on_gpu, is_new = account.on(gpu.device), account.first_seen == tick.time
+        if is_new:
+            account.last_seen = account.begin
+            on_gpu.held += max(self._left(account, tick) - account.begin, 0.0)
+            self._changes.append(OwnerChange("begin", account.owner, gpu.device, account.begin))
+        if not account.holding:
+            account.left = self._left(account, tick)
+            self._absent[account] = tick.target
 
     def _leave(self, account: OwnerAccount, gpu: _AccountedGpu, tick: ComputedTick) -> None:
         key = gpu_key(gpu.device)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from pulsed.attribution.owner import Owner, Owners
 from pulsed.attribution.source import NO_CLAIMS, AttributionSource, Claims
@@ -21,6 +22,9 @@ READ_SECONDS = 10.0
 KEPT_SECONDS = 60.0
 """How long the claims of the last look remain in force while a source fails: a kubelet restarts within seconds."""
 
+KEPT_DEPARTURES = 1024
+"""Owners that have lost a device, which are remembered until the next tick."""
+
 KEPT_ENDS = 1024
 """Owners that are gone, of which the time of their end is kept."""
 
@@ -29,6 +33,14 @@ LABELS_SECONDS = 180.0
 
 LABELS = "labels"
 """Name of the source whose claims come with the ticks: the labels of an exporter's page."""
+
+
+class Departure(NamedTuple):
+    """An owner that has lost the device of a key, counted from 1 over all sources."""
+
+    number: int
+    key: str
+    owner: Owner
 
 
 @dataclass(slots=True)
@@ -66,6 +78,7 @@ class Attribution:
         self._running: dict[AttributionSource, tuple[SourceState, asyncio.Task[None]]] = {}
         self._states: tuple[SourceState, ...] = ()
         self._ends: OrderedDict[tuple[str, str], float] = OrderedDict()
+        self._departures: deque[Departure] = deque(maxlen=KEPT_DEPARTURES)
         self._labels = SourceState(LABELS)
         self.version = 0
 
@@ -114,6 +127,15 @@ class Attribution:
             is_free = is_free or claims.is_complete
         return from_labels if from_labels is not None or not (is_free and is_local) else ()
 
+    @property
+    def departed(self) -> int:
+        """The number of the newest departure; 0 before the first."""
+        return self._departures[-1].number if self._departures else 0
+
+    def departures_after(self, number: int) -> Sequence[Departure]:
+        """Return the departures after one of a number, the oldest first."""
+        return [each for each in self._departures if each.number > number]
+
     def ended_at(self, owner: Owner) -> float | None:
         """Return the Unix time of the first look at which an owner was gone; None if no source of this host had it."""
         return self._ends.get(owner.key)
@@ -157,7 +179,10 @@ class Attribution:
     def _set(self, state: SourceState, claims: Claims) -> None:
         is_new = (claims.owners, claims.is_complete) != (state.claims.owners, state.claims.is_complete)
         if is_new:
-            gone = _owners(state.claims) - _owners(claims)
+            before, now = _owners(state.claims), _owners(claims)
+            for key, owner in before - now:
+                self._departures.append(Departure(self.departed + 1, key, owner))
+            gone = {owner.key for _, owner in before} - {owner.key for _, owner in now}
             self._ends |= dict.fromkeys(gone, self._wall())
             while len(self._ends) > KEPT_ENDS:
                 self._ends.popitem(last=False)
@@ -165,8 +190,8 @@ class Attribution:
         state.claims = claims
 
 
-def _owners(claims: Claims) -> set[tuple[str, str]]:
-    return {owner.key for owners in claims.owners.values() for owner in owners}
+def _owners(claims: Claims) -> set[tuple[str, Owner]]:
+    return {(key, owner) for key, owners in claims.owners.items() for owner in owners}
 
 
 def _start(

@@ -8,6 +8,10 @@ from typing import Literal
 OwnerKind = Literal["slurm_job", "pod", "process", "nobody"]
 
 
+BEGIN_TOLERANCE = 5.0
+"""Seconds between the begins of one owner by different sources; no id is used again as fast."""
+
+
 @dataclass(frozen=True, slots=True)
 class Owner:
     """A job, a pod's container or a process that has a GPU, or a share of one. Unknown texts are empty.
@@ -51,7 +55,7 @@ class Owner:
         """Return whether this is an owner seen before, not another one with its id (requeued, recreated, recycled)."""
         return (
             self.key == before.key
-            and (self.begin == before.begin or self.begin is None or before.begin is None)
+            and (self.begin is None or before.begin is None or abs(self.begin - before.begin) <= BEGIN_TOLERANCE)
             and (self.uid == before.uid or not self.uid or not before.uid)
         )
 

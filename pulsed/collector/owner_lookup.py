@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from pulsed.attribution.attribution import Attribution
 from pulsed.attribution.device_key import board_keys
 from pulsed.attribution.owner import Owner, Owners
 from pulsed.translate.tick import CanonicalTick, Device
+
+_NOT_PASSING: Mapping[int, Owners] = {}
 
 
 class OwnerLookup:
@@ -23,20 +25,39 @@ class OwnerLookup:
         self._attribution, self._node = attribution, node
         self._given: tuple[Device, ...] = ()
         self._version = 0
+        self._departed = attribution.departed
         self._found: tuple[Device, ...] = ()
         self._labelled = 0
 
     def of(self, tick: CanonicalTick) -> CanonicalTick:
         """Return the tick with the owners of its devices; the same tuple of devices as long as nothing changes."""
         attribution, version = self._attribution, self._attribution.version
+        before, passing = self._found, _NOT_PASSING
         if tick.devices is not self._given or version != self._version:
             self._given, self._version = tick.devices, version
             self._labelled = sum(bool(device.owners) for device in tick.devices)
             found = tuple(self._owned(tick.devices)) if version else tick.devices
             self._found = self._found if found == self._found else found
+            if attribution.departed != self._departed:
+                passing = self._passing(tick.devices, before)
         if self._labelled:
             attribution.note_labels()
-        return tick if self._found is tick.devices else replace(tick, devices=self._found)
+        if self._found is tick.devices and not passing:
+            return tick
+        return replace(tick, devices=self._found, passing=passing)
+
+    def _passing(self, devices: tuple[Device, ...], before: tuple[Device, ...]) -> Mapping[int, Owners]:
+        """Return by position the owners that had a device since the tick before, and in neither of both."""
+        departures = self._attribution.departures_after(self._departed)
+        self._departed = self._attribution.departed
+        known = {device.entity: device.owners or () for device in before}
+        found: dict[int, Owners] = {}
+        for position, (device, now) in enumerate(zip(devices, self._found, strict=True)):
+            keys, seen = self._keys(device), (*known.get(device.entity, ()), *(now.owners or ()))
+            owners = dict.fromkeys(each.owner for each in departures if each.key in keys)
+            if passing := tuple([owner for owner in owners if not any(owner.continues(each) for each in seen)]):
+                found[position] = passing
+        return found
 
     def _owned(self, devices: tuple[Device, ...]) -> Iterator[Device]:
         found = [self._find(device) for device in devices]
@@ -51,6 +72,11 @@ class OwnerLookup:
 
     def _find(self, device: Device) -> Owners | None:
         """Return the owners of a device; a part without owners of its own has those of its board."""
+        is_local = device.entity.node in ("", self._node)
+        return self._attribution.find(self._keys(device), device.owners, is_local=is_local)
+
+    def _keys(self, device: Device) -> tuple[str, ...]:
+        """Return the keys of a device, the most certain first."""
         entity = device.entity
         is_local = entity.node in ("", self._node)
         keys = board_keys(entity.uuid, device.pci_bus_id, device.device, entity.gpu, is_local=is_local)
@@ -59,7 +85,7 @@ class OwnerLookup:
         elif entity.kind == "mig":
             own = [f"{key}/{entity.mig_id}" for key in keys]
             keys = (*([device.mig_uuid.lower()] if device.mig_uuid else ()), *own, *keys)
-        return self._attribution.find(keys, device.owners, is_local=is_local)
+        return keys
 
 
 def _board(device: Device) -> tuple[str, str]:

@@ -144,6 +144,7 @@ class ComputeLayer:
             values=tick.values,
             rejected=tick.rejected,
             anomalies=anomalies,
+            passing=tick.passing,
             changes=tuple(changes),
             lost=lost,
             health_changes=health.changes,

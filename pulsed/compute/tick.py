@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from pulsed.attribution.owner import Owners
 from pulsed.compute.counters.catalog import NOTHING_COUNTED, CounterSnapshot
 from pulsed.compute.health.model import NOT_EVALUATED, Health, HealthChange, NodeHealth
 from pulsed.compute.saturation import Saturation
@@ -126,6 +127,7 @@ class ComputedTick:
         values: one per series of the layout, as read.
         rejected: rows that could not be read in this tick, counted by reason.
         anomalies: by position in `devices`, why some of its inputs count as missing or were cut to their range.
+        passing: by position in `devices`, owners that had it since the tick before, but in neither of both.
         changes: of held classes that this sample brought.
         lost: by position in `devices`, when a lost GPU was seen last, in Unix seconds.
         health_changes: of checks and of whole GPUs that this sample brought.
@@ -144,6 +146,7 @@ class ComputedTick:
     values: Sequence[RawValue]
     rejected: Mapping[str, int] = field(default_factory=dict)
     anomalies: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
+    passing: Mapping[int, Owners] = field(default_factory=dict)
     changes: tuple[ClassChange, ...] = ()
     lost: Mapping[int, float] = field(default_factory=dict)
     health_changes: tuple[HealthChange, ...] = ()

@@ -95,6 +95,7 @@ class CanonicalTick:
         rejected: rows that could not be read in this tick, counted by reason.
         extras: by position in `devices`, values of dcgm-exporter's own metrics.
         kernel_events: of the kernel log since the last tick; None where the log is not read.
+        passing: by position in `devices`, owners that had it since the tick before, but in neither of both.
     """
 
     target: str
@@ -109,3 +110,4 @@ class CanonicalTick:
     anomalies: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
     extras: Mapping[int, Extras] = field(default_factory=dict)
     kernel_events: tuple[KernelEvent, ...] | None = None
+    passing: Mapping[int, Owners] = field(default_factory=dict)

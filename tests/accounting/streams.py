@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from pulsed.accounting.account import OwnerAccount
@@ -40,6 +40,7 @@ class Node:
         *gpus: tuple[Owners | None, Reading],
         after: float | None = None,
         devices: Sequence[Device] = (GPU, OTHER),
+        passing: Mapping[int, Owners] | None = None,
     ) -> Sequence[OwnerChange]:
         """Take a tick in which the first GPUs have these owners and readings."""
         self.clock += self.interval if after is None else after
@@ -48,6 +49,8 @@ class Node:
         given = sample(self.clock, *(reading for _, reading in gpus), devices=owned, interval=self.interval)
         if tuple(owned) == before:
             given = replace(given, devices=before)
+        if passing:
+            given = replace(given, passing=passing)
         self.tick = self.layer.compute(given)
         return self.accounting.add(self.tick)
 

@@ -45,18 +45,21 @@ readings = st.fixed_dictionaries(
 ).map(lambda values: Reading(**values))
 gpus = st.tuples(st.none() | owners, readings)
 histories = st.lists(
-    st.tuples(st.lists(gpus, min_size=1, max_size=2), st.sampled_from([1.0, 1.0, 1.0, 2.0, 60.0, 0.0])), max_size=30
+    st.tuples(
+        st.lists(gpus, min_size=1, max_size=2), st.sampled_from([1.0, 1.0, 1.0, 2.0, 60.0, 0.0]), st.just(()) | owners
+    ),
+    max_size=30,
 )
 
 
 @settings(max_examples=300)
 @given(histories, st.sets(st.integers(0, 30)))
 def test_owners_and_nobody_add_up_to_the_gpu(
-    history: list[tuple[list[tuple[Owners | None, Reading]], float]], queried: set[int]
+    history: list[tuple[list[tuple[Owners | None, Reading]], float, Owners]], queried: set[int]
 ) -> None:
     node, first, last = Node(), dict[str, CounterSnapshot](), dict[str, CounterSnapshot]()
-    for number, (seen, after) in enumerate(history):
-        node.sees(*seen, after=after)
+    for number, (seen, after, passing) in enumerate(history):
+        node.sees(*seen, after=after, passing={0: passing} if passing else None)
         assert node.tick is not None
         for position, device in enumerate(node.tick.devices):
             if position not in node.tick.lost:
@@ -163,13 +166,46 @@ def test_a_job_of_90_seconds_between_scrapes_of_60() -> None:
     assert (on_gpu.held, on_gpu.observed) == (90.0, 0.0)
 
 
+def test_a_job_between_two_scrapes_is_not_lost() -> None:
+    ended: dict[str, float] = {}
+    node = Node(60.0)
+    node.accounting = OwnerAccounting(lambda owner: ended.get(owner.id), node.ended.append)
+    node.sees(((A,), WORKS), ((), RESTS))
+    short = job("30", DAY + node.clock + 10)
+    ended["30"] = DAY + node.clock + 40
+    changes = node.sees(((A,), WORKS), ((), WORKS), passing={0: (short,), 1: (short,)})
+    assert [(change.kind, change.device.entity.gpu) for change in changes] == [("begin", "0"), ("begin", "1")]
+    assert [account.owner for account in node.accounting.running if account.holding] == [A]
+    node.sees(((A,), WORKS), ((), RESTS))
+    (account,) = node.ended
+    assert account.end == account.begin + 30
+    assert [(each.held, each.observed) for each in account.gpus.values()] == [(30.0, 0.0)] * 2
+    assert (seconds(account), seconds(account, "upper")) == (0.0, 120.0)
+    assert (seconds(node.running(A), "alone"), seconds(node.running(A), "share")) == (60.0, 30.0)
+    assert sum(free.counters[OBSERVED] or 0.0 for free in node.accounting.nobody()) == 30.0 + 120.0
+
+
+def test_an_id_that_was_used_twice_between_two_scrapes() -> None:
+    node = Node(60.0)
+    node.sees(((), RESTS))
+    first, second = job("7", DAY + 70), job("7", DAY + 90)
+    node.sees(((second,), WORKS), passing={0: (first,)})
+    node.sees(((second,), WORKS))
+    assert [account.begin for account in node.ended] == [DAY + 70]
+    assert node.running(second).begin == DAY + 90
+    node.sees(((second,), WORKS), passing={0: (first,)})
+    node.sees(((second,), WORKS))
+    assert node.running(second).begin == DAY + 90
+    assert len(node.ended) == 2
+
+
 def test_a_requeued_job_and_a_recycled_id_are_others() -> None:
-    node = Node()
-    for begin in (DAY, DAY, DAY + 2, DAY + 2, DAY + 4):
+    node = Node(20.0)
+    for begin in (DAY, DAY, DAY + 20, DAY + 20, DAY + 40):
         node.sees(((job("7", begin),), WORKS))
-    node.sees(((job("7", DAY + 4),), WORKS))
-    assert [(account.begin, account.end) for account in node.ended] == [(DAY, DAY + 3), (DAY + 2, DAY + 5)]
-    assert seconds(node.running(job("7"))) == 1.0
+    node.sees(((job("7", DAY + 40),), WORKS))
+    assert [(account.begin, account.end) for account in node.ended] == [(DAY, DAY + 60), (DAY + 20, DAY + 100)]
+    assert seconds(node.running(job("7"))) == 20.0
 
 
 def test_a_recreated_pod_is_another() -> None:

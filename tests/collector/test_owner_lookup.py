@@ -40,8 +40,8 @@ class Directory:
 
     async def read(self, wanted: Mapping[str, str]) -> None:
         await self.write(wanted)
-        state = self.attribution.states[0]
-        await eventually(lambda: len(state.claims.owners) == len(wanted))
+        state, jobs = self.attribution.states[0], set(wanted.values())
+        await eventually(lambda: {each.id for found in state.claims.owners.values() for each in found} == jobs)
 
 
 @pytest.fixture
@@ -120,10 +120,23 @@ async def test_devices_are_the_same_while_nothing_changes(directory: Directory) 
     assert lookup.of(given).devices[0].owners != first[0].owners
 
 
+async def test_owners_between_two_ticks(directory: Directory) -> None:
+    await directory.read({"0": "1"})
+    lookup = OwnerLookup(directory.attribution, "here")
+    assert lookup.of(tick(BOARD)).passing == {}
+    await directory.read({"0": "2"})
+    await directory.read({"0": "3"})
+    found = lookup.of(tick(BOARD))
+    assert ids(found) == [["3"]]
+    assert [owner.id for owner in found.passing[0]] == ["2"]
+    assert lookup.of(tick(BOARD)).passing == {}
+
+
 def test_an_owner_continues_unless_its_id_is_used_again() -> None:
     job = Owner("slurm_job", "1", 10.0)
     assert Owner("slurm_job", "1", 10.0, user="ann").continues(job)
     assert Owner("slurm_job", "1").continues(job)
+    assert Owner("slurm_job", "1", 11.0).continues(job)  # as another source dates it
     assert not Owner("slurm_job", "1", 20.0).continues(job)
     assert not Owner("slurm_job", "2", 10.0).continues(job)
     assert pod("ml", "a", uid="u").continues(pod("ml", "a"))
