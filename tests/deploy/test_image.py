@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import shlex
 import signal
@@ -16,13 +15,9 @@ from pathlib import Path
 import pytest
 
 from tests.daemon import free_port
-from tests.debian_tree import debian_tree
-from tests.tools import tool
+from tests.deploy.base_image import ROOT, base_image, run
 from tests.waiting import SECONDS, until
 
-ROOT = Path(__file__).parents[2]
-PACKAGES = "python3,python3-venv,python3-pip,ca-certificates"
-BUILDAH = {"STORAGE_DRIVER": "vfs", "BUILDAH_ISOLATION": "chroot"}
 BASE, IMAGE = "localhost/pulsed-test-base", "localhost/pulsed-test"
 MOST_MEGABYTES = 50
 USER = 65532
@@ -34,14 +29,6 @@ exec chroot --userspec={user}:{user} "$0" /usr/bin/env -i {environment} {command
 """
 
 
-def run(*words: str | Path, **extra: str) -> str:
-    done = subprocess.run(
-        words, env=os.environ | BUILDAH | extra, capture_output=True, text=True, timeout=600, check=False, cwd=ROOT
-    )
-    assert done.returncode == 0, f"{shlex.join(map(str, words))}: {done.stdout[-1000:]}{done.stderr[-3000:]}"
-    return done.stdout.strip()
-
-
 def megabytes(folder: str) -> float:
     return int(run("du", "-sxb", folder).split()[0]) / 1e6
 
@@ -49,37 +36,13 @@ def megabytes(folder: str) -> float:
 @pytest.fixture(scope="module")
 def container() -> Iterator[str]:
     """A container of the built image, by name."""
-    if os.geteuid():
-        pytest.skip("mounting an image needs root")
-    buildah = tool("buildah", "buildah")
-    tree = debian_tree("python-tree", PACKAGES, lambda tree: (tree / "usr/bin/python").symlink_to("python3"))
-    made = [run(buildah, "from", "scratch")]
-    run(buildah, "add", "--quiet", made[0], tree, "/")
-    run(buildah, "commit", "--quiet", made[0], BASE)
-    # The machine's certificates and pip configuration, as it reaches the registries.
-    folders = {
-        "/etc/ssl/certs",
-        "/etc/pip.conf",
-        *re.findall(r"/opt/[\w.-]+", run("python3", "-m", "pip", "config", "list")),
-    }
-    volumes = [f"--volume={path}:{path}:ro" for path in sorted(folders) if Path(path).exists()]
-    dockerfile = ROOT / "deploy" / "container" / "Dockerfile"
-    run(
-        *(
-            buildah,
-            "build",
-            "--quiet",
-            "--format=docker",
-            f"--build-arg=PYTHON_IMAGE={BASE}",
-            "--target=runtime",
-            *volumes,
-        ),
-        *("--tag", IMAGE, "--file", dockerfile, ROOT),
-    )
-    made.append(run(buildah, "from", IMAGE))
-    yield made[1]
-    run(buildah, "rm", *made)
-    run(buildah, "rmi", IMAGE, BASE)
+    with base_image(BASE) as options:
+        words = ("--quiet", "--format=docker", "--target=runtime", *options, "--tag", IMAGE)
+        run("buildah", "build", *words, "--file", ROOT / "deploy" / "container" / "Dockerfile", ROOT)
+        made = run("buildah", "from", IMAGE)
+        yield made
+        run("buildah", "rm", made)
+        run("buildah", "rmi", IMAGE)
 
 
 @pytest.fixture(scope="module")

