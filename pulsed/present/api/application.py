@@ -74,6 +74,7 @@ def api(
     app.add_exception_handler(HTTPException, _failure)
     app.add_exception_handler(RequestValidationError, _refusal)
     kept_fields, kinds = _some_of(history.fields, "fields"), _some_of(KINDS, "events")
+    all_checks = _some_of(tuple(BY_ID), "checks that count, all if empty", default="")
 
     @app.get("/", include_in_schema=False)
     async def landing() -> Response:
@@ -187,9 +188,9 @@ def api(
     )
     async def health(
         format: Annotated[Literal["json", "line"], Query(description="line: one line for Nagios")] = "json",
-        checks: Annotated[str, Query(description="only these checks, separated by commas; empty: all")] = "",
+        checks: str = all_checks,
     ) -> Response:
-        wanted = [name for name in checks.split(",") if name]
+        wanted = checks.split(",") if checks else []
         for name in wanted:
             if name not in BY_ID:
                 return _json({"error": f"checks: {did_you_mean(name, BY_ID, 'HEALTH.md lists the checks')}"}, 400)
@@ -273,13 +274,13 @@ class _EventStream(Response):
             await _json(message, 503, {"Retry-After": f"{RETRY_SECONDS:.0f}"})(scope, receive, send)
 
 
-def _some_of(names: Sequence[str], meaning: str) -> Any:
-    """Return a query parameter with some or all of these names; the pattern is for the documentation only."""
+def _some_of(names: Sequence[str], meaning: str, default: str | None = None) -> Any:
+    """Return a query parameter with some of these names, by default all; the pattern is for the documentation only."""
     one = f"({'|'.join(names)})"
     return Query(
-        ",".join(names),
+        ",".join(names) if default is None else default,
         description=f"{meaning}, separated by commas",
-        json_schema_extra={"pattern": f"^{one}(,{one})*$"},
+        json_schema_extra={"pattern": f"^{one}(,{one})*$" if default is None else f"^({one}(,{one})*)?$"},
     )
 
 
