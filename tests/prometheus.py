@@ -32,6 +32,7 @@ class Prometheus:
 
     port: int
     log_path: Path
+    pid: int = 0
 
     def ask(self, query: str, path: str = "query", **parameters: str) -> list[dict[str, Any]]:
         """Evaluate a query; an error in it fails the test."""
@@ -64,8 +65,8 @@ def prometheus(folder: Path, config: str) -> Iterator[Prometheus]:
     binary = tool("prometheus", "prometheus")
     port = free_port()
     (folder / "prometheus.yml").write_text(config)
-    running = Prometheus(port, folder / "prometheus.log")
-    with running.log_path.open("w") as log:
+    log_path = folder / "prometheus.log"
+    with log_path.open("w") as log:
         process = subprocess.Popen(
             [
                 binary,
@@ -78,7 +79,7 @@ def prometheus(folder: Path, config: str) -> Iterator[Prometheus]:
             env=environment(),
         )
         try:
-            yield running
+            yield Prometheus(port, log_path, process.pid)
         finally:
             process.terminate()
             process.wait(15)

@@ -34,7 +34,9 @@ from tools.dashboards.promql import (
     SCOPE,
     among,
     average_utilization,
+    counted_states,
     grown,
+    highest_ever,
     known_zero,
     observed,
     or_none,
@@ -64,11 +66,6 @@ DEGREES_LEFT = (
 )
 HELD_HOURS = f"{total(GPU, 'pulsed_gpu_idle_seconds_total', RANGE, HELD, function='increase')} / {HOUR} > 0"
 LONGEST_HELD = f"topk(20, {HELD_HOURS})"
-HOTTEST = f"topk(10, max_over_time(pulsed_gpu_temperature_celsius{{{CHOSEN}}}[{RANGE}] @ end()))"
-NEAREST_LIMIT = (
-    f"topk(10, max_over_time(pulsed_gpu_power_watts{{{CHOSEN}}}[{RANGE}] @ end())"
-    f" / pulsed_gpu_power_limit_watts{{{CHOSEN}}} @ end())"
-)
 COOLEST_MARGIN = f"bottomk(10, {DEGREES_LEFT})"
 
 
@@ -316,7 +313,7 @@ WORK = Row(
             "Number of GPUs by bottleneck.",
             (
                 Query(
-                    f"count by (bottleneck) ({selected('pulsed_gpu_bottleneck')} == 1)",
+                    f"count by (bottleneck) {selected('pulsed_gpu_bottleneck', where=' == 1')}",
                     "{{bottleneck}}",
                 ),
             ),
@@ -327,7 +324,7 @@ WORK = Row(
             "Limiting resources",
             "timeseries",
             "Number of GPUs by the resource closest to its practical limit; none if no resource is close.",
-            (Query(f"count by (resource) ({selected('pulsed_gpu_limiting_resource')} == 1)", "{{resource}}"),),
+            (Query(f"count by (resource) {selected('pulsed_gpu_limiting_resource', where=' == 1')}", "{{resource}}"),),
             stacked=True,
             states=RESOURCES,
         ),
@@ -356,7 +353,15 @@ HEAT = Row(
             "timeseries",
             "The ten hottest GPUs of the range. A single hot GPU on a node: check fan, heat sink and thermal paste. A"
             " whole node: check its air inlet.",
-            (Query(f"{selected('pulsed_gpu_temperature_celsius')} and on ({GPU}) {HOTTEST}", LEGEND),),
+            (
+                Query(
+                    among(
+                        f"pulsed_gpu_temperature_celsius{{{CHOSEN}}}",
+                        highest_ever(10, "pulsed_gpu_temperature_celsius"),
+                    ),
+                    LEGEND,
+                ),
+            ),
             CELSIUS,
         ),
         Panel(
@@ -384,8 +389,9 @@ HEAT = Row(
             " lowered.",
             (
                 Query(
-                    f"{selected('pulsed_gpu_power_watts')} / on ({GPU}) pulsed_gpu_power_limit_watts{{{CHOSEN}}}"
-                    f" and on ({GPU}) {NEAREST_LIMIT}",
+                    f"(pulsed_gpu_power_watts{{{CHOSEN}}}"
+                    f" and on ({GPU}) {highest_ever(10, 'pulsed_gpu_power_watts', 'pulsed_gpu_power_limit_watts')})"
+                    f" / pulsed_gpu_power_limit_watts{{{CHOSEN}}}",
                     LEGEND,
                 ),
             ),
@@ -402,7 +408,7 @@ HEALTH = Row(
             "timeseries",
             "Boards by the worst state of their checks. unknown is not ok: the inputs of all checks are missing;"
             " `pulsed doctor` on that node lists them.",
-            tuple(Query(f"count({SEVERITY} == {state.value})", state.text) for state in SEVERITIES),
+            (Query(counted_states("state", SEVERITY, SEVERITIES), "{{state}}"),),
             width=16,
             stacked=True,
             states=SEVERITIES,
@@ -436,15 +442,17 @@ HEALTH = Row(
         ),
         Panel(
             "Health events",
-            "timeseries",
-            "Errors by check. Repeated errors on one GPU: repair it before it fails.",
+            "bargauge",
+            "Errors in this range, by check. Repeated errors on one GPU: repair it before it fails.",
             (
                 Query(
-                    or_none(total("check", "pulsed_gpu_health_events_total", RATE, function="increase"), "check", RATE),
+                    "sort_desc(topk(10, "
+                    + or_none(total("check", "pulsed_gpu_health_events_total", RANGE, function="increase"), "check")
+                    + "))",
                     "{{check}}",
                 ),
             ),
-            stacked=True,
+            limits=BAD_FROM_ONE,
         ),
         Panel(
             "GPUs with errors",
@@ -536,4 +544,5 @@ FLEET = Dashboard(
     "All GPUs: what is down, idle, hot or unhealthy, what runs, and the quality of the data.",
     chained_variables(several=True),
     (OVERVIEW, ATTENTION, IDLE_GPUS, WORK, HEAT, HEALTH, SELF),
+    points=120,  # rates are averages over a point, so that none is missed
 )

@@ -600,6 +600,10 @@ ACCOUNT = Row(
     ),
 )
 
+_UP = f"pulsed_source_up{{{SCOPE}}}"
+_ONLY_SOURCE = f"{_UP} and on (cluster, job, instance) (count by (cluster, job, instance) ({_UP}) == 1)"
+_SOURCE_OF_NODE = f'pulsed_source_up{{{SCOPE},source=~".*$node.*"}}'
+
 TRUST = Row(
     "Data quality",
     (
@@ -609,8 +613,8 @@ TRUST = Row(
             "Whether the source of this GPU delivered a fresh sample. down: the log of that pulsed has the remedy.",
             (
                 Query(
-                    f"max by (source) (pulsed_source_up{{{SCOPE}}} and on (cluster, job, instance)"
-                    f" last_over_time(pulsed_gpu_info{{{IT}}}[{RANGE}]))",
+                    f"max by (source) (({_ONLY_SOURCE} or {_SOURCE_OF_NODE})"
+                    f" and on (cluster, job, instance) last_over_time(pulsed_gpu_info{{{IT}}}[{RANGE}]))",
                     "{{source}}",
                 ),
             ),

@@ -21,6 +21,9 @@ def document(dashboard: Dashboard) -> str:
 
 def _dashboard(dashboard: Dashboard) -> Json:
     panels = list(_panels(dashboard.rows))
+    for panel in panels:
+        if dashboard.points and panel["type"] in ("timeseries", "heatmap"):
+            panel["maxDataPoints"] = dashboard.points
     types = sorted({panel["type"] for panel in panels} - {"row"})
     return {
         "__requires": [

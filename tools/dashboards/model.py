@@ -119,13 +119,18 @@ class Variable:
 
 @dataclass(frozen=True, slots=True)
 class Dashboard:
-    """A dashboard; `uid` is its address in Grafana and the name of its file."""
+    """A dashboard; `uid` is its address in Grafana and the name of its file.
+
+    Attributes:
+        points: most points of a line; 0 for as many as there are pixels.
+    """
 
     uid: str
     title: str
     description: str
     variables: tuple[Variable, ...]
     rows: tuple[Row, ...]
+    points: int = 0
 
     @property
     def panels(self) -> tuple[Panel, ...]:

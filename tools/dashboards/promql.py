@@ -22,9 +22,9 @@ KILOWATT_HOUR, HOUR = "3.6e6", "3600"
 _INFO = f'pulsed_gpu_info{{{CHOSEN},model=~"$model"}}'
 
 
-def selected(metric: str, *matchers: str) -> str:
-    """Return the current values of the chosen GPUs."""
-    return f"({metric}{{{','.join((CHOSEN, *matchers))}}} and on (node, uuid) {_INFO})"
+def selected(metric: str, *matchers: str, where: str = "") -> str:
+    """Return the current values of the chosen GPUs; `where` is a comparison, such as ` == 1`."""
+    return f"({metric}{{{','.join((CHOSEN, *matchers))}}}{where} and on (node, uuid) {_INFO})"
 
 
 def grown(function: str, metric: str, over: str, *matchers: str) -> str:
@@ -65,6 +65,21 @@ def or_none(expr: str, label: str, over: str = RANGE) -> str:
 def among(expr: str, ranking: str) -> str:
     """Return an expression for the GPUs of a ranking."""
     return f"{expr} and on ({GPU}) {ranking}"
+
+
+def highest_ever(number: int, metric: str, divided_by: str = "") -> str:
+    """Return the GPUs with the highest values of the range: the same ones at every step of it."""
+    least = f" / {divided_by}{{{CHOSEN}}} @ end()" if divided_by else ""
+    highest = f"max_over_time({metric}{{{CHOSEN}}}[{RANGE}] @ end()){least}"
+    return f"topk({number}, {highest} and on (node, uuid) {_INFO} @ end())"
+
+
+def counted_states(label: str, expr: str, states: tuple[State, ...]) -> str:
+    """Return the number of GPUs by the word for their value."""
+    text = f'count_values("{label}", {expr})'
+    for state in states:
+        text = f'label_replace({text}, "{label}", "{state.text}", "{label}", "{state.value}")'
+    return text
 
 
 def state_number(metric: str, label: str, states: tuple[State, ...], selector: str, by: str) -> str:

@@ -197,7 +197,11 @@ CASES = {
 
 
 MODEL = {"model": "NVIDIA H100 80GB HBM3"}
-OWNERS = ({"namespace": "ml", "pod": "train-0", "kind": "pod"}, {"job_id": "4711", "user": "alice", "kind": "job"})
+OWNERS = (
+    {"kind": "pod", "namespace": "ml", "pod": "train-0"},
+    {"kind": "slurm_job", "job_id": "4711", "user": "alice"},
+    {"kind": "process", "user": "bob"},
+)
 
 
 def series(case: Case) -> list[tuple[str, str]]:
