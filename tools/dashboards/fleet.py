@@ -34,6 +34,7 @@ from tools.dashboards.promql import (
     SCOPE,
     among,
     average_utilization,
+    beside_none,
     counted_states,
     grown,
     highest_ever,
@@ -239,7 +240,7 @@ IDLE_GPUS = Row(
             "timeseries",
             "Average number of idle GPUs: held by a pod, job or process, free, or unknown if memory use is missing."
             " Held is waste, free is capacity.",
-            (Query(or_none(total("kind", "pulsed_gpu_idle_seconds_total", RATE), "kind", RATE), "{{kind}}"),),
+            (Query(beside_none(total("kind", "pulsed_gpu_idle_seconds_total", RATE), "kind"), "{{kind}}"),),
             stacked=True,
             states=IDLE,
         ),
@@ -495,7 +496,7 @@ SELF = Row(
             " host engine or the exporter.",
             (
                 Query(
-                    or_none(f"count by (reason) {selected('pulsed_gpu_inputs_inconsistent')}", "reason", RATE),
+                    beside_none(f"count by (reason) {selected('pulsed_gpu_inputs_inconsistent')}", "reason"),
                     "{{reason}}",
                 ),
             ),

@@ -57,9 +57,14 @@ def known_zero(expr: str, over: str = RATE) -> str:
     return f"{expr} or {observed(over)}"
 
 
-def or_none(expr: str, label: str, over: str = RANGE) -> str:
+def or_none(expr: str, label: str) -> str:
     """Return what an expression has above 0; if that is nothing though GPUs are observed, 0 with the label `none`."""
-    return f'({expr} > 0) or label_replace({observed(over)} unless on () ({expr} > 0), "{label}", "none", "", "")'
+    return f'({expr} > 0) or label_replace({observed()} unless on () ({expr} > 0), "{label}", "none", "", "")'
+
+
+def beside_none(expr: str, label: str) -> str:
+    """Return what an expression has above 0 beside a line at 0 with the label `none`, which GPUs are observed for."""
+    return f'({expr} > 0) or label_replace({observed(RATE)}, "{label}", "none", "", "")'
 
 
 def among(expr: str, ranking: str) -> str:

@@ -46,7 +46,8 @@ OWNER = (
     + of_board("pulsed_gpu_owner_info")
     + ' | sortByLabel "kind" }} Owner:{{ with .Labels.pod }} pod {{ . }}{{ end }}'
     "{{ with .Labels.namespace }} in {{ . }}{{ end }}"
-    "{{ with .Labels.job_id }} job {{ . }}{{ end }}{{ if eq .Labels.kind `process` }} process{{ end }}{{ with .Labels.user }} of {{ . }}{{ end }}.{{ end }}"
+    "{{ with .Labels.job_id }} job {{ . }}{{ end }}{{ if eq .Labels.kind `process` }} process{{ end }}"
+    "{{ with .Labels.user }} of {{ . }}{{ end }}.{{ end }}"
 )
 """A sentence per owner of a GPU; empty if none is known."""
 
