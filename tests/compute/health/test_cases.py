@@ -144,6 +144,7 @@ def test_an_idle_link_is_ok_and_a_narrow_one_is_not() -> None:
 def test_a_power_cap_is_no_matter_of_health() -> None:
     sim = Sim()
     values = {"clocks_event_reasons": 4.0, "gpu_utilization_ratio": 1.0, "temperature_celsius": 60.0}
+    assert sim.run(200, "thermal_sw", **values | {"clocks_event_reasons": 0x113}).state == "ok", "other benign reasons"
     for _ in range(200):
         health = sim.health(**values)
     assert health.state == "ok"
@@ -211,9 +212,10 @@ def test_a_step_is_kept_for_its_window() -> None:
     assert sim.run(0.3 * 3600, "ecc_uncorrectable", ecc_dbe_aggregate_total=7.0).state == "ok"
 
 
-def test_a_counter_of_a_board_that_is_misread_is_no_step() -> None:
+@pytest.mark.parametrize("values", [(5.0, 5.0, 0.0, 5.0, 3.0, 5.0), (5.0, 0.0, 2.0)])
+def test_a_counter_of_a_board_that_is_misread_is_no_step(values: tuple[float, ...]) -> None:
     sim = Sim()
-    for value in (5.0, 5.0, 0.0, 5.0, 3.0, 5.0):
+    for value in values:
         check = sim.check("ecc_uncorrectable", ecc_dbe_aggregate_total=value)
     assert check.state == "ok"
 

@@ -84,6 +84,14 @@ def test_a_reset_clears_it(sign: str) -> None:
     assert sim.run(70, "xid_critical", **{sign: 6.0}, xid_last_code=48.0).state == "ok"
 
 
+@pytest.mark.parametrize(("others", "state"), [({}, "crit"), ({"memory_used_bytes": 1e9}, "ok")])
+def test_the_first_code_is_an_event_unless_other_fields_appear_with_it(others: dict[str, float], state: str) -> None:
+    sim = Sim()
+    for _ in range(3):
+        sim.health(temperature_celsius=40.0)
+    assert sim.check("xid_critical", temperature_celsius=40.0, xid_last_code=79.0, **others).state == state
+
+
 def test_the_second_lower_energy_is_a_reset_at_any_pace() -> None:
     sim = Sim(interval=0.1)
     sim.health(energy_joules_total=1000.0, xid_last_code=0.0)
