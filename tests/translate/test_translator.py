@@ -194,6 +194,7 @@ MIB = 2.0**20
         (None, 100.0, 900.0, None, None, 0.25),  # reported elsewhere on the page, not here
         (0.0, 100.0, 850.0, 50.0, 1000.0, 0.1),
         (1000.0, None, None, None, 1000.0, 0.25),
+        (1000.0, 1100.0, None, None, 1000.0, 1.0),
     ],
 )
 def test_size_and_use_of_memory(
