@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 import time
@@ -151,7 +152,7 @@ def jobs() -> str:
 def killed() -> str:
     """systemd starts a killed daemon again."""
     before = shown("ExecMainPID")
-    run("systemctl", "kill", "--signal", "KILL", "pulsed")
+    os.kill(int(before), signal.SIGKILL)
     until(lambda: shown("ExecMainPID") not in ("0", before) and serves(), "the restart")
     return f"restarts {shown('NRestarts')}"
 
@@ -190,6 +191,22 @@ def sockets() -> str:
     return f"{answers} answers, none refused"
 
 
+def kernel_log() -> str:
+    """The drop-in of the README lets the daemon open /dev/kmsg as its own user, with one capability."""
+    (command,) = re.findall(r"\| read XIDs [^|]*\| `([^`]+)`", README)
+    run("sh", "-c", command)
+    until(serves, "the page")
+    capabilities = int(re.findall(r"CapEff:\s+(\w+)", Path(f"/proc/{shown('ExecMainPID')}/status").read_text())[0], 16)
+    assert (shown("User"), capabilities) == ("pulsed", 1 << 34), hex(capabilities)
+    SETTINGS.write_text(SETTINGS.read_text() + "\nhealth: {kernel_log: /dev/kmsg}\n")
+    run("systemctl", "reload", "pulsed")
+    if not Path("/dev/kmsg").is_char_device():
+        until(lambda: value("pulsed_kernel_log_up") == 0, "the missing log")
+        return "started with the drop-in; this container has no /dev/kmsg"
+    until(lambda: value("pulsed_kernel_log_up") == 1, "the kernel log")
+    return "read by the user pulsed"
+
+
 def upgrade() -> str:
     """A new wheel over the running version, as the table of the README has it."""
     (new,) = (FOLDER / "new").glob("pulsed-*.whl")
@@ -222,7 +239,21 @@ def remove() -> str:
     return "removed"
 
 
-STEPS = (install, exposure, reload, wrong_file, latches, jobs, killed, watchdog, sockets, upgrade, stop, remove)
+STEPS = (
+    install,
+    exposure,
+    reload,
+    wrong_file,
+    latches,
+    jobs,
+    killed,
+    watchdog,
+    sockets,
+    kernel_log,
+    upgrade,
+    stop,
+    remove,
+)
 
 
 def main() -> None:
