@@ -16,7 +16,8 @@ import pytest
 
 from pulsed.present.promql.alert_text import RUNBOOK
 from tests.daemon import serving
-from tests.dashboards import Json, Viewer, boards, legend, panels
+from tests.dashboards import Json, Viewer, boards, filled, legend, panels
+from tests.present.promql.promtool import check, selector
 from tests.prometheus import prometheus
 from tools.draw_dashboards import SCRAPE, draw
 from tools.generate_dashboards import DASHBOARDS, FOLDERS, files
@@ -276,3 +277,33 @@ def test_the_pictures_show_every_panel(watched: tuple[Viewer, str], tmp_path: Pa
         assert kept.stat().st_size < 200_000
         texts = {element.text for element in ElementTree.parse(kept).iter() if element.tag.endswith("text")}
         assert titles <= texts, "old: python -m tools.draw_dashboards"
+
+
+def test_a_limit_of_the_model_stands_in_for_one_that_is_not_reported(tmp_path: Path) -> None:
+    (panel,) = (each for each in panels(boards()["fleet.json"]) if each["title"] == "Closest to thermal slowdown")
+    values = dict.fromkeys(("cluster", "job", "node", "model", "gpu"), ".*") | {"__range": "5m"}
+    query = filled(panel["targets"][0]["expr"], values)
+
+    def gpu(uuid: str, model: str, **limits: float) -> list[tuple[str, str]]:
+        labels = {"node": "n", "gpu": uuid, "uuid": uuid}
+        readings = {"temperature_celsius": 80.0} | limits
+        return [
+            (selector("pulsed_gpu_info", {**labels, "model": model}), "1+0x5"),
+            *((selector(f"pulsed_gpu_{name}", labels), f"{value:g}+0x5") for name, value in readings.items()),
+        ]
+
+    world = [
+        *gpu("own", "NVIDIA A100-SXM4-80GB", slowdown_temperature_celsius=92),
+        *gpu("margin", "NVIDIA H100 80GB HBM3", temperature_margin_celsius=7),
+        *gpu("table", "NVIDIA A100-SXM4-80GB"),
+        *gpu("excluded", "NVIDIA H200 NVL"),
+        *gpu("unknown", "NVIDIA Z1"),
+    ]
+    expected = {"own": (12, ""), "margin": (7, ""), "table": (9, "of the model")}
+    must_be_empty = [f"count({query}) != {len(expected)}"]
+    for name, (left, limit) in expected.items():
+        of_one = query.replace('gpu=~".*"', f'gpu="{name}"')
+        known = f'label_replace(vector(1), "limit", "{limit}", "", "")'
+        must_be_empty += [f"absent({of_one} == {left})", f"count by (limit) ({of_one}) unless on (limit) {known}"]
+    assert check(tmp_path, "groups: []", [world], {3: must_be_empty}) == ""
+    assert check(tmp_path, "groups: []", [world], {3: [f"{query} == 9"]}) != ""

@@ -42,6 +42,7 @@ from tools.dashboards.promql import (
     observed,
     or_none,
     selected,
+    slowdown_of_model,
     state_number,
     total,
 )
@@ -61,9 +62,12 @@ DAEMONS = (
 )
 SEVERITY = f"max by ({BOARD}) {selected('pulsed_gpu_health_severity')}"
 THERMAL = f"max by ({BOARD}) {selected('pulsed_gpu_health_check', THERMAL_CHECKS)}"
+_TEMPERATURE = selected("pulsed_gpu_temperature_celsius")
 DEGREES_LEFT = (
-    f"min by ({GPU}) ({selected('pulsed_gpu_temperature_margin_celsius')}"
-    f" or {selected('pulsed_gpu_slowdown_temperature_celsius')} - {selected('pulsed_gpu_temperature_celsius')})"
+    f"min by ({GPU}, limit) (({selected('pulsed_gpu_temperature_margin_celsius')}"
+    f" or {selected('pulsed_gpu_slowdown_temperature_celsius')} - {_TEMPERATURE})"
+    f" or on ({GPU}) label_replace(({slowdown_of_model()}) - on ({GPU}) {_TEMPERATURE},"
+    ' "limit", "of the model", "", ""))'
 )
 HELD_HOURS = f"{total(GPU, 'pulsed_gpu_idle_seconds_total', RANGE, HELD, function='increase')} / {HOUR} > 0"
 LONGEST_HELD = f"topk(20, {HELD_HOURS})"
@@ -370,7 +374,7 @@ HEAT = Row(
             "table",
             "Degrees below the temperature at which the hardware reduces its clocks, and the share of time in which"
             " heat or the power limit reduced them. Few degrees with time lost to heat: drain the node and check its"
-            " cooling.",
+            " cooling. limit: empty for a GPU that reports it, else pulsed's table of models is used.",
             (
                 Query(COOLEST_MARGIN, "Degrees left", CELSIUS),
                 *(

@@ -5,6 +5,9 @@ No expression turns absence into 0: a 0 needs a series that was observed.
 
 from __future__ import annotations
 
+import json
+
+from pulsed.compute.health.temperature_limits import BY_MODEL, TemperatureLimits
 from tools.dashboards.model import State
 
 SCOPE = 'cluster=~"$cluster",job=~"$job"'
@@ -85,6 +88,17 @@ def counted_states(label: str, expr: str, states: tuple[State, ...]) -> str:
     for state in states:
         text = f'label_replace({text}, "{label}", "{state.text}", "{label}", "{state.value}")'
     return text
+
+
+def slowdown_of_model() -> str:
+    """Return the slowdown temperature of the chosen GPUs by pulsed's table of models, for those that report none."""
+    none = "|".join(pattern for pattern, limits in BY_MODEL if limits == TemperatureLimits())
+    excluded = f"model!~{json.dumps(f'.*({none}).*')}"
+    return " or ".join(
+        f"pulsed_gpu_info{{{CHOSEN},model=~{json.dumps(f'.*{pattern}.*')},{excluded}}} * {limits.slowdown:g}"
+        for pattern, limits in BY_MODEL
+        if limits.slowdown is not None
+    )
 
 
 def state_number(metric: str, label: str, states: tuple[State, ...], selector: str, by: str) -> str:

@@ -25,24 +25,27 @@ class TemperatureLimits(NamedTuple):
     memory: float | None = None
 
 
-# The first match counts. Limits of models that report margins (H100 and newer) are calculated from them.
-_BY_MODEL = (
+BY_MODEL = (
     (r"A100-SXM", TemperatureLimits(89.0, 85.0, 95.0)),
     (r"A10G\b", TemperatureLimits(95.0, 88.0)),
     (r"\bT4\b", TemperatureLimits(93.0, 85.0)),
     (r"V100", TemperatureLimits(87.0, 83.0, 85.0)),
     (r"P100", TemperatureLimits(82.0)),
-    (r"RTX 30[89]0\b(?! Ti)", TemperatureLimits(95.0, 93.0)),
+    (r"RTX 30[89]0 Ti", TemperatureLimits()),
+    (r"RTX 30[89]0\b", TemperatureLimits(95.0, 93.0)),
     (r"RTX 2080 (SUPER|Super)", TemperatureLimits(97.0, 89.0)),
     (r"RTX 4080 (SUPER|Super)", TemperatureLimits(96.0, 90.0)),
     (r"H100 80GB HBM3|H100 SXM", TemperatureLimits(89.0, 87.0)),
-    (r"\bH200(?! NVL)", TemperatureLimits(89.0, 87.0)),
+    (r"\bH200 NVL", TemperatureLimits()),
+    (r"\bH200", TemperatureLimits(89.0, 87.0)),
     (r"L40S", TemperatureLimits(90.0, 88.0)),
     (r"RTX 4000 SFF Ada", TemperatureLimits(89.0, 87.0)),
     (r"RTX 4090\b", TemperatureLimits(85.0, 83.0)),
     (r"RTX 5090\b", TemperatureLimits(92.0, 90.0)),
     (r"RTX PRO 6000 Blackwell", TemperatureLimits(93.0, 93.0)),
 )
+"""By pattern, which RE2 (Prometheus) understands as well; the first match counts. Limits of models that report margins
+(H100 and newer) are calculated from them."""
 
 _DATA_CENTRE = re.compile(
     r"\b(A100|A800|A10|A10G|A30|A40|L4|L40|L40S|T4|H100|H800|H20|H200|GH200|B100|B200|B300|GB200|GB300|V100|P100)\b"
@@ -52,7 +55,7 @@ _DATA_CENTRE = re.compile(
 @lru_cache(maxsize=256)
 def limits_of(model: str) -> TemperatureLimits:
     """Return the limits of a model by its product name; all None when it is not in the table."""
-    return next((limits for pattern, limits in _BY_MODEL if re.search(pattern, model)), TemperatureLimits())
+    return next((limits for pattern, limits in BY_MODEL if re.search(pattern, model)), TemperatureLimits())
 
 
 def is_data_centre(model: str) -> bool:
