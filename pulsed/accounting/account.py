@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from math import inf
 from typing import NamedTuple
 
 from pulsed.accounting.counter_vector import EMPTY, CounterVector, added, observed, scaled
@@ -58,11 +59,11 @@ class Extremes:
         if seconds <= 0.0:
             return
         self.samples += 1
-        if (used := reading.memory_used_bytes) is not None and used > (self.memory_used_bytes or 0.0):
+        if (used := reading.memory_used_bytes) is not None and (self.memory_used_bytes or 0.0) < used < inf:
             self.memory_used_bytes = used
-        if (watts := reading.power_watts) is not None and watts > (self.power_watts or 0.0):
+        if (watts := reading.power_watts) is not None and (self.power_watts or 0.0) < watts < inf:
             self.power_watts = watts
-        if (degrees := reading.temperature_celsius) is not None and degrees > (self.temperature_celsius or 0.0):
+        if (degrees := reading.temperature_celsius) is not None and (self.temperature_celsius or 0.0) < degrees < inf:
             self.temperature_celsius = degrees
         if is_idle:
             self.idle_run += seconds

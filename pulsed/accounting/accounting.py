@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from math import inf, isfinite
 from typing import Literal, NamedTuple
 
 from pulsed.accounting.account import (
@@ -370,8 +371,8 @@ class OwnerAccounting:
             account.charge(counters, sharers)
             account.add_violations(violations)
             account.extremes.include(gpu.extremes)
-            if reading.energy_joules_total is not None:
-                account.energy = (reading.energy_joules_total, owner.last_seen)
+            if (joules := reading.energy_joules_total) is not None and isfinite(joules):
+                account.energy = (joules, owner.last_seen)
         gpu.base, gpu.reading, gpu.extremes.samples = last, reading, 0
 
     def _charge_boundary(
@@ -474,7 +475,11 @@ def _violations(before: Reading | None, now: Reading) -> tuple[Value, ...]:
     if before is None:
         return ()
     pairs = [(before[POSITION[name]], now[POSITION[name]]) for name in VIOLATIONS]
-    return tuple([new - old if old is not None and new is not None and new >= old else None for old, new in pairs])
+    return tuple([_gain(old, new) for old, new in pairs])
+
+
+def _gain(old: Value, new: Value) -> Value:
+    return new - old if old is not None and new is not None and 0.0 <= old <= new < inf else None
 
 
 def _add_events(owned: Iterable[_AccountedGpu], tick: ComputedTick) -> None:

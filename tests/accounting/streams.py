@@ -34,6 +34,7 @@ class Node:
         self.layer = ComputeLayer(ComputeSettings(histogram=()))
         self.clock = 0.0
         self.tick: ComputedTick | None = None
+        self._devices: tuple[Device, ...] = ()
 
     def sees(
         self,
@@ -45,10 +46,10 @@ class Node:
         """Take a tick in which the first GPUs have these owners and readings."""
         self.clock += self.interval if after is None else after
         owned = [replace(device, owners=owners) for device, (owners, _) in zip(devices, gpus, strict=False)]
-        before = self.tick.devices if self.tick is not None else ()
         given = sample(self.clock, *(reading for _, reading in gpus), devices=owned, interval=self.interval)
-        if tuple(owned) == before:
-            given = replace(given, devices=before)
+        if given.devices == self._devices:
+            given = replace(given, devices=self._devices)
+        self._devices = given.devices
         if passing:
             given = replace(given, passing=passing)
         self.tick = self.layer.compute(given)
