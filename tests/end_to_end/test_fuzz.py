@@ -75,7 +75,8 @@ def test_schemathesis(daemon: Daemon, tmp_path: Path) -> None:
         check=False,
     )
     assert finished.returncode == 0, finished.stdout
-    assert "12 selected / 13 total" in finished.stdout, "every path is described"
+    described = sum(len(path) for path in daemon.get("/openapi.json").json()["paths"].values())
+    assert f"{described - 1} selected / {described} total" in finished.stdout
 
 
 METHODS = (b"GET", b"HEAD", b"POST", b"PUT", b"DELETE", b"OPTIONS", b"PATCH", b"TRACE", b"CONNECT", b"PROPFIND", b"get")
