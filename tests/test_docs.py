@@ -56,7 +56,7 @@ def test_every_command_in_the_readme_exists(capsys: pytest.CaptureFixture[str]) 
 
 @pytest.fixture(scope="module")
 def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
-    with serving(tmp_path_factory.mktemp("docs"), "--source=demo") as running:
+    with serving(tmp_path_factory.mktemp("docs"), "--source=demo", "--set=publish.series=full") as running:
         yield running
 
 

@@ -8,8 +8,11 @@ from collections.abc import Iterable, Iterator
 from pulsed.attribution.attribution import LABELS, SourceState
 from pulsed.collector.target_store import Target, TargetStore
 from pulsed.compute.tick import ComputedTick
+from pulsed.present.exposition.catalog import FORMS, lean_form
 from pulsed.present.exposition.families import COUNTER_FAMILIES, DERIVED, QUANTITY_FAMILIES
+from pulsed.present.exposition.family_types import Family
 from pulsed.present.exposition.owner_families import FAMILIES as OWNER_FAMILIES
+from pulsed.present.exposition.summary import SUMMARIES
 from pulsed.present.exposition.telemetry import Telemetry
 from pulsed.reader.tick import Layout
 from pulsed.translate.fields import DERIVED as COMPOSED
@@ -33,6 +36,21 @@ the target's URL, if it is another one; else the key `node`, else the name of pu
 
 On a MIG board, readings of the whole board (power, temperature, clocks, errors) are published once, for the board, so
 `sum(pulsed_gpu_power_watts)` is correct.
+
+`publish.series: lean`, the default, has at most 100 series per GPU, and all that the dashboards, rules and alerts use.
+`full` has every series of this page. The column *lean*:
+
+* yes: the family is the same in both.
+* current state: the one state that holds, with the value 1. `count by (class) (pulsed_gpu_workload_class == 1)` works
+  in both; for shares of time use the counters of seconds.
+* raised: checks that are worse than ok. `pulsed_health_checks` has the number of GPUs by check and state.
+* if they differ: bounds. `X_bound_ratio{bound="upper"} or ignoring (bound) X_ratio` works in both.
+* once above 0: counters by label; add `or 0 * pulsed_gpu_observed_seconds_total` where one may be absent.
+* not 0 in 10 min: gauges that are 0 on most GPUs. `pulsed_quantity_gpus` distinguishes 0 from not measured.
+* full: not in lean. `publish.include` adds families in their full form, `publish.exclude` removes families.
+
+A counter that appears is published at 0 first, for two scrapes (30 s at least, 2 min at most), so that `increase()`
+misses nothing.
 
 `publish.passthrough: true` adds the source's own `DCGM_FI_*` series unchanged. From `dcgmi dmon` (live or a capture)
 they are what dcgm-exporter 4.0 to 4.8.2 serves for the same fields, in its units, with these differences:
@@ -67,18 +85,30 @@ def _counted() -> Iterator[str]:
     yield "Quotients are exact at any scrape interval:"
     yield "`rate(pulsed_gpu_real_utilization_seconds_total[5m]) / rate(pulsed_gpu_observed_seconds_total[5m])`."
     yield "`X_unknown_seconds_total` is observed time in which X had no value.\n"
-    yield "| metric | meaning |\n|---|---|"
+    yield "| metric | meaning | lean |\n|---|---|---|"
     for family in COUNTER_FAMILIES:
         if not family.name.endswith("_unknown_seconds_total"):
-            yield f"| {_series(family.name, [family.label] if family.label else [])} | {family.help} |"
+            series = _series(family.name, [family.label] if family.label else [])
+            yield f"| {series} | {family.help} | {_lean(family)} |"
     unknown = [family.name for family in COUNTER_FAMILIES if family.name.endswith("_unknown_seconds_total")]
-    yield f"\nUnknown time: {', '.join(f'`{name}`' for name in unknown)}."
+    names = ", ".join(f"`{name}`" for name in unknown)
+    yield f"\nUnknown time: {names}."
+    yield "In lean once above 0; that of real utilization always."
 
 
 def _computed() -> Iterator[str]:
-    yield "| metric | meaning |\n|---|---|"
+    yield "| metric | meaning | lean |\n|---|---|---|"
     for family in DERIVED:
-        yield f"| {_series(family.name, family.labels)} | {family.help} |"
+        yield f"| {_series(family.name, family.labels)} | {family.help} | {_lean(family)} |"
+    yield "\n## Over all GPUs\n\n| metric | type | meaning |\n|---|---|---|"
+    for summary in SUMMARIES:
+        labels = [label for label in summary.labels if label != "le"]
+        yield f"| {_series(summary.name, labels)} | {summary.type} | {summary.help} |"
+
+
+def _lean(family: Family) -> str:
+    form = lean_form(family.name)
+    return "full" if form is None else "raised" if family.name.endswith("health_check") else FORMS[form]
 
 
 def _series(name: str, labels: Iterable[str]) -> str:
@@ -89,15 +119,15 @@ def _series(name: str, labels: Iterable[str]) -> str:
 
 def _quantities() -> Iterator[str]:
     for group, title in CHAPTERS.items():
-        yield f"\n## {title}\n\n| metric | meaning | DCGM field, the first that is present |\n|---|---|---|"
-        numbered: dict[tuple[str, str, str], list[tuple[str, str, str]]] = {}
+        yield f"\n## {title}\n\n| metric | meaning | DCGM field, the first that is present | lean |\n|---|---|---|---|"
+        numbered: dict[tuple[str, str, str], list[tuple[str, str, str, str]]] = {}
         for (name, quantity), family in zip(QUANTITIES.items(), QUANTITY_FAMILIES, strict=True):
             if quantity.group == group:
                 origins = [f"{field}" for field in sources(name)]
                 if name in COMPOSED:
                     origins.append(COMPOSED[name])
-                row = (family.name, quantity.meaning, ", ".join(origins))
-                numbered.setdefault(_without_number(*row), []).append(row)
+                row = (family.name, quantity.meaning, ", ".join(origins), _lean(family))
+                numbered.setdefault(_without_number(*row[:3]), []).append(row)
         yield from (_row(rows) for rows in numbered.values())
 
 
@@ -108,15 +138,15 @@ def _without_number(name: str, meaning: str, origin: str) -> tuple[str, str, str
     return re.sub(r"\d", "N", name), re.sub(r"\d", "N", meaning), re.sub(r"^\d+|\d", "N", origin)
 
 
-def _row(rows: list[tuple[str, str, str]]) -> str:
-    name, meaning, origin = rows[0]
+def _row(rows: list[tuple[str, str, str, str]]) -> str:
+    name, meaning, origin, lean = rows[0]
     if len(rows) > 1:
         engines = f"[0-{len(rows) - 1}]"
         last = rows[-1][2].split()[0]
         name, meaning = re.sub(r"\d", engines, name), re.sub(r"\d", "N", meaning)
         number, field = origin.split()
         origin = f"{number} to {last} {re.sub(r'[0-9]', engines, field)}"
-    return f"| `{name}` | {meaning} | {origin} |"
+    return f"| `{name}` | {meaning} | {origin} | {lean} |"
 
 
 def _owners() -> Iterator[str]:

@@ -98,7 +98,13 @@ class Daemon:
         self._accounting = OwnerAccounting(self._collectors.attribution.ended_at, self._ended.add)
         folder = Path(config.state_dir) if config.state_dir else None
         self._account_files = AccountFiles(folder, self._accounting, self._ended)
-        self._pages = Pages(self._store, self._telemetry, passthrough=config.publish.passthrough)
+        self._pages = Pages(
+            self._store,
+            self._telemetry,
+            config.publish.catalog(),
+            config.compute_settings().saturators.peaks,
+            passthrough=config.publish.passthrough,
+        )
         self._app = DaemonApp(
             self._store,
             self._pages,
@@ -200,8 +206,12 @@ class Daemon:
             if getattr(config, key) != getattr(self._config, key):
                 log.warning("a change of this key needs a restart", extra={"key": key})
         setup(config.log.level, config.log.format)
-        self._pages.passthrough = config.publish.passthrough
         self._owner_families.max_owners = config.publish.max_owners
+        self._pages.configure(
+            config.publish.catalog(),
+            config.compute_settings().saturators.peaks,
+            passthrough=config.publish.passthrough,
+        )
         self._app.max_requests = config.max_requests
         self._config = config
         self._app.reset_api()

@@ -52,7 +52,13 @@ def snapshot(config: Config, format: str, columns: str, out: TextIO) -> int:
             if target.tick is not None:
                 pulsed_csv.write_tick(out, names, target.tick)
     else:
-        pages = Pages(store, Telemetry(store), passthrough=config.publish.passthrough)
+        pages = Pages(
+            store,
+            Telemetry(store),
+            config.publish.catalog(),
+            settings.saturators.peaks,
+            passthrough=config.publish.passthrough,
+        )
         out.write(pages.page(now, openmetrics=False, gzip=False).decode())
     return 0
 

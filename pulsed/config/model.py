@@ -33,6 +33,7 @@ from pulsed.config.values import (
     Duration,
     DurationOrNone,
     Factor,
+    Families,
     FileName,
     GpuList,
     HttpPath,
@@ -49,6 +50,7 @@ from pulsed.errors import ConfigError
 from pulsed.present.api.events import HEARTBEAT_SECONDS, MAX_SUBSCRIBERS
 from pulsed.present.api.history import MAX_BYTES, SECONDS
 from pulsed.present.api.sample_fields import DEFAULT_FIELDS, FIELDS
+from pulsed.present.exposition.catalog import NAMES, OWN_PREFIXES, Catalog, SeriesChoice, catalog, matching
 from pulsed.present.exposition.owner_families import MAX_OWNERS
 from pulsed.reader.exporter.scraper import masked
 from pulsed.suggestions import did_you_mean
@@ -58,6 +60,7 @@ _DEFAULTS = ComputeSettings()
 
 Preset = Literal["ai", "hpc", "mem", "custom"]
 
+_FAMILIES = "allowed: names of METRICS.md and patterns such as pulsed_gpu_ecc_*"
 _FIELDS = "allowed: what METRICS.md lists, without pulsed_gpu_"
 Kept = Annotated[
     Columns,
@@ -363,6 +366,13 @@ class Compute(Section):
 class Publish(Section):
     """What is republished."""
 
+    series: SeriesChoice = Field(
+        default="lean",
+        description="Series per GPU on `/metrics`: `lean` is at most 100, with everything that dashboards, rules and "
+        "alerts use; `full` is every state, check and counter from 0 (METRICS.md).",
+    )
+    include: Families = Field(default=(), description="Families to publish in full as well, such as those not in lean.")
+    exclude: Families = Field(default=(), description="Families not to publish; goes before `include`.")
     passthrough: Switch = Field(
         default=False,
         description="Also publish the source's own `DCGM_FI_*` series.",
@@ -372,6 +382,21 @@ class Publish(Section):
         description="Jobs and pods with series of their own, some 10 each. Later ones are in `/jobs` only, and counted "
         "in `pulsed_jobs_dropped_total`.",
     )
+
+    def problems(self) -> Iterator[Problem]:
+        """Yield patterns without a family, and names of families that are always published."""
+        for key, pattern in (
+            *(("include", each) for each in self.include),
+            *(("exclude", each) for each in self.exclude),
+        ):
+            if pattern.startswith(OWN_PREFIXES):
+                yield key, f"has {pattern!r}, which is about pulsed itself and always published; remove it"
+            elif not matching(pattern):
+                yield key, f"has {pattern!r}, which is not a family; {did_you_mean(pattern, NAMES, _FAMILIES)}"
+
+    def catalog(self) -> Catalog:
+        """Return the families of the page."""
+        return catalog(self.series, self.include, self.exclude)
 
 
 class HistorySection(Section):

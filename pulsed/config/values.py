@@ -341,6 +341,17 @@ FieldIds = Annotated[
     ],
     BeforeValidator(_one_or_many),
 ]
+Families = Annotated[
+    tuple[
+        Annotated[
+            str,
+            AfterValidator(_not_empty),
+            Notation("family", "names of METRICS.md, with * for any characters, such as [pulsed_gpu_ecc_*]", "text"),
+        ],
+        ...,
+    ],
+    BeforeValidator(_columns),
+]
 CheckIds = Annotated[
     tuple[Annotated[str, Notation("check", f"some of {', '.join(BY_ID)}", "text")], ...], BeforeValidator(_columns)
 ]

@@ -9,6 +9,7 @@ from functools import partial
 
 from prometheus_client import CollectorRegistry, generate_latest
 
+from pulsed.present.exposition.catalog import SeriesChoice, catalog
 from pulsed.present.exposition.page import Pages
 from pulsed.present.exposition.telemetry import Telemetry
 from tests.bench.figure import Figure
@@ -17,6 +18,7 @@ from tests.bench.ticks import GPUS, NOW, board_of, computed_ticks
 from tests.present.reference import ReferenceCollector
 
 MANY_GPUS = 256
+SERIES: tuple[SeriesChoice, ...] = ("full", "lean")
 
 
 def run() -> Iterator[Figure]:
@@ -49,15 +51,17 @@ def _pages(gpus: int) -> Iterator[Figure]:
     baseline = Figure(f"{gpus} GPUs: generate_latest, GPU families", seconds * 1e3, "ms")
     yield baseline
 
-    bare, whole = Pages(board, _NoTelemetry(board)), Pages(board, Telemetry(board))
-    page = partial(whole.page, NOW, openmetrics=False, gzip=False)
-    seconds = cpu_seconds(partial(bare.page, NOW, openmetrics=False, gzip=False), prepare=advance)
-    yield Figure(f"{gpus} GPUs: page, GPU families", seconds * 1e3, "ms", baseline)
-    seconds = cpu_seconds(page, prepare=advance)
-    text = page()
-    series = sum(not line.startswith(b"#") for line in text.splitlines())
-    note = f"{series} series, {len(text) / 1000:.0f} kB"
-    yield Figure(f"{gpus} GPUs: page with pulsed's own metrics", seconds * 1e3, "ms", baseline, note=note)
+    for form in SERIES:
+        families = catalog(form)
+        bare, whole = Pages(board, _NoTelemetry(board), families), Pages(board, Telemetry(board), families)
+        seconds = cpu_seconds(partial(bare.page, NOW, openmetrics=False, gzip=False), prepare=advance)
+        yield Figure(f"{gpus} GPUs: {form} page, GPU families", seconds * 1e3, "ms", baseline)
+        page = partial(whole.page, NOW, openmetrics=False, gzip=False)
+        seconds = cpu_seconds(page, prepare=advance)
+        text = page()
+        series = text.count(b'uuid="') / gpus
+        note = f"{series:.0f} series a GPU, {len(text) / 1000:.0f} kB"
+        yield Figure(f"{gpus} GPUs: {form} page with pulsed's own metrics", seconds * 1e3, "ms", baseline, note=note)
 
     def advance_and_read() -> None:
         advance()

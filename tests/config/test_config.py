@@ -109,6 +109,12 @@ BAD = {
         f":6: source.interval: 'soon' is not a duration; {DURATION}",
         f":8: source.exporter.timeout: 'later' is not a duration; {DURATION}",
     ],
+    "family-unknown": [
+        ":3: publish.include: has 'pulsed_gpu_power_wats', which is not a family; did you mean pulsed_gpu_power_watts?",
+        ":4: publish.exclude: has 'DCGM_*', which is not a family; "
+        "allowed: names of METRICS.md and patterns such as pulsed_gpu_ecc_*",
+        ":4: publish.exclude: has 'pulsed_source_up', which is about pulsed itself and always published; remove it",
+    ],
     "field-id-zero": [
         ":3: source.dcgmi.fields[0]: 0 is not allowed; allowed: ids of DCGM fields, such as [1017]",
     ],

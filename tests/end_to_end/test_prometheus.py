@@ -61,3 +61,30 @@ def test_the_counters_are_exact_between_two_scrapes(tmp_path: Path) -> None:
     assert seen.counter == pytest.approx(seen.truth, rel=0.005)
     assert seen.idle == pytest.approx(1 - seen.truth, rel=0.005)
     assert seen.observed == pytest.approx(1.0, rel=0.01), "some time was not observed"
+
+
+def exporter_page(xid: int, events: int) -> str:
+    labels = 'gpu="0",UUID="GPU-a",modelName="NVIDIA H100 80GB HBM3"'
+    samples = {"XID_ERRORS": xid, "PCIE_REPLAY_COUNTER": events, "GPU_UTIL": 50}
+    return "".join(f"DCGM_FI_DEV_{name}{{{labels}}} {value}\n" for name, value in samples.items())
+
+
+@pytest.mark.timeout(180)
+@pytest.mark.parametrize("series", ["lean", "full"])
+def test_the_first_event_of_a_code_is_counted_by_increase(tmp_path: Path, series: str) -> None:
+    """Two XIDs, one of a code that no page had before; the first increment is in `increase()` of both families."""
+    page = tmp_path / "page.prom"
+    page.write_text(exporter_page(0, 0))
+    arguments = ("--source", "exporter", "--set", f"source.exporter.targets={page}", "--set", "source.interval=1s")
+    with (
+        serving(tmp_path, *arguments, "--set", f"publish.series={series}") as daemon,
+        prometheus(tmp_path, CONFIG.format(interval="1s", address=daemon.address)) as server,
+    ):
+        server.wait_for("count_over_time(pulsed_gpu_any_xid_events_total[1m]) > 3")
+        page.write_text(exporter_page(31, 0))
+        server.wait_for('pulsed_gpu_xid_events_total{xid="31"} == 0')
+        assert server.value("increase(pulsed_gpu_any_xid_events_total[2m])") > 0.9
+        page.write_text(exporter_page(48, 0))
+        server.wait_for('increase(pulsed_gpu_xid_events_total{xid="31"}[2m]) > 0.9', 60.0)
+        server.wait_for('increase(pulsed_gpu_xid_events_total{xid="48"}[2m]) > 0.9', 60.0)
+        server.wait_for("increase(pulsed_gpu_any_xid_events_total[2m]) > 1.8")

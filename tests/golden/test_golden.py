@@ -103,6 +103,18 @@ async def test_pages(page: str, monkeypatch: pytest.MonkeyPatch) -> None:
     check(page.removesuffix(".prom"), await replayed(page))
 
 
+@pytest.mark.parametrize("page", ["exporter-4.8-mig.prom", "exporter-4.8-two-gpus.prom"])
+async def test_full_pages(page: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a full page has beside the lean one, and in place of it."""
+    monkeypatch.chdir(HERE / "pages")
+    name = page.removesuffix(".prom")
+    lean, output = kept(f"{name}.metrics.txt").splitlines(), await replayed(page, "publish.series=full")
+    added = "".join(line for line in output.text.splitlines(keepends=True) if line.rstrip() not in set(lean))
+    keep(f"{name}-full.metrics.txt", added)
+    assert added == kept(f"{name}-full.metrics.txt")
+    assert output.openmetrics == openmetrics_of(output.text)
+
+
 async def test_old_names_and_new_units_are_the_same_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
     """dcgm-exporter 4.9 renamed fields and counts in base units; the two pages were made of the same numbers."""
     monkeypatch.chdir(HERE / "pages")

@@ -172,6 +172,11 @@ class ReferenceCollector(Collector):
                 ({"check": check.id}, get(check)) for check in _board_health(gpu).checks if check.applies
             ]
 
+        def total(get: Callable[[Health], Iterable[tuple[object, int]]]) -> Get:
+            return lambda gpu, time: [
+                ({}, sum(count for _, count in get(gpu.result.health))) for _ in [0] if gpu.device.entity.kind == "gpu"
+            ]
+
         yield self._gauge("health_check", checks(lambda check: check.severity))
         yield self._gauge(
             "health_check_since_timestamp_seconds",
@@ -181,9 +186,12 @@ class ReferenceCollector(Collector):
         yield self._counter(
             "health_events", lambda gpu, time: [({"check": name}, count) for name, count in _board_health(gpu).events]
         )
+        yield self._counter("any_health_events", total(lambda health: health.events))
+        yield self._counter("any_xid_events", total(lambda health: health.xid_events))
         yield self._counter(
             "xid_events",
-            lambda gpu, time: [({"xid": str(code)}, count) for code, count in _board_health(gpu).xid_events],
+            # At 0 on the first page.
+            lambda gpu, time: [({"xid": str(code)}, 0) for code, _ in _board_health(gpu).xid_events],
         )
         yield self._gauge(
             "xid_last",

@@ -6,7 +6,7 @@ need more than one reading and result, are entries of `DERIVED`. This module mus
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache
 from itertools import accumulate, chain
 from operator import attrgetter
@@ -17,6 +17,7 @@ from pulsed.compute.declaration import DerivedNumber, DerivedState, DerivedValue
 from pulsed.compute.derived_results import DERIVED_VALUES
 from pulsed.compute.health.model import CheckState, Health
 from pulsed.present.exposition.family_types import (
+    ALONE,
     NO_SAMPLES,
     PREFIX,
     Basis,
@@ -112,6 +113,17 @@ def _check_value(name: str, help: str, get: Callable[[CheckState], float | None]
     return _of_health(name, "gauge", help, "check", samples)
 
 
+def _total(name: str, help: str, get: Callable[[Health], Iterable[tuple[object, int]]]) -> DerivedFamily:
+    """Return a counter over all labels of another one; it is there from 0."""
+
+    def of_board(sample: GpuSample) -> Samples:
+        if sample.device.entity.kind != "gpu":
+            return NO_SAMPLES
+        return ALONE, (sum(number for _, number in get(sample.result.health)),)
+
+    return DerivedFamily(PREFIX + name, "counter", help, (), of_board, _health)
+
+
 def _last_xid(health: Health) -> Samples:
     last = health.xid_last
     return NO_SAMPLES if last is None else ((("unknown" if last.time is None else "known",),), (last.code,))
@@ -161,6 +173,7 @@ DERIVED: tuple[DerivedFamily, ...] = (
         "Time of the last event of a check",
         lambda each: each.last_event,
     ),
+    _total("any_health_events_total", "Events of all checks", lambda health: health.events),
     _of_health(
         "health_events_total",
         "counter",
@@ -169,6 +182,7 @@ DERIVED: tuple[DerivedFamily, ...] = (
         lambda health: samples_by_label(health.events),
         attrgetter("result.health.events"),
     ),
+    _total("any_xid_events_total", "XIDs observed, of any code", lambda health: health.xid_events),
     _of_health(
         "xid_events_total",
         "counter",

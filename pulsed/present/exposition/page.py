@@ -9,18 +9,24 @@ from __future__ import annotations
 import asyncio
 import time
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from io import BytesIO
 
 from pulsed.background import TURN_SECONDS, in_background
 from pulsed.collector.target_store import Target, TargetStore
+from pulsed.compute.peaks import Peaks
+from pulsed.compute.saturation import DEFAULT_PEAKS
 from pulsed.compute.tick import ComputedTick
 from pulsed.present.exposition.cache_key import CacheKey
+from pulsed.present.exposition.catalog import FULL, RECENT_QUANTITIES, Catalog
+from pulsed.present.exposition.family_types import Family
 from pulsed.present.exposition.passthrough import TargetPassthrough, passthrough_header
-from pulsed.present.exposition.target_renderer import FAMILIES, TargetRenderer
+from pulsed.present.exposition.series_memory import SeriesMemory
+from pulsed.present.exposition.summary import Distributions, TargetCounts, summary_families
+from pulsed.present.exposition.target_renderer import TargetRenderer
 from pulsed.present.exposition.telemetry import Telemetry
-from pulsed.present.exposition.text_format import END, header
+from pulsed.present.exposition.text_format import END, header, lines
 from pulsed.present.gpu_keys import repeated
 
 GZIP_LEVEL = 1
@@ -33,48 +39,60 @@ LARGE_GPUS = 128
 TargetTick = tuple[Target, ComputedTick]
 
 
-def _headers(openmetrics: bool) -> tuple[bytes, ...]:
-    """Return the header of each chunk, empty if the previous chunk is of the same family."""
-    return tuple(
-        b"" if family is before else header(family.name, family.type, family.help, openmetrics).encode()
-        for before, family in zip((None, *FAMILIES), FAMILIES, strict=False)
-    )
-
-
-_HEADERS = {openmetrics: _headers(openmetrics) for openmetrics in (False, True)}
-
-
 class _Place:
     """The renderers of one target, and what other targets hide of it."""
 
-    __slots__ = ("hidden", "hidden_series", "passthrough", "renderer", "target")
+    __slots__ = ("counts", "hidden", "hidden_series", "passthrough", "renderer", "target")
 
-    def __init__(self, target: Target, here: str) -> None:
+    def __init__(self, target: Target, here: str, catalog: Catalog, memory: SeriesMemory) -> None:
         self.target = target
-        self.renderer = TargetRenderer(here)
+        self.renderer = TargetRenderer(here, catalog, memory)
+        self.counts = TargetCounts(RECENT_QUANTITIES)
         self.passthrough = TargetPassthrough(here)
         self.hidden: frozenset[int] = frozenset()
         self.hidden_series: frozenset[int] = frozenset()
 
 
 class Pages:
-    """The page in every format and coding; with `passthrough` the source's own series are republished."""
+    """The page in every format and coding.
 
-    def __init__(self, board: TargetStore, telemetry: Telemetry, *, passthrough: bool = False) -> None:
+    Args:
+        catalog: the families of GPUs.
+        peaks: practical peaks by architecture.
+        passthrough: whether the source's own series are republished.
+    """
+
+    def __init__(
+        self,
+        board: TargetStore,
+        telemetry: Telemetry,
+        catalog: Catalog = FULL,
+        peaks: Mapping[str, Peaks] = DEFAULT_PEAKS,
+        *,
+        passthrough: bool = False,
+    ) -> None:
         self._board = board
         self._telemetry = telemetry
-        self.passthrough = passthrough
+        self._memory = SeriesMemory()
+        self._distributions = Distributions()
         self._lock = asyncio.Lock()
         self._cache_key = CacheKey()
-        self._pages: dict[tuple[bool, bool, bool], bytes] = {}
+        self._pages: dict[tuple[bool, bool], bytes] = {}
+        self.configure(catalog, peaks, passthrough=passthrough)
+
+    def configure(self, catalog: Catalog, peaks: Mapping[str, Peaks], *, passthrough: bool) -> None:
+        """Render other families from the next page on; what was published of a GPU before is remembered."""
+        self._catalog, self._peaks, self._passthrough = catalog, peaks, passthrough
+        self._pages.clear()
         self._places: dict[int, _Place] = {}
         self._shown: list[int] = []
 
     def page(self, now: float, *, openmetrics: bool, gzip: bool) -> bytes:
         """Return the page; targets must be fresh at `now` (monotonic seconds)."""
+        self._memory.begin_page(now)
         if self._cache_key.expired(self._board, now):
             self._pages.clear()
-        key = (self.passthrough, openmetrics, gzip)
+        key = (openmetrics, gzip)
         page = self._pages.get(key)
         if page is None:
             if gzip:
@@ -98,7 +116,8 @@ class Pages:
                 return self.page(now, openmetrics=openmetrics, gzip=gzip)
             if self._cache_key.expired(self._board, now):
                 self._pages.clear()
-            plain, packed = (self.passthrough, openmetrics, False), (self.passthrough, openmetrics, True)
+            self._memory.begin_page(now)
+            plain, packed = (openmetrics, False), (openmetrics, True)
             if plain not in self._pages:
                 draft = BytesIO()
                 steps = self._render(draft, fresh, openmetrics)
@@ -119,17 +138,26 @@ class Pages:
 
     def _render(self, page: BytesIO, ticks: Sequence[TargetTick], openmetrics: bool) -> Iterator[None]:
         """Render the families of the GPUs and, if they are republished, of the source, in many short steps."""
-        republishes = self.passthrough
+        republishes = self._passthrough
         fresh = self._update(ticks, republishes)
         chunks: list[list[bytes]] = []
         for place, tick in fresh:
             chunks.append(place.renderer.render(tick, place.hidden))
             yield
-        for head, lines in zip(_HEADERS[openmetrics], zip(*chunks, strict=True), strict=False):
-            if any(lines):
-                page.write(head)
-                page.writelines(lines)
+        before: Family | None = None
+        for family, parts in zip(self._catalog.families, zip(*chunks, strict=True), strict=False):
+            if any(parts):
+                if family is not before:
+                    page.write(header(family.name, family.type, family.help, openmetrics).encode())
+                before = family
+                page.writelines(parts)
             yield
+        for place, tick in fresh:
+            place.counts.update(tick, place.renderer.keys, place.hidden, self._distributions)
+            yield
+        counts = [place.counts for place, _ in fresh]
+        summaries = summary_families(self._catalog.summaries, counts, self._distributions, self._peaks)
+        page.writelines(line.encode("utf-8", "replace") for line in lines(summaries, openmetrics))
         if republishes:
             for part in _republished(fresh, openmetrics):
                 page.write(part)
@@ -143,7 +171,9 @@ class Pages:
         """Return the renderers of these ticks, after assigning each GPU and series to the first target that has it."""
         targets = self._board.targets
         if len(self._places) != len(targets) or any(id(target) not in self._places for target in targets):
-            self._places = {id(target): _Place(target, self._board.node) for target in targets}
+            self._places = {
+                id(target): _Place(target, self._board.node, self._catalog, self._memory) for target in targets
+            }
             self._shown = []
         fresh = [(place, tick) for target, tick in ticks if (place := self._places.get(id(target)))]
         places = [place for place, _ in fresh]
@@ -161,6 +191,7 @@ class Pages:
     def _share_devices(self, fresh: list[_Place]) -> None:
         for place, hidden in zip(fresh, repeated(place.renderer.keys for place in fresh), strict=True):
             place.hidden = hidden
+        self._memory.forget_others({key for place in fresh for key in place.renderer.keys})
         self._telemetry.duplicate_gpus = {place.target.name: len(place.hidden) for place in fresh}
 
 
@@ -205,8 +236,8 @@ def _share_series(fresh: list[_Place]) -> None:
 def _republished(fresh: Sequence[tuple[_Place, ComputedTick]], openmetrics: bool) -> Iterator[bytes]:
     families: dict[str, list[bytes]] = {}
     for place, tick in fresh:
-        for name, lines in place.passthrough.render(tick, place.hidden_series).items():
-            families.setdefault(name, []).append(lines)
+        for name, samples in place.passthrough.render(tick, place.hidden_series).items():
+            families.setdefault(name, []).append(samples)
     layouts = [place.passthrough.layout for place, _ in fresh]
     known = [layout for layout in layouts if layout is not None]
     for name, texts in families.items():

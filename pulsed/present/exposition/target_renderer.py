@@ -6,36 +6,28 @@ rendered again. Both text formats have the same sample lines.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
-from itertools import chain
-from math import inf, isfinite
-from operator import is_
+from itertools import chain, compress
+from math import isfinite
+from operator import is_, itemgetter
 from typing import cast
 
 from pulsed.compute.tick import ComputedTick
-from pulsed.present.exposition.families import COUNTER_FAMILIES, DERIVED, QUANTITY_FAMILIES
-from pulsed.present.exposition.family_types import Basis, DerivedFamily, Family, Labels, Samples
+from pulsed.present.exposition.catalog import Catalog, Form
+from pulsed.present.exposition.family_types import NO_SAMPLES, Basis, DerivedFamily, Samples
+from pulsed.present.exposition.series_memory import CounterForm, SeriesMemory
 from pulsed.present.exposition.text_format import label_pairs
 from pulsed.present.gpu_keys import Key, key_of, label_text
 from pulsed.present.gpu_sample import GpuSample, gpu_samples
 from pulsed.translate.tick import Device
 from pulsed.translate.vocabulary import Value
 
-FAMILIES: tuple[Family, ...] = (
-    *QUANTITY_FAMILIES,
-    *(family for family in COUNTER_FAMILIES for _ in family.states),
-    *DERIVED,
-)
-"""The family of each chunk of a target, in the order of the page. A counter per state has a chunk per state; a GPU has
-all of them or none."""
-_BASES = tuple(dict.fromkeys(family.basis for family in DERIVED if family.basis is not None))
+_Shape = object
+"""Cache key of a template: which lines it has."""
 
-
-_Shape = tuple[Labels, ...]
-"""Cache key of a template: the labels of each GPU's samples."""
-
-_NO_TEMPLATE: tuple[_Shape, bytes] = ((), b"")
+_WHOLE = object()
+"""The shape of a column with a value of every GPU."""
 
 
 @lru_cache(maxsize=4096)
@@ -44,43 +36,49 @@ def _prefix(name: str, labels: tuple[str, ...], values: tuple[str, ...]) -> str:
     return f"{name}{{{pairs}," if pairs else name + "{"
 
 
-_COLUMNS = (
-    *((family.name + "{", 0.0 if family.type == "counter" else -inf) for family in QUANTITY_FAMILIES),
-    *((_prefix(family.name, (family.label,), (state,)), 0.0) for family in COUNTER_FAMILIES for state in family.states),
-)
-"""Prefix of the lines of each quantity and counter, and the minimum of its value."""
-
-_NO_COLUMNS: Sequence[tuple[Value, ...]] = ((),) * len(_COLUMNS)
-
-
 class TargetRenderer:
     """What one target adds to the page, kept as long as nothing of it changes.
 
     Most values are those of the tick before (limits, errors, the class): the lines of such a family are kept, too.
     Writing numbers is most of the cost of a page; lines that are rendered a second time have a template.
+
+    Args:
+        here: node of GPUs whose source does not name one.
+        catalog: the families.
+        memory: of the series of all targets.
     """
 
-    def __init__(self, here: str) -> None:
+    def __init__(self, here: str, catalog: Catalog, memory: SeriesMemory) -> None:
         self.keys: tuple[Key, ...] = ()
-        self._here = here
+        self._here, self._catalog, self._memory = here, catalog, memory
+        self._pick = _picker([column.source for column in catalog.columns])
         self._devices: tuple[Device, ...] = ()
         self._tick: ComputedTick | None = None
-        self._labels: list[str] = []
         self._hidden: frozenset[int] = frozenset()
-        self._chunks = [b""] * len(FAMILIES)
-        self._columns: Sequence[tuple[Value, ...]] = _NO_COLUMNS
+        self._reset()
+
+    def _reset(self) -> None:
+        """Forget everything that depends on the shown devices."""
+        self._tick = None
+        shown = [position for position in range(len(self._devices)) if position not in self._hidden]
+        self._labels = [label_text(self._devices[position], self._here) + "} " for position in shown]
+        self._keys = [self.keys[position] for position in shown]
+        self._chunks = [b""] * len(self._catalog.families)
+        self._columns: Sequence[tuple[Value, ...]] = ((),) * len(self._catalog.columns)
         self._samples: dict[int, list[Samples]] = {}
-        self._bases: dict[Basis, Sequence[object]] = dict.fromkeys(_BASES, ())
-        self._written: set[int] = set()
-        self._column_templates: dict[int, bytes] = {}
-        self._derived_templates: dict[int, tuple[_Shape, bytes]] = {}
+        self._bases: dict[Basis, Sequence[object]] = dict.fromkeys(self._catalog.bases, ())
+        self._templates: dict[int, tuple[_Shape, bytes | None]] = {}
+        self._settled: dict[int, tuple[tuple[bool, ...], int]] = {}
+        self._temporary: set[int] = set()
+        """Places of chunks that change with time alone."""
 
     def update_devices(self, devices: tuple[Device, ...]) -> bool:
         """Update to the target's devices; return whether they changed."""
         if devices is self._devices:
             return False
-        self._devices, self._tick = devices, None
+        self._devices = devices
         self.keys = tuple(key_of(device, self._here) for device in devices)
+        self._reset()
         return True
 
     def render(self, tick: ComputedTick, hidden: frozenset[int]) -> list[bytes]:
@@ -88,21 +86,10 @@ class TargetRenderer:
 
         The devices are those of the last `update_devices`; those at the positions `hidden` belong to other targets.
         """
-        if self._tick is None or hidden != self._hidden:
-            self._hidden, self._tick = hidden, None
-            self._labels = [
-                label_text(device, self._here) + "} "
-                for position, device in enumerate(self._devices)
-                if position not in hidden
-            ]
-            self._chunks = [b""] * len(FAMILIES)
-            self._columns = _NO_COLUMNS
-            self._samples.clear()
-            self._bases = dict.fromkeys(_BASES, ())
-            self._written.clear()
-            self._column_templates.clear()
-            self._derived_templates.clear()
-        if tick is not self._tick:
+        if hidden != self._hidden:
+            self._hidden = hidden
+            self._reset()
+        if tick is not self._tick or self._temporary:
             self._tick = tick
             shown = gpu_samples(tick)
             if hidden:
@@ -113,22 +100,24 @@ class TargetRenderer:
 
     def _update(self, shown: Sequence[GpuSample]) -> None:
         """Render the families that changed."""
-        chunks = self._chunks
-        columns = list(zip(*[(*sample.reading, *sample.result.account.values) for sample in shown], strict=True))
+        chunks, temporary, catalog = self._chunks, self._temporary, self._catalog
+        columns = list(
+            zip(*[self._pick((*sample.reading, *sample.result.account.values)) for sample in shown], strict=True)
+        )
         for place, (column, before) in enumerate(zip(columns, self._columns, strict=True)):
-            if column != before:
-                chunks[place] = self._column(place, column)
+            if column != before or place in temporary:
+                chunks[place] = self._column(place, column, shown)
         self._columns = columns
         changed = self._changed_bases(shown)
-        for place, family in enumerate(DERIVED):
+        for place, (family, _) in enumerate(catalog.derived, len(columns)):
             if family.basis is not None:
-                if changed[family.basis]:
-                    chunks[len(columns) + place] = self._derived(place, list(map(family.samples, shown)))
+                if changed[family.basis] or place in temporary:
+                    chunks[place] = self._derived(place, list(map(family.samples, shown)))
                 continue
             found = list(map(family.samples, shown))
             if found != self._samples.get(place):
                 self._samples[place] = found
-                chunks[len(columns) + place] = self._derived(place, found)
+                chunks[place] = self._derived(place, found)
 
     def _changed_bases(self, shown: Sequence[GpuSample]) -> Mapping[Basis, bool]:
         """Return for each basis whether it is a new object for any GPU."""
@@ -139,46 +128,119 @@ class TargetRenderer:
             self._bases[basis] = now
         return changed
 
-    def _column(self, place: int, column: tuple[Value, ...]) -> bytes:
+    def _column(self, place: int, column: tuple[Value, ...], shown: Sequence[GpuSample]) -> bytes:
         """Return the lines of one quantity or counter of all GPUs.
 
         Only finite numbers are readings, and OpenMetrics refuses a page with a negative counter. The sum and the
         minimum of a column, computed in C, show whether every value must be checked.
         """
-        prefix, least = _COLUMNS[place]
+        _, _, prefix, least, form = self._catalog.columns[place]
+        if form != "every":
+            column = self._sparse_column(place, prefix, form, column, shown)
         numbers = cast("tuple[float, ...]", column)  # or a TypeError
+        labels, shape = self._labels, _WHOLE
         try:
             whole = isfinite(sum(numbers)) and min(numbers) >= least
         except TypeError:
             whole = False
-        if not whole or place not in self._written:
-            self._written.add(place)
-            return _encoded(
-                f"{prefix}{label}{value!r}\n"
-                for label, value in zip(self._labels, column, strict=True)
-                if value is not None and isfinite(value) and value >= least
-            )
-        template = self._column_templates.get(place)
-        if template is None:
-            template = _template(prefix + label for label in self._labels)
-            self._column_templates[place] = template
-        return template % column
+        if not whole:
+            shape = tuple([value is not None and isfinite(value) and value >= least for value in column])
+            labels, numbers = list(compress(labels, shape)), tuple(compress(numbers, shape))
+        return self._lines(place, shape, lambda: [prefix + label for label in labels], numbers)
+
+    def _sparse_column(
+        self, place: int, series: str, form: Form, column: tuple[Value, ...], shown: Sequence[GpuSample]
+    ) -> tuple[Value, ...]:
+        """Return what is published of a column, None where nothing is.
+
+        As long as the same GPUs are at 0 or missing, the same ones are published.
+        """
+        shown_before, absent = self._settled.get(place, ((), -1))
+        if column.count(0.0) + column.count(None) == absent and all(compress(column, shown_before)):
+            return tuple([value if is_shown else None for value, is_shown in zip(column, shown_before, strict=True)])
+        found: list[tuple[Value, bool]] = []
+        for key, value, sample in zip(self._keys, column, shown, strict=True):
+            if value is None:
+                found.append((None, False))
+            elif form == "recent":
+                found.append(self._memory.gauge(key, series, value, sample.time))
+            else:
+                found.append(self._memory.counter(key, series, value, cast("CounterForm", form)))
+        is_temporary = any(changes for _, changes in found)
+        self._mark(place, is_temporary)
+        values = tuple([value for value, _ in found])
+        self._settled.pop(place, None)
+        if not is_temporary:
+            self._settled[place] = (tuple([bool(value) for value in values]), column.count(0.0) + column.count(None))
+        return values
 
     def _derived(self, place: int, samples: Sequence[Samples]) -> bytes:
         """Return the lines of one derived family of all GPUs."""
-        family = DERIVED[place]
+        family, form = self._catalog.derived[place - len(self._columns)]
+        if form == "positive":
+            samples = [_positive(each) for each in samples]
+        elif form == "differing":
+            samples = [each if len(set(each[1])) > 1 else NO_SAMPLES for each in samples]
+        elif form != "every":
+            samples = self._counted(place, family.name, form, samples)
         numbers = tuple(chain.from_iterable([values for _, values in samples]))
         if not all(map(isfinite, numbers)):
-            return self._derived(place, [_finite(each) for each in samples])
+            samples = [_finite(each) for each in samples]
+            numbers = tuple(chain.from_iterable([values for _, values in samples]))
         shape = tuple([labels for labels, _ in samples])
-        known, template = self._derived_templates.get(place, _NO_TEMPLATE)
-        if shape == known and template:
-            return template % numbers
-        starts = [
-            _start(family, own) + label for label, labels in zip(self._labels, shape, strict=True) for own in labels
-        ]
-        self._derived_templates[place] = (shape, _template(starts) if shape == known else b"")
-        return _encoded(f"{start}{number!r}\n" for start, number in zip(starts, numbers, strict=True))
+
+        def starts() -> list[str]:
+            return [
+                _start(family, own) + label for label, labels in zip(self._labels, shape, strict=True) for own in labels
+            ]
+
+        return self._lines(place, shape, starts, numbers)
+
+    def _counted(self, place: int, name: str, form: Form, samples: Sequence[Samples]) -> list[Samples]:
+        """Return the samples of counters that appear with their first event."""
+        found: list[Samples] = []
+        is_temporary = False
+        for key, (labels, values) in zip(self._keys, samples, strict=True):
+            kept: list[tuple[tuple[str, ...], float]] = []
+            for own, value in zip(labels, values, strict=True):
+                number, changes = self._memory.counter(key, f"{name} {own[0]}", value, cast("CounterForm", form))
+                is_temporary = is_temporary or changes
+                if number is not None:
+                    kept.append((own, number))
+            found.append((tuple([own for own, _ in kept]), tuple([number for _, number in kept])))
+        self._mark(place, is_temporary)
+        return found
+
+    def _mark(self, place: int, is_temporary: bool) -> None:
+        if is_temporary:
+            self._temporary.add(place)
+        else:
+            self._temporary.discard(place)
+
+    def _lines(
+        self, place: int, shape: _Shape, starts: Callable[[], Sequence[str]], numbers: tuple[float, ...]
+    ) -> bytes:
+        """Return lines that begin with `starts` and end with numbers; a template from the second time of a shape on."""
+        known, template = self._templates.get(place, (None, None))
+        if shape is not known and shape != known:
+            self._templates[place] = (shape, None)
+            return _encoded(f"{start}{number!r}\n" for start, number in zip(starts(), numbers, strict=True))
+        if template is None:
+            template = _template(starts())
+            self._templates[place] = (shape, template)
+        return template % numbers
+
+
+def _picker(sources: Sequence[int]) -> Callable[[tuple[Value, ...]], tuple[Value, ...]]:
+    """Return the function that gets the values at these positions, which ascend."""
+    if len(sources) < 2:
+        return lambda values: tuple([values[source] for source in sources])
+    return itemgetter(*sources)
+
+
+def _positive(samples: Samples) -> Samples:
+    kept = [value > 0 for value in samples[1]]
+    return samples if all(kept) else (tuple(compress(samples[0], kept)), tuple(compress(samples[1], kept)))
 
 
 def _finite(samples: Samples) -> Samples:

@@ -1,0 +1,184 @@
+"""The GPU families of the page: which are published, and in which form.
+
+`publish.series: full` publishes every series. `lean` publishes what dashboards, rules and alerts need in at most 100
+series per GPU: a state set is its current state, a counter by label begins once it counts. Error counters and limits
+are the same in both, because an absent one means that it is not measured.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from functools import cached_property
+from itertools import chain
+from math import inf
+from types import MappingProxyType
+from typing import Literal, NamedTuple
+
+from pulsed.present.exposition.families import COUNTER_FAMILIES, DERIVED, QUANTITY_FAMILIES
+from pulsed.present.exposition.family_types import PREFIX, Basis, CounterFamily, DerivedFamily, Family
+from pulsed.present.exposition.series_memory import CounterForm
+from pulsed.present.exposition.summary import SUMMARIES
+from pulsed.present.exposition.text_format import label_pairs
+
+SeriesChoice = Literal["lean", "full"]
+
+Form = CounterForm | Literal["every", "positive", "differing", "recent"]
+"""Which samples of a family are published: `every`; the `positive` ones; all if they are `differing`, else none; those
+that were not 0 in the last ten minutes (`recent`); or as `CounterForm`."""
+
+FORMS: Mapping[Form, str] = MappingProxyType(
+    {
+        "every": "yes",
+        "zero_first": "yes",
+        "positive": "current state",
+        "differing": "if they differ",
+        "counted": "once above 0",
+        "events": "once above 0",
+        "recent": "not 0 in 10 min",
+    }
+)
+"""Each form in words, for METRICS.md."""
+
+_COUNTED = ("workload_class_seconds", "class_energy_joules", "idle_seconds", "idle_energy_joules")
+_RECENT = (
+    *(f"{name}_active_ratio" for name in ("integer", "tensor_hmma", "tensor_imma", "tensor_dfma")),
+    *(f"{name}_utilization_ratio" for name in ("encoder", "decoder", "memory")),
+    "nvlink_bandwidth_bytes_per_second",
+)
+RECENT_QUANTITIES = _RECENT
+"""Quantities of form `recent`: `pulsed_quantity_gpus` distinguishes 0 from not measured."""
+
+_LEAN: Mapping[str, Form | None] = {
+    "workload_class": "positive",
+    "bottleneck": "positive",
+    "limiting_resource": "positive",
+    "health_state": None,  # health_severity
+    "health_check": "positive",  # the others: pulsed_health_checks
+    "health_events_total": "events",
+    "xid_events_total": "events",
+    **{f"{name}_total": "counted" for name in _COUNTED},
+    **{
+        family.name.removeprefix(PREFIX): "counted"
+        for family in COUNTER_FAMILIES
+        if family.name.endswith("_unknown_seconds_total") and "real_utilization" not in family.name
+    },
+    "real_utilization_distribution_ratio": None,  # the summary of the same name
+    "resource_saturation_ratio": None,  # activity over pulsed_resource_peak_ratio
+    "real_utilization_bound_ratio": "differing",
+    "saturation_bound_ratio": "differing",
+    **{f"{link}_{way}_bytes_per_second": None for link in ("pcie", "nvlink") for way in ("transmit", "receive")},
+    "memory_free_bytes": None,
+    **dict.fromkeys(_RECENT, "recent"),
+    "accounting_created_timestamp_seconds": None,
+    "workload_class_changes_total": None,
+}
+"""Forms in lean that differ from those in full; None: not in lean. Integrals replace the rates of links."""
+
+_FULL: Mapping[str, Form] = {"xid_events_total": "zero_first"}
+
+GPU_FAMILIES: tuple[Family, ...] = (*QUANTITY_FAMILIES, *COUNTER_FAMILIES, *DERIVED)
+NAMES: tuple[str, ...] = (*(family.name for family in GPU_FAMILIES), *(summary.name for summary in SUMMARIES))
+"""The names that `publish.include` and `publish.exclude` accept."""
+
+OWN_PREFIXES = (
+    "process_",
+    *(f"pulsed_{word}_" for word in ("attribution", "build", "config", "http", "kernel_log", "source", "tick")),
+)
+"""How the names of families about pulsed itself begin."""
+
+
+class PageColumn(NamedTuple):
+    """One value of every GPU.
+
+    Attributes:
+        family: a family with a column per state has its columns one after the other.
+        source: its position in a reading followed by its counters.
+        prefix: of its lines, up to the labels of the GPU.
+        least: minimum of its values; others are not published.
+    """
+
+    family: Family
+    source: int
+    prefix: str
+    least: float
+    form: Form
+
+
+class PageDerived(NamedTuple):
+    """A derived family and the form that it has."""
+
+    family: DerivedFamily
+    form: Form
+
+
+@dataclass(frozen=True)
+class Catalog:
+    """The published families, in the order of the page: a chunk of lines per column, then one per derived family.
+
+    Attributes:
+        summaries: names of the families over all GPUs.
+    """
+
+    columns: tuple[PageColumn, ...]
+    derived: tuple[PageDerived, ...]
+    summaries: frozenset[str]
+
+    @cached_property
+    def families(self) -> tuple[Family, ...]:
+        """The family of each chunk."""
+        return (*(column.family for column in self.columns), *(each.family for each in self.derived))
+
+    @cached_property
+    def bases(self) -> tuple[Basis, ...]:
+        """What the derived families are computed from."""
+        return tuple(dict.fromkeys(basis for each in self.derived if (basis := each.family.basis) is not None))
+
+
+def catalog(series: SeriesChoice, include: Sequence[str] = (), exclude: Sequence[str] = ()) -> Catalog:
+    """Return the families of `series`, those that match `include` in their full form, without those of `exclude`.
+
+    Patterns are names with `*`, `?` and `[...]`.
+    """
+    forms = {name: form for name in NAMES if (form := _form(name, series, include, exclude))}
+    places = chain(
+        ((family, family.name + "{") for family in QUANTITY_FAMILIES),
+        ((family, f"{family.name}{{{_own(family, state)}") for family in COUNTER_FAMILIES for state in family.states),
+    )
+    return Catalog(
+        tuple(
+            PageColumn(family, source, prefix, 0.0 if family.type == "counter" else -inf, forms[family.name])
+            for source, (family, prefix) in enumerate(places)
+            if family.name in forms
+        ),
+        tuple(PageDerived(family, forms[family.name]) for family in DERIVED if family.name in forms),
+        frozenset(summary.name for summary in SUMMARIES if summary.name in forms),
+    )
+
+
+def lean_form(name: str) -> Form | None:
+    """Return the form that a family has in lean; None if it is not in it."""
+    return _form(name, "lean", (), ())
+
+
+def matching(pattern: str, names: Iterable[str] = NAMES) -> list[str]:
+    """Return the names that match a pattern."""
+    return [name for name in names if fnmatchcase(name, pattern)]
+
+
+def _form(name: str, series: SeriesChoice, include: Sequence[str], exclude: Sequence[str]) -> Form | None:
+    if any(fnmatchcase(name, pattern) for pattern in exclude):
+        return None
+    suffix = name.removeprefix(PREFIX)
+    full = _FULL.get(suffix, "every")
+    if series == "full" or any(fnmatchcase(name, pattern) for pattern in include):
+        return full
+    return _LEAN.get(suffix, full) if name.startswith(PREFIX) else full
+
+
+def _own(family: CounterFamily, state: str) -> str:
+    return f"{label_pairs([(family.label, state)])}," if state else ""
+
+
+FULL = catalog("full")

@@ -1,0 +1,123 @@
+"""Which families are published, and that a lean page loses nothing."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pulsed.collector.collector import Pipeline
+from pulsed.collector.target_store import Target, TargetStore
+from pulsed.compute.derive import ComputeSettings
+from pulsed.present.exposition.catalog import FULL, NAMES, OWN_PREFIXES, SeriesChoice, catalog, lean_form
+from pulsed.present.exposition.page import Pages
+from pulsed.present.exposition.series_memory import LEAST_HOLD_SECONDS
+from pulsed.present.exposition.telemetry import Telemetry
+from pulsed.reader.demo import DemoSource
+from tests.end_to_end.series import Row, rows
+from tests.present.strategies import NOW, boards
+
+LEAN = catalog("lean")
+STATE_SETS = ("workload_class", "bottleneck", "limiting_resource")
+COUNTERS_BY_LABEL = ("workload_class_seconds", "class_energy_joules", "idle_seconds", "idle_energy_joules")
+INTEGRALS = r"energy|sm_active|tensor_active|dram_active|(pcie|nvlink)_(transmit|receive)"
+
+AT_ZERO = re.compile(
+    rf"({'|'.join(STATE_SETS)}|({'|'.join(COUNTERS_BY_LABEL)}|(health|xid)_events|({INTEGRALS})_unknown_seconds)_total"
+    r"|(integer|tensor_[hid]mma)_active_ratio|(encoder|decoder|memory)_utilization_ratio|nvlink_bandwidth_bytes_per_second)"
+)
+"""Families without the prefix whose series may be absent from a lean page, if they are 0."""
+
+LEFT_OUT = re.compile(
+    r"health_state|real_utilization_distribution_ratio_(bucket|sum|count)|resource_saturation_ratio|memory_free_bytes"
+    r"|(pcie|nvlink)_(transmit|receive)_bytes_per_second|accounting_created_timestamp_seconds|workload_class_changes_total"
+)
+"""Families that are replaced: by severity, summaries, integrals and differences."""
+
+
+def page_of(
+    made: TargetStore, series: SeriesChoice, now: float = NOW
+) -> dict[tuple[str, frozenset[tuple[str, str]]], Row]:
+    """Return the GPU series of a page on which new counters have their values."""
+    pages = Pages(made, Telemetry(made), catalog(series))
+    for seconds in (0.0, LEAST_HOLD_SECONDS / 2, LEAST_HOLD_SECONDS):
+        text = pages.page(now + seconds, openmetrics=False, gzip=False).decode()
+    return {(row.name, row.labels): row for row in rows(text) if row.name.startswith("pulsed_gpu_")}
+
+
+def is_implied(row: Row, full: dict[tuple[str, frozenset[tuple[str, str]]], Row]) -> bool:
+    """Return whether a series that a lean page lacks follows from what it has."""
+    suffix, value = row.name.removeprefix("pulsed_gpu_"), float(row.value)
+    if LEFT_OUT.fullmatch(suffix) or (AT_ZERO.fullmatch(suffix) and value == 0):
+        return True
+    if suffix == "health_check":
+        return value <= 0
+    other = {"lower": "upper", "upper": "lower"}.get(row.label("bound"), "")
+    labels = {(name, other if name == "bound" else text) for name, text in row.labels}
+    return suffix.endswith("_bound_ratio") and float(full[row.name, frozenset(labels)].value) == value
+
+
+@settings(max_examples=60)
+@given(boards())
+def test_a_lean_page_has_the_values_of_the_full_one_and_lacks_only_what_follows_from_it(made: TargetStore) -> None:
+    for target in made.targets:  # none becomes stale meanwhile
+        target.stale_after += LEAST_HOLD_SECONDS if target.fresh(NOW) else 0.0
+    full, lean = page_of(made, "full"), page_of(made, "lean")
+    assert {key: row.value for key, row in lean.items()}.items() <= {
+        key: row.value for key, row in full.items()
+    }.items()
+    assert [row for key, row in full.items() if key not in lean and not is_implied(row, full)] == []
+
+
+def test_error_counters_and_limits_are_the_same_in_both() -> None:
+    kept = [
+        name for name in NAMES if re.search(r"ecc_|remap|retired|replay|_errors|violation|limit|_max_|slowdown", name)
+    ]
+    assert len(kept) > 40
+    assert [name for name in kept if lean_form(name) != "every" and "limiting" not in name] == []
+
+
+async def test_the_demo_has_at_most_a_hundred_series_per_gpu() -> None:
+    """Two hours of it, after which every GPU has been in all of its classes."""
+    source, pipeline = DemoSource(0, 15.0, pace=False, start=1767225600.0), Pipeline(ComputeSettings(), "n")
+    board = TargetStore("n", [Target("demo", "demo", 15.0, 60.0)])
+    pages = Pages(board, Telemetry(board), LEAN)
+    for number in range(480):
+        board.targets[0].accept(pipeline.process(await source.read()), 15.0 * number)
+        page = pages.page(15.0 * number, openmetrics=False, gzip=False).decode()
+    per_gpu = Counter(row.label("gpu") for row in rows(page) if row.label("uuid"))
+    assert len(per_gpu) == 8
+    assert sum(per_gpu.values()) / len(per_gpu) <= 100
+    assert min(per_gpu.values()) > 75, "inputs are missing"
+    of_all = [row for row in rows(page) if not row.label("uuid") and not row.name.startswith(OWN_PREFIXES)]
+    assert len(of_all) <= 60, "once per daemon"
+
+
+def test_include_goes_before_lean_and_exclude_before_all() -> None:
+    chosen = catalog("lean", ["pulsed_gpu_health_*", "pulsed_gpu_workload_class"], ["*_state", "pulsed_quantity_gpus"])
+    forms = {family.name: form for family, form in chosen.derived}
+    assert forms["pulsed_gpu_workload_class"] == forms["pulsed_gpu_health_check"] == "every"
+    assert forms["pulsed_gpu_bottleneck"] == "positive"
+    assert "pulsed_gpu_health_state" not in forms
+    assert chosen.summaries == LEAN.summaries - {"pulsed_quantity_gpus"}
+
+
+def test_full_has_every_family() -> None:
+    names = {family.name for family in FULL.families} | FULL.summaries
+    assert names == set(NAMES)
+
+
+@pytest.mark.parametrize("series", ["lean", "full"])
+@given(data=st.data())
+@settings(max_examples=20)
+def test_any_selection_is_a_valid_page(series: SeriesChoice, data: st.DataObject) -> None:
+    from tests.present.exposition.pages import families_of
+
+    patterns = st.lists(st.sampled_from([*NAMES, "pulsed_gpu_*_total", "*ratio", "*"]), max_size=4)
+    made, include, exclude = data.draw(boards()), data.draw(patterns), data.draw(patterns)
+    pages = Pages(made, Telemetry(made), catalog(series, include, exclude))
+    for openmetrics in (False, True):
+        families_of(pages.page(NOW, openmetrics=openmetrics, gzip=False).decode(), openmetrics)
