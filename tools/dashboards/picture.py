@@ -24,7 +24,7 @@ SCALES: dict[str, tuple[tuple[float, str], ...]] = {
     "percentunit": ((0.01, "%"),),
     "watt": ((1e3, "kW"), (1, "W")),
     "kwatth": ((1e3, "MWh"), (1, "kWh"), (1e-3, "Wh")),
-    "suffix: h": ((1e-9, "h"),),
+    "suffix: h": ((1, "h"),),
     "bytes": ((2**40, "TiB"), (2**30, "GiB"), (2**20, "MiB"), (1, "B")),
     "Bps": ((1e9, "GB/s"), (1e6, "MB/s"), (1e3, "kB/s"), (1, "B/s")),
     "hertz": ((1e9, "GHz"), (1e6, "MHz"), (1, "Hz")),
@@ -238,21 +238,21 @@ def _bargauge(panel: Json, box: Box, answers: Sequence[list[Series]], start: flo
 
 
 def _table(panel: Json, box: Box, answers: Sequence[list[Series]], start: float, end: float) -> Iterator[str]:
-    (renamed,) = (step["options"]["renameByName"] for step in panel["transformations"] if step["id"] == "organize")
-    titles = list(renamed.values())
+    (columns,) = (step["options"] for step in panel["transformations"] if step["id"] == "organize")
+    titles = list(columns["renameByName"].values())
     rows: dict[tuple[tuple[str, str], ...], dict[str, float]] = {}
     for title, answer in zip(titles or ("",), answers, strict=True):
         for series in answer:
             rows.setdefault(tuple(series.labels.items()), {})[title] = series.points[-1][1]
-    labels = list(dict.fromkeys(label for row in rows for label, _ in row))
-    columns = [*labels, *titles]
-    lengths = [max([len(column)] + [len(dict(row).get(column, "")) for row in rows]) for column in columns]
-    edges = [box.x + box.w * sum(lengths[:n]) / sum(lengths) for n in range(len(columns))]
-    for x, column in zip(edges, columns, strict=True):
+    labels = dict.fromkeys(label for row in rows for label, _ in row if label not in columns["excludeByName"])
+    shown_columns = [*labels, *titles]
+    lengths = [max([len(column)] + [len(dict(row).get(column, "")) for row in rows]) for column in shown_columns]
+    edges = [box.x + box.w * sum(lengths[:n]) / sum(lengths) for n in range(len(shown_columns))]
+    for x, column in zip(edges, shown_columns, strict=True):
         yield _text(x, box.y + 10, column, 10, fill="#6ea0f5")
     for number, (row, cells) in enumerate(list(rows.items())[: int((box.h - 14) // 17)]):
         y = box.y + 28 + 17 * number
-        for x, column in zip(edges, columns, strict=True):
+        for x, column in zip(edges, shown_columns, strict=True):
             if column in cells:
                 text, color = _reading(panel["fieldConfig"]["defaults"] | _override(panel, column), cells[column])
                 yield _text(x, y, text, 10, fill=color if _override(panel, column).get("mappings") else "#ccccdc")
