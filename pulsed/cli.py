@@ -1,5 +1,5 @@
 """The command line: `pulsed serve`, `snapshot`, `export`, `record`, `doctor`, `counters`, `health`,
-`rules`, `check-config`.
+`job`, `rules`, `check-config`.
 
 Arguments only: the commands are modules of `pulsed.commands`, which are imported when they run.
 """
@@ -195,6 +195,24 @@ def argument_parser() -> _ArgumentParser:
     health.add_argument("--node", help="with --forget: its node, if several have such a GPU")
     health.set_defaults(run=_health, parser=health)
 
+    job = commands.add_parser(
+        "job",
+        help="list the jobs and pods of a running daemon, or report what one got out of its GPUs",
+        description="Lists the owners of GPUs that a running pulsed knows, or reports one of them.",
+    )
+    job.add_argument("id", metavar="ID", nargs="?", help="4711, 4711_7, pod:NAMESPACE/NAME, or a pod's UID")
+    job.add_argument("--url", default="http://localhost:9401", help="of the pulsed; default: http://localhost:9401")
+    job.add_argument(
+        "--nodes", metavar="LIST", type=_hosts, default=(),
+        help="ask the pulsed on each of these nodes instead, at the port of --url: gpu[01-04,07]",
+    )  # fmt: skip
+    job.add_argument("--format", choices=["text", "json", "line"], default="text", help="line: for an epilog")
+    job.add_argument(
+        "--timeout", type=_duration, metavar="TIME", default=2.0, help="of each request, such as 5s; default: 2s"
+    )
+    job.add_argument("--ca-file", dest="ca_file", metavar="FILE", help="certificates to trust, for https")
+    job.set_defaults(run=_job, parser=job)
+
     rules = commands.add_parser("rules", parents=[configured], help="print recording and alerting rules for Prometheus")
     rules.add_argument("--kind", choices=["recording", "alerting", "all"], default="all")
     rules.add_argument(
@@ -296,6 +314,20 @@ def _health(options: argparse.Namespace) -> int:
     return health(urls, options.format, sys.stdout, timeout=options.timeout, ca_file=options.ca_file)
 
 
+def _job(options: argparse.Namespace) -> int:
+    from pulsed.commands.daemon_client import clients_of
+    from pulsed.commands.job import job, jobs
+
+    clients = clients_of(options.url, options.nodes, timeout=options.timeout, ca_file=options.ca_file)
+    if options.id is not None:
+        job(clients, options.id, options.format, sys.stdout)
+        return 0
+    if options.format == "line":
+        options.parser.error("--format line needs an ID")
+    jobs(clients, options.format, sys.stdout)
+    return 0
+
+
 def _rules(options: argparse.Namespace) -> int:
     from pulsed.commands.rules import rules
     from pulsed.present.promql.alert_text import RUNBOOK
@@ -323,6 +355,12 @@ def _check_config(options: argparse.Namespace) -> int:
     from pulsed.commands.check_config import check_config
 
     return check_config(options.file, options.web_config_file, sys.stdout)
+
+
+def _hosts(text: str) -> list[str]:
+    from pulsed.hostlist import expanded_hosts
+
+    return expanded_hosts(text)
 
 
 def _duration(text: str) -> float:

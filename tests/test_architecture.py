@@ -19,6 +19,7 @@ MAY_IMPORT = {
     "memory": "",
     "suggestions": "",
     "file_watcher": "",
+    "hostlist": "errors",
     "reader.tick": "errors",
     "reader": "background errors file_watcher reader.tick",
     "attribution": "errors",
@@ -38,7 +39,7 @@ MAY_IMPORT = {
         "accounting errors log memory file_watcher reader.tick reader translate compute collector.target_store present "
         "config collector server"
     ),
-    "cli": "errors log suggestions translate present config commands",
+    "cli": "errors hostlist log suggestions translate present config commands",
     "__main__": "cli",
 }
 """Packages and modules of pulsed in their order, each with what it imports: only entries above it.

@@ -94,6 +94,7 @@ class GpuAccount:
         share: an equal share of these.
         boundary: counters over the samples in which it got or lost the GPU; they count for nobody.
         sharers: most owners at a time.
+        memory_bytes: size of its device memory.
         bridged_joules: energy, by the GPU's own counter, of the time in which pulsed did not run.
         energy: the GPU's energy counter in joules, and its Unix time, when the account was last charged.
         bridge: the same from before a restart of pulsed, until the GPU is seen again.
@@ -108,6 +109,7 @@ class GpuAccount:
     share: CounterVector = EMPTY
     boundary: CounterVector = EMPTY
     sharers: int = 1
+    memory_bytes: Value = None
     extremes: Extremes = field(default_factory=Extremes)
     bridged_joules: float = 0.0
     energy: tuple[float, float] | None = None

@@ -371,6 +371,8 @@ class OwnerAccounting:
             account.charge(counters, sharers)
             account.add_violations(violations)
             account.extremes.include(gpu.extremes)
+            if (size := reading.memory_bytes) is not None and isfinite(size):
+                account.memory_bytes = size
             if (joules := reading.energy_joules_total) is not None and isfinite(joules):
                 account.energy = (joules, owner.last_seen)
         gpu.base, gpu.reading, gpu.extremes.samples = last, reading, 0

@@ -66,6 +66,7 @@ def _dump_gpu(account: GpuAccount) -> SavedAccount:
         "since": account.since,
         "held": account.held,
         "sharers": account.sharers,
+        "memory_bytes": account.memory_bytes,
         **{name: counters for name in _VECTORS if (counters := dump(getattr(account, name)))},
         "extremes": asdict(account.extremes),
         "bridged_joules": account.bridged_joules,
@@ -81,6 +82,7 @@ def _load_gpu(saved: Mapping[str, Any]) -> GpuAccount:
     account = GpuAccount(Device(Entity(**({"gpu": ""} | named)), model, mig_uuid=mig_uuid))
     account.since, account.held, account.sharers = saved["since"], float(saved["held"]), int(saved["sharers"])
     account.alone, account.shared, account.share, account.boundary = (load(saved.get(name, {})) for name in _VECTORS)
+    account.memory_bytes = saved.get("memory_bytes")
     account.extremes = Extremes(**saved["extremes"])
     account.bridged_joules, account.energy = float(saved["bridged_joules"]), _pair(saved["energy"])
     account.bridge = account.energy

@@ -10,6 +10,7 @@ from pulsed.accounting.accounting import OwnerAccounting
 from pulsed.accounting.counter_vector import EMPTY, CounterVector, added, by_name, observed
 from pulsed.accounting.ended import EndedAccounts
 from pulsed.attribution.owner import Owner
+from pulsed.present.job_advice import advice_of
 from pulsed.present.rfc3339 import rfc3339
 
 Document = dict[str, Any]
@@ -101,7 +102,7 @@ def account_document(account: OwnerAccount, here: str) -> Document:
     gpus = list(account.gpus.values())
     held = sum(each.held_seconds(moment) for each in gpus)
     seen = sum(each.observed for each in gpus)
-    return {
+    document: Document = {
         "owner": owner_document(account.owner),
         "state": "running" if account.end is None else "ended",
         "begin": rfc3339(account.begin),
@@ -113,8 +114,9 @@ def account_document(account: OwnerAccount, here: str) -> Document:
         "boundary_seconds": sum(observed(each.boundary) for each in gpus),
         "total": _counted(gpus),
         "gpus": [_gpu(each, moment, here) for each in gpus],
-        "advice": [],
     }
+    document["advice"] = [advice._asdict() for advice in advice_of(document)]
+    return document
 
 
 def _counted(gpus: Sequence[GpuAccount]) -> Document:
@@ -139,6 +141,7 @@ def _gpu(account: GpuAccount, moment: float, here: str) -> Document:
         "uuid": device.entity.uuid or None,
         "mig_id": device.entity.mig_id or None,
         "model": device.model or None,
+        "memory_bytes": account.memory_bytes,
         "shared_by": account.sharers,
         "held_seconds": held,
         "coverage": _coverage(account.observed, held),

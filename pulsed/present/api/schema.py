@@ -181,6 +181,7 @@ class GpuAccountShape(CountedShape):
     uuid: str | None
     mig_id: str | None
     model: str | None
+    memory_bytes: float | None = Field(description="size of its device memory")
     shared_by: int = Field(description="most owners at a time; 1: not shared")
     held_seconds: float
     coverage: float | None
@@ -190,6 +191,14 @@ class GpuAccountShape(CountedShape):
     idle_runs: IdleRunsShape
     violations: dict[str, float | None]
     events: list[OwnerEventShape]
+
+
+class AdviceShape(Shape):
+    """What to do about a job, and the numbers that it follows from."""
+
+    id: str
+    evidence: str
+    text: str
 
 
 class AccountShape(Shape):
@@ -206,7 +215,7 @@ class AccountShape(Shape):
     boundary_seconds: float = Field(description="samples in which it began or ended; not in counters, but in upper")
     total: CountedShape
     gpus: list[GpuAccountShape]
-    advice: list[dict[str, str]] = Field(description="none yet")
+    advice: list[AdviceShape] = Field(description="empty without enough observed time")
 
 
 class AccountsShape(Shape):

@@ -1,0 +1,197 @@
+"""Advice about a job, from the document of its account: seconds by class, idle runs, peaks and events.
+
+Each advice names its numbers. Being memory bound is not a fault. Without enough coverage there is none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import datetime, timezone
+from typing import NamedTuple
+
+from pulsed.present.duration_text import duration_text
+from pulsed.present.job_counters import (
+    Account,
+    by_state,
+    gpu_name,
+    has_several_nodes,
+    idle_seconds,
+    mean,
+    seconds,
+)
+
+MIN_COVERAGE = 0.9
+MIN_SAMPLES = 10
+MIN_SECONDS = 180.0
+"""Below any of these there are numbers, but no advice."""
+
+IDLE_GPU_RATIO = 0.95
+IDLE_GPU_SECONDS = 600.0
+IDLE_TAIL_SECONDS = 1800.0
+IDLE_TAIL_RATIO = 0.20
+IMBALANCE_RATIO = 0.30
+IO_RATIO = 0.20
+UNDERFED_SM_RATIO = 0.15
+THROTTLED_RATIO = 0.10
+SMALL_MEMORY_RATIO = 0.25
+SMALL_REAL_UTILIZATION_RATIO = 0.20
+
+FINDINGS = ("hang", "straggler")
+"""Events of an account that are findings about the job, not changes of a GPU's health."""
+
+
+class Advice(NamedTuple):
+    """An advice: id, the numbers it follows from, and what to do."""
+
+    id: str
+    evidence: str
+    text: str
+
+
+def advice_of(account: Account) -> list[Advice]:
+    """Return the advice about an account, the most important first; empty without enough observed time."""
+    samples = max((gpu["samples"] for gpu in account["gpus"]), default=0)
+    has_enough = (account["coverage"] or 0.0) >= MIN_COVERAGE and account["elapsed_seconds"] >= MIN_SECONDS
+    if not has_enough or samples < MIN_SAMPLES:
+        return []
+    return [advice for rule in _RULES for advice in rule(account)]
+
+
+def _events(account: Account) -> Iterator[Advice]:
+    """Yield health problems and findings, each check of a GPU once."""
+    for gpu in account["gpus"]:
+        first: dict[str, Mapping[str, str]] = {}
+        for event in gpu["events"]:
+            if event["check"] and event["after"] in ("warn", "hot", "crit", "suspected"):
+                first.setdefault(event["check"], event)
+        name = _name(account, gpu)
+        for check, event in first.items():
+            evidence = f"{name}: {event['message']}, at {_moment(event['time'])}"
+            if check in FINDINGS:
+                yield Advice(check, evidence, _FINDING_TEXTS[check])
+            else:
+                yield Advice("health", evidence, f"See `pulsed health`, and HEALTH.md for {check}.")
+
+
+_FINDING_TEXTS = {
+    "hang": "A deadlocked collective looks like this: see the logs of all ranks, and their stacks (py-spy dump).",
+    "straggler": "All GPUs of a synchronous job wait for the slowest: compare this GPU and its rank with the others.",
+}
+
+
+def _idle(account: Account) -> Iterator[Advice]:
+    """Yield GPUs that were never used, and GPUs that were not used at the end."""
+    gpus = account["gpus"]
+    never = [gpu for gpu in gpus if _is_unused(gpu)]
+    for gpu in never:
+        yield Advice(
+            "idle_gpu",
+            f"{_name(account, gpu)}: idle {duration_text(idle_seconds(gpu))} of {duration_text(gpu['gpu_seconds'])}",
+            "The GPU was held and not used: request fewer GPUs, or check that a rank runs on it.",
+        )
+    for gpu in gpus:
+        last, held = gpu["idle_runs"]["last_seconds"], gpu["held_seconds"]
+        is_long = last >= IDLE_TAIL_SECONDS or last >= IDLE_TAIL_RATIO * held
+        if gpu not in never and last > 0.0 and is_long:
+            yield Advice(
+                "idle_tail",
+                f"{_name(account, gpu)}: idle for the last {duration_text(last)} of {duration_text(held)}",
+                "Its program has ended, waits or has stopped: end the job when the work is done.",
+            )
+
+
+def _is_unused(gpu: Account) -> bool:
+    observed = float(gpu["gpu_seconds"])
+    return observed >= IDLE_GPU_SECONDS and idle_seconds(gpu) >= IDLE_GPU_RATIO * observed
+
+
+def _imbalance(account: Account) -> Iterator[Advice]:
+    found = {gpu_name(gpu, with_node=True): mean([gpu], "real_utilization") for gpu in _used_alone(account)}
+    ratios = {name: ratio for name, ratio in found.items() if ratio is not None}
+    if len(ratios) < 2:
+        return
+    most, least = max(ratios, key=ratios.__getitem__), min(ratios, key=ratios.__getitem__)
+    average = sum(ratios.values()) / len(ratios)
+    if ratios[most] > 0.0 and 1.0 - average / ratios[most] >= IMBALANCE_RATIO:
+        yield Advice(
+            "imbalance",
+            f"real work {_percent(ratios[least])} on GPU {least}, {_percent(ratios[most])} on GPU {most}, "
+            f"{_percent(average)} on average",
+            "Distribute the work evenly, or find out what the slower GPUs wait for.",
+        )
+
+
+def _fed(account: Account) -> Iterator[Advice]:
+    """Yield how much the GPUs waited for data, or for their program."""
+    total = account["total"]
+    observed = float(total["gpu_seconds"])
+    waited = by_state(total, "workload_class_seconds").get("io_or_data_loading", 0.0)
+    if observed > 0.0 and waited >= IO_RATIO * observed:
+        yield Advice(
+            "io",
+            f"PCIe was busy and SMs were not for {_percent(waited / observed)} of the time "
+            f"({duration_text(waited)} of {duration_text(observed)})",
+            "Use more loader workers, pinned memory and prefetching, or keep the data on the GPU.",
+        )
+        return
+    used = _used_alone(account)
+    busy = sum(gpu["gpu_seconds"] - seconds(gpu, "sm_active_unknown_seconds") - idle_seconds(gpu) for gpu in used)
+    active = sum(seconds(gpu, "sm_active_seconds") for gpu in used)
+    if busy >= MIN_SECONDS and active < UNDERFED_SM_RATIO * busy and mean(used, "sm_active") is not None:
+        yield Advice(
+            "underfed",
+            f"SMs were active for {_percent(active / busy)} of the {duration_text(busy)} in which GPUs were not idle",
+            "The program starts too little work at a time: use larger batches, or CUDA graphs.",
+        )
+
+
+def _throttled(account: Account) -> Iterator[Advice]:
+    observed = float(account["total"]["gpu_seconds"])
+    for name, cause, text in (
+        ("thermal_violation_seconds_total", "heat", "Check the cooling of the node."),
+        (
+            "power_violation_seconds_total",
+            "the power limit",
+            "Expected under full load; otherwise check the power limit in force.",
+        ),
+    ):
+        lost = sum(gpu["violations"].get(name) or 0.0 for gpu in account["gpus"] if gpu["shared_by"] == 1)
+        if observed > 0.0 and lost > THROTTLED_RATIO * observed:
+            evidence = f"{cause} lowered clocks for {_percent(lost / observed)} of the time ({duration_text(lost)})"
+            yield Advice("throttled", evidence, text)
+
+
+def _small(account: Account) -> Iterator[Advice]:
+    used = _used_alone(account)
+    sizes = [(gpu["peaks"]["memory_used_bytes"], gpu["memory_bytes"]) for gpu in used]
+    shares = [peak / size for peak, size in sizes if peak is not None and size]
+    ratio = mean(used, "real_utilization")
+    if not shares or len(shares) < len(used) or ratio is None:
+        return
+    if max(shares) < SMALL_MEMORY_RATIO and ratio < SMALL_REAL_UTILIZATION_RATIO:
+        yield Advice(
+            "small",
+            f"real work {_percent(ratio)}, peak memory {_percent(max(shares))} of the device's",
+            "A smaller GPU, a MIG instance or a share of a GPU is enough.",
+        )
+
+
+_RULES: Sequence[Callable[[Account], Iterator[Advice]]] = (_events, _idle, _imbalance, _fed, _throttled, _small)
+
+
+def _used_alone(account: Account) -> list[Account]:
+    """Return the GPUs that the owner shared with nobody, and used."""
+    return [gpu for gpu in account["gpus"] if gpu["shared_by"] == 1 and not _is_unused(gpu)]
+
+
+def _name(account: Account, gpu: Account) -> str:
+    return f"GPU {gpu_name(gpu, with_node=has_several_nodes(account))}"
+
+
+def _percent(ratio: float) -> str:
+    return f"{100.0 * ratio:.0f} %"
+
+
+def _moment(time: str) -> str:
+    moment = datetime.fromisoformat(time.replace("Z", "+00:00")).astimezone(timezone.utc)
+    return f"{moment:%Y-%m-%d %H:%M} UTC"

@@ -1,0 +1,299 @@
+"""The report of a job for people, its line for a scheduler's epilog, and the list of jobs.
+
+All are rendered from documents of `/jobs`. Columns of the report add up to their totals as printed.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from math import floor
+from typing import NamedTuple
+
+from pulsed.present.duration_text import duration_text
+from pulsed.present.job_advice import MIN_COVERAGE, MIN_SAMPLES, MIN_SECONDS
+from pulsed.present.job_counters import (
+    Account,
+    by_state,
+    gpu_name,
+    has_several_nodes,
+    idle_seconds,
+    joules,
+    mean,
+    seconds,
+)
+
+MISSING = "-"
+GIBIBYTE = 2**30
+JOULES_PER_KWH = 3.6e6
+
+MAX_GPU_ROWS = 32
+"""GPUs with a row of their own in a report; the rest is one row."""
+
+
+class _Unit(NamedTuple):
+    name: str
+    size: float
+
+
+def job_report(account: Account) -> str:
+    """Return the report of one job: sums, a row per GPU, advice, and what is not known."""
+    total, gpus = account["total"], account["gpus"]
+    time, energy = _time_unit(total["gpu_seconds"]), _energy_unit(joules(total))
+    lines = [_head(account)]
+    lines += _row("Real work", _real_work(account))
+    lines += _row("Time", _classes(total, time))
+    lines += _row("Energy", _energy(total, energy))
+    lines += _row("Memory", _memory(gpus))
+    lines += ["", *_gpu_rows(account, time, energy), ""]
+    problems = [f"{each['evidence']}. {each['text']}" for each in account["advice"]]
+    lines += _list("What to do", problems or [_no_advice(account)])
+    lines += _list("Not known", list(_unknown(account)))
+    return "\n".join(map(_plain, lines)) + "\n"
+
+
+def _head(account: Account) -> str:
+    owner, gpus = account["owner"], account["gpus"]
+    who = ", ".join(filter(None, (owner["user"], owner["account"])))
+    kind = "Job" if owner["kind"] == "slurm_job" else owner["kind"].capitalize()
+    name = owner["name"] if owner["name"] and owner["name"] not in owner["id"] else ""
+    models = Counter(_model(gpu) for gpu in gpus)
+    nodes = len({gpu["node"] for gpu in gpus})
+    facts = [
+        " + ".join(f"{count} x {model}" for model, count in models.items()),
+        f"{nodes} node{'s' if nodes != 1 else ''}",
+        duration_text(account["elapsed_seconds"]),
+        account["state"],
+    ]
+    title = "  ".join(filter(None, (f"{kind} {owner['id']}" + (f" ({who})" if who else ""), name)))
+    return f"{title}   {', '.join(facts)}   seen {_percent(account['coverage'], 1)}"
+
+
+def _model(gpu: Account) -> str:
+    words = (gpu["model"] or "GPU").removeprefix("NVIDIA ").split()
+    return words[0] + (" MIG" if gpu["mig_id"] else "")
+
+
+def _real_work(account: Account) -> str:
+    total = account["total"]
+    parts = [("SM", "sm_active"), ("tensor", "tensor_active"), ("memory", "dram_active")]
+    known = [f"{name} {_percent(ratio)}" for name, word in parts if (ratio := mean([total], word)) is not None]
+    rest = f" ({', '.join(known)})" if known else ""
+    return f"{_percent(mean([total], 'real_utilization'))} of what the GPUs can do{rest}"
+
+
+def _classes(total: Account, unit: _Unit) -> str:
+    observed = float(total["gpu_seconds"])
+    if observed <= 0.0:
+        return "nothing was observed"
+    classes = by_state(total, "workload_class_seconds")
+    most = sorted(classes, key=lambda name: (name == "idle", -classes[name]))
+    rounded = _rounded([100.0 * classes[name] / observed for name in most], 0)
+    shares = [
+        f"{share:.0f} % {name.replace('_', ' ')}" for name, share in zip(most, rounded, strict=True) if share >= 1.0
+    ]
+    unused = idle_seconds(total)
+    waste = f" = {unused / unit.size:.1f} {unit.name} unused" if unused else ""
+    return f"{observed / unit.size:.1f} {unit.name}: {', '.join(shares)}{waste}"
+
+
+def _energy(total: Account, unit: _Unit) -> str:
+    used = joules(total)
+    if used is None:
+        return ""
+    idle = sum(by_state(total, "idle_energy_joules").values())
+    text = f"{used / unit.size:.1f} {unit.name}"
+    return text + (f", {idle / unit.size:.1f} of it while idle" if idle else "")
+
+
+def _memory(gpus: Sequence[Account]) -> str:
+    peaks = [(peak, gpu["memory_bytes"]) for gpu in gpus if (peak := gpu["peaks"]["memory_used_bytes"]) is not None]
+    if not peaks:
+        return ""
+    peak, size = max(peaks, key=lambda each: each[0])
+    of = f" of {size / GIBIBYTE:.0f}" if size else ""
+    return f"peak {peak / GIBIBYTE:.0f}{of} GiB of a GPU (reserved by the program, perhaps not needed)"
+
+
+def _gpu_rows(account: Account, time: _Unit, energy: _Unit) -> Iterator[str]:
+    """Yield the table of GPUs, whose columns add up, and its total."""
+    gpus, total = account["gpus"], account["total"]
+    shown = gpus if len(gpus) <= MAX_GPU_ROWS else gpus[: MAX_GPU_ROWS - 1]
+    groups: list[Sequence[Account]] = [[gpu] for gpu in shown]
+    names = [gpu_name(gpu, with_node=has_several_nodes(account)) for gpu in shown]
+    if len(shown) < len(gpus):
+        rest = gpus[len(shown) :]
+        groups.append(rest)
+        names.append(f"{len(rest)} more")
+    hours = _rounded([sum(gpu["gpu_seconds"] for gpu in group) / time.size for group in groups], 1)
+    idle = _rounded([sum(map(idle_seconds, group)) / time.size for group in groups], 1)
+    used = [[value for gpu in group if (value := joules(gpu)) is not None] for group in groups]
+    spent = _rounded([sum(values) / energy.size for values in used], 1)
+    rows = [["GPU", time.name, "real work", "idle", energy.name, "peak GiB", ""]]
+    for at, group in enumerate(groups):
+        peaks = [peak for gpu in group if (peak := gpu["peaks"]["memory_used_bytes"]) is not None]
+        rows.append(
+            [
+                names[at],
+                f"{hours[at]:.1f}",
+                _percent(mean(group, "real_utilization")),
+                f"{idle[at]:.1f}",
+                f"{spent[at]:.1f}" if used[at] else MISSING,
+                f"{max(peaks) / GIBIBYTE:.1f}" if peaks else MISSING,
+                _shared(group),
+            ]
+        )
+    if len(groups) > 1:
+        sums = [f"{sum(column):.1f}" for column in (hours, idle, spent)]
+        ratio = _percent(mean([total], "real_utilization"))
+        rows.append(["all", sums[0], ratio, sums[1], sums[2] if any(used) else MISSING, "", ""])
+    return _aligned(rows)
+
+
+def _shared(group: Sequence[Account]) -> str:
+    most = max(gpu["shared_by"] for gpu in group)
+    return f"an equal share of a GPU with {most} owners" if most > 1 else ""
+
+
+def _no_advice(account: Account) -> str:
+    if account["coverage"] is None or account["coverage"] < MIN_COVERAGE:
+        return f"no advice: less than {_percent(MIN_COVERAGE)} of the time was seen"
+    few = all(gpu["samples"] < MIN_SAMPLES for gpu in account["gpus"])
+    if few or account["elapsed_seconds"] < MIN_SECONDS:
+        return f"no advice before {duration_text(MIN_SECONDS)} and {MIN_SAMPLES} samples"
+    return "nothing stands out"
+
+
+def _unknown(account: Account) -> Iterator[str]:
+    """Yield what the report does not cover."""
+    total = account["total"]
+    missing = account.get("missing_nodes") or []
+    if missing:
+        asked = len(missing) + account["answered_nodes"]
+        names = ", ".join(f"{each['node']} ({each['reason']})" for each in missing)
+        yield f"{len(missing)} of {asked} nodes: {names}"
+    if account["coverage"] is not None and account["coverage"] < 0.995:
+        yield f"{_percent(1.0 - account['coverage'], 1)} of the time, in which the GPUs were not observed"
+    for word, name in (("real_utilization", "real work"), ("energy", "energy")):
+        unknown = seconds(total, f"{word}_unknown_seconds")
+        if unknown > 0.01 * total["gpu_seconds"] > 0.0:
+            yield f"{name} of {_percent(unknown / total['gpu_seconds'])} of the observed time"
+    low, high = (total[bound] for bound in ("lower", "upper"))
+    if any(gpu["shared_by"] > 1 for gpu in account["gpus"]):
+        least, most = (float(each.get("real_utilization_seconds") or 0.0) for each in (low, high))
+        yield f"who did what on shared GPUs: {least:.0f} to {most:.0f} seconds of full use are this owner's"
+    if account["boundary_seconds"] >= 1.0:
+        yield f"{account['boundary_seconds']:.0f} s of samples in which it got or lost a GPU; they are in no sum"
+    yield "host CPU and memory; whether this is good for this program"
+
+
+def job_line(account: Account) -> str:
+    """Return one line of `name=value` for a scheduler's comment; what is not known is absent."""
+    total, gpus = account["total"], account["gpus"]
+    used = joules(total)
+    sizes = [(gpu["peaks"]["memory_used_bytes"], gpu["memory_bytes"]) for gpu in gpus]
+    shares = [peak / size for peak, size in sizes if peak is not None and size]
+    held = by_state(total, "idle_seconds").get("held", 0.0)
+    numbers: Mapping[str, float | None] = {
+        "h": total["gpu_seconds"] / 3600.0,
+        "ru": mean([total], "real_utilization"),
+        "held_idle_h": held / 3600.0,
+        "kwh": None if used is None else used / JOULES_PER_KWH,
+        "mem": max(shares, default=None),
+    }
+    flags = ",".join(dict.fromkeys(each["id"] for each in account["advice"]))
+    fields = [f"gpus={len(gpus)}", *(f"{name}={_short(value)}" for name, value in numbers.items() if value is not None)]
+    fields += [f"flags={flags}"] if flags else []
+    if account["coverage"] is not None:
+        fields.append(f"cov={_short(account['coverage'])}")
+    if missing := account.get("missing_nodes"):
+        fields.append(f"nodes={account['answered_nodes']}/{account['answered_nodes'] + len(missing)}")
+    return f"pulsed/1 {' '.join(fields)}\n"
+
+
+def _short(value: float) -> str:
+    text = f"{value:.3f}".rstrip("0").rstrip(".")
+    return text.removeprefix("0") if text.startswith("0.") else text
+
+
+class _JobColumn(NamedTuple):
+    title: str
+    text: Callable[[Account], str]
+
+
+_JOB_COLUMNS = (
+    _JobColumn("JOB", lambda account: f"{account['owner']['id']}"),
+    _JobColumn("KIND", lambda account: f"{account['owner']['kind']}"),
+    _JobColumn("USER", lambda account: account["owner"]["user"] or MISSING),
+    _JobColumn("STATE", lambda account: f"{account['state']}"),
+    _JobColumn("BEGIN", lambda account: f"{account['begin'][:19]}Z"),
+    _JobColumn("ELAPSED", lambda account: duration_text(account["elapsed_seconds"])),
+    _JobColumn("GPUS", lambda account: f"{account['gpu_count']}"),
+    _JobColumn("REAL WORK", lambda account: _percent(mean([account["total"]], "real_utilization"))),
+    _JobColumn("IDLE", lambda account: _percent(_idle_ratio(account["total"]))),
+    _JobColumn("ADVICE", lambda account: ", ".join(dict.fromkeys(each["id"] for each in account["advice"]))),
+)
+
+
+def job_table(accounts: Sequence[Account]) -> str:
+    """Return a table with a row per job."""
+    if not accounts:
+        return "no jobs\n"
+    rows = [[column.title for column in _JOB_COLUMNS]]
+    rows += [[column.text(account) for column in _JOB_COLUMNS] for account in accounts]
+    return "".join(f"{line}\n" for line in _aligned(rows, left=5, indent=""))
+
+
+def _idle_ratio(total: Account) -> float | None:
+    return idle_seconds(total) / total["gpu_seconds"] if total["gpu_seconds"] > 0.0 else None
+
+
+def _time_unit(total: float) -> _Unit:
+    if total >= 7200.0:
+        return _Unit("GPU hours", 3600.0)
+    return _Unit("GPU minutes", 60.0) if total >= 120.0 else _Unit("GPU seconds", 1.0)
+
+
+def _energy_unit(total: float | None) -> _Unit:
+    return _Unit("kWh", JOULES_PER_KWH) if (total or 0.0) >= JOULES_PER_KWH else _Unit("Wh", 3600.0)
+
+
+def _rounded(values: Sequence[float], decimals: int) -> list[float]:
+    """Round values so that their sum is the rounded sum: those with the largest remainders are rounded up."""
+    scale = 10.0**decimals
+    floors = [floor(value * scale) for value in values]
+    up = round(sum(values) * scale) - sum(floors)
+    order = sorted(range(len(values)), key=lambda at: floors[at] - values[at] * scale)
+    for at in order[:up]:
+        floors[at] += 1
+    return [whole / scale for whole in floors]
+
+
+def _percent(ratio: float | None, decimals: int = 0) -> str:
+    return "unknown" if ratio is None else f"{100.0 * ratio:.{decimals}f} %"
+
+
+def _row(title: str, text: str) -> Iterable[str]:
+    return [f"{title:<12}{text}"] if text else []
+
+
+def _list(title: str, texts: Sequence[str]) -> Iterator[str]:
+    for at, text in enumerate(texts):
+        yield f"{'' if at else title:<12}{text}"
+
+
+def _aligned(rows: Sequence[Sequence[str]], left: int = 1, indent: str = "  ") -> Iterator[str]:
+    """Yield rows in columns, of which the first ones are aligned to the left."""
+    rows = [list(map(_plain, row)) for row in rows]
+    last = len(rows[0]) - 1
+    widths = [max(len(row[at]) for row in rows) for at in range(last + 1)]
+    for row in rows:
+        cells = [
+            text.ljust(widths[at]) if at < left or at == last else text.rjust(widths[at]) for at, text in enumerate(row)
+        ]
+        yield f"{indent}{'  '.join(cells)}".rstrip()
+
+
+def _plain(text: str) -> str:
+    """Return a text without control characters: names come from elsewhere, and this goes to a terminal."""
+    return "".join(letter for letter in text if letter.isprintable())

@@ -1,0 +1,75 @@
+from __future__ import annotations
+
+import pytest
+
+from pulsed.accounting.account import GpuAccount, OwnerEvent
+from tests.present.accounts import BEGIN, document, gpu_account
+
+XID = OwnerEvent(BEGIN + 7320.0, "xid", "ok", "warn", "XID 31")
+HANG = OwnerEvent(BEGIN + 7320.0, "hang", "ok", "suspected", "busy without progress for 10 min")
+
+
+def ids(*gpus: GpuAccount, hours: float = 4.0) -> list[str]:
+    return [each["id"] for each in document(*gpus, hours=hours)["advice"]]
+
+
+def test_a_job_in_order_gets_no_advice() -> None:
+    assert ids(*map(gpu_account, range(8))) == []
+
+
+@pytest.mark.parametrize(
+    ("gpus", "expected"),
+    [
+        ([gpu_account(0), gpu_account(1, real=0.0, idle=0.95)], ["idle_gpu"]),
+        ([gpu_account(0), gpu_account(1, real=0.4, idle=0.94)], []),
+        ([gpu_account(0, last_idle=1800.0)], ["idle_tail"]),
+        ([gpu_account(0, last_idle=1799.0)], []),
+        ([gpu_account(0, 1.0, last_idle=720.0)], ["idle_tail"]),
+        ([gpu_account(0, real=0.8), gpu_account(1, real=0.3)], ["imbalance"]),
+        ([gpu_account(0, real=0.8), gpu_account(1, real=0.35)], []),
+        ([gpu_account(0, io=0.2)], ["io"]),
+        ([gpu_account(0, io=0.19)], []),
+        ([gpu_account(0, sm=0.14)], ["underfed"]),
+        ([gpu_account(0, sm=0.08, idle=0.5)], []),
+        ([gpu_account(0, violations=(None, 1500.0))], ["throttled"]),
+        ([gpu_account(0, violations=(1500.0, 1400.0))], ["throttled"]),
+        ([gpu_account(0, peak=0.24, real=0.19)], ["small"]),
+        ([gpu_account(0, peak=0.24, real=0.2)], []),
+        ([gpu_account(0, peak=0.25, real=0.19)], []),
+        ([gpu_account(0, events=(XID, XID))], ["health"]),
+        ([gpu_account(0, events=(HANG,))], ["hang"]),
+    ],
+)
+def test_advice_at_its_threshold(gpus: list[GpuAccount], expected: list[str]) -> None:
+    assert ids(*gpus) == expected
+
+
+def test_memory_bound_is_no_fault() -> None:
+    assert ids(gpu_account(0, usual="memory_bound")) == []
+
+
+@pytest.mark.parametrize(
+    "gpu",
+    [
+        gpu_account(0, idle=1.0, seen=0.89),
+        gpu_account(0, idle=1.0, samples=9),
+        gpu_account(0, 0.049, last_idle=170.0),
+    ],
+)
+def test_without_enough_observed_time_there_is_none(gpu: GpuAccount) -> None:
+    assert ids(gpu, hours=gpu.held / 3600.0) == []
+
+
+def test_shared_gpus_are_not_compared() -> None:
+    assert ids(gpu_account(0, real=0.8), gpu_account(1, real=0.1, sharers=2)) == []
+
+
+def test_the_numbers_are_named() -> None:
+    made = document(
+        gpu_account(0), gpu_account(3, real=0.1, idle=0.98), gpu_account(4, last_idle=7000.0, events=(XID,))
+    )
+    assert [each["evidence"] for each in made["advice"]] == [
+        "GPU 4: XID 31, at 2026-01-01 02:02 UTC",
+        "GPU 3: idle 3 h 55 min of 4 h",
+        "GPU 4: idle for the last 1 h 56 min of 4 h",
+    ]

@@ -1,0 +1,92 @@
+from __future__ import annotations
+
+import re
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pulsed.accounting.account import OwnerEvent
+from pulsed.attribution.owner import pod
+from pulsed.present.job_report import job_line, job_report, job_table
+from tests.present.accounts import BEGIN, document, gpu_account
+
+XID = OwnerEvent(BEGIN + 7320.0, "xid", "ok", "warn", "XID 31 of a program")
+
+
+def test_the_report() -> None:
+    made = document(
+        gpu_account(0, real=0.41, idle=0.1),
+        gpu_account(1, real=0.39, idle=0.12),
+        gpu_account(2, real=0.1, idle=0.5, last_idle=7200.0, events=(XID,)),
+    )
+    assert job_report(made).splitlines() == [
+        "Job 4711 (ann, lab)  train   3 x H100, 1 node, 4 h, ended   seen 100.0 %",
+        "Real work   30 % of what the GPUs can do (SM 50 %)",
+        "Time        12.0 GPU hours: 76 % tensor compute, 24 % idle = 2.9 GPU hours unused",
+        "Energy      4.8 kWh, 0.3 of it while idle",
+        "Memory      peak 48 of 80 GiB of a GPU (reserved by the program, perhaps not needed)",
+        "",
+        "  GPU  GPU hours  real work  idle  kWh  peak GiB",
+        "  0          4.0       41 %   0.4  1.8      48.0",
+        "  1          4.0       39 %   0.5  1.8      48.0",
+        "  2          4.0       10 %   2.0  1.2      48.0",
+        "  all       12.0       30 %   2.9  4.8",
+        "",
+        "What to do  GPU 2: XID 31 of a program, at 2026-01-01 02:02 UTC. See `pulsed health`, and HEALTH.md for xid.",
+        "            GPU 2: idle for the last 2 h of 4 h. Its program has ended, waits or has stopped: end the job when"
+        " the work is done.",
+        "Not known   host CPU and memory; whether this is good for this program",
+    ]
+
+
+@given(st.lists(st.tuples(st.floats(0.01, 100.0), st.floats(0.0, 1.0), st.floats(0.0, 900.0)), min_size=2, max_size=40))
+def test_columns_add_up_as_printed(gpus: list[tuple[float, float, float]]) -> None:
+    made = document(*(gpu_account(at, hours, idle=idle, watts=watts) for at, (hours, idle, watts) in enumerate(gpus)))
+    lines = job_report(made).splitlines()
+    start = next(at for at, line in enumerate(lines) if line.startswith("  GPU"))
+    rows = [re.sub(r" more| %", "", line).split() for line in lines[start + 1 : lines.index("", start)]]
+    for column in (1, 3, 4):
+        assert f"{sum(float(row[column]) for row in rows[:-1]):.1f}" == rows[-1][column]
+    shares = [int(share) for share in re.findall(r"(\d+) % \w", lines[2])]
+    assert len(rows) <= 33
+    assert sum(shares) == 100
+    assert re.search(r"([\d.]+) GPU", lines[2])[1] == rows[-1][1]  # type: ignore[index]
+
+
+def test_what_is_not_known() -> None:
+    made = document(gpu_account(0, seen=0.8, sharers=3), owner=pod("ml", "web", "server"))
+    report = job_report(made)
+    assert report.startswith("Pod ml/web/server   1 x H100, 1 node, 4 h, ended   seen 80.0 %\n")
+    assert "an equal share of a GPU with 3 owners" in report
+    assert "What to do  no advice: less than 90 % of the time was seen\n" in report
+    assert "Not known   20.0 % of the time, in which the GPUs were not observed\n" in report
+    assert "who did what on shared GPUs: 0 to 4608 seconds of full use are this owner's\n" in report
+
+
+def test_without_inputs_nothing_is_0() -> None:
+    made = document(gpu_account(0, 0.02, seen=0.0, samples=0), hours=0.02)
+    made["gpus"][0]["peaks"]["memory_used_bytes"] = None
+    for part in (made["total"], made["gpus"][0]):
+        part["counters"] = dict.fromkeys(part["counters"])
+    report = job_report(made)
+    assert "Real work   unknown of what the GPUs can do\n" in report
+    assert "Energy" not in report
+    assert "Memory" not in report
+    assert job_line(made) == "pulsed/1 gpus=1 h=0 held_idle_h=0 cov=0\n"
+
+
+def test_the_line_of_the_epilog() -> None:
+    made = document(gpu_account(0), gpu_account(1, real=0.0, idle=1.0, seen=0.995))
+    assert job_line(made) == (
+        "pulsed/1 gpus=2 h=7.98 ru=.201 held_idle_h=3.98 kwh=2.398 mem=.6 flags=idle_gpu cov=.998\n"
+    )
+
+
+def test_the_list() -> None:
+    made = [document(gpu_account(0)), document(gpu_account(1, idle=1.0), owner=pod("ml", "web\x1b[2J"))]
+    assert job_table(made).splitlines() == [
+        "JOB        KIND       USER  STATE  BEGIN                 ELAPSED  GPUS  REAL WORK   IDLE  ADVICE",
+        "4711       slurm_job  ann   ended  2026-01-01T00:00:00Z      4 h     1       40 %    0 %",
+        "ml/web[2J  pod        -     ended  2026-01-01T00:00:00Z      4 h     1       40 %  100 %  idle_gpu",
+    ]
+    assert job_table([]) == "no jobs\n"
