@@ -130,9 +130,18 @@ FAMILIES: tuple[OwnerFamily, ...] = (
         lambda sums: value(sums.counters, "real_utilization_seconds"),
     ),
     OwnerFamily(
+        "real_utilization_unknown_seconds",
+        "counter",
+        "Observed GPU time with unknown real utilization",
+        lambda sums: value(sums.counters, "real_utilization_unknown_seconds") or 0.0,
+    ),
+    OwnerFamily(
         "idle_seconds", "counter", "Observed idle GPU time", lambda sums: total(sums.counters, "idle_seconds") or 0.0
     ),
     OwnerFamily("energy_joules", "counter", "Energy", lambda sums: sums.joules),
+    OwnerFamily(
+        "idle_energy_joules", "counter", "Energy while idle", lambda sums: total(sums.counters, "idle_energy_joules")
+    ),
 )
 
 

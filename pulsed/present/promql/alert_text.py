@@ -43,13 +43,13 @@ GPU = "GPU {{ $labels.gpu }}{{ with $labels.mig_id }} instance {{ . }}{{ end }} 
 
 OWNER = (
     "{{ range "
-    + of_board("pulsed_gpu_owner_info")
+    + "printf `pulsed_gpu_owner_info{node=%q,uuid=%q,mig_id=~%q}` $labels.node $labels.uuid (or $labels.mig_id `.*`) | query"
     + ' | sortByLabel "kind" }} Owner:{{ with .Labels.pod }} pod {{ . }}{{ end }}'
     "{{ with .Labels.namespace }} in {{ . }}{{ end }}"
     "{{ with .Labels.job_id }} job {{ . }}{{ end }}{{ if eq .Labels.kind `process` }} process{{ end }}"
     "{{ with .Labels.user }} of {{ . }}{{ end }}.{{ end }}"
 )
-"""A sentence per owner of a GPU; empty if none is known."""
+"""A sentence per owner of a GPU or MIG instance, or of all instances of a board; empty if none is known."""
 
 DCGM_GPU = (
     "GPU {{ $labels.gpu }}{{ with $labels.GPU_I_ID }} instance {{ . }}{{ end }}"

@@ -62,8 +62,10 @@ def test_a_job_on_two_gpus() -> None:
             "pulsed_job_gpu_seconds_total": 8.0,
             "pulsed_job_observed_seconds_total": 8.0,
             "pulsed_job_real_utilization_seconds_total": 0.6 * 4,
+            "pulsed_job_real_utilization_unknown_seconds_total": 0.0,
             "pulsed_job_idle_seconds_total": 4.0,
             "pulsed_job_energy_joules_total": 600.0 * 4,
+            "pulsed_job_idle_energy_joules_total": 100.0 * 4,
         }
     )
 
@@ -112,6 +114,7 @@ def test_an_unknown_quantity_is_absent() -> None:
         "pulsed_job_gpus",
         "pulsed_job_gpu_seconds_total",
         "pulsed_job_observed_seconds_total",
+        "pulsed_job_real_utilization_unknown_seconds_total",
         "pulsed_job_idle_seconds_total",
     }
 

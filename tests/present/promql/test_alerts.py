@@ -94,6 +94,13 @@ def idle(kind: str, share: str) -> Rows:
     }
 
 
+def owner(group: str, *, idle: int, used: int = 0, unknown: int = 0) -> Rows:
+    """Return the series of a job or pod with a GPU; of each minute the seconds idle, used, and with unknown use."""
+    found = {f"pulsed_{group}_gpus": ALWAYS, f"pulsed_{group}_gpu_seconds_total": "0+60x{steps}"}
+    seconds = {"idle_seconds": idle, "real_utilization_seconds": used, "real_utilization_unknown_seconds": unknown}
+    return found | {f"pulsed_{group}_{name}_total": f"0+{number}x{{steps}}" for name, number in seconds.items()}
+
+
 SAMPLE = "pulsed_gpu_last_sample_timestamp_seconds"
 
 CASES = {
@@ -187,6 +194,16 @@ CASES = {
         early=600,
         step=10,
     ),
+    **{
+        f"Pulsed{group.title()}Idle": Case(owner(group, idle=60), owner(group, idle=50), minute=35, early=29)
+        for group in ("job", "pod")
+    },
+    **{
+        f"Pulsed{group.title()}LowRealUtilization": Case(
+            owner(group, idle=10, used=6), owner(group, idle=10, used=6, unknown=45), minute=125, early=60
+        )
+        for group in ("job", "pod")
+    },
     "PulsedConfigReloadFailed": Case(
         constant(pulsed_config_last_reload_successful=0),
         constant(pulsed_config_last_reload_successful=1),
@@ -217,6 +234,10 @@ def series(case: Case) -> list[tuple[str, str]]:
                     labels |= gpu(who, "node" if case.one_node else f"node-{who}")
                 if name == "pulsed_gpu_info":
                     labels |= MODEL
+                if name.startswith("pulsed_job_"):
+                    labels |= {"job_id": f"471{who}", "user": "alice", "account": "lab"}
+                if name.startswith("pulsed_pod_"):
+                    labels |= {"namespace": "ml", "pod": f"train-{int(who) - 1}", "container": "main"}
                 if name.startswith("pulsed_source_"):
                     labels["source"] = "dcgmi"
             if own:
@@ -335,13 +356,15 @@ def test_the_text_is_readable_and_complete(name: str) -> None:
     summary, description = alert["annotations"]["summary"], alert["annotations"]["description"]
     text = f"{summary} {description}"
     assert not re.search(r"pCIe|nVLink|dCGM|\bN\b|<no value>|[{}]|  |\(\)|\.\.|%!", text), text
-    assert re.search(r"node|10\.0\.0\.1:9401", summary)
+    assert re.search(r"node|10\.0\.0\.1:9401|Job 4711 of alice|Pod train-0 in ml", summary)
     assert len(description) > 80
     if "gpu" in alert["labels"]:
         assert MODEL["model"] in summary
     if name in HEALTH or "Held" in name:
         assert re.search(r"\d", text.replace(MODEL["model"], "")), "no number"
-    if name in HEALTH or re.search("Idle|Low", name):
+    if name.startswith(("PulsedJob", "PulsedPod")):
+        assert "GPUs on node-1: 1." in description
+    elif name in HEALTH or re.search("Idle|Low", name):
         assert "Owner: pod train-0 in ml." in description
 
 

@@ -15,7 +15,8 @@ from pulsed.present.promql.rule_types import Alert, Group, IdentityLabels, Recor
 from pulsed.translate.fields import sources
 from tests.present.promql.promtool import promtool
 
-OF_PULSED = ["pulsed-alerts-use", "pulsed-alerts-monitoring", "pulsed-alerts-health"]
+ALERTS_OF_PULSED = ["pulsed-alerts-use", "pulsed-alerts-owners", "pulsed-alerts-monitoring", "pulsed-alerts-health"]
+OF_PULSED = ["pulsed-recording-owners", *ALERTS_OF_PULSED]
 
 
 def printed(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
@@ -41,8 +42,8 @@ def test_the_same_every_time(capsys: pytest.CaptureFixture[str]) -> None:
     ("arguments", "names"),
     [
         ((), ["pulsed-recording", "pulsed-alerts-dcgm", *OF_PULSED]),
-        (("--kind", "recording"), ["pulsed-recording"]),
-        (("--kind", "alerting"), ["pulsed-alerts-dcgm", *OF_PULSED]),
+        (("--kind", "recording"), ["pulsed-recording", "pulsed-recording-owners"]),
+        (("--kind", "alerting"), ["pulsed-alerts-dcgm", *ALERTS_OF_PULSED]),
         (("--for", "dcgm"), ["pulsed-recording", "pulsed-alerts-dcgm"]),
         (("--for", "pulsed"), [*OF_PULSED]),
     ],
@@ -66,13 +67,14 @@ def test_groups_and_alerts_can_be_left_out(capsys: pytest.CaptureFixture[str]) -
     after, kept = names_of(printed(capsys, "--exclude", "pulsed-alerts-use", *(f"--exclude={name}" for name in left)))
     assert after == [name for name in before if name != "pulsed-alerts-use"]
     of_use = [
-        name for name in alerts if name.startswith("Pulsed") and name.endswith(("IdleHeld", "LowRealUtilization"))
+        name for name in alerts if name.startswith("PulsedGpu") and name.endswith(("IdleHeld", "LowRealUtilization"))
     ]
     assert not set(kept) & {*left, *of_use}
     assert set(alerts) - set(kept) == {*left, *of_use, "PulsedGpuIdleEnergy"}
     monitoring = names_of(printed(capsys, "--for", "pulsed", "--exclude", "pulsed-alerts-health"))[1]
     every = [f"--exclude={name}" for name in monitoring if name.startswith("Pulsed")]
-    assert names_of(printed(capsys, "--for", "pulsed", *every))[0] == ["pulsed-alerts-health"], "no empty group"
+    remaining = names_of(printed(capsys, "--for", "pulsed", *every))[0]
+    assert remaining == ["pulsed-recording-owners", "pulsed-alerts-health"], "no empty group"
 
 
 @pytest.mark.parametrize(
@@ -80,7 +82,7 @@ def test_groups_and_alerts_can_be_left_out(capsys: pytest.CaptureFixture[str]) -
     [
         ("PulsedDeamonDown", "Did you mean PulsedDaemonDown?"),
         ("pulsed-alert-health", "Did you mean pulsed-alerts-health?"),
-        ("42", "Groups: pulsed-recording, pulsed-alerts-dcgm, pulsed-alerts-use"),
+        ("42", "Groups: pulsed-recording, pulsed-alerts-dcgm, pulsed-recording-owners, pulsed-alerts-use"),
     ],
 )
 def test_an_unknown_name_is_refused(capsys: pytest.CaptureFixture[str], name: str, hint: str) -> None:
@@ -171,11 +173,11 @@ def test_labels_of_the_object_that_cannot_be(capsys: pytest.CaptureFixture[str])
 
 
 def test_every_recorded_name_follows_the_convention() -> None:
-    for group in groups(ComputeSettings(), RuleSelection("recording", "dcgm")):
+    for group in groups(ComputeSettings(), RuleSelection("recording")):
         for rule in group.rules:
             assert isinstance(rule, Recording)
             level, metric, operation = rule.record.split(":")
-            assert level == "gpu"
+            assert (level == "gpu") == (group.name == "pulsed-recording")
             assert metric.startswith("pulsed_")
             assert operation
 
