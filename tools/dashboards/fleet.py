@@ -52,7 +52,6 @@ USE: Limits = ((None, "red"), (0.2, "orange"), (0.5, "green"))
 
 HELD, FREE = 'kind="held"', 'kind="free"'
 THERMAL_CHECKS = 'check=~"(temp|thermal)_.+"'
-DISTRIBUTION = "real_utilization_distribution_ratio_bucket"
 SAMPLE = "pulsed_gpu_last_sample_timestamp_seconds"
 PRESENT = f"group by ({BOARD}) {selected('pulsed_gpu_info')}"
 BEFORE = f'group by ({BOARD}) (last_over_time(pulsed_gpu_info{{{CHOSEN},model=~"$model"}}[{RANGE}]))'
@@ -255,8 +254,8 @@ IDLE_GPUS = Row(
             " means that few GPUs do most of the work.",
             (
                 Query(
-                    f'sum by (le) (increase(pulsed_{DISTRIBUTION}{{{SCOPE},node=~"$node",model=~"$model"}}[{RATE}]))'
-                    f" or {total('le', f'pulsed_gpu_{DISTRIBUTION}', RATE, function='increase')}",
+                    "sum by (le) (increase(pulsed_real_utilization_distribution_ratio_bucket"
+                    f'{{{SCOPE},node=~"$node",model=~"$model"}}[{RATE}]))',
                     "{{le}}",
                 ),
             ),
@@ -414,9 +413,19 @@ HEALTH = Row(
             "Boards by the worst state of their checks. unknown is not ok: the inputs of all checks are missing;"
             " `pulsed doctor` on that node lists them.",
             (Query(counted_states("state", SEVERITY, SEVERITIES), "{{state}}"),),
-            width=16,
             stacked=True,
             states=SEVERITIES,
+        ),
+        Panel(
+            "Checks that are raised or unknown",
+            "timeseries",
+            "GPUs by check, in any state but ok, of all nodes of the cluster and job.",
+            (
+                Query(
+                    f"topk(10, sum by (check, state) (pulsed_health_checks{{{SCOPE}}}))",
+                    "{{check}}: {{state}}",
+                ),
+            ),
         ),
         Panel(
             "Health coverage",
