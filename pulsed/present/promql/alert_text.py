@@ -43,8 +43,8 @@ GPU = "GPU {{ $labels.gpu }}{{ with $labels.mig_id }} instance {{ . }}{{ end }} 
 
 OWNER = (
     "{{ range "
-    + "printf `pulsed_gpu_owner_info{node=%q,uuid=%q,mig_id=~%q}` $labels.node $labels.uuid (or $labels.mig_id `.*`) | query"
-    + ' | sortByLabel "kind" }} Owner:{{ with .Labels.pod }} pod {{ . }}{{ end }}'
+    + "printf `pulsed_gpu_owner_info{node=%q,uuid=%q,mig_id=~%q}` $labels.node $labels.uuid (or $labels.mig_id `.*`)"
+    + ' | query | sortByLabel "kind" }} Owner:{{ with .Labels.pod }} pod {{ . }}{{ end }}'
     "{{ with .Labels.namespace }} in {{ . }}{{ end }}"
     "{{ with .Labels.job_id }} job {{ . }}{{ end }}{{ if eq .Labels.kind `process` }} process{{ end }}"
     "{{ with .Labels.user }} of {{ . }}{{ end }}.{{ end }}"

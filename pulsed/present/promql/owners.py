@@ -82,8 +82,9 @@ OWNER_RECORDING = "\n".join(
         "  GPU hours:         sum_over_time(user:pulsed_gpu_seconds:rate5m[30d:5m]) / 12",
         "  idle GPU hours:    sum_over_time(user:pulsed_idle_seconds:rate5m[30d:5m]) / 12",
         "  kWh:               sum_over_time(user:pulsed_energy_joules:rate5m[30d:5m]) * 300 / 3.6e6",
-        "  real utilization:  sum_over_time(user:pulsed_real_utilization_seconds:rate5m[30d:5m]) /",
-        "    sum_over_time((user:pulsed_gpu_seconds:rate5m - user:pulsed_real_utilization_unknown_seconds:rate5m)[30d:5m:])",
+        "  real utilization:  sum_over_time(user:pulsed_real_utilization_seconds:rate5m[30d:5m])",
+        "                     / (sum_over_time(user:pulsed_gpu_seconds:rate5m[30d:5m])",
+        "                     - sum_over_time(user:pulsed_real_utilization_unknown_seconds:rate5m[30d:5m]))",
         "The first scrape interval of an owner is missing; /jobs of the daemons has exact accounts.",
     )
 )
