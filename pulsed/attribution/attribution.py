@@ -7,10 +7,10 @@ import logging
 import time
 from collections import OrderedDict, deque
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from pulsed.attribution.owner import Owner, Owners
+from pulsed.attribution.owner import MAX_SHARERS, Owner, Owners
 from pulsed.attribution.source import NO_CLAIMS, AttributionSource, Claims
 from pulsed.errors import AttributionError, AttributionTimeout
 
@@ -166,6 +166,10 @@ class Attribution:
             state.last_success = self._wall()
             for reason, count in claims.rejected.items():
                 state.errors[reason] = state.errors.get(reason, 0) + count
+            if any(len(owners) > MAX_SHARERS for owners in claims.owners.values()):
+                state.errors["too_many_owners"] = state.errors.get("too_many_owners", 0) + 1
+                limited = {key: owners[:MAX_SHARERS] for key, owners in claims.owners.items()}
+                claims = replace(claims, owners=limited)
         self._set(state, claims or NO_CLAIMS)
 
     def _fail(self, state: SourceState, reason: str, message: str) -> None:

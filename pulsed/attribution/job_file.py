@@ -14,8 +14,6 @@ from pulsed.attribution.owner import Owner, Owners
 
 _JOB_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+\[\]-]{0,63}")
 _PAIR = re.compile(r"([a-z_]+)=(.*)")
-MAX_TEXT = 256
-"""Longer values are cut."""
 
 
 class JobFile(NamedTuple):
@@ -43,7 +41,7 @@ def parse_job_file(text: str) -> JobFile:
         if match := _PAIR.fullmatch(line):
             if match[1] == "job_id" or not pairs:
                 pairs.append({})
-            pairs[-1][match[1]] = match[2].strip()[:MAX_TEXT]
+            pairs[-1][match[1]] = match[2].strip()
             continue
         job, *rest = line.split()
         if not _JOB_ID.fullmatch(job) or len(rest) > 1 or not all(map(str.isdecimal, rest)):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from pulsed.attribution.owner import Owner, Owners, pod
+from pulsed.attribution.owner import MAX_SHARERS, Owner, Owners, pod
 
 # dcgm-exporter's names, then those of its --use-old-namespace.
 _POD = ("pod", "pod_name")
@@ -53,7 +53,8 @@ def owners_of(rows: Iterable[Mapping[str, str]], relabelled: bool = False) -> Ow
             pods[key] = pods.get(key) or _first(row, _UID, prefix) or _first(row, _UID, "")
         if job := _first(row, _JOB, prefix) or _first(row, _JOB, ""):
             jobs[job] = None
-    return (*(Owner("slurm_job", job) for job in jobs), *(pod(*key, uid) for key, uid in pods.items())) or None
+    owners = (*(Owner("slurm_job", job) for job in jobs), *(pod(*key, uid) for key, uid in pods.items()))
+    return owners[:MAX_SHARERS] or None
 
 
 def _first(row: Mapping[str, str], names: tuple[str, ...], prefix: str) -> str:

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Literal
+
+MAX_TEXT = 512
+"""Longer texts of owners are cut: users choose them. The id of a pod has up to 381 characters."""
+
+MAX_SHARERS = 256
+"""Owners of one device beyond this are left out."""
 
 OwnerKind = Literal["slurm_job", "pod", "process", "nobody"]
 
@@ -14,7 +20,9 @@ BEGIN_TOLERANCE = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """A job, a pod's container or a process that has a GPU, or a share of one. Unknown texts are empty.
+    """A job, a pod's container or a process that has a GPU, or a share of one.
+
+    Unknown texts are empty, long ones are cut.
 
     Attributes:
         kind: `nobody` stands for the time in which a GPU has no known owner.
@@ -46,6 +54,11 @@ class Owner:
     workload_kind: str = ""
     labels: tuple[tuple[str, str], ...] = ()
 
+    def __post_init__(self) -> None:
+        for name in _TEXTS:
+            if len(text := getattr(self, name)) > MAX_TEXT:
+                object.__setattr__(self, name, text[:MAX_TEXT])
+
     @property
     def key(self) -> tuple[OwnerKind, str]:
         """Kind and id: identifies it among the owners at a time."""
@@ -59,6 +72,8 @@ class Owner:
             and (self.uid == before.uid or not self.uid or not before.uid)
         )
 
+
+_TEXTS = [field.name for field in fields(Owner) if field.type == "str"]
 
 Owners = tuple[Owner, ...]
 """The owners of one device, without repetition; several share it. Empty: it is free."""

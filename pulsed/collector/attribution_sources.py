@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from pulsed.attribution.kubelet import Kubelet
 from pulsed.attribution.mapping_directory import MappingDirectory, boot_time
 from pulsed.attribution.source import AttributionSource
 from pulsed.config import Config
@@ -16,5 +17,6 @@ def attribution_sources(config: Config) -> Sequence[AttributionSource]:
     """Return the attribution sources of this host; none where the GPUs are not real. Nothing is read yet."""
     if config.source.kind in SYNTHETIC:
         return ()
-    jobs, booted = config.attribution.jobs, boot_time()
-    return [MappingDirectory(path, jobs.interval, booted) for path in dict.fromkeys(jobs.directories)]
+    jobs, socket, booted = config.attribution.jobs, config.attribution.kubelet.socket, boot_time()
+    kubelet = [Kubelet(socket)] if socket != "off" else []
+    return [*kubelet, *(MappingDirectory(path, jobs.interval, booted) for path in dict.fromkeys(jobs.directories))]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pydantic import Field
 
 from pulsed.config.section import Section
-from pulsed.config.values import Directories, Duration
+from pulsed.config.values import Directories, Duration, SocketOrOff
 
 
 class JobsSection(Section):
@@ -20,7 +20,18 @@ class JobsSection(Section):
     interval: Duration = Field(default=1.0, description="Time between two looks.")
 
 
+class KubeletSection(Section):
+    """Pods from the kubelet's pod-resources API, which is read every 10 s. Needs root; no API server."""
+
+    socket: SocketOrOff = Field(
+        default="/var/lib/kubelet/pod-resources/kubelet.sock",
+        description="Socket of the kubelet. A host without its directory has no kubelet, which is normal. In"
+        " containers, mount the directory: the socket is replaced when the kubelet restarts.",
+    )
+
+
 class AttributionSection(Section):
     """Who has a GPU. Labels of an exporter's page always count; sources of this host come first."""
 
+    kubelet: KubeletSection = Field(default=KubeletSection(), description="Pods from the kubelet.")
     jobs: JobsSection = Field(default=JobsSection(), description="Jobs from mapping directories.")

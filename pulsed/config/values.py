@@ -276,6 +276,9 @@ KernelLogPath = Annotated[
     AfterValidator(_not_empty),
     Notation("kernel_log", "auto, off, or the path of a file with kernel messages", "text"),
 ]
+SocketOrOff = Annotated[
+    str, AfterValidator(_not_empty), Notation("socket", "the path of a Unix socket, or off", "text")
+]
 FileName = Annotated[str, AfterValidator(_not_empty), Notation("filename", "the name of a file or folder", "file")]
 Secret = Annotated[SecretStr, Notation("secret", "a text", "text", secret=True)]
 HttpPath = Annotated[

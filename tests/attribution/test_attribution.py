@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import pytest
 
 from pulsed.attribution.attribution import KEPT_SECONDS, Attribution
-from pulsed.attribution.owner import Owner
+from pulsed.attribution.owner import MAX_SHARERS, Owner
 from pulsed.attribution.source import Claims
 from pulsed.errors import AttributionError
 from tests.waiting import eventually
@@ -57,6 +57,16 @@ async def attribution(clock: Clock) -> AsyncIterator[Attribution]:
     made = Attribution(clock)
     yield made
     await made.stop()
+
+
+async def test_a_device_has_a_limited_number_of_owners(attribution: Attribution) -> None:
+    crowd = tuple(Owner("slurm_job", str(number)) for number in range(MAX_SHARERS + 1))
+    source = Scripted("first", Claims({"0": crowd, "1": (JOB,)}))
+    attribution.apply([source])
+    await source.looked()
+    assert attribution.find(["0"], None, is_local=True) == crowd[:MAX_SHARERS]
+    assert attribution.find(["1"], None, is_local=True) == (JOB,)
+    assert attribution.states[0].errors["too_many_owners"] > 0
 
 
 async def test_the_first_source_with_an_owner_decides(attribution: Attribution) -> None:

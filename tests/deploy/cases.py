@@ -103,6 +103,7 @@ SINGLE: dict[str, Values] = {
     },
     "kernel log in a file": {"kernelLog": {"enabled": True}},
     "kernel log of the device": {"kernelLog": {"enabled": True, "path": "/dev/kmsg"}},
+    "pods from the kubelet": {"attribution": {"kubelet": {"enabled": True}}},
     "all nodes": {"gpuNodes": {"only": False}, "tolerations": [{"operator": "Exists"}]},
     "own affinity": {
         "affinity": {
@@ -159,6 +160,7 @@ CASES = PRODUCT | SINGLE
 REFUSED: dict[str, tuple[Values, str]] = {
     "kernel log in no folder": ({"kernelLog": {"enabled": True, "path": "kern.log"}}, "kernelLog/path"),
     "kernel log for the group root": ({"kernelLog": {"enabled": True, "group": 0}}, "kernelLog/group"),
+    "kubelet in no folder": ({"attribution": {"kubelet": {"path": "kubelet.sock"}}}, "attribution/kubelet/path"),
     "unknown value": ({"tolerance": []}, "tolerance"),
     "unknown source": ({"source": {"kind": "nvml"}}, "source/kind"),
     "unknown key of the source": ({"source": {"exporter": {"url": "http://a"}}}, "url"),

@@ -48,7 +48,7 @@ def test_every_object_is_valid_and_the_pods_are_harmless(name: str, tmp_path: Pa
     kinds = {manifest["kind"] for manifest in manifests}
     assert not kinds & {"Role", "ClusterRole", "RoleBinding", "ClusterRoleBinding", "Secret"}
     for pod in pods(manifests):
-        if not name.startswith("kernel log"):
+        if not name.startswith(("kernel log", "pods from the kubelet")):
             check_restricted(pod)
     configured(manifests, tmp_path)
 
@@ -141,6 +141,23 @@ def test_the_kernel_log_device_needs_a_privileged_container_and_nothing_else(tmp
         "readOnlyRootFilesystem": True,
         "capabilities": {"drop": ["ALL"]},
     }
+    pod["volumes"].remove(volume)
+    check_restricted(pod)
+
+
+def test_the_kubelets_socket_needs_root_without_capabilities_and_nothing_else(tmp_path: Path) -> None:
+    manifests = render({"attribution": {"kubelet": {"enabled": True, "path": "/var/lib/k0s/kubelet/pod-resources"}}})
+    (pod,) = (pod for pod in pods(manifests) if "hostPath" in str(pod))
+    (volume,) = (volume for volume in pod["volumes"] if "hostPath" in volume)
+    assert volume["hostPath"] == {"path": "/var/lib/k0s/kubelet/pod-resources", "type": "Directory"}
+    (container,) = pod["containers"]
+    (mount,) = (mount for mount in container["volumeMounts"] if mount["name"] == volume["name"])
+    assert mount["readOnly"]
+    assert configured(manifests, tmp_path).attribution.kubelet.socket == f"{mount['mountPath']}/kubelet.sock"
+    assert (container["securityContext"].pop("runAsUser"), container["securityContext"].pop("runAsNonRoot")) == (
+        0,
+        False,
+    )
     pod["volumes"].remove(volume)
     check_restricted(pod)
 

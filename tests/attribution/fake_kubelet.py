@@ -1,0 +1,95 @@
+"""A kubelet's pod-resources API: a real gRPC server on a Unix socket, with messages of Google's Protocol Buffers."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import grpc
+from google.protobuf.descriptor_pb2 import FieldDescriptorProto as Field
+from google.protobuf.descriptor_pb2 import FileDescriptorProto
+from google.protobuf.descriptor_pool import DescriptorPool
+from google.protobuf.message_factory import GetMessageClass
+
+# The fields that Kubernetes' api.proto has beside those that pulsed reads are there to be skipped.
+_SCHEMA: Mapping[str, Mapping[str, tuple[int, str]]] = {
+    "ListPodResourcesResponse": {"pod_resources": (1, "PodResources*")},
+    "PodResources": {
+        "name": (1, "string"),
+        "namespace": (2, "string"),
+        "containers": (3, "ContainerResources*"),
+        "cpu_ids": (4, "int64*"),
+    },
+    "ContainerResources": {
+        "name": (1, "string"),
+        "devices": (2, "ContainerDevices*"),
+        "cpu_ids": (3, "int64*"),
+        "memory": (4, "ContainerMemory*"),
+        "dynamic_resources": (5, "DynamicResource*"),
+    },
+    "ContainerMemory": {"memory_type": (1, "string"), "size_": (2, "uint64")},
+    "ContainerDevices": {"resource_name": (1, "string"), "device_ids": (2, "string*"), "topology": (3, "Topology")},
+    "Topology": {"id": (1, "int64")},
+    "DynamicResource": {
+        "claim_name": (1, "string"),
+        "claim_namespace": (2, "string"),
+        "claim_resources": (4, "ClaimResource*"),
+    },
+    "ClaimResource": {"driver_name": (2, "string"), "pool_name": (3, "string"), "device_name": (4, "string")},
+}
+_TYPES = {"string": Field.TYPE_STRING, "int64": Field.TYPE_INT64, "uint64": Field.TYPE_UINT64}
+
+
+def _pool() -> DescriptorPool:
+    file = FileDescriptorProto(name="podresources.proto", package="v1", syntax="proto3")
+    for name, members in _SCHEMA.items():
+        message = file.message_type.add(name=name)
+        for member, (number, kind) in members.items():
+            label = Field.LABEL_REPEATED if kind.endswith("*") else Field.LABEL_OPTIONAL
+            kind = kind.rstrip("*")
+            field = message.field.add(name=member, number=number, label=label)
+            field.type = _TYPES.get(kind, Field.TYPE_MESSAGE)
+            if field.type == Field.TYPE_MESSAGE:
+                field.type_name = f".v1.{kind}"
+    pool = DescriptorPool()
+    pool.Add(file)
+    return pool
+
+
+_Response: Any = GetMessageClass(_pool().FindMessageTypeByName("v1.ListPodResourcesResponse"))
+
+
+def container(name: str, *ids: str, resource: str = "nvidia.com/gpu", claims: Sequence[str] = ()) -> dict[str, Any]:
+    """Return a container with these devices, and DRA claims of these names."""
+    claimed = [{"driver_name": "gpu.nvidia.com", "pool_name": "node", "device_name": each} for each in claims]
+    return {
+        "name": name,
+        "devices": [{"resource_name": resource, "device_ids": ids, "topology": {"id": 1}}],
+        "cpu_ids": [0, 1, 300],
+        "memory": [{"memory_type": "memory", "size_": 1 << 40}],
+        "dynamic_resources": [{"claim_name": "gpu", "claim_namespace": "ml", "claim_resources": claimed}],
+    }
+
+
+def pods(*each: dict[str, Any]) -> bytes:
+    """Return the response for these pods: dictionaries with the keys `name`, `namespace` and `containers`."""
+    message: bytes = _Response(pod_resources=each).SerializeToString()
+    return message
+
+
+@contextlib.contextmanager
+def kubelet(socket: Path, answer: Callable[[grpc.ServicerContext], bytes], method: str = "List") -> Iterator[None]:
+    """Serve `v1.PodResourcesLister`; the socket vanishes at the end, as that of a kubelet that stops."""
+    server = grpc.server(ThreadPoolExecutor(4))
+    handler: Any = grpc.unary_unary_rpc_method_handler(lambda _, context: answer(context))
+    server.add_generic_rpc_handlers([grpc.method_handlers_generic_handler("v1.PodResourcesLister", {method: handler})])
+    server.add_insecure_port(f"unix:{socket}")
+    server.start()
+    try:
+        yield
+    finally:
+        server.stop(None).wait()
+        socket.unlink(missing_ok=True)

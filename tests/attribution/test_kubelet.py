@@ -1,0 +1,231 @@
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import threading
+from collections.abc import AsyncIterator, Mapping
+from pathlib import Path
+
+import grpc
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pulsed.attribution import attribution as attribution_module
+from pulsed.attribution.attribution import Attribution
+from pulsed.attribution.kubelet import MAX_BYTES, Kubelet, parse_pod_resources
+from pulsed.attribution.owner import Owners, pod
+from pulsed.errors import AttributionError
+from tests.attribution.fake_kubelet import container, kubelet, pods
+from tests.waiting import eventually
+
+TRAIN = {"name": "train-0", "namespace": "ml", "containers": [container("main", "GPU-aa", "GPU-bb")]}
+INFER = {"name": "infer-0", "namespace": "ml", "containers": [container("main", "GPU-cc")]}
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "kubelet.sock"
+
+
+@pytest.fixture
+async def attribution() -> AsyncIterator[Attribution]:
+    made = Attribution()
+    yield made
+    await made.stop()
+
+
+def names(owners: Mapping[str, Owners]) -> Mapping[str, list[str]]:
+    return {key: [owner.id for owner in each] for key, each in owners.items()}
+
+
+async def test_every_form_of_a_device_and_nothing_else(path: Path) -> None:
+    sidecar = container("side", resource="nvidia.com/gpu")
+    response = pods(
+        TRAIN,
+        {"name": "mig", "namespace": "ml", "containers": [container("a", "MIG-dd", resource="nvidia.com/mig-1g.5gb")]},
+        {"name": "one", "namespace": "ml", "containers": [container("a", "GPU-ee::0", "GPU-ee::1"), sidecar]},
+        {"name": "two", "namespace": "ml", "containers": [container("a", "GPU-ee::2", "MIG-ff::7")]},
+        {"name": "gke", "namespace": "b", "containers": [container("a", "nvidia0", "nvidia1/gi3", "nvidia2/vgpu1")]},
+        {"name": "dra", "namespace": "b", "containers": [container("a", claims=["gpu-5", "gpu-6-mig-1g.5gb-0-1"])]},
+        {
+            "name": "nic",
+            "namespace": "b",
+            "containers": [container("a", "0", "mlx5_0", "0000:c3:00.0", resource="x/y")],
+        },
+        {"name": "web", "namespace": "b", "containers": [{"name": "main"}]},
+        {},
+    )
+    with kubelet(path, lambda _: response):
+        source = Kubelet(str(path))
+        claims = await source.read()
+        assert claims is not None
+        assert claims.owners["gpu-aa"] == (pod("ml", "train-0", "main"),)
+        assert names(claims.owners) == {
+            "gpu-aa": ["ml/train-0/main"],
+            "gpu-bb": ["ml/train-0/main"],
+            "mig-dd": ["ml/mig/a"],
+            "gpu-ee": ["ml/one/a", "ml/two/a"],
+            "mig-ff": ["ml/two/a"],
+            "nvidia0": ["b/gke/a"],
+            "nvidia1/3": ["b/gke/a"],
+            "nvidia2": ["b/gke/a"],
+            "nvidia5": ["b/dra/a"],
+        }
+        assert claims.is_complete
+        assert claims.rejected == {"unknown_device": 1}
+        again = await source.read()
+        assert again is not None
+        assert again.rejected == {}
+
+
+async def test_a_node_without_gpu_pods_is_complete_once_it_had_one(path: Path) -> None:
+    answers = [pods(), pods(INFER), pods()]
+    with kubelet(path, lambda _: answers.pop(0)):
+        source = Kubelet(str(path))
+        looks = [await source.read() for _ in range(3)]
+        assert [look is not None and look.is_complete for look in looks] == [False, True, True]
+
+
+async def test_a_host_without_a_kubelet(tmp_path: Path) -> None:
+    assert await Kubelet(str(tmp_path / "pod-resources" / "kubelet.sock")).read() is None
+
+
+async def test_a_kubelet_that_is_stopped(path: Path) -> None:
+    with pytest.raises(
+        AttributionError, match=r"kubelet.sock cannot be used: No such file.*Check that the kubelet runs"
+    ):
+        await Kubelet(str(path)).read()
+    with socket.socket(socket.AF_UNIX) as left_behind:
+        left_behind.bind(str(path))
+    with pytest.raises(AttributionError, match="Connection refused"):
+        await Kubelet(str(path)).read()
+
+
+async def test_a_user_without_rights_gets_the_remedy(path: Path) -> None:
+    path.parent.chmod(0o700 if os.geteuid() == 0 else 0)
+    user = os.geteuid()
+    if user == 0:
+        os.seteuid(65534)
+    try:
+        with pytest.raises(AttributionError, match=r"Permission denied. Only root may open it.*kubelet.socket to off"):
+            await Kubelet(str(path)).read()
+    finally:
+        os.seteuid(user)
+        path.parent.chmod(0o700)
+
+
+async def test_errors_of_the_server(path: Path) -> None:
+    with (
+        kubelet(path, lambda _: pods(), method="Get"),
+        pytest.raises(AttributionError, match="UNIMPLEMENTED Method not"),
+    ):
+        await Kubelet(str(path)).read()
+
+    def unavailable(context: grpc.ServicerContext) -> bytes:
+        context.abort(grpc.StatusCode.UNAVAILABLE, "nicht verfügbar: 100 %")
+
+    with kubelet(path, unavailable), pytest.raises(AttributionError, match="UNAVAILABLE nicht verfügbar: 100 %"):
+        await Kubelet(str(path)).read()
+
+
+@pytest.mark.parametrize(
+    ("answer", "error"),
+    [
+        (b"HTTP/1.1 400 Bad Request\r\n\r\n" * 3, "connection was closed before"),
+        (b"", "connection was closed before"),
+        (b"\x00\x00\x04\x08\x00\x00\x00\x00\x00\x00\x00\x00\x00" * 2, "does not speak gRPC"),
+    ],
+)
+async def test_a_server_that_is_no_kubelet(path: Path, answer: bytes, error: str) -> None:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(10)
+        writer.write(answer)
+        writer.close()
+
+    async with await asyncio.start_unix_server(serve, path):
+        with pytest.raises(AttributionError, match=error):
+            await Kubelet(str(path)).read()
+
+
+async def test_a_large_response_is_read_and_one_above_the_limit_refused(path: Path) -> None:
+    many = pods(
+        *({"name": f"pod-{n}-{'x' * 200}", "namespace": "web", "containers": [{}]} for n in range(25_000)), TRAIN
+    )
+    assert len(many) > 5 * 1024 * 1024
+    with kubelet(path, lambda _: many):
+        claims = await Kubelet(str(path)).read()
+        assert claims is not None
+        assert names(claims.owners) == {"gpu-aa": ["ml/train-0/main"], "gpu-bb": ["ml/train-0/main"]}
+    with (
+        kubelet(path, lambda _: bytes(MAX_BYTES + 1)),
+        pytest.raises(AttributionError, match=f"larger than {MAX_BYTES} bytes"),
+    ):
+        await Kubelet(str(path)).read()
+
+
+async def test_a_malformed_response(path: Path) -> None:
+    with kubelet(path, lambda _: b"\x0a\x05abc"), pytest.raises(AttributionError, match="malformed: a field is longer"):
+        await Kubelet(str(path)).read()
+
+
+async def test_pods_survive_a_restart_of_the_kubelet(path: Path, attribution: Attribution) -> None:
+    def owner(key: str) -> Owners | None:
+        return attribution.find([key], None, is_local=True)
+
+    attribution.apply([Kubelet(str(path), 0.01)])
+    await eventually(lambda: bool(attribution.states))
+    (state,) = attribution.states
+    for gone, there, running in (("gpu-cc", "gpu-aa", TRAIN), ("gpu-aa", "gpu-cc", INFER)):
+        with kubelet(path, lambda _, running=running: pods(running)):  # type: ignore[misc]
+            await eventually(lambda there=there: bool(owner(there)))  # type: ignore[misc]
+            assert owner(gone) == ()
+            assert state.up
+        await eventually(lambda: not state.up)
+        assert owner(there)
+    assert state.errors.keys() == {"unreadable"}
+
+
+async def test_a_kubelet_that_hangs_costs_a_look_and_nothing_else(
+    path: Path, attribution: Attribution, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(attribution_module, "READ_SECONDS", 0.2)
+    free, hangs = threading.Event(), threading.Event()
+    free.set()
+
+    def answer(_: grpc.ServicerContext) -> bytes:
+        if not free.is_set():
+            hangs.set()
+            free.wait()
+        return pods(TRAIN)
+
+    with kubelet(path, answer):
+        attribution.apply([Kubelet(str(path), 0.01)])
+        await eventually(lambda: bool(attribution.states) and attribution.states[0].up)
+        free.clear()
+        await eventually(lambda: attribution.states[0].errors.get("timeout", 0) > 0)
+        assert hangs.is_set()
+        assert attribution.find(["gpu-aa"], None, is_local=True)
+        free.set()
+        await eventually(lambda: attribution.states[0].up)
+
+
+@given(st.binary())
+def test_whatever_arrives_is_parsed_or_malformed(response: bytes) -> None:
+    try:
+        parse_pod_resources(response)
+    except ValueError:
+        return
+
+
+@given(st.integers(0))
+def test_a_response_that_was_cut_off_never_loses_pods_silently(at: int) -> None:
+    whole = pods(TRAIN)
+    cut = whole[: at % len(whole)]
+    try:
+        owners, _unknown = parse_pod_resources(cut)
+    except ValueError:
+        return
+    assert cut == b""
+    assert owners == {}
