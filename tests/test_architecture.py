@@ -36,8 +36,8 @@ MAY_IMPORT = {
     ),
     "server": "errors file_watcher config collector.target_store present",
     "commands": (
-        "accounting errors log memory file_watcher reader.tick reader translate compute collector.target_store present "
-        "config collector server"
+        "accounting attribution errors log memory file_watcher reader.tick reader translate compute "
+        "collector.target_store present config collector server"
     ),
     "cli": "errors hostlist log suggestions translate present config commands",
     "__main__": "cli",

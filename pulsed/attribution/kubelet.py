@@ -57,6 +57,11 @@ class Kubelet:
         """`kubelet`."""
         return "kubelet"
 
+    @property
+    def absence(self) -> str:
+        """A host without Kubernetes, or a container."""
+        return f"there is no kubelet; in a container, mount {Path(self.socket).parent}"
+
     async def read(self) -> Claims | None:
         """Return the containers with GPUs; None on a host without a kubelet.
 

@@ -76,6 +76,11 @@ class MappingDirectory:
         """The path."""
         return self.path
 
+    @property
+    def absence(self) -> str:
+        """A host without a prolog that writes mappings."""
+        return "there is no such directory; for Slurm jobs, install the prolog and epilog of deploy/slurm"
+
     async def read(self) -> Claims | None:
         """Return the jobs of the files; None if there is no such directory.
 

@@ -38,6 +38,10 @@ class AttributionSource(Protocol):
     def interval(self) -> float:
         """Seconds between two looks."""
 
+    @property
+    def absence(self) -> str:
+        """What it means that `read` returns None, and what to do to have the source."""
+
     async def read(self) -> Claims | None:
         """Return what is claimed now; None where this host does not have what the source reads. Must not block.
 

@@ -24,6 +24,7 @@ class Scripted:
     interval: float = 0.001
     looks: int = 0
     closed: bool = False
+    absence: str = ""
 
     async def read(self) -> Claims | None:
         self.looks += 1

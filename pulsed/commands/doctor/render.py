@@ -31,6 +31,10 @@ def _lines(report: Report) -> Iterator[str]:
         yield ""
         yield from _source_lines(source)
     yield ""
+    for number, check in enumerate(report["attribution"]):
+        state = f"works, {check['devices']} with owners" if check["works"] else check["note"]
+        yield f"{'' if number else 'owners of GPUs':<15} {check['source']}: {state}"
+    yield ""
     chosen = report["would_take"]
     if chosen is None:
         yield f"Nothing can be served. {report['advice']}"

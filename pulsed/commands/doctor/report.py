@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from pulsed import __version__
+from pulsed.collector.attribution_sources import attribution_sources
+from pulsed.commands.doctor.attribution_check import AttributionCheck, check_attribution
 from pulsed.commands.doctor.derived import REQUIREMENTS, Requirement
 from pulsed.commands.doctor.machine import advice, look
 from pulsed.commands.doctor.remedies import is_accepted, steps, supply
@@ -31,13 +33,14 @@ def examine(config: Config, exporter: ExporterVersion | None = None, root: Path 
         exporter: version of the dcgm-exporters; None to conclude it from their pages.
         root: of the file system.
     """
-    probes = asyncio.run(probe_all(config, exporter))
+    probes, attribution = asyncio.run(_look(config, exporter))
     machine = look(root)
     choice = choose(probes, config.source.kind)
     return {
         "version": __version__,
         "machine": asdict(machine) | {"driver": machine.driver or None, "device_files": list(machine.device_files)},
         "sources": [_source(probe, config) for probe in probes],
+        "attribution": [asdict(check) for check in attribution],
         "can_serve": bool(choice and any(True for probe in choice.probes for _ in _devices(probe))),
         "would_take": {
             "kind": choice.probes[0].kind,
@@ -48,6 +51,13 @@ def examine(config: Config, exporter: ExporterVersion | None = None, root: Path 
         else None,
         "advice": None if choice else advice(machine),
     }
+
+
+async def _look(
+    config: Config, exporter: ExporterVersion | None
+) -> tuple[Sequence[SourceCheck], Sequence[AttributionCheck]]:
+    probes = await probe_all(config, exporter)
+    return probes, await check_attribution(attribution_sources(config), probes)
 
 
 def _source(probe: SourceCheck, config: Config) -> Report:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.attribution.fake_kubelet import kubelet, pods
 from tests.commands.doctor.setting import NO_USERS, configured, page, report, serving, told
 from tests.daemon import pulsed
 from tests.dmon_writer import ERAS, DmonWriter
@@ -39,6 +40,37 @@ def unhealthy(source: dict[str, object]) -> set[str]:
     assert isinstance(derived, list)
     (health,) = [each["missing"] for each in derived if each["name"] == "health"]
     return set(health)
+
+
+# --- owners of GPUs
+
+
+def test_each_attribution_source_and_how_to_have_it(tmp_path: Path) -> None:
+    jobs, socket = tmp_path / "jobs", tmp_path / "kubelet.sock"
+    config = {"attribution.jobs.directories": [str(jobs)], "attribution.kubelet.socket": str(tmp_path / "no" / "sock")}
+    labelled = 'DCGM_FI_DEV_POWER_USAGE{gpu="0",UUID="GPU-a",pod="train-0",namespace="ml"} 1\n'
+    with serving(labelled) as (url,):
+        _, found = report(configured(exporter=url, kind="exporter", more=config))
+        assert [(each["source"], each["works"], each["devices"]) for each in found["attribution"]] == [
+            ("kubelet", False, 0),
+            (str(jobs), False, 0),
+            ("labels", True, 1),
+        ]
+    text = told(configured(more=config))
+    assert f"owners of GPUs  kubelet: there is no kubelet; in a container, mount {tmp_path}/no\n" in text
+    assert (
+        f"{jobs}: there is no such directory; for Slurm jobs, install the prolog and epilog of deploy/slurm\n" in text
+    )
+    assert "labels: no pod or job is on the pages; dcgm-exporter writes them with DCGM_EXPORTER_KUBERNETES=true" in text
+
+    jobs.mkdir()
+    (jobs / "0").write_text("4711")
+    working = configured(more=config | {"attribution.kubelet.socket": str(socket)})
+    with kubelet(socket, lambda _: pods()):
+        text = told(working)
+    assert "kubelet: works, 0 with owners\n" in text
+    assert f"{jobs}: works, 1 with owners\n" in text
+    assert f"kubelet: {socket} cannot be used: No such file or directory. Check that the kubelet runs" in told(working)
 
 
 # --- nothing
