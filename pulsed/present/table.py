@@ -80,6 +80,11 @@ def _memory(match: Match) -> str:
     return MISSING if texts == [MISSING, MISSING] else "/".join(texts)
 
 
+def _owners(match: Match) -> str:
+    names = [owner.name if owner.kind == "pod" else owner.id for owner in match.device.owners or ()]
+    return (f"({len(names)}) " if len(names) > 1 else "") + names[0] if names else ""
+
+
 _NODE = Column("NODE", 24, False, lambda match: match.node)
 
 _COLUMNS = (
@@ -97,6 +102,7 @@ _COLUMNS = (
     Column("MEM GiB", 11, True, _memory),
     Column("W", 4, True, _number("power_watts", lambda value: f"{value:.0f}")),
     Column("°C", 3, True, _number("temperature_celsius", lambda value: f"{value:.0f}")),
+    Column("OWNER", 20, False, _owners),
 )
 
 
@@ -115,7 +121,7 @@ def _rows(found: list[Match], columns: list[Column]) -> Iterable[str]:
 def _give_way(widths: dict[int, int], columns: list[Column]) -> None:
     """Reduce the widths of names until the table fits; numbers are never cut."""
     over = sum(widths.values()) + 2 * (len(widths) - 1) - WIDTH
-    for title, least in (("MODEL", 6), ("NODE", 6), ("CLASS", 10), ("MIG", 7)):
+    for title, least in (("MODEL", 6), ("OWNER", 10), ("NODE", 6), ("CLASS", 10), ("MIG", 7)):
         for at in widths:
             if columns[at].title == title and over > 0:
                 cut = max(0, min(over, widths[at] - least))

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.attribution.fake_kubelet import container, kubelet, pods
-from tests.daemon import Daemon, serving
+from tests.daemon import Daemon, pulsed, serving
 from tests.waiting import SECONDS, until
 
 PAGE = """\
@@ -95,6 +95,16 @@ def test_the_account_of_a_job_over_a_restart_to_its_end(tmp_path: Path) -> None:
     (ended,) = state.glob("jobs-*.ndjson")
     (line,) = ended.read_text().splitlines()
     assert json.loads(line)["owner"] == {"kind": "slurm_job", "id": "4711", "begin": _begin(line), "user": "ann"}
+
+
+def test_the_jobs_of_the_demo(tmp_path: Path) -> None:
+    with serving(tmp_path, "--source=demo", "--set=source.interval=100ms") as daemon:
+        url = f"--url={daemon.address}"
+        until(lambda: len(pulsed("job", url).stdout.splitlines()) == 7)
+        report = pulsed("job", "4711", url).stdout
+        assert report.startswith("Job 4711   3 x H100, 1 node, ")
+        shared = json.loads(pulsed("job", "pod:demo/demo-search-6b5f7c8d9-p4wzn", url, "--format", "json").stdout)
+        assert [each["shared_by"] for each in shared["gpus"]] == [2]
 
 
 def _begin(line: str) -> float:

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from unicodedata import east_asian_width
 
+from pulsed.attribution.owner import Owner, pod
 from pulsed.collector.target_store import TargetStore
 from pulsed.present.table import WIDTH, table
 from pulsed.translate.tick import Device, Entity
@@ -31,6 +33,16 @@ def test_a_line_per_gpu() -> None:
 def test_the_class_is_the_held_one() -> None:
     _, line = lines(board(target("a", tick([gpu(0, result=FLICKER)]))))
     assert line.split()[5] == "idle"
+
+
+def test_owners() -> None:
+    job, shared = (gpu(at) for at in (0, 1))
+    job = job._replace(device=replace(job.device, owners=(Owner("slurm_job", "4711"),)))
+    shared = shared._replace(device=replace(shared.device, owners=(pod("ml", "web"), pod("ml", "chat"))))
+    _, first, second, free = lines(board(target("a", tick([job, shared, gpu(2)]))))
+    assert first.endswith("  4711")
+    assert second.endswith("  (2) web")
+    assert free.endswith("-")
 
 
 def test_bounds_stand_beside_what_is_not_settled_and_missing_inputs_below() -> None:

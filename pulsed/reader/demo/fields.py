@@ -6,13 +6,13 @@ data is processed like a real page. All identity is marked as demo data.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from itertools import chain
 from operator import attrgetter
 from typing import NamedTuple
 
 from pulsed.reader.demo import simulated_gpu as board
-from pulsed.reader.demo.scenes import SCENES
+from pulsed.reader.demo.scenes import ROWS, SCENES
 from pulsed.reader.tick import Layout, Series
 
 
@@ -116,15 +116,23 @@ MEASURED: tuple[tuple[DemoField, str], ...] = tuple((f, f.value) for f in FIELDS
 FIXED: tuple[tuple[DemoField, float], ...] = tuple((f, f.value) for f in FIELDS if isinstance(f.value, float))
 
 _pick = attrgetter(*(attribute for _, attribute in MEASURED))
-_FIXED_VALUES: tuple[float, ...] = tuple(value for _, value in FIXED for _ in SCENES)
+_FIXED_VALUES: tuple[float, ...] = tuple(value for _, value in FIXED for _ in ROWS)
+
+OwnerLabels = tuple[tuple[tuple[str, str], ...], ...]
 
 _PCI_BUSES = ("1B", "29", "45", "4E", "9B", "A4", "BA", "C3")
 
 
-def demo_layout(node: str = "demo") -> Layout:
-    """Name every series of the demo: family by family, GPU by GPU, the measured families before the fixed ones."""
+def owner_labels(t: float = 0.0, seed: int = 0) -> OwnerLabels:
+    """Return the labels of pods and jobs at `t` seconds, by row."""
+    owners = [(index, SCENES[index].owners[at : at + 1]) for index, at in ROWS]
+    return tuple(each[0].labels(t, f"{seed}/{index}") if each else () for index, each in owners)
+
+
+def demo_layout(node: str, owners: OwnerLabels) -> Layout:
+    """Name every series of the demo: family by family, row by row, the measured families before the fixed ones."""
     families = [field for field, _ in (*MEASURED, *FIXED)]
-    labels = [gpu_labels(index, node) for index in range(len(SCENES))]
+    labels = [(*gpu_labels(index, node), *own) for (index, _), own in zip(ROWS, owners, strict=True)]
     return Layout(
         dialect="exporter",
         series=tuple(Series(field.name, own) for field in families for own in labels),
@@ -134,9 +142,8 @@ def demo_layout(node: str = "demo") -> Layout:
 
 
 def gpu_labels(index: int, node: str) -> tuple[tuple[str, str], ...]:
-    """Labels of one GPU's rows as dcgm-exporter 4.x orders them; pod labels only where a pod has the GPU."""
-    scene = SCENES[index]
-    own = (
+    """Labels of a GPU as dcgm-exporter 4.x orders them, which those of its owner follow."""
+    return (
         ("gpu", str(index)),
         ("UUID", f"GPU-de300000-0000-4000-8000-{index:012d}"),
         ("pci_bus_id", f"00000000:{_PCI_BUSES[index]}:00.0"),
@@ -145,11 +152,9 @@ def gpu_labels(index: int, node: str) -> tuple[tuple[str, str], ...]:
         ("Hostname", node),
         ("DCGM_FI_DRIVER_VERSION", "580.105.08"),
     )
-    if not scene.pod:
-        return own
-    return (*own, ("container", scene.container), ("namespace", "demo"), ("pod", scene.pod))
 
 
-def demo_values(readings: Iterable[board.SimulatedReading]) -> list[float]:
+def demo_values(readings: Sequence[board.SimulatedReading]) -> list[float]:
     """Put one reading per GPU into the layout's order."""
-    return [*chain.from_iterable(zip(*map(_pick, readings), strict=True)), *_FIXED_VALUES]
+    rows = list(map(_pick, readings))
+    return [*chain.from_iterable(zip(*[rows[index] for index, _ in ROWS], strict=True)), *_FIXED_VALUES]

@@ -86,6 +86,50 @@ def pulse(t: float, start: float, end: float, ramp: float = 1.0) -> float:
     return max(0.0, min(1.0, (t - start) / ramp, (end - t) / ramp))
 
 
+REST = 10.0
+"""Seconds without an owner between one that ends and the next."""
+
+
+@dataclass(frozen=True, slots=True)
+class DemoOwner:
+    """A pod or a Slurm job that has a GPU, or one of a row of them that follow each other.
+
+    Attributes:
+        pod: name of the pod; empty for a job.
+        container: of the pod.
+        job: id of the job, or of the array whose tasks follow each other; empty for a pod.
+        turn: seconds from the begin of one to the begin of the next, of which the last `REST` are without an owner;
+            infinite for an owner that stays. The scene's period is a multiple.
+    """
+
+    pod: str = ""
+    container: str = ""
+    job: str = ""
+    turn: float = inf
+
+    def labels(self, t: float, seed: str) -> tuple[tuple[str, str], ...]:
+        """Return the labels of the one that has the GPU at `t` seconds; empty between two of them."""
+        if not has_owner(t, self.turn):
+            return ()
+        number = 0 if self.turn == inf else int(t // self.turn)
+        if self.job:
+            return (("hpc_job", self.job if self.turn == inf else f"{self.job}_{number + 1}"),)
+        suffix = ""
+        if self.turn != inf:
+            rng = random.Random(f"{seed}/{self.pod}/{number}")
+            suffix = "-" + "".join(rng.choice("bcdfghjklmnpqrstvwxz2456789") for _ in range(5))
+        return (("container", self.container), ("namespace", "demo"), ("pod", self.pod + suffix))
+
+
+def has_owner(t: float, turn: float) -> bool:
+    """Return whether one of a row of owners has the GPU at `t` seconds."""
+    return turn == inf or t % turn < turn - REST
+
+
+LOADER_TURN = 240.0
+SOLVER_TURN = 480.0
+
+
 def training(t: float, wobble: Wobble) -> Activity:
     """Train a language model: tensor cores full, starved by the loader twice and checkpointed once in two minutes."""
     phase = t % 120.0
@@ -132,6 +176,8 @@ def inference(t: float, wobble: Wobble) -> Activity:
 
 def simulation(t: float, wobble: Wobble) -> Activity:
     """Solve equations in double precision, with a short exchange of boundaries every quarter of a minute."""
+    if not has_owner(t, SOLVER_TURN):
+        return Activity()
     exchange = pulse(t % 15.0, 12.5, 14.5)
     busy = (1.0 - 0.3 * exchange) * (1.0 + 0.04 * wobble.fast)
     return Activity(
@@ -151,6 +197,8 @@ def simulation(t: float, wobble: Wobble) -> Activity:
 
 def data_loading(t: float, wobble: Wobble) -> Activity:
     """Decode pictures as fast as PCIe brings them; the kernels are done long before the next batch."""
+    if not has_owner(t, LOADER_TURN):
+        return Activity()
     flow = 1.0 + 0.2 * wobble.middle + 0.05 * wobble.fast
     return Activity(
         graphics_engine=0.27 * flow,
@@ -164,22 +212,6 @@ def data_loading(t: float, wobble: Wobble) -> Activity:
         pcie_transmit=0.6e9 * flow,
         pcie_receive=17e9 * flow,
         memory_used=(30.0 + 0.5 * wobble.slow) * GIBIBYTE,
-    )
-
-
-def streaming(t: float, wobble: Wobble) -> Activity:
-    """Stream arrays through memory: near DRAM's practical top of 0.8, few instructions for each byte."""
-    return Activity(
-        graphics_engine=0.99,
-        sm=0.40 + 0.03 * wobble.middle,
-        occupancy=0.30 + 0.02 * wobble.middle,
-        tensor=0.01,
-        fp32=0.12 + 0.02 * wobble.middle,
-        integer=0.08,
-        dram=0.72 + 0.03 * wobble.slow + 0.01 * wobble.fast,
-        pcie_transmit=30e6,
-        pcie_receive=45e6,
-        memory_used=64.0 * GIBIBYTE,
     )
 
 
@@ -230,13 +262,13 @@ class Scene:
     """One GPU's part in the demo.
 
     Attributes:
+        owners: several share the GPU; without any it is not allocated.
         period: seconds after which everything but lifetime counters repeats; a multiple of 20.
         reset_each_period: whether the GPU is reset at the end of each period: its counters start from 0.
     """
 
     activity: Callable[[float, Wobble], Activity]
-    pod: str
-    container: str
+    owners: tuple[DemoOwner, ...] = ()
     period: float = EIGHT_MINUTES
     heat: Callable[[float], float] | None = None
     faults: Callable[[float], Faults] | None = None
@@ -244,14 +276,26 @@ class Scene:
     seconds_per_replay: float = inf
 
 
+_JOB = (DemoOwner(job="4711"),)
+_CHAT = (DemoOwner("demo-chat-7c9d8b6f4d-x2k7q", "server"), DemoOwner("demo-search-6b5f7c8d9-p4wzn", "embedder"))
+
 SCENES: tuple[Scene, ...] = (
-    Scene(training, "demo-llm-train-0", "train"),
-    Scene(inference, "demo-chat-7c9d8b6f4d-x2k7q", "server"),
-    Scene(simulation, "demo-fluid-solver-0", "solver"),
-    Scene(data_loading, "demo-image-loader-m4tzp", "loader", seconds_per_replay=1200.0),
-    Scene(streaming, "demo-graph-analytics-0", "analytics"),
-    Scene(forgotten, "demo-notebook-0", "notebook"),
-    Scene(burn_in, "", "", period=SIX_MINUTES, heat=failing_cooling),
-    Scene(fine_tuning, "demo-fine-tune-9xw2c", "tune", faults=failing_memory, reset_each_period=True),
+    Scene(training, _JOB),
+    Scene(inference, _CHAT),
+    Scene(simulation, (DemoOwner(job="4712", turn=SOLVER_TURN),)),
+    Scene(
+        data_loading,
+        (DemoOwner("demo-image-loader", "loader", turn=LOADER_TURN),),
+        seconds_per_replay=1200.0,
+    ),
+    Scene(training, _JOB),
+    Scene(forgotten, (DemoOwner("demo-notebook-0", "notebook"),)),
+    Scene(burn_in, period=SIX_MINUTES, heat=failing_cooling),
+    Scene(fine_tuning, _JOB, faults=failing_memory, reset_each_period=True),
 )
-"""By GPU index."""
+"""By GPU index. The job on three GPUs has a straggler: the one with failing memory."""
+
+ROWS: tuple[tuple[int, int], ...] = tuple(
+    (index, at) for index, scene in enumerate(SCENES) for at in range(max(1, len(scene.owners)))
+)
+"""GPU and number of its owner of each row that a metric has: one per owner, as on the page of a dcgm-exporter."""

@@ -12,7 +12,7 @@ import time
 from collections.abc import Awaitable, Callable
 
 from pulsed.errors import ConfigError
-from pulsed.reader.demo.fields import demo_layout, demo_values
+from pulsed.reader.demo.fields import demo_layout, demo_values, owner_labels
 from pulsed.reader.demo.scenes import SCENES
 from pulsed.reader.demo.simulated_gpu import SimulatedGpu
 from pulsed.reader.tick import RawTick
@@ -64,7 +64,9 @@ class DemoSource:
             raise ConfigError(f"source.interval is {interval!r}", "Give a number of seconds above 0, such as 1.")
         self.interval = interval
         self._node = Node(seed)
-        self._layout = demo_layout(node)
+        self._seed, self._name = seed, node
+        self._owners = owner_labels(0.0, seed)
+        self._layout = demo_layout(node, self._owners)
         self._start = start
         self._pace = pace
         self._clock = clock
@@ -89,6 +91,8 @@ class DemoSource:
         self._last = number
         # A tick delivered late is still stamped with the instant that it shows.
         when = self._wall() - (self._clock() - due) if self._start is None else self._start + elapsed
+        if (owners := owner_labels(elapsed, self._seed)) != self._owners:
+            self._owners, self._layout = owners, demo_layout(self._name, owners)
         return RawTick(self.target, when, due, self.interval, self._layout, self._node.sample(elapsed))
 
     async def close(self) -> None:

@@ -12,20 +12,20 @@ from hypothesis import strategies as st
 
 from pulsed.errors import ConfigError
 from pulsed.reader.demo import DemoSource, Node
-from pulsed.reader.demo.fields import demo_layout
-from pulsed.reader.demo.scenes import SCENES, Activity, Noise
+from pulsed.reader.demo.fields import demo_layout, owner_labels
+from pulsed.reader.demo.scenes import ROWS, SCENES, Activity, Noise
 from pulsed.reader.demo.simulated_gpu import RunningIntegral, settled
 from pulsed.reader.demo.troubles import failing_cooling, failing_memory
 from pulsed.reader.tick import Source
 from tests.sources import FakeClock, cancel_read, turns_during
 
-LAYOUT = demo_layout()
+LAYOUT = demo_layout("demo", owner_labels())
 POSITIONS = {
     (series.name.removeprefix("DCGM_FI_"), int(dict(series.labels)["gpu"])): position
     for position, series in enumerate(LAYOUT.series)
 }
 GPUS = range(8)
-TRAINING, INFERENCE, HPC, LOADER, MEMORY_BOUND, FORGOTTEN, OVERHEATING, FAILING = GPUS
+TRAINING, INFERENCE, HPC, LOADER, PEER, FORGOTTEN, OVERHEATING, FAILING = GPUS
 STORY = 1440
 """Seconds after which all stories stand where they began."""
 
@@ -116,23 +116,52 @@ def test_every_series_says_that_it_is_a_demo() -> None:
         assert labels["modelName"] == "NVIDIA H100 80GB HBM3 (demo)"
         assert labels["UUID"] == f"GPU-de300000-0000-4000-8000-{int(labels['gpu']):012d}"
         assert labels["device"] == f"nvidia{labels['gpu']}"
-        if "pod" in labels:
+        if "pod" in labels:  # not a Slurm job
             assert labels["pod"].startswith("demo-")
             assert labels["namespace"] == "demo"
             assert labels["container"].isalpha()
 
 
 def test_every_gpu_has_every_field_once() -> None:
-    assert len(POSITIONS) == len(LAYOUT.series) == len(GPUS) * len(LAYOUT.help)
+    assert len(POSITIONS) == len(GPUS) * len(LAYOUT.help)
+    assert len(LAYOUT.series) == len(ROWS) * len(LAYOUT.help)
     assert set(LAYOUT.help) == set(LAYOUT.types) == {series.name for series in LAYOUT.series}
     assert len(Node(0).sample(0.0)) == len(LAYOUT.series)
     buses = {dict(series.labels)["pci_bus_id"] for series in LAYOUT.series}
     assert len(buses) == len(GPUS)
 
 
-def test_only_an_unallocated_gpu_has_no_pod_labels() -> None:
-    without = {int(dict(series.labels)["gpu"]) for series in LAYOUT.series if "pod" not in dict(series.labels)}
-    assert without == {OVERHEATING}
+def owners(t: float, seed: int = 0) -> dict[int, list[str]]:
+    found: dict[int, list[str]] = {gpu: [] for gpu in GPUS}
+    for (gpu, _), labels in zip(ROWS, owner_labels(t, seed), strict=True):
+        found[gpu] += [dict(labels).get("hpc_job") or dict(labels)["pod"]] if labels else []
+    return found
+
+
+def test_gpus_have_owners_and_one_is_shared() -> None:
+    found = owners(0.0)
+    assert [gpu for gpu in GPUS if not found[gpu]] == [OVERHEATING]
+    assert [gpu for gpu in GPUS if len(found[gpu]) > 1] == [INFERENCE]
+    assert [gpu for gpu in GPUS if found[gpu] == ["4711"]] == [TRAINING, PEER, FAILING]
+
+
+def test_jobs_and_pods_come_and_go_with_their_work(story: list[Page]) -> None:
+    for gpu, turn in ((HPC, 480), (LOADER, 240)):
+        names = [tuple(owners(float(t))[gpu]) for t in range(2 * turn)]
+        assert len(set(names)) == 3
+        assert names.count(()) == 20
+        for name, page in zip(names, story, strict=False):
+            assert (page("PROF_GR_ENGINE_ACTIVE", gpu) == 0.0) == (name == ())
+    assert owners(500.0)[HPC] == ["4712_2"]
+    assert owners(0.0, seed=1)[LOADER] != owners(0.0)[LOADER]
+
+
+async def test_the_layout_changes_with_the_owners() -> None:
+    source = DemoSource(pace=False)
+    ticks = [await source.read() for _ in range(481)]
+    changes = [at for at in range(1, 481) if ticks[at].layout is not ticks[at - 1].layout]
+    assert changes == [230, 240, 470, 480]
+    assert all(len(tick.values) == len(tick.layout.series) for tick in ticks)
 
 
 # The same for the same seed
@@ -232,7 +261,8 @@ def test_counters_only_fall_where_the_failing_gpu_is_reset(story: list[Page]) ->
 def test_power_follows_what_the_gpu_does(story: list[Page]) -> None:
     mean = [sum(page("DEV_POWER_USAGE", gpu) for page in story) / len(story) for gpu in GPUS]
     assert 113.0 < mean[FORGOTTEN] < 117.0
-    assert mean[FORGOTTEN] < mean[LOADER] < mean[MEMORY_BOUND] < mean[HPC] < mean[TRAINING]
+    assert mean[FORGOTTEN] < mean[LOADER] < mean[HPC] < mean[TRAINING]
+    assert mean[FAILING] < 0.8 * mean[PEER]
 
 
 def test_the_die_warms_up_slowly(story: list[Page]) -> None:
@@ -289,9 +319,9 @@ def test_noise_is_bounded_periodic_and_smooth(t: float) -> None:
     ("gpu", "usual", "at_least"),
     [
         (TRAINING, "tensor_heavy_compute", 0.75),
-        (HPC, "fp64_hpc_compute", 0.99),
-        (LOADER, "io_or_data_loading", 0.99),
-        (MEMORY_BOUND, "memory_bound", 0.99),
+        (HPC, "fp64_hpc_compute", 0.97),
+        (LOADER, "io_or_data_loading", 0.95),
+        (PEER, "tensor_heavy_compute", 0.75),
         (FORGOTTEN, "idle", 1.0),
         (OVERHEATING, "compute_heavy", 0.7),
         (FAILING, "compute_active", 0.7),
