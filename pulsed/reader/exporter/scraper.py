@@ -7,9 +7,7 @@ first request, so that importing this module, or reading files only, costs nothi
 from __future__ import annotations
 
 import base64
-import os
 import re
-import socket
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -19,14 +17,14 @@ from urllib.parse import SplitResult, urljoin, urlsplit
 from pulsed import __version__
 from pulsed.errors import ScrapeFailed
 from pulsed.file_watcher import FileWatcher
-from pulsed.reader.exporter.body_budget import BodyBudget, Reservation
-from pulsed.reader.exporter.http_body import BadBody, Body
+from pulsed.http.body import BadBody, Body
+from pulsed.http.body_budget import BodyBudget, Reservation
 from pulsed.reader.tick import MAX_GPUS
 
 if TYPE_CHECKING:
     import ssl
 
-    from pulsed.reader.exporter.http_client import Answer, BrokenAnswer, HttpClient
+    from pulsed.http.client import Answer, BrokenAnswer, HttpClient
 
 Login = tuple[str, str]
 """User name and password."""
@@ -45,6 +43,15 @@ _STATUS_REMEDIES: Mapping[int, str] = {
     404: "The page of dcgm-exporter is at /metrics: check the path of the target",
     500: "One failing GPU or link makes dcgm-exporter refuse the whole page: its log names the culprit",
     503: "It is overloaded or not ready: scrape less often, or with fewer scrapers",
+}
+
+_FAILURE_REMEDIES: Mapping[str, str] = {
+    "certificate": "Set source.exporter.ca_file to the certificate of its authority, and use a host name that is in "
+    "its certificate",
+    "tls": "See whether it speaks https at all, and whether it requires a client certificate",
+    "name": "Check the host's name and this machine's DNS",
+    "broken": "See its log, and whether it wants https or a client certificate",  # TLS 1.3 may refuse by a reset
+    "connect": "See whether dcgm-exporter runs there, and whether host and port are right",
 }
 
 
@@ -138,7 +145,7 @@ class Scraper:
         self, url: str, location: str, login: Login | None, end: float, reservation: Reservation | None
     ) -> Answer:
         """The answer of one location that the URL leads to."""
-        from pulsed.reader.exporter.http_client import (
+        from pulsed.http.client import (
             BrokenAnswer,
             DeadlineMissed,
             HttpClient,
@@ -223,30 +230,10 @@ class Scraper:
 
 
 def _failure(where: str, error: BrokenAnswer | OSError) -> ScrapeFailed:
-    """The typed error for what the HTTP client raised; texts of the operating system's errors are for programmers."""
-    import ssl
+    from pulsed.http.failure import describe
 
-    from pulsed.reader.exporter.http_client import BrokenAnswer
-
-    cause = error.__cause__ if isinstance(error.__cause__, ssl.SSLError) else error
-    if isinstance(cause, ssl.SSLCertVerificationError):
-        what = f"shows a certificate that is not trusted: {cause.verify_message}"
-        remedy = (
-            "Set source.exporter.ca_file to the certificate of its authority, and use a host name that is in its "
-            "certificate"
-        )
-    elif isinstance(cause, ssl.SSLError):
-        what = f"fails in TLS: {(cause.reason or 'error').replace('_', ' ').lower()}"
-        remedy = "See whether it speaks https at all, and whether it requires a client certificate"
-    elif isinstance(error, socket.gaierror):
-        what, remedy = "has a host name that is not known", "Check the host's name and this machine's DNS"
-    elif isinstance(error, BrokenAnswer):
-        what = f"broke off the answer ({error})"
-        remedy = "See its log, and whether it wants https or a client certificate"  # TLS 1.3 may refuse by a reset
-    else:
-        what = f"cannot be reached: {os.strerror(error.errno) if error.errno else 'no connection'}"
-        remedy = "See whether dcgm-exporter runs there, and whether host and port are right"
-    return ScrapeFailed(f"{where} {what}", remedy)
+    kind, what = describe(error)
+    return ScrapeFailed(f"{where} {what}", _FAILURE_REMEDIES[kind])
 
 
 def _where(url: str, location: str) -> str:

@@ -15,7 +15,7 @@ PEAK_MEGABYTES = 64.0
 
 CHILD = """
 import asyncio, sys
-import pulsed.reader.exporter.http_client
+import pulsed.http.client
 from pulsed.errors import SourceError
 from pulsed.reader.exporter.source import ExporterSource
 

@@ -1,4 +1,4 @@
-"""The body of an answer to the exporter sources' HTTP client: gzip or plain, within a limit and a shared budget."""
+"""The body of an answer: gzip or plain, within a limit and a shared budget."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import zlib
 from collections.abc import Callable
 from io import BytesIO
 
-from pulsed.reader.exporter.body_budget import BodyBudget, Reservation
+from pulsed.http.body_budget import BodyBudget, Reservation
 
 _PIECE_BYTES = 256 * 1024
 """Bytes that are unpacked at once: zlib needs twice the memory of its result."""

@@ -23,9 +23,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pulsed.errors import ScrapeFailed
-from pulsed.reader.exporter.http_body import Body
-from pulsed.reader.exporter.http_client import HttpClient, address_of, first_to_answer, request_bytes
-from pulsed.reader.exporter.http_connection import Answer, BrokenAnswer, ClientConnection
+from pulsed.http.body import Body
+from pulsed.http.client import HttpClient, address_of, first_to_answer, request_bytes
+from pulsed.http.connection import Answer, BrokenAnswer, ClientConnection
 from pulsed.reader.exporter.scraper import ExporterSettings, Scraper
 from tests.certificates import make_authority
 from tests.loops import LOOPS, NewLoop, on_both_loops, run_on

@@ -1,8 +1,8 @@
-"""A small HTTP/1.1 client for the exporter sources: GET, with connections that are kept for the next scrape.
+"""A small HTTP/1.1 client: GET, with connections that are kept for the next request.
 
 A scrape takes 1.7 to 2.3 times less CPU than with aiohttp (some 45 instead of 95 µs for a page of 8 GPUs on a kept
 connection), and the process 12 MB less memory; `make bench ARGS=scrape` measures both, bar 1.5. Redirects are left to
-the scraper; there are no cookies and no proxies.
+the caller; there are no cookies and no proxies.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlsplit
 
-from pulsed.reader.exporter.http_body import Body
-from pulsed.reader.exporter.http_connection import Answer, BrokenAnswer, ClientConnection, DeadlineMissed
+from pulsed.http.body import Body
+from pulsed.http.connection import Answer, BrokenAnswer, ClientConnection, DeadlineMissed
 
 if TYPE_CHECKING:
     import ssl

@@ -1,4 +1,4 @@
-"""One HTTP/1.1 connection of the exporter sources: sends a GET and parses the answer as it arrives.
+"""One HTTP/1.1 connection: sends a GET and parses the answer as it arrives.
 
 httptools parses messages by RFC 9112; this module adds what a client needs: limits, answers that end with the
 connection, and whether the connection can be reused. Must not depend on addresses, redirects, or the content of a page.
@@ -13,7 +13,7 @@ from typing import cast
 
 import httptools
 
-from pulsed.reader.exporter.http_body import BadBody, Body
+from pulsed.http.body import BadBody, Body
 
 _MAX_HEAD_BYTES = 64 * 1024
 _MAX_HEADERS = 256

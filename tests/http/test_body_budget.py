@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pulsed.errors import ScrapeFailed
-from pulsed.reader.exporter.body_budget import SMALL_BODY_BYTES, BodyBudget, Reservation
+from pulsed.http.body_budget import SMALL_BODY_BYTES, BodyBudget, Reservation
 from pulsed.reader.exporter.scraper import ExporterSettings
+from tests.http.test_client import Peer, scraping, serving
 from tests.loops import on_both_loops
-from tests.reader.exporter.test_http_client import Peer, scraping, serving
 from tests.waiting import SECONDS, eventually
 
 MIB = 2**20
