@@ -18,6 +18,7 @@ from pathlib import Path
 from pulsed.attribution.device_key import parse_device
 from pulsed.attribution.job_file import JobFile, parse_job_file
 from pulsed.attribution.owner import Owner, Owners
+from pulsed.attribution.slurm_queue import SlurmQueue
 from pulsed.attribution.source import NO_CLAIMS, Claims
 from pulsed.errors import AttributionError
 
@@ -64,11 +65,13 @@ class MappingDirectory:
         path: of the directory. Without one the source is absent, which is normal.
         interval: seconds between two looks.
         booted: when the host started, in Unix seconds.
+        queue: where jobs are looked up whose files lack something.
     """
 
     path: str
     interval: float = 1.0
     booted: float = 0.0
+    queue: SlurmQueue | None = None
     _memory: _Memory = field(default_factory=_Memory, compare=False, repr=False)
 
     @property
@@ -89,10 +92,13 @@ class MappingDirectory:
         Raises:
             AttributionError: the directory cannot be listed.
         """
-        return await asyncio.to_thread(self.look)
+        claims = await asyncio.to_thread(self.look)
+        return self.queue.complete(claims) if self.queue and claims else claims
 
     async def close(self) -> None:
-        """Nothing is open between two looks."""
+        """Abandon what is looked up."""
+        if self.queue:
+            await self.queue.close()
 
     def look(self) -> Claims | None:
         """Do what `read` does, and wait for the files."""
@@ -132,8 +138,8 @@ class MappingDirectory:
         if rejected or files != memory.files or memory.claims is NO_CLAIMS:
             memory.begins, memory.files = _begins(files, memory), files
             owners = _owners(files.values(), memory.begins)
-            memory.claims = Claims(owners, memory.claims.is_complete or bool(owners), rejected)
-        return memory.claims
+            memory.claims = Claims(owners, memory.claims.is_complete or bool(owners))
+        return replace(memory.claims, rejected=rejected) if rejected else memory.claims
 
 
 def boot_time() -> float:

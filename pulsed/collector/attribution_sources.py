@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from pulsed.attribution.kubelet import Kubelet
 from pulsed.attribution.mapping_directory import MappingDirectory, boot_time
+from pulsed.attribution.slurm_queue import SlurmQueue
 from pulsed.attribution.source import AttributionSource
 from pulsed.config import Config
 
@@ -19,4 +20,8 @@ def attribution_sources(config: Config) -> Sequence[AttributionSource]:
         return ()
     jobs, socket, booted = config.attribution.jobs, config.attribution.kubelet.socket, boot_time()
     kubelet = [Kubelet(socket)] if socket != "off" else []
-    return [*kubelet, *(MappingDirectory(path, jobs.interval, booted) for path in dict.fromkeys(jobs.directories))]
+    directories = [
+        MappingDirectory(path, jobs.interval, booted, SlurmQueue(jobs.squeue) if jobs.squeue != "off" else None)
+        for path in dict.fromkeys(jobs.directories)
+    ]
+    return [*kubelet, *directories]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pydantic import Field
 
 from pulsed.config.section import Section
-from pulsed.config.values import Directories, Duration, SocketOrOff
+from pulsed.config.values import CommandOrOff, Directories, Duration, SocketOrOff
 
 
 class JobsSection(Section):
@@ -18,6 +18,11 @@ class JobsSection(Section):
         " `3.7`) or UUID, and contain job ids, a job id and a uid, or lines such as `job_id=4711` and `user=ann`.",
     )
     interval: Duration = Field(default=1.0, description="Time between two looks.")
+    squeue: CommandOrOff = Field(
+        default="squeue",
+        description="Slurm's `squeue`, which looks up user, account, partition, name and array of a job once, if its"
+        " file lacks any. Where there is none, or with off, jobs have what is in their files.",
+    )
 
 
 class KubeletSection(Section):

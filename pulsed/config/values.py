@@ -276,6 +276,9 @@ KernelLogPath = Annotated[
     AfterValidator(_not_empty),
     Notation("kernel_log", "auto, off, or the path of a file with kernel messages", "text"),
 ]
+CommandOrOff = Annotated[
+    str, AfterValidator(_not_empty), Notation("command", "the name or path of a program, or off", "text")
+]
 SocketOrOff = Annotated[
     str, AfterValidator(_not_empty), Notation("socket", "the path of a Unix socket, or off", "text")
 ]

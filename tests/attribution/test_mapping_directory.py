@@ -117,9 +117,14 @@ def test_unreadable_entries_are_counted_and_cost_nothing_else(tmp_path: Path) ->
     (tmp_path / "4").write_bytes(b"\xff\xfe")
     (tmp_path / "5").write_text("1\n" * MAX_BYTES)
     (tmp_path / "6").symlink_to(tmp_path / "nowhere")
-    claims = look(MappingDirectory(str(tmp_path)))
+    source = MappingDirectory(str(tmp_path))
+    claims = look(source)
     assert ids(claims) == {"0": ["4711"], "1": ["4713"]}
     assert claims.rejected == {"unreadable_file": 4, "bad_line": 1}
+    for name in "3456":
+        (tmp_path / name).unlink()
+    (tmp_path / "2").rmdir()
+    assert look(source).rejected == {}
 
 
 def test_a_removed_directory_and_one_that_comes_back(tmp_path: Path) -> None:
