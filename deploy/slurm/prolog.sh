@@ -22,6 +22,7 @@ line() {
     [ -z "$2" ] || printf '%s=%s\n' "$1" "$(printf %s "$2" | tr '[:cntrl:]' ' ')"
 }
 
+# shellcheck disable=SC2153 # slurmd sets them
 job() {
     line job_id "$SLURM_JOB_ID"
     line array "${SLURM_ARRAY_TASK_ID:+${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID}"
