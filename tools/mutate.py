@@ -3,7 +3,8 @@
 Run as `python -m tools.mutate [--number N] [--seed S]`. A mutant is one module with one change: a comparison, an
 operator, a number or a boolean. It is killed if `tests/compute` and `tests/translate` fail or exceed the time limit.
 Annotations, decorators and the `strict` argument of `zip` are not changed: they do not affect results. Property tests
-run few examples, so that a kill by chance is less likely than in the full suite.
+and random sequences are shortened, so that a kill by chance is less likely than in the full suite. The test files that
+are nearest to the mutated module run first, and the first failure ends the run.
 
 Survivors that no test can or should notice: changes that only cost time (another evaluation without need), limits that
 are compared within a tolerance of microseconds, initial values that are replaced before use, caps that a consistent
@@ -15,6 +16,7 @@ from __future__ import annotations
 import argparse
 import ast
 import copy
+import importlib.util
 import os
 import random
 import re
@@ -32,6 +34,10 @@ ROOT = Path(__file__).parents[1]
 PACKAGES = ("compute", "translate")
 SLOW = ("test_random.py", "test_accumulator.py", "test_layer.py")
 """Test files that take longest; they run last unless they test the mutated module."""
+SHORTENED = {r"max_examples=\d+": "max_examples={examples}", r"^SAMPLES = 100_000$": "SAMPLES = 10_000"}
+"""Numbers of examples and samples in the tests, and their replacements."""
+PLUGINS = ("pytest_asyncio.plugin", "pytest_timeout", "_hypothesis_pytestplugin")
+"""The only plugins that are loaded; others double the start of pytest."""
 
 COMPARISONS: dict[type[ast.cmpop], type[ast.cmpop]] = {
     ast.Lt: ast.LtE,
@@ -135,7 +141,7 @@ def is_killed(mutant: Mutant, folder: Path, timeout: float) -> bool:
     original = path.read_text()
     try:
         _write(path, mutant.source)
-        return not passes(folder, test_files(folder, mutant.path), timeout)
+        return not all(passes(folder, files, timeout) for files in test_files(folder, mutant.path))
     finally:
         _write(path, original)
 
@@ -146,9 +152,13 @@ def passes(folder: Path, files: Sequence[Path], timeout: float) -> bool:
     Raises:
         RuntimeError: pytest did not run.
     """
-    command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *map(str, files)]
+    plugins = [argument for plugin in PLUGINS for argument in ("-p", plugin)]
+    command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *plugins, *map(str, files)]
+    environment = os.environ | {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
     try:
-        result = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=timeout, check=False)
+        result = subprocess.run(
+            command, cwd=folder, env=environment, capture_output=True, text=True, timeout=timeout, check=False
+        )
     except subprocess.TimeoutExpired:
         return False
     if result.returncode not in (0, 1, 2):  # passed, failed, a module cannot be imported
@@ -156,21 +166,21 @@ def passes(folder: Path, files: Sequence[Path], timeout: float) -> bool:
     return result.returncode == 0
 
 
-def test_files(folder: Path, path: Path) -> list[Path]:
-    """Return the test files in this copy: that of the module first, then those that import it, then the others."""
+def test_files(folder: Path, path: Path) -> list[list[Path]]:
+    """Return the test files in this copy in groups: those that test or import the module, its folder, others, slow."""
     module = ".".join(path.with_suffix("").parts)
-    tests = [file.relative_to(folder) for each in PACKAGES for file in (folder / "tests" / each).rglob("test_*.py")]
-
-    def rank(file: Path) -> tuple[bool, bool, bool, Path]:
-        own = file.stem == f"test_{path.stem}"
-        imports = re.search(rf"from {re.escape(module)} import", (folder / file).read_text()) is not None
-        near = file.parts[1:-1] == path.parts[1:-1]
-        return not own, not (imports and file.name not in SLOW), not (near and file.name not in SLOW), file
-
-    ranked = sorted(tests, key=rank)
-    return [file for file in ranked if file.name not in SLOW or file.stem == f"test_{path.stem}"] + [
-        file for file in ranked if file.name in SLOW and file.stem != f"test_{path.stem}"
-    ]
+    groups: list[list[Path]] = [[], [], [], []]
+    for file in sorted(file for each in PACKAGES for file in (folder / "tests" / each).rglob("test_*.py")):
+        relative = file.relative_to(folder)
+        if file.stem == f"test_{path.stem}":
+            groups[0].insert(0, relative)
+        elif file.name in SLOW:
+            groups[3].append(relative)
+        elif re.search(rf"from {re.escape(module)} import", file.read_text()):
+            groups[0].append(relative)
+        else:
+            groups[1 if relative.parts[1:-1] == path.parts[1:-1] else 2].append(relative)
+    return [group for group in groups if group]
 
 
 def copy_repository(folder: Path, examples: int) -> None:
@@ -183,7 +193,10 @@ def copy_repository(folder: Path, examples: int) -> None:
     with (folder / "tests" / "conftest.py").open("a") as file:
         file.write(CONFTEST.format(folder=str(folder), examples=examples))
     for path in (folder / "tests").rglob("*.py"):
-        path.write_text(re.sub(r"max_examples=\d+", f"max_examples={examples}", path.read_text()))
+        text = path.read_text()
+        for pattern, replacement in SHORTENED.items():
+            text = re.sub(pattern, replacement.format(examples=examples), text, flags=re.MULTILINE)
+        path.write_text(text)
 
 
 def main() -> None:
@@ -214,7 +227,7 @@ def main() -> None:
             print("killed  " if killed else "survived", mutant, flush=True)
             return killed
 
-        if not passes(root / "0", test_files(root / "0", Path("pulsed")), options.timeout):
+        if not all(passes(root / "0", files, options.timeout) for files in test_files(root / "0", Path("pulsed"))):
             sys.exit("The tests fail without a mutant.")
         with ThreadPoolExecutor(options.jobs) as pool:
             killed = list(pool.map(examine, chosen))
@@ -262,7 +275,7 @@ def _replace(parent: ast.AST, name: str, position: int | None, node: ast.expr) -
 def _write(path: Path, source: str) -> None:
     """Write a module; its bytecode is removed, since the time of a file has seconds only there."""
     path.write_text(source)
-    shutil.rmtree(path.parent / "__pycache__", ignore_errors=True)
+    Path(importlib.util.cache_from_source(str(path))).unlink(missing_ok=True)
 
 
 if __name__ == "__main__":

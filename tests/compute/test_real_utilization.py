@@ -45,6 +45,14 @@ def test_presets_are_those_of_the_documentation() -> None:
     assert ComputeSettings().weights == PRESETS[ComputeSettings().preset_name]
 
 
+@pytest.mark.parametrize("position", range(4))
+def test_an_input_without_weight_is_not_missing(position: int) -> None:
+    names = ("sm_active_ratio", "tensor_active_ratio", "dram_active_ratio", "graphics_engine_active_ratio")
+    weights = Weights(*(0.0 if each == position else 1.0 for each in range(4)))
+    expected = tuple(name for each, name in enumerate(names) if each != position)
+    assert utilization(NOTHING, ComputeSettings(weights, "custom")).missing == expected
+
+
 def test_custom_weights_are_scaled_to_one() -> None:
     assert Weights(2, 1, 1, 0) == Weights(0.5, 0.25, 0.25, 0.0)
 

@@ -14,6 +14,7 @@ from pulsed.translate.vocabulary import Reading
         (0.5, 1.2e9, 1.5e9, 0.4),
         (0.0, 1.2e9, 1.5e9, 0.0),
         (1.0, 1.6e9, 1.5e9, 1.0),
+        (0.5, 0.4, 0.5, 0.4),  # any unit that both clocks have
         (None, 1.2e9, 1.5e9, None),
         (0.5, None, 1.5e9, None),
         (0.5, 1.2e9, None, None),

@@ -169,6 +169,49 @@ def test_the_board_of_a_part() -> None:
     assert [track.device for track in Target().tick(PART, OTHER).roster.boards] == [PART, OTHER]
 
 
+def test_boards_without_uuids_have_their_own_parts() -> None:
+    boards = [Device(Entity("gpu", index)) for index in "01"]
+    parts = [Device(Entity("mig", index, "", "1")) for index in "01"]
+    assert [track.device for track in Target().tick(*boards, *parts).roster.boards] == boards * 2
+
+
+ADDRESS = "00000000:01:00.0"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "is_replaced"),
+    [
+        (("0", "GPU-0", ADDRESS), ("0", "GPU-9", ADDRESS), True),
+        (("0", "GPU-0", ADDRESS), ("1", "GPU-9", ADDRESS), False),
+        (("0", "GPU-0", ADDRESS), ("0", "GPU-9", "00000000:02:00.0"), False),
+        (("0", "GPU-0", ""), ("0", "GPU-9", ""), False),
+        (("", "GPU-0", ADDRESS), ("", "GPU-9", ADDRESS), False),
+    ],
+)
+@pytest.mark.parametrize("is_old_expected", [False, True])
+def test_another_board_in_the_same_slot_replaces_the_absent_one(
+    old: tuple[str, str, str], new: tuple[str, str, str], is_replaced: bool, is_old_expected: bool
+) -> None:
+    before, after = (Device(Entity("gpu", index, uuid), pci_bus_id=address) for index, uuid, address in (old, new))
+    target = Target()
+    if is_old_expected:
+        target.tracker.expect("test", [ExpectedGpu(before, DAY)])
+    else:
+        target.tick(before, time=DAY)
+    removed = target.tick(after, time=DAY).removed
+    expected = [(before, "replaced", after)] if is_replaced else []
+    assert [(each.track.device, each.reason, each.replacement) for each in removed] == expected
+
+
+def test_a_board_of_an_earlier_run_replaces_none() -> None:
+    target = Target()
+    one, other = (Device(Entity("gpu", "0", uuid), pci_bus_id=ADDRESS) for uuid in ("GPU-0", "GPU-1"))
+    target.tracker.expect("test", [ExpectedGpu(one, DAY), ExpectedGpu(other, DAY)])
+    tick = target.tick(other, time=DAY)
+    assert tick.removed == ()
+    assert [track.device for track in tick.roster.missing] == [one]
+
+
 def test_a_gpu_whose_uuid_becomes_known_is_the_same() -> None:
     target = Target()
     track = target.track(WITHOUT_UUID)

@@ -8,8 +8,9 @@ import pytest
 
 from pulsed.reader.tick import Layout, Series
 from pulsed.translate.exporter_versions import exporter_version, first_version, in_words, name_for, versions_of
-from pulsed.translate.fields import FIELDS, FIRST_BASE_UNIT_ID
+from pulsed.translate.fields import FIELDS, FIRST_BASE_UNIT_ID, sources
 from tests.samples import SAMPLES
+from tests.translate.field_table import SINCE
 
 FACTS = SAMPLES.parent / "dcgm" / "fields.tsv"
 
@@ -49,6 +50,23 @@ def layout(*rows: tuple[str, str]) -> Layout:
 def test_the_versions_that_can_have_made_a_page(rows: list[tuple[str, str]], expected: str | None) -> None:
     found = versions_of(layout(*rows))
     assert (in_words(*found) if found else None) == expected
+
+
+def test_fields_are_accepted_since_the_version_that_the_table_records() -> None:
+    assert {field.id: str(first_version(field)) for field in FIELDS} == SINCE
+
+
+@pytest.mark.parametrize(
+    ("oldest", "newest", "name"),
+    [
+        ("4.0.0", "4.9.0", "DCGM_FI_DEV_CLOCKS_EVENT_REASONS"),
+        ("3.9.9", "4.0.0", None),
+        ("3.9.9", "3.9.9", "DCGM_FI_DEV_CLOCK_THROTTLE_REASONS"),
+    ],
+)
+def test_clock_event_reasons_have_another_name_before_dcgm_4(oldest: str, newest: str, name: str | None) -> None:
+    (field,) = sources("clocks_event_reasons")
+    assert name_for(field, exporter_version(oldest), exporter_version(newest)) == name
 
 
 @pytest.mark.skipif(not FACTS.is_file(), reason=f"the table of DCGM's fields is not beside this checkout ({FACTS})")

@@ -16,6 +16,7 @@ from pulsed.translate.fields import (
 )
 from pulsed.translate.vocabulary import QUANTITIES
 from tests.samples import SAMPLES, needs_samples
+from tests.translate.field_table import FIELD_ROWS, FieldRow
 
 TABLE = SAMPLES.parent / "dcgm" / "fields.tsv"
 
@@ -56,60 +57,8 @@ def test_a_name_means_one_field(index: dict[str, tuple[object, ...]]) -> None:
         assert len({field.id for field in fields}) == 1  # type: ignore[attr-defined]
 
 
-def test_fields_of_one_id_agree_but_for_the_quantity() -> None:
-    for first in FIELDS:
-        for second in FIELDS:
-            if first.id == second.id:
-                assert (first.names, first.short, first.unit, first.level) == (
-                    second.names,
-                    second.short,
-                    second.unit,
-                    second.level,
-                )
-
-
-def test_names_of_1x_are_all_taken() -> None:
-    assert sum(name.startswith("dcgm_") for name in BY_NAME) == 39
-    assert [field.id for field in BY_NAME["dcgm_gpu_utilization"]] == [203]
-
-
-@pytest.mark.parametrize(
-    ("name", "quantity"),
-    [
-        ("power_usage", "power_watts"),
-        ("total_energy_consumption", "energy_joules_total"),
-        ("gpu_temp", "temperature_celsius"),
-        ("memory_temp", "memory_temperature_celsius"),
-        ("sm_clock", "sm_clock_hertz"),
-        ("memory_clock", "memory_clock_hertz"),
-        ("xid_errors", "xid_last_code"),
-        ("pcie_replay_counter", "pcie_replays_total"),
-        ("fb_used", "memory_used_bytes"),
-        ("fb_free", "memory_free_bytes"),
-        ("mem_copy_utilization", "memory_utilization_ratio"),
-        ("enc_utilization", "encoder_utilization_ratio"),
-        ("dec_utilization", "decoder_utilization_ratio"),
-        ("nvlink_bandwidth_total", "nvlink_bandwidth_bytes_per_second"),
-        ("nvlink_flit_crc_error_count_total", "nvlink_crc_flit_errors_total"),
-        ("nvlink_data_crc_error_count_total", "nvlink_crc_data_errors_total"),
-        ("nvlink_replay_error_count_total", "nvlink_replay_errors_total"),
-        ("nvlink_recovery_error_count_total", "nvlink_recovery_errors_total"),
-        ("retired_pages_pending", "retired_pages_pending"),
-        *((f"retired_pages_{kind}", f"retired_pages_{kind}_total") for kind in ("sbe", "dbe")),
-        *(
-            (f"ecc_{kind}_{life}_total", f"ecc_{kind}_{life}_total")
-            for kind in ("sbe", "dbe")
-            for life in ("volatile", "aggregate")
-        ),
-        *(
-            (f"{kind}_violation", f"{kind}_violation_seconds_total")
-            for kind in ("power", "thermal", "sync_boost", "board_limit", "reliability")
-        ),
-        ("low_util_violation", "low_utilization_violation_seconds_total"),
-    ],
-)
-def test_names_of_1x_mean_these_quantities(name: str, quantity: str) -> None:
-    assert [field.quantity for field in BY_NAME[f"dcgm_{name}"]] == [quantity]
+def test_fields_mean_what_the_table_records() -> None:
+    assert [FieldRow.of(field) for field in FIELDS] == FIELD_ROWS
 
 
 @needs_samples

@@ -117,11 +117,13 @@ def test_senseless_values_are_missing(unit: Unit, value: float) -> None:
     [
         (units.RATIO, 1.0, True, 1.0, []),
         (units.RATIO, 1.005, True, 1.0, []),
-        (units.RATIO, 1.04, True, 1.0, [RATIO_ABOVE_ONE]),
-        (units.RATIO, 1.06, True, None, [RATIO_ABSURD]),
+        (units.RATIO, 1.00501, True, 1.0, [RATIO_ABOVE_ONE]),
+        (units.RATIO, 1.05, True, 1.0, [RATIO_ABOVE_ONE]),
+        (units.RATIO, 1.05001, True, None, [RATIO_ABSURD]),
         (units.RATIO, 1.294, False, 1.0, [RATIO_ABOVE_ONE]),
         (units.RATIO, 1.294, True, None, [RATIO_ABSURD]),
-        (units.RATIO, 1.51, False, None, [RATIO_ABSURD]),
+        (units.RATIO, 1.5, False, 1.0, [RATIO_ABOVE_ONE]),
+        (units.RATIO, 1.50001, False, None, [RATIO_ABSURD]),
         (units.RATIO, 4.6e6, False, None, [RATIO_ABSURD]),
         (units.PERCENT, 101, True, None, [RATIO_ABSURD]),
         (units.PERCENT, 4294967, False, None, [RATIO_ABSURD]),
@@ -137,7 +139,40 @@ def test_shares_above_one(unit: Unit, value: float, whole: bool, expected: float
     assert convert(unit, value, whole) == (expected, anomalies)
 
 
+NAMED_UNITS = {name: unit for name, unit in vars(units).items() if isinstance(unit, Unit)}
+
+
+def test_units_are_converted_and_limited_as_the_table_records() -> None:
+    columns = ("name", "multiply", "divide", "low", "high", "share", "type")
+    assert {name: tuple(getattr(unit, each) for each in columns) for name, unit in NAMED_UNITS.items()} == {
+        "RATIO": ("ratio", 1, 1, 0, 1, True, "double"),
+        "PERCENT": ("%", 1, 100, 0, 100, True, "int64"),
+        "PERCENT_DOUBLE": ("%", 1, 100, 0, 100, True, "double"),
+        "UNDECIDED": ("% or ratio", 1, 1, 0, 0, True, "int64"),
+        "FAN_PERCENT": ("%", 1, 100, 0, 200, False, "int64"),
+        "FAN_RATIO": ("ratio", 1, 1, 0, 2, False, "double"),
+        "B_PER_SECOND": ("B/s", 1, 1, 0, 100_000_000_000_000, False, "int64"),
+        "KB_PER_SECOND": ("kB/s", 1000, 1, 0, 100_000_000_000, False, "int64"),
+        "MB_PER_SECOND": ("MB/s", 1_000_000, 1, 0, 100_000_000, False, "int64"),
+        "BYTES": ("B", 1, 1, 0, math.inf, False, "int64"),
+        "MEBIBYTES": ("MiB", 1024 * 1024, 1, 0, 1_000_000_000, False, "int64"),
+        "WATTS": ("W", 1, 1, 0, 1_000_000, False, "double"),
+        "JOULES": ("J", 1, 1, 0, math.inf, False, "int64"),
+        "MILLIJOULES": ("mJ", 1, 1000, 0, math.inf, False, "int64"),
+        "CELSIUS": ("°C", 1, 1, 0, 200, False, "int64"),
+        "CELSIUS_MARGIN": ("°C", 1, 1, -200, 200, False, "int64"),
+        "HERTZ": ("Hz", 1, 1, 0, 1_000_000_000_000, False, "int64"),
+        "MEGAHERTZ": ("MHz", 1_000_000, 1, 0, 1_000_000, False, "int64"),
+        "SECONDS": ("s", 1, 1, 0, math.inf, False, "double"),
+        "NANOSECONDS": ("ns", 1, 1_000_000_000, 0, math.inf, False, "int64"),
+        "COUNT": ("count", 1, 1, 0, math.inf, False, "int64"),
+        "CODE": ("code", 1, 1, 0, math.inf, False, "int64"),
+        "PSTATE": ("P-state", 1, 1, 0, 15, False, "int64"),
+    }
+
+
 @pytest.mark.parametrize("unit", [unit for unit in UNITS if unit.high < math.inf and not unit.share])
-def test_the_largest_value_of_a_unit_is_allowed_and_no_larger_one(unit: Unit) -> None:
-    assert convert(unit, unit.high)[0] == unit.high * unit.multiply / unit.divide
-    assert convert(unit, unit.high * 1.001)[0] is None
+def test_both_ends_of_a_unit_are_allowed_and_nothing_beyond(unit: Unit) -> None:
+    for end, beyond in ((unit.low, unit.low - 0.001), (unit.high, unit.high * 1.001)):
+        assert convert(unit, end) == (end * unit.multiply / unit.divide, [])
+        assert convert(unit, beyond) == (None, [])

@@ -187,7 +187,6 @@ class HealthEvaluator:
             return []
         changes: list[HealthChange] = []
         lost: list[LostGpu] = []
-        known = {one.track: one for one in self._lost}
         for track, gpu in self._missing:
             before = gpu.health
             after = gpu.evaluate(
@@ -200,13 +199,8 @@ class HealthEvaluator:
             if after is not before:
                 changes += _changes(-1, gpu, before, after)
             if gpu.reachability.is_lost:
-                old = known.get(track)
                 since = gpu.reachability.missed_since or tick.time
-                lost.append(
-                    old
-                    if old is not None and old.health is after and old.since == since
-                    else LostGpu(track, gpu.device, since, gpu.reachability.last_seen, after)
-                )
+                lost.append(LostGpu(track, gpu.device, since, gpu.reachability.last_seen, after))
         if tuple(lost) != self._lost:
             self._lost = tuple(lost)
         return changes

@@ -45,6 +45,21 @@ def test_fewer_than_three_samples_have_no_share() -> None:
     assert found == [None, None, 1.0, 1.0]
 
 
+def test_three_samples_are_enough_however_rare_they_are() -> None:
+    events = followed({float(now): 4.0 if now > 20 else 0.0 for now in range(0, 60, 10)}, seconds=10.0)
+    assert events.share(4, 5.0, 50.0) == 1.0
+
+
+def test_parts_end_after_the_same_number_of_samples_at_any_rate() -> None:
+    events, now = ClockEvents(), 0.0
+    complete = []
+    for number in range(160):
+        if events.update(0.0, False, 0.1, now):
+            complete.append(number)
+        now += 0.1  # with its rounding errors
+    assert complete == [50, 100, 150]
+
+
 def test_samples_without_a_mask_are_no_time() -> None:
     events = followed({float(now): None if now % 2 else 4.0 for now in range(21)})
     assert dict(events.shares) == {"power_cap": 1.0}

@@ -55,3 +55,11 @@ def test_a_busy_window_stays_small() -> None:
         window.update(float(second), float(second))
     assert len(window.parts) <= 61
     assert window.total == pytest.approx(3600, abs=61)
+
+
+@pytest.mark.parametrize(("gap", "total"), [(0.0, 12), (30.0, 12), (60.0, 12), (120.0, 6), (600.0, 1.2)])
+def test_an_increase_in_a_gap_counts_with_the_share_of_the_window(gap: float, total: float) -> None:
+    window = CounterIncrease(60.0, lifetime=False)
+    window.update(0.0, 0.0)
+    assert window.update(12.0, gap, gap) == pytest.approx(total)
+    assert window.total == pytest.approx(total)

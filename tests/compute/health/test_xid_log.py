@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from pulsed.compute.health.xid_log import BURST_GAP, REPEAT_WINDOW, XidLog
 from pulsed.reader.tick import KernelEvent
 from pulsed.translate.tick import Extras
@@ -87,3 +89,42 @@ def test_45_replaces_no_other_code() -> None:
     log.update(13.0, None, (), 2.0)
     log.update(45.0, None, (), 3.0)
     assert log.last == 13
+
+
+@pytest.mark.parametrize(
+    ("blanks", "is_reset", "events"),
+    [(0, False, []), (1, False, []), (2, False, [79]), (3, False, [79]), (1, True, []), (2, True, [79])],
+)
+def test_two_blank_samples_prove_that_there_was_no_code(blanks: int, is_reset: bool, events: list[int]) -> None:
+    log = XidLog()
+    if is_reset:
+        log.clear(0.5)
+    for number in range(blanks):
+        log.pass_blank(float(number))
+    assert log.update(79.0, None, (), 10.0) == events
+    assert log.records[79].dated is bool(events)
+
+
+@pytest.mark.parametrize(("blanks", "events"), [(1, []), (2, [79])])
+@pytest.mark.parametrize("is_reset_first", [False, True])
+def test_the_same_code_after_a_reset_and_a_blank_gauge_is_new(
+    blanks: int, events: list[int], is_reset_first: bool
+) -> None:
+    log = started()
+    assert log.update(79.0, None, (), 1.0) == [79]
+    if is_reset_first:
+        log.clear(2.0)
+    for number in range(blanks):
+        log.pass_blank(2.0 + number)
+    if not is_reset_first:
+        log.clear(3.0)
+    assert log.update(79.0, None, (), 500.0) == events
+
+
+def test_no_more_than_64_bursts_are_remembered() -> None:
+    log = started()
+    for number in range(70):
+        log.update(13.0, None, (), number * 200.0 + 1)
+        log.update(0.0, None, (), number * 200.0 + 2)
+    record = log.records[13]
+    assert (record.count, len(record.bursts), record.bursts[-1][0]) == (70, 64, 69 * 200.0 + 1)

@@ -8,7 +8,7 @@ import pytest
 
 from pulsed.attribution.owner import pod
 from pulsed.compute.health.settings import HealthSettings
-from pulsed.compute.health.xids import ADVICE, XIDS, xid_of
+from pulsed.compute.health.xids import ADVICE, RESET_LATER, XIDS, advice, xid_of
 from pulsed.translate.tick import Device, Extras
 from tests.compute.health.sim import GPU, Sim
 from tests.samples import SAMPLES
@@ -30,6 +30,11 @@ def test_every_code_has_words_and_advice() -> None:
         assert 0 < len(xid.description) <= 110
         assert ADVICE[xid.action]
     assert xid_of(4711).severity == "warn"
+
+
+def test_a_reset_can_wait_for_the_jobs_unless_the_code_is_critical() -> None:
+    assert [advice(severity, "reset_gpu") for severity in ("crit", "warn")] == [ADVICE["reset_gpu"], RESET_LATER]
+    assert [advice(severity, "restart_app") for severity in ("crit", "info")] == [ADVICE["restart_app"]] * 2
 
 
 def test_a_code_that_was_seen_to_happen_is_an_event() -> None:

@@ -252,6 +252,13 @@ def test_a_frozen_profile_under_a_load_that_moved() -> None:
     assert plausible.apply(moves, 1.0) == (moves, ())
 
 
+@pytest.mark.parametrize("watts", [0.0, None])
+def test_a_power_that_is_not_measured_does_not_move(watts: float | None) -> None:
+    steady = STEADY._replace(power_watts=watts)
+    readings = [steady._replace(energy_joules_total=1e6 + number) for number in range(600)]
+    assert not any(reasons(begun(steady), readings))
+
+
 def test_a_job_that_hangs_is_not_accused() -> None:
     assert not any(reasons(begun(STEADY), stream(STEADY, 3000)))
 

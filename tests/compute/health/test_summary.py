@@ -1,0 +1,87 @@
+"""Health of a GPU from its checks, and of a node from its GPUs."""
+
+from __future__ import annotations
+
+import pytest
+
+from pulsed.compute.health.model import NOT_EVALUATED, SEVERITY, CheckState, Health, State
+from pulsed.compute.health.summary import limited_to, roll_up, stale
+from tests.compute.health.sim import Sim
+
+
+def gpu(state: State, coverage: float = 1.0) -> Health:
+    return Health(state, SEVERITY[state], coverage, ())
+
+
+@pytest.mark.parametrize(
+    ("states", "worst"),
+    [
+        ([], "unknown"),
+        (["unknown"], "unknown"),
+        (["unknown", "ok"], "ok"),
+        (["ok", "info", "unknown"], "info"),
+        (["hot", "warn"], "hot"),
+        (["hot", "crit", "ok", "ok"], "crit"),
+    ],
+)
+def test_a_node_is_as_bad_as_its_worst_known_gpu(states: list[State], worst: State) -> None:
+    node = roll_up([gpu(state) for state in states])
+    assert (node.state, node.severity, node.gpus) == (worst, SEVERITY[worst], len(states))
+    assert dict(node.counts) == {state: states.count(state) for state in SEVERITY}
+
+
+def test_the_coverage_of_a_node_is_the_mean_of_its_gpus() -> None:
+    assert roll_up([gpu("ok", 1.0), gpu("ok", 0.5), gpu("unknown", 0.0), gpu("ok", 0.5)]).coverage == 0.5
+    assert roll_up([]).coverage == 0.0
+
+
+CHECKS = (
+    CheckState("telemetry", "ok"),
+    CheckState("temp_gpu", "warn"),
+    CheckState("pcie_link", "unknown"),
+    CheckState("fabric_link", "crit", applies=False),
+)
+
+
+@pytest.mark.parametrize(
+    ("checks", "state", "expected", "coverage"),
+    [
+        (("telemetry",), "warn", "ok", 1.0),
+        (("telemetry",), "unknown", "unknown", 1.0),
+        (("telemetry", "temp_gpu"), "warn", "warn", 1.0),
+        (("telemetry", "pcie_link"), "warn", "unknown", 0.5),
+        (("temp_gpu", "pcie_link"), "unknown", "warn", 0.5),
+        (("fabric_link",), "warn", "unknown", 0.0),
+        ((), "ok", "unknown", 0.0),
+    ],
+)
+def test_health_limited_to_some_checks(checks: tuple[str, ...], state: State, expected: State, coverage: float) -> None:
+    health = limited_to(Health(state, SEVERITY[state], 0.5, CHECKS), checks)
+    assert (health.state, health.severity, health.coverage) == (expected, SEVERITY[expected], coverage)
+    assert [check.id for check in health.checks] == [check.id for check in CHECKS if check.id in checks]
+
+
+def test_of_a_late_sample_only_telemetry_is_known() -> None:
+    health = stale(Health("warn", 2, 0.5, CHECKS), since=77.0, age_in_intervals=12.345)
+    telemetry, *others = health.checks
+    assert (health.state, health.severity, health.coverage) == ("crit", 4, 1 / 3)
+    assert (telemetry.state, telemetry.since, telemetry.evidence) == ("crit", 77.0, (("sample_gap_intervals", 12.3),))
+    assert [(check.state, check.since, check.applies) for check in others] == [
+        ("unknown", 77.0, True),
+        ("unknown", 77.0, True),
+        ("unknown", 77.0, False),
+    ]
+
+
+def test_without_fresh_inputs_a_gpu_is_unknown_unless_another_check_warns() -> None:
+    still: dict[str, float | None] = {"ecc_mode": 1.0, "ecc_mode_pending": 1.0, "fabric_manager_status": 3.0}
+    vital = {"temperature_celsius": 40.0}
+    for pending, states in ((0.0, ("ok", "unknown")), (1.0, ("warn", "warn"))):
+        sim = Sim(interval=5.0, settings=None)
+        before = sim.health(**still, **vital, row_remap_pending=pending)
+        assert before is not NOT_EVALUATED
+        assert before.state == states[0]
+        for _ in range(4):
+            sim.tick({**still, "row_remap_pending": pending}, after=5.0)
+        assert sim.last is not None
+        assert sim.last.healths[0].state == states[1], pending
