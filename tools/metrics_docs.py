@@ -11,6 +11,7 @@ from pulsed.compute.tick import ComputedTick
 from pulsed.present.exposition.catalog import FORMS, lean_form
 from pulsed.present.exposition.families import COUNTER_FAMILIES, DERIVED, QUANTITY_FAMILIES
 from pulsed.present.exposition.family_types import Family
+from pulsed.present.exposition.jobstats_series import FAMILIES as JOBSTATS
 from pulsed.present.exposition.owner_families import FAMILIES as OWNER_FAMILIES
 from pulsed.present.exposition.summary import SUMMARIES
 from pulsed.present.exposition.telemetry import Telemetry
@@ -76,7 +77,10 @@ CHAPTERS: dict[Group, str] = {
 
 def metrics() -> str:
     """Return the text of METRICS.md."""
-    return "\n".join([HEAD, *_computed(), *classes(), *_counted(), *_quantities(), *_owners(), *_own()]) + "\n"
+    return (
+        "\n".join([HEAD, *_computed(), *classes(), *_counted(), *_quantities(), *_owners(), *_jobstats(), *_own()])
+        + "\n"
+    )
 
 
 def _counted() -> Iterator[str]:
@@ -159,13 +163,24 @@ def _owners() -> Iterator[str]:
     yield "The others exist per `job` (`job_id`, `user`, `account`, `partition`), `pod` (`namespace`, `pod`,"
     yield "`container`) and `workload` (`namespace`, `workload`, `workload_kind`). Counters begin and end with the"
     yield "owner, and are exact between scrapes. Of a GPU that N owners share each has 1/N. At most"
-    yield "`publish.max_owners` have series.\n"
+    yield "`publish.max_owners` have series. `publish.owner_labels` puts the same labels, without `kind`, on every"
+    yield "series of a GPU; values of several owners are separated by commas.\n"
     yield "| metric | type | meaning |\n|---|---|---|"
     yield "| `pulsed_gpu_owner_info` | info | Owners of the GPU, to be joined with its series |"
     for family in OWNER_FAMILIES:
         suffix = "_total" if family.type == "counter" else ""
         yield f"| `pulsed_job_{family.name}{suffix}` | {family.type} | {family.help} |"
     yield "| `pulsed_jobs_dropped_total{reason}` | counter | Owners without an account or series of their own |"
+
+
+def _jobstats() -> Iterator[str]:
+    yield "\n## Series of jobstats\n"
+    yield "With `publish.compat: [jobstats]`, as jobstats' own exporter has them, with the labels `ordinal`,"
+    yield "`minor_number`, `uuid` (of the MIG instance), `name`, `GPU_I_ID`, `jobid` and `userid` (empty without a"
+    yield "job), and `node`. Jobs that share a GPU have a row each.\n"
+    yield "| metric | type | meaning |\n|---|---|---|"
+    for family in JOBSTATS:
+        yield f"| `{family.name}` | gauge | {family.help} |"
 
 
 def _own() -> Iterator[str]:

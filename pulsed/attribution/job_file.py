@@ -31,8 +31,8 @@ class JobFile(NamedTuple):
 def parse_job_file(text: str) -> JobFile:
     """Parse the contents of a file.
 
-    Keys are `job_id`, `array` (`4711_7`, which then is the id), `user`, `uid`, `account`, `partition`, `cluster`,
-    `name`, `start` (Unix seconds); others are ignored.
+    Keys are `job_id`, `array` (`4711_7`, which then is the id, and `job_id` a label), `user`, `uid`, `account`,
+    `partition`, `cluster`, `name`, `start` (Unix seconds); others are ignored.
     """
     jobs: dict[str, Owner] = {}
     pairs: list[dict[str, str]] = []
@@ -63,6 +63,7 @@ def parse_job_file(text: str) -> JobFile:
             partition=found.get("partition", ""),
             cluster=found.get("cluster", ""),
             name=found.get("name", ""),
+            labels=(("job_id", found["job_id"]),) if "array" in found and "job_id" in found else (),
         )
         jobs.setdefault(job, owner)
     return JobFile(tuple(jobs.values()), bad)

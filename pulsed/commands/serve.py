@@ -104,6 +104,8 @@ class Daemon:
             config.publish.catalog(),
             config.compute_settings().saturators.peaks,
             passthrough=config.publish.passthrough,
+            owner_labels=config.publish.owner_labels,
+            compat=config.publish.compat,
         )
         self._app = DaemonApp(
             self._store,
@@ -211,6 +213,8 @@ class Daemon:
             config.publish.catalog(),
             config.compute_settings().saturators.peaks,
             passthrough=config.publish.passthrough,
+            owner_labels=config.publish.owner_labels,
+            compat=config.publish.compat,
         )
         self._app.max_requests = config.max_requests
         self._config = config

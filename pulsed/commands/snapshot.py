@@ -58,6 +58,8 @@ def snapshot(config: Config, format: str, columns: str, out: TextIO) -> int:
             config.publish.catalog(),
             settings.saturators.peaks,
             passthrough=config.publish.passthrough,
+            owner_labels=config.publish.owner_labels,
+            compat=config.publish.compat,
         )
         out.write(pages.page(now, openmetrics=False, gzip=False).decode())
     return 0

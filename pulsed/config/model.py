@@ -40,6 +40,7 @@ from pulsed.config.values import (
     KernelLogPath,
     Notation,
     PositiveCount,
+    Programs,
     Ratio,
     Size,
     Switch,
@@ -376,6 +377,16 @@ class Publish(Section):
     passthrough: Switch = Field(
         default=False,
         description="Also publish the source's own `DCGM_FI_*` series.",
+    )
+    compat: Programs = Field(
+        default=(),
+        description="Also publish the series of other exporters: `jobstats` is the `nvidia_gpu_*` series that jobstats "
+        "and jobscope query (OPERATIONS.md).",
+    )
+    owner_labels: Switch = Field(
+        default=False,
+        description="Put the labels of the owners (`job_id`, `user`, `namespace`, `pod`, ...) on every series of a "
+        "GPU, as dcgm-exporter does. Each owner starts new series; without it, join `pulsed_gpu_owner_info`.",
     )
     max_owners: Count = Field(
         default=MAX_OWNERS,

@@ -23,6 +23,7 @@ from pulsed.compute.health.checks import BY_ID
 from pulsed.compute.health.xids import XidSeverity
 from pulsed.config.gpu_selection import parse
 from pulsed.errors import UsageError
+from pulsed.present.exposition.page import COMPATIBLE
 from pulsed.reader.exporter.scraper import masked
 from pulsed.translate.watches import GROUPS
 
@@ -172,6 +173,12 @@ def _one_or_many(value: object) -> object:
 
 def _columns(value: object) -> object:
     return value.replace(",", " ").split() if isinstance(value, str) else value
+
+
+def _program(value: str) -> str:
+    if value not in COMPATIBLE:
+        raise ValueError("is not a program that pulsed has series for")
+    return value
 
 
 def _address(value: str) -> str:
@@ -355,6 +362,12 @@ Families = Annotated[
             Notation("family", "names of METRICS.md, with * for any characters, such as [pulsed_gpu_ecc_*]", "text"),
         ],
         ...,
+    ],
+    BeforeValidator(_columns),
+]
+Programs = Annotated[
+    tuple[
+        Annotated[str, AfterValidator(_program), Notation("program", f"some of {', '.join(COMPATIBLE)}", "text")], ...
     ],
     BeforeValidator(_columns),
 ]

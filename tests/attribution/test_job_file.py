@@ -50,6 +50,7 @@ def test_all_keys() -> None:
         partition="gpu",
         cluster="c1",
         name="train big",
+        labels=(("job_id", "4711"),),
     )
 
 

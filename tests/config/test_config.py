@@ -109,6 +109,9 @@ BAD = {
         f":6: source.interval: 'soon' is not a duration; {DURATION}",
         f":8: source.exporter.timeout: 'later' is not a duration; {DURATION}",
     ],
+    "program-unknown": [
+        ":2: publish.compat[1]: 'jobstat' is not a program that pulsed has series for; allowed: some of jobstats"
+    ],
     "family-unknown": [
         ":3: publish.include: has 'pulsed_gpu_power_wats', which is not a family; did you mean pulsed_gpu_power_watts?",
         ":4: publish.exclude: has 'DCGM_*', which is not a family; "

@@ -16,7 +16,9 @@ from pulsed.accounting.accounting import HeldGpu, OwnerAccounting
 from pulsed.accounting.counter_vector import EMPTY, CounterVector, added, observed, total, value
 from pulsed.attribution.owner import Owner
 from pulsed.collector.target_store import TargetStore
+from pulsed.present.exposition.text_format import label_pairs
 from pulsed.present.gpu_keys import gpu_labels
+from pulsed.translate.tick import Device
 from pulsed.translate.vocabulary import Value
 
 MAX_OWNERS = 256
@@ -57,6 +59,16 @@ def _info(owner: Owner) -> Mapping[str, str]:
     for group in GROUPS:
         found |= group.labels(owner) or {}
     return found
+
+
+def owner_label_text(device: Device) -> str:
+    """Return the labels of a device's owners for its series, with a leading comma; several values are in one label."""
+    values: dict[str, dict[str, None]] = {}
+    for owner in device.owners or ():
+        for name, text in _info(owner).items():
+            if text and name != "kind":  # counters have a `kind` of their own
+                values.setdefault(name, {})[text] = None
+    return "".join(f",{label_pairs([(name, ','.join(texts))])}" for name, texts in values.items())
 
 
 @dataclass(slots=True)

@@ -1,7 +1,7 @@
 """The `/metrics` page, rendered at most once per change of the target store.
 
-Order: GPU families, the source's own series if they are republished, then pulsed's own metrics. Families are
-contiguous; empty families are omitted. Samples have no timestamps. GPUs of a stale target are not on the page.
+Order: GPU families, those of jobstats and the source's own series if configured, then pulsed's own metrics. Families
+are contiguous; empty families are omitted. Samples have no timestamps. GPUs of a stale target are not on the page.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ from pulsed.compute.tick import ComputedTick
 from pulsed.present.exposition.cache_key import CacheKey
 from pulsed.present.exposition.catalog import FULL, RECENT_QUANTITIES, Catalog
 from pulsed.present.exposition.family_types import Family
+from pulsed.present.exposition.jobstats_series import FAMILIES as JOBSTATS
+from pulsed.present.exposition.jobstats_series import TargetJobstats
 from pulsed.present.exposition.passthrough import TargetPassthrough, passthrough_header
 from pulsed.present.exposition.series_memory import SeriesMemory
 from pulsed.present.exposition.summary import Distributions, TargetCounts, summary_families
@@ -36,19 +38,22 @@ the page. See `tests/bench/bench_render.py`."""
 LARGE_GPUS = 128
 """GPUs up to which a page is rendered at once: it takes some 10 ms."""
 
+COMPATIBLE = ("jobstats",)
+"""Programs whose series pulsed can publish beside its own."""
+
 TargetTick = tuple[Target, ComputedTick]
 
 
 class _Place:
     """The renderers of one target, and what other targets hide of it."""
 
-    __slots__ = ("counts", "hidden", "hidden_series", "passthrough", "renderer", "target")
+    __slots__ = ("counts", "hidden", "hidden_series", "jobstats", "passthrough", "renderer", "target")
 
-    def __init__(self, target: Target, here: str, catalog: Catalog, memory: SeriesMemory) -> None:
-        self.target = target
-        self.renderer = TargetRenderer(here, catalog, memory)
+    def __init__(self, target: Target, here: str, renderer: TargetRenderer) -> None:
+        self.target, self.renderer = target, renderer
         self.counts = TargetCounts(RECENT_QUANTITIES)
         self.passthrough = TargetPassthrough(here)
+        self.jobstats = TargetJobstats(here)
         self.hidden: frozenset[int] = frozenset()
         self.hidden_series: frozenset[int] = frozenset()
 
@@ -60,6 +65,8 @@ class Pages:
         catalog: the families of GPUs.
         peaks: practical peaks by architecture.
         passthrough: whether the source's own series are republished.
+        owner_labels: whether the series of GPUs have the labels of their owners.
+        compat: programs whose series are published as well.
     """
 
     def __init__(
@@ -70,6 +77,8 @@ class Pages:
         peaks: Mapping[str, Peaks] = DEFAULT_PEAKS,
         *,
         passthrough: bool = False,
+        owner_labels: bool = False,
+        compat: Sequence[str] = (),
     ) -> None:
         self._board = board
         self._telemetry = telemetry
@@ -78,11 +87,20 @@ class Pages:
         self._lock = asyncio.Lock()
         self._cache_key = CacheKey()
         self._pages: dict[tuple[bool, bool], bytes] = {}
-        self.configure(catalog, peaks, passthrough=passthrough)
+        self.configure(catalog, peaks, passthrough=passthrough, owner_labels=owner_labels, compat=compat)
 
-    def configure(self, catalog: Catalog, peaks: Mapping[str, Peaks], *, passthrough: bool) -> None:
+    def configure(
+        self,
+        catalog: Catalog,
+        peaks: Mapping[str, Peaks],
+        *,
+        passthrough: bool,
+        owner_labels: bool = False,
+        compat: Sequence[str] = (),
+    ) -> None:
         """Render other families from the next page on; what was published of a GPU before is remembered."""
         self._catalog, self._peaks, self._passthrough = catalog, peaks, passthrough
+        self._owner_labels, self._compat = owner_labels, compat
         self._pages.clear()
         self._places: dict[int, _Place] = {}
         self._shown: list[int] = []
@@ -158,6 +176,9 @@ class Pages:
         counts = [place.counts for place, _ in fresh]
         summaries = summary_families(self._catalog.summaries, counts, self._distributions, self._peaks)
         page.writelines(line.encode("utf-8", "replace") for line in lines(summaries, openmetrics))
+        if "jobstats" in self._compat:
+            page.writelines(_of_jobstats(fresh, openmetrics))
+            yield
         if republishes:
             for part in _republished(fresh, openmetrics):
                 page.write(part)
@@ -171,9 +192,7 @@ class Pages:
         """Return the renderers of these ticks, after assigning each GPU and series to the first target that has it."""
         targets = self._board.targets
         if len(self._places) != len(targets) or any(id(target) not in self._places for target in targets):
-            self._places = {
-                id(target): _Place(target, self._board.node, self._catalog, self._memory) for target in targets
-            }
+            self._places = {id(target): _Place(target, self._board.node, self._renderer()) for target in targets}
             self._shown = []
         fresh = [(place, tick) for target, tick in ticks if (place := self._places.get(id(target)))]
         places = [place for place, _ in fresh]
@@ -187,6 +206,9 @@ class Pages:
             _share_series(places)
         self._shown = shown
         return fresh
+
+    def _renderer(self) -> TargetRenderer:
+        return TargetRenderer(self._board.node, self._catalog, self._memory, owner_labels=self._owner_labels)
 
     def _share_devices(self, fresh: list[_Place]) -> None:
         for place, hidden in zip(fresh, repeated(place.renderer.keys for place in fresh), strict=True):
@@ -231,6 +253,14 @@ def _share_series(fresh: list[_Place]) -> None:
                 hidden.add(position)
             owned.add(key)
         place.hidden_series = frozenset(hidden)
+
+
+def _of_jobstats(fresh: Sequence[tuple[_Place, ComputedTick]], openmetrics: bool) -> Iterator[bytes]:
+    chunks = zip(*(place.jobstats.render(tick, place.hidden) for place, tick in fresh), strict=True)
+    for family, parts in zip(JOBSTATS, chunks, strict=False):
+        if any(parts):
+            yield header(family.name, "gauge", family.help, openmetrics).encode()
+            yield from parts
 
 
 def _republished(fresh: Sequence[tuple[_Place, ComputedTick]], openmetrics: bool) -> Iterator[bytes]:

@@ -16,6 +16,7 @@ from typing import cast
 from pulsed.compute.tick import ComputedTick
 from pulsed.present.exposition.catalog import Catalog, Form
 from pulsed.present.exposition.family_types import NO_SAMPLES, Basis, DerivedFamily, Samples
+from pulsed.present.exposition.owner_families import owner_label_text
 from pulsed.present.exposition.series_memory import CounterForm, SeriesMemory
 from pulsed.present.exposition.text_format import label_pairs
 from pulsed.present.gpu_keys import Key, key_of, label_text
@@ -46,11 +47,12 @@ class TargetRenderer:
         here: node of GPUs whose source does not name one.
         catalog: the families.
         memory: of the series of all targets.
+        owner_labels: whether series have the labels of the owners of their GPU.
     """
 
-    def __init__(self, here: str, catalog: Catalog, memory: SeriesMemory) -> None:
+    def __init__(self, here: str, catalog: Catalog, memory: SeriesMemory, *, owner_labels: bool = False) -> None:
         self.keys: tuple[Key, ...] = ()
-        self._here, self._catalog, self._memory = here, catalog, memory
+        self._here, self._catalog, self._memory, self._owner_labels = here, catalog, memory, owner_labels
         self._pick = _picker([column.source for column in catalog.columns])
         self._devices: tuple[Device, ...] = ()
         self._tick: ComputedTick | None = None
@@ -61,7 +63,7 @@ class TargetRenderer:
         """Forget everything that depends on the shown devices."""
         self._tick = None
         shown = [position for position in range(len(self._devices)) if position not in self._hidden]
-        self._labels = [label_text(self._devices[position], self._here) + "} " for position in shown]
+        self._labels = [self._label_text(self._devices[position]) + "} " for position in shown]
         self._keys = [self.keys[position] for position in shown]
         self._chunks = [b""] * len(self._catalog.families)
         self._columns: Sequence[tuple[Value, ...]] = ((),) * len(self._catalog.columns)
@@ -71,6 +73,9 @@ class TargetRenderer:
         self._settled: dict[int, tuple[tuple[bool, ...], int]] = {}
         self._temporary: set[int] = set()
         """Places of chunks that change with time alone."""
+
+    def _label_text(self, device: Device) -> str:
+        return label_text(device, self._here) + (owner_label_text(device) if self._owner_labels else "")
 
     def update_devices(self, devices: tuple[Device, ...]) -> bool:
         """Update to the target's devices; return whether they changed."""

@@ -1,0 +1,121 @@
+"""The `nvidia_gpu_*` series of the exporter of jobstats, for jobstats, jobscope and dashboards made for them.
+
+A GPU has a row of every family; one that several jobs share has one per job. A board that is split by MIG has a row of
+its own, without a job.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+from pulsed.attribution.owner import Owner
+from pulsed.compute.tick import ComputedTick
+from pulsed.present.exposition.text_format import label_pairs
+from pulsed.present.gpu_keys import node_of
+from pulsed.translate.tick import Device
+from pulsed.translate.vocabulary import Reading, Value
+
+PERCENT_DIGITS = 6
+"""Ratios become percents without the noise of binary fractions."""
+
+
+class JobstatsFamily(NamedTuple):
+    """A gauge; `get` returns its value for a GPU and the job that has it, None where the row is absent."""
+
+    name: str
+    help: str
+    get: Callable[[Device, Reading, Owner | None], Value]
+
+
+def _job_id(device: Device, reading: Reading, job: Owner | None) -> Value:
+    return float(raw) if (raw := _raw_id(job)) else None
+
+
+def _user_id(device: Device, reading: Reading, job: Owner | None) -> Value:
+    return float(job.user_id) if job is not None and job.user_id.isdecimal() else None
+
+
+def _duty_cycle(device: Device, reading: Reading, job: Owner | None) -> Value:
+    ratio = reading.gpu_utilization_ratio if device.entity.kind == "gpu" else None
+    return None if ratio is None else round(100.0 * ratio, PERCENT_DIGITS)
+
+
+FAMILIES = (
+    JobstatsFamily("nvidia_gpu_jobId", "Slurm job that has the GPU", _job_id),
+    JobstatsFamily("nvidia_gpu_jobUid", "User id of the job that has the GPU", _user_id),
+    JobstatsFamily("nvidia_gpu_duty_cycle", "GPU utilization in percent, not of MIG instances", _duty_cycle),
+    JobstatsFamily(
+        "nvidia_gpu_memory_used_bytes", "Device memory in use", lambda device, reading, job: reading.memory_used_bytes
+    ),
+    JobstatsFamily("nvidia_gpu_memory_total_bytes", "Device memory", lambda device, reading, job: reading.memory_bytes),
+    JobstatsFamily(
+        "nvidia_gpu_graphics_util_percent",
+        "Activity of the graphics engine, from 0 to 1",
+        lambda device, reading, job: reading.graphics_engine_active_ratio,
+    ),
+)
+
+
+class TargetJobstats:
+    """The rows of one target; their labels are kept as long as its devices are the same.
+
+    Args:
+        here: node of GPUs whose source does not name one.
+    """
+
+    def __init__(self, here: str) -> None:
+        self._here = here
+        self._devices: tuple[Device, ...] | None = None
+        self._rows: list[tuple[int, Owner | None, str]] = []
+
+    def render(self, tick: ComputedTick, hidden: frozenset[int]) -> list[bytes]:
+        """Return the sample lines of every family; devices at the positions `hidden` belong to other targets."""
+        if tick.devices is not self._devices:
+            self._devices, self._rows = tick.devices, list(_rows(tick.devices, self._here))
+        shown = [row for row in self._rows if row[0] not in hidden]
+        return ["".join(self._lines(family, tick, shown)).encode("utf-8", "replace") for family in FAMILIES]
+
+    @staticmethod
+    def _lines(family: JobstatsFamily, tick: ComputedTick, rows: list[tuple[int, Owner | None, str]]) -> Iterator[str]:
+        for position, job, labels in rows:
+            value = family.get(tick.devices[position], tick.readings[position], job)
+            if value is not None:
+                yield f"{family.name}{{{labels}}} {value!r}\n"
+
+
+def _rows(devices: tuple[Device, ...], here: str) -> Iterator[tuple[int, Owner | None, str]]:
+    """Yield position, job and labels of each row."""
+    split = {_board(device) for device in devices if device.entity.kind == "mig"}
+    for position, device in enumerate(devices):
+        if device.entity.kind == "vgpu":
+            continue
+        owners = () if device.entity.kind == "gpu" and _board(device) in split else device.owners or ()
+        jobs: list[Owner | None] = [owner for owner in owners if owner.kind == "slurm_job"]
+        for job in jobs or [None]:
+            yield position, job, label_pairs(_labels(device, job, here))
+
+
+def _board(device: Device) -> tuple[str, str]:
+    return device.entity.node, device.entity.uuid or device.entity.gpu
+
+
+def _labels(device: Device, job: Owner | None, here: str) -> Iterator[tuple[str, str]]:
+    entity = device.entity
+    minor = device.device.removeprefix("nvidia")
+    yield "ordinal", entity.gpu
+    yield "minor_number", minor if minor.isdecimal() else entity.gpu
+    yield "uuid", device.mig_uuid if entity.kind == "mig" else entity.uuid
+    yield "name", f"{device.model} MIG {entity.mig_profile}".strip() if entity.kind == "mig" else device.model
+    yield "GPU_I_ID", entity.mig_id
+    yield "jobid", _raw_id(job)
+    yield "userid", "" if job is None else job.user_id
+    yield "node", node_of(device, here)
+
+
+def _raw_id(job: Owner | None) -> str:
+    """Return the number of a job, which elements of arrays have beside their id; empty if it has none."""
+    if job is None:
+        return ""
+    raw = dict(job.labels).get("job_id", job.id)
+    return raw if raw.isdecimal() else ""
