@@ -22,9 +22,11 @@ CONDITIONAL = {
     "pulsed_attribution_errors_total",
     "pulsed_gpu_clock_event_ratio",
     "pulsed_gpu_health_check_last_event_timestamp_seconds",
+    "pulsed_gpu_hang_suspected",
+    "pulsed_gpu_straggler",
     "pulsed_kernel_log_up",
 }
-"""Families without a sample on the pages here: they need an event, an error, or inputs that these lack."""
+"""Families without a sample on the pages here: they need an event, an error, minutes, or inputs that these lack."""
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 

@@ -13,6 +13,7 @@ from pulsed.present.exposition.families import COUNTER_FAMILIES, DERIVED, QUANTI
 from pulsed.present.exposition.family_types import Family
 from pulsed.present.exposition.jobstats_series import FAMILIES as JOBSTATS
 from pulsed.present.exposition.owner_families import FAMILIES as OWNER_FAMILIES
+from pulsed.present.exposition.owner_families import FINDING_FAMILIES
 from pulsed.present.exposition.summary import SUMMARIES
 from pulsed.present.exposition.telemetry import Telemetry
 from pulsed.reader.tick import Layout
@@ -167,6 +168,7 @@ def _owners() -> Iterator[str]:
     yield "series of a GPU; values of several owners are separated by commas.\n"
     yield "| metric | type | meaning |\n|---|---|---|"
     yield "| `pulsed_gpu_owner_info` | info | Owners of the GPU, to be joined with its series |"
+    yield from (f"| `{name}` | gauge | {help} |" for name, help in FINDING_FAMILIES.values())
     for family in OWNER_FAMILIES:
         suffix = "_total" if family.type == "counter" else ""
         yield f"| `pulsed_job_{family.name}{suffix}` | {family.type} | {family.help} |"

@@ -28,7 +28,10 @@ def gpu_key(device: Device) -> GpuKey:
 
 
 class OwnerEvent(NamedTuple):
-    """A change of a GPU's health while the owner had it; Unix time, id of the check (empty: the GPU), its states."""
+    """A change of a GPU's health while the owner had it, or of a finding; Unix time, states.
+
+    `check` is the id of the check, empty for the GPU as a whole, or the name of the finding.
+    """
 
     time: float
     check: str
@@ -150,6 +153,11 @@ class GpuAccount:
         for at, seconds in enumerate(increases):
             if seconds is not None:
                 self.violations[at] = (self.violations[at] or 0.0) + seconds
+
+    def add_event(self, event: OwnerEvent) -> None:
+        """Keep an event, unless there are `MAX_EVENTS` before it."""
+        if len(self.events) < MAX_EVENTS:
+            self.events.append(event)
 
 
 @dataclass(slots=True, eq=False)

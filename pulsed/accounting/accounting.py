@@ -13,7 +13,6 @@ from math import inf, isfinite
 from typing import Literal, NamedTuple
 
 from pulsed.accounting.account import (
-    MAX_EVENTS,
     VIOLATIONS,
     Extremes,
     GpuKey,
@@ -493,6 +492,4 @@ def _add_events(owned: Iterable[_AccountedGpu], tick: ComputedTick) -> None:
         for gpu in gpus:
             if gpu_key(gpu.device)[:2] == board:
                 for account in gpu.owners:
-                    events = account.on(gpu.device).events
-                    if len(events) < MAX_EVENTS:
-                        events.append(event)
+                    account.on(gpu.device).add_event(event)

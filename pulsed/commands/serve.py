@@ -16,7 +16,9 @@ import uvloop
 from pulsed import __version__
 from pulsed.accounting.accounting import OwnerAccounting, OwnerChange
 from pulsed.accounting.ended import EndedAccounts
+from pulsed.accounting.findings import FindingDetector
 from pulsed.collector.account_files import AccountFiles
+from pulsed.collector.finding_log import log_finding
 from pulsed.collector.health_log import log_health_change, log_removal
 from pulsed.collector.pool import CollectorPool
 from pulsed.collector.source_factory import node_name
@@ -29,7 +31,7 @@ from pulsed.file_watcher import WATCH_SECONDS, FileWatcher
 from pulsed.log import setup
 from pulsed.memory import configure_memory
 from pulsed.present.api.account_documents import Accounts
-from pulsed.present.api.event_documents import owner_change, removal_change
+from pulsed.present.api.event_documents import finding_change, owner_change, removal_change
 from pulsed.present.api.events import EventBroadcaster
 from pulsed.present.api.history import History
 from pulsed.present.asgi import HEALTH, HEALTHY, READY, App
@@ -96,6 +98,7 @@ class Daemon:
         self._collectors = CollectorPool(self._store, self._telemetry.observe, self._on_tick, self._saved)
         self._ended = EndedAccounts()
         self._accounting = OwnerAccounting(self._collectors.attribution.ended_at, self._ended.add)
+        self._findings = FindingDetector(self._accounting)
         folder = Path(config.state_dir) if config.state_dir else None
         self._account_files = AccountFiles(folder, self._accounting, self._ended)
         self._pages = Pages(
@@ -121,7 +124,7 @@ class Daemon:
         self._notifier = Notifier(os.environ)
         self._last_reload_successful = True
         self._telemetry.config_in_force = self._in_force
-        self._owner_families = OwnerFamilies(self._store, self._accounting, config.publish.max_owners)
+        self._owner_families = OwnerFamilies(self._store, self._accounting, self._findings, config.publish.max_owners)
         self._telemetry.owners = self._owner_families.collect
         self._telemetry.attribution = lambda: self._collectors.attribution.states
 
@@ -243,6 +246,9 @@ class Daemon:
             self._history.add(tick)
             self._events.publish(tick)
             self._announce(self._accounting.add(tick))
+            for finding in self._findings.add(tick):
+                log_finding(finding, self._store.node)
+                self._events.announce(finding_change(finding))
         except Exception:
             log.exception("internal error in history, events or accounts; please report it")
 

@@ -36,9 +36,6 @@ THROTTLED_RATIO = 0.10
 SMALL_MEMORY_RATIO = 0.25
 SMALL_REAL_UTILIZATION_RATIO = 0.20
 
-FINDINGS = ("hang", "straggler")
-"""Events of an account that are findings about the job, not changes of a GPU's health."""
-
 
 class Advice(NamedTuple):
     """An advice: id, the numbers it follows from, and what to do."""
@@ -67,13 +64,13 @@ def _events(account: Account) -> Iterator[Advice]:
         name = _name(account, gpu)
         for check, event in first.items():
             evidence = f"{name}: {event['message']}, at {_moment(event['time'])}"
-            if check in FINDINGS:
-                yield Advice(check, evidence, _FINDING_TEXTS[check])
+            if check in FINDING_TEXTS:
+                yield Advice(check, evidence, FINDING_TEXTS[check])
             else:
                 yield Advice("health", evidence, f"See `pulsed health`, and HEALTH.md for {check}.")
 
 
-_FINDING_TEXTS = {
+FINDING_TEXTS: Mapping[str, str] = {
     "hang": "A deadlocked collective looks like this: see the logs of all ranks, and their stacks (py-spy dump).",
     "straggler": "All GPUs of a synchronous job wait for the slowest: compare this GPU and its rank with the others.",
 }

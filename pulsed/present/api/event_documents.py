@@ -8,6 +8,7 @@ from math import isfinite
 from typing import Any, NamedTuple
 
 from pulsed.accounting.accounting import OwnerChange
+from pulsed.accounting.findings import FindingChange
 from pulsed.compute.tick import ComputedTick, Result
 from pulsed.compute.tracker import Removal
 from pulsed.present.api.account_documents import owner_document
@@ -81,6 +82,13 @@ def owner_change(change: OwnerChange) -> Change:
     return Change(OWNER, change.device, change.time, {"change": change.kind, "owner": owner_document(change.owner)})
 
 
+def finding_change(change: FindingChange) -> Change:
+    """Return the change of a finding about an owner's GPU."""
+    state = "suspected" if change.is_active else "ok"
+    document = {"finding": change.name, "state": state, "message": change.message or None}
+    return Change(FINDING, change.device, change.time, {**document, "owner": owner_document(change.owner)})
+
+
 def removal_change(removal: Removal) -> Change:
     """Return the change of a GPU that is no longer expected."""
     track, replacement = removal.track, removal.replacement
@@ -108,9 +116,9 @@ CHANGES: Mapping[str, Callable[[ComputedTick], Iterable[Change]]] = {
 }
 """The kinds of changes, each with the function that yields them from a tick."""
 
-OWNER = "owner"
+OWNER, FINDING = "owner", "finding"
 
-KINDS: tuple[str, ...] = (TICK, *CHANGES, OWNER)
+KINDS: tuple[str, ...] = (TICK, *CHANGES, OWNER, FINDING)
 """All kinds of events."""
 
 

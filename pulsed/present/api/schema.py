@@ -164,10 +164,10 @@ class IdleRunsShape(Shape):
 
 
 class OwnerEventShape(Shape):
-    """A change of a GPU's health while the owner had it."""
+    """A change of a GPU's health while the owner had it, or of a finding."""
 
     time: str
-    check: str | None = Field(description="null for the GPU as a whole")
+    check: str | None = Field(description="a health check, `hang` or `straggler`; null for the GPU as a whole")
     before: str
     after: str
     message: str

@@ -14,6 +14,7 @@ from prometheus_client import Metric
 from pulsed.accounting.account import OwnerAccount
 from pulsed.accounting.accounting import HeldGpu, OwnerAccounting
 from pulsed.accounting.counter_vector import EMPTY, CounterVector, added, observed, total, value
+from pulsed.accounting.findings import FindingDetector, FindingName
 from pulsed.attribution.owner import Owner
 from pulsed.collector.target_store import TargetStore
 from pulsed.present.exposition.text_format import label_pairs
@@ -157,6 +158,21 @@ FAMILIES: tuple[OwnerFamily, ...] = (
 )
 
 
+FINDING_FAMILIES: Mapping[FindingName, tuple[str, str]] = {
+    "hang": (
+        "pulsed_gpu_hang_suspected",
+        "1 while the GPU of an owner is busy for 10 min without traffic or change, at half of the owner's peak power or"
+        " less; absent without inputs, or if shared",
+    ),
+    "straggler": (
+        "pulsed_gpu_straggler",
+        "1 while the GPU differs from at least two others of its owner for 10 min, in real utilization or SM clock;"
+        " absent without such peers",
+    ),
+}
+"""Families of findings, per GPU: name and help."""
+
+
 @dataclass(slots=True)
 class OwnerFamilies:
     """The families of the owners that have a GPU of a fresh target.
@@ -167,6 +183,7 @@ class OwnerFamilies:
 
     board: TargetStore
     accounting: OwnerAccounting
+    findings: FindingDetector
     max_owners: int = MAX_OWNERS
     _left_out: frozenset[tuple[str, str]] = frozenset()
     _dropped: int = 0
@@ -181,6 +198,7 @@ class OwnerFamilies:
                 info.add_sample("pulsed_gpu_owner_info", {name: text for name, text in labels.items() if text}, 1)
         if info.samples:
             yield info
+        yield from self._finding_families(shown)
         for group in GROUPS:
             yield from _group_families(group, _sums(group, shown))
         dropped = Metric("pulsed_jobs_dropped", "Owners without an account or series of their own", "counter")
@@ -188,6 +206,14 @@ class OwnerFamilies:
         dropped.add_sample("pulsed_jobs_dropped_total", {"reason": "accounts"}, self.accounting.dropped)
         if self._dropped or self.accounting.dropped or shown:
             yield dropped
+
+    def _finding_families(self, shown: Mapping[OwnerAccount, list[HeldGpu]]) -> Iterator[Metric]:
+        families = {name: Metric(*names, "gauge") for name, names in FINDING_FAMILIES.items()}
+        for held in (each for gpus in shown.values() for each in gpus):
+            for name, is_active in self.findings.states(held.device).items():
+                family = families[name]
+                family.add_sample(family.name, dict(gpu_labels(held.device, self.board.node)), int(is_active))
+        yield from (family for family in families.values() if family.samples)
 
     def _choose(self, now: float) -> dict[OwnerAccount, list[HeldGpu]]:
         """Return the owners that have series, each with its GPUs, and count those that are left out."""

@@ -31,6 +31,14 @@ _LOW_WHY = (
     " slow data loading, low_utilization small batches or a slow host.{}"
 )
 _ENERGY_WHY = "Have the GPU released, or limit how long idle GPUs may be held.{}"
+_HANG_WHY = (
+    "For 10 minutes its kernel has run without memory, PCIe or NVLink traffic, at half of the job's peak power or less:"
+    " a deadlocked collective looks like this. See the logs and stacks of all ranks; `pulsed job` has the numbers.{}"
+)
+_STRAGGLER_WHY = (
+    "For 10 minutes its real utilization or SM clock has differed from that of its peers, which wait for the slowest."
+    " Check its health, and its rank; `pulsed job` has the numbers.{}"
+)
 _ENERGY = ' used {{ $value | printf "%.1f" }} kWh while held idle, in a day'
 
 
@@ -104,5 +112,21 @@ def use_alerts() -> tuple[Alert, ...]:
             "info",
             GPU + _ENERGY,
             _ENERGY_WHY.format(OWNER),
+        ),
+        Alert(
+            "PulsedHangSuspected",
+            "pulsed_gpu_hang_suspected == 1",
+            "1m",
+            "warning",
+            f"{GPU} is busy without progress",
+            _HANG_WHY.format(OWNER),
+        ),
+        Alert(
+            "PulsedStraggler",
+            "pulsed_gpu_straggler == 1",
+            "1m",
+            "info",
+            f"{GPU} differs from the other GPUs of its job",
+            _STRAGGLER_WHY.format(OWNER),
         ),
     )

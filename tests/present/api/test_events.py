@@ -376,7 +376,7 @@ async def test_one_event_always_has_room() -> None:
 
 
 def test_the_kinds() -> None:
-    assert KINDS == ("tick", "workload_class", "health", "removal", "owner")
+    assert KINDS == ("tick", "workload_class", "health", "removal", "owner", "finding")
 
 
 def test_the_daemon_ends_although_somebody_listens(tmp_path: Path) -> None:

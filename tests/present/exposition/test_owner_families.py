@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
+from pulsed.accounting.findings import FindingDetector
 from pulsed.attribution.owner import Owner, Owners, pod
 from pulsed.collector.target_store import Target, TargetStore
 from pulsed.present.exposition.owner_families import OwnerFamilies
@@ -26,12 +27,17 @@ class Published:
 
     def __init__(self, max_owners: int = 256) -> None:
         self.node = Node()
+        self.findings = FindingDetector(self.node.accounting)
         self.target = Target("exporter", "test", 1.0, 10.0)
-        self.families = OwnerFamilies(TargetStore("here", [self.target]), self.node.accounting, max_owners)
+        self.families = OwnerFamilies(
+            TargetStore("here", [self.target]), self.node.accounting, self.findings, max_owners
+        )
 
     def sees(self, *gpus: tuple[Owners | None, Reading], times: int = 1) -> None:
         for _ in range(times):
             self.node.sees(*gpus)
+            assert self.node.tick is not None
+            self.findings.add(self.node.tick)
         assert self.node.tick is not None
         self.target.accept(self.node.tick, NOW)
 
@@ -90,6 +96,18 @@ def test_the_pods_of_a_workload_are_summed_up() -> None:
     assert published.series()["pulsed_workload_gpu_seconds_total"] == [
         ({"namespace": "ml", "workload": "w", "workload_kind": "Job"}, 4.0)
     ]
+
+
+def test_findings_are_series_of_gpus() -> None:
+    spins = WORKS._replace(dram_active_ratio=0.0, graphics_engine_active_ratio=1.0, power_watts=200.0)
+    published = Published()
+    published.node.interval = 10.0
+    published.sees(((ANN,), WORKS), (None, WORKS), times=20)
+    labels = {"node": "here", "gpu": "0", "uuid": "GPU-0"}
+    assert published.series()["pulsed_gpu_hang_suspected"] == [(labels, 0)]
+    assert "pulsed_gpu_straggler" not in published.series()
+    published.sees(((ANN,), spins), (None, spins), times=80)
+    assert published.series()["pulsed_gpu_hang_suspected"] == [(labels, 1)]
 
 
 def test_series_end_with_the_owner_and_with_fresh_data() -> None:

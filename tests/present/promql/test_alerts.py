@@ -194,6 +194,10 @@ CASES = {
         early=600,
         step=10,
     ),
+    "PulsedHangSuspected": Case(
+        constant(pulsed_gpu_hang_suspected=1), constant(pulsed_gpu_hang_suspected=0), minute=2, early=0
+    ),
+    "PulsedStraggler": Case(constant(pulsed_gpu_straggler=1), constant(pulsed_gpu_straggler=0), minute=2, early=0),
     **{
         f"Pulsed{group.title()}Idle": Case(owner(group, idle=60), owner(group, idle=50), minute=35, early=29)
         for group in ("job", "pod")

@@ -1,0 +1,264 @@
+"""Findings about jobs, from the counters of their GPUs: a hang is suspected, or one GPU is a straggler.
+
+Both are evaluated once a minute of tick time, for GPUs that one owner has alone. Their inputs are means over that
+minute; graphics engine and clocks, which have no integral, are those of its last sample.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import Literal, NamedTuple
+
+from pulsed.accounting.account import GpuKey, OwnerAccount, OwnerEvent, gpu_key
+from pulsed.accounting.accounting import HeldGpu, OwnerAccounting
+from pulsed.accounting.counter_vector import CounterVector, increase, observed, total, value
+from pulsed.attribution.owner import Owner
+from pulsed.compute.counters.catalog import CounterSnapshot
+from pulsed.compute.tick import ComputedTick
+from pulsed.translate.tick import Device
+from pulsed.translate.vocabulary import Value
+
+FindingName = Literal["hang", "straggler"]
+
+STEP_SECONDS = 60.0
+FINDING_SECONDS = 600.0
+"""Observed time for which a condition must hold."""
+
+MAX_UNKNOWN_RATIO = 0.1
+"""Share of a step in which an input may be missing."""
+
+TOLERATED_STEPS = 1
+"""Steps in a row without the condition that do not end a straggler: a checkpoint interrupts the work of all GPUs."""
+
+HANG_GRAPHICS_ENGINE_RATIO = 0.95
+HANG_DRAM_RATIO = 0.02
+HANG_BYTES_PER_SECOND = 50e6
+HANG_POWER_RATIO = 0.5
+HANG_SM_CHANGE = 0.02
+HANG_POWER_CHANGE = 0.05
+"""A kernel that only spins: no traffic, power at most half of what the job's own peak was on this GPU, no change."""
+
+STRAGGLER_GPUS = 3
+STRAGGLER_DIFFERENCE = 0.15
+STRAGGLER_RELATIVE = 0.25
+STRAGGLER_CLOCK_RATIO = 0.1
+STRAGGLER_SPREADS = 3.0
+"""It differs from the median of its peers by this much, and by so many times what the peers differ from each other:
+the stages of a pipeline differ by design, and then all of them do."""
+
+_PCIE = ("pcie_transmit", "pcie_receive")
+_NVLINK = ("nvlink_transmit", "nvlink_receive")
+_MEANS = ("real_utilization", "sm_active", "dram_active")
+
+
+class FindingChange(NamedTuple):
+    """A finding about a GPU and its owner that begins or ends, at a Unix time."""
+
+    name: FindingName
+    is_active: bool
+    owner: Owner
+    device: Device
+    time: float
+    message: str
+
+
+class _Step(NamedTuple):
+    """What a GPU did since the step before: means over its observed seconds, and values of its last sample."""
+
+    seconds: float
+    real_utilization: Value
+    sm_active: Value
+    dram_active: Value
+    traffic: Value
+    watts: Value
+    graphics_engine: Value
+    clock: Value
+
+
+@dataclass(slots=True)
+class _Watched:
+    """A GPU and its owner; `spun` and `strayed` are observed seconds for which a condition has held."""
+
+    account: OwnerAccount
+    base: CounterSnapshot
+    step: _Step | None = None
+    spun: float = 0.0
+    can_hang: bool = False
+    strayed: float = 0.0
+    steps_without: int = 0
+    has_peers: bool = False
+
+
+class FindingDetector:
+    """Finds hangs and stragglers among the GPUs of owners.
+
+    A finding ends when its condition does, or silently with the owner.
+    """
+
+    def __init__(self, accounting: OwnerAccounting) -> None:
+        self._accounting = accounting
+        self._watched: dict[GpuKey, _Watched] = {}
+        self._due = 0.0
+
+    def add(self, tick: ComputedTick) -> Sequence[FindingChange]:
+        """Return the findings that begin or end with a tick that the accounting has already taken."""
+        if tick.time < self._due <= tick.time + STEP_SECONDS:
+            return ()
+        self._due = tick.time + STEP_SECONDS
+        return list(self._evaluate(tick.time))
+
+    def states(self, device: Device) -> Mapping[FindingName, bool]:
+        """Return which findings a GPU has; those that cannot be evaluated, for want of inputs or peers, are absent."""
+        watched = self._watched.get(gpu_key(device))
+        if watched is None:
+            return {}
+        found: dict[FindingName, bool] = {"hang": watched.spun >= FINDING_SECONDS} if watched.can_hang else {}
+        if watched.has_peers:
+            found["straggler"] = watched.strayed >= FINDING_SECONDS
+        return found
+
+    def _evaluate(self, now: float) -> Iterator[FindingChange]:
+        held = [each for each in self._accounting.held() if each.sharers == 1 and each.account.owner.kind != "nobody"]
+        before = self._watched
+        self._watched = {}
+        stepped: dict[OwnerAccount, list[tuple[HeldGpu, _Watched]]] = {}
+        self._accounting.settle({each.account for each in held})
+        for each in held:
+            key = gpu_key(each.device)
+            watched = before.get(key)
+            if watched is None or watched.account is not each.account:
+                watched = _Watched(each.account, each.result.account)
+            self._watched[key] = watched
+            if (step := _step(watched.base, each)) is not None:
+                yield from _record(_hang(watched, step, each, now))
+                watched.base, watched.step = each.result.account, step
+                stepped.setdefault(each.account, []).append((each, watched))
+        for account, gpus in stepped.items():
+            if len(gpus) == len(account.holding):
+                yield from _record(_straggler(gpus, now))
+
+
+def _step(base: CounterSnapshot, held: HeldGpu) -> _Step | None:
+    """Return what a GPU did since `base`; None if no time was observed, or its counters began again."""
+    if base.created != held.result.account.created:
+        return None
+    counters = increase(base, held.result.account)
+    seconds = observed(counters)
+    if seconds <= 0.0:
+        return None
+    utilization, sm, dram = (_mean(value(counters, f"{name}_seconds"), counters, name, seconds) for name in _MEANS)
+    watts = _mean(total(counters, "class_energy_joules"), counters, "energy", seconds)
+    flows = [_mean(value(counters, f"observed_{link}_bytes"), counters, link, seconds) for link in (*_PCIE, *_NVLINK)]
+    traffic = None if None in flows[: len(_PCIE)] else sum(flow for flow in flows if flow is not None)
+    reading = held.reading
+    gr, clock = reading.graphics_engine_active_ratio, reading.sm_clock_hertz
+    return _Step(seconds, utilization, sm, dram, traffic, watts, gr, clock)
+
+
+def _mean(integral: Value, counters: CounterVector, word: str, seconds: float) -> Value:
+    """Return the mean of a quantity over the time in which it was known; None if that is too little of the time."""
+    unknown = value(counters, f"{word}_unknown_seconds") or 0.0
+    return None if integral is None or unknown > MAX_UNKNOWN_RATIO * seconds else integral / (seconds - unknown)
+
+
+def _hang(watched: _Watched, step: _Step, held: HeldGpu, now: float) -> Iterator[tuple[OwnerAccount, FindingChange]]:
+    """Yield the change of `hang` that a step causes."""
+    gr, dram, traffic, watts = step.graphics_engine, step.dram_active, step.traffic, step.watts
+    peak, last = held.account.on(held.device).extremes.power_watts, watched.step
+    if gr is None or dram is None or traffic is None or watts is None or peak is None or step.sm_active is None:
+        watched.can_hang = False
+        return
+    was, watched.can_hang = watched.spun >= FINDING_SECONDS, True
+    spins = (
+        gr >= HANG_GRAPHICS_ENGINE_RATIO
+        and dram <= HANG_DRAM_RATIO
+        and traffic <= HANG_BYTES_PER_SECOND
+        and watts <= HANG_POWER_RATIO * peak
+        and last is not None
+        and last.sm_active is not None
+        and last.watts is not None
+        and abs(step.sm_active - last.sm_active) <= HANG_SM_CHANGE
+        and abs(watts - last.watts) <= HANG_POWER_CHANGE * last.watts
+    )
+    watched.spun = watched.spun + step.seconds if spins else 0.0
+    if (watched.spun >= FINDING_SECONDS) != was:
+        message = (
+            f"busy for {watched.spun / 60.0:.0f} min without traffic or change: graphics engine {gr:.0%}, "
+            f"DRAM {dram:.1%}, {watts:.0f} W of {peak:.0f} W before"
+        )
+        yield (
+            held.account,
+            FindingChange("hang", not was, held.account.owner, held.device, now, "" if was else message),
+        )
+
+
+def _straggler(gpus: Sequence[tuple[HeldGpu, _Watched]], now: float) -> Iterator[tuple[OwnerAccount, FindingChange]]:
+    """Yield the changes of `straggler` that a step of all GPUs of an owner causes."""
+    steps = [watched.step for _, watched in gpus if watched.step is not None]
+    alike = len({held.device.model for held, _ in gpus}) == 1 and len(steps) == len(gpus) >= STRAGGLER_GPUS
+    outliers = _outliers(steps) if alike else {}
+    for at, (held, watched) in enumerate(gpus):
+        was, watched.has_peers = watched.strayed >= FINDING_SECONDS, alike
+        if at in outliers:
+            watched.strayed, watched.steps_without = watched.strayed + steps[at].seconds, 0
+        elif watched.strayed:
+            watched.steps_without += 1
+            if watched.steps_without > TOLERATED_STEPS:
+                watched.strayed = 0.0
+        if (watched.strayed >= FINDING_SECONDS) != was:
+            message = "" if was else f"unlike its peers for 10 min: {outliers[at]}; {_health(held)}"
+            yield (
+                held.account,
+                FindingChange("straggler", not was, held.account.owner, held.device, now, message),
+            )
+
+
+def _outliers(steps: Sequence[_Step]) -> Mapping[int, str]:
+    """Return the one GPU that differs from its peers, with the difference in words; empty without one."""
+    found: dict[int, str] = {}
+    ratios = [step.real_utilization for step in steps if step.real_utilization is not None]
+    if len(ratios) == len(steps):
+        at, difference, peers = _farthest(ratios)
+        if difference >= max(
+            STRAGGLER_DIFFERENCE, STRAGGLER_RELATIVE * max(ratios), STRAGGLER_SPREADS * _spread(peers)
+        ):
+            found[at] = f"real utilization {ratios[at]:.0%}, theirs {min(peers):.0%} to {max(peers):.0%}"
+    clocks = [step.clock for step in steps if step.clock and (step.graphics_engine or 0.0) >= 0.5]
+    if len(clocks) == len(steps) and not found:
+        at, difference, peers = _farthest(clocks)
+        lower = STRAGGLER_CLOCK_RATIO * median(peers)
+        if clocks[at] < min(peers) and difference >= max(lower, STRAGGLER_SPREADS * _spread(peers)):
+            found[at] = (
+                f"SM clock {clocks[at] / 1e6:.0f} MHz, theirs {min(peers) / 1e6:.0f} to {max(peers) / 1e6:.0f} MHz"
+            )
+    return found
+
+
+def _farthest(values: Sequence[float]) -> tuple[int, float, Sequence[float]]:
+    """Return the position of the value farthest from the median of the others, that distance, and the others."""
+    others = [[*values[:at], *values[at + 1 :]] for at in range(len(values))]
+    distances = [abs(number - median(rest)) for number, rest in zip(values, others, strict=True)]
+    at = max(range(len(values)), key=distances.__getitem__)
+    return at, distances[at], others[at]
+
+
+def _spread(values: Iterable[float]) -> float:
+    numbers = list(values)
+    return max(numbers) - min(numbers)
+
+
+def _health(held: HeldGpu) -> str:
+    """Return the health of a GPU: its state, and the checks that are not ok."""
+    health = held.result.health
+    wrong = [check.id for check in health.checks if check.state not in ("ok", "unknown")]
+    return f"its health is {health.state}" + (f": {', '.join(wrong)}" if wrong else "")
+
+
+def _record(changes: Iterable[tuple[OwnerAccount, FindingChange]]) -> Iterator[FindingChange]:
+    """Yield changes, each added to the events of its account."""
+    for account, change in changes:
+        states = ("ok", "suspected") if change.is_active else ("suspected", "ok")
+        account.on(change.device).add_event(OwnerEvent(change.time, change.name, *states, change.message))
+        yield change

@@ -1,0 +1,208 @@
+"""Histories of jobs that must and must not raise findings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import pytest
+
+from pulsed.accounting.accounting import OwnerAccounting
+from pulsed.accounting.findings import FindingChange, FindingDetector
+from pulsed.attribution.owner import Owner
+from pulsed.compute.derive import ComputeSettings
+from pulsed.compute.layer import ComputeLayer
+from pulsed.reader.demo import DemoSource
+from pulsed.translate.tick import Device, Entity
+from pulsed.translate.translator import Translator
+from pulsed.translate.vocabulary import Reading
+from tests.accounting.streams import A, B, Node, job
+from tests.compute.streams import DAY
+
+GPUS = tuple(Device(Entity("gpu", str(index), f"GPU-{index}"), "H100") for index in range(4))
+MINUTE = 6
+"""Ticks of 10 seconds."""
+
+
+def reading(
+    level: float, watts: float, *, traffic: float = 0.0, gr: float | None = None, clock: float = 1.98e9
+) -> Reading:
+    return Reading(
+        sm_active_ratio=level,
+        tensor_active_ratio=level,
+        dram_active_ratio=level / 2.0,
+        graphics_engine_active_ratio=level if gr is None else gr,
+        fp64_active_ratio=0.0,
+        pcie_transmit_bytes_per_second=traffic,
+        pcie_receive_bytes_per_second=traffic,
+        power_watts=watts,
+        sm_clock_hertz=clock,
+    )
+
+
+WORK = reading(0.8, 600.0, traffic=1e9, gr=0.98)
+SPIN = reading(0.0, 180.0, gr=1.0)._replace(sm_active_ratio=0.12, tensor_active_ratio=0.0)
+IDLE = reading(0.0, 90.0)
+CHECKPOINT = reading(0.0, 130.0, traffic=12e9, gr=0.1)
+
+
+class Job:
+    """A job on some GPUs, whose findings are collected."""
+
+    def __init__(self, gpus: int = 1, owner: Owner = A, sharers: tuple[Owner, ...] = ()) -> None:
+        self.node = Node(10.0)
+        self.detector = FindingDetector(self.node.accounting)
+        self.owners, self.gpus = (owner, *sharers), gpus
+        self.changes: list[FindingChange] = []
+
+    def does(self, minutes: float, *readings: Reading) -> Job:
+        """Do this for some minutes: one reading for all GPUs, or one each."""
+        each = readings * self.gpus if len(readings) == 1 else readings
+        for _ in range(round(minutes * MINUTE)):
+            self.node.sees(*((self.owners, one) for one in each), devices=GPUS)
+            assert self.node.tick is not None
+            self.changes += self.detector.add(self.node.tick)
+        return self
+
+    @property
+    def found(self) -> list[tuple[str, str, bool]]:
+        return [(each.name, each.device.entity.gpu, each.is_active) for each in self.changes]
+
+
+# A suspected hang
+
+
+def test_a_deadlocked_collective_is_found_once_and_ends_with_work() -> None:
+    made = Job().does(20, WORK).does(15, SPIN)
+    assert made.found == [("hang", "0", True)]
+    assert "180 W of 600 W before" in made.changes[0].message
+    assert made.detector.states(GPUS[0]) == {"hang": True}
+    made.does(2, WORK)
+    assert made.found[1:] == [("hang", "0", False)]
+    assert [event.check for event in made.node.running(A).on(GPUS[0]).events] == ["hang", "hang"]
+
+
+@pytest.mark.parametrize(
+    "history",
+    [
+        lambda made: made.does(60, SPIN),  # on purpose: it never did anything else
+        lambda made: made.does(20, WORK).does(8, SPIN).does(5, WORK).does(8, SPIN),
+        lambda made: made.does(20, WORK).does(60, IDLE),
+        lambda made: made.does(20, WORK).does(60, CHECKPOINT),
+        lambda made: made.does(20, WORK).does(60, SPIN._replace(dram_active_ratio=0.3)),
+        lambda made: made.does(20, WORK).does(60, SPIN._replace(pcie_receive_bytes_per_second=1e9)),
+        lambda made: made.does(20, WORK).does(60, SPIN._replace(nvlink_receive_bytes_per_second=1e9)),
+        lambda made: made.does(20, WORK).does(60, SPIN._replace(power_watts=400.0)),
+        lambda made: [made.does(1, SPIN._replace(sm_active_ratio=0.1 * (at % 3))) for at in range(-20, 60)],
+    ],
+    ids=["spin", "short", "idle", "checkpoint", "dram", "pcie", "nvlink", "power", "moving"],
+)
+def test_what_is_no_hang(history: Callable[[Job], object]) -> None:
+    made = Job()
+    history(made)
+    assert made.found == []
+
+
+@pytest.mark.parametrize("name", ["dram_active_ratio", "pcie_receive_bytes_per_second", "graphics_engine_active_ratio"])
+def test_without_an_input_a_hang_is_not_known(name: str) -> None:
+    made = Job().does(20, WORK._replace(**{name: None})).does(30, SPIN._replace(**{name: None}))
+    assert made.found == []
+    assert made.detector.states(GPUS[0]) == {}
+
+
+def test_a_free_gpu_and_a_shared_one_have_no_findings() -> None:
+    for made in (Job(sharers=(B,)), Job(owner=Owner("nobody", "other"))):
+        assert made.does(20, WORK).does(30, SPIN).found == []
+        assert made.detector.states(GPUS[0]) == {}
+
+
+def test_the_next_job_does_not_inherit_a_hang() -> None:
+    made = Job().does(20, WORK).does(8, SPIN)
+    made.owners = (B,)
+    assert made.does(8, SPIN).found == []
+
+
+# Stragglers
+
+SLOW = reading(0.4, 350.0, traffic=1e9, gr=0.98)
+
+
+def levels(*ratios: float) -> Sequence[Reading]:
+    return [reading(ratio, 500.0, traffic=1e9, gr=0.98) for ratio in ratios]
+
+
+def test_a_straggler_is_named_with_its_peers_and_health() -> None:
+    made = Job(4).does(20, WORK, WORK, SLOW, WORK)
+    assert made.found == [("straggler", "2", True)]
+    message = made.changes[0].message
+    assert message == "unlike its peers for 10 min: real utilization 42%, theirs 74% to 74%; its health is ok"
+    made.does(5, WORK)
+    assert made.found[1:] == [("straggler", "2", False)]
+
+
+def test_a_lower_clock_at_equal_utilization_is_a_straggler() -> None:
+    made = Job(3).does(12, WORK, WORK, WORK._replace(sm_clock_hertz=1.2e9))
+    assert made.found == [("straggler", "2", True)]
+    assert "SM clock 1200 MHz, theirs 1980 to 1980 MHz" in made.changes[0].message
+
+
+def test_checkpoints_of_all_gpus_do_not_hide_a_straggler() -> None:
+    made = Job(3)
+    for _ in range(6):
+        made.does(3, WORK, WORK, SLOW).does(0.5, CHECKPOINT)
+    assert made.found == [("straggler", "2", True)]
+
+
+@pytest.mark.parametrize(
+    "history",
+    [
+        lambda made: made.does(60, *levels(0.8, 0.7, 0.6, 0.45)),  # uneven stages of a pipeline
+        lambda made: made.does(60, *levels(0.8, 0.8, 0.3, 0.3)),
+        lambda made: made.does(60, *levels(0.8, 0.8, 0.8, 0.7)),
+        lambda made: made.does(60, *levels(0.1, 0.1, 0.1, 0.02)),
+        lambda made: made.does(60, IDLE),
+        lambda made: [
+            made.does(5, WORK, WORK, SLOW, WORK).does(5, WORK, SLOW, WORK, WORK).does(5, WORK) for _ in range(4)
+        ],
+    ],
+    ids=["pipeline", "two kinds", "close", "little", "idle", "changing"],
+)
+def test_what_is_no_straggler(history: Callable[[Job], object]) -> None:
+    made = Job(4)
+    history(made)
+    assert made.found == []
+    assert made.detector.states(GPUS[0])["straggler"] is False
+
+
+def test_one_of_two_gpus_has_no_peers() -> None:
+    made = Job(2).does(30, WORK, SLOW)
+    assert made.found == []
+    assert "straggler" not in made.detector.states(GPUS[1])
+
+
+def test_gpus_of_different_jobs_are_no_peers() -> None:
+    made = Job(4)
+    for _ in range(30 * MINUTE):
+        made.node.sees(*(((job(str(at)),), SLOW if at == 2 else WORK) for at in range(4)), devices=GPUS)
+        assert made.node.tick is not None
+        made.changes += made.detector.add(made.node.tick)
+    assert made.found == []
+
+
+async def test_the_straggler_of_the_demo() -> None:
+    """A demo of 12 minutes: the GPU with failing memory is slower than its peers; nothing hangs."""
+    source, translator, layer = (
+        DemoSource(interval=2.0, pace=False, start=DAY),
+        Translator(),
+        ComputeLayer(ComputeSettings()),
+    )
+    accounting = OwnerAccounting()
+    detector = FindingDetector(accounting)
+    found: list[FindingChange] = []
+    for _ in range(360):
+        computed = layer.compute(translator.translate(await source.read()))
+        accounting.add(computed)
+        found += detector.add(computed)
+    assert [(each.name, each.device.entity.gpu, each.owner.id, each.is_active) for each in found] == [
+        ("straggler", "7", "4711", True)
+    ]
+    assert "its health is crit: xid_warning, " in found[0].message
