@@ -127,6 +127,7 @@ def seen(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Seen]:
             "--set=source.interval=1s",
             "--set=source.stale_after=60s",
             "--set=publish.passthrough=true",
+            "--set=publish.series=full",
             f"--set=source.exporter.targets=[{', '.join(targets)}]",
             ready=False,
         ) as daemon:
