@@ -167,20 +167,24 @@ def passes(folder: Path, files: Sequence[Path], timeout: float) -> bool:
 
 
 def test_files(folder: Path, path: Path) -> list[list[Path]]:
-    """Return the test files in this copy in groups: those that test or import the module, its folder, others, slow."""
+    """Return the test files in this copy in two groups: those that test or import the module, and the others.
+
+    Each group is a run of pytest. Among the others those of the module's folder come first, and the slow ones last.
+    """
     module = ".".join(path.with_suffix("").parts)
-    groups: list[list[Path]] = [[], [], [], []]
+    near: list[Path] = []
+    others: list[tuple[int, Path]] = []
     for file in sorted(file for each in PACKAGES for file in (folder / "tests" / each).rglob("test_*.py")):
         relative = file.relative_to(folder)
         if file.stem == f"test_{path.stem}":
-            groups[0].insert(0, relative)
+            near.insert(0, relative)
         elif file.name in SLOW:
-            groups[3].append(relative)
+            others.append((2, relative))
         elif re.search(rf"from {re.escape(module)} import", file.read_text()):
-            groups[0].append(relative)
+            near.append(relative)
         else:
-            groups[1 if relative.parts[1:-1] == path.parts[1:-1] else 2].append(relative)
-    return [group for group in groups if group]
+            others.append((relative.parts[1:-1] != path.parts[1:-1], relative))
+    return [group for group in (near, [file for _, file in sorted(others)]) if group]
 
 
 def copy_repository(folder: Path, examples: int) -> None:
@@ -205,7 +209,9 @@ def main() -> None:
     arguments.add_argument("--seed", type=int, default=11, help="of the sample (default: %(default)s)")
     arguments.add_argument("--jobs", type=int, default=max(1, (os.cpu_count() or 1) - 1), help="mutants at a time")
     arguments.add_argument("--examples", type=int, default=50, help="per property test (default: %(default)s)")
-    arguments.add_argument("--timeout", type=float, default=400, help="seconds per mutant (default: %(default)s)")
+    arguments.add_argument(
+        "--timeout", type=float, default=300, help="seconds per run of pytest (default: %(default)s)"
+    )
     options = arguments.parse_args()
     chosen = sample(options.number, options.seed)
     with tempfile.TemporaryDirectory(prefix="pulsed-mutants-") as name:

@@ -82,6 +82,12 @@ def test_messages_of_the_kernel_have_their_own_time() -> None:
     assert log.update(79.0, None, (), 21.0) == [79]
 
 
+@pytest.mark.parametrize(("moment", "happened"), [(0.0, [79]), (0.5, [79]), (-0.001, []), (-9.0, [])])
+def test_messages_count_from_the_first_sample_on(moment: float, happened: list[int]) -> None:
+    event = KernelEvent("xid", 79, 100.0 + moment, "00000000:01:00.0")
+    assert started().add_kernel_events([event], (), now=20.0, time=120.0) == happened
+
+
 def test_45_replaces_no_other_code() -> None:
     log = started()
     log.update(45.0, None, (), 1.0)

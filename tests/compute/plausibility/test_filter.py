@@ -252,6 +252,17 @@ def test_a_frozen_profile_under_a_load_that_moved() -> None:
     assert plausible.apply(moves, 1.0) == (moves, ())
 
 
+def test_a_load_must_have_moved_for_ten_seconds_without_a_break() -> None:
+    plausible = begun(STEADY)
+    reasons(plausible, stream(STEADY, 400))
+    moved, start = STEADY._replace(gpu_utilization_ratio=0.7), 400
+    for _ in range(3):
+        assert not any(reasons(plausible, stream(moved, 9, start)))
+        assert not any(reasons(plausible, stream(STEADY, 1, start + 9)))
+        start += 10
+    assert [bool(said) for said in reasons(plausible, stream(moved, 10, start))] == [False] * 9 + [True]
+
+
 @pytest.mark.parametrize("watts", [0.0, None])
 def test_a_power_that_is_not_measured_does_not_move(watts: float | None) -> None:
     steady = STEADY._replace(power_watts=watts)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from pulsed.compute.bounds import Bounds, Inputs
+from pulsed.compute.bounds import Bounds, Inputs, bounds_of
 from pulsed.compute.derive import ComputeSettings
 from pulsed.compute.real_utilization import PRESETS, Weights
 from pulsed.compute.tick import Workload
@@ -348,6 +348,19 @@ def test_well_formed_whatever_is_read(
         assert {result.bottleneck} == (shared if len(shared) == 1 else {UNKNOWN})
     else:
         assert result == Workload(result.raw_class, BOTTLENECK[result.raw_class])
+
+
+@pytest.mark.parametrize(
+    ("engine", "sm", "dram", "more"), [(0.18, 0.62, 0.03, ()), (0.34, 0.76, None, ("memory_bound",))]
+)
+def test_inputs_that_contradict_physics_hide_no_class(
+    engine: float, sm: float, dram: float | None, more: tuple[str, ...]
+) -> None:
+    reading = Reading(
+        graphics_engine_active_ratio=engine, sm_active_ratio=sm, dram_active_ratio=dram, fp64_active_ratio=0.87
+    )
+    found = Classifier(DEFAULT_THRESHOLDS).classify(bounds_of(reading), (0.0, 1.0), (0.0, 0.0))
+    assert found.candidates == ("tensor_heavy_compute", "tensor_compute", "fp64_hpc_compute", *more)
 
 
 @many
