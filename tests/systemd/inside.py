@@ -9,6 +9,7 @@ import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -149,6 +150,32 @@ def jobs() -> str:
     return "kept"
 
 
+def kubelet() -> str:
+    """The drop-in of the README opens a socket in a folder of root's; without it the error is in the journal."""
+    folder = Path("/var/lib/kubelet/pod-resources")
+    folder.mkdir(parents=True, mode=0o750)
+    folder.chmod(0o750)
+    settings = SETTINGS.read_text()
+    targets = FOLDER / "page.prom"
+    targets.write_text('DCGM_FI_DEV_POWER_USAGE{gpu="0",UUID="GPU-a",modelName="NVIDIA H100"} 70\n')
+    SETTINGS.write_text(settings.replace("kind: demo", f"kind: exporter\n  exporter: {{targets: {targets}}}"))
+    (command,) = re.findall(r"pods of GPUs from the kubelet \| `([^`]+)`", README)
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(folder / "kubelet.sock"))
+        listener.listen()
+        run("systemctl", "restart", "pulsed")
+        until(lambda: "Only root may open it" in run("journalctl", "-u", "pulsed", "-n", "50"), "the refusal")
+        listener.setblocking(False)
+        run("sh", "-c", command)
+        until(lambda: listener.accept(), "the connection of pulsed")
+    Path("/etc/systemd/system/pulsed.service.d/kubelet.conf").unlink()
+    SETTINGS.write_text(settings)
+    run("systemctl", "daemon-reload")
+    run("systemctl", "restart", "pulsed")
+    until(serves, "the page")
+    return "connected"
+
+
 def killed() -> str:
     """systemd starts a killed daemon again."""
     before = shown("ExecMainPID")
@@ -246,6 +273,7 @@ STEPS = (
     wrong_file,
     latches,
     jobs,
+    kubelet,
     killed,
     watchdog,
     sockets,

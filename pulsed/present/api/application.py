@@ -34,6 +34,7 @@ from pulsed.present.api.account_documents import (
 from pulsed.present.api.event_documents import KINDS, identity_document
 from pulsed.present.api.events import HEADERS, RETRY_SECONDS, EventBroadcaster, TooManySubscribers
 from pulsed.present.api.history import History
+from pulsed.present.api.host_document import HostUsage
 from pulsed.present.api.sample_fields import FIELDS
 from pulsed.present.asgi import HEAD_ONLY, HEALTH, HEALTHY, READY, Receive, Scope, Send
 from pulsed.present.gpu_keys import node_of
@@ -75,6 +76,8 @@ def api(
     app.add_exception_handler(RequestValidationError, _refusal)
     kept_fields, kinds = _some_of(history.fields, "fields"), _some_of(KINDS, "events")
     all_checks = _some_of(tuple(BY_ID), "checks that count, all if empty", default="")
+
+    usage = HostUsage()
 
     @app.get("/", include_in_schema=False)
     async def landing() -> Response:
@@ -196,6 +199,10 @@ def api(
                 return _json({"error": f"checks: {did_you_mean(name, BY_ID, 'HEALTH.md lists the checks')}"}, 400)
         rows = documents.health_document(board, time.monotonic(), wanted)
         return Response(health_line(rows), media_type="text/plain") if format == "line" else _json(rows)
+
+    @app.get("/host", response_model=schema.Host, summary="CPU and memory of the host")
+    async def host() -> Response:
+        return _json(usage.document())
 
     @app.get("/version", response_model=schema.Version, summary="Version of pulsed and Python")
     async def version() -> Response:

@@ -43,6 +43,16 @@ class Version(Shape):
     python: str
 
 
+class Host(Shape):
+    """CPU and memory of the host, also from inside a container."""
+
+    cpu_count: int | None
+    cpu_busy_ratio: float | None = Field(description="since the request before, or at least 1 s; null at the first")
+    load_average: float = Field(description="over one minute")
+    memory_bytes: int
+    memory_used_bytes: int = Field(description="without what programs can get: caches and free memory")
+
+
 class MigInstance(Shape):
     """A MIG instance on its board."""
 
