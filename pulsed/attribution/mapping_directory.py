@@ -6,7 +6,6 @@ listing and a stat per file; only changed files are read. It needs no privileges
 
 from __future__ import annotations
 
-import asyncio
 import os
 import pwd
 import stat
@@ -15,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 
+from pulsed.attribution.daemon_thread import DaemonThread
 from pulsed.attribution.device_key import parse_device
 from pulsed.attribution.job_file import JobFile, parse_job_file
 from pulsed.attribution.owner import Owner, Owners
@@ -51,6 +51,7 @@ class _Memory:
     files: Mapping[str, _Mapping] = field(default_factory=dict)
     begins: Mapping[str, float] = field(default_factory=dict)
     claims: Claims = NO_CLAIMS
+    thread: DaemonThread[Claims | None] = field(default_factory=DaemonThread)
 
 
 @dataclass(frozen=True)
@@ -92,7 +93,7 @@ class MappingDirectory:
         Raises:
             AttributionError: the directory cannot be listed.
         """
-        claims = await asyncio.to_thread(self.look)
+        claims = await self._memory.thread.call(self.look)
         return self.queue.complete(claims) if self.queue and claims else claims
 
     async def close(self) -> None:

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import asyncio
 import os
+import threading
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,6 +13,7 @@ from pulsed.attribution.mapping_directory import MAX_BYTES, MappingDirectory, bo
 from pulsed.attribution.owner import Owner
 from pulsed.attribution.source import Claims
 from pulsed.errors import AttributionError
+from tests.waiting import SECONDS
 
 DAY = 1767225600.0
 
@@ -143,6 +146,22 @@ def test_a_path_that_is_no_directory(tmp_path: Path) -> None:
     (tmp_path / "jobs").write_text("")
     with pytest.raises(AttributionError, match=r"jobs cannot be listed: Not a directory.*attribution.jobs.directories"):
         MappingDirectory(str(tmp_path / "jobs")).look()
+
+
+async def test_a_file_system_that_hangs_keeps_no_other_threads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "0").write_text("4711")
+    free, scandir = threading.Event(), os.scandir
+    monkeypatch.setattr(os, "scandir", lambda path: free.wait(SECONDS) and scandir(path))
+    source = MappingDirectory(str(tmp_path))
+    before = threading.active_count()
+    for _ in range(5):
+        with pytest.raises(asyncio.TimeoutError):
+            await asyncio.wait_for(source.read(), 0.02)
+    assert threading.active_count() == before + 1
+    free.set()
+    claims = await source.read()
+    assert claims is not None
+    assert ids(claims) == {"0": ["4711"]}
 
 
 def test_equal_settings_are_the_same_source(tmp_path: Path) -> None:
