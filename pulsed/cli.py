@@ -125,6 +125,18 @@ def argument_parser() -> _ArgumentParser:
         "--web.enable-lifecycle", dest="enable_lifecycle", action="store_true", default=None,
         help="allow POST /-/reload and /-/forget",
     )  # fmt: skip
+    serve.add_argument(
+        "--web.external-url",
+        dest="web.external_url",
+        metavar="URL",
+        help="URL under which clients reach pulsed; its path prefixes all routes",
+    )
+    serve.add_argument(
+        "--web.route-prefix",
+        dest="web.route_prefix",
+        metavar="PATH",
+        help="prefix of all routes; default: the path of --web.external-url",
+    )
     serve.add_argument("--web.config.file", dest="web.config_file", metavar="FILE", help="TLS, users, headers (YAML)")
     serve.add_argument(
         "--web.systemd-socket", dest="web.systemd_socket", action="store_true", default=None,

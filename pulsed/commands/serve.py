@@ -119,6 +119,7 @@ class Daemon:
             config.max_requests,
             self.reload if config.enable_lifecycle else None,
             self.forget if config.enable_lifecycle else None,
+            config.web.prefix,
         )
         self._web = WebConfigReloader(Path(config.web.config_file)) if config.web.config_file else None
         self._notifier = Notifier(os.environ)
@@ -136,7 +137,7 @@ class Daemon:
             loop.add_signal_handler(number, self._stop, server, number)
         loop.add_signal_handler(signal.SIGHUP, self.reload)
         for listener in listeners:
-            url = f"{listener.url(tls=server.tls)}{self._config.telemetry_path}"
+            url = f"{listener.url(tls=server.tls)}{self._config.web.prefix}{self._config.telemetry_path}"
             log.info("serving", extra={"version": __version__, "metrics": url})
         self._account_files.restore()
         self._collectors.apply(self._config)
@@ -233,6 +234,7 @@ class Daemon:
                 self._telemetry.count_request,
                 named=frozenset((self._config.telemetry_path, HEALTHY, HEALTH, READY)),
                 open_paths=frozenset((HEALTHY, HEALTH, READY)) if web.open_probes else frozenset(),
+                route_prefix=web.prefix,
             )
         return Server(app, web, self._web, lambda: self._notifier.ready(""))
 
@@ -274,6 +276,7 @@ class Daemon:
             history=self._history,
             events=self._events,
             accounts=Accounts(self._accounting, self._ended),
+            external_path=config.web.external_path if config.web.external_url else None,
         )
 
     async def _watch(self, file: Path) -> None:

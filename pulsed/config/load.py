@@ -26,6 +26,8 @@ FLAGS: Mapping[str, str] = {
     "max_requests": "--web.max-requests",
     "web.config_file": "--web.config.file",
     "web.systemd_socket": "--web.systemd-socket",
+    "web.external_url": "--web.external-url",
+    "web.route_prefix": "--web.route-prefix",
     "enable_lifecycle": "--web.enable-lifecycle",
     "log.level": "--log.level",
     "log.format": "--log.format",

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import fields
 from typing import TYPE_CHECKING, Annotated, Any, Literal
+from urllib.parse import urlsplit
 
 from pydantic import Field, JsonValue, create_model, model_validator
 
@@ -32,6 +33,7 @@ from pulsed.config.values import (
     Count,
     Duration,
     DurationOrNone,
+    ExternalUrl,
     Factor,
     Families,
     FileName,
@@ -42,6 +44,7 @@ from pulsed.config.values import (
     PositiveCount,
     Programs,
     Ratio,
+    RoutePrefix,
     Size,
     Switch,
     Text,
@@ -452,6 +455,18 @@ class Web(Section):
         "(SECURITY.md). Reloaded when it or a file it names changes. Unset: plain HTTP.",
         examples=["/etc/pulsed/web.yml"],
     )
+    external_url: ExternalUrl | None = Field(
+        default=None,
+        description="URL under which clients reach pulsed, for example through a proxy. Links refer to it, and its "
+        "path is the default of `route_prefix`. Unset: links are relative.",
+        examples=["https://example.org/gpu-node-1/pulsed"],
+    )
+    route_prefix: RoutePrefix | None = Field(
+        default=None,
+        description="Path before the path of every page, `telemetry_path` and probes included. Unset: the path of "
+        "`external_url`. `/`: none, for a proxy that removes the path.",
+        examples=["/"],
+    )
     open_probes: Switch = Field(
         default=False,
         description="Serve `/-/healthy`, `/-/ready` and `/health` without a password.",
@@ -466,6 +481,16 @@ class Web(Section):
         default=120.0,
         description="How long idle connections stay open; best above the scrape interval.",
     )
+
+    @property
+    def prefix(self) -> str:
+        """Path before every route, without a slash at the end."""
+        return self.external_path if self.route_prefix is None else self.route_prefix
+
+    @property
+    def external_path(self) -> str:
+        """Path of the external URL, without a slash at the end; empty without one."""
+        return urlsplit(self.external_url or "").path
 
 
 class Config(Section):

@@ -211,6 +211,24 @@ def _http_path(value: str) -> str:
     return value
 
 
+def _route_prefix(value: str) -> str:
+    return _http_path(f"/{value.strip('/')}").rstrip("/")
+
+
+def _external_url(value: str) -> str:
+    try:
+        parts = urlsplit(value)
+        usable = parts.hostname and parts.port != 0
+    except ValueError:  # an invalid bracket or port
+        raise ValueError("is not a URL") from None
+    if parts.scheme not in ("http", "https") or not usable:
+        raise ValueError("does not begin with http:// or https:// and a host")
+    if parts.query or parts.fragment or parts.username is not None:
+        raise ValueError("has more than scheme, host, port and path")
+    _http_path(parts.path or "/")
+    return value.rstrip("/")
+
+
 def _group(value: str) -> str:
     if value not in GROUPS:
         raise ValueError("is not a group of fields")
@@ -293,6 +311,12 @@ FileName = Annotated[str, AfterValidator(_not_empty), Notation("filename", "the 
 Secret = Annotated[SecretStr, Notation("secret", "a text", "text", secret=True)]
 HttpPath = Annotated[
     str, AfterValidator(_http_path), Notation("path", "a path that begins with /, such as /metrics", "text")
+]
+RoutePrefix = Annotated[
+    str, AfterValidator(_route_prefix), Notation("prefix", "a path such as /gpu-node-1/pulsed, or /", "text")
+]
+ExternalUrl = Annotated[
+    str, AfterValidator(_external_url), Notation("url", "a URL such as https://example.org/pulsed/", "text")
 ]
 Addresses = Annotated[
     tuple[

@@ -14,5 +14,14 @@ App = Callable[[Scope, Receive, Send], Awaitable[None]]
 HEALTHY, HEALTH, READY, RELOAD, FORGET = "/-/healthy", "/health", "/-/ready", "/-/reload", "/-/forget"
 """Paths that the server answers itself."""
 
+
+def route_of(scope: Scope, prefix: str) -> str | None:
+    """Return the path of a request below a route prefix; None outside."""
+    path: str = scope["path"]
+    if not prefix:
+        return path
+    return path[len(prefix) :] if path.startswith(f"{prefix}/") else None
+
+
 HEAD_ONLY = "pulsed.head"
 """Key of a scope whose request was HEAD: for answers that would not end."""

@@ -14,7 +14,20 @@ from urllib.parse import parse_qs
 
 from pulsed.collector.target_store import TargetStore
 from pulsed.errors import GpuNotForgettable, GpuNotFound
-from pulsed.present.asgi import FORGET, HEAD_ONLY, HEALTH, HEALTHY, READY, RELOAD, App, Message, Receive, Scope, Send
+from pulsed.present.asgi import (
+    FORGET,
+    HEAD_ONLY,
+    HEALTH,
+    HEALTHY,
+    READY,
+    RELOAD,
+    App,
+    Message,
+    Receive,
+    Scope,
+    Send,
+    route_of,
+)
 from pulsed.present.exposition.negotiation import accepts_gzip, choose_format
 from pulsed.present.exposition.page import Pages
 from pulsed.present.exposition.telemetry import Telemetry
@@ -29,6 +42,7 @@ class DaemonApp:
         api: makes the application for every other path; called once, in a thread, when it is first needed.
         reload: reloads the configuration and returns its error; None: requests that change something are refused.
         forget: forgets an absent GPU by its name and its node, and returns a text; raises as `CollectorPool.forget`.
+        route_prefix: prefix of all paths, without a slash at the end. `/` redirects to it; other paths are 404.
 
     Attributes:
         max_requests: as given; may be changed.
@@ -44,6 +58,7 @@ class DaemonApp:
         max_requests: int = 40,
         reload: Callable[[], str] | None = None,
         forget: Callable[[str, str | None], Awaitable[str]] | None = None,
+        route_prefix: str = "",
     ) -> None:
         self._board = board
         self._pages = pages
@@ -53,15 +68,18 @@ class DaemonApp:
         self._telemetry_path = telemetry_path
         self.max_requests = max_requests
         self._reload, self._forget = reload, forget
+        self._route_prefix = route_prefix
         self._running = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
         if scope["type"] != "http":
             return
-        path = scope["path"]
+        path = route_of(scope, self._route_prefix)
         if path == self._telemetry_path:
             await self._metrics(scope, send)
+        elif path is None:
+            await self._outside(scope, send)
         elif path in (HEALTHY, HEALTH, READY):
             await self._probe(path, scope, send)
         elif path in (RELOAD, FORGET):
@@ -145,8 +163,20 @@ class DaemonApp:
         await _plain(send, scope, 405, "only GET and HEAD\n", (b"allow", b"GET, HEAD"))
         return True
 
+    async def _outside(self, scope: Scope, send: Send) -> None:
+        """Answer a request outside the route prefix."""
+        if await self._refused("other", scope, send):
+            return
+        root = f"{self._route_prefix}/"
+        status, headers = 404, tuple[Header, ...]()
+        if scope["path"] in ("/", self._route_prefix):
+            status, headers = 302, ((b"location", root.encode()),)
+        self._telemetry.count_request("other", status)
+        await _plain(send, scope, status, f"all pages are below {root}\n", *headers)
+
     async def _others(self, scope: Scope, receive: Receive, send: Send) -> None:
         status = 500
+        scope = {**scope, "root_path": self._route_prefix}
         if scope["method"] == "HEAD":  # the server leaves the body away
             scope = {**scope, "method": "GET", HEAD_ONLY: True}
 

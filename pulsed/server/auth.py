@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from pulsed.present.asgi import App, Receive, Scope, Send
+from pulsed.present.asgi import App, Receive, Scope, Send, route_of
 from pulsed.server.reloader import WebConfigReloader
 from pulsed.server.users import Busy
 from pulsed.server.web_config import RateLimitSection
@@ -25,6 +25,7 @@ class AuthMiddleware:
             that anybody could make up.
         named: paths that are counted by name.
         open_paths: paths that need no password.
+        route_prefix: prefix of all paths.
     """
 
     def __init__(
@@ -34,12 +35,14 @@ class AuthMiddleware:
         count: Callable[[str, int], None],
         named: frozenset[str] = frozenset(),
         open_paths: frozenset[str] = frozenset(),
+        route_prefix: str = "",
     ) -> None:
         self._app = app
         self._live = live
         self._count = count
         self._named = named
         self._open_paths = open_paths
+        self._route_prefix = route_prefix
         rate = live.now.settings.rate_limit
         self._bucket = Bucket(rate, time.monotonic()) if rate.interval else None
 
@@ -49,7 +52,7 @@ class AuthMiddleware:
             await self._refuse(scope, send, 429, b"Too Many Requests\n", (b"retry-after", b"1"))
             return
         users = self._live.now.users
-        if users is not None and scope["path"] not in self._open_paths:
+        if users is not None and route_of(scope, self._route_prefix) not in self._open_paths:
             authorization = _authorization(scope)
             allowed = users.remembers(authorization) if authorization else False
             if allowed is None:
@@ -64,7 +67,8 @@ class AuthMiddleware:
         await self._app(scope, receive, send)
 
     async def _refuse(self, scope: Scope, send: Send, status: int, body: bytes, header: tuple[bytes, bytes]) -> None:
-        self._count(scope["path"] if scope["path"] in self._named else "other", status)
+        path = route_of(scope, self._route_prefix)
+        self._count(path if path in self._named else "other", status)
         headers = [
             (b"content-type", b"text/plain; charset=utf-8"),
             (b"content-length", str(len(body)).encode()),

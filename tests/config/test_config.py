@@ -124,6 +124,11 @@ BAD = {
     "group-unknown": [
         ":4: source.dcgmi.groups[1]: 'cor' is not a group of fields; allowed: some of core, health, nvlink, media",
     ],
+    "external-url": [
+        ":1: web.external_url: '/pulsed' does not begin with http:// or https:// and a host; "
+        "allowed: a URL such as https://example.org/pulsed/",
+        ":1: web.route_prefix: '/a b' is not a path of a page; allowed: a path such as /gpu-node-1/pulsed, or /",
+    ],
     "health-values": [
         ":3: health.thresholds.temp_margin.warn: 'hot' is not allowed; "
         "allowed: numbers by check and state, such as {temp_memory: {warn: 90}}",
@@ -558,3 +563,20 @@ def test_replay_start_is_as_the_manual_says() -> None:
 def test_every_value_says_what_is_allowed() -> None:
     for key, field in keys(Config).items():
         assert section_of(field) or notation_of(field) or "Literal" in str(field.annotation), key
+
+
+@pytest.mark.parametrize(
+    ("web", "prefix", "external_path"),
+    [
+        ({}, "", ""),
+        ({"external_url": "https://example.org"}, "", ""),
+        ({"external_url": "https://example.org:8443/a/pulsed/"}, "/a/pulsed", "/a/pulsed"),
+        ({"external_url": "https://example.org/pulsed", "route_prefix": "/"}, "", "/pulsed"),
+        ({"route_prefix": "pulsed/"}, "/pulsed", ""),
+    ],
+)
+def test_the_route_prefix_is_by_default_the_path_of_the_external_url(
+    web: dict[str, str], prefix: str, external_path: str
+) -> None:
+    config = load(None, [f"web={json.dumps(web)}"], {})
+    assert (config.web.prefix, config.web.external_path) == (prefix, external_path)

@@ -393,3 +393,22 @@ def test_check_config_passes_the_rendered_file(tmp_path: Path) -> None:
     file.write_text(config(render(SINGLE["own configuration"])))
     done = pulsed("check-config", str(file))
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("web", "prefix"),
+    [
+        ({"external_url": "https://example.org/a/pulsed/"}, "/a/pulsed"),
+        ({"external_url": "https://example.org/pulsed", "route_prefix": "/"}, ""),
+        ({"route_prefix": "pulsed"}, "/pulsed"),
+    ],
+)
+def test_probes_and_monitors_have_the_route_prefix(web: dict[str, str], prefix: str, tmp_path: Path) -> None:
+    manifests = render({"config": {"web": web}, "serviceMonitor": {"enabled": True}})
+    assert configured(manifests, tmp_path).web.prefix == prefix
+    for probe in ("startupProbe", "livenessProbe", "readinessProbe"):
+        assert container(manifests)[probe]["httpGet"]["path"] == f"{prefix}/-/healthy"
+    (monitor,) = (each for each in manifests if each["kind"] == "ServiceMonitor")
+    assert monitor["spec"]["endpoints"][0]["path"] == f"{prefix}/metrics"
+    (test,) = (each for each in manifests if each["kind"] == "Pod")
+    assert test["spec"]["containers"][0]["command"][-1] == prefix

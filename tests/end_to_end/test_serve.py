@@ -87,7 +87,7 @@ def test_the_api_answers(tmp_path: Path) -> None:
         landing = daemon.get("/")
         assert landing.headers["content-type"].startswith("text/html")
         for path in re.findall(r'href="([^"]+)"', landing.text):
-            assert daemon.get(path).status == 200
+            assert daemon.get(f"/{path}").status == 200
         docs = daemon.get("/docs").text
         assert "http://" not in docs.replace(f"http://{daemon.address}", "")
         assert "https://" not in docs, "the documentation must work without internet"

@@ -1,7 +1,7 @@
 """`helm test`: succeeds once every pod behind the Service delivers data of a GPU, else prints what each of them lacks.
 
-Arguments: host, port, scheme, and the seconds after which missing data is a failure. It runs in the image, without any
-package. A daemon that requires a login is only asked whether it is ready.
+Arguments: host, port, scheme, the seconds after which missing data is a failure, and the prefix of all paths. It runs
+in the image, without any package. A daemon that requires a login is only asked whether it is ready.
 """
 
 import json
@@ -39,7 +39,7 @@ def problem(base):
     return "; ".join(down) or ("" if document["gpus"] else "no source has a GPU")
 
 
-def main(host, port, scheme, seconds):
+def main(host, port, scheme, seconds, prefix=""):
     """Print a line per pod; return the exit code."""
     deadline = time.monotonic() + float(seconds)
     while True:
@@ -48,7 +48,7 @@ def main(host, port, scheme, seconds):
             for *_, address in socket.getaddrinfo(host, int(port), type=socket.SOCK_STREAM):
                 place = f"[{address[0]}]:{port}" if ":" in address[0] else f"{address[0]}:{port}"
                 try:
-                    problems[place] = problem(f"{scheme}://{place}")
+                    problems[place] = problem(f"{scheme}://{place}{prefix}")
                 except OSError as error:
                     problems[place] = f"no answer: {error}"
         except socket.gaierror as error:

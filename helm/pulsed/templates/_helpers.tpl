@@ -89,6 +89,13 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- if and .Values.webConfig.existingSecret .Values.webConfig.tls }}https{{ else }}http{{ end }}
 {{- end }}
 
+{{/* Prefix of all paths: that of the configuration, else the path of its external URL. */}}
+{{- define "pulsed.routePrefix" -}}
+{{- $web := .Values.config.web | default dict }}
+{{- $prefix := hasKey $web "route_prefix" | ternary $web.route_prefix (urlParse ($web.external_url | default "")).path }}
+{{- with trimAll "/" ($prefix | default "") }}/{{ . }}{{ end }}
+{{- end }}
+
 {{/* pulsed's configuration file: the user's, and what the chart has values of its own for. */}}
 {{- define "pulsed.config" -}}
 {{- $source := dict "kind" .Values.source.kind }}
@@ -141,7 +148,7 @@ insecureSkipVerify: true
 {{- $root := index . 0 }}
 {{- $monitor := index . 1 -}}
 port: http
-path: {{ $root.Values.config.telemetry_path | default "/metrics" }}
+path: {{ include "pulsed.routePrefix" $root }}{{ $root.Values.config.telemetry_path | default "/metrics" }}
 scheme: {{ include "pulsed.scheme" $root }}
 honorLabels: {{ $monitor.honorLabels }}
 {{- with $monitor.interval }}
@@ -176,6 +183,6 @@ metricRelabelings: {{- toYaml . | nindent 2 }}
 {{- if and $root.Values.webConfig.existingSecret $root.Values.webConfig.clientCertificates -}}
 tcpSocket: {port: http}
 {{- else -}}
-httpGet: {path: {{ index . 1 }}, port: http, scheme: {{ include "pulsed.scheme" $root | upper }}}
+httpGet: {path: {{ include "pulsed.routePrefix" $root }}{{ index . 1 }}, port: http, scheme: {{ include "pulsed.scheme" $root | upper }}}
 {{- end }}
 {{- end }}

@@ -14,6 +14,7 @@ from typing import Annotated, Any, Literal
 
 from fastapi import FastAPI, Path, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
+from fastapi.openapi.docs import get_swagger_ui_html
 from fastapi.openapi.utils import get_openapi
 from fastapi_offline import FastAPIOffline
 from starlette.exceptions import HTTPException
@@ -35,6 +36,7 @@ from pulsed.present.api.event_documents import KINDS, identity_document
 from pulsed.present.api.events import HEADERS, RETRY_SECONDS, EventBroadcaster, TooManySubscribers
 from pulsed.present.api.history import History
 from pulsed.present.api.host_document import HostUsage
+from pulsed.present.api.json_compression import JsonCompression
 from pulsed.present.api.sample_fields import FIELDS
 from pulsed.present.asgi import HEAD_ONLY, HEALTH, HEALTHY, READY, Receive, Scope, Send
 from pulsed.present.gpu_keys import node_of
@@ -63,15 +65,25 @@ def api(
     history: History,
     events: EventBroadcaster,
     accounts: Accounts,
+    external_path: str | None = None,
 ) -> FastAPI:
-    """Return the JSON API; `config` is the configuration with secrets masked, `preset` the name of the weights."""
+    """Return the JSON API.
+
+    Args:
+        config: the configuration with secrets masked.
+        preset: the name of the weights.
+        external_path: path of all pages as clients see it, without a slash at the end; None: links are relative.
+    """
     app = FastAPIOffline(
+        None,  # its page has absolute links
+        None,
         title="pulsed",
         version=__version__,
         summary=SUMMARY,
-        redoc_url=None,
+        root_path_in_servers=external_path is None,
         license_info={"name": "Apache-2.0", "identifier": "Apache-2.0"},
     )
+    app.add_middleware(JsonCompression)
     app.add_exception_handler(HTTPException, _failure)
     app.add_exception_handler(RequestValidationError, _refusal)
     kept_fields, kinds = _some_of(history.fields, "fields"), _some_of(KINDS, "events")
@@ -81,7 +93,18 @@ def api(
 
     @app.get("/", include_in_schema=False)
     async def landing() -> Response:
-        return Response(_landing_page(telemetry_path), media_type="text/html")
+        return Response(_landing_page(telemetry_path, external_path), media_type="text/html")
+
+    @app.get("/docs", include_in_schema=False)
+    async def docs() -> Response:
+        static = "static-offline-docs"
+        return get_swagger_ui_html(
+            openapi_url="openapi.json",
+            title="pulsed: API",
+            swagger_js_url=f"{static}/swagger-ui-bundle.js",
+            swagger_css_url=f"{static}/swagger-ui.css",
+            swagger_favicon_url=f"{static}/favicon.png",
+        )
 
     @app.get("/gpus", response_model=schema.Gpus, summary="Current state of every GPU")
     async def gpus() -> Response:
@@ -217,16 +240,20 @@ def api(
     )
     _remove_422(document)
     document["paths"] |= _front_paths(telemetry_path)
+    if external_path is not None:
+        document["servers"] = [{"url": external_path or "/"}]
     app.openapi = lambda: document  # type: ignore[method-assign] # FastAPI's way; what is in openapi_schema it may redo
     return app
 
 
-def _landing_page(telemetry_path: str) -> str:
+def _landing_page(telemetry_path: str, external_path: str | None) -> str:
     """Return the page at `/`: links to everything."""
+    base = "" if external_path is None else f'<base href="{external_path}/">'
     links = {telemetry_path: "Prometheus page", "/gpus": "GPUs as JSON", "/docs": "API", "/config": "configuration"}
-    items = "".join(f'<li><a href="{path}">{path}</a> {meaning}</li>' for path, meaning in links.items())
+    items = "".join(f'<li><a href="{path[1:]}">{path}</a> {meaning}</li>' for path, meaning in links.items())
     return (
-        '<!doctype html><html lang="en"><head><meta charset="utf-8"><title>pulsed</title></head>'
+        '<!doctype html><html lang="en"><head><meta charset="utf-8">'
+        f"{base}<title>pulsed</title></head>"
         f"<body><h1>pulsed {__version__}</h1><p>{SUMMARY}</p><ul>{items}</ul></body></html>"
     )
 
