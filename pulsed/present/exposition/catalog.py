@@ -7,7 +7,7 @@ are the same in both, because an absent one means that it is not measured.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import cached_property
@@ -17,22 +17,31 @@ from types import MappingProxyType
 from typing import Literal, NamedTuple
 
 from pulsed.present.exposition.families import COUNTER_FAMILIES, DERIVED, QUANTITY_FAMILIES
-from pulsed.present.exposition.family_types import PREFIX, Basis, CounterFamily, DerivedFamily, Family
+from pulsed.present.exposition.family_types import (
+    NO_SAMPLES,
+    PREFIX,
+    Basis,
+    CounterFamily,
+    DerivedFamily,
+    Family,
+    Samples,
+)
 from pulsed.present.exposition.series_memory import CounterForm
 from pulsed.present.exposition.summary import SUMMARIES
 from pulsed.present.exposition.text_format import label_pairs
+from pulsed.present.gpu_sample import GpuSample
 
 SeriesChoice = Literal["lean", "full"]
 
-Form = CounterForm | Literal["every", "positive", "differing", "recent"]
-"""Which samples of a family are published: `every`; the `positive` ones; all if they are `differing`, else none; those
-that were not 0 in the last ten minutes (`recent`); or as `CounterForm`."""
+Form = CounterForm | Literal["every", "current", "differing", "recent"]
+"""Which samples of a family are published: `every`; those of the `current` state; all if they are `differing`, else
+none; those that were not 0 in the last ten minutes (`recent`); or as `CounterForm`."""
 
 FORMS: Mapping[Form, str] = MappingProxyType(
     {
         "every": "yes",
         "zero_first": "yes",
-        "positive": "current state",
+        "current": "current state",
         "differing": "if they differ",
         "counted": "once above 0",
         "events": "once above 0",
@@ -51,11 +60,11 @@ RECENT_QUANTITIES = _RECENT
 """Quantities of form `recent`: `pulsed_quantity_gpus` distinguishes 0 from not measured."""
 
 _LEAN: Mapping[str, Form | None] = {
-    "workload_class": "positive",
-    "bottleneck": "positive",
-    "limiting_resource": "positive",
+    "workload_class": "current",
+    "bottleneck": "current",
+    "limiting_resource": "current",
     "health_state": None,  # health_severity
-    "health_check": "positive",  # the others: pulsed_health_checks
+    "health_check": "current",  # the others: pulsed_health_checks
     "health_events_total": "events",
     "xid_events_total": "events",
     **{f"{name}_total": "counted" for name in _COUNTED},
@@ -107,10 +116,11 @@ class PageColumn(NamedTuple):
 
 
 class PageDerived(NamedTuple):
-    """A derived family and the form that it has."""
+    """A derived family, the form that it has, and its samples in that form; those of a `CounterForm` are all."""
 
     family: DerivedFamily
     form: Form
+    samples: Callable[[GpuSample], Samples]
 
 
 @dataclass(frozen=True)
@@ -152,7 +162,9 @@ def catalog(series: SeriesChoice, include: Sequence[str] = (), exclude: Sequence
             for source, (family, prefix) in enumerate(places)
             if family.name in forms
         ),
-        tuple(PageDerived(family, forms[family.name]) for family in DERIVED if family.name in forms),
+        tuple(
+            PageDerived(family, form, _samples(family, form)) for family in DERIVED if (form := forms.get(family.name))
+        ),
         frozenset(summary.name for summary in SUMMARIES if summary.name in forms),
     )
 
@@ -175,6 +187,16 @@ def _form(name: str, series: SeriesChoice, include: Sequence[str], exclude: Sequ
     if series == "full" or any(fnmatchcase(name, pattern) for pattern in include):
         return full
     return _LEAN.get(suffix, full) if name.startswith(PREFIX) else full
+
+
+def _samples(family: DerivedFamily, form: Form) -> Callable[[GpuSample], Samples]:
+    def differing(sample: GpuSample) -> Samples:
+        found = family.samples(sample)
+        return found if len(set(found[1])) > 1 else NO_SAMPLES
+
+    if form == "current" and family.current is not None:
+        return family.current
+    return differing if form == "differing" else family.samples
 
 
 def _own(family: CounterFamily, state: str) -> str:

@@ -92,25 +92,34 @@ def _info(sample: GpuSample) -> Samples:
 
 
 def _of_health(
-    name: str, type: MetricType, help: str, label: str, samples: Callable[[Health], Samples], basis: Basis = _health
+    name: str,
+    type: MetricType,
+    help: str,
+    label: str,
+    samples: Callable[[Health], Samples],
+    basis: Basis = _health,
+    current: Callable[[Health], Samples] | None = None,
 ) -> DerivedFamily:
     """Return a family of the health of boards: MIG instances share the health of their board."""
 
-    def of_board(sample: GpuSample) -> Samples:
-        return samples(sample.result.health) if sample.device.entity.kind == "gpu" else NO_SAMPLES
+    def of_boards(samples: Callable[[Health], Samples]) -> Callable[[GpuSample], Samples]:
+        return lambda sample: samples(sample.result.health) if sample.device.entity.kind == "gpu" else NO_SAMPLES
 
-    return DerivedFamily(PREFIX + name, type, help, (label,), of_board, basis)
+    now = None if current is None else of_boards(current)
+    return DerivedFamily(PREFIX + name, type, help, (label,), of_boards(samples), basis, now)
 
 
-def _check_value(name: str, help: str, get: Callable[[CheckState], float | None]) -> DerivedFamily:
-    """Return a gauge per check."""
+def _by_check(get: Callable[[CheckState], float | None]) -> Callable[[Health], Samples]:
+    """Return the function that returns a number per check that has one."""
+    return lambda health: samples_by_label(
+        [(each.id, value) for each in health.checks if each.applies and (value := get(each)) is not None]
+    )
 
-    def samples(health: Health) -> Samples:
-        return samples_by_label(
-            [(each.id, value) for each in health.checks if each.applies and (value := get(each)) is not None]
-        )
 
-    return _of_health(name, "gauge", help, "check", samples)
+def _raised(health: Health) -> Samples:
+    """Return the severity of the raised checks."""
+    checks = health.checks if health.severity > 0 else ()  # severity is that of the worst check
+    return samples_by_label([(each.id, each.severity) for each in checks if each.applies and each.severity > 0])
 
 
 def _total(name: str, help: str, get: Callable[[Health], Iterable[tuple[object, int]]]) -> DerivedFamily:
@@ -158,20 +167,27 @@ DERIVED: tuple[DerivedFamily, ...] = (
         attrgetter("device"),
     ),
     *chain.from_iterable(map(_families, DERIVED_VALUES)),
-    _check_value(
+    _of_health(
         "health_check",
+        "gauge",
         "State of one check: -1 unknown, 0 ok, 1 info, 2 warn, 3 hot, 4 crit",
-        lambda each: each.severity,
+        "check",
+        _by_check(lambda each: each.severity),
+        current=_raised,
     ),
-    _check_value(
+    _of_health(
         "health_check_since_timestamp_seconds",
+        "gauge",
         "Start of the current state of a check, while it is worse than ok",
-        lambda each: each.since if each.severity > 0 else None,
+        "check",
+        _by_check(lambda each: each.since if each.severity > 0 else None),
     ),
-    _check_value(
+    _of_health(
         "health_check_last_event_timestamp_seconds",
+        "gauge",
         "Time of the last event of a check",
-        lambda each: each.last_event,
+        "check",
+        _by_check(lambda each: each.last_event),
     ),
     _total("any_health_events_total", "Events of all checks", lambda health: health.events),
     _of_health(

@@ -54,11 +54,13 @@ class DerivedFamily(Family):
             (`_bucket`, `_sum`, `_count`) before the values of the labels.
         basis: returns the object that the samples are computed from, besides the device: while it is the same object,
             they are not computed again. None if it is new with every tick.
+        current: returns fewer samples, for the form `current`: those of what is the case.
     """
 
     labels: tuple[str, ...]
     samples: Callable[[GpuSample], Samples]
     basis: Basis | None = None
+    current: Callable[[GpuSample], Samples] | None = None
 
 
 @lru_cache(maxsize=256)
@@ -99,7 +101,14 @@ def state_set(
     labels = label_values(states)
     rows: Mapping[str, Samples] = {true: (labels, tuple(int(state == true) for state in states)) for true in states}
 
-    def samples(sample: GpuSample) -> Samples:
-        return rows[get(sample)]
+    alone: Mapping[str, Samples] = {true: (label_values((true,)), (1,)) for true in states}
 
-    return DerivedFamily(PREFIX + name, "gauge", help, (label,), samples, basis)
+    return DerivedFamily(
+        PREFIX + name,
+        "gauge",
+        help,
+        (label,),
+        lambda sample: rows[get(sample)],
+        basis,
+        lambda sample: alone[get(sample)],
+    )

@@ -20,15 +20,14 @@ from pulsed.compute.saturation import DEFAULT_PEAKS
 from pulsed.compute.tick import ComputedTick
 from pulsed.present.exposition.cache_key import CacheKey
 from pulsed.present.exposition.catalog import FULL, RECENT_QUANTITIES, Catalog
-from pulsed.present.exposition.family_types import Family
 from pulsed.present.exposition.jobstats_series import FAMILIES as JOBSTATS
 from pulsed.present.exposition.jobstats_series import TargetJobstats
 from pulsed.present.exposition.passthrough import TargetPassthrough, passthrough_header
 from pulsed.present.exposition.series_memory import SeriesMemory
-from pulsed.present.exposition.summary import Distributions, TargetCounts, summary_families
+from pulsed.present.exposition.summary import Distributions, TargetCounts, summary_lines
 from pulsed.present.exposition.target_renderer import TargetRenderer
 from pulsed.present.exposition.telemetry import Telemetry
-from pulsed.present.exposition.text_format import END, header, lines
+from pulsed.present.exposition.text_format import END, header
 from pulsed.present.gpu_keys import repeated
 
 GZIP_LEVEL = 1
@@ -101,6 +100,8 @@ class Pages:
         """Render other families from the next page on; what was published of a GPU before is remembered."""
         self._catalog, self._peaks, self._passthrough = catalog, peaks, passthrough
         self._owner_labels, self._compat = owner_labels, compat
+        self._memory.change_forms()
+        self._headers = tuple([_headers(catalog, openmetrics) for openmetrics in (False, True)])
         self._pages.clear()
         self._places: dict[int, _Place] = {}
         self._shown: list[int] = []
@@ -162,20 +163,20 @@ class Pages:
         for place, tick in fresh:
             chunks.append(place.renderer.render(tick, place.hidden))
             yield
-        before: Family | None = None
-        for family, parts in zip(self._catalog.families, zip(*chunks, strict=True), strict=False):
+        before = b""
+        for head, parts in zip(self._headers[openmetrics], zip(*chunks, strict=True), strict=False):
             if any(parts):
-                if family is not before:
-                    page.write(header(family.name, family.type, family.help, openmetrics).encode())
-                before = family
+                if head is not before:
+                    page.write(head)
+                    before = head
                 page.writelines(parts)
             yield
         for place, tick in fresh:
             place.counts.update(tick, place.renderer.keys, place.hidden, self._distributions)
             yield
         counts = [place.counts for place, _ in fresh]
-        summaries = summary_families(self._catalog.summaries, counts, self._distributions, self._peaks)
-        page.writelines(line.encode("utf-8", "replace") for line in lines(summaries, openmetrics))
+        summaries = summary_lines(self._catalog.summaries, counts, self._distributions, self._peaks, openmetrics)
+        page.write("".join(summaries).encode("utf-8", "replace"))
         if "jobstats" in self._compat:
             page.writelines(_of_jobstats(fresh, openmetrics))
             yield
@@ -213,8 +214,16 @@ class Pages:
     def _share_devices(self, fresh: list[_Place]) -> None:
         for place, hidden in zip(fresh, repeated(place.renderer.keys for place in fresh), strict=True):
             place.hidden = hidden
-        self._memory.forget_others({key for place in fresh for key in place.renderer.keys})
+        keys = {key for place in fresh for key in place.renderer.keys}
+        self._memory.forget_others(keys)
+        self._distributions.forget_others(keys)
         self._telemetry.duplicate_gpus = {place.target.name: len(place.hidden) for place in fresh}
+
+
+def _headers(catalog: Catalog, openmetrics: bool) -> Sequence[bytes]:
+    """Return the header of each chunk, the same object for chunks of one family."""
+    heads = {each: header(each.name, each.type, each.help, openmetrics).encode() for each in catalog.families}
+    return [heads[family] for family in catalog.families]
 
 
 def _run(steps: Iterator[None]) -> float:

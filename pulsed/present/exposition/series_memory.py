@@ -7,7 +7,7 @@ a scrape took that; then nothing of it is lost.
 from __future__ import annotations
 
 from math import inf
-from typing import Literal
+from typing import Literal, TypeVar, get_args
 
 from pulsed.present.gpu_keys import Key
 
@@ -18,10 +18,13 @@ RECENT_SECONDS = 600.0
 """Time for which a gauge that became 0 is still published."""
 
 _SPARE = 64
+T = TypeVar("T")
 _FIRST_PAGE = ""
 
 CounterForm = Literal["counted", "events", "zero_first"]
 """A counter of time and energy, absent before it counts; one of events, likewise; one that is there from 0."""
+
+COUNTER_FORMS = frozenset[str](get_args(CounterForm))
 
 
 class SeriesMemory:
@@ -36,6 +39,7 @@ class SeriesMemory:
         self.now = -inf
         self.hold = LEAST_HOLD_SECONDS
         self._interval = 0.0
+        self._changed = -inf
         self._times: dict[Key, dict[str, float]] = {}
 
     def begin_page(self, now: float) -> None:
@@ -46,7 +50,14 @@ class SeriesMemory:
         if self.now < now and self.now != -inf:
             self._interval = max(now - self.now, self._interval / 2.0)
             self.hold = min(max(2.0 * self._interval, LEAST_HOLD_SECONDS), MOST_HOLD_SECONDS)
+        if self._changed == inf:
+            self._changed = now
         self.now = now
+
+    def change_forms(self) -> None:
+        """Publish all counters on the next page at once: they may have been on pages of the forms before."""
+        if self.now != -inf:
+            self._changed = inf
 
     def counter(self, key: Key, series: str, value: float, form: CounterForm) -> tuple[float | None, bool]:
         """Return what to publish of a counter, None for nothing, and whether that changes with time alone.
@@ -63,7 +74,7 @@ class SeriesMemory:
         if since is None:
             if not value and form != "zero_first":
                 return None, False
-            if form == "counted" and times[_FIRST_PAGE] == self.now:
+            if self._changed == self.now or (form == "counted" and times[_FIRST_PAGE] == self.now):
                 times[series] = -inf
                 return value, False
             times[series] = self.now
@@ -86,5 +97,11 @@ class SeriesMemory:
 
     def forget_others(self, keys: set[Key]) -> None:
         """Forget GPUs that are gone, once they are many."""
-        if len(self._times) > 2 * len(keys) + _SPARE:
-            self._times = {key: times for key, times in self._times.items() if key in keys}
+        self._times = without_gone(self._times, keys)
+
+
+def without_gone(kept: dict[Key, T], keys: set[Key]) -> dict[Key, T]:
+    """Return what is kept of GPUs: all, until most of them are gone, because those that return begin again."""
+    if len(kept) <= 2 * len(keys) + _SPARE:
+        return kept
+    return {key: value for key, value in kept.items() if key in keys}

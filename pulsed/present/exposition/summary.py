@@ -3,22 +3,29 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import accumulate
-from operator import itemgetter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
+from itertools import accumulate, chain
+from operator import add, gt, is_, itemgetter, sub
 from typing import NamedTuple
 
-from prometheus_client import Metric
-
 from pulsed.compute.counters.catalog import Distribution
+from pulsed.compute.health.model import Health
 from pulsed.compute.peaks import DEFAULT, RESOURCES, Peaks, architecture_of
 from pulsed.compute.tick import ComputedTick
-from pulsed.present.exposition.text_format import MetricType
+from pulsed.present.exposition.series_memory import without_gone
+from pulsed.present.exposition.text_format import MetricType, header, label_pairs
 from pulsed.present.gpu_keys import Key
 from pulsed.translate.vocabulary import POSITION
 
 Bucket = tuple[tuple[float, ...], list[int], float]
 """Bounds, counts per bucket, and the sum of a distribution."""
+
+Values = tuple[str, ...]
+"""Of the labels of a series."""
+
+Row = tuple[Values, float, str]
+"""The labels of a sample, its number, and the suffix of its name."""
 
 
 class Summary(NamedTuple):
@@ -53,37 +60,55 @@ SUMMARIES = (DISTRIBUTION, CHECKS, QUANTITIES, PEAKS)
 
 
 class TargetCounts:
-    """Counts over the GPUs of one target, kept as long as its tick is the same; `quantities` are counted."""
+    """Counts over the GPUs of one target, kept as long as its tick is the same; `quantities` are counted.
+
+    Attributes:
+        checks: GPUs by check and state, if that is not ok.
+        quantities: GPUs by quantity.
+    """
 
     def __init__(self, quantities: Sequence[str]) -> None:
-        self.checks: Counter[tuple[str, ...]] = Counter()
-        self.quantities: Counter[tuple[str, ...]] = Counter()
+        self.checks: Counter[Values] = Counter()
+        self.quantities: Counter[Values] = Counter()
         self.models: frozenset[str] = frozenset()
         self._pick = itemgetter(*(POSITION[name] for name in quantities))
         self._labels = [(name,) for name in quantities]
         self._tick: ComputedTick | None = None
+        self._hidden: frozenset[int] = frozenset()
+        self._health: Sequence[Health] = ()
+        self._not_ok: Sequence[Sequence[Values]] = ()
 
     def update(
         self, tick: ComputedTick, keys: Sequence[Key], hidden: frozenset[int], distribution: Distributions
     ) -> None:
         """Count the GPUs of a tick, without those at the positions `hidden`."""
-        if tick is self._tick:
+        if tick is self._tick and hidden == self._hidden:
             return
-        self._tick = tick
-        self.checks.clear()
-        self.models = frozenset(device.model for device in tick.devices)
-        shown = [position for position in range(len(tick.devices)) if position not in hidden]
-        columns = zip(*[self._pick(tick.readings[position]) for position in shown], strict=True)
+        self._tick, self._hidden = tick, hidden
+        shown = [
+            (key, device, reading, result)
+            for position, (key, device, reading, result) in enumerate(
+                zip(keys, tick.devices, tick.readings, tick.results, strict=True)
+            )
+            if position not in hidden
+        ]
+        self.models = frozenset([device.model for _, device, _, _ in shown])
+        columns = zip(*[self._pick(reading) for _, _, reading, _ in shown], strict=True)
         counts = {label: len(shown) - column.count(None) for label, column in zip(self._labels, columns, strict=False)}
         self.quantities = Counter({label: count for label, count in counts.items() if count})
-        for position in shown:
-            device, result = tick.devices[position], tick.results[position]
-            if device.entity.kind == "gpu":
-                self.checks.update(
-                    [(check.id, check.state) for check in result.health.checks if check.state != "ok" and check.applies]
-                )
+        health = [result.health for _, device, _, result in shown if device.entity.kind == "gpu"]
+        if len(health) != len(self._health) or not all(map(is_, health, self._health)):
+            known = dict(zip(map(id, self._health), self._not_ok, strict=True))
+            self._not_ok = [known.get(id(each)) or _not_ok(each) for each in health]
+            self._health = health
+            self.checks = Counter(chain.from_iterable(self._not_ok))
+        for key, device, _, result in shown:
             if result.account.distribution is not None:
-                distribution.add(keys[position], device.model, result.account.distribution)
+                distribution.add(key, device.model, result.account.distribution)
+
+
+def _not_ok(health: Health) -> Sequence[Values]:
+    return [(check.id, check.state) for check in health.checks if check.state != "ok" and check.applies]
 
 
 class Distributions:
@@ -102,50 +127,62 @@ class Distributions:
         bounds, counts, total = self.sums.get((key[0], model), (now.bounds, [0] * len(now.counts), 0.0))
         if bounds != now.bounds:  # the configuration has changed
             bounds, counts, total = now.bounds, [0] * len(now.counts), 0.0
-        if before is None or before.bounds != now.bounds or any(map(int.__gt__, before.counts, now.counts)):
+        if before is None or before.bounds != now.bounds or any(map(gt, before.counts, now.counts)):
             before = Distribution(now.bounds, (0,) * len(now.counts), 0.0)
-        counts = [sum + new - old for sum, new, old in zip(counts, now.counts, before.counts, strict=True)]
+        counts = list(map(add, counts, map(sub, now.counts, before.counts)))
         self.sums[key[0], model] = (bounds, counts, total + now.sum - before.sum)
 
+    def forget_others(self, keys: set[Key]) -> None:
+        """Forget what was seen of GPUs that are gone; what was counted of them stays."""
+        self._seen = without_gone(self._seen, keys)
 
-def summary_families(
-    names: frozenset[str], targets: Sequence[TargetCounts], distributions: Distributions, peaks: Mapping[str, Peaks]
-) -> Iterator[Metric]:
-    """Yield the families of these names that have samples."""
-    makers: Mapping[Summary, Callable[[Metric], None]] = {
-        DISTRIBUTION: lambda family: _distribution(family, distributions),
-        CHECKS: lambda family: _counts(family, CHECKS.labels, [target.checks for target in targets]),
-        QUANTITIES: lambda family: _counts(family, QUANTITIES.labels, [target.quantities for target in targets]),
-        PEAKS: lambda family: _peaks(family, frozenset().union(*(target.models for target in targets)), peaks),
+
+def summary_lines(
+    names: frozenset[str],
+    targets: Sequence[TargetCounts],
+    distributions: Distributions,
+    peaks: Mapping[str, Peaks],
+    openmetrics: bool,
+) -> Iterator[str]:
+    """Yield the lines of the families of these names that have samples."""
+    makers: Mapping[Summary, Callable[[], Iterable[Row]]] = {
+        DISTRIBUTION: lambda: _distribution(distributions),
+        CHECKS: lambda: _sum([target.checks for target in targets]),
+        QUANTITIES: lambda: _sum([target.quantities for target in targets]),
+        PEAKS: lambda: _peaks(frozenset().union(*[target.models for target in targets]), peaks),
     }
-    for summary, fill in makers.items():
-        if summary.name in names:
-            family = Metric(summary.name, summary.help, summary.type)
-            fill(family)
-            yield family
+    for summary, rows in makers.items():
+        if summary.name in names and (
+            found := [f"{_series(summary, values, suffix)} {number!r}\n" for values, number, suffix in rows()]
+        ):
+            yield header(summary.name, summary.type, summary.help, openmetrics)
+            yield from found
 
 
-def _counts(family: Metric, labels: Sequence[str], counters: Sequence[Counter[tuple[str, ...]]]) -> None:
-    total: Counter[tuple[str, ...]] = Counter()
-    for counter in counters:
+@lru_cache(maxsize=4096)
+def _series(summary: Summary, values: Values, suffix: str) -> str:
+    return f"{summary.name}{suffix}{{{label_pairs(zip(summary.labels, values, strict=False))}}}"
+
+
+def _sum(counters: Sequence[Counter[Values]]) -> Iterator[Row]:
+    total = counters[0] if len(counters) == 1 else Counter[Values]()
+    for counter in counters[1:] and counters:
         total.update(counter)
-    for values, number in sorted(total.items()):
-        family.add_sample(family.name, dict(zip(labels, values, strict=True)), number)
+    return ((values, number, "") for values, number in sorted(total.items()))
 
 
-def _distribution(family: Metric, distributions: Distributions) -> None:
+def _distribution(distributions: Distributions) -> Iterator[Row]:
     for (node, model), (bounds, counts, total) in sorted(distributions.sums.items()):
-        labels = {"node": node, "model": model}
         below = list(accumulate(counts))
         for bound, number in zip((*map(repr, map(float, bounds)), "+Inf"), below, strict=True):
-            family.add_sample(family.name + "_bucket", {**labels, "le": bound}, number)
-        family.add_sample(family.name + "_count", labels, below[-1])
-        family.add_sample(family.name + "_sum", labels, total)
+            yield (node, model, bound), number, "_bucket"
+        yield (node, model), below[-1], "_count"
+        yield (node, model), total, "_sum"
 
 
-def _peaks(family: Metric, models: frozenset[str], peaks: Mapping[str, Peaks]) -> None:
+def _peaks(models: frozenset[str], peaks: Mapping[str, Peaks]) -> Iterator[Row]:
     for model in sorted(models):
         row = peaks.get(architecture_of(model), peaks[DEFAULT])
         for resource in RESOURCES:
             if resource not in ("pcie", "nvlink"):
-                family.add_sample(family.name, {"model": model, "resource": resource}, getattr(row, resource))
+                yield (model, resource), getattr(row, resource), ""

@@ -10,14 +10,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from itertools import chain, compress
 from math import isfinite
-from operator import is_, itemgetter
+from operator import is_, ne
 from typing import cast
 
 from pulsed.compute.tick import ComputedTick
 from pulsed.present.exposition.catalog import Catalog, Form
-from pulsed.present.exposition.family_types import NO_SAMPLES, Basis, DerivedFamily, Samples
+from pulsed.present.exposition.family_types import Basis, DerivedFamily, Samples
 from pulsed.present.exposition.owner_families import owner_label_text
-from pulsed.present.exposition.series_memory import CounterForm, SeriesMemory
+from pulsed.present.exposition.series_memory import COUNTER_FORMS, CounterForm, SeriesMemory
 from pulsed.present.exposition.text_format import label_pairs
 from pulsed.present.gpu_keys import Key, key_of, label_text
 from pulsed.present.gpu_sample import GpuSample, gpu_samples
@@ -53,7 +53,6 @@ class TargetRenderer:
     def __init__(self, here: str, catalog: Catalog, memory: SeriesMemory, *, owner_labels: bool = False) -> None:
         self.keys: tuple[Key, ...] = ()
         self._here, self._catalog, self._memory, self._owner_labels = here, catalog, memory, owner_labels
-        self._pick = _picker([column.source for column in catalog.columns])
         self._devices: tuple[Device, ...] = ()
         self._tick: ComputedTick | None = None
         self._hidden: frozenset[int] = frozenset()
@@ -106,22 +105,23 @@ class TargetRenderer:
     def _update(self, shown: Sequence[GpuSample]) -> None:
         """Render the families that changed."""
         chunks, temporary, catalog = self._chunks, self._temporary, self._catalog
-        columns = list(
-            zip(*[self._pick((*sample.reading, *sample.result.account.values)) for sample in shown], strict=True)
-        )
-        for place, (column, before) in enumerate(zip(columns, self._columns, strict=True)):
-            if column != before or place in temporary:
-                chunks[place] = self._column(place, column, shown)
+        values = [
+            *zip(*[sample.reading for sample in shown], strict=True),
+            *zip(*[sample.result.account.values for sample in shown], strict=True),
+        ]
+        columns = [values[column.source] for column in catalog.columns]
+        for place in {*compress(range(len(columns)), map(ne, columns, self._columns)), *temporary}:
+            if place < len(columns):
+                chunks[place] = self._column(place, columns[place], shown)
         self._columns = columns
         changed = self._changed_bases(shown)
-        for place, (family, _) in enumerate(catalog.derived, len(columns)):
-            if family.basis is not None:
-                if changed[family.basis] or place in temporary:
-                    chunks[place] = self._derived(place, list(map(family.samples, shown)))
-                continue
-            found = list(map(family.samples, shown))
-            if found != self._samples.get(place):
-                self._samples[place] = found
+        for place, (family, _, samples) in enumerate(catalog.derived, len(columns)):
+            if family.basis is None or changed[family.basis] or place in temporary:
+                found = list(map(samples, shown))
+                if family.basis is None and place not in temporary:
+                    if found == self._samples.get(place):
+                        continue
+                    self._samples[place] = found
                 chunks[place] = self._derived(place, found)
 
     def _changed_bases(self, shown: Sequence[GpuSample]) -> Mapping[Basis, bool]:
@@ -136,33 +136,28 @@ class TargetRenderer:
     def _column(self, place: int, column: tuple[Value, ...], shown: Sequence[GpuSample]) -> bytes:
         """Return the lines of one quantity or counter of all GPUs.
 
-        Only finite numbers are readings, and OpenMetrics refuses a page with a negative counter. The sum and the
-        minimum of a column, computed in C, show whether every value must be checked.
+        Only finite numbers are readings, and OpenMetrics refuses a page with a negative counter.
         """
         _, _, prefix, least, form = self._catalog.columns[place]
+        labels = self._labels
         if form != "every":
+            mask, absent = self._settled.get(place, ((), -1))
+            # As long as the same GPUs are at 0 or missing, the same ones are published.
+            if column.count(0.0) + column.count(None) == absent and all(compress(column, mask)):
+                numbers = tuple(compress(column, mask))
+                if _are_valid(numbers, least):
+                    return self._lines(place, mask, lambda: [prefix + each for each in compress(labels, mask)], numbers)
             column = self._sparse_column(place, prefix, form, column, shown)
-        numbers = cast("tuple[float, ...]", column)  # or a TypeError
-        labels, shape = self._labels, _WHOLE
-        try:
-            whole = isfinite(sum(numbers)) and min(numbers) >= least
-        except TypeError:
-            whole = False
-        if not whole:
-            shape = tuple([value is not None and isfinite(value) and value >= least for value in column])
-            labels, numbers = list(compress(labels, shape)), tuple(compress(numbers, shape))
-        return self._lines(place, shape, lambda: [prefix + label for label in labels], numbers)
+        if _are_valid(column, least):
+            return self._lines(place, _WHOLE, lambda: [prefix + each for each in labels], column)
+        mask = tuple([value is not None and isfinite(value) and value >= least for value in column])
+        numbers = tuple(compress(column, mask))
+        return self._lines(place, mask, lambda: [prefix + each for each in compress(labels, mask)], numbers)
 
     def _sparse_column(
         self, place: int, series: str, form: Form, column: tuple[Value, ...], shown: Sequence[GpuSample]
     ) -> tuple[Value, ...]:
-        """Return what is published of a column, None where nothing is.
-
-        As long as the same GPUs are at 0 or missing, the same ones are published.
-        """
-        shown_before, absent = self._settled.get(place, ((), -1))
-        if column.count(0.0) + column.count(None) == absent and all(compress(column, shown_before)):
-            return tuple([value if is_shown else None for value, is_shown in zip(column, shown_before, strict=True)])
+        """Return what is published of a column, None where nothing is."""
         found: list[tuple[Value, bool]] = []
         for key, value, sample in zip(self._keys, column, shown, strict=True):
             if value is None:
@@ -176,18 +171,15 @@ class TargetRenderer:
         values = tuple([value for value, _ in found])
         self._settled.pop(place, None)
         if not is_temporary:
-            self._settled[place] = (tuple([bool(value) for value in values]), column.count(0.0) + column.count(None))
+            mask = tuple([value is not None for value in values])
+            self._settled[place] = (mask, column.count(0.0) + column.count(None))
         return values
 
     def _derived(self, place: int, samples: Sequence[Samples]) -> bytes:
         """Return the lines of one derived family of all GPUs."""
-        family, form = self._catalog.derived[place - len(self._columns)]
-        if form == "positive":
-            samples = [_positive(each) for each in samples]
-        elif form == "differing":
-            samples = [each if len(set(each[1])) > 1 else NO_SAMPLES for each in samples]
-        elif form != "every":
-            samples = self._counted(place, family.name, form, samples)
+        family, form, _ = self._catalog.derived[place - len(self._columns)]
+        if form in COUNTER_FORMS:
+            samples = self._counted(place, family.name, cast("CounterForm", form), samples)
         numbers = tuple(chain.from_iterable([values for _, values in samples]))
         if not all(map(isfinite, numbers)):
             samples = [_finite(each) for each in samples]
@@ -201,14 +193,14 @@ class TargetRenderer:
 
         return self._lines(place, shape, starts, numbers)
 
-    def _counted(self, place: int, name: str, form: Form, samples: Sequence[Samples]) -> list[Samples]:
+    def _counted(self, place: int, name: str, form: CounterForm, samples: Sequence[Samples]) -> list[Samples]:
         """Return the samples of counters that appear with their first event."""
         found: list[Samples] = []
         is_temporary = False
         for key, (labels, values) in zip(self._keys, samples, strict=True):
             kept: list[tuple[tuple[str, ...], float]] = []
             for own, value in zip(labels, values, strict=True):
-                number, changes = self._memory.counter(key, f"{name} {own[0]}", value, cast("CounterForm", form))
+                number, changes = self._memory.counter(key, f"{name} {own[0]}", value, form)
                 is_temporary = is_temporary or changes
                 if number is not None:
                     kept.append((own, number))
@@ -223,7 +215,7 @@ class TargetRenderer:
             self._temporary.discard(place)
 
     def _lines(
-        self, place: int, shape: _Shape, starts: Callable[[], Sequence[str]], numbers: tuple[float, ...]
+        self, place: int, shape: _Shape, starts: Callable[[], Sequence[str]], numbers: tuple[Value, ...]
     ) -> bytes:
         """Return lines that begin with `starts` and end with numbers; a template from the second time of a shape on."""
         known, template = self._templates.get(place, (None, None))
@@ -236,16 +228,14 @@ class TargetRenderer:
         return template % numbers
 
 
-def _picker(sources: Sequence[int]) -> Callable[[tuple[Value, ...]], tuple[Value, ...]]:
-    """Return the function that gets the values at these positions, which ascend."""
-    if len(sources) < 2:
-        return lambda values: tuple([values[source] for source in sources])
-    return itemgetter(*sources)
-
-
-def _positive(samples: Samples) -> Samples:
-    kept = [value > 0 for value in samples[1]]
-    return samples if all(kept) else (tuple(compress(samples[0], kept)), tuple(compress(samples[1], kept)))
+def _are_valid(column: Sequence[Value], least: float) -> bool:
+    """Return whether all values are finite and no less than the least, by functions in C."""
+    try:
+        return not column or (
+            isfinite(sum(cast("Sequence[float]", column))) and min(cast("Sequence[float]", column)) >= least
+        )
+    except TypeError:  # None
+        return False
 
 
 def _finite(samples: Samples) -> Samples:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import platform
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from math import inf
 
 from prometheus_client import CollectorRegistry, ProcessCollector
 from prometheus_client.metrics_core import (
@@ -31,6 +32,9 @@ LAYERS = ("read", "translate", "compute", "present")
 BUCKETS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.01, 0.1, 1.0)
 """Upper bounds in seconds of `pulsed_tick_duration_seconds`: eight GPUs take some 100 us, 10,000 about a second."""
 
+PROCESS_SECONDS = 1.0
+"""Interval of reading `process_*` from /proc, a third of the time of all families here."""
+
 _BOUNDS = (*map(str, BUCKETS), "+Inf")
 
 
@@ -47,9 +51,11 @@ class Telemetry(Collector):
         self._build = _build(revision)
         self._board = board
         self._now = 0.0
+        self._process = ProcessCollector(registry=None)
+        self._process_metrics: Sequence[Metric] = ()
+        self._process_until = -inf
         self.registry = CollectorRegistry()
         self.registry.register(self)
-        ProcessCollector(registry=self.registry)
 
     def observe(self, layer: str, seconds: float) -> None:
         """Note how long a layer (one of `LAYERS`) took for a tick. Costs well under a microsecond."""
@@ -88,6 +94,9 @@ class Telemetry(Collector):
         for labels, count in self._requests.items():
             requests.add_metric(labels, count)
         yield requests
+        if self._now >= self._process_until:
+            self._process_metrics, self._process_until = list(self._process.collect()), self._now + PROCESS_SECONDS
+        yield from self._process_metrics
 
 
 def _build(revision: str) -> Metric:

@@ -98,9 +98,9 @@ async def test_the_demo_has_at_most_a_hundred_series_per_gpu() -> None:
 
 def test_include_goes_before_lean_and_exclude_before_all() -> None:
     chosen = catalog("lean", ["pulsed_gpu_health_*", "pulsed_gpu_workload_class"], ["*_state", "pulsed_quantity_gpus"])
-    forms = {family.name: form for family, form in chosen.derived}
+    forms = {family.name: form for family, form, _ in chosen.derived}
     assert forms["pulsed_gpu_workload_class"] == forms["pulsed_gpu_health_check"] == "every"
-    assert forms["pulsed_gpu_bottleneck"] == "positive"
+    assert forms["pulsed_gpu_bottleneck"] == "current"
     assert "pulsed_gpu_health_state" not in forms
     assert chosen.summaries == LEAN.summaries - {"pulsed_quantity_gpus"}
 

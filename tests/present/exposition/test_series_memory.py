@@ -76,6 +76,20 @@ def test_it_does_not_begin_again_when_the_devices_or_the_configuration_change() 
     assert daemon.xids(34, (13, 5)) == {"13": 5.0}
 
 
+def test_another_form_does_not_reset_counters() -> None:
+    daemon, name = Scraped("full"), "pulsed_gpu_health_events_total"
+
+    def events(now: float, count: int) -> list[float]:
+        health = Health("ok", 0, 1.0, (), events=(("ecc_uncorrectable", count),))
+        daemon.accept(now, gpu(0, result=SETTLED._replace(health=health)))
+        return list(daemon.values(name, now).values())
+
+    assert [events(now, 7) for now in (0, 15)] == [[7.0], [7.0]]
+    daemon.pages.configure(catalog("lean"), DEFAULT_PEAKS, passthrough=False)
+    assert [events(now, 7) for now in (30, 45, 60)] == [[7.0], [7.0], [7.0]]
+    assert events(75, 8) == [8.0]
+
+
 def test_a_gauge_of_form_recent_ends_ten_minutes_after_it_became_zero() -> None:
     daemon, name = Scraped(), "pulsed_gpu_encoder_utilization_ratio"
 
@@ -102,3 +116,13 @@ def test_gpus_that_are_gone_are_forgotten_once_they_are_many() -> None:
         daemon.accept(60 + number, gpu(0, f"node{number}"))
         daemon.values(XIDS, 60 + number)
     assert daemon.xids(300, (13, 2)) == {"13": 0.0}
+
+
+def test_a_gpu_that_another_target_shows_is_counted_once_without_a_new_tick() -> None:
+    daemon, name = Scraped(), "pulsed_quantity_gpus"
+    daemon.store.replace([target("a"), target("b")])
+    for each in daemon.store.targets:
+        each.accept(tick([gpu(0, encoder_utilization_ratio=0.5)], time=TIME), 0.0)
+    daemon.store.targets[1].stale_after = 1000.0
+    assert daemon.values(name, 1) == {"": 1.0}
+    assert daemon.values(name, 500) == {"": 1.0}, "the first target is stale"
