@@ -173,6 +173,48 @@ class TooManyCounters(WatchRefused):
     reason = "profiling_multi_pass"
 
 
+class NvmlMissing(SourceError):
+    """nvidia-ml-py or NVIDIA's driver library is not installed."""
+
+    reason = "nvml_missing"
+
+
+class DriverUnavailable(SourceError):
+    """NVIDIA's kernel driver is not loaded."""
+
+    reason = "driver_unavailable"
+
+
+class DriverMismatch(SourceError):
+    """NVIDIA's kernel driver and its library have different versions, as after an upgrade."""
+
+    reason = "driver_mismatch"
+
+
+class DriverHung(SourceError):
+    """NVIDIA's driver does not answer a call."""
+
+    reason = "driver_hung"
+
+
+class GpuLost(SourceError):
+    """No GPU answers: lost, or a reset is required."""
+
+    reason = "gpu_lost"
+
+
+class NvmlRefused(SourceError):
+    """The driver refuses access to all GPUs."""
+
+    reason = "no_permission"
+
+
+class NvmlError(SourceError):
+    """NVML failed in another way."""
+
+    reason = "nvml_error"
+
+
 class NoSourceWorks(SourceError):
     """The source `auto` found none that delivers; the message has the error of each."""
 

@@ -78,7 +78,9 @@ def _reads_exporters(config: Config) -> bool:
 
 
 def _is_engine_here(config: Config) -> bool:
-    return config.source.kind in ("auto", "dcgmi") and config.source.dcgmi.host is None
+    return (
+        config.source.kind in ("auto", "dcgmi") and config.source.dcgmi.host is None
+    ) or config.source.kind == "nvml"
 
 
 def _is_exporter_here(target: str) -> bool:
@@ -144,6 +146,7 @@ def _auto(config: Config, hurried: bool) -> Sequence[Source]:
             [
                 SourceCandidate(lambda: _dcgmi(config, hurried)[0], _lacks_profiling),
                 SourceCandidate(lambda: _exporter(config, hurried)[0]),
+                SourceCandidate(lambda: _nvml(config, hurried)[0], lambda source: True),  # DCGM has more
             ]
         )
     ]
@@ -168,6 +171,15 @@ def _dcgmi(config: Config, hurried: bool) -> Sequence[Source]:
     return [
         DcgmiSource(DcgmiSettings(fast=fast, slow=slow, interval=interval, max_gpus=config.source.max_gpus, **options))
     ]
+
+
+def _nvml(config: Config, hurried: bool) -> Sequence[Source]:
+    from pulsed.reader.nvml.settings import NvmlSettings
+    from pulsed.reader.nvml.source import NvmlSource
+
+    interval = config.source.seconds() or NvmlSettings().interval
+    options = config.source.nvml.model_dump(exclude_none=True)
+    return [NvmlSource(NvmlSettings(interval=interval, max_gpus=config.source.max_gpus, **options))]
 
 
 def _exporter_interval(config: Config) -> float:
@@ -201,6 +213,7 @@ _KINDS: Mapping[str, Callable[[Config, bool], Sequence[Source]]] = {
     "auto": _auto,
     "dcgmi": _dcgmi,
     "exporter": _exporter,
+    "nvml": _nvml,
     "replay": _replay,
     "demo": _demo,
 }

@@ -71,4 +71,6 @@ def _is_done(target: Target) -> bool:
         return True
     if target.kind == "dcgmi":  # a live dcgmi has activity from its second or third tick on
         return any(result.real_utilization.ratio is not None for result in target.tick.results)
+    if target.kind == "nvml":  # profiling counters are differences of two samples
+        return target.samples > 1
     return any(any(value is not None for value in reading) for reading in target.tick.readings)

@@ -27,12 +27,13 @@ from pulsed.config.values import (
 )
 from pulsed.reader.dcgmi.settings import DcgmiSettings
 from pulsed.reader.exporter.scraper import ExporterSettings
+from pulsed.reader.nvml.settings import LEAST_INTERVAL, NvmlSettings
 from pulsed.reader.tick import MAX_GPUS
 from pulsed.translate.watches import GROUPS
 
-_DCGMI, _EXPORTER = DcgmiSettings(()), ExporterSettings()
+_DCGMI, _EXPORTER, _NVML = DcgmiSettings(()), ExporterSettings(), NvmlSettings()
 
-Kind = Literal["auto", "dcgmi", "exporter", "replay", "demo"]
+Kind = Literal["auto", "dcgmi", "exporter", "nvml", "replay", "demo"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +53,7 @@ CADENCES: Mapping[str, Cadence] = {
     "auto": Cadence(0.0, None),  # each candidate keeps its own
     "dcgmi": Cadence(0.0, _DCGMI.interval),
     "exporter": Cadence(1.0, _EXPORTER.interval),
+    "nvml": Cadence(LEAST_INTERVAL, _NVML.interval),
     "replay": Cadence(0.01, None),
     "demo": Cadence(0.1, 1.0),
 }
@@ -161,6 +163,21 @@ class Exporter(Section):
             yield "key_file", "needs its certificate too; set cert_file"
 
 
+class Nvml(Section):
+    """For the kind `nvml`."""
+
+    slow_interval: Duration = Field(
+        default=_NVML.slow_interval,
+        description="Interval of limits, error counts, links, and the list of MIG instances.",
+    )
+    timeout: Duration | None = Field(
+        default=None,
+        description="Time after which a driver that does not answer counts as hung. Unset: three intervals, at least "
+        "2s.",
+        examples=["2s"],
+    )
+
+
 class Replay(Section):
     """For the kind `replay`."""
 
@@ -197,15 +214,15 @@ class SourceSection(Section):
 
     kind: Kind = Field(
         default="auto",
-        description="`dcgmi` runs `dcgmi dmon`, `exporter` scrapes dcgm-exporters, `replay` plays a recording, `demo` "
-        "simulates eight GPUs. `auto` takes `dcgmi` if the host engine answers, else the exporter at "
-        "`source.exporter.targets`; never `demo`.",
+        description="`dcgmi` runs `dcgmi dmon`, `exporter` scrapes dcgm-exporters, `nvml` reads the driver itself "
+        "(`pip install 'pulsed[nvml]'`), `replay` plays a recording, `demo` simulates eight GPUs. `auto` takes `dcgmi` "
+        "if the host engine answers, else the exporter at `source.exporter.targets`, else `nvml`; never `demo`.",
     )
     interval: Duration | None = Field(
         default=None,
-        description="Time between samples. Unset: 15s for `exporter`, 1s for `dcgmi` and `demo`, as recorded for "
-        "`replay`. Minimum: 100ms for `dcgmi` (less is raised), 1s for `exporter`, 100ms for `demo`, 10ms "
-        "for `replay`.",
+        description="Time between samples. Unset: 15s for `exporter`, 1s for `dcgmi`, `nvml` and `demo`, as recorded "
+        "for `replay`. Minimum: 100ms for `dcgmi` (less is raised), 1s for `exporter`, 100ms for `nvml` and `demo`, "
+        "10ms for `replay`.",
         examples=["15s"],
     )
     stale_after: Duration | None = Field(
@@ -219,6 +236,7 @@ class SourceSection(Section):
     )
     dcgmi: Dcgmi = Field(default=Dcgmi(), description="Source `dcgmi`.")
     exporter: Exporter = Field(default=Exporter(), description="Source `exporter`.")
+    nvml: Nvml = Field(default=Nvml(), description="Source `nvml`.")
     replay: Replay = Field(default=Replay(), description="Source `replay`.")
     demo: Demo = Field(default=Demo(), description="Source `demo`.")
 

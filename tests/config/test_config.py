@@ -100,7 +100,7 @@ BAD = {
     "replay-without-path": [":2: source.kind: is replay, which needs a recording; set source.replay.path"],
     "section-as-text": [
         ":1: source: 'demo' is not allowed; "
-        "source has the keys kind, interval, stale_after, max_gpus, dcgmi, exporter, replay, demo"
+        "source has the keys kind, interval, stale_after, max_gpus, dcgmi, exporter, nvml, replay, demo"
     ],
     "several-mistakes": [
         ":1: listn: unknown key; did you mean listen?",
@@ -135,7 +135,7 @@ BAD = {
         ":4: health.xids.79: 'fatal' is not allowed; allowed: ok, info, warn or crit by XID, such as {109: warn}",
     ],
     "source-kind-unknown": [
-        ":2: source.kind: 'prometheus' is not allowed; allowed: auto, dcgmi, exporter, replay, demo",
+        ":2: source.kind: 'prometheus' is not allowed; allowed: auto, dcgmi, exporter, nvml, replay, demo",
     ],
     "stale-after-list": [f":2: source.stale_after: a list is not a duration; {DURATION}"],
     "switch-as-number": [":2: publish.passthrough: 2 is not allowed; allowed: true, false"],

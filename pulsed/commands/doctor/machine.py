@@ -65,7 +65,8 @@ def advice(machine: Machine) -> str:
     if machine.driver and machine.device_files:
         return (
             f"There is an NVIDIA driver, and {len(machine.device_files)} GPUs, but nothing that measures them: install "
-            "DCGM (package datacenter-gpu-manager) and start it (systemctl start nvidia-dcgm), or run a dcgm-exporter"
+            "DCGM (package datacenter-gpu-manager) and start it (systemctl start nvidia-dcgm), run a dcgm-exporter, or "
+            "let pulsed read the driver (pip install 'pulsed[nvml]')"
         )
     if machine.driver:
         return (

@@ -45,6 +45,7 @@ ADD = (
 )
 NOT_RECORDED = "not in the recording: {fields}. pulsed record writes all that the DCGM of a node has"
 BLANK_IN_RECORDING = "N/A in the recording: {fields}"
+NOT_IN_NVML = "not in NVML for this GPU: {fields}. DCGM (package datacenter-gpu-manager) has more, with source dcgmi"
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +85,8 @@ def supply(quantities: Iterable[str], probe: SourceCheck, config: Config) -> Sup
         if origins and probe.kind == "dcgmi":
             field, why = _of_dcgmi(origins, probe, config)
             fields.setdefault(why, []).append(field)
+        elif origins and probe.kind == "nvml":
+            fields.setdefault(NOT_IN_NVML, []).append(origins[0])
         elif origins and probe.kind == "replay":
             recorded = next((field for field in origins if {field.short, *field.names} & names), None)
             fields.setdefault(BLANK_IN_RECORDING if recorded else NOT_RECORDED, []).append(recorded or origins[0])

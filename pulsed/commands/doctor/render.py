@@ -22,7 +22,7 @@ def _lines(report: Report) -> Iterator[str]:
     files = len(machine["device_files"])
     yield f"this machine    NVIDIA GPUs: {machine['gpus_on_bus']} on the PCI bus, {files} in /dev; {driver}"
     nvml = "can be loaded" if machine["has_nvml"] else "is missing"
-    yield f"                {NVML} {nvml}; this version of pulsed does not read it by itself"
+    yield f"                {NVML} {nvml}"
     if machine["kernel_log_error"]:
         yield f"                the kernel log, for exact times of XIDs, cannot be read: {machine['kernel_log_error']}"
     else:

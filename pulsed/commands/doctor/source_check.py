@@ -90,7 +90,7 @@ async def probe_all(config: Config, exporter: ExporterVersion | None = None) -> 
     """
     kinds = [config.source.kind]
     if config.source.kind == "auto":  # several exporters are read without trying the host engine
-        kinds = ["exporter"] if len(config.source.exporter.targets) > 1 else ["dcgmi", "exporter"]
+        kinds = ["exporter"] if len(config.source.exporter.targets) > 1 else ["dcgmi", "exporter", "nvml"]
     return [
         found
         for kind in await asyncio.gather(*(_probe_kind(kind, config, exporter) for kind in kinds))
@@ -99,7 +99,7 @@ async def probe_all(config: Config, exporter: ExporterVersion | None = None) -> 
 
 
 async def _probe_kind(kind: str, config: Config, exporter: ExporterVersion | None) -> list[SourceCheck]:
-    if kind == "dcgmi":
+    if kind in ("dcgmi", "nvml"):
         config = config.model_copy(update={"source": config.source.model_copy(update={"interval": LIVE_SECONDS})})
     try:
         sources = sources_of(kind, config)
@@ -150,7 +150,7 @@ async def _read(source: Source, config: Config, ticks: list[ComputedTick]) -> st
                 return outcome.message
             ticks.append(outcome)
             is_complete = all(result.real_utilization.coverage == 1 for result in outcome.results)
-            if source.kind != "dcgmi" or is_complete or len(ticks) == TICKS:
+            if source.kind not in ("dcgmi", "nvml") or is_complete or len(ticks) == TICKS:
                 break
     return ""
 

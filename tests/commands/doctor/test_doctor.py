@@ -80,12 +80,16 @@ def test_a_machine_with_nothing_is_told_what_to_do() -> None:
     code, found = report(configured())
     assert code == 1
     assert (found["would_take"], found["can_serve"]) == (None, False)
-    assert [(source["kind"], source["works"]) for source in found["sources"]] == [("dcgmi", False), ("exporter", False)]
+    assert [(source["kind"], source["works"]) for source in found["sources"]] == [
+        ("dcgmi", False),
+        ("exporter", False),
+        ("nvml", False),
+    ]
     assert all(source["error"] for source in found["sources"])
     assert "--source demo" in found["advice"]
     text = told(configured())
     assert "Nothing can be served" in text
-    assert "this version of pulsed does not read it" in text
+    assert "libnvidia-ml.so.1 is missing" in text
 
 
 @pytest.mark.parametrize("format", ["table", "json"])
@@ -114,7 +118,7 @@ def test_a_target_that_is_none_is_one_source_that_does_not_work(tmp_path: Path) 
     found = report(
         configured(dcgmi, more={"source.exporter.username": "a", "source.exporter.password_file": "/nowhere"})
     )[1]
-    engine, exporter = found["sources"]
+    engine, exporter, _ = found["sources"]
     assert engine["works"]
     assert "/nowhere" in exporter["error"]
 

@@ -1,0 +1,213 @@
+"""The GPUs of this machine between NVML's initialization and shutdown, read one tick after the other.
+
+Runs in the thread that owns NVML. Handles and samples never outlive the session that they came from.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from types import ModuleType
+from typing import NamedTuple
+
+from pulsed.errors import NvmlError, SourceError, TooManyGpus
+from pulsed.reader.nvml.device import DeviceReader
+from pulsed.reader.nvml.device_list import NvmlDevice, list_devices
+from pulsed.reader.nvml.library import GONE, RESET_REQUIRED, load_nvml, source_error
+from pulsed.reader.nvml.settings import NvmlSettings
+from pulsed.reader.nvml.xid_events import XidEvents
+from pulsed.reader.tick import Layout, RawValue, Series
+
+TARGET = "libnvidia-ml.so.1"
+
+NO_GPUS = 1
+"""Flag of `nvmlInitWithFlags`: a machine without a GPU is not an error."""
+
+FIRST_RETRY_SECONDS, LONGEST_RETRY_SECONDS = 10.0, 300.0
+"""Pauses before NVML is initialized again because a GPU does not answer; every second one doubles."""
+
+_XID, _XID_TOTAL = "DCGM_FI_DEV_XID_ERRORS", "DCGM_EXP_XID_ERRORS_TOTAL"
+_RECOVERY_ACTION, _RESET = "DCGM_FI_DEV_GET_GPU_RECOVERY_ACTION", 1.0
+
+
+class Sample(NamedTuple):
+    """The values of a tick."""
+
+    layout: Layout
+    values: list[RawValue]
+
+
+class _XidCounts:
+    """The XIDs of one GPU since the source began: the last one, and how often each happened."""
+
+    def __init__(self) -> None:
+        self.last = 0
+        self.totals: dict[int, int] = {}
+
+    def add(self, code: int) -> None:
+        self.last = code
+        self.totals[code] = self.totals.get(code, 0) + 1
+
+    def values(self, codes: tuple[int, ...]) -> list[RawValue]:
+        return [self.last, *(self.totals.get(code, 0) for code in codes)]
+
+
+class _Block(NamedTuple):
+    """The series of one device: metrics of its reader, then those of the XIDs, where it has any."""
+
+    uuid: str
+    reader: DeviceReader
+    names: tuple[str, ...]
+    codes: tuple[int, ...]
+
+
+class DriverSession:
+    """NVML, initialized when the first tick is read, and again after an error.
+
+    Args:
+        clock: seconds of a clock that never steps.
+    """
+
+    def __init__(self, settings: NvmlSettings, clock: Callable[[], float]) -> None:
+        self._settings, self._clock = settings, clock
+        self._nvml: ModuleType | None = None
+        self._devices: list[NvmlDevice] = []
+        self._readers: list[DeviceReader] = []
+        self._events: XidEvents | None = None
+        self._xids: dict[str, _XidCounts] = {}
+        self._layout: Layout | None = None
+        self._blocks: list[_Block] = []
+        self._list_due = 0.0
+        self._retry_at: float | None = None
+        self._pause = FIRST_RETRY_SECONDS
+
+    def tick(self) -> Sample:
+        """Read all GPUs.
+
+        Raises:
+            SourceError: NVML cannot be used; the next call initializes it again.
+            TooManyGpus: there are more than `max_gpus`.
+        """
+        now = self._clock()
+        if self._retry_at is not None and now >= self._retry_at:
+            self._pause = min(2.0 * self._pause, LONGEST_RETRY_SECONDS)
+            self.close()
+        nvml = self._nvml or load_nvml()
+        try:
+            if self._nvml is None:
+                nvml.nvmlInitWithFlags(NO_GPUS)
+                self._nvml = nvml
+            return self._tick(nvml, now)
+        except nvml.NVMLError as error:
+            self.close()
+            raise source_error(error.value) from error
+        except SourceError:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Free everything and shut NVML down. Safe to call twice."""
+        nvml, self._nvml = self._nvml, None
+        if nvml is None:
+            return
+        self._release(nvml)
+        self._devices, self._list_due, self._retry_at = [], 0.0, None
+        with contextlib.suppress(nvml.NVMLError):  # the driver may be gone already
+            nvml.nvmlShutdown()
+
+    def _tick(self, nvml: ModuleType, now: float) -> Sample:
+        if now >= self._list_due:
+            self._list(nvml, now)
+        for reader in self._readers:
+            reader.read(now)
+        happened = self._poll_xids()
+        self._handle_gone(now)
+        if self._layout is None:
+            self._layout = self._lay_out()
+        values: list[RawValue] = []
+        for uuid, reader, names, codes in self._blocks:
+            values += map(reader.values.get, names)
+            if codes:
+                is_shown = not reader.gone or uuid in happened
+                values += self._xids[uuid].values(codes) if is_shown else [None] * (1 + len(codes))
+        if self._readers and not any(reader.gone or reader.has_values for reader in self._readers):
+            raise NvmlError("NVML answers no call for any GPU", "See whether nvidia-smi works, and dmesg")
+        return Sample(self._layout, values)
+
+    def _list(self, nvml: ModuleType, now: float) -> None:
+        """List GPUs and MIG instances; read them anew if any came or went."""
+        self._list_due = now + self._settings.slow_interval
+        devices, is_any_gone = list_devices(nvml, self._devices)
+        if len(devices) > self._settings.max_gpus:
+            raise TooManyGpus(self._settings.max_gpus, TARGET)
+        if is_any_gone:
+            self._retry(now)
+        if devices == self._devices and self._readers:
+            return
+        self._release(nvml)
+        split = {device.uuid for device in devices if device.instance is not None}
+        for place, device in enumerate(devices):
+            try:
+                self._readers.append(
+                    DeviceReader(
+                        nvml,
+                        device,
+                        is_split=device.uuid in split,
+                        settings=self._settings,
+                        offset=(place + 1) / len(devices),
+                    )
+                )
+            except nvml.NVMLError as error:  # noqa: PERF203 - of one GPU
+                if error.value not in GONE:
+                    raise
+                self._retry(now)
+        self._devices = devices
+        boards = {device.uuid: device.board for device in devices}
+        self._events = XidEvents(nvml, boards)
+        for uuid in self._events.uuids.values():
+            self._xids.setdefault(uuid, _XidCounts())
+
+    def _release(self, nvml: ModuleType) -> None:
+        parts: list[DeviceReader | XidEvents] = [*self._readers, *([self._events] if self._events is not None else [])]
+        self._readers, self._blocks, self._events, self._layout = [], [], None, None
+        for part in parts:
+            with contextlib.suppress(nvml.NVMLError):
+                part.close()
+
+    def _poll_xids(self) -> set[str]:
+        """Count new XIDs; return the GPUs that have any."""
+        events = self._events.poll() if self._events is not None else []
+        for uuid, code in events:
+            if code not in self._xids[uuid].totals:
+                self._layout = None
+            self._xids[uuid].add(code)
+        return {uuid for uuid, _ in events}
+
+    def _handle_gone(self, now: float) -> None:
+        gone = [reader for reader in self._readers if reader.gone]
+        if gone:
+            self._retry(now)
+        elif self._retry_at is None:
+            self._pause = FIRST_RETRY_SECONDS
+        for reader in gone:
+            if reader.gone == RESET_REQUIRED and reader.device.instance is None:
+                reader.values[_RECOVERY_ACTION] = _RESET
+
+    def _retry(self, now: float) -> None:
+        if self._retry_at is None:
+            self._retry_at = now + self._pause
+
+    def _lay_out(self) -> Layout:
+        series: list[Series] = []
+        self._blocks = []
+        heard = set(self._events.uuids.values()) if self._events is not None else set()
+        for reader in self._readers:
+            uuid, labels, names = reader.device.uuid, reader.device.labels, reader.names
+            codes: tuple[int, ...] = ()
+            series += [Series(name, labels) for name in names]
+            if uuid in heard and reader.device.instance is None:
+                codes = (0, *sorted(self._xids[uuid].totals))  # 0 has no label: no XID so far
+                series.append(Series(_XID, labels))
+                series += [Series(_XID_TOTAL, (*labels, ("xid", str(code))) if code else labels) for code in codes]
+            self._blocks.append(_Block(uuid, reader, names, codes))
+        return Layout("exporter", tuple(series))

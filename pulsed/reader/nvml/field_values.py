@@ -1,0 +1,140 @@
+"""NVML's field values: many numbers of a GPU in one call."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from types import ModuleType
+from typing import Any, NamedTuple
+
+from pulsed.reader.nvml.library import ENDED, GONE, REFUSALS, UNINITIALIZED
+
+Values = dict[str, float | None]
+"""Values of a device by the name of DCGM's metric with the same meaning, in its unit."""
+
+_ALL_LINKS = 0xFFFFFFFF
+_TYPES = ("dVal", "uiVal", "ulVal", "ullVal", "sllVal", "siVal", "usVal")
+"""Members of the union, by `nvmlValueType_t`."""
+
+FAST, SECOND, SLOW, RARE = 0.0, 1.0, 10.0, 60.0
+"""How often something is read, seconds; 0: with every tick. SLOW stands for the configured slow interval."""
+
+
+class FieldValue(NamedTuple):
+    """A field id of NVML.
+
+    Attributes:
+        name: DCGM's metric with the same meaning.
+        divide: NVML's unit by that metric's.
+        type: the member of the union that holds it; empty: as the driver states.
+    """
+
+    id: int
+    name: str
+    every: float
+    divide: float = 1.0
+    scope: int = 0
+    type: str = ""
+
+
+FIELD_VALUES: tuple[FieldValue, ...] = (
+    FieldValue(82, "DCGM_FI_DEV_MEMORY_TEMP", FAST, type="uiVal"),  # driver 545 states double
+    FieldValue(83, "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION", FAST),
+    FieldValue(185, "DCGM_FI_DEV_POWER_USAGE", FAST, 1000.0),
+    FieldValue(186, "DCGM_FI_DEV_POWER_USAGE_INSTANT", FAST, 1000.0),
+    FieldValue(202, "DCGM_FI_DEV_NVLINK_COUNT_TX_BYTES", FAST, scope=_ALL_LINKS),
+    FieldValue(204, "DCGM_FI_DEV_NVLINK_COUNT_RX_BYTES", FAST, scope=_ALL_LINKS),
+    FieldValue(138, "DCGM_FI_DEV_NVLINK_COUNT_TX_BYTES", FAST, 1 / 1024, _ALL_LINKS),
+    FieldValue(139, "DCGM_FI_DEV_NVLINK_COUNT_RX_BYTES", FAST, 1 / 1024, _ALL_LINKS),
+    FieldValue(74, "DCGM_FI_DEV_POWER_VIOLATION", FAST),
+    FieldValue(75, "DCGM_FI_DEV_THERMAL_VIOLATION", FAST),
+    FieldValue(76, "DCGM_FI_DEV_SYNC_BOOST_VIOLATION", SLOW),
+    FieldValue(77, "DCGM_FI_DEV_BOARD_LIMIT_VIOLATION", SLOW),
+    FieldValue(78, "DCGM_FI_DEV_LOW_UTIL_VIOLATION", SLOW),
+    FieldValue(79, "DCGM_FI_DEV_RELIABILITY_VIOLATION", SLOW),
+    FieldValue(74, "DCGM_FI_DEV_CLOCKS_EVENT_REASON_SW_POWER_CAP_NS", SLOW),
+    FieldValue(76, "DCGM_FI_DEV_CLOCKS_EVENT_REASON_SYNC_BOOST_NS", SLOW),
+    FieldValue(269, "DCGM_FI_DEV_CLOCKS_EVENT_REASON_SW_THERM_SLOWDOWN_NS", SLOW),
+    FieldValue(270, "DCGM_FI_DEV_CLOCKS_EVENT_REASON_HW_THERM_SLOWDOWN_NS", SLOW),
+    FieldValue(271, "DCGM_FI_DEV_CLOCKS_EVENT_REASON_HW_POWER_BRAKE_SLOWDOWN_NS", SLOW),
+    FieldValue(187, "DCGM_FI_DEV_POWER_MGMT_LIMIT_MIN", SLOW, 1000.0),
+    FieldValue(188, "DCGM_FI_DEV_POWER_MGMT_LIMIT_MAX", SLOW, 1000.0),
+    FieldValue(189, "DCGM_FI_DEV_POWER_MGMT_LIMIT_DEF", SLOW, 1000.0),
+    FieldValue(190, "DCGM_FI_DEV_ENFORCED_POWER_LIMIT", SLOW, 1000.0),
+    FieldValue(192, "DCGM_FI_DEV_POWER_MGMT_LIMIT", SLOW, 1000.0),
+    FieldValue(1, "DCGM_FI_DEV_ECC_CURRENT", SLOW),
+    FieldValue(2, "DCGM_FI_DEV_ECC_PENDING", SLOW),
+    FieldValue(3, "DCGM_FI_DEV_ECC_SBE_VOL_TOTAL", SLOW),
+    FieldValue(4, "DCGM_FI_DEV_ECC_DBE_VOL_TOTAL", SLOW),
+    FieldValue(5, "DCGM_FI_DEV_ECC_SBE_AGG_TOTAL", SLOW),
+    FieldValue(6, "DCGM_FI_DEV_ECC_DBE_AGG_TOTAL", SLOW),
+    FieldValue(142, "DCGM_FI_DEV_CORRECTABLE_REMAPPED_ROWS", SLOW),
+    FieldValue(143, "DCGM_FI_DEV_UNCORRECTABLE_REMAPPED_ROWS", SLOW),
+    FieldValue(144, "DCGM_FI_DEV_ROW_REMAP_PENDING", SLOW),
+    FieldValue(145, "DCGM_FI_DEV_ROW_REMAP_FAILURE", SLOW),
+    FieldValue(230, "DCGM_FI_DEV_GET_GPU_RECOVERY_ACTION", SLOW),
+    FieldValue(94, "DCGM_FI_DEV_PCIE_REPLAY_COUNTER", SLOW),
+    FieldValue(173, "DCGM_FI_DEV_PCIE_COUNT_CORRECTABLE_ERRORS", SLOW),
+    FieldValue(38, "DCGM_FI_DEV_NVLINK_CRC_FLIT_ERROR_COUNT_TOTAL", SLOW),
+    FieldValue(45, "DCGM_FI_DEV_NVLINK_CRC_DATA_ERROR_COUNT_TOTAL", SLOW),
+    FieldValue(52, "DCGM_FI_DEV_NVLINK_REPLAY_ERROR_COUNT_TOTAL", SLOW),
+    FieldValue(59, "DCGM_FI_DEV_NVLINK_RECOVERY_ERROR_COUNT_TOTAL", SLOW),
+    FieldValue(208, "DCGM_FI_DEV_NVLINK_COUNT_RX_ERRORS", SLOW, scope=_ALL_LINKS),
+    FieldValue(213, "DCGM_FI_DEV_NVLINK_COUNT_LINK_RECOVERY_SUCCESSFUL_EVENTS", SLOW, scope=_ALL_LINKS),
+    FieldValue(214, "DCGM_FI_DEV_NVLINK_COUNT_LINK_RECOVERY_FAILED_EVENTS", SLOW, scope=_ALL_LINKS),
+    FieldValue(221, "DCGM_FI_DEV_NVLINK_COUNT_RX_SYMBOL_ERRORS", SLOW, scope=_ALL_LINKS),
+    FieldValue(29, "DCGM_FI_DEV_RETIRED_SBE", RARE),
+    FieldValue(30, "DCGM_FI_DEV_RETIRED_DBE", RARE),
+    FieldValue(31, "DCGM_FI_DEV_RETIRED_PENDING", RARE),
+)
+"""Of several rows with the same name, the first that has a value counts."""
+
+
+class FieldBatch:
+    """One call for the values of several fields. A field that the driver refuses is left out from then on."""
+
+    def __init__(self, nvml: ModuleType, handle: object, fields: Sequence[FieldValue]) -> None:
+        self._nvml, self._handle = nvml, handle
+        self._choose(fields)
+
+    def _choose(self, fields: Sequence[FieldValue]) -> None:
+        self._fields = tuple(fields)
+        array = self._nvml.c_nvmlFieldValue_t * len(fields)
+        # Entries may come back untouched, so that every call begins with blanks.
+        self._blank = array(*(self._nvml.c_nvmlFieldValue_t(fieldId=each.id, scopeId=each.scope) for each in fields))
+        self._entries: Any = array()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The metrics of the fields that are still asked for."""
+        return tuple(field.name for field in self._fields)
+
+    def read(self, values: Values) -> None:
+        """Add the values of the fields; those that have none are left as they are.
+
+        Raises:
+            NVMLError: the call failed as a whole, or the GPU or the driver is gone.
+        """
+        if not self._fields:
+            return
+        entries, nvml = self._entries, self._nvml
+        ctypes.memmove(entries, self._blank, ctypes.sizeof(entries))
+        try:
+            code = nvml.nvmlLib.nvmlDeviceGetFieldValues(self._handle, len(self._fields), entries)
+        except AttributeError:
+            raise nvml.NVMLError(nvml.NVML_ERROR_FUNCTION_NOT_FOUND) from None
+        if code:
+            raise nvml.NVMLError(code)
+        is_refused = False
+        for field, entry in zip(self._fields, entries, strict=True):
+            code, type_ = entry.nvmlReturn, entry.valueType
+            if code == 0:
+                if values.get(field.name) is None and (entry.timestamp or type_) and type_ < len(_TYPES):
+                    values[field.name] = getattr(entry.value, field.type or _TYPES[type_]) / field.divide
+            elif code in REFUSALS:
+                is_refused = True
+            elif code in GONE or (code in ENDED and code != UNINITIALIZED):
+                raise nvml.NVMLError(code)
+        if is_refused:
+            kept = [each for each, entry in zip(self._fields, entries, strict=True) if entry.nvmlReturn not in REFUSALS]
+            self._choose(kept)

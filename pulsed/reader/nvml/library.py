@@ -1,0 +1,63 @@
+"""Load nvidia-ml-py, and translate NVML's errors.
+
+The module is passed on as an argument, so that nothing else imports it: without the source it is never loaded.
+"""
+
+from __future__ import annotations
+
+import importlib
+from types import ModuleType
+
+from pulsed.errors import DriverMismatch, DriverUnavailable, GpuLost, NvmlError, NvmlMissing, NvmlRefused, SourceError
+
+UNINITIALIZED, NOT_SUPPORTED, NO_PERMISSION, NOT_FOUND, DRIVER_NOT_LOADED = 1, 3, 4, 6, 9
+TIMEOUT, LIBRARY_NOT_FOUND, FUNCTION_NOT_FOUND, CORRUPTED_INFOROM = 10, 12, 13, 14
+GPU_IS_LOST, RESET_REQUIRED, LIB_RM_VERSION_MISMATCH, VERSION_MISMATCH, GPU_NOT_FOUND = 15, 16, 18, 25, 28
+"""Return values of `nvml.h`."""
+
+REFUSALS = frozenset({NOT_SUPPORTED, NO_PERMISSION, FUNCTION_NOT_FOUND, VERSION_MISMATCH})
+"""A call with one of these is not repeated until the list of GPUs changes."""
+
+GONE = frozenset({GPU_IS_LOST, RESET_REQUIRED, GPU_NOT_FOUND})
+"""The GPU answers no call; others may."""
+
+ENDED = frozenset({UNINITIALIZED, DRIVER_NOT_LOADED, LIB_RM_VERSION_MISMATCH})
+"""The driver was unloaded or replaced: NVML must be initialized again."""
+
+
+def load_nvml() -> ModuleType:
+    """Import nvidia-ml-py. Raises `NvmlMissing`."""
+    try:
+        return importlib.import_module("pynvml")
+    except ImportError as error:
+        raise NvmlMissing(
+            "the Python package nvidia-ml-py is not installed", "Install it with pip install 'pulsed[nvml]'"
+        ) from error
+
+
+def source_error(code: int) -> SourceError:
+    """Return the error of the source for a return value of NVML's initialization or of all calls."""
+    if code == LIBRARY_NOT_FOUND:
+        return NvmlMissing(
+            "the driver library libnvidia-ml.so.1 is not found",
+            "Install NVIDIA's driver; in a container, request the GPUs (docker run --gpus all, or runtimeClassName: "
+            "nvidia)",
+        )
+    if code == DRIVER_NOT_LOADED:
+        return DriverUnavailable(
+            "NVIDIA's kernel driver is not loaded", "Load it (modprobe nvidia); nvidia-smi must work"
+        )
+    if code == LIB_RM_VERSION_MISMATCH:
+        return DriverMismatch(
+            "NVIDIA's kernel driver and libnvidia-ml.so.1 have different versions",
+            "After an upgrade of the driver: reload the kernel modules or reboot, then restart pulsed",
+        )
+    if code == NO_PERMISSION:
+        return NvmlRefused(
+            "the driver refuses access to the GPUs",
+            "Give pulsed's user access to /dev/nvidiactl and /dev/nvidia0 to nvidiaN",
+        )
+    if code in GONE:
+        what = "the GPU requires a reset" if code == RESET_REQUIRED else "the GPU is lost"
+        return GpuLost(f"NVML reports: {what}", "Reset it (nvidia-smi --gpu-reset) or reboot; see dmesg")
+    return NvmlError(f"NVML failed with error {code}", "See whether nvidia-smi works, and dmesg")

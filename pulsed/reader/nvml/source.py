@@ -1,0 +1,105 @@
+"""The source `nvml`: NVIDIA's driver library, for machines without DCGM.
+
+Its ticks have DCGM's names and units, so that every later step treats them as an exporter's page.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import math
+import time
+from collections.abc import Awaitable, Callable
+
+from pulsed.errors import (
+    DriverHung,
+    DriverMismatch,
+    DriverUnavailable,
+    GpuLost,
+    NvmlError,
+    NvmlMissing,
+    NvmlRefused,
+    TooManyGpus,
+)
+from pulsed.reader.nvml.driver_session import TARGET, DriverSession, Sample
+from pulsed.reader.nvml.driver_thread import DriverThread, driver_thread
+from pulsed.reader.nvml.settings import LEAST_INTERVAL, NvmlSettings
+from pulsed.reader.tick import RawTick
+
+FIRST_SECONDS = 60.0
+"""Patience with the first tick: the driver takes 30 s to initialize eight GPUs without persistence mode."""
+
+CLOSE_SECONDS = 1.0
+"""Patience with the shutdown of NVML; a hung one is left to its thread."""
+
+
+class NvmlSource:
+    """The GPUs of this machine, read from the driver at a fixed cadence.
+
+    Args:
+        thread: runs the calls; None: the one of this process.
+    """
+
+    kind = "nvml"
+    target = TARGET
+    failures = (
+        NvmlMissing,
+        DriverUnavailable,
+        DriverMismatch,
+        DriverHung,
+        GpuLost,
+        NvmlRefused,
+        NvmlError,
+        TooManyGpus,
+    )
+    restarts = 0
+
+    def __init__(
+        self,
+        settings: NvmlSettings | None = None,
+        thread: DriverThread | None = None,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        wall: Callable[[], float] = time.time,
+        sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
+    ) -> None:
+        self._settings = settings or NvmlSettings()
+        self.interval = max(LEAST_INTERVAL, self._settings.interval)
+        self._thread = thread or driver_thread()
+        self._session = DriverSession(self._settings, clock)
+        self._clock, self._wall, self._sleep = clock, wall, sleep
+        self._is_open = False
+        self._next = -math.inf
+
+    async def read(self) -> RawTick:
+        """Wait for the next scheduled moment, then read all GPUs. Moments that a slow driver missed are left out.
+
+        Raises:
+            NvmlMissing: nvidia-ml-py or the driver's library is not installed.
+            DriverHung: the driver does not answer; nothing is read until it does.
+            SourceError: NVML cannot be used; the next call initializes it again.
+        """
+        delay = self._next - self._clock()
+        await self._sleep(max(0.0, delay))
+        now = self._clock()
+        self._next = now + self.interval if delay <= -self.interval else self._next + self.interval
+        patience = self._settings.patience if self._is_open else max(FIRST_SECONDS, self._settings.patience)
+        try:
+            wall, clock, sample = await self._thread.run(self._tick, patience)
+        except DriverHung:
+            raise
+        except Exception:
+            self._is_open = False
+            raise
+        self._is_open = True
+        return RawTick(TARGET, wall, clock, self.interval, sample.layout, sample.values)
+
+    async def close(self) -> None:
+        """Shut NVML down; a hung driver is left alone. Safe to call twice."""
+        self._is_open = False
+        with contextlib.suppress(DriverHung):
+            await self._thread.run(self._session.close, CLOSE_SECONDS, is_final=True)
+
+    def _tick(self) -> tuple[float, float, Sample]:
+        wall, clock = self._wall(), self._clock()
+        return wall, clock, self._session.tick()

@@ -1,0 +1,97 @@
+"""The daemon and the commands with the source `nvml`: nvidia-ml-py loads a stand-in of the driver's library."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.daemon import pulsed, serving
+from tests.nvml_standin import boards
+from tests.nvml_standin.library import NvmlStandin, compiled, nvml_library
+from tests.waiting import until
+
+__all__ = ["nvml_library"]
+
+
+@pytest.fixture
+def driver(nvml_library: Path, tmp_path: Path) -> NvmlStandin:
+    gpus = [boards.hopper(0), boards.split(boards.hopper(1), [(1, "1g.10gb")]), boards.turing(2)]
+    return NvmlStandin(nvml_library, tmp_path / "nvml.scenario", gpus)
+
+
+def test_the_daemon_serves_the_gpus_of_a_driver(driver: NvmlStandin, tmp_path: Path) -> None:
+    arguments = ("--source", "nvml", "--set", "source.interval=100ms", "--set", "publish.passthrough=true")
+    with serving(tmp_path, *arguments, ready=True, **driver.environment()) as daemon:
+        until(lambda: "pulsed_gpu_sm_active_ratio" in daemon.get("/metrics").text)
+        page = daemon.get("/metrics").text
+        assert re.search(r'^pulsed_source_info{.*"nvml".*"libnvidia-ml.so.1".*} 1$', page, re.MULTILINE)
+        assert "\nDCGM_FI_PROF_SM_ACTIVE{" in page
+        gpus = daemon.get("/gpus").json()["gpus"]
+        assert [gpu["uuid"] for gpu in gpus if not gpu["mig"]] == [boards.uuid_of(n) for n in range(3)]
+        driver.gpus[2]["temperature.0"] = 63
+        driver.write()
+        until(lambda: daemon.get("/gpus").json()["gpus"][-1]["metrics"]["temperature_celsius"] == 63.0)
+        driver.write(all_error=9)
+        until(lambda: 'reason="driver_unavailable"' in daemon.get("/metrics").text)
+        assert daemon.get("/-/healthy").status == 200
+        driver.write(all_error=0)
+        driver.reload_driver()
+        until(lambda: daemon.get("/-/ready").status == 200)
+        assert daemon.stop() == 0
+
+
+def test_a_hung_driver_blocks_neither_http_nor_the_end(driver: NvmlStandin, tmp_path: Path) -> None:
+    arguments = ("--source", "nvml", "--set", "source.interval=100ms", "--set", "source.nvml.timeout=300ms")
+    with serving(tmp_path, *arguments, ready=True, **driver.environment()) as daemon:
+        driver.write(nvmlDeviceGetTemperatureV_delay_us=3_600_000_000)
+        until(lambda: 'reason="driver_hung"} 0' not in daemon.get("/metrics").text)
+        assert daemon.get("/-/healthy").status == 200
+        assert daemon.stop() == 0
+
+
+def test_snapshot_has_the_profiling_counters(driver: NvmlStandin) -> None:
+    done = pulsed("snapshot", "--source", "nvml", "--format", "json", **driver.environment())
+    assert done.returncode == 0, done.stderr
+    first = json.loads(done.stdout)["gpus"][0]
+    assert first["metrics"]["sm_active_ratio"] == 0.883
+
+
+def test_an_old_driver_has_the_older_functions(tmp_path: Path) -> None:
+    library = compiled(tmp_path / "old", old_driver=True)
+    driver = NvmlStandin(library, tmp_path / "nvml.scenario", [boards.ampere()])
+    done = pulsed("snapshot", "--source", "nvml", "--format", "json", **driver.environment())
+    assert done.returncode == 0, done.stderr
+    gpu = json.loads(done.stdout)["gpus"][0]["metrics"]
+    assert gpu["temperature_celsius"] == 44.0
+    assert gpu["memory_used_bytes"] == 4 * boards.GIB + 645 * boards.MIB
+    assert gpu["clocks_event_reasons"] == 0.0
+
+
+def test_auto_takes_nvml_where_there_is_no_dcgm(driver: NvmlStandin) -> None:
+    arguments = ("--source", "auto", "--set", "source.exporter.targets=http://127.0.0.1:1/metrics")
+    done = pulsed("snapshot", *arguments, "--format", "json", **driver.environment())
+    assert done.returncode == 0, done.stderr
+    assert len(json.loads(done.stdout)["gpus"]) == 4
+
+
+def test_doctor_names_what_dcgm_would_add(driver: NvmlStandin) -> None:
+    done = pulsed("doctor", "--source", "nvml", **driver.environment())
+    assert "libnvidia-ml.so.1: works" in done.stdout
+    assert "not in NVML for this GPU: 1002 PROF_SM_ACTIVE" in done.stdout.replace("\n        ", " ")
+
+
+def test_without_the_library_one_line_names_the_remedy(tmp_path: Path) -> None:
+    done = pulsed("snapshot", "--source", "nvml", LD_LIBRARY_PATH=str(tmp_path))
+    assert done.returncode != 0
+    assert "libnvidia-ml.so.1 is not found" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_other_sources_do_not_import_nvidia_ml_py() -> None:
+    code = "import sys, pulsed.commands.serve, pulsed.collector.source_factory; sys.exit('pynvml' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

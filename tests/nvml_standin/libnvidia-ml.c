@@ -1,0 +1,351 @@
+/* A stand-in for NVIDIA's libnvidia-ml.so.1, of our own making: every call answers from a scenario file.
+ *
+ * Lines are "KEY VALUE". A value of a GPU is "gpu0.KEY", of its first MIG device "gpu0.mig0.KEY"; a key that is not there
+ * is NVML_ERROR_NOT_SUPPORTED. A number may be followed by "+RATE": units per second since the library was loaded.
+ * "FUNCTION.error CODE", "gpu0.FUNCTION.error CODE", "all.error CODE" (not of nvmlShutdown) fail, "FUNCTION.delay_us" sleeps first.
+ * The file is read again when it was replaced. Handles carry the generation of the driver: one that outlives a reload,
+ * and every other misuse that a real driver answers with a crash, is counted in `standin_misuses`.
+ */
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { UNINITIALIZED = 1, INVALID = 2, NOT_SUPPORTED = 3, NOT_FOUND = 6, TIMED_OUT = 10, UNKNOWN = 999 };
+#define KEYS 8192
+
+int standin_initialized, standin_samples, standin_sets, standin_misuses, standin_calls;
+
+static struct { char *key, *value; } table[KEYS];
+static char *text;
+static struct stat last;
+static long generation;
+static double begun;
+static unsigned long events_sent;
+
+static double clock_now(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return t.tv_sec + t.tv_nsec * 1e-9;
+}
+
+static unsigned slot(const char *key) {
+  unsigned h = 5381;
+  for (const char *c = key; *c; c++) h = h * 33 + (unsigned char)*c;
+  for (h %= KEYS; table[h].key && strcmp(table[h].key, key); h = (h + 1) % KEYS) {}
+  return h;
+}
+
+static void load(void) {
+  const char *path = getenv("STANDIN_NVML_SCENARIO");
+  struct stat now;
+  if (!path || stat(path, &now) ||
+      (text && now.st_ino == last.st_ino && now.st_mtim.tv_nsec == last.st_mtim.tv_nsec)) return;
+  FILE *f = fopen(path, "r");
+  if (!f) return;
+  char *fresh = calloc(1, now.st_size + 1);
+  if (fread(fresh, 1, now.st_size, f) != (size_t)now.st_size) abort();
+  fclose(f);
+  free(text);
+  text = fresh, last = now;
+  if (!begun) begun = clock_now();
+  memset(table, 0, sizeof table);
+  for (char *line = strtok(text, "\n"); line; line = strtok(NULL, "\n")) {
+    char *space = strchr(line, ' ');
+    if (!space) continue;
+    *space = 0;
+    unsigned at = slot(line);
+    table[at].key = line, table[at].value = space + 1;
+  }
+  const char *value = table[slot("driver.generation")].value;
+  long wanted = value ? atol(value) : 0;
+  if (wanted != generation) generation = wanted, standin_initialized = 0;
+}
+
+static const char *string(const char *owner, const char *key) {
+  char name[200];
+  snprintf(name, sizeof name, "%s%s%s", owner, *owner ? "." : "", key);
+  return table[slot(name)].value;
+}
+
+static int number(const char *owner, const char *key, double *v) {
+  const char *value = string(owner, key);
+  char *rest;
+  if (!value) return NOT_SUPPORTED;
+  *v = strtod(value, &rest);
+  if (*rest == '+') *v += strtod(rest + 1, NULL) * (clock_now() - begun);
+  return 0;
+}
+
+static double get(const char *owner, const char *key, double otherwise) {
+  double v = otherwise;
+  number(owner, key, &v);
+  return v;
+}
+
+/* Handle: 1 + GPU + 256 * (MIG device + 1) + 65536 * generation. */
+static void *handle_of(unsigned gpu, unsigned mig) { return (void *)(1 + gpu + 256ul * mig + 65536ul * generation); }
+
+static const char *owner_of(void *h) {
+  static char name[4][40];
+  static int turn;
+  unsigned long v = (unsigned long)h;
+  char *out = name[turn++ % 4];
+  if (!h) return "";
+  if ((long)(v >> 16) != generation && standin_initialized > 0) standin_misuses++;
+  unsigned gpu = (v & 255) - 1, mig = v >> 8 & 255;
+  if (mig) snprintf(out, 40, "gpu%u.mig%u", gpu, mig - 1);
+  else snprintf(out, 40, "gpu%u", gpu);
+  return out;
+}
+
+static int failed(const char *function, void *h) {
+  char key[120];
+  load();
+  standin_calls++;
+  const char *owner = owner_of(h);
+  snprintf(key, sizeof key, "%s.delay_us", function);
+  double delay = get("", key, 0);
+  if (delay > 0) usleep(delay);
+  snprintf(key, sizeof key, "%s.error", function);
+  double error = strcmp(function, "nvmlShutdown") ? get("all", "error", 0) : 0;
+  if (!error && h) error = get(owner, "error", 0);
+  if (!error) error = get("", key, 0);
+  if (!error && h) error = get(owner, key, 0);
+  if (error) return (int)error;
+  return standin_initialized > 0 || !strcmp(function, "nvmlInitWithFlags") ? 0 : UNINITIALIZED;
+}
+
+#define ENTER(h) do { int e_ = failed(__func__, h); if (e_) return e_; } while (0)
+#define UINT(h, key, out) do { double v_; int e_ = number(owner_of(h), key, &v_); if (e_) return e_; *(out) = v_; } while (0)
+/* A function of a handle that gives one number. */
+#define GIVES(name, key, type) int name(void *h, type *out) { ENTER(h); UINT(h, key, out); return 0; }
+/* The same with a choice in front. */
+#define GIVES_OF(name, key, type) int name(void *h, unsigned which, type *out) { \
+  char k[60]; ENTER(h); snprintf(k, sizeof k, key ".%u", which); UINT(h, k, out); return 0; }
+
+static int put(const char *value, char *out, unsigned size) {
+  if (!value) return NOT_SUPPORTED;
+  snprintf(out, size, "%s", value);
+  return 0;
+}
+
+int nvmlInitWithFlags(unsigned flags) {
+  ENTER(NULL);
+  standin_initialized += 1 + 0 * flags;
+  return 0;
+}
+int nvmlShutdown(void) {
+  ENTER(NULL);
+  if (standin_samples || standin_sets) standin_misuses++;
+  standin_initialized--;
+  return 0;
+}
+int nvmlSystemGetDriverVersion(char *out, unsigned size) { ENTER(NULL); return put(string("", "driver.version"), out, size); }
+int nvmlDeviceGetCount_v2(unsigned *n) { ENTER(NULL); *n = get("", "count", 0); return 0; }
+int nvmlDeviceGetHandleByIndex_v2(unsigned i, void **h) {
+  ENTER(handle_of(i, 0));
+  *h = handle_of(i, 0);
+  return i < get("", "count", 0) ? 0 : INVALID;
+}
+int nvmlDeviceGetUUID(void *h, char *out, unsigned size) { ENTER(h); return put(string(owner_of(h), "uuid"), out, size); }
+int nvmlDeviceGetName(void *h, char *out, unsigned size) { ENTER(h); return put(string(owner_of(h), "name"), out, size); }
+int nvmlDeviceGetPciInfo_v3(void *h, char *out) { ENTER(h); return put(string(owner_of(h), "pci"), out + 36, 32); }
+GIVES(nvmlDeviceGetMinorNumber, "minor", unsigned)
+
+int nvmlDeviceGetMemoryInfo(void *h, uint64_t *m) { /* total free used, which contains what is reserved */
+  double reserved = get(owner_of(h), "memory.reserved", 0);
+  ENTER(h);
+  UINT(h, "memory.total", m);
+  UINT(h, "memory.used", m + 2);
+  m[2] += reserved;
+  m[1] = m[0] - m[2];
+  return 0;
+}
+GIVES_OF(nvmlDeviceGetClockInfo, "clock", unsigned)
+GIVES_OF(nvmlDeviceGetMaxClockInfo, "clock.max", unsigned)
+GIVES_OF(nvmlDeviceGetApplicationsClock, "clock.application", unsigned)
+GIVES_OF(nvmlDeviceGetTemperature, "temperature", unsigned)
+GIVES_OF(nvmlDeviceGetTemperatureThreshold, "threshold", unsigned)
+GIVES(nvmlDeviceGetCurrentClocksThrottleReasons, "reasons", uint64_t)
+GIVES(nvmlDeviceGetPowerUsage, "power", unsigned)
+GIVES(nvmlDeviceGetEnforcedPowerLimit, "power.limit", unsigned)
+GIVES(nvmlDeviceGetTotalEnergyConsumption, "energy", uint64_t)
+GIVES(nvmlDeviceGetPerformanceState, "pstate", unsigned)
+GIVES(nvmlDeviceGetFanSpeed, "fan", unsigned)
+GIVES(nvmlDeviceGetPersistenceMode, "persistence", unsigned)
+GIVES(nvmlDeviceGetCurrPcieLinkGeneration, "pcie.generation", unsigned)
+GIVES(nvmlDeviceGetCurrPcieLinkWidth, "pcie.width", unsigned)
+GIVES(nvmlDeviceGetMaxPcieLinkGeneration, "pcie.generation.max", unsigned)
+GIVES(nvmlDeviceGetMaxPcieLinkWidth, "pcie.width.max", unsigned)
+int nvmlDeviceGetUtilizationRates(void *h, unsigned *u) {
+  ENTER(h);
+  UINT(h, "utilization.gpu", u);
+  UINT(h, "utilization.memory", u + 1);
+  return 0;
+}
+int nvmlDeviceGetEncoderUtilization(void *h, unsigned *u, unsigned *us) { ENTER(h); UINT(h, "encoder", u); *us = 166667; return 0; }
+int nvmlDeviceGetDecoderUtilization(void *h, unsigned *u, unsigned *us) { ENTER(h); UINT(h, "decoder", u); *us = 166667; return 0; }
+int nvmlDeviceGetBAR1MemoryInfo(void *h, uint64_t *m) {
+  ENTER(h);
+  UINT(h, "bar1.total", m);
+  UINT(h, "bar1.used", m + 2);
+  m[1] = m[0] - m[2];
+  return 0;
+}
+int nvmlDeviceValidateInforom(void *h) { double v; ENTER(h); return number(owner_of(h), "inforom", &v); }
+int nvmlDeviceGetRowRemapperHistogram(void *h, unsigned *banks) {
+  static const char *const keys[] = {"banks.max", "banks.high", "banks.partial", "banks.low", "banks.none"};
+  ENTER(h);
+  for (int i = 0; i < 5; i++) UINT(h, keys[i], banks + i);
+  return 0;
+}
+int nvmlDeviceGetMemoryErrorCounter(void *h, unsigned type, unsigned counter, unsigned where, uint64_t *out) {
+  char key[40];
+  ENTER(h);
+  snprintf(key, sizeof key, "errors.%u.%u.%u", type, counter, where);
+  UINT(h, key, out);
+  return 0;
+}
+
+/* Field values: {id, scope, timestamp, latency, type, return, value}. */
+struct field { unsigned id, scope; int64_t timestamp, latency; unsigned type; int error; union { double d; uint64_t u; } value; };
+int nvmlDeviceGetFieldValues(void *h, int n, struct field *f) {
+  ENTER(h);
+  for (; n--; f++) {
+    char key[40];
+    double v;
+    snprintf(key, sizeof key, "fi.%u.untouched", f->id);
+    if (get(owner_of(h), key, 0)) continue;
+    snprintf(key, sizeof key, "fi.%u", f->id);
+    f->timestamp = 1, f->error = number(owner_of(h), key, &v);
+    if (f->scope == 0xFFFFFFFF && !f->error) v += 0;
+    snprintf(key, sizeof key, "fi.%u.type", f->id);
+    f->type = get(owner_of(h), key, 3);
+    snprintf(key, sizeof key, "fi.%u.error", f->id);
+    if (get(owner_of(h), key, 0)) f->error = get(owner_of(h), key, 0);
+    if (f->error) continue;
+    f->value.u = (uint64_t)v;
+  }
+  return 0;
+}
+
+int nvmlDeviceGetMigMode(void *h, unsigned *current, unsigned *pending) { ENTER(h); UINT(h, "mig.mode", current); *pending = *current; return 0; }
+int nvmlDeviceGetMaxMigDeviceCount(void *h, unsigned *n) { ENTER(h); UINT(h, "mig.most", n); return 0; }
+int nvmlDeviceGetMigDeviceHandleByIndex(void *h, unsigned i, void **mig) {
+  ENTER(h);
+  *mig = handle_of(((unsigned long)h & 255) - 1, i + 1);
+  return string(owner_of(*mig), "uuid") ? 0 : NOT_FOUND;
+}
+GIVES(nvmlDeviceGetGpuInstanceId, "instance", unsigned)
+
+/* Events: "gpu0.xids 48 79" are sent once each; "events.serial N" with another N sends them again. */
+int nvmlEventSetCreate(int **set) { ENTER(NULL); *set = calloc(1, 64 * sizeof(int)); standin_sets++; return 0; }
+int nvmlEventSetFree(int *set) { standin_sets--; free(set); return 0; }
+int nvmlDeviceRegisterEvents(void *h, uint64_t types, int *set) {
+  ENTER(h);
+  set[((unsigned long)h & 255) - 1] = types & 8 ? 1 : 0;
+  return get(owner_of(h), "events", 1) ? 0 : NOT_SUPPORTED;
+}
+struct event { void *device; uint64_t type, data; unsigned instance, compute; };
+int nvmlEventSetWait_v2(int *set, struct event *out, unsigned ms) {
+  static char sent[64][200];
+  ENTER(NULL);
+  for (unsigned gpu = 0; gpu < get("", "count", 0); gpu++) {
+    char owner[20];
+    snprintf(owner, sizeof owner, "gpu%u", gpu);
+    const char *xids = string(owner, "xids");
+    if (!set[gpu] || !xids) continue;
+    size_t done = strlen(sent[gpu]);
+    if (strncmp(sent[gpu], xids, done)) done = 0, sent[gpu][0] = 0;
+    if (!xids[done]) continue;
+    char *rest;
+    out->device = handle_of(gpu, 0), out->type = 8, out->data = strtoul(xids + done, &rest, 10);
+    out->instance = out->compute = 0xFFFFFFFF;
+    snprintf(sent[gpu], sizeof sent[gpu], "%.*s", (int)(rest - xids), xids);
+    events_sent++;
+    return 0;
+  }
+  (void)ms;
+  return TIMED_OUT;
+}
+
+#ifndef OLD_DRIVER /* what drivers before 510 do not have */
+struct memory { unsigned version; uint64_t total, reserved, free, used; };
+int nvmlDeviceGetMemoryInfo_v2(void *h, struct memory *m) {
+  ENTER(h);
+  UINT(h, "memory.total", &m->total);
+  UINT(h, "memory.reserved", &m->reserved);
+  UINT(h, "memory.used", &m->used);
+  m->free = m->total - m->reserved - m->used;
+  return 0;
+}
+GIVES(nvmlDeviceGetCurrentClocksEventReasons, "reasons", uint64_t)
+struct temperature { unsigned version, sensor; int celsius; };
+int nvmlDeviceGetTemperatureV(void *h, struct temperature *t) { ENTER(h); UINT(h, "temperature.0", &t->celsius); return 0; }
+struct margin { unsigned version; int celsius; };
+int nvmlDeviceGetMarginTemperature(void *h, struct margin *t) { ENTER(h); UINT(h, "margin", &t->celsius); return 0; }
+int nvmlDeviceGetUnrepairableMemoryFlag_v1(void *h, unsigned *s) { ENTER(h); UINT(h, "unrepairable", s + 1); return 0; }
+struct sram { unsigned version; uint64_t counts[11]; unsigned exceeded; };
+int nvmlDeviceGetSramEccErrorStatus(void *h, struct sram *s) {
+  ENTER(h);
+  UINT(h, "sram.exceeded", &s->exceeded);
+  return 0;
+}
+struct fabric { unsigned version; unsigned char uuid[16]; int status; unsigned clique; unsigned char state; unsigned mask; unsigned char summary; };
+int nvmlDeviceGetGpuFabricInfoV(void *h, struct fabric *f) {
+  ENTER(h);
+  UINT(h, "fabric.state", &f->state);
+  UINT(h, "fabric.status", &f->status);
+  UINT(h, "fabric.mask", &f->mask);
+  if (f->version >> 24 > 2) UINT(h, "fabric.summary", &f->summary);
+  return 0;
+}
+
+/* GPM: a sample is what it is of, and its place in time; a pair in the wrong order is a misuse. */
+struct sample { long generation; unsigned long serial; char owner[40]; };
+struct metric { unsigned id; int error; double value; const char *texts[3]; };
+struct request { unsigned version, count; struct sample *older, *newer; struct metric metrics[]; };
+static unsigned long samples_taken;
+int nvmlGpmQueryDeviceSupport(void *h, unsigned *s) { ENTER(h); UINT(h, "gpm", s + 1); return 0; }
+int nvmlGpmSampleAlloc(struct sample **s) {
+  ENTER(NULL);
+  *s = calloc(1, sizeof **s);
+  (*s)->generation = generation;
+  standin_samples++;
+  return 0;
+}
+int nvmlGpmSampleFree(struct sample *s) { standin_samples--; free(s); return 0; }
+static int take(const char *owner, struct sample *s) {
+  if (s->generation != generation) standin_misuses++;
+  s->serial = ++samples_taken;
+  snprintf(s->owner, sizeof s->owner, "%s", owner);
+  return 0;
+}
+int nvmlGpmSampleGet(void *h, struct sample *s) { ENTER(h); return take(owner_of(h), s); }
+int nvmlGpmMigSampleGet(void *h, unsigned instance, struct sample *s) {
+  char owner[40];
+  ENTER(h);
+  snprintf(owner, sizeof owner, "%s.instance%u", owner_of(h), instance);
+  return take(owner, s);
+}
+int nvmlGpmMetricsGet(struct request *r) {
+  ENTER(NULL);
+  if (r->version != 1 || r->older->generation != generation || r->newer->generation != generation ||
+      r->older->serial >= r->newer->serial || !r->older->serial || strcmp(r->older->owner, r->newer->owner)) {
+    standin_misuses++;
+    return INVALID;
+  }
+  for (unsigned i = 0; i < r->count; i++) {
+    char key[40];
+    snprintf(key, sizeof key, "gpm.%u", r->metrics[i].id);
+    r->metrics[i].error = number(r->newer->owner, key, &r->metrics[i].value);
+    snprintf(key, sizeof key, "gpm.%u.error", r->metrics[i].id);
+    if (get(r->newer->owner, key, 0)) r->metrics[i].error = get(r->newer->owner, key, 0);
+  }
+  return 0;
+}
+#endif

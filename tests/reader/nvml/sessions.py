@@ -1,0 +1,47 @@
+"""Read the stand-in's GPUs with a session, as the vocabulary has them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from pulsed.reader.nvml.driver_session import DriverSession
+from pulsed.reader.nvml.settings import NvmlSettings
+from pulsed.reader.tick import RawTick
+from pulsed.translate.tick import CanonicalTick
+from pulsed.translate.translator import Translator
+from tests.sources import FakeClock
+
+
+class Reader:
+    """A session with a clock that moves one second per tick."""
+
+    def __init__(self, settings: NvmlSettings | None = None) -> None:
+        self.clock = FakeClock(1000.0)
+        self.session = DriverSession(settings or NvmlSettings(), self.clock.clock)
+        self._translator = Translator("node")
+
+    def tick(self, seconds: float = 1.0) -> CanonicalTick:
+        self.clock.now += seconds
+        layout, values = self.session.tick()
+        assert len(layout.series) == len(values)
+        return self._translator.translate(RawTick("nvml", self.clock.wall(), self.clock.now, seconds, layout, values))
+
+    def numbers(self, seconds: float = 1.0) -> dict[str, dict[str, float]]:
+        """Return what the next tick has, by GPU (`0`) or MIG instance (`0/3`)."""
+        tick = self.tick(seconds)
+        return {
+            device.entity.gpu + (f"/{device.entity.mig_id}" if device.entity.mig_id else ""): {
+                name: value for name, value in reading._asdict().items() if value is not None
+            }
+            for device, reading in zip(tick.devices, tick.readings, strict=True)
+        }
+
+
+@contextmanager
+def reading(settings: NvmlSettings | None = None) -> Iterator[Reader]:
+    reader = Reader(settings)
+    try:
+        yield reader
+    finally:
+        reader.session.close()
