@@ -28,6 +28,8 @@ EPILOG = (
     "usage or configuration; of health: 0 ok, 1 warn or hot, 2 crit, 3 unknown or wrong usage."
 )
 
+JOB_FORMATS = "line: for an epilog; js1: adds the GPUs to the summary of jobstats on standard input"
+
 _CHOICE = re.compile(r"argument (\S+): invalid choice: '(.*)' \(choose from (.*)\)")
 
 
@@ -218,7 +220,7 @@ def argument_parser() -> _ArgumentParser:
         "--nodes", metavar="LIST", type=_hosts, default=(),
         help="ask the pulsed on each of these nodes instead, at the port of --url: gpu[01-04,07]",
     )  # fmt: skip
-    job.add_argument("--format", choices=["text", "json", "line"], default="text", help="line: for an epilog")
+    job.add_argument("--format", choices=["text", "json", "line", "js1"], default="text", help=JOB_FORMATS)
     job.add_argument(
         "--timeout", type=_duration, metavar="TIME", default=2.0, help="of each request, such as 5s; default: 2s"
     )
@@ -332,10 +334,10 @@ def _job(options: argparse.Namespace) -> int:
 
     clients = clients_of(options.url, options.nodes, timeout=options.timeout, ca_file=options.ca_file)
     if options.id is not None:
-        job(clients, options.id, options.format, sys.stdout)
+        job(clients, options.id, options.format, sys.stdout, sys.stdin)
         return 0
-    if options.format == "line":
-        options.parser.error("--format line needs an ID")
+    if options.format not in ("text", "json"):
+        options.parser.error(f"--format {options.format} needs an ID")
     jobs(clients, options.format, sys.stdout)
     return 0
 

@@ -11,6 +11,7 @@ from urllib.parse import quote
 from pulsed.commands.daemon_client import DaemonClient, DaemonUnreachable, RequestRefused
 from pulsed.errors import PulsedError
 from pulsed.present.job_report import job_line, job_report, job_table
+from pulsed.present.jobstats_blob import with_gpus
 from pulsed.present.merged_account import is_same_job, merged_account
 
 REQUESTS = 64
@@ -51,20 +52,22 @@ def jobs(clients: Mapping[str, DaemonClient], format: str, out: TextIO) -> None:
         out.write(f"missing: {node}: {error.args[0]}\n")
 
 
-def job(clients: Mapping[str, DaemonClient], id: str, format: str, out: TextIO) -> None:
+def job(clients: Mapping[str, DaemonClient], id: str, format: str, out: TextIO, given: TextIO) -> None:
     """Print what a job got out of its GPUs.
 
     Args:
         clients: by node.
         id: as in `/jobs/{id}`; if it was used several times, the newest is printed.
-        format: `text`, `json`, or `line`.
+        format: `text`, `json`, `line`, or `js1`: the summary of jobstats that is read from `given`, with GPUs added.
 
     Raises:
+        NotJobstatsSummary: there is no such summary.
         JobNotFound: no daemon has it.
         DaemonUnreachable: no daemon answered.
         RequestRefused: no daemon answered without an error.
     """
-    out.write(_FORMATS[format](_account(clients, id)))
+    account = _account(clients, id)
+    out.write(with_gpus(given.read(), account) + "\n" if format == "js1" else _FORMATS[format](account))
 
 
 def _account(clients: Mapping[str, DaemonClient], id: str) -> Document:

@@ -275,7 +275,7 @@ class Daemon:
             config.compute_settings().preset_name,
             history=self._history,
             events=self._events,
-            accounts=Accounts(self._accounting, self._ended),
+            accounts=Accounts(self._accounting, self._ended, config.prices.prices()),
             external_path=config.web.external_path if config.web.external_url else None,
         )
 

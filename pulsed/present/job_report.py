@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from math import floor
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from pulsed.present.duration_text import duration_text
 from pulsed.present.job_advice import MIN_COVERAGE, MIN_SAMPLES, MIN_SECONDS
+from pulsed.present.job_cost import JOULES_PER_KWH
 from pulsed.present.job_counters import (
     Account,
     by_state,
@@ -25,8 +26,6 @@ from pulsed.present.job_counters import (
 
 MISSING = "-"
 GIBIBYTE = 2**30
-JOULES_PER_KWH = 3.6e6
-
 MAX_GPU_ROWS = 32
 """GPUs with a row of their own in a report; the rest is one row."""
 
@@ -44,6 +43,7 @@ def job_report(account: Account) -> str:
     lines += _row("Real work", _real_work(account))
     lines += _row("Time", _classes(total, time))
     lines += _row("Energy", _energy(total, energy))
+    lines += _row("Cost", _cost(account["cost"], total))
     lines += _row("Memory", _memory(gpus))
     lines += ["", *_gpu_rows(account, time, energy), ""]
     problems = [f"{each['evidence']}. {each['text']}" for each in account["advice"]]
@@ -104,6 +104,19 @@ def _energy(total: Account, unit: _Unit) -> str:
     idle = sum(by_state(total, "idle_energy_joules").values())
     text = f"{used / unit.size:.1f} {unit.name}"
     return text + (f", {idle / unit.size:.1f} of it while idle" if idle else "")
+
+
+def _cost(cost: Mapping[str, Any] | None, total: Account) -> str:
+    if cost is None:
+        return ""
+    parts = []
+    if cost["per_gpu_hour"] is not None:
+        parts.append(f"{total['gpu_seconds'] / 3600.0:.3f} GPU hours x {cost['per_gpu_hour']:g}")
+    if cost["per_kwh"] is not None:
+        used = joules(total)
+        parts.append(f"{'unknown' if used is None else f'{used / JOULES_PER_KWH:.3f}'} kWh x {cost['per_kwh']:g}")
+    amount = "unknown" if cost["total"] is None else f"{cost['total']:.2f}"
+    return f"{amount} {cost['currency']} = {' + '.join(parts)}"
 
 
 def _memory(gpus: Sequence[Account]) -> str:

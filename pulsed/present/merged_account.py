@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pulsed.present.job_advice import advice_of
+from pulsed.present.job_cost import cost_of, prices_of
 from pulsed.present.job_counters import Account
 
 _COUNTED = ("gpu_seconds", "observed_seconds", "bridged_joules", "counters", "lower", "upper")
@@ -17,7 +18,8 @@ def is_same_job(account: Account, newest: Account) -> bool:
 
 
 def merged_account(accounts: Sequence[Account], missing: Sequence[Mapping[str, str]] = ()) -> dict[str, Any]:
-    """Return one account with the GPUs of all, which must be of the same job; `total` is recomputed.
+    """Return one account with the GPUs of all, which must be of the same job; `total` and `advice` are recomputed, as
+    is `cost` if the nodes have the same prices.
 
     Args:
         accounts: of some nodes, at least one. A GPU that several of them have counts once.
@@ -46,6 +48,8 @@ def merged_account(accounts: Sequence[Account], missing: Sequence[Mapping[str, s
         "answered_nodes": len(accounts),
         "missing_nodes": [dict(each) for each in missing],
     }
+    prices = {prices_of(each) for each in accounts}
+    account["cost"] = cost_of(account["total"], prices.pop()) if len(prices) == 1 else None
     account["advice"] = [advice._asdict() for advice in advice_of(account)]
     return account
 

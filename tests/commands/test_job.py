@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from pulsed.attribution.owner import pod
+from pulsed.present.job_cost import Prices, cost_of
 from tests.daemon import free_port, pulsed
 from tests.present.accounts import BEGIN, document, gpu_account
 
@@ -93,12 +94,15 @@ def test_a_job_on_several_nodes(start: Start) -> None:
     start({"/jobs/4711": second}, "127.0.0.12", port)
     start({"/jobs/4711": document(gpu_account(0, node="gpu03"), begin=BEGIN - 1e6)}, "127.0.0.13", port)
     start({}, "127.0.0.14", port)
+    for each, price in ((first, 2.0), (second, 2.0)):
+        each["cost"] = cost_of(each["total"], Prices(price))
     arguments = ("job", "4711", f"--url=http://localhost:{port}", "--nodes", "127.0.0.[11-15]")
     made = json.loads(pulsed(*arguments, "--format", "json").stdout)
     assert (made["begin"], made["gpu_count"], made["answered_nodes"]) == (first["begin"], 3, 2)
     assert made["total"]["gpu_seconds"] == 3 * 14400.0
     assert made["total"]["counters"]["idle_seconds"] == {"held": 14400.0}
     assert made["total"]["counters"]["real_utilization_seconds"] == pytest.approx(1.1 * 14400.0)
+    assert made["cost"]["total"] == 24.0
     reasons = {each["node"]: each["reason"] for each in made["missing_nodes"]}
     assert reasons.keys() == {"127.0.0.13", "127.0.0.14", "127.0.0.15"}
     assert reasons["127.0.0.13"] == "has an older job with this id"

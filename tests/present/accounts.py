@@ -8,6 +8,7 @@ from pulsed.accounting.account import Extremes, GpuAccount, OwnerAccount, OwnerE
 from pulsed.accounting.counter_vector import load
 from pulsed.attribution.owner import Owner
 from pulsed.present.api.account_documents import account_document
+from pulsed.present.job_cost import NO_PRICES, Prices
 from pulsed.translate.tick import Device, Entity
 
 BEGIN = 1767225600.0
@@ -67,8 +68,10 @@ def gpu_account(
     return account
 
 
-def document(*gpus: GpuAccount, owner: Owner = ANN, hours: float = 4.0, begin: float = BEGIN) -> dict[str, Any]:
+def document(
+    *gpus: GpuAccount, owner: Owner = ANN, hours: float = 4.0, begin: float = BEGIN, prices: Prices = NO_PRICES
+) -> dict[str, Any]:
     """Return the document of a job that has ended."""
     end = begin + hours * HOUR
     account = OwnerAccount(owner, begin, begin, end, end, gpus={gpu_key(each.device): each for each in gpus})
-    return account_document(account, "here")
+    return account_document(account, "here", prices)

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from pulsed.accounting.account import OwnerEvent
 from pulsed.attribution.owner import pod
+from pulsed.present.job_cost import Prices, cost_of
 from pulsed.present.job_report import job_line, job_report, job_table
 from tests.present.accounts import BEGIN, document, gpu_account
 
@@ -73,6 +74,22 @@ def test_without_inputs_nothing_is_0() -> None:
     assert "Energy" not in report
     assert "Memory" not in report
     assert job_line(made) == "pulsed/1 gpus=1 h=0 held_idle_h=0 cov=0\n"
+
+
+def test_money() -> None:
+    made = document(gpu_account(0), gpu_account(1), prices=Prices(2.5, 0.3, "USD"))
+    assert "Cost        21.20 USD = 8.000 GPU hours x 2.5 + 4.000 kWh x 0.3\n" in job_report(made)
+    made = document(gpu_account(0, sharers=2), prices=Prices(gpu_hour=2.5))
+    assert "Cost        5.00 EUR = 2.000 GPU hours x 2.5\n" in job_report(made)
+    assert "Cost" not in job_report(document(gpu_account(0)))
+
+
+def test_cost_of_unknown_energy_is_unknown() -> None:
+    made = document(gpu_account(0, seen=0.0))
+    made["total"] |= {"gpu_seconds": 3600.0, "counters": {"energy_unknown_seconds": 3600.0}}
+    assert cost_of(made["total"], Prices(2.0, 0.3)) == {
+        "currency": "EUR", "per_gpu_hour": 2.0, "per_kwh": 0.3, "gpu_time": 2.0, "energy": None, "total": None
+    }  # fmt: skip
 
 
 def test_the_line_of_the_epilog() -> None:

@@ -11,16 +11,18 @@ from pulsed.accounting.counter_vector import EMPTY, CounterVector, added, by_nam
 from pulsed.accounting.ended import EndedAccounts
 from pulsed.attribution.owner import Owner
 from pulsed.present.job_advice import advice_of
+from pulsed.present.job_cost import NO_PRICES, Prices, cost_of
 from pulsed.present.rfc3339 import rfc3339
 
 Document = dict[str, Any]
 
 
 class Accounts(NamedTuple):
-    """Where accounts are found: those of owners that have a GPU, and those of owners that have ended."""
+    """Where accounts are found: those of owners that have a GPU, and those of owners that have ended; and prices."""
 
     running: OwnerAccounting
     ended: EndedAccounts
+    prices: Prices = NO_PRICES
 
 
 class AccountFilter(NamedTuple):
@@ -96,7 +98,7 @@ def owner_document(owner: Owner) -> Document:
     }
 
 
-def account_document(account: OwnerAccount, here: str) -> Document:
+def account_document(account: OwnerAccount, here: str, prices: Prices = NO_PRICES) -> Document:
     """Return an account with all of its GPUs; `here` is this process's node."""
     moment = account.last_seen if account.end is None else account.end
     gpus = list(account.gpus.values())
@@ -115,6 +117,7 @@ def account_document(account: OwnerAccount, here: str) -> Document:
         "total": _counted(gpus),
         "gpus": [_gpu(each, moment, here) for each in gpus],
     }
+    document["cost"] = cost_of(document["total"], prices)
     document["advice"] = [advice._asdict() for advice in advice_of(document)]
     return document
 

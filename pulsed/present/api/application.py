@@ -169,9 +169,11 @@ def api(
         limit: Annotated[int, Query(ge=1, le=MAX_JOBS)] = 100,
     ) -> Response:
         wanted = AccountFilter(state, kind, user, account, namespace, since)
-        shown = [account_document(each, board.node) for each in running_accounts(accounts, wanted)[:limit]]
+        shown = [
+            account_document(each, board.node, accounts.prices) for each in running_accounts(accounts, wanted)[:limit]
+        ]
         ended = islice(ended_accounts(accounts, wanted), limit - len(shown))
-        shown += await in_background(lambda: [account_document(each, board.node) for each in ended])
+        shown += await in_background(lambda: [account_document(each, board.node, accounts.prices) for each in ended])
         return _json({"node": board.node, "time": rfc3339(time.time()), "jobs": shown})
 
     @app.get(
@@ -184,7 +186,7 @@ def api(
         id: Annotated[str, Path(description="a job id, a pod's UID, `pod:namespace/name`, or an owner's id")],
         all: Annotated[bool, Query(description="a list of all with this id, such as of a requeued job")] = False,
     ) -> Response:
-        found = [account_document(each, board.node) for each in accounts_named(accounts, id)]
+        found = [account_document(each, board.node, accounts.prices) for each in accounts_named(accounts, id)]
         if not found:
             return _json({"error": f"job {id!r} not found; /jobs lists all jobs"}, 404)
         return _json(found if all else found[0])

@@ -211,6 +211,17 @@ class AdviceShape(Shape):
     text: str
 
 
+class CostShape(Shape):
+    """Cost by the prices of the configuration, in `currency`."""
+
+    currency: str
+    per_gpu_hour: float | None
+    per_kwh: float | None
+    gpu_time: float = Field(description="of `total.gpu_seconds`")
+    energy: float | None = Field(description="null if the energy is unknown")
+    total: float | None
+
+
 class AccountShape(Shape):
     """What an owner got out of its GPUs."""
 
@@ -225,6 +236,7 @@ class AccountShape(Shape):
     boundary_seconds: float = Field(description="samples in which it began or ended; not in counters, but in upper")
     total: CountedShape
     gpus: list[GpuAccountShape]
+    cost: CostShape | None = Field(description="null without prices")
     advice: list[AdviceShape] = Field(description="empty without enough observed time")
 
 
