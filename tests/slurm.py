@@ -73,19 +73,20 @@ class SlurmCluster:
 
 
 @contextlib.contextmanager
-def slurm(folder: Path, *, gpus: int = 2, **options: object) -> Iterator[SlurmCluster]:
+def slurm(folder: Path, *, gpus: int = 2, shards: int = 0, **options: object) -> Iterator[SlurmCluster]:
     """Start a cluster, wait until its node is idle, and end it with its jobs afterwards.
 
     Args:
         folder: where everything of the cluster lies; empty or new.
         gpus: number of GPUs of the node.
+        shards: number of shares of its GPUs, for `--gres=shard:1`.
         options: further lines of slurm.conf, as `Prolog=path`.
     """
     programs = [tool("munged", "munge"), tool("slurmctld", "slurmctld"), tool("slurmd", "slurmd")]
     tool("scontrol", "slurm-client")
     folder.mkdir(parents=True, exist_ok=True)
     cluster = SlurmCluster(folder)
-    _configure(folder, gpus, options)
+    _configure(folder, gpus, shards, options)
     munged = [programs[0], "--foreground", "--force", f"--socket={folder}/munge", f"--key-file={folder}/munge.key"]
     munged += [f"--pid-file={folder}/munged.pid", f"--seed-file={folder}/munge.seed", "--num-threads=2"]
     with contextlib.ExitStack() as daemons:
@@ -134,14 +135,15 @@ def _daemon(command: list[str], log: Path, environment: dict[str, str]) -> Itera
             process.wait()
 
 
-def _configure(folder: Path, gpus: int, options: dict[str, object]) -> None:
+def _configure(folder: Path, gpus: int, shards: int, options: dict[str, object]) -> None:
     (folder / "munge.key").write_bytes(os.urandom(128))
     (folder / "munge.key").chmod(0o400)
     (folder / "state").mkdir()
     (folder / "spool").mkdir()
     for index in range(gpus):
         (folder / f"nvidia{index}").symlink_to("/dev/null")
-    (folder / "gres.conf").write_text(f"Name=gpu File={folder}/nvidia[0-{gpus - 1}] Flags=nvidia_gpu_env\n")
+    shared = f"Name=shard Count={shards}\n" if shards else ""
+    (folder / "gres.conf").write_text(f"Name=gpu File={folder}/nvidia[0-{gpus - 1}] Flags=nvidia_gpu_env\n{shared}")
     lines = {
         "ClusterName": "test",
         "SlurmctldHost": f"{socket.gethostname()}(127.0.0.1)",
@@ -162,11 +164,10 @@ def _configure(folder: Path, gpus: int, options: dict[str, object]) -> None:
         "SelectTypeParameters": "CR_Core",
         "MpiDefault": "none",
         "MailProg": "/bin/true",
-        "GresTypes": "gpu",
+        "GresTypes": "gpu,shard" if shards else "gpu",
         "ReturnToService": 1,
     } | options
-    node = (
-        f"NodeName={NODE} NodeHostname={socket.gethostname()} NodeAddr=127.0.0.1 CPUs={os.cpu_count()} Gres=gpu:{gpus}"
-    )
+    node = f"NodeName={NODE} NodeHostname={socket.gethostname()} NodeAddr=127.0.0.1 CPUs={os.cpu_count()}"
+    node += f" Gres=gpu:{gpus}" + (f",shard:{shards}" if shards else "")
     text = "".join(f"{key}={value}\n" for key, value in lines.items())
     (folder / "slurm.conf").write_text(f"{text}{node}\nPartitionName=all Nodes={NODE} Default=YES State=UP\n")

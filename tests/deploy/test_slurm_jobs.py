@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -100,18 +101,36 @@ def test_what_fails_is_logged_and_never_fails_a_job(tmp_path: Path) -> None:
     assert without_logger.startswith("pulsed-prolog: job 5: cannot make")
 
 
+def hooks(folder: Path, jobs: Path) -> dict[str, Any]:
+    """Return the options of slurm.conf for scripts that use this directory."""
+    made = {}
+    for name in ("prolog", "epilog"):
+        made[name.title()] = hook = folder / name
+        hook.write_text(f'#!/bin/sh\nPULSED_JOBS={jobs} exec "{SCRIPTS}/{name}.sh"\n')
+        hook.chmod(0o755)
+    return made
+
+
+def test_jobs_that_share_a_gpu_under_a_real_slurm(tmp_path: Path) -> None:
+    jobs = tmp_path / "jobs"
+    with slurm(tmp_path / "slurm", gpus=1, shards=4, PrologFlags="Alloc", **hooks(tmp_path, jobs)) as cluster:
+        options = ("sbatch", "--parsable", "--output=/dev/null", "--gres=shard:2", "--wrap=sleep 600")
+        first, second = cluster.run(*options), cluster.run(*options)
+        until(lambda: names(jobs) == {f"0::{first}", f"0::{second}"})
+        claims = MappingDirectory(str(jobs)).look()
+        assert claims is not None
+        assert {owner.id for owner in claims.owners["0"]} == {first, second}
+        cluster.run("scancel", first)
+        until(lambda: names(jobs) == {f"0::{second}"})
+
+
 def test_the_owners_of_gpus_under_a_real_slurm(tmp_path: Path) -> None:
     jobs, page = tmp_path / "jobs", tmp_path / "page.prom"
     page.write_text(PAGE)
-    hooks = {}
-    for name in ("prolog", "epilog"):
-        hooks[name.title()] = hook = tmp_path / name
-        hook.write_text(f'#!/bin/sh\nPULSED_JOBS={jobs} exec "{SCRIPTS}/{name}.sh"\n')
-        hook.chmod(0o755)
     settings = ["source.kind=exporter", "source.interval=1", f"source.exporter.targets={page}"]
     settings += [f"attribution.jobs.directories={jobs}", "attribution.jobs.interval=50ms"]
     with (
-        slurm(tmp_path / "slurm", gpus=3, PrologFlags="Alloc", **hooks) as cluster,
+        slurm(tmp_path / "slurm", gpus=3, PrologFlags="Alloc", **hooks(tmp_path, jobs)) as cluster,
         serving(tmp_path, *(f"--set={each}" for each in settings)) as daemon,
     ):
 
