@@ -5,7 +5,7 @@ from __future__ import annotations
 from pydantic import Field
 
 from pulsed.config.section import Section
-from pulsed.config.values import CommandOrOff, Directories, Duration, SocketOrOff
+from pulsed.config.values import CommandOrOff, Directories, Duration, SocketOrOff, Switch
 
 
 class JobsSection(Section):
@@ -39,4 +39,10 @@ class AttributionSection(Section):
     """Who has a GPU. Labels of an exporter's page always count; sources of this host come first."""
 
     kubelet: KubeletSection = Field(default=KubeletSection(), description="Pods from the kubelet.")
+    processes: Switch = Field(
+        default=False,
+        description="Publish the processes of jobs and pods at `/processes`, by their control groups: user, memory,"
+        " start, and command line without what looks like a secret. Needs no rights, unless /proc is mounted with"
+        " hidepid or the unit has ProtectProc=invisible.",
+    )
     jobs: JobsSection = Field(default=JobsSection(), description="Jobs from mapping directories.")

@@ -5,6 +5,7 @@ Importing this module costs some 0.2 s and 13 MB: it is imported by the first re
 
 from __future__ import annotations
 
+import asyncio
 import json
 import platform
 import time
@@ -37,6 +38,7 @@ from pulsed.present.api.events import HEADERS, RETRY_SECONDS, EventBroadcaster, 
 from pulsed.present.api.history import History
 from pulsed.present.api.host_document import HostUsage
 from pulsed.present.api.json_compression import JsonCompression
+from pulsed.present.api.process_document import processes_document
 from pulsed.present.api.sample_fields import FIELDS
 from pulsed.present.asgi import HEAD_ONLY, HEALTH, HEALTHY, READY, Receive, Scope, Send
 from pulsed.present.gpu_keys import node_of
@@ -228,6 +230,16 @@ def api(
     @app.get("/host", response_model=schema.Host, summary="CPU and memory of the host")
     async def host() -> Response:
         return _json(usage.document())
+
+    @app.get(
+        "/processes",
+        response_model=schema.Processes,
+        summary="Processes of jobs and pods on this host",
+    )
+    async def processes() -> Response:
+        if not config["attribution"]["processes"]:
+            return _json({"published": False, "visible": None, "processes": []})
+        return _json(await asyncio.to_thread(processes_document))
 
     @app.get("/version", response_model=schema.Version, summary="Version of pulsed and Python")
     async def version() -> Response:

@@ -53,6 +53,26 @@ class Host(Shape):
     memory_used_bytes: int = Field(description="without what programs can get: caches and free memory")
 
 
+class ProcessRow(Shape):
+    """A process whose control group belongs to a job or pod."""
+
+    pid: int
+    slurm_job: str | None
+    pod_uid: str | None
+    user: str
+    memory_bytes: int = Field(description="resident")
+    start: str
+    command: str = Field(description="without what looks like a secret; at most 256 characters")
+
+
+class Processes(Shape):
+    """Processes of jobs and pods. That they use a GPU does not follow."""
+
+    published: bool = Field(description="the key attribution.processes")
+    visible: bool | None = Field(description="whether all processes of the host can be seen, not with hidepid; or null")
+    processes: list[ProcessRow]
+
+
 class MigInstance(Shape):
     """A MIG instance on its board."""
 
