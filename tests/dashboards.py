@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import time
@@ -9,8 +10,10 @@ import urllib.parse
 import urllib.request
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
+from tests.daemon import Daemon, serving
 from tests.prometheus import Prometheus
 from tests.waiting import SECONDS
 from tools.generate_dashboards import DASHBOARDS, FOLDERS
@@ -39,6 +42,28 @@ def legend(target: Json, series: Json) -> str:
     """Return the name of a series."""
     name = re.sub(r"{{(\w+)}}", lambda match: series["metric"].get(match[1], ""), target["legendFormat"])
     return " ".join(name.split())
+
+
+JOBS = {
+    **dict.fromkeys("047", "job_id=5001\nuid=1001\nuser=ann\naccount=physics\npartition=gpu\n"),
+    "5": "job_id=5002\nuid=1002\nuser=bob\naccount=biology\npartition=gpu\n",
+}
+"""Files of a mapping directory: a job on three GPUs of the demo, and one that holds an idle one."""
+
+
+@contextlib.contextmanager
+def demo_with_users(folder: Path, node: str, *options: str) -> Iterator[Daemon]:
+    """Run a daemon on the page of a demo, which has pods, and a mapping directory, which has the users of jobs."""
+    jobs = folder / f"jobs-{node}"
+    jobs.mkdir()
+    for gpu, text in JOBS.items():
+        (jobs / gpu).write_text(text)
+    demo = ("--source", "demo", "--set", f"node={node}", "--set", "publish.passthrough=true")
+    with serving(folder, *demo) as upstream:
+        settings = [f"source.exporter.targets=http://{upstream.address}/metrics", "source.interval=1s"]
+        settings += [f"node={node}", f"attribution.jobs.directories={jobs}"]
+        with serving(folder, "--source", "exporter", *(f"--set={each}" for each in settings), *options) as daemon:
+            yield daemon
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.daemon import serving
-from tests.dashboards import Values, Viewer, boards, filled
+from tests.dashboards import Values, Viewer, boards, demo_with_users, filled
 from tests.prometheus import Prometheus, prometheus
 from tools.dashboards.picture import picture
 from tools.generate_dashboards import FOLDERS
@@ -56,8 +56,9 @@ def main(minutes: float) -> None:
         folder = Path(name)
         with contextlib.ExitStack() as stack:
             daemons = [
-                stack.enter_context(serving(folder, "--source", "demo", "--set", f"node={node}")) for node in NODES
+                stack.enter_context(serving(folder, "--source", "demo", "--set", f"node={node}")) for node in NODES[:-1]
             ]
+            daemons.append(stack.enter_context(demo_with_users(folder, NODES[-1])))
             addresses = ", ".join(f'"{daemon.address}"' for daemon in daemons)
             server = stack.enter_context(prometheus(folder, SCRAPE.format(interval="2s", addresses=addresses)))
             server.wait_for(f"sum(up) == {len(NODES)}")

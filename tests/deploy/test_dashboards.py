@@ -17,7 +17,7 @@ import pytest
 from pulsed.present.exposition.catalog import NAMES, lean_form
 from pulsed.present.promql.alert_text import RUNBOOK
 from tests.daemon import serving
-from tests.dashboards import Json, Viewer, boards, filled, legend, panels
+from tests.dashboards import Json, Viewer, boards, demo_with_users, filled, legend, panels
 from tests.present.promql.promtool import check, selector
 from tests.prometheus import prometheus
 from tools.draw_dashboards import SCRAPE, draw
@@ -46,6 +46,7 @@ UNIT_OF = {
 
 
 each = pytest.mark.parametrize(("name", "board"), boards().items(), ids=list(DASHBOARDS))
+of_gpus = pytest.mark.parametrize("name", ["fleet.json", "gpu.json"])
 
 
 def test_the_files_are_what_the_generator_writes() -> None:
@@ -127,8 +128,9 @@ def watching(folder: Path, *options: str) -> Iterator[tuple[Viewer, str]]:
     with contextlib.ExitStack() as stack:
         daemons = [
             stack.enter_context(serving(folder, "--source", "demo", "--set", f"node={node}", *options))
-            for node in NODES
+            for node in NODES[:-1]
         ]
+        daemons.append(stack.enter_context(demo_with_users(folder, NODES[-1], *options)))
         config = SCRAPE.format(interval="1s", addresses=", ".join(f'"{daemon.address}"' for daemon in daemons))
         server = stack.enter_context(prometheus(folder, config))
         server.wait_for(f"sum(up) == {len(NODES)}")
@@ -147,7 +149,7 @@ def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Viewer, 
 def test_every_query_is_answered(name: str, board: Json, node: str, watched: tuple[Viewer, str]) -> None:
     viewer, _ = watched
     values = viewer.choose(board, **({"node": node} if node != "all" else {}))
-    shown = {"gpu02"} if node == "gpu02" else {values["node"]} if name == "gpu.json" else set(NODES)
+    shown = {values["node"]} if values.get("node", ".*") != ".*" else set(NODES)
     for panel in panels(board):
         answered = False
         for target in panel["targets"]:
@@ -165,9 +167,9 @@ def test_every_query_is_answered(name: str, board: Json, node: str, watched: tup
         assert answered, panel["title"]
 
 
-@each
-def test_variables_chain(name: str, board: Json, watched: tuple[Viewer, str]) -> None:
-    viewer, _ = watched
+@of_gpus
+def test_variables_chain(name: str, watched: tuple[Viewer, str]) -> None:
+    viewer, board = watched[0], boards()[name]
     variables = {variable["name"]: variable for variable in board["templating"]["list"]}
     assert list(variables)[:6] == ["datasource", "cluster", "job", "node", "model", "gpu"]
     values = viewer.choose(board)
@@ -181,6 +183,56 @@ def test_variables_chain(name: str, board: Json, watched: tuple[Viewer, str]) ->
     if name == "fleet.json":
         (count,) = (panel for panel in panels(board) if panel["title"] == "GPUs")
         assert [viewer.answer(count["targets"][0], values)] == [[]], "no GPU of this model, and not 0"
+
+
+def test_owners_are_chosen_by_user_job_and_pod(watched: tuple[Viewer, str]) -> None:
+    viewer, board = watched[0], boards()["owners.json"]
+    variables = {variable["name"]: variable for variable in board["templating"]["list"]}
+    assert list(variables) == ["datasource", "cluster", "job", "account", "user", "namespace", "job_id", "pod"]
+
+    def offered(of: str, **given: str) -> list[str]:
+        return viewer.choices(variables[of], viewer.choose(board, **given))
+
+    assert offered("user") == ["ann", "bob"]
+    assert offered("user", account="biology") == ["bob"]
+    assert offered("namespace") == ["demo"]
+    assert {"4711", "5001", "5002"} <= set(offered("job_id"))
+    assert offered("job_id", user="ann") == ["5001"]
+    assert "demo-notebook-0" in offered("pod")
+
+    def rows(title: str, column: int = 0, **given: str) -> dict[str, float]:
+        (panel,) = (panel for panel in panels(board) if panel["title"] == title)
+        found = viewer.answer(panel["targets"][column], viewer.choose(board, **given))
+        name = {"Users": "user", "Accounts": "account"}.get(title, "job_id")
+        return {series["metric"].get(name, ""): float(series["value"][1]) for series in found}
+
+    assert {"ann", "bob"} <= rows("Users").keys()
+    hours, idle = rows("Users"), rows("Users", 1)
+    assert hours["ann"] == pytest.approx(3 * hours["bob"], rel=0.1)
+    assert idle["bob"] == pytest.approx(hours["bob"], rel=0.05), "the whole time of a GPU that no one uses"
+    assert rows("Users", user="ann").keys() == {"ann"}
+    assert rows("Accounts", user="bob").keys() == {"biology"}
+    assert rows("Idle", user="bob")["5002"] == pytest.approx(1.0)
+    assert viewer.stat(board, "Jobs", viewer.choose(board, user="ann")) == 1.0
+    assert viewer.stat(board, "Pods", viewer.choose(board, user="ann")) == 0.0, "a user has jobs, and no pods"
+
+
+def test_one_job_in_depth(watched: tuple[Viewer, str]) -> None:
+    viewer, board = watched[0], boards()["owners.json"]
+    values = viewer.choose(board, job_id="5001")
+    titles = [panel["title"] for panel in board["panels"]]
+    depth = board["panels"][titles.index("Chosen jobs and pods") + 1 :]
+    assert len(depth) > 5
+    gpus = set()
+    for panel in depth:
+        for target in panel["targets"]:
+            answer = viewer.answer(target, values)
+            assert answer, f"{panel['title']}: {target['expr']}"
+            for series in answer:
+                assert series["metric"].get("job_id", "5001") == "5001"
+                if "gpu" in series["metric"]:
+                    gpus.add((series["metric"]["node"], series["metric"]["gpu"]))
+    assert gpus == {("gpu03", "0"), ("gpu03", "4"), ("gpu03", "7")}
 
 
 def test_rankings_have_the_same_gpus_in_every_column(watched: tuple[Viewer, str]) -> None:

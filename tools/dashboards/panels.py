@@ -16,6 +16,9 @@ SOURCE: Json = {"type": "prometheus", "uid": "${datasource}"}
 TO_GPU = "/d/pulsed-gpu?${datasource:queryparam}&${cluster:queryparam}&${job:queryparam}&${__url_time_range}"
 """The dashboard of one GPU, without the GPU."""
 
+TO_OWNERS = TO_GPU.replace("pulsed-gpu", "pulsed-owners")
+"""The dashboard of owners, without an owner."""
+
 OF_ROW, OF_SERIES = "${__data.fields.%s}", "${__field.labels.%s}"
 """A label of a row of a table, and of a series."""
 
@@ -158,6 +161,8 @@ def _overrides(panel: Panel) -> Iterator[Json]:
                 yield _override(query.legend, unit=query.unit)
         for column in ("node", "gpu"):
             yield _override(column, links=[_to_gpu(OF_ROW)])
+        for column in ("job_id", "pod"):
+            yield _override(column, links=[_link("This owner in depth", f"{TO_OWNERS}&var-{column}={OF_ROW % column}")])
         yield _override("check", links=[_link("Runbook", f"{RUNBOOK}#{OF_ROW % 'check'}")])
     if panel.band:
         upper, lower = (query.legend for query in panel.queries[:2])
