@@ -6,9 +6,15 @@ Annotations, decorators and the `strict` argument of `zip` are not changed: they
 and random sequences are shortened, so that a kill by chance is less likely than in the full suite. The test files that
 are nearest to the mutated module run first, and the first failure ends the run.
 
-Survivors that no test can or should notice: changes that only cost time (another evaluation without need), limits that
-are compared within a tolerance of microseconds, initial values that are replaced before use, caps that a consistent
-input does not reach, and sizes of memories such as the number of absent GPUs that are remembered.
+Survivors that no test can or should notice, with examples:
+
+- changes that only cost time: `due = 1` in `health/gpu.py` evaluates one more rule, `>= known` counts no codes;
+- initial values that are replaced before use: `_is_settled` in `tracker.py`, the severity in `health/summary.py`;
+- caps that a consistent input does not reach but by rounding: `min(total, 1.0)` in `mig_rollup.py`;
+- limits that are compared within a tolerance of microseconds;
+- sizes of memories: `REMEMBERED` boxes of the classifier, `MOST_SELECTIONS` of rules.
+
+Everything else is a gap: close its kind with a table or a property rather than the one mutant.
 """
 
 from __future__ import annotations
@@ -115,7 +121,7 @@ def variants(node: ast.expr) -> Iterator[ast.expr]:
         yield node.operand
     elif isinstance(node, ast.Constant) and isinstance(node.value, bool):
         yield ast.Constant(not node.value)
-    elif isinstance(node, ast.Constant) and isinstance(node.value, int | float):
+    elif isinstance(node, ast.Constant) and isinstance(node.value, int | float) and node.value + 1 != node.value:
         yield ast.Constant(node.value + 1)
 
 

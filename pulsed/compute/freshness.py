@@ -68,7 +68,7 @@ class Freshness:
     @property
     def is_same_measurement(self) -> bool:
         """Whether the newest sample was measured when the one before was: not even the energy counter has moved."""
-        return self._samples > 1 and self._counts_energy and self.state in ("repeated", "stale")
+        return self._counts_energy and self.state in ("repeated", "stale")
 
     def update(self, reading: Reading, now: float, interval: float, settings: PlausibilitySettings) -> None:
         """Take the next sample.

@@ -106,6 +106,14 @@ def test_instances_of_unknown_profile_share_what_the_others_leave() -> None:
     assert bounds.high == pytest.approx(Inputs(0.5, 0.5, 0.5, 0.5, 0.5))
 
 
+def test_instances_that_are_more_than_a_board_have_no_certain_share() -> None:
+    rollup = MigRollup([instance(number, "1g.10gb", A100) for number in range(9)])
+    busy, idle = (Bounds(*[Inputs(value, value, value, value, value)] * 2) for value in (1.0, 0.0))
+    assert rollup.unpartitioned == 0.0
+    assert rollup.bounds([busy] * 9) == Bounds(idle.low, busy.high)
+    assert rollup.bounds([idle] * 9) == idle
+
+
 def test_what_the_board_measures_itself_is_kept() -> None:
     own = Bounds(Inputs(0.0, 0.0, 0.9, 0.0, 0.0), Inputs(1.0, 1.0, 0.9, 0.2, 1.0))
     rolled_up = Bounds(Inputs(0.1, 0.1, 0.1, 0.3, 0.0), Inputs(0.2, 0.2, 0.2, 0.4, 0.0))

@@ -313,6 +313,14 @@ def test_a_divided_board_grows_no_older() -> None:
     assert target.tick(PART, OTHER).roster.tracks[0].status == "new", "parts go with their board"
 
 
+def test_the_parts_of_a_forgotten_board_are_forgotten() -> None:
+    target = Target()
+    target.tick(GPU, PART, OTHER)
+    (absent,) = target.tick(OTHER).roster.missing
+    target.tracker.forget(absent)
+    assert [track.status for track in target.tick(PART, OTHER).roster.tracks] == ["new", "present"]
+
+
 steps = st.one_of(st.sampled_from([0.0, 1.0, 1.0, 1.0, 3.0, 3.5, -1.0, 600.0, -600.0]), st.floats(-5.0, 5.0))
 rosters = st.sampled_from([(), (GPU,), (OTHER,), (GPU, OTHER), (WITHOUT_UUID, OTHER), (PART, GPU), (PART,)])
 

@@ -84,6 +84,7 @@ class HealthEvaluator:
         if roster is not self._roster:
             self._enroll(roster)
             self._target = tick.target
+        self._empty = 0 if tick.devices else self._empty + 1
         extras, events = tick.extras, self._due_events(tick, decision)
         is_layout_new, self._layout = tick.layout is not self._layout, tick.layout
         node = NodeFacts(
@@ -114,7 +115,7 @@ class HealthEvaluator:
         if tick.kernel_events is None:
             return ()
         events = (*self._held_events, *tick.kernel_events)
-        is_skipped = decision.kind == "repeat" or (not tick.devices and self._empty < EMPTY_POLLS)
+        is_skipped = decision.kind == "repeat" or 0 < self._empty <= EMPTY_POLLS
         self._held_events = events[-MOST_HELD_EVENTS:] if is_skipped else ()
         return () if is_skipped else events
 
@@ -182,8 +183,7 @@ class HealthEvaluator:
         node: NodeFacts,
         events: tuple[KernelEvent, ...],
     ) -> Iterable[HealthChange]:
-        self._empty = 0 if tick.devices else self._empty + 1
-        if not tick.devices and self._empty <= EMPTY_POLLS:
+        if 0 < self._empty <= EMPTY_POLLS:
             return []
         changes: list[HealthChange] = []
         lost: list[LostGpu] = []

@@ -35,6 +35,13 @@ def link(**values: float) -> dict[str, float | None]:
     }
 
 
+def test_inputs_that_a_source_had_before_a_gap_are_not_blank_after_it() -> None:
+    sim = Sim()
+    sim.health(temperature_celsius=40.0, row_remap_failure=0.0, row_remap_pending=0.0, ecc_mode=1.0)
+    assert sim.run(60, "telemetry", temperature_celsius=40.0).state == "warn"
+    assert sim.check("telemetry", after=8.0, temperature_celsius=40.0).state == "ok"
+
+
 def test_one_replay_is_ok() -> None:
     sim = Sim()
     sim.run(5, "pcie_replay", **link(pcie_replays_total=7.0))

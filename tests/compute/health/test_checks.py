@@ -14,7 +14,7 @@ from pulsed.compute.health.counter_increase import Increase
 from pulsed.compute.health.duty import Duty
 from pulsed.compute.health.inputs import ACTIVITY
 from pulsed.compute.health.model import SEVERITY
-from pulsed.compute.health.rule import duration
+from pulsed.compute.health.rule import Rule, duration
 from pulsed.translate.tick import Extras
 from pulsed.translate.vocabulary import POSITION
 from tests.compute.health.sim import GPU, OTHER, Sim
@@ -212,6 +212,64 @@ def test_levels_come_the_mildest_first() -> None:
             thresholds = [threshold * (-1 if rule.below else 1) for threshold in rule.levels.values()]
             assert severities == sorted(severities)
             assert thresholds == sorted(thresholds)
+
+
+RULES = [rule for check in CHECKS for rule in check.rules]
+
+
+def test_rules_have_the_properties_of_the_table() -> None:
+    heat = {"hardware_thermal_ratio": 0x40, "software_thermal_ratio": 0x20, "thermal_violation_ratio": 0}
+    brake = {"power_brake_ratio": 0x80, "power_brake_long_ratio": 0x80}
+    slow = {"hardware_slowdown_ratio": 0x10000, "board_limit_ratio": 0}
+    loaded = [("performance_state", "eq", 0), ("gpu_activity_ratio", "gt", 0)]
+    lifetime = {"remapped_rows_uncorrectable_step", "ecc_dbe_aggregate_step", "retired_pages_dbe_step"}
+    nvlink = {"replay_errors", "recovery_errors", "receive_errors", "link_recoveries", "link_recoveries_failed"}
+    above = ("above_max_operating", "above_slowdown", "above_memory_max", "temperature_margin", "temperature")
+    assert {rule.name for rule in RULES if isinstance(rule, Increase) and rule.lifetime} == lifetime
+    assert {rule.name for rule in RULES if rule.counts_events} == {
+        "xid",
+        *lifetime,
+        *(f"nvlink_{name}_step" for name in nvlink),
+    }
+    assert {rule.name: rule.bits for rule in RULES if isinstance(rule, Duty)} == {**heat, **brake, **slow}
+    assert {rule.name for rule in RULES if isinstance(rule, Duty) and rule.uncertain} == {
+        "thermal_violation_ratio",
+        "board_limit_ratio",
+    }
+    assert {rule.name: rule.clear_share for rule in RULES if rule.clear_share} == dict.fromkeys(
+        (*heat, *brake, *slow), 0.5
+    )
+    assert {rule.name: rule.release for rule in RULES if rule.release} == dict.fromkeys(
+        ("polls_missed", *heat, *brake, *slow), 60
+    )
+    assert {rule.name: rule.clear for rule in RULES if rule.clear} == dict.fromkeys(
+        [f"{name}_celsius" for name in above], 3
+    )
+    assert {
+        rule.name: [(when.quantity, when.compare.__name__, when.value) for when in rule.when]
+        for rule in RULES
+        if rule.when
+    } == {
+        "retired_pages_dbe_step": [("retired_pages_dbe_total", "gt", 15)],
+        "pcie_width_ratio": loaded,
+        "pcie_generation_ratio": loaded,
+        "temperature_celsius": [("gpu_activity_ratio", "lt", 0.1)],
+    }
+    assert {check.id for check in CHECKS if check.optional} == {"smoothing_wear", "config_drift", "hot_idle"}
+
+
+@pytest.mark.parametrize("rule", [rule for rule in RULES if rule.levels], ids=lambda rule: rule.name)
+def test_a_level_is_reached_at_its_threshold_and_kept_within_its_margin(rule: Rule) -> None:
+    worse = -1.0 if rule.below else 1.0
+    for state, at in rule.levels.items():
+        severity, margin = SEVERITY[state], rule.clear + abs(at) * rule.clear_share
+        assert rule.grade(at)[0] == severity
+        assert rule.grade(at + worse * 1e-9 * max(abs(at), 1e-3))[0] >= severity
+        milder = rule.grade(at - worse * 1e-9 * max(abs(at), 1e-3))
+        assert milder[0] < severity
+        assert (milder[1] >= severity) is (margin > 0.0)
+        assert rule.grade(at - worse * margin * 0.999)[1] >= severity
+        assert rule.grade(at - worse * (margin * 1.001 + 1e-9 * abs(at) + 1e-15))[1] < severity
 
 
 def test_a_sentence_names_the_window_and_the_margin_of_its_rule() -> None:

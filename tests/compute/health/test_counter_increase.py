@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pulsed.compute.health.counter_increase import CounterIncrease
+from tests.compute.health.sim import Sim
 
 
 def fed(values: list[float], *, lifetime: bool = False) -> CounterIncrease:
@@ -32,13 +33,14 @@ def test_growth_is_what_was_added(values: list[float], lifetime: bool, total: fl
 
 
 def test_growth_leaves_the_window() -> None:
-    window = fed([0, 1, 1])
-    assert window.due == 61.0
-    window.update(1, 60.9)
-    assert window.total == 1
-    window.update(1, 61.0)
-    assert window.total == 0
-    assert window.grown == 1.0
+    window = fed([0, 5, 5, 8])
+    assert (window.due, window.total) == (61.0, 8)
+    found = []
+    for now in (60.9, 61.0, 62.9, 63.0):
+        window.update(8, now)
+        found.append((window.total, window.due))
+    assert found == [(8, 61.0), (3, 63.0), (3, 63.0), (0, float("inf"))]
+    assert window.grown == 3.0
 
 
 def test_one_value_settles_nothing() -> None:
@@ -63,3 +65,12 @@ def test_an_increase_in_a_gap_counts_with_the_share_of_the_window(gap: float, to
     window.update(0.0, 0.0)
     assert window.update(12.0, gap, gap) == pytest.approx(total)
     assert window.total == pytest.approx(total)
+
+
+@pytest.mark.parametrize(("growth", "events"), [(0.0, 0), (0.5, 1), (1.0, 1), (3.0, 3)])
+def test_each_step_of_a_counter_is_an_event(growth: float, events: int) -> None:
+    sim = Sim()
+    for value in (3.0, 3.0, 3.0 + growth, 3.0 + growth):
+        health = sim.health(ecc_dbe_aggregate_total=value, ecc_dbe_volatile_total=0.0)
+    assert dict(health.events)["ecc_uncorrectable"] == events
+    assert health.check("ecc_uncorrectable").state == ("crit" if growth >= 1.0 else "ok")

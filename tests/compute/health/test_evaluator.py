@@ -66,12 +66,13 @@ def test_a_moment_of_silence_at_ten_hertz_is_nothing() -> None:
 
 
 def test_an_exporter_without_any_gpu_gets_time() -> None:
-    sim = Sim(interval=15.0)
-    sim.tick(ALIVE)
-    assert sim.tick(devices=[]).lost == ()
-    assert sim.tick(devices=[]).lost == ()
-    assert sim.tick(devices=[]).lost == ()
-    assert sim.tick(devices=[]).lost[0].device is GPU
+    sim = Sim(interval=15.0, devices=[GPU, OTHER])
+    sim.tick(ALIVE, ALIVE)
+    for present in ([GPU], [GPU, OTHER], [OTHER, GPU]):  # another one is missing, it returns, all return
+        sim.tick(ALIVE, ALIVE, devices=present)
+        for _ in range(3):
+            assert GPU not in [lost.device for lost in sim.tick(devices=[]).lost]
+        assert GPU in [lost.device for lost in sim.tick(devices=[]).lost]
 
 
 def test_a_gpu_that_is_split_is_not_lost() -> None:

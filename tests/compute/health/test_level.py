@@ -42,6 +42,15 @@ def test_results_of_dcgms_watches(watch: str, result: float, state: str) -> None
     assert Sim().check("dcgm_health", extras, temperature_celsius=40.0).state == state
 
 
+@pytest.mark.parametrize(
+    ("reason", "check", "state"), [("hw_thermal", "thermal_hw", "hot"), ("hw_power_brake", "power_brake", "warn")]
+)
+def test_counts_of_clock_events_stand_in_for_a_blank_mask(reason: str, check: str, state: str) -> None:
+    sim, cut = Sim(interval=30.0), Extras(clock_events=((reason, 3.0),))
+    assert sim.run(150, check, cut, clocks_event_reasons=0.0, temperature_celsius=40.0).state == "ok"
+    assert sim.run(150, check, cut, temperature_celsius=40.0).state == state
+
+
 def test_codes_beyond_the_table_have_a_state_of_their_own() -> None:
     rule = Codes("recovery_action", codes={"warn": (2,), "crit": (4, 5)}, beyond="info")
     assert rule.states == ("warn", "crit", "info")

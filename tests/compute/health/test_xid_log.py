@@ -102,6 +102,10 @@ def test_45_replaces_no_other_code() -> None:
     [(0, False, []), (1, False, []), (2, False, [79]), (3, False, [79]), (1, True, []), (2, True, [79])],
 )
 def test_two_blank_samples_prove_that_there_was_no_code(blanks: int, is_reset: bool, events: list[int]) -> None:
+    first = XidLog()
+    for _ in range(2):
+        first.pass_blank(0.0)
+    assert first.update(1.0, None, (), 1.0) == [1], "of any code"
     log = XidLog()
     if is_reset:
         log.clear(0.5)
