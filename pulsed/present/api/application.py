@@ -24,6 +24,7 @@ from pulsed import __version__
 from pulsed.background import in_background
 from pulsed.collector.target_store import TargetStore
 from pulsed.compute.health.checks import BY_ID
+from pulsed.errors import UsageError
 from pulsed.present.api import documents, schema
 from pulsed.present.api.account_documents import (
     AccountFilter,
@@ -33,13 +34,14 @@ from pulsed.present.api.account_documents import (
     ended_accounts,
     running_accounts,
 )
-from pulsed.present.api.event_documents import KINDS, identity_document
+from pulsed.present.api.event_documents import KINDS, TICK, TICK_FIELDS, identity_document
 from pulsed.present.api.events import HEADERS, RETRY_SECONDS, EventBroadcaster, TooManySubscribers
+from pulsed.present.api.gpu_columns import MAX_ROWS, SUMMARY_FIELDS, ColumnReader, summary_document
 from pulsed.present.api.history import History
 from pulsed.present.api.host_document import HostUsage
 from pulsed.present.api.json_compression import JsonCompression
 from pulsed.present.api.process_document import processes_document
-from pulsed.present.api.sample_fields import FIELDS
+from pulsed.present.api.sample_fields import FIELDS, check_fields
 from pulsed.present.asgi import HEAD_ONLY, HEALTH, HEALTHY, READY, Receive, Scope, Send
 from pulsed.present.gpu_keys import node_of
 from pulsed.present.health_report import health_line
@@ -108,9 +110,32 @@ def api(
             swagger_favicon_url=f"{static}/favicon.png",
         )
 
-    @app.get("/gpus", response_model=schema.Gpus, summary="Current state of every GPU")
-    async def gpus() -> Response:
+    @app.get(
+        "/gpus",
+        response_model=schema.Gpus | schema.GpuColumnsShape,
+        responses=_REFUSED,
+        summary="Current state of every GPU",
+    )
+    async def gpus(
+        view: Annotated[Literal["full", "summary"], Query(description="summary: columns")] = "full",
+        fields: str = _some_of(FIELDS, "columns of the summary", default=",".join(SUMMARY_FIELDS)),
+    ) -> Response:
+        wanted = list(dict.fromkeys(fields.split(",")))
+        if problem := _unknown_field(wanted):
+            return _json({"error": problem}, 400)
+        if view == "summary":
+            return await columns(wanted)
         return _json(documents.gpus_document(board, time.monotonic(), time.time(), preset))
+
+    async def columns(wanted: Sequence[str]) -> Response:
+        now = time.monotonic()
+        head = documents.sources_document(board, now, time.time())
+        shown = list(documents.matches(board, now))
+
+        def make() -> Response:
+            return _json({**head, **summary_document(shown, wanted, now)})
+
+        return await in_background(make) if len(shown) > MAX_ROWS else make()
 
     @app.get(
         "/gpus/{gpu}",
@@ -203,12 +228,24 @@ def api(
     async def stream(
         types: str = kinds,
         gpu: Annotated[str | None, Query(description="only this GPU: an index, UUID or `index:MIG id`")] = None,
+        format: Annotated[
+            Literal["json", "columns"],
+            Query(description="columns: instead of ticks the state of all changed GPUs, `max_rate` times per second"),
+        ] = "json",
+        fields: str = _some_of(FIELDS, "columns", default=",".join(TICK_FIELDS)),
+        max_rate: Annotated[float, Query(ge=0.01, le=10, description="batches of columns per second")] = 1.0,
     ) -> Response:
         wanted = types.split(",")
+        shown = list(dict.fromkeys(fields.split(",")))
+        if problem := _unknown_field(shown):
+            return _json({"error": problem}, 400)
         for name in wanted:
             if name not in KINDS:
                 return _json({"error": f"types: {name!r} is no event; there are {', '.join(KINDS)}"}, 400)
-        return _EventStream(events, wanted, gpu)
+        if format == "json":
+            return _EventStream(events, wanted, gpu)
+        reader = ColumnReader(board, shown, gpu, 1 / max_rate) if TICK in wanted else None
+        return _EventStream(events, [name for name in wanted if name != TICK], gpu, reader)
 
     @app.get(
         "/health/gpus",
@@ -301,8 +338,10 @@ class _EventStream(Response):
 
     media_type = "text/event-stream"
 
-    def __init__(self, events: EventBroadcaster, kinds: Sequence[str], gpu: str | None) -> None:
-        self._events, self._kinds, self._gpu = events, kinds, gpu
+    def __init__(
+        self, events: EventBroadcaster, kinds: Sequence[str], gpu: str | None, columns: ColumnReader | None = None
+    ) -> None:
+        self._events, self._kinds, self._gpu, self._columns = events, kinds, gpu, columns
         self.status_code = 200
         self.background = None
         self.init_headers(HEADERS)
@@ -316,7 +355,7 @@ class _EventStream(Response):
         try:
             with self._events.subscribed(self._kinds, self._gpu) as subscriber:
                 await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
-                await self._events.serve(subscriber, receive, send)
+                await self._events.serve(subscriber, receive, send, self._columns)
         except TooManySubscribers:
             message = {"error": "/events: too many subscribers; increase events.max_subscribers"}
             await _json(message, 503, {"Retry-After": f"{RETRY_SECONDS:.0f}"})(scope, receive, send)
@@ -328,8 +367,17 @@ def _some_of(names: Sequence[str], meaning: str, default: str | None = None) -> 
     return Query(
         ",".join(names) if default is None else default,
         description=f"{meaning}, separated by commas",
-        json_schema_extra={"pattern": f"^{one}(,{one})*$" if default is None else f"^({one}(,{one})*)?$"},
+        json_schema_extra={"pattern": f"^{one}(,{one})*$" if default != "" else f"^({one}(,{one})*)?$"},
     )
+
+
+def _unknown_field(wanted: Sequence[str]) -> str:
+    """Return the error for the first unknown field; empty if all are known."""
+    try:
+        check_fields(wanted)
+    except UsageError as error:
+        return f"fields: {error}"
+    return ""
 
 
 def _unkept(wanted: Iterable[str], kept: Sequence[str]) -> str:

@@ -40,27 +40,44 @@ class Match(NamedTuple):
     result: Result
     node: str
     time: float
-    lost: bool = False
+    lost: bool
+    position: int
+
+    @classmethod
+    def of(cls, target: Target, position: int, here: str) -> Match:
+        """Return a device of a target's tick; `here` is this process's node."""
+        tick = target.tick
+        assert tick is not None
+        device, lost = tick.devices[position], position in tick.lost
+        time = tick.lost[position] if lost else tick.time
+        reading, result = tick.readings[position], tick.results[position]
+        return cls(target, device, reading, result, node_of(device, here), time, lost, position)
 
 
 def gpus_document(board: TargetStore, now: float, wall_time: float, preset: str) -> Document:
     """Return the document of all GPUs and sources; ages refer to `now` (monotonic seconds)."""
+    return {
+        **sources_document(board, now, wall_time),
+        "gpus": [gpu_document(match, now, preset) for match in matches(board, now)],
+    }
+
+
+def sources_document(board: TargetStore, now: float, wall_time: float) -> Document:
+    """Return the document of all sources."""
     sources = [_source(target, now) for target in board.targets]
     return {
         "node": board.node,
         "time": rfc3339(wall_time),
         "source": _all_sources(sources),
         "sources": sources,
-        "gpus": [gpu_document(match, now, preset) for match in matches(board, now)],
     }
 
 
 def gpu_document(match: Match, now: float, preset: str) -> Document:
     """Return the document of one GPU; its age refers to `now` (monotonic seconds)."""
-    device, health = match.device, _health_of(match, now)
-    result = match.result if health is match.result.health else match.result._replace(health=health)
+    device, result = match.device, current_result(match, now)
     derived = derived_sections(match.reading, result, {"preset": preset})
-    derived["health"] |= _checks(health)
+    derived["health"] |= _checks(result.health)
     return {
         "gpu": device.entity.gpu,
         "uuid": device.entity.uuid or None,
@@ -69,7 +86,7 @@ def gpu_document(match: Match, now: float, preset: str) -> Document:
         "mig": _mig(device),
         "time": rfc3339(match.time),
         "age_seconds": round(_age(match, now), 3),
-        "stale": match.lost or not match.target.fresh(now),
+        "stale": is_stale(match, now),
         **derived,
         "metrics": _metrics(match.reading),
         "attribution": _attribution(device),
@@ -96,7 +113,7 @@ def health_document(board: TargetStore, now: float, checks: Collection[str] = ()
                 "mig": _mig(device),
                 "model": device.model or None,
                 "target": match.target.name,
-                "stale": match.lost or not match.target.fresh(now),
+                "stale": is_stale(match, now),
                 "state": health.state,
                 "severity": health.severity,
                 "coverage": health.coverage,
@@ -154,15 +171,26 @@ def matches(board: TargetStore, now: float | None = None) -> Iterator[Match]:
     ]
     hidden = {id(target): positions for target, positions in zip(ranked, repeated(keys), strict=True)}
     for target in seen:
-        tick = target.tick
-        if tick is None:
-            continue
-        rows = zip(tick.devices, tick.readings, tick.results, strict=True)
-        for position, (device, reading, result) in enumerate(rows):
+        for position in range(len(target.tick.devices) if target.tick is not None else 0):
             if position not in hidden[id(target)]:
-                lost = position in tick.lost
-                time = tick.lost[position] if lost else tick.time
-                yield Match(target, device, reading, result, node_of(device, board.node), time, lost)
+                yield Match.of(target, position, board.node)
+
+
+def is_stale(match: Match, now: float) -> bool:
+    """Return whether a GPU's values are too old to be served as current ones; `now` is monotonic seconds."""
+    return match.lost or not match.target.fresh(now)
+
+
+def is_silent(target: Target, now: float) -> bool:
+    """Return whether a target has not delivered for so long that the health of its GPUs is unknown."""
+    silent = now - target.arrived > max(SILENT_INTERVALS * target.interval, SILENT_SECONDS)
+    return silent and target.tick is not None and not target.fresh(now)
+
+
+def current_result(match: Match, now: float) -> Result:
+    """Return the result of a GPU; its health is unknown once its target has not delivered for a long time."""
+    health = _health_of(match, now)
+    return match.result if health is match.result.health else match.result._replace(health=health)
 
 
 def _mig(device: Device) -> Document | None:
@@ -194,12 +222,9 @@ def _age(match: Match, now: float) -> float:
 def _health_of(match: Match, now: float) -> Health:
     """Return the health of a GPU: unknown once its target has not delivered for a long time."""
     target, health = match.target, match.result.health
-    if match.lost or target.tick is None:
+    if match.lost or not is_silent(target, now):
         return health
-    age = now - target.arrived
-    if age <= max(SILENT_INTERVALS * target.interval, SILENT_SECONDS) or target.fresh(now):
-        return health
-    return stale(health, match.time + target.interval, age / target.interval)
+    return stale(health, match.time + target.interval, (now - target.arrived) / target.interval)
 
 
 def _checks(health: Health) -> Document:

@@ -142,15 +142,15 @@ def gpu_document(device: Device, reading: Reading, result: Result, here: str) ->
     """Return the part of a tick event about one GPU; `here` is this process's node."""
     row = identity_document(device, here)
     for name, get in _GETTERS:
-        row[name] = _finite(get(reading, result))
+        row[name] = finite(get(reading, result))
     return row
 
 
 _GETTERS = tuple((name, getter(name)) for name in TICK_FIELDS)
 
 
-def _finite(value: str | Value) -> str | Value:
-    """Return the value; None for a number that JSON cannot represent."""
+def finite(value: str | Value) -> str | Value:
+    """Return a value of a field; None for a number that JSON cannot represent."""
     if isinstance(value, str):
         return value
     try:

@@ -14,7 +14,8 @@ import logging
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from math import inf
+from typing import TYPE_CHECKING, Protocol
 
 from pulsed.compute.tick import ComputedTick
 from pulsed.present.api.event_documents import (
@@ -52,11 +53,21 @@ CLOSING_SECONDS = 0.3
 HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 """Headers besides the type: no caching, and no buffering in nginx."""
 
+_NOT_READING = "a subscriber of /events was disconnected: it does not read"
 _HEARTBEAT = b": nothing happened for a while\n\n"
 
 
 class TooManySubscribers(Exception):
     """The limit of subscribers is reached, or the daemon is stopping: try again later."""
+
+
+class RegularEvents(Protocol):
+    """Events that are made for one subscriber, at most once per `interval` seconds, from the newest state."""
+
+    interval: float
+
+    def read(self, now: float, wall_time: float) -> tuple[bytes, bool]:
+        """Return the events, and whether these are all; otherwise it is called again at once."""
 
 
 class EventBroadcaster:
@@ -127,9 +138,15 @@ class EventBroadcaster:
         finally:
             del self._subscribers[subscriber]
 
-    async def serve(self, subscriber: Subscriber, receive: Receive, send: Send) -> None:
-        """Send a subscriber's events as the body of a started response, until either side ends it."""
-        sending = asyncio.create_task(self._send(subscriber, send))
+    async def serve(
+        self, subscriber: Subscriber, receive: Receive, send: Send, regular: RegularEvents | None = None
+    ) -> None:
+        """Send a subscriber's events as the body of a started response, until either side ends it.
+
+        Args:
+            regular: events that are made at regular times, after those of the queue.
+        """
+        sending = asyncio.create_task(self._send(subscriber, send, regular))
         leaving = asyncio.create_task(_gone(receive))
         subscriber.cut = sending.cancel
         try:
@@ -166,19 +183,35 @@ class EventBroadcaster:
                 continue
             subscriber.put(event, tick=kind == TICK, now=now)
             if subscriber.full_since is not None and now - subscriber.full_since >= self._patience:
-                log.warning(
-                    "a subscriber of /events was disconnected: it does not read", extra={"seconds": self._patience}
-                )
+                log.warning(_NOT_READING, extra={"seconds": self._patience})
                 subscriber.cut()
 
-    async def _send(self, subscriber: Subscriber, send: Send) -> None:
+    async def _send(self, subscriber: Subscriber, send: Send, regular: RegularEvents | None) -> None:
         data = f"retry: {RETRY_SECONDS * 1000:.0f}\n\n".encode()
+        due = 0.0 if regular is not None else inf
         while True:
-            await send({"type": "http.response.body", "body": data, "more_body": True})
-            await subscriber.wait(self._heartbeat)
+            try:
+                await asyncio.wait_for(
+                    send({"type": "http.response.body", "body": data, "more_body": True}),
+                    None if regular is None else self._patience,
+                )
+            except asyncio.TimeoutError:
+                log.warning(_NOT_READING, extra={"seconds": self._patience})
+                return
+            data, heartbeat = b"", self._now() + self._heartbeat
+            while not data:
+                await subscriber.wait(max(0.0, min(due, heartbeat) - self._now()))
+                if subscriber.ended:
+                    break
+                data, now = subscriber.take(), self._now()
+                if regular is not None and now >= due:
+                    events, is_complete = regular.read(now, time.time())
+                    data += events
+                    due = now + regular.interval if is_complete else now
+                if not data and now >= heartbeat:
+                    data = _HEARTBEAT
             if subscriber.ended:
                 break
-            data = subscriber.take() or _HEARTBEAT
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
 

@@ -326,6 +326,28 @@ Gpus = create_model("Gpus", __base__=SourcesShape, gpus=(_GPU_LIST, ...))
 """The current state of all GPUs."""
 
 
+class RosterShape(Shape):
+    """The identities of all GPUs, as columns."""
+
+    node: list[str]
+    gpu: list[str]
+    uuid: list[str | None]
+    mig_id: list[str | None]
+    mig_profile: list[str | None]
+    model: list[str | None]
+
+
+class GpuColumnsShape(SourcesShape):
+    """The state of all GPUs as columns, in the order of the roster."""
+
+    roster: str = Field(description="identifies the list of GPUs; another one if GPUs come or go")
+    gpus: RosterShape
+    owners: list[list[str] | None] = Field(description="`kind:id` of each owner; null if they are not known")
+    sample_time: list[float] = Field(description="Unix seconds of each GPU's sample")
+    stale: list[bool]
+    fields: dict[str, list[float | str | None]] = Field(description="one list per field; ratios have four decimals")
+
+
 class HistoryShape(Shape):
     """Recent samples of a GPU as columns, oldest first."""
 
