@@ -16,11 +16,19 @@ from pulsed.present.exposition.owner_families import FAMILIES as OWNER_FAMILIES
 from pulsed.present.exposition.owner_families import FINDING_FAMILIES
 from pulsed.present.exposition.summary import SUMMARIES
 from pulsed.present.exposition.telemetry import Telemetry
+from pulsed.reader.nvml.calls import CALLS
+from pulsed.reader.nvml.device import GPM_SUPPORT
+from pulsed.reader.nvml.driver_session import XID
+from pulsed.reader.nvml.field_values import FIELD_VALUES
+from pulsed.reader.nvml.gpm import GPM_METRICS
 from pulsed.reader.tick import Layout
 from pulsed.translate.fields import DERIVED as COMPOSED
 from pulsed.translate.fields import sources
 from pulsed.translate.vocabulary import QUANTITIES, Group
 from tools.class_docs import classes
+
+_NVML = {name for call in CALLS for name in call.names} | {field.name for field in FIELD_VALUES} | {GPM_SUPPORT, XID}
+_GPM = {metric.name for metric in GPM_METRICS}
 
 HEAD = """\
 # Metrics
@@ -35,6 +43,8 @@ GPU series have the labels `node`, `gpu` (index) and `uuid`; MIG instances also 
 `uuid` of the board. `pulsed_gpu_info` has the rest. `node` is the host that an exporter's page names; else the host of
 the target's URL, if it is another one; else the key `node`, else the name of pulsed's own host. Join and group by
 `node, gpu, uuid`.
+
+The column *NVML* has `yes` for what the source `nvml` can have, and *GPM* for what it has on Hopper and newer only.
 
 On a MIG board, readings of the whole board (power, temperature, clocks, errors) are published once, for the board, so
 `sum(pulsed_gpu_power_watts)` is correct.
@@ -124,16 +134,27 @@ def _series(name: str, labels: Iterable[str]) -> str:
 
 def _quantities() -> Iterator[str]:
     for group, title in CHAPTERS.items():
-        yield f"\n## {title}\n\n| metric | meaning | DCGM field, the first that is present | lean |\n|---|---|---|---|"
-        numbered: dict[tuple[str, str, str], list[tuple[str, str, str, str]]] = {}
+        yield f"\n## {title}\n\n| metric | meaning | DCGM field, the first that is present | NVML | lean |"
+        yield "|---|---|---|---|---|"
+        numbered: dict[tuple[str, str, str], list[tuple[str, str, str, str, str]]] = {}
         for (name, quantity), family in zip(QUANTITIES.items(), QUANTITY_FAMILIES, strict=True):
             if quantity.group == group:
                 origins = [f"{field}" for field in sources(name)]
                 if name in COMPOSED:
                     origins.append(COMPOSED[name])
-                row = (family.name, quantity.meaning, ", ".join(origins), _lean(family))
+                row = (family.name, quantity.meaning, ", ".join(origins), _in_nvml(name), _lean(family))
                 numbered.setdefault(_without_number(*row[:3]), []).append(row)
         yield from (_row(rows) for rows in numbered.values())
+
+
+def _in_nvml(quantity: str) -> str:
+    """Return whether the source `nvml` has a quantity: `yes`, `GPM` (Hopper and newer), or nothing."""
+    fields = {name for field in sources(quantity) for name in field.names}
+    if quantity in COMPOSED:
+        fields |= {name for part in COMPOSED[quantity].split(" ")[::2] for each in sources(part) for name in each.names}
+    if fields & _NVML:
+        return "yes"
+    return "GPM" if fields & _GPM else ""
 
 
 def _without_number(name: str, meaning: str, origin: str) -> tuple[str, str, str]:
@@ -143,15 +164,15 @@ def _without_number(name: str, meaning: str, origin: str) -> tuple[str, str, str
     return re.sub(r"\d", "N", name), re.sub(r"\d", "N", meaning), re.sub(r"^\d+|\d", "N", origin)
 
 
-def _row(rows: list[tuple[str, str, str, str]]) -> str:
-    name, meaning, origin, lean = rows[0]
+def _row(rows: list[tuple[str, str, str, str, str]]) -> str:
+    name, meaning, origin, nvml, lean = rows[0]
     if len(rows) > 1:
         engines = f"[0-{len(rows) - 1}]"
         last = rows[-1][2].split()[0]
         name, meaning = re.sub(r"\d", engines, name), re.sub(r"\d", "N", meaning)
         number, field = origin.split()
         origin = f"{number} to {last} {re.sub(r'[0-9]', engines, field)}"
-    return f"| `{name}` | {meaning} | {origin} | {lean} |"
+    return f"| `{name}` | {meaning} | {origin} | {nvml} | {lean} |"
 
 
 def _owners() -> Iterator[str]:

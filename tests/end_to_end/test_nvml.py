@@ -13,6 +13,9 @@ import pytest
 from tests.daemon import pulsed, serving
 from tests.nvml_standin import boards
 from tests.nvml_standin.library import NvmlStandin, compiled, nvml_library
+from tests.standin.install import install
+from tests.standin.scenario import Gpu, Scenario
+from tests.standin.signals import Constant
 from tests.waiting import until
 
 __all__ = ["nvml_library"]
@@ -95,3 +98,42 @@ def test_without_the_library_one_line_names_the_remedy(tmp_path: Path) -> None:
 def test_other_sources_do_not_import_nvidia_ml_py() -> None:
     code = "import sys, pulsed.commands.serve, pulsed.collector.source_factory; sys.exit('pynvml' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_the_same_gpu_has_the_same_results_as_through_dcgmi(nvml_library: Path, tmp_path: Path) -> None:
+    """The scenario of dcgmi's stand-in at full load, in NVML's units."""
+    busy = Scenario(gpus=(Gpu(load=Constant(1.0)),))
+    board = boards.hopper() | {
+        "temperature.0": 64,
+        "fi.82": 78,
+        "fi.186": 652_500,
+        "gpm.6": 0.1,
+        "gpm.7": 61.0,
+        "gpm.9": 0.1,
+        "utilization.gpu": 99,
+        "utilization.memory": 58,
+        "decoder": 12,
+        "threshold.0": 92,
+        "threshold.1": 89,
+        "margin": 87,
+    }
+    driver = NvmlStandin(nvml_library, tmp_path / "nvml.scenario", [board])
+    found = [
+        json.loads(pulsed("snapshot", "--format", "json", "--source", *arguments, **environment).stdout)["gpus"][0]
+        for arguments, environment in (
+            (("dcgmi", "--set", f"source.dcgmi.path={install(tmp_path, busy)}"), {}),
+            (("nvml",), driver.environment()),
+        )
+    ]
+    dcgmi, nvml = found
+    assert nvml["real_utilization"] == dcgmi["real_utilization"]
+    assert [nvml["workload"][key] for key in ("class", "bottleneck")] == ["tensor_heavy_compute", "compute"]
+    assert nvml["workload"]["raw_class"] == dcgmi["workload"]["raw_class"]
+    assert nvml["saturation"]["ratio"] == dcgmi["saturation"]["ratio"]
+    assert nvml["saturation"]["resources"] == pytest.approx(dcgmi["saturation"]["resources"], rel=1e-3)
+    # Not: what depends on the uptime of a stand-in, other amounts of memory in use, and what an H100 does not have.
+    other = ("energy", "memory_used", "memory_free", "nvlink", "retired")
+    common = {name for name in nvml["metrics"] if dcgmi["metrics"].get(name) is not None and not name.startswith(other)}
+    assert {"power_watts", "sm_clock_hertz", "pcie_receive_bytes_per_second", "row_remap_pending"} <= common
+    for name in common:
+        assert nvml["metrics"][name] == pytest.approx(dcgmi["metrics"][name], rel=1e-3), name

@@ -26,7 +26,7 @@ NO_GPUS = 1
 FIRST_RETRY_SECONDS, LONGEST_RETRY_SECONDS = 10.0, 300.0
 """Pauses before NVML is initialized again because a GPU does not answer; every second one doubles."""
 
-_XID, _XID_TOTAL = "DCGM_FI_DEV_XID_ERRORS", "DCGM_EXP_XID_ERRORS_TOTAL"
+XID, _XID_TOTAL = "DCGM_FI_DEV_XID_ERRORS", "DCGM_EXP_XID_ERRORS_TOTAL"
 _RECOVERY_ACTION, _RESET = "DCGM_FI_DEV_GET_GPU_RECOVERY_ACTION", 1.0
 
 
@@ -207,7 +207,7 @@ class DriverSession:
             series += [Series(name, labels) for name in names]
             if uuid in heard and reader.device.instance is None:
                 codes = (0, *sorted(self._xids[uuid].totals))  # 0 has no label: no XID so far
-                series.append(Series(_XID, labels))
+                series.append(Series(XID, labels))
                 series += [Series(_XID_TOTAL, (*labels, ("xid", str(code))) if code else labels) for code in codes]
             self._blocks.append(_Block(uuid, reader, names, codes))
         return Layout("exporter", tuple(series))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ctypes
+import math
+import struct
 from collections.abc import Sequence
 from types import ModuleType
 from typing import Any, NamedTuple
@@ -13,8 +15,12 @@ Values = dict[str, float | None]
 """Values of a device by the name of DCGM's metric with the same meaning, in its unit."""
 
 _ALL_LINKS = 0xFFFFFFFF
-_TYPES = ("dVal", "uiVal", "ulVal", "ullVal", "sllVal", "siVal", "usVal")
-"""Members of the union, by `nvmlValueType_t`."""
+_ENTRY = "IIqqIIQ"
+"""`nvmlFieldValue_t`: field, scope, timestamp, latency, type, return value, and the union of 8 bytes."""
+
+_UNSIGNED_INT, _UNSIGNED_LONG_LONG = 1, 3
+_DECODERS = ("d", "I", "Q", "Q", "q", "i", "H")
+"""The value in the union, in terms of `struct`, by `nvmlValueType_t`."""
 
 FAST, SECOND, SLOW, RARE = 0.0, 1.0, 10.0, 60.0
 """How often something is read, seconds; 0: with every tick. SLOW stands for the configured slow interval."""
@@ -26,7 +32,7 @@ class FieldValue(NamedTuple):
     Attributes:
         name: DCGM's metric with the same meaning.
         divide: NVML's unit by that metric's.
-        type: the member of the union that holds it; empty: as the driver states.
+        type: `nvmlValueType_t`; None: as the driver states.
     """
 
     id: int
@@ -34,11 +40,11 @@ class FieldValue(NamedTuple):
     every: float
     divide: float = 1.0
     scope: int = 0
-    type: str = ""
+    type: int | None = None
 
 
 FIELD_VALUES: tuple[FieldValue, ...] = (
-    FieldValue(82, "DCGM_FI_DEV_MEMORY_TEMP", FAST, type="uiVal"),  # driver 545 states double
+    FieldValue(82, "DCGM_FI_DEV_MEMORY_TEMP", FAST, type=_UNSIGNED_INT),  # driver 545 states double
     FieldValue(83, "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION", FAST),
     FieldValue(185, "DCGM_FI_DEV_POWER_USAGE", FAST, 1000.0),
     FieldValue(186, "DCGM_FI_DEV_POWER_USAGE_INSTANT", FAST, 1000.0),
@@ -52,6 +58,8 @@ FIELD_VALUES: tuple[FieldValue, ...] = (
     FieldValue(77, "DCGM_FI_DEV_BOARD_LIMIT_VIOLATION", SLOW),
     FieldValue(78, "DCGM_FI_DEV_LOW_UTIL_VIOLATION", SLOW),
     FieldValue(79, "DCGM_FI_DEV_RELIABILITY_VIOLATION", SLOW),
+    FieldValue(80, "DCGM_FI_DEV_TOTAL_APP_CLOCKS_VIOLATION", SLOW),
+    FieldValue(81, "DCGM_FI_DEV_TOTAL_BASE_CLOCKS_VIOLATION", SLOW),
     FieldValue(74, "DCGM_FI_DEV_CLOCKS_EVENT_REASON_SW_POWER_CAP_NS", SLOW),
     FieldValue(76, "DCGM_FI_DEV_CLOCKS_EVENT_REASON_SYNC_BOOST_NS", SLOW),
     FieldValue(269, "DCGM_FI_DEV_CLOCKS_EVENT_REASON_SW_THERM_SLOWDOWN_NS", SLOW),
@@ -103,6 +111,7 @@ class FieldBatch:
         # Entries may come back untouched, so that every call begins with blanks.
         self._blank = array(*(self._nvml.c_nvmlFieldValue_t(fieldId=each.id, scopeId=each.scope) for each in fields))
         self._entries: Any = array()
+        self._unpack = struct.Struct(_ENTRY * len(fields)).unpack_from
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -125,16 +134,24 @@ class FieldBatch:
             raise nvml.NVMLError(nvml.NVML_ERROR_FUNCTION_NOT_FOUND) from None
         if code:
             raise nvml.NVMLError(code)
-        is_refused = False
-        for field, entry in zip(self._fields, entries, strict=True):
-            code, type_ = entry.nvmlReturn, entry.valueType
+        flat = self._unpack(entries)
+        codes = flat[5::7]
+        for field, timestamp, type_, code, raw in zip(
+            self._fields, flat[2::7], flat[4::7], codes, flat[6::7], strict=True
+        ):
             if code == 0:
-                if values.get(field.name) is None and (entry.timestamp or type_) and type_ < len(_TYPES):
-                    values[field.name] = getattr(entry.value, field.type or _TYPES[type_]) / field.divide
-            elif code in REFUSALS:
-                is_refused = True
+                if values.get(field.name) is None and (timestamp or type_):
+                    values[field.name] = _decoded(raw, type_ if field.type is None else field.type) / field.divide
             elif code in GONE or (code in ENDED and code != UNINITIALIZED):
                 raise nvml.NVMLError(code)
-        if is_refused:
-            kept = [each for each, entry in zip(self._fields, entries, strict=True) if entry.nvmlReturn not in REFUSALS]
-            self._choose(kept)
+        if not REFUSALS.isdisjoint(codes):
+            self._choose([field for field, code in zip(self._fields, codes, strict=True) if code not in REFUSALS])
+
+
+def _decoded(raw: int, type_: int) -> float:
+    """Return the number in a union of which `raw` are the 8 bytes; NaN for a type that does not exist."""
+    if type_ == _UNSIGNED_LONG_LONG:
+        return raw
+    if type_ >= len(_DECODERS):
+        return math.nan
+    return float(struct.unpack_from(_DECODERS[type_], struct.pack("Q", raw))[0])

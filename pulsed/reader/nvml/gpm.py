@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import ctypes
 import math
+import struct
 from collections.abc import Callable, Sequence
 from types import ModuleType
 from typing import Any, NamedTuple
 
 from pulsed.reader.nvml.field_values import Values
+from pulsed.reader.nvml.library import REFUSALS
 
 LEAST_SPACING = 0.1
 """Seconds between two samples (nvml.h)."""
@@ -72,6 +74,10 @@ GPM_METRICS: tuple[GpmMetric, ...] = (
 )
 
 
+_ENTRY = "IId24x"
+"""`nvmlGpmMetric_t`: metric, return value, number, and three texts."""
+
+
 class _Metric(ctypes.Structure):
     _fields_ = (
         ("id", ctypes.c_uint),
@@ -110,11 +116,8 @@ class GpmSampler:
     def __init__(
         self, nvml: ModuleType, take: Callable[[Any], object], metrics: Sequence[GpmMetric], longest: float
     ) -> None:
-        self._nvml, self._take, self._metrics, self._longest = nvml, take, tuple(metrics), longest
-        self.names = tuple(metric.name for metric in metrics)
-        self._request = _request(len(self._metrics))
-        for entry, metric in zip(self._request.metrics, self._metrics, strict=True):
-            entry.id = metric.id
+        self._nvml, self._take, self._longest = nvml, take, longest
+        self._choose(metrics)
         self._samples: list[tuple[float, Any]] = []
         try:
             for _ in range(_BUFFERS):
@@ -122,6 +125,14 @@ class GpmSampler:
         except nvml.NVMLError:
             self.close()
             raise
+
+    def _choose(self, metrics: Sequence[GpmMetric]) -> None:
+        self._metrics = tuple(metrics)
+        self.names = tuple(metric.name for metric in metrics)
+        self._request = _request(len(metrics))
+        self._unpack = struct.Struct(_ENTRY * len(metrics)).unpack_from
+        for entry, metric in zip(self._request.metrics, metrics, strict=True):
+            entry.id = metric.id
 
     def read(self, values: Values, now: float) -> None:
         """Take a sample and add the values since the one before; there are none the first time.
@@ -143,9 +154,14 @@ class GpmSampler:
         _, older = max(pairs, key=lambda pair: pair[0])
         request.older, request.newer = ctypes.cast(older, ctypes.c_void_p), ctypes.cast(newest, ctypes.c_void_p)
         nvml.nvmlGpmMetricsGet(request)
-        for metric, entry in zip(self._metrics, request.metrics, strict=True):
-            if entry.code == 0 and math.isfinite(entry.value):
-                values[metric.name] = entry.value / metric.divide
+        flat = self._unpack(request.metrics)
+        for metric, code, value in zip(self._metrics, flat[1::3], flat[2::3], strict=True):
+            if code == 0 and math.isfinite(value):
+                values[metric.name] = value / metric.divide
+        if not REFUSALS.isdisjoint(flat[1::3]):
+            self._choose(
+                [metric for metric, code in zip(self._metrics, flat[1::3], strict=True) if code not in REFUSALS]
+            )
 
     def close(self) -> None:
         """Free the samples: necessary before NVML is shut down. Safe to call twice."""
