@@ -49,8 +49,8 @@ The column *NVML* has `yes` for what the source `nvml` can have, and *GPM* for w
 On a MIG board, readings of the whole board (power, temperature, clocks, errors) are published once, for the board, so
 `sum(pulsed_gpu_power_watts)` is correct.
 
-`publish.series: lean`, the default, has at most 100 series per GPU, and all that the dashboards, rules and alerts use.
-`full` has every series of this page. The column *lean*:
+`publish.series: lean`, the default, has at most 100 series per GPU, 3 more per raised check and one per XID code, and
+all that the dashboards, rules and alerts use. `full` has every series of this page. The column *lean*:
 
 * yes: the family is the same in both.
 * current state: the one state that holds, with the value 1. `count by (class) (pulsed_gpu_workload_class == 1)` works

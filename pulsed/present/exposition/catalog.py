@@ -1,8 +1,8 @@
 """The GPU families of the page: which are published, and in which form.
 
 `publish.series: full` publishes every series. `lean` publishes what dashboards, rules and alerts need in at most 100
-series per GPU: a state set is its current state, a counter by label begins once it counts. Error counters and limits
-are the same in both, because an absent one means that it is not measured.
+series per GPU, besides 3 per raised check and one per XID: a state set is its current state, a counter by label begins
+once it counts. Error counters and limits are the same in both, because an absent one means that it is not measured.
 """
 
 from __future__ import annotations
@@ -65,6 +65,8 @@ _LEAN: Mapping[str, Form | None] = {
     "limiting_resource": "current",
     "health_state": None,  # health_severity
     "health_check": "current",  # the others: pulsed_health_checks
+    "health_check_last_event_timestamp_seconds": None,  # increase() of health_events_total
+    "xid_last": None,  # xid_last_code
     "health_events_total": "events",
     "xid_events_total": "events",
     **{f"{name}_total": "counted" for name in _COUNTED},
