@@ -1,4 +1,4 @@
-"""Tick: an exporter's page through all layers to the page of /metrics, 40 fields a GPU, all checks of health judged.
+"""Tick: an exporter's page through all layers to the lean page, 40 fields a GPU, all checks of health evaluated.
 
 The garbage collector is set up as the daemon has it.
 """
@@ -14,6 +14,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from pulsed.collector.collector import Pipeline
 from pulsed.compute.derive import ComputeSettings
 from pulsed.memory import configure_memory
+from pulsed.present.exposition.catalog import catalog
 from pulsed.present.exposition.page import Pages
 from pulsed.present.exposition.telemetry import Telemetry
 from pulsed.reader.exposition import PageParser
@@ -39,15 +40,17 @@ def _of(gpus: int, limit: float) -> Iterator[Figure]:
     computed = computed_ticks(gpus, 1)
     board = board_of(computed)
     telemetry = Telemetry(board)
-    pipeline, everything = Pipeline(ComputeSettings(), "bench", telemetry.observe), Pages(board, telemetry)
-    parser, seconds = PageParser(), count()
+    pipeline = Pipeline(ComputeSettings(), "bench", telemetry.observe)
+    everything = Pages(board, telemetry, catalog("lean"))
+    parser, seconds, clock = PageParser(), count(), count(NOW)
 
     def read(page: bytes) -> RawTick:
         return raw_tick(parser, page, next(seconds))  # time goes on: a tick covers a second of it
 
     def render(raw: RawTick, *, openmetrics: bool = False, gzip: bool = False) -> None:
-        board.targets[0].accept(pipeline.process(raw), NOW)
-        everything.page(NOW, openmetrics=openmetrics, gzip=gzip)
+        now = next(clock)
+        board.targets[0].accept(pipeline.process(raw), now)
+        everything.page(now, openmetrics=openmetrics, gzip=gzip)
 
     registry = CollectorRegistry()
     registry.register(ReferenceCollector(board, NOW))
