@@ -59,6 +59,16 @@ def test_at_first_all_is_zero_and_what_was_never_known_is_absent() -> None:
     assert account.value("real_utilization_seconds") is None
 
 
+@pytest.mark.parametrize(
+    ("power", "energy", "joules"), [(None, 7e6, 0.0), (100.0, 7e6, 0.0), (100.0, None, 0.0), (None, None, None)]
+)
+def test_energy_is_known_from_the_first_sample_with_power_or_a_counter(
+    power: float | None, energy: float | None, joules: float | None
+) -> None:
+    account = begun(Reading(power_watts=power, energy_joules_total=energy)).snapshot()
+    assert account.value("class_energy_joules", "idle") == account.value("energy_unknown_seconds") == joules
+
+
 def test_without_power_there_is_no_energy() -> None:
     made = begun()
     made.add(1.0, GPU, NOTHING, None, "idle")

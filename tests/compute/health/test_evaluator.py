@@ -260,3 +260,12 @@ def test_a_gpu_takes_the_kernels_messages_of_its_own_address() -> None:
     other, switch = "00000000:5E:00.0", KernelEvent("sxid", 94, DAY + 2.0, "00000000:3B:00.0")
     assert events_after(2.0, KernelEvent("xid", 48, DAY + 2.0, other), switch) == set()
     assert events_after(3.0, KernelEvent("xid", 48, DAY + 3.0, device.pci_bus_id)) == {48}
+
+
+def test_a_saved_gpu_that_was_not_seen_yet_has_another_number_of_latches_than_any_seen_one() -> None:
+    sim = Sim(devices=[GPU, OTHER])
+    sim.tick(ALIVE, ALIVE)
+    sim.restart()
+    assert set(sim.health_evaluator.latched.values()) == {-1}
+    sim.tick(ALIVE, ALIVE)
+    assert min(sim.health_evaluator.latched.values()) >= 0

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from operator import eq
+
 import pytest
 
-from pulsed.compute.health.level import Codes
-from pulsed.compute.health.rule import RuleState, duration
+from pulsed.compute.health.inputs import GpuInputs
+from pulsed.compute.health.level import Codes, Level
+from pulsed.compute.health.rule import RuleState, When, duration
+from pulsed.compute.health.settings import HealthSettings
 from pulsed.translate.tick import Extras
+from pulsed.translate.vocabulary import NOTHING, Reading
 from tests.compute.health.sim import Sim
 
 
@@ -95,3 +100,22 @@ def test_a_level_is_entered_after_its_time_without_a_break() -> None:
 )
 def test_durations(seconds: float, text: str) -> None:
     assert duration(seconds) == text
+
+
+@pytest.mark.parametrize(
+    ("celsius", "state", "held"),
+    [(49.0, 0.0, 0), (50.0, 0.0, 1), (50.0, 8.0, 0), (50.0, None, -1), (49.0, None, 0), (None, 0.0, -1)],
+)
+def test_a_condition_lowers_any_severity_and_is_needed_from_a_level_on(
+    celsius: float | None, state: float | None, held: int
+) -> None:
+    rule = Level("temperature_celsius", {"info": 50}, when=(When("performance_state", eq, 0),))
+    inputs, rule_state = GpuInputs(HealthSettings(), "", lambda check: -1), RuleState()
+    inputs.values = (
+        *Reading(temperature_celsius=celsius, performance_state=state),
+        *inputs.values[len(NOTHING) :],
+    )
+    rule.evaluate(rule_state, inputs, 1.0)
+    assert rule_state.held == held
+    given = {"temperature_celsius": celsius, "performance_state": state}
+    assert dict(rule.evidence(rule_state, inputs)) == {name: each for name, each in given.items() if each is not None}
