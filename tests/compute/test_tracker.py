@@ -235,6 +235,21 @@ def test_a_gpu_whose_index_changes_is_the_same() -> None:
     assert target.track(Device(Entity("gpu", "5", "GPU-0"))) is track
 
 
+def test_keys_of_a_device() -> None:
+    unprofiled = replace(PART, entity=replace(PART.entity, mig_profile=""))
+    keys = {
+        device: (track.key, *track.other_keys)
+        for device in (GPU, WITHOUT_UUID, PART, unprofiled)
+        for track in [Target().track(device)]
+    }
+    assert keys == {
+        GPU: ("|GPU-0",),
+        WITHOUT_UUID: ("|gpu 0",),
+        PART: ("|GPU-0|mig|1|1g.10gb", "|GPU-0|mig|1"),
+        unprofiled: ("|GPU-0|mig|1",),
+    }
+
+
 def test_an_instance_of_another_profile_is_another_instance() -> None:
     target = Target()
     track = target.track(PART)

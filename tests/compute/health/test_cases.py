@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from pulsed.compute.health.checks import CHECKS
@@ -40,6 +42,14 @@ def test_inputs_that_a_source_had_before_a_gap_are_not_blank_after_it() -> None:
     sim.health(temperature_celsius=40.0, row_remap_failure=0.0, row_remap_pending=0.0, ecc_mode=1.0)
     assert sim.run(60, "telemetry", temperature_celsius=40.0).state == "warn"
     assert sim.check("telemetry", after=8.0, temperature_celsius=40.0).state == "ok"
+
+
+def test_a_model_that_is_not_reported_any_more_keeps_its_limits() -> None:
+    sim = Sim()
+    assert sim.run(40, "temp_gpu", temperature_celsius=89.0).state == "crit"
+    tick = sim.tick({"temperature_celsius": 88.9}, devices=[replace(GPU, model="")])
+    assert tick.healths[0].check("temp_gpu").covered
+    assert sim.run(60, "temp_gpu", temperature_celsius=89.0).state == "crit"
 
 
 def test_one_replay_is_ok() -> None:
