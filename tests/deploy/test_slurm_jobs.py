@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
+import sys
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -168,3 +171,35 @@ def test_the_owners_of_gpus_under_a_real_slurm(tmp_path: Path) -> None:
         assert names(jobs) == set()
         until(lambda: owners() == [None, None, None])
         assert "DRAIN" not in cluster.node()["State"]
+
+
+def test_the_times_of_accounts_are_those_of_sacct(tmp_path: Path) -> None:
+    """Two jobs on three GPUs; an account ends when the epilog has run and the next sample is there."""
+    jobs, page = tmp_path / "jobs", tmp_path / "page.prom"
+    page.write_text(PAGE)
+    settings = ["source.kind=exporter", "source.interval=1", f"source.exporter.targets={page}"]
+    settings += [f"attribution.jobs.directories={jobs}", "attribution.jobs.interval=50ms"]
+    completed = {"JobCompType": "jobcomp/filetxt", "JobCompLoc": tmp_path / "completed"}
+    with (
+        slurm(tmp_path / "slurm", gpus=3, PrologFlags="Alloc", **completed, **hooks(tmp_path, jobs)) as cluster,
+        serving(tmp_path, *(f"--set={each}" for each in settings)) as daemon,
+    ):
+        sizes = {
+            cluster.run(
+                "sbatch", "--parsable", "--output=/dev/null", f"--gres=gpu:{gpus}", f"--wrap=sleep {gpus * 4}"
+            ): gpus
+            for gpus in (1, 2)
+        }
+        columns = ("sacct", "--completion", "--noheader", "--parsable2", "--format=JobID,Start,End,State")
+        until(lambda: cluster.run(*columns).count("COMPLETED") == len(sizes))
+        until(lambda: not names(jobs))
+        rows = dict(row.split("|", 1) for row in cluster.run(*columns).splitlines())
+        for job, gpus in sizes.items():
+            until(lambda job=job: daemon.get(f"/jobs/{job}").json()["end"] is not None)  # type: ignore[misc]
+            words = (sys.executable, "-m", "pulsed", "job", job, "--url", f"http://{daemon.address}", "--format=json")
+            account = json.loads(subprocess.run(words, capture_output=True, check=True, timeout=SECONDS).stdout)
+            start, end, _ = rows[job].split("|")
+            for ours, theirs in ((account["begin"], start), (account["end"], end)):
+                moment = datetime.fromisoformat(ours.replace("Z", "+00:00")).timestamp()
+                assert abs(moment - datetime.fromisoformat(theirs).timestamp()) < 3, (account, rows[job])
+            assert len(account["gpus"]) == gpus
