@@ -35,6 +35,19 @@ def test_systemd_finds_nothing_wrong(units: Path, name: str) -> None:
     assert (done.returncode, ours) == (0, [])
 
 
+def test_the_drop_in_for_nvml_opens_the_drivers_devices_and_nothing_else(units: Path) -> None:
+    analyze = tool("systemd-analyze", "systemd")
+    drop_in = (FOLDER / "pulsed-nvml.conf").read_text(encoding="utf-8")
+    assert re.findall(r"^(?!#|\[)(\S+)$", drop_in, re.MULTILINE) == ["PrivateDevices=no"]
+    assert re.findall(r"^DeviceAllow=(.*)$", drop_in, re.MULTILINE) == ["char-nvidia* rw"]
+    folder = units / "pulsed.service.d"
+    folder.mkdir()
+    (folder / "nvml.conf").write_text(drop_in, encoding="utf-8")
+    command = [analyze, "verify", "--man=no", str(units / "pulsed.service")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=2 * SECONDS, check=False)
+    assert (done.returncode, [line for line in done.stderr.splitlines() if "pulsed" in line]) == (0, [])
+
+
 def test_the_sandbox_is_as_tight_as_the_readme_says(units: Path) -> None:
     analyze = tool("systemd-analyze", "systemd")
     done = subprocess.run(
