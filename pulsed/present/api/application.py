@@ -34,13 +34,14 @@ from pulsed.present.api.account_documents import (
     ended_accounts,
     running_accounts,
 )
-from pulsed.present.api.event_documents import KINDS, TICK, TICK_FIELDS, identity_document
+from pulsed.present.api.event_documents import CHANGE_KINDS, KINDS, TICK, TICK_FIELDS, identity_document
 from pulsed.present.api.events import HEADERS, RETRY_SECONDS, EventBroadcaster, TooManySubscribers
 from pulsed.present.api.gpu_columns import MAX_ROWS, SUMMARY_FIELDS, ColumnReader, summary_document
 from pulsed.present.api.history import History
 from pulsed.present.api.host_document import HostUsage
 from pulsed.present.api.json_compression import JsonCompression
 from pulsed.present.api.process_document import processes_document
+from pulsed.present.api.recent_changes import MAX_CHANGES
 from pulsed.present.api.sample_fields import FIELDS, check_fields
 from pulsed.present.asgi import HEAD_ONLY, HEALTH, HEALTHY, READY, Receive, Scope, Send
 from pulsed.present.gpu_keys import node_of
@@ -246,6 +247,25 @@ def api(
             return _EventStream(events, wanted, gpu)
         reader = ColumnReader(board, shown, gpu, 1 / max_rate) if TICK in wanted else None
         return _EventStream(events, [name for name in wanted if name != TICK], gpu, reader)
+
+    @app.get(
+        "/events/recent",
+        response_model=schema.RecentChangesShape,
+        responses=_REFUSED,
+        summary="The last changes of class, health, owners and expected GPUs, the newest first",
+    )
+    async def recent_changes(
+        types: str = _some_of(CHANGE_KINDS, "events", default=",".join(CHANGE_KINDS)),
+        gpu: Annotated[str | None, Query(description="only this GPU: an index, UUID or `index:MIG id`")] = None,
+        since: Annotated[float, Query(description="not before this Unix time", allow_inf_nan=False)] = 0.0,
+        limit: Annotated[int, Query(ge=1, le=MAX_CHANGES * len(CHANGE_KINDS))] = 100,
+    ) -> Response:
+        wanted = types.split(",")
+        for name in wanted:
+            if name not in CHANGE_KINDS:
+                return _json({"error": f"types: {name!r} is no change; there are {', '.join(CHANGE_KINDS)}"}, 400)
+        found = events.recent.find(wanted, gpu, since, limit, board.node)
+        return _json({"node": board.node, "time": rfc3339(time.time()), "changes": found})
 
     @app.get(
         "/health/gpus",

@@ -118,7 +118,10 @@ CHANGES: Mapping[str, Callable[[ComputedTick], Iterable[Change]]] = {
 
 OWNER, FINDING = "owner", "finding"
 
-KINDS: tuple[str, ...] = (TICK, *CHANGES, OWNER, FINDING)
+CHANGE_KINDS: tuple[str, ...] = (*CHANGES, OWNER, FINDING)
+"""All kinds of changes."""
+
+KINDS: tuple[str, ...] = (TICK, *CHANGE_KINDS)
 """All kinds of events."""
 
 

@@ -29,6 +29,7 @@ from pulsed.present.api.event_documents import (
     gpu_document,
 )
 from pulsed.present.api.event_queue import MAX_QUEUED, Event, Subscriber
+from pulsed.present.api.recent_changes import RecentChanges
 from pulsed.present.gpu_keys import names_of
 from pulsed.present.rfc3339 import rfc3339
 
@@ -77,6 +78,9 @@ class EventBroadcaster:
         here: returns this process's node, for GPUs whose source does not name one.
         heartbeat: seconds without an event after which a comment is sent.
         patience: seconds after which a subscriber that reads nothing from a full queue is disconnected.
+
+    Attributes:
+        recent: the last changes.
     """
 
     def __init__(
@@ -92,6 +96,7 @@ class EventBroadcaster:
         self._heartbeat, self._patience, self._max_queued = heartbeat, patience, max_queued
         self._subscribers: dict[Subscriber, None] = {}
         self._number = 0
+        self.recent = RecentChanges()
         self._closed = False
 
     @property
@@ -101,10 +106,6 @@ class EventBroadcaster:
 
     def publish(self, tick: ComputedTick) -> None:
         """Send a tick and its changes to all subscribers. Never blocks, never fails."""
-        if not self._subscribers:
-            # Event ids count all events, also those without a subscriber.
-            self._number += 1 + len(tick.changes) + len(tick.health_changes) + len(tick.removed)
-            return
         head = {"time": rfc3339(tick.time), "target": tick.target}
 
         def written(gpu: str | None) -> Document | None:
@@ -119,9 +120,12 @@ class EventBroadcaster:
 
     def announce(self, change: Change) -> None:
         """Send a change to all subscribers."""
-        document = change_document(change, self._here())
-        names = names_of(change.device)
-        self._hand_out(change.kind, lambda gpu: document if gpu is None or gpu in names else None)
+
+        def written(gpu: str | None) -> Document | None:
+            return change_document(change, self._here()) if gpu is None or gpu in names_of(change.device) else None
+
+        self._hand_out(change.kind, written)
+        self.recent.add(self._number, change)
 
     @contextmanager
     def subscribed(self, kinds: Collection[str] = KINDS, gpu: str | None = None) -> Iterator[Subscriber]:

@@ -326,6 +326,14 @@ Gpus = create_model("Gpus", __base__=SourcesShape, gpus=(_GPU_LIST, ...))
 """The current state of all GPUs."""
 
 
+class RecentChangesShape(Shape):
+    """The last changes, the newest first."""
+
+    node: str
+    time: str
+    changes: list[dict[str, Any]] = Field(description="`id` and `event` as in /events, and its data")
+
+
 class RosterShape(Shape):
     """The identities of all GPUs, as columns."""
 

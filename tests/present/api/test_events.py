@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import replace
 from math import nan
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -32,8 +32,6 @@ from pulsed.translate.vocabulary import Reading
 from tests.daemon import serving
 from tests.present.boards import OPEN, TIME, Gpu, board, busy_gpus, gpu, tick
 from tests.waiting import SECONDS, eventually, until
-
-NOTHING_OF_IT = cast(Any, None)
 
 
 class Event(NamedTuple):
@@ -233,9 +231,11 @@ async def test_one_gpu_only(start: Start) -> None:
 
 
 async def test_without_readers_nothing_is_written_but_numbers_go_on(start: Start) -> None:
-    events = hub()
+    nodes: list[str] = []
+    events = EventBroadcaster(lambda: nodes[0])  # every document needs the node
     for _ in range(3):
-        events.publish(changed([gpu(0)], NOTHING_OF_IT))
+        events.publish(changed([gpu(0)], ClassChange(0, "idle", "memory_bound", TIME)))
+    nodes.append("here")
     running = start(events)
     client = await running.client()
     events.publish(tick([gpu(0)]))

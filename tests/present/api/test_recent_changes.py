@@ -1,0 +1,76 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import httpx
+import pytest
+
+from pulsed.accounting.accounting import OwnerAccounting
+from pulsed.accounting.ended import EndedAccounts
+from pulsed.compute.health.model import HealthChange
+from pulsed.compute.tick import ClassChange
+from pulsed.present.api import schema
+from pulsed.present.api.account_documents import Accounts
+from pulsed.present.api.application import api
+from pulsed.present.api.event_documents import CHANGE_KINDS, Change
+from pulsed.present.api.events import EventBroadcaster
+from pulsed.present.api.history import History
+from pulsed.present.api.recent_changes import RecentChanges
+from tests.present.boards import TIME, board, gpu, tick
+
+
+def change(kind: str, number: int, time: float) -> Change:
+    return Change(kind, gpu(number).device, time, {"after": str(time)})
+
+
+def test_the_newest_of_each_kind_are_kept() -> None:
+    recent = RecentChanges(max_changes=3)
+    recent.add(1, change("health", 0, 1.0))
+    for number in range(2, 12):
+        recent.add(number, change("workload_class", number % 2, float(number)))
+    recent.add(12, change("owner", 1, 12.0))
+
+    def ids(gpu: str | None = None, since: float = 0.0, limit: int = 100, *kinds: str) -> list[int]:
+        return [each["id"] for each in recent.find(kinds or CHANGE_KINDS, gpu, since, limit, "here")]
+
+    assert ids() == [12, 11, 10, 9, 1]
+    assert ids("1") == [12, 11, 9]
+    assert ids("GPU-node1-0000") == [10, 1]
+    assert ids(None, 10.0) == [12, 11, 10]
+    assert ids(None, 0.0, 2) == [12, 11]
+    assert ids(None, 0.0, 9, "health", "owner") == [12, 1]
+
+
+async def get(events: EventBroadcaster, path: str) -> tuple[int, Any]:
+    accounts = Accounts(OwnerAccounting(), EndedAccounts())
+    app = api(board(), {}, history=History(), events=events, accounts=accounts)
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url="http://pulsed") as client:
+        answer = await client.get(path)
+    return answer.status_code, answer.json()
+
+
+async def test_changes_without_any_subscriber_are_found_with_their_ids() -> None:
+    events = EventBroadcaster(lambda: "here")
+    gpus = [gpu(0), gpu(1)]
+    events.publish(tick(gpus))
+    worse = HealthChange(0, "row_remap_pending", "ok", "warn", TIME, "message", "remedy", gpus[0].device)
+    changes = (ClassChange(1, "idle", "memory_bound", TIME - 2),)
+    events.publish(replace(tick(gpus), changes=changes, health_changes=(worse,)))
+    status, document = await get(events, "/events/recent")
+    assert status == 200
+    assert schema.RecentChangesShape.model_validate(document, strict=True).model_dump() == document
+    health, workload = document["changes"]
+    assert (health["id"], health["event"], health["gpu"], health["check"]) == (4, "health", "0", "row_remap_pending")
+    assert (health["before"], health["after"], health["remedy"]) == ("ok", "warn", "remedy")
+    assert (workload["id"], workload["event"], workload["gpu"]) == (3, "workload_class", "1")
+    assert workload["time"] == "2025-12-31T23:59:58.100Z"
+    _, document = await get(events, f"/events/recent?types=workload_class&gpu=1&since={TIME - 3}")
+    assert document["changes"] == [workload]
+
+
+@pytest.mark.parametrize("query", ["types=tick", "types=", "limit=0", "limit=1000000", "since=x", "since=nan"])
+async def test_wrong_parameters(query: str) -> None:
+    status, document = await get(EventBroadcaster(lambda: "here"), f"/events/recent?{query}")
+    assert status == 400
+    assert query.partition("=")[0] in document["error"]
