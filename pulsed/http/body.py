@@ -142,3 +142,35 @@ class Body:
             f"sends more than {self._limit} bytes",
             "Check whether this is an exporter's page, or increase source.exporter.max_page_bytes",
         )
+
+
+class LineBody(Body):
+    """A body of any length that is taken line by line, as it arrives.
+
+    Args:
+        limit: bytes of one line.
+        begun: called when an answer with status 200 begins.
+        take: called with each complete line, without its end; what it raises ends the answer.
+    """
+
+    def __init__(self, limit: int, begun: Callable[[], None], take: Callable[[bytes], None]) -> None:
+        super().__init__(limit)
+        self._begun, self._take_line, self._line = begun, take, b""
+
+    def begin(self, encoding: str, announced: int = 0, granted: Callable[[], None] = lambda: None) -> None:
+        """As `Body.begin`; the whole may have any length."""
+        super().begin(encoding, 0, granted)
+        self._begun()
+
+    def _take(self, data: bytes) -> None:
+        *lines, rest = data.split(b"\n")
+        if lines:
+            lines[0] = self._line + lines[0]
+            self._line = rest
+        else:
+            self._line += rest
+        if len(self._line) > self._limit:
+            raise self._too_large()
+        for line in lines:
+            if line:
+                self._take_line(line)

@@ -12,8 +12,8 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
+from pulsed.backoff import Backoff
 from pulsed.errors import ConfigError, NoSourceWorks, SourceEnded, SourceError
-from pulsed.reader.backoff import Backoff
 from pulsed.reader.tick import RawTick, Source
 
 log = logging.getLogger(__name__)

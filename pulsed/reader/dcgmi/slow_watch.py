@@ -6,8 +6,8 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 
+from pulsed.backoff import Backoff
 from pulsed.errors import SourceError
-from pulsed.reader.backoff import Backoff
 from pulsed.reader.dcgmi.opening import open_stream
 from pulsed.reader.dcgmi.stream import Arrival, DmonStream
 from pulsed.reader.dcgmi.watch import Watch

@@ -12,6 +12,7 @@ import random as random_module
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 
+from pulsed.backoff import Backoff
 from pulsed.errors import (
     CommandMissing,
     ConfigError,
@@ -22,7 +23,6 @@ from pulsed.errors import (
     TooManyGpus,
     WatchRefused,
 )
-from pulsed.reader.backoff import Backoff
 from pulsed.reader.dcgmi.assembly import Assembly, entities, values
 from pulsed.reader.dcgmi.child import find
 from pulsed.reader.dcgmi.discovery import NOTHING_KNOWN, Labels, Topology, discover, is_outdated

@@ -1,0 +1,221 @@
+"""GET, list and watch of the Kubernetes API, at a bounded rate of requests."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import ssl
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from urllib.parse import urlencode
+
+from pulsed import __version__
+from pulsed.errors import PulsedError
+from pulsed.file_watcher import FileWatcher
+from pulsed.http.body import BadBody, Body, LineBody
+from pulsed.http.client import Answer, BrokenAnswer, DeadlineMissed, HttpClient, address_of, request_bytes
+from pulsed.http.failure import describe
+from pulsed.kubernetes.cluster_access import ClusterAccess
+
+REQUEST_SECONDS = 1.0
+"""Least time between the begins of two requests of a client."""
+
+PAGE_OBJECTS = 250
+"""Objects of one answer to a list."""
+
+_MAX_LIST_BYTES = 64 * 2**20
+_MAX_EVENT_BYTES = 4 * 2**20
+_IDLE_SECONDS = 30.0
+_WATCH_GRACE_SECONDS = 30.0
+_REMEDIES: Mapping[int, str] = {
+    401: "See whether the ServiceAccount exists; its token is read again for every request",
+    403: "Grant its ServiceAccount get, list and watch of pods, as the chart does with `rbac.create`",
+    404: "See whether this is a Kubernetes API server, and whether the namespace exists",
+    429: "It is overloaded; requests continue at growing intervals",
+}
+
+JsonObject = Mapping[str, object]
+
+
+class KubernetesError(PulsedError):
+    """The API server did not answer, or refused a request."""
+
+
+class ResourceExpired(KubernetesError):
+    """The version to continue from is too old (410 Gone): the list has to be requested again."""
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectList:
+    """All objects of a list, and the version from which a watch continues it."""
+
+    items: Sequence[JsonObject]
+    version: str
+
+
+@dataclass(frozen=True, slots=True)
+class WatchEvent:
+    """A change: `ADDED`, `MODIFIED`, `DELETED`, or `BOOKMARK` with a version only."""
+
+    kind: str
+    item: JsonObject
+
+
+class ApiClient:
+    """Requests to one API server.
+
+    Args:
+        timeout: seconds that a request may take; a watch may take its own time.
+    """
+
+    def __init__(
+        self,
+        access: ClusterAccess,
+        timeout: float = 10.0,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
+    ) -> None:
+        self._access, self._timeout, self._clock, self._sleep = access, timeout, clock, sleep
+        self._address = address_of(access.server)
+        self._http = HttpClient(_IDLE_SECONDS)
+        self._watcher: FileWatcher | None = None
+        self._tls: ssl.SSLContext | None = None
+        self._next_request = 0.0
+
+    async def close(self) -> None:
+        """Close all connections; requests on their way fail."""
+        await self._http.close()
+
+    async def list(self, path: str, query: Mapping[str, str]) -> ObjectList:
+        """Return all objects, page by page.
+
+        Raises:
+            ResourceExpired: the list changed too much between two pages.
+            KubernetesError: no list came.
+        """
+        items: list[JsonObject] = []
+        page: dict[str, str] = {}
+        while True:
+            body = Body(_MAX_LIST_BYTES)
+            answer = await self._get(path, {**query, "limit": str(PAGE_OBJECTS), **page}, body, self._timeout)
+            document = self._parsed(answer.page)
+            metadata = document.get("metadata")
+            found = document.get("items")
+            if not isinstance(metadata, dict) or not isinstance(found, list | None):
+                raise self._error("sent something else than a list", "See whether this is an API server")
+            items += [item for item in found or () if isinstance(item, dict)]
+            if not metadata.get("continue"):
+                return ObjectList(items, str(metadata.get("resourceVersion", "")))
+            # The version is that of the first page; a page may not name both.
+            page = {"continue": str(metadata["continue"])}
+            query = {name: value for name, value in query.items() if name != "resourceVersion"}
+
+    async def watch(
+        self,
+        path: str,
+        query: Mapping[str, str],
+        version: str,
+        seconds: int,
+        begun: Callable[[], None],
+        take: Callable[[WatchEvent], None],
+    ) -> None:
+        """Call `take` with each change after a version, until the server ends the watch after the given seconds.
+
+        Args:
+            begun: called when the server has accepted the watch.
+
+        Raises:
+            ResourceExpired: the version is too old.
+            KubernetesError: the watch was refused, or broke.
+        """
+        query = {
+            **query,
+            "watch": "true",
+            "allowWatchBookmarks": "true",
+            "resourceVersion": version,
+            "timeoutSeconds": str(seconds),
+        }
+        body = LineBody(_MAX_EVENT_BYTES, begun, lambda line: take(self._event(line)))
+        await self._get(path, query, body, seconds + _WATCH_GRACE_SECONDS)
+
+    def _event(self, line: bytes) -> WatchEvent:
+        document = self._parsed(line)
+        kind, item = document.get("type"), document.get("object")
+        if not isinstance(kind, str) or not isinstance(item, dict):
+            raise self._error("sent something else than a change", "See whether this is an API server")
+        if kind == "ERROR":
+            code = item.get("code")
+            raise self._refusal(code if isinstance(code, int) else 500, str(item.get("reason", "")))
+        return WatchEvent(kind, item)
+
+    async def _get(self, path: str, query: Mapping[str, str], body: Body, seconds: float) -> Answer:
+        address = replace(self._address, target=f"{path}?{urlencode(query)}")
+        now = self._clock()
+        due = max(now, self._next_request)
+        self._next_request = due + REQUEST_SECONDS
+        if due > now:
+            await self._sleep(due - now)
+        try:
+            request = request_bytes(address, self._headers())
+            answer = await self._http.get(address, request, body, seconds, self._context() if address.secure else None)
+        except DeadlineMissed:
+            raise self._error(f"did not answer in {seconds:g} s", "See whether it is up and reachable") from None
+        except BadBody as error:
+            raise self._error(str(error), "See what is between pulsed and the API server") from error
+        except (BrokenAnswer, OSError) as error:
+            raise self._error(describe(error)[1], "See whether the API server is up and reachable") from error
+        if answer.status != 200:
+            raise self._refusal(answer.status, answer.reason)
+        return answer
+
+    def _headers(self) -> Mapping[str, str]:
+        headers = {"Accept": "application/json", "Accept-Encoding": "gzip", "User-Agent": f"pulsed/{__version__}"}
+        if self._access.token_file:
+            headers["Authorization"] = f"Bearer {self._token(self._access.token_file)}"
+        return headers
+
+    def _token(self, path: str) -> str:
+        try:
+            with open(path, encoding="ascii") as file:
+                token = file.read().strip()
+        except (OSError, UnicodeDecodeError) as error:
+            reason = error.strerror if isinstance(error, OSError) else "not a text file"
+            raise KubernetesError(
+                f"token file {path}: {reason}", "The pod needs a ServiceAccount token: automountServiceAccountToken"
+            ) from error
+        if not token or not token.isprintable() or " " in token:
+            raise KubernetesError(f"token file {path} holds no token", "It must hold the token and nothing else")
+        return token
+
+    def _context(self) -> ssl.SSLContext:
+        """Return the TLS context; a new one after the file of authorities has changed."""
+        if self._tls is None or self._watcher is None or self._watcher.has_changed():
+            path = self._access.ca_file
+            self._watcher = FileWatcher([path] if path else [])
+            try:
+                self._tls = ssl.create_default_context(cafile=path or None)
+            except (OSError, ssl.SSLError) as error:
+                self._tls = None
+                raise KubernetesError(
+                    f"certificate authority {path}: {error.strerror or error}", "Name a readable file in PEM format"
+                ) from error
+        return self._tls
+
+    def _parsed(self, text: bytes) -> JsonObject:
+        try:
+            document = json.loads(text)
+        except ValueError:
+            document = None
+        if not isinstance(document, dict):
+            raise self._error("sent something else than JSON objects", "See whether this is an API server")
+        return document
+
+    def _refusal(self, status: int, reason: str) -> KubernetesError:
+        kind = ResourceExpired if status == 410 else KubernetesError
+        remedy = _REMEDIES.get(status, "See the log of the API server")
+        return kind(f"API server {self._access.server} answered {status} {reason}".rstrip(), remedy)
+
+    def _error(self, what: str, remedy: str) -> KubernetesError:
+        return KubernetesError(f"API server {self._access.server} {what}", remedy)

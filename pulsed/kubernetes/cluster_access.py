@@ -1,0 +1,42 @@
+"""The address of the API server, and the files that identify both sides."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from pulsed.errors import ConfigError
+
+SERVICE_ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
+"""Folder of the token and the certificate authority in a pod with a ServiceAccount token."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterAccess:
+    """How to reach the API server.
+
+    Attributes:
+        server: its URL, without a path.
+        token_file: bearer token, read for every request, because the kubelet renews it; empty: none is sent.
+        ca_file: PEM file of the only authorities to trust, read again when it has changed.
+    """
+
+    server: str
+    token_file: str = f"{SERVICE_ACCOUNT}/token"
+    ca_file: str = f"{SERVICE_ACCOUNT}/ca.crt"
+
+
+def server_of_pod(environment: Mapping[str, str]) -> str:
+    """Return the URL of the API server from the variables that Kubernetes sets in every container.
+
+    Raises:
+        ConfigError: they are not set: this is not a pod.
+    """
+    host = environment.get("KUBERNETES_SERVICE_HOST", "")
+    port = environment.get("KUBERNETES_SERVICE_PORT_HTTPS") or environment.get("KUBERNETES_SERVICE_PORT", "443")
+    if not host:
+        raise ConfigError(
+            "this is not a pod of Kubernetes: KUBERNETES_SERVICE_HOST is not set",
+            "Outside of a cluster set kubernetes.server, kubernetes.ca_file and kubernetes.token_file",
+        )
+    return f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}"

@@ -1,0 +1,115 @@
+"""A list of the Kubernetes API that is kept current by a watch, through every failure of the API server."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random as random_module
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Generic, TypeVar
+
+from pulsed.backoff import Backoff
+from pulsed.kubernetes.api_client import ApiClient, JsonObject, KubernetesError, ResourceExpired, WatchEvent
+
+log = logging.getLogger(__name__)
+
+WATCH_SECONDS = 300
+"""Longest duration of one watch; a lost connection is noticed then at the latest."""
+
+_FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 60.0
+
+_T = TypeVar("_T")
+
+
+class ResourceWatch(Generic[_T]):
+    """The objects of one list. What was read last stays while the API server fails.
+
+    Args:
+        path: of the list, as `/api/v1/pods`.
+        query: its selectors.
+        read: takes an object as JSON; its result is kept.
+        changed: called after every change of the objects or the error.
+
+    Attributes:
+        objects: by namespace and name.
+        is_listed: whether the list has been read once.
+        error: why it may not be current; empty if it is.
+    """
+
+    def __init__(
+        self,
+        client: ApiClient,
+        path: str,
+        query: Mapping[str, str],
+        read: Callable[[JsonObject], _T],
+        changed: Callable[[], None] = lambda: None,
+        *,
+        sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
+        random: Callable[[], float] = random_module.random,
+    ) -> None:
+        self._client, self._path, self._query, self._read, self._changed = client, path, query, read, changed
+        self._sleep, self._random = sleep, random
+        self._backoff = Backoff(_FIRST_PAUSE, _LONGEST_PAUSE, random)
+        self._version: str | None = None
+        self._list_version = "0"  # any version that the API server has in memory
+        self.objects: dict[tuple[str, str], _T] = {}
+        self.is_listed = False
+        self.error = ""
+
+    async def run(self) -> None:
+        """List and watch until cancelled."""
+        while True:
+            try:
+                if self._version is None:
+                    await self._list()
+                await self._watch()
+            except ResourceExpired as error:
+                log.debug("list has expired", extra={"path": self._path, "error": str(error)})
+                self._version, self._list_version = None, ""
+            except KubernetesError as error:
+                self._fail(str(error))
+            await self._sleep(self._backoff.next())
+
+    async def _list(self) -> None:
+        version = {"resourceVersion": self._list_version} if self._list_version else {}
+        found = await self._client.list(self._path, {**self._query, **version})
+        self.objects = {_key(item): self._read(item) for item in found.items}
+        self._version = found.version
+        self.is_listed = True
+        self._worked()
+
+    async def _watch(self) -> None:
+        seconds = round(WATCH_SECONDS * (1 - self._random() / 5))  # so that nodes do not reconnect together
+        await self._client.watch(self._path, self._query, self._version or "", seconds, self._worked, self._take)
+
+    def _take(self, event: WatchEvent) -> None:
+        self._backoff.reset()
+        metadata = event.item.get("metadata")
+        if isinstance(metadata, dict) and (version := metadata.get("resourceVersion")):
+            self._version = str(version)
+        if event.kind == "BOOKMARK":
+            return
+        if event.kind == "DELETED":
+            self.objects.pop(_key(event.item), None)
+        else:
+            self.objects[_key(event.item)] = self._read(event.item)
+        self._changed()
+
+    def _worked(self) -> None:
+        if self.error:
+            log.info("the list of the Kubernetes API is current again", extra={"path": self._path})
+            self.error = ""
+        self._changed()
+
+    def _fail(self, error: str) -> None:
+        if error != self.error:
+            log.warning("the Kubernetes API failed; what was read last is used", extra={"error": error})
+        self.error = error
+        self._changed()
+
+
+def _key(item: JsonObject) -> tuple[str, str]:
+    metadata = item.get("metadata")
+    if not isinstance(metadata, dict):
+        return "", ""
+    return str(metadata.get("namespace", "")), str(metadata.get("name", ""))

@@ -1,0 +1,266 @@
+"""The Kubernetes client against a server with TLS, tokens and faults: what was read stays, requests stay few."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from pulsed.errors import ConfigError
+from pulsed.kubernetes import api_client
+from pulsed.kubernetes.api_client import ApiClient, JsonObject
+from pulsed.kubernetes.cluster_access import ClusterAccess, server_of_pod
+from pulsed.kubernetes.resource_watch import ResourceWatch
+from tests.kubernetes.fake_api_server import FakeApiServer, pod
+from tests.waiting import eventually
+
+QUERY = {"labelSelector": "app=nvidia-dcgm-exporter", "fieldSelector": "spec.nodeName=node-a"}
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[FakeApiServer]:
+    fake = FakeApiServer(tmp_path)
+    with fake.running() as fake.url:
+        yield fake
+
+
+def address(item: JsonObject) -> str:
+    status = item["status"]
+    assert isinstance(status, dict)
+    return str(status["podIP"])
+
+
+@asynccontextmanager
+async def watching(
+    server: FakeApiServer, sleep: Callable[[float], Awaitable[object]] = asyncio.sleep, path: str = "/api/v1/pods"
+) -> AsyncIterator[ResourceWatch[str]]:
+    client = ApiClient(ClusterAccess(server.url, str(server.token_file), str(server.ca_file)), timeout=2, sleep=sleep)
+    watch = ResourceWatch(client, path, QUERY, address, sleep=sleep)
+    task = asyncio.create_task(watch.run())
+    try:
+        yield watch
+        assert not task.done()
+    finally:
+        task.cancel()
+        await asyncio.wait([task])
+        await client.close()
+
+
+async def hurried(seconds: float) -> None:
+    """Wait a hundredth of what was asked for."""
+    await asyncio.sleep(seconds / 100)
+
+
+def names(watch: ResourceWatch[str]) -> set[str]:
+    return {name for _, name in watch.objects}
+
+
+def test_pods_come_and_go(server: FakeApiServer) -> None:
+    async def run() -> None:
+        server.put(pod("one"))
+        server.put(pod("elsewhere", node="node-b"))
+        server.put(pod("other", labels={"app": "web"}))
+        async with watching(server, hurried) as watch:
+            await eventually(lambda: names(watch) == {"one"})
+            server.put(pod("two", "10.0.0.2"))
+            await eventually(lambda: names(watch) == {"one", "two"})
+            server.put(pod("two", "10.0.0.3"))
+            await eventually(lambda: watch.objects["gpu-operator", "two"] == "10.0.0.3")
+            server.put(pod("one", labels={}))
+            await eventually(lambda: names(watch) == {"two"})
+            server.delete("two")
+            await eventually(lambda: names(watch) == set())
+            assert watch.error == ""
+        assert {request.query["fieldSelector"] for request in server.requests} == {"spec.nodeName=node-a"}
+
+    asyncio.run(run())
+
+
+def test_a_list_of_several_pages_is_complete(server: FakeApiServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(api_client, "PAGE_OBJECTS", 3)
+
+    async def run() -> None:
+        for number in range(8):
+            server.put(pod(f"p{number}"))
+        async with watching(server, hurried) as watch:
+            await eventually(lambda: len(watch.objects) == 8)
+        assert [r.query.get("limit") for r in server.requests if "watch" not in r.query] == ["3", "3", "3"]
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("fault", [401, 403, 429, 500])
+def test_what_was_read_stays_while_the_api_server_refuses(server: FakeApiServer, fault: int) -> None:
+    async def run() -> None:
+        server.put(pod("one"))
+        async with watching(server, hurried) as watch:
+            await eventually(lambda: names(watch) == {"one"})
+            server.fault = fault
+            server.cut()
+            await eventually(lambda: str(fault) in watch.error)
+            assert names(watch) == {"one"}
+            server.put(pod("two"))
+            server.fault = 0
+            await eventually(lambda: names(watch) == {"one", "two"} and not watch.error)
+
+    asyncio.run(run())
+
+
+def test_a_first_list_that_is_forbidden_has_a_remedy(server: FakeApiServer) -> None:
+    async def run() -> None:
+        server.denied = True
+        async with watching(server, hurried) as watch:
+            await eventually(lambda: "403" in watch.error)
+            assert "get, list and watch of pods" in watch.error
+            assert not watch.is_listed
+            server.denied = False
+            await eventually(lambda: watch.is_listed and not watch.error)
+
+    asyncio.run(run())
+
+
+def test_a_slow_api_server_fails_by_name_and_loses_nothing(server: FakeApiServer) -> None:
+    async def run() -> None:
+        server.put(pod("one"))
+        server.delay = 3
+        async with watching(server, hurried) as watch:
+            await eventually(lambda: "did not answer in 2 s" in watch.error)
+            server.delay = 0
+            await eventually(lambda: names(watch) == {"one"})
+
+    asyncio.run(run())
+
+
+def test_a_cut_watch_continues_without_a_list(server: FakeApiServer) -> None:
+    async def run() -> None:
+        server.put(pod("one"))
+        async with watching(server, hurried) as watch:
+            await eventually(lambda: names(watch) == {"one"})
+            for name in ("two", "three"):
+                await eventually(lambda: server.requests[-1].query.get("watch") == "true")
+                server.cut()
+                server.put(pod(name))
+                await eventually(lambda name=name: name in names(watch))  # type: ignore[misc]
+        watches = [request for request in server.requests if "watch" in request.query]
+        assert len(watches) > 1
+        assert len(server.requests) - len(watches) == 1
+
+    asyncio.run(run())
+
+
+def test_an_expired_version_is_listed_again(server: FakeApiServer) -> None:
+    async def run() -> None:
+        server.put(pod("one"))
+        async with watching(server, hurried) as watch:
+            await eventually(lambda: names(watch) == {"one"})
+            with server.changed:
+                del server.pods["gpu-operator", "one"]
+            server.compact()
+            await eventually(lambda: names(watch) == set())
+        lists = [request.query for request in server.requests if "watch" not in request.query]
+        assert [query.get("resourceVersion") for query in lists] == ["0", None], "from memory, then consistent"
+
+    asyncio.run(run())
+
+
+def test_a_renewed_token_is_used_by_the_next_request(server: FakeApiServer) -> None:
+    async def run() -> None:
+        server.put(pod("one"))
+        async with watching(server, hurried) as watch:
+            await eventually(lambda: names(watch) == {"one"})
+            server.rotate("second")
+            server.put(pod("two"))
+            await eventually(lambda: names(watch) == {"one", "two"})
+        assert {request.token for request in server.requests} == {"first", "second"}
+
+    asyncio.run(run())
+
+
+def test_churning_pods_cost_no_requests(server: FakeApiServer) -> None:
+    """50 changes a second, watches cut and lists expired meanwhile: less than a request a second."""
+
+    async def run() -> None:
+        stop = threading.Event()
+
+        def churn() -> None:
+            for number in range(10**6):
+                if stop.wait(0.02):
+                    return
+                server.put(pod(f"p{number}"))
+                if number >= 3:
+                    server.delete(f"p{number - 3}")
+                if number % 100 == 50:
+                    server.cut()
+                if number % 200 == 120:
+                    server.compact()
+
+        thread = threading.Thread(target=churn)
+        begun = time.monotonic()
+        async with watching(server) as watch:
+            thread.start()
+            await eventually(lambda: server.version > 900)
+            stop.set()
+            thread.join()
+            seconds = time.monotonic() - begun
+            await eventually(lambda: names(watch) == {name for _, name in server.pods})
+            assert len(server.requests) <= 1 + seconds
+
+    asyncio.run(run())
+
+
+def test_requests_stay_apart_while_everything_fails(server: FakeApiServer) -> None:
+    async def run() -> None:
+        waited: list[float] = []
+
+        async def sleep(seconds: float) -> None:
+            waited.append(seconds)
+            await hurried(seconds)
+
+        server.fault = 500
+        async with watching(server, sleep):
+            await eventually(lambda: len(server.requests) > 8)
+        assert max(waited) > 30, "up to a minute"
+        assert sum(waited) >= len(server.requests) - 1
+
+    asyncio.run(run())
+
+
+def test_another_authority_is_refused(server: FakeApiServer, tmp_path: Path) -> None:
+    async def run() -> None:
+        server.ca_file = tmp_path / "other.crt"
+        async with watching(server, hurried) as watch:
+            await eventually(lambda: "certificate that is not trusted" in watch.error)
+        assert server.requests == []
+
+    asyncio.run(run())
+
+
+def test_a_missing_token_is_named(server: FakeApiServer, tmp_path: Path) -> None:
+    async def run() -> None:
+        server.token_file = tmp_path / "none"
+        async with watching(server, hurried) as watch:
+            await eventually(lambda: f"token file {tmp_path}/none" in watch.error)
+            assert "automountServiceAccountToken" in watch.error
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize(
+    ("environment", "url"),
+    [
+        ({"KUBERNETES_SERVICE_HOST": "10.96.0.1", "KUBERNETES_SERVICE_PORT": "443"}, "https://10.96.0.1:443"),
+        ({"KUBERNETES_SERVICE_HOST": "fd00::1", "KUBERNETES_SERVICE_PORT_HTTPS": "6443"}, "https://[fd00::1]:6443"),
+    ],
+)
+def test_the_api_server_of_a_pod(environment: dict[str, str], url: str) -> None:
+    assert server_of_pod(environment) == url
+
+
+def test_outside_of_a_pod_there_is_a_remedy() -> None:
+    with pytest.raises(ConfigError, match=r"KUBERNETES_SERVICE_HOST is not set.*kubernetes\.server"):
+        server_of_pod({})
