@@ -83,6 +83,18 @@ class BadPage(SourceError):
     reason = "bad_page"
 
 
+class ExporterNotFound(SourceError):
+    """Discovery has found no exporter on this node."""
+
+    reason = "exporter_not_found"
+
+
+class OtherNode(SourceError):
+    """The page of this node's exporter is that of another node."""
+
+    reason = "other_node"
+
+
 class TooManyGpus(SourceError):
     """A source has more GPUs and MIG instances than `source.max_gpus`.
 

@@ -33,9 +33,10 @@ MAY_IMPORT = {
     "present": (
         "accounting attribution background errors suggestions reader.tick translate compute collector.target_store"
     ),
-    "config": "errors suggestions reader.tick reader translate compute present",
+    "config": "errors kubernetes suggestions reader.tick reader translate compute present",
     "collector": (
-        "accounting background errors attribution reader.tick reader translate compute collector.target_store config"
+        "accounting background errors kubernetes attribution reader.tick reader translate compute "
+        "collector.target_store config"
     ),
     "server": "errors file_watcher config collector.target_store present",
     "commands": (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from socket import gethostname
@@ -23,6 +23,7 @@ from pulsed.compute.tick import ComputedTick
 from pulsed.config.gpu_selection import EVERYTHING, GpuSelection, SelectableGpu
 from pulsed.reader.kernel_log.log import KernelLog
 from pulsed.reader.tick import MAX_GPUS, Layout, RawTick, Source
+from pulsed.translate.identity import is_same_host
 from pulsed.translate.tick import Device
 from pulsed.translate.translator import Translator
 
@@ -155,19 +156,14 @@ class Pipeline:
         translated = time.perf_counter()
         if canonical.devices is not self._devices:
             self._devices = canonical.devices
-            is_here = all(_is_host(device.entity.node, self._names) for device in canonical.devices)
+            is_here = all(
+                any(is_same_host(device.entity.node, name) for name in self._names) for device in canonical.devices
+            )
             self._boot_id_here = self._boot_id if is_here else ""
         computed = self.computer.compute(canonical, self._boot_id_here)
         self._observe("translate", translated - start)
         self._observe("compute", time.perf_counter() - translated)
         return computed
-
-
-def _is_host(name: str, names: Iterable[str]) -> bool:
-    """Return whether a host name is among these, with or without its domain."""
-    name = name.casefold()
-    others = [other.casefold() for other in names]
-    return any(name == other or name.startswith(f"{other}.") or other.startswith(f"{name}.") for other in others)
 
 
 def _log_switch_errors(raw: RawTick) -> None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from pulsed.attribution.attribution import Attribution
 from pulsed.collector.absent_gpus import AbsentGpu, choose_absent
@@ -14,6 +15,8 @@ from pulsed.collector.attribution_sources import attribution_sources
 from pulsed.collector.collector import Collector, Observe, Pipeline
 from pulsed.collector.source_factory import (
     boot_id_of,
+    discovers_exporters,
+    found_sources,
     kernel_log_of,
     node_name,
     node_of_source,
@@ -30,6 +33,9 @@ from pulsed.compute.tracker import Removal
 from pulsed.config import Config
 from pulsed.errors import GpuNotFound, NothingRead
 from pulsed.reader.tick import Source
+
+if TYPE_CHECKING:
+    from pulsed.collector.exporter_discovery import ExporterDiscovery
 
 
 async def collect(
@@ -51,7 +57,7 @@ async def collect(
         GpuNotFound: `gpus` names a GPU that is not there.
         ConfigError: a source cannot be made.
     """
-    sources = open_sources(config, hurried=True)
+    sources = await found_sources(config)
     store = TargetStore(node_name(config), [target_of(source, config) for source in sources])
     selection = selection_of(config, os.environ)
     pipelines = [
@@ -129,6 +135,7 @@ class CollectorPool:
         self._config: Config | None = None
         self._running: dict[tuple[str, str], _Running] = {}
         self._closing: set[asyncio.Task[None]] = set()
+        self._discovery: ExporterDiscovery | None = None
         self.in_use = asyncio.Lock()
         self.attribution = Attribution()
 
@@ -142,10 +149,12 @@ class CollectorPool:
         """
         before, settings, selection = self._config, config.compute_settings(), selection_of(config, {})
         is_new = before is None or (before.source, before.node) != (config.source, config.node)
-        sources = open_sources(config) if is_new else ()
+        discovery = self._new_discovery(config) if is_new else None
+        sources = discovery.sources if discovery else open_sources(config) if is_new else ()
         self.attribution.apply(attribution_sources(config))  # first: the first tick has its owners
         if is_new:
             self._replace(config, sources)
+            self._set_discovery(discovery)
         for running in self._running.values():
             running.pipeline.reconfigure(settings, selection, kernel_log_of(config), config.source.max_gpus)
         self._config = config
@@ -185,15 +194,40 @@ class CollectorPool:
             self._end(running)
             running.pipeline.close()
         self._running.clear()
+        self._set_discovery(None)
         await self.attribution.stop()
         await asyncio.gather(*self._closing, return_exceptions=True)
+
+    def _new_discovery(self, config: Config) -> ExporterDiscovery | None:
+        """Return a discovery that has not started; it goes on with the exporters that were found before."""
+        if not discovers_exporters(config):
+            return None
+        from pulsed.collector.exporter_discovery import ExporterDiscovery
+
+        return ExporterDiscovery(config, self._discovered, self._discovery.endpoints if self._discovery else ())
+
+    def _set_discovery(self, discovery: ExporterDiscovery | None) -> None:
+        if self._discovery is not None:
+            self._close(self._discovery.stop())
+        self._discovery = discovery
+        if discovery is not None:
+            discovery.start()
+
+    def _discovered(self) -> None:
+        """Read the exporters that were found, and no others."""
+        if self._discovery is not None and self._config is not None:
+            self._replace(self._config, self._discovery.sources)
 
     def _replace(self, config: Config, sources: Sequence[Source]) -> None:
         settings, selection = config.compute_settings(), selection_of(config, {})
         before, self._running = self._running, {}
         for source in sources:
             key = (source.kind, source.target)
-            target, old, node = target_of(source, config), before.pop(key, None), node_of_source(source, config)
+            old = before.pop(key, None)
+            if old is not None and old.source is source:
+                self._running[key] = old
+                continue
+            target, node = target_of(source, config), node_of_source(source, config)
             pipeline = Pipeline(
                 settings,
                 node,
@@ -226,7 +260,10 @@ class CollectorPool:
         self._store.replace([running.target for running in self._running.values()])
 
     def _end(self, running: _Running) -> asyncio.Task[None]:
-        closing = asyncio.create_task(running.end())
+        return self._close(running.end())
+
+    def _close(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
+        closing = asyncio.create_task(work)
         self._closing.add(closing)
         closing.add_done_callback(self._closing.discard)
         return closing

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from socket import gethostname
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from pulsed.collector.target_store import Target
@@ -16,6 +17,9 @@ from pulsed.errors import ProfilingHeld
 from pulsed.reader.kernel_log.log import KMSG
 from pulsed.reader.tick import Source
 from pulsed.translate.identity import is_loopback
+
+if TYPE_CHECKING:
+    from pulsed.reader.exporter.scraper import ExporterSettings
 
 
 def open_sources(config: Config, *, hurried: bool = False) -> Sequence[Source]:
@@ -30,13 +34,32 @@ def open_sources(config: Config, *, hurried: bool = False) -> Sequence[Source]:
     return _KINDS[config.source.kind](config, hurried)
 
 
-def sources_of(kind: str, config: Config) -> Sequence[Source]:
-    """Return the sources of one kind, whatever `source.kind` is: to check whether they work.
+async def found_sources(config: Config, kind: str | None = None, *, hurried: bool = True) -> Sequence[Source]:
+    """Return the sources for a command, which reads the exporters that are there when it starts.
+
+    Args:
+        kind: instead of `source.kind`, to check whether it works.
+        hurried: as for `open_sources`.
 
     Raises:
-        ConfigError: as `open_sources`.
+        ConfigError: a source cannot be made.
     """
-    return _KINDS[kind](config, True)
+    if not discovers_exporters(config) or kind not in (None, "exporter"):
+        return open_sources(config, hurried=hurried) if kind is None else _KINDS[kind](config, True)
+    from pulsed.collector.exporter_discovery import ExporterDiscovery
+
+    discovery = ExporterDiscovery(config)
+    discovery.start()
+    try:
+        await discovery.settle()
+    finally:
+        await discovery.stop()
+    return discovery.sources
+
+
+def discovers_exporters(config: Config) -> bool:
+    """Return whether the exporters are found through the Kubernetes API."""
+    return config.source.kind == "exporter" and config.source.exporter.discovery == "kubernetes"
 
 
 def node_name(config: Config) -> str:
@@ -56,7 +79,8 @@ def node_of_source(source: Source, config: Config) -> str:
 
 def boot_id_of(config: Config, target: str) -> str:
     """Return the boot id of this host; empty where the GPUs of a target may be in another host."""
-    if not (_is_exporter_here(target) if _reads_exporters(config) else _is_engine_here(config)):
+    is_here = _is_exporter_here(target) if _reads_exporters(config) else _is_engine_here(config)
+    if not is_here and not discovers_exporters(config):
         return ""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
@@ -118,22 +142,30 @@ def target_of(source: Source, config: Config) -> Target:
     )
 
 
-def _exporter(config: Config, hurried: bool) -> Sequence[Source]:
-    from pulsed.reader.exporter.scraper import ExporterSettings, Scraper
-    from pulsed.reader.exporter.source import ExporterSource, exporter_sources
+def exporter_settings(config: Config) -> ExporterSettings:
+    """Return how exporters are scraped. Raises `ConfigError` if a secret's file cannot be read."""
+    from pulsed.reader.exporter.scraper import ExporterSettings
 
     given = config.source.exporter
-    settings = ExporterSettings(
+    other = {"targets", "discovery", "kubernetes", "password", "password_file", "bearer_token"}
+    return ExporterSettings(
         interval=_exporter_interval(config),
         max_gpus=config.source.max_gpus,
         password=password_of(given),
         bearer_token=given.bearer_token.get_secret_value() if given.bearer_token else "",
-        **given.model_dump(exclude={"targets", "password", "password_file", "bearer_token"}, exclude_none=True),
+        **given.model_dump(exclude=other, exclude_none=True),
     )
+
+
+def _exporter(config: Config, hurried: bool) -> Sequence[Source]:
+    from pulsed.reader.exporter.scraper import Scraper
+    from pulsed.reader.exporter.source import ExporterSource, exporter_sources
+
+    targets, settings = config.source.exporter.targets, exporter_settings(config)
     if not hurried:
-        return exporter_sources(given.targets, settings)
+        return exporter_sources(targets, settings)
     scraper = Scraper(settings)
-    return [ExporterSource(target, settings, scraper) for target in given.targets]
+    return [ExporterSource(target, settings, scraper) for target in targets]
 
 
 def _auto(config: Config, hurried: bool) -> Sequence[Source]:

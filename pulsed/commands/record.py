@@ -15,7 +15,7 @@ from typing import Any
 
 from pulsed import __version__
 from pulsed.collector.read_loop import read_loop
-from pulsed.collector.source_factory import node_name, open_sources
+from pulsed.collector.source_factory import found_sources, node_name
 from pulsed.config import Config
 from pulsed.errors import BadCapture, UsageError
 from pulsed.present.rfc3339 import rfc3339
@@ -66,7 +66,7 @@ def _check(config: Config, name: str) -> None:
 
 
 async def _record(config: Config, name: str, seconds: float | None, ticks: int | None) -> int:
-    sources = open_sources(config)
+    sources = await found_sources(config, hurried=False)
     session = Session(
         version=__version__,
         source=config.source.kind,

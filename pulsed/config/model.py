@@ -23,6 +23,7 @@ from pulsed.compute.workload.class_table import RULES, ClassThresholds, Profile
 from pulsed.compute.workload.classifier import Missing
 from pulsed.config.attribution import AttributionSection
 from pulsed.config.prices import PricesSection
+from pulsed.config.kubernetes import KubernetesSection
 from pulsed.config.section import Problem, Section
 from pulsed.config.source import SourceSection
 from pulsed.config.values import (
@@ -527,6 +528,7 @@ class Config(Section):
     source: SourceSection = Field(default=SourceSection(), description="Where readings come from.")
     compute: Compute = Field(default=Compute(), description="Derived values.")
     health: HealthSection = Field(default=HealthSection(), description="Health checks (HEALTH.md).")
+    kubernetes: KubernetesSection = Field(default=KubernetesSection(), description="The Kubernetes API.")
     attribution: AttributionSection = Field(default=AttributionSection(), description="Owners of the GPUs.")
     prices: PricesSection = Field(default=PricesSection(), description="Prices of GPU time and energy.")
     publish: Publish = Field(default=Publish(), description="What is published.")

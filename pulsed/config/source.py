@@ -8,6 +8,7 @@ from typing import Literal
 
 from pydantic import Field
 
+from pulsed.config.kubernetes import ExporterPodsSection
 from pulsed.config.section import Problem, Section
 from pulsed.config.values import (
     Columns,
@@ -104,6 +105,12 @@ class Exporter(Section):
         description="URLs (http, https) or files of saved pages, which are read again each time. Credentials in a URL "
         "are used for that target and never shown.",
     )
+    discovery: Literal["static", "kubernetes"] = Field(
+        default="static",
+        description="`static` reads `targets`. `kubernetes` reads the exporters on the node `node` instead, which the "
+        "Kubernetes API lists; pages of other nodes are refused.",
+    )
+    kubernetes: ExporterPodsSection = Field(default=ExporterPodsSection(), description="For `discovery: kubernetes`.")
     timeout: Duration = Field(default=_EXPORTER.timeout, description="Timeout of a scrape; at most the interval.")
     max_page_bytes: Size = Field(
         default=_EXPORTER.max_page_bytes,
@@ -245,6 +252,11 @@ class SourceSection(Section):
         least = CADENCES[self.kind].least
         if self.interval is not None and self.interval < least:
             yield "interval", f"is {self.interval:g} s; allowed for the kind {self.kind}: {least:g} s and up"
+        if self.kind == "auto" and self.exporter.discovery != "static":
+            yield (
+                "kind",
+                f"is auto, without discovery; set exporter for source.exporter.discovery: {self.exporter.discovery}",
+            )
         if self.kind == "replay" and self.replay.path is None:
             yield "kind", "is replay, which needs a recording; set source.replay.path"
 

@@ -61,6 +61,10 @@ _HOST_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?")
 _HOST_AND_PORT = re.compile(r"(.*@)?(\[[^\]/]*\]|[^/:\s]+):\d+(/.*)?")
 
 
+_LABEL_TERM = r"(!?[\w./-]+|[\w./-]+ *(=|==|!=) *[\w.-]*|[\w./-]+ +(in|notin) +\([\w., -]*\))"
+_LABEL_SELECTOR = re.compile(rf"{_LABEL_TERM}( *, *{_LABEL_TERM})*")
+
+
 def is_number(value: object) -> TypeGuard[int | float]:
     """Whether this is a finite number; `true` and `false`, which Python counts as numbers, are none."""
     return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
@@ -229,6 +233,26 @@ def _external_url(value: str) -> str:
     return value.rstrip("/")
 
 
+def _server_url(value: str) -> str:
+    value = _external_url(value)
+    if urlsplit(value).path:
+        raise ValueError("has a path")
+    return value
+
+
+def _label_selector(value: str) -> str:
+    if not _LABEL_SELECTOR.fullmatch(value):
+        raise ValueError("is not a label selector")
+    return value
+
+
+def _pod_port(value: object) -> object:
+    is_port = isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= 65535
+    if not is_port and not (isinstance(value, str) and re.fullmatch(r"(?=.*[a-z])[a-z0-9-]{1,15}", value)):
+        raise ValueError("is not a port")
+    return value
+
+
 def _group(value: str) -> str:
     if value not in GROUPS:
         raise ValueError("is not a group of fields")
@@ -349,6 +373,24 @@ Targets = Annotated[
     ],
     BeforeValidator(_one_or_many),
     Field(min_length=1),
+]
+ServerUrl = Annotated[
+    str, AfterValidator(_server_url), Notation("url", "a URL without a path, such as https://10.96.0.1:443", "text")
+]
+LabelSelectors = Annotated[
+    tuple[
+        Annotated[
+            str,
+            AfterValidator(_label_selector),
+            Notation("selector", "label selectors such as app=dcgm-exporter; one or a list of them", "text"),
+        ],
+        ...,
+    ],
+    BeforeValidator(_one_or_many),
+    Field(min_length=1),
+]
+PodPort = Annotated[
+    int | str, BeforeValidator(_pod_port), Notation("port", "a number from 1 to 65535, or the name of a port")
 ]
 Directories = Annotated[
     tuple[

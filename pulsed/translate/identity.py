@@ -206,6 +206,12 @@ def pulsed_entities(blocks: Mapping[Labels, Sequence[int]], node: str) -> list[S
     return entities
 
 
+def is_same_host(name: str, other: str) -> bool:
+    """Return whether two host names are equal, where one or both may be without the domain."""
+    name, other = name.casefold(), other.casefold()
+    return name == other or name.startswith(f"{other}.") or other.startswith(f"{name}.")
+
+
 def is_loopback(host: str) -> bool:
     """Return whether a host name or address, with or without a port, is that of the machine itself."""
     return _LOOPBACK.fullmatch(host) is not None

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from pulsed.collector.collector import Pipeline
 from pulsed.collector.read_loop import read_loop
-from pulsed.collector.source_factory import node_name, sources_of
+from pulsed.collector.source_factory import found_sources, node_name
 from pulsed.compute.tick import ComputedTick
 from pulsed.config import Config
 from pulsed.errors import ConfigError, ProfilingHeld, SourceError
@@ -102,7 +102,7 @@ async def _probe_kind(kind: str, config: Config, exporter: ExporterVersion | Non
     if kind in ("dcgmi", "nvml"):
         config = config.model_copy(update={"source": config.source.model_copy(update={"interval": LIVE_SECONDS})})
     try:
-        sources = sources_of(kind, config)
+        sources = await found_sources(config, kind)
     except ConfigError as error:
         return [SourceCheck(kind, "", str(error))]
     return list(await asyncio.gather(*(probe(source, config, given=exporter) for source in sources)))

@@ -1,0 +1,123 @@
+"""From pods to the pages of the dcgm-exporters on one node."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from urllib.parse import quote
+
+from pulsed.kubernetes.api_client import JsonObject
+
+
+@dataclass(frozen=True, slots=True)
+class ExporterPod:
+    """What discovery uses of a pod.
+
+    Attributes:
+        controller: kind and name of the object that owns it; empty without one.
+        address: its IP address; empty if it has none yet.
+        ports: numbers of the declared container ports by name.
+        is_ready: Running, Ready, and not being deleted.
+        created: RFC 3339.
+    """
+
+    namespace: str
+    name: str
+    controller: tuple[str, str]
+    address: str
+    ports: Mapping[str, int]
+    is_ready: bool
+    created: str
+
+    @property
+    def target(self) -> str:
+        """Name of the target: the DaemonSet, which outlives its pods, else the pod."""
+        kind, name = self.controller
+        return f"{self.namespace}/{name if kind == 'DaemonSet' else self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class PageAddress:
+    """How the page of a pod is reached.
+
+    Attributes:
+        port: number, or name of a container port.
+    """
+
+    port: int | str = "metrics"
+    scheme: str = "http"
+    path: str = "/metrics"
+
+
+@dataclass(frozen=True, slots=True)
+class ExporterEndpoint:
+    """A dcgm-exporter on this node.
+
+    Attributes:
+        target: name that stays the same when the exporter's pod is replaced.
+        url: of its page.
+        pod: name of the pod.
+    """
+
+    target: str
+    url: str
+    pod: str
+
+
+def exporter_pod(item: JsonObject) -> ExporterPod:
+    """Return what discovery uses of a pod in JSON; what is missing or has another type counts as not there."""
+    metadata, spec, status = _mapping(item.get("metadata")), _mapping(item.get("spec")), _mapping(item.get("status"))
+    owners = [owner for owner in _mappings(metadata.get("ownerReferences")) if owner.get("controller") is True]
+    ports = {
+        str(port.get("name", "")): number
+        for container in _mappings(spec.get("containers"))
+        for port in _mappings(container.get("ports"))
+        if isinstance(number := port.get("containerPort"), int) and port.get("protocol", "TCP") == "TCP"
+    }
+    is_ready = any(
+        each.get("type") == "Ready" and each.get("status") == "True" for each in _mappings(status.get("conditions"))
+    )
+    return ExporterPod(
+        namespace=_text(metadata.get("namespace")),
+        name=_text(metadata.get("name")),
+        controller=(_text(owners[0].get("kind")), _text(owners[0].get("name"))) if owners else ("", ""),
+        address=_text(status.get("podIP")),
+        ports=ports,
+        is_ready=is_ready and status.get("phase") == "Running" and not metadata.get("deletionTimestamp"),
+        created=_text(metadata.get("creationTimestamp")),
+    )
+
+
+def endpoints(pods: Iterable[ExporterPod], page: PageAddress) -> tuple[Sequence[ExporterEndpoint], Sequence[str]]:
+    """Return the exporters in order of their targets, and why the other pods are none.
+
+    Of several pods of a DaemonSet, as during an update, the newest that is ready counts.
+    """
+    found: dict[str, ExporterEndpoint] = {}
+    reasons: list[str] = []
+    for pod in sorted(pods, key=lambda pod: (pod.created, pod.name)):
+        port = page.port if isinstance(page.port, int) else pod.ports.get(page.port)
+        if not pod.is_ready:
+            reasons.append(f"pod {pod.namespace}/{pod.name} is not Running and Ready")
+        elif not pod.address:
+            reasons.append(f"pod {pod.namespace}/{pod.name} has no address")
+        elif port is None:
+            names = ", ".join(sorted(name for name in pod.ports if name)) or "none"
+            reasons.append(f"pod {pod.namespace}/{pod.name} has no port {page.port!r}; its named ports: {names}")
+        else:
+            host = f"[{pod.address}]" if ":" in pod.address else pod.address
+            url = f"{page.scheme}://{host}:{port}{quote(page.path, safe='/?=&%')}"
+            found[pod.target] = ExporterEndpoint(pod.target, url, pod.name)
+    return [found[target] for target in sorted(found)], reasons
+
+
+def _mapping(value: object) -> Mapping[str, object]:
+    return value if isinstance(value, dict) else {}
+
+
+def _mappings(value: object) -> Sequence[Mapping[str, object]]:
+    return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else ""

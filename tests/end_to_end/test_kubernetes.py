@@ -1,0 +1,185 @@
+"""The daemon finds the exporters of its node through the Kubernetes API, and follows them."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.daemon import Daemon, pulsed, serving
+from tests.end_to_end.exporters import Exporter, exporting, page
+from tests.kubernetes.fake_api_server import FakeApiServer, pod
+from tests.waiting import until
+
+OPERATOR = "gpu-operator/nvidia-dcgm-exporter"
+
+
+def page_of(node: str, gpu: int = 0, sm_active: float = 0.5) -> str:
+    return page(gpu, sm_active).replace('Hostname="node"', f'Hostname="{node}"')
+
+
+def variables(fake: FakeApiServer, url: str, node: str = "node-a") -> dict[str, str]:
+    """Return the configuration as a pod would have it."""
+    host, port = url.removeprefix("https://").split(":")
+    return {
+        "KUBERNETES_SERVICE_HOST": host,
+        "KUBERNETES_SERVICE_PORT": port,
+        "PULSED_KUBERNETES__TOKEN_FILE": str(fake.token_file),
+        "PULSED_KUBERNETES__CA_FILE": str(fake.ca_file),
+        "PULSED_NODE": node,
+        "PULSED_SOURCE__KIND": "exporter",
+        "PULSED_SOURCE__INTERVAL": "1s",
+        "PULSED_SOURCE__EXPORTER__DISCOVERY": "kubernetes",
+    }
+
+
+class Cluster:
+    """A fake API server, and exporters that its pods can have."""
+
+    def __init__(self, fake: FakeApiServer, url: str, folder: Path) -> None:
+        self.fake, self.url, self._folder = fake, url, folder
+        self.pages = {name: Exporter(page_of("node-a", number)) for number, name in enumerate(("metrics", "second"))}
+
+    @contextlib.contextmanager
+    def daemon(self, *, ready: bool = True, **extra: str) -> Iterator[Daemon]:
+        with serving(self._folder, ready=ready, **variables(self.fake, self.url), **extra) as daemon:
+            yield daemon
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[Cluster]:
+    fake = FakeApiServer(tmp_path)
+    with fake.running() as url:
+        yield Cluster(fake, url, tmp_path)
+
+
+@contextlib.contextmanager
+def exporter(given: Exporter) -> Iterator[int]:
+    """Serve a page; gives the port."""
+    with exporting({"metrics": given}) as url:
+        yield int(url.rstrip("/").rsplit(":", 1)[1])
+
+
+def up(daemon: Daemon) -> dict[str, str]:
+    found = re.findall(r'^pulsed_source_up\{source="([^"]*)"\} (\d)', daemon.get("/metrics").text, re.MULTILINE)
+    return dict(found)
+
+
+def test_the_exporter_of_this_node_is_read_and_no_other(cluster: Cluster) -> None:
+    with exporter(Exporter(page_of("node-a"))) as port, exporter(Exporter(page_of("node-b", 1))) as other:
+        cluster.fake.put(pod("exporter-a", port=port))
+        cluster.fake.put(pod("exporter-b", port=other, node="node-b"))
+        with cluster.daemon() as daemon:
+            assert up(daemon) == {OPERATOR: "1"}
+            gpus = daemon.get("/gpus").json()["gpus"]
+            assert [(gpu["gpu"], gpu["node"]) for gpu in gpus] == [("0", "node-a")]
+
+
+def test_no_exporter_is_an_error_with_a_remedy_until_there_is_one(cluster: Cluster) -> None:
+    with exporter(Exporter(page_of("node-a"))) as port, cluster.daemon(ready=False) as daemon:
+        until(lambda: "no pod of any namespace on node node-a matches app=nvidia-dcgm-exporter or" in daemon.log())
+        assert "Install the GPU operator or dcgm-exporter" in daemon.log()
+        assert up(daemon) == {"kubernetes": "0"}
+        assert daemon.get("/-/ready").status == 503
+        cluster.fake.put(pod("exporter-a", port=port, ready=False))
+        until(lambda: "pod gpu-operator/exporter-a is not Running and Ready" in daemon.log())
+        cluster.fake.put(pod("exporter-a", port=port))
+        until(lambda: up(daemon) == {OPERATOR: "1"})
+
+
+def test_counters_go_on_when_the_exporter_s_pod_is_replaced(cluster: Cluster) -> None:
+    def seconds(daemon: Daemon) -> float:
+        found = re.search(r"^pulsed_gpu_observed_seconds_total\{.*\} ([\d.e+]+)", daemon.get("/metrics").text, re.M)
+        return float(found[1]) if found else 0.0
+
+    with exporter(Exporter(page_of("node-a"))) as first, exporter(Exporter(page_of("node-a"))) as second:
+        cluster.fake.put(pod("one", port=first))
+        with cluster.daemon() as daemon:
+            until(lambda: seconds(daemon) >= 2)
+            cluster.fake.delete("one")
+            until(lambda: up(daemon) == {OPERATOR: "0"})
+            cluster.fake.put(pod("two", port=second))
+            until(lambda: up(daemon) == {OPERATOR: "1"})
+            assert seconds(daemon) >= 2
+
+
+def test_several_exporters_come_and_go(cluster: Cluster) -> None:
+    with exporter(Exporter(page_of("node-a"))) as one, exporter(Exporter(page_of("node-a", 1))) as two:
+        cluster.fake.put(pod("one", port=one))
+        with cluster.daemon() as daemon:
+            labels = {"app.kubernetes.io/name": "dcgm-exporter"}
+            cluster.fake.put(pod("two", port=two, owner="dcgm-exporter", namespace="gpu", labels=labels))
+            until(lambda: up(daemon) == {OPERATOR: "1", "gpu/dcgm-exporter": "1"})
+            assert len(daemon.get("/gpus").json()["gpus"]) == 2
+            cluster.fake.delete("one")
+            until(lambda: up(daemon) == {"gpu/dcgm-exporter": "1"})
+
+
+def test_a_page_of_another_node_is_refused_and_the_pod_s_own_name_is_the_node(cluster: Cluster) -> None:
+    given = Exporter(page_of("node-b"))
+    with exporter(given) as port:
+        cluster.fake.put(pod("exporter-a", port=port))
+        with cluster.daemon(ready=False) as daemon:
+            until(lambda: "has the GPUs of node node-b, not of node-a" in daemon.log())
+            assert up(daemon) == {OPERATOR: "0"}
+            assert 'reason="other_node"} 0' not in daemon.get("/metrics").text
+            given.body = page_of("exporter-a")
+            until(lambda: up(daemon) == {OPERATOR: "1"})
+            assert [gpu["node"] for gpu in daemon.get("/gpus").json()["gpus"]] == ["node-a"]
+
+
+@pytest.mark.parametrize("fault", [401, 403, 429, 500])
+def test_metrics_go_on_while_the_api_server_fails(cluster: Cluster, fault: int) -> None:
+    given = Exporter(page_of("node-a"))
+    with exporter(given) as port:
+        cluster.fake.put(pod("exporter-a", port=port))
+        with cluster.daemon() as daemon:
+            cluster.fake.fault = fault
+            cluster.fake.cut()
+            until(lambda: f"answered {fault}" in daemon.log())
+            before = given.asked
+            until(lambda: given.asked > before + 1)
+            assert up(daemon) == {OPERATOR: "1"}
+
+
+def test_a_forbidden_list_is_named_with_a_remedy(cluster: Cluster) -> None:
+    cluster.fake.denied = True
+    with cluster.daemon(ready=False) as daemon:
+        until(lambda: "the exporters of node node-a are unknown" in daemon.log())
+        assert "Grant its ServiceAccount get, list and watch of pods" in daemon.log()
+
+
+def test_a_reload_keeps_what_was_found(cluster: Cluster, tmp_path: Path) -> None:
+    file = tmp_path / "pulsed.yaml"
+    file.write_text("source: {exporter: {timeout: 5s}}")
+    with exporter(Exporter(page_of("node-a"))) as port:
+        cluster.fake.put(pod("exporter-a", port=port))
+        with cluster.daemon(PULSED_CONFIG_FILE=str(file)) as daemon:
+            cluster.fake.fault = 500
+            file.write_text("source: {exporter: {timeout: 6s}}")
+            until(lambda: "configuration reloaded" in daemon.log())
+            until(lambda: "the Kubernetes API failed" in daemon.log())
+            assert up(daemon) == {OPERATOR: "1"}
+
+
+def test_a_command_reads_what_is_there(cluster: Cluster) -> None:
+    variables_of = variables(cluster.fake, cluster.url)
+    done = pulsed("snapshot", **variables_of)
+    assert done.returncode == 1
+    assert "no pod of any namespace on node node-a matches" in done.stderr
+    with exporter(Exporter(page_of("node-a"))) as port:
+        cluster.fake.put(pod("exporter-a", port=port))
+        done = pulsed("snapshot", "--format", "json", **variables_of)
+    assert done.returncode == 0, done.stderr
+    assert '"node-a"' in done.stdout
+
+
+def test_outside_of_a_cluster_there_is_a_remedy() -> None:
+    given = {"PULSED_SOURCE__KIND": "exporter", "PULSED_SOURCE__EXPORTER__DISCOVERY": "kubernetes"}
+    done = pulsed("snapshot", **given, KUBERNETES_SERVICE_HOST="", PULSED_NODE="a")
+    assert (done.returncode, "KUBERNETES_SERVICE_HOST is not set" in done.stderr) == (2, True)
+    done = pulsed("snapshot", **given)
+    assert (done.returncode, "needs the node's name" in done.stderr) == (2, True)
