@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from pulsed.collector.source_factory import exporter_settings
@@ -18,7 +18,7 @@ from pulsed.kubernetes.resource_watch import ResourceWatch
 from pulsed.reader.exporter.scraper import Scraper
 from pulsed.reader.exporter.source import ExporterSource
 from pulsed.reader.tick import Layout, RawTick, Source
-from pulsed.translate.identity import is_loopback, is_same_host
+from pulsed.translate.identity import Labels, is_loopback, is_same_host
 
 log = logging.getLogger(__name__)
 
@@ -109,19 +109,21 @@ class ExporterDiscovery:
         )
 
     def _update(self) -> None:
-        if not all(watch.is_listed or watch.error for watch in self._watches):
-            return
-        self._settled.set()
-        if not all(watch.is_listed for watch in self._watches):
-            return
+        if all(watch.is_listed for watch in self._watches):
+            self._find()
+        if all(watch.is_listed or watch.error for watch in self._watches):
+            self._settled.set()
+
+    def _find(self) -> None:
         pods = {key: pod for watch in self._watches for key, pod in watch.objects.items()}
         page = PageAddress(self._given.container_port, self._given.scheme, self._given.path)
         found, self._reasons = endpoints(pods.values(), page)
-        before, self.endpoints = self.endpoints, tuple(found)
-        if before != self.endpoints:
-            log.info("exporters of this node", extra={"urls": [endpoint.url for endpoint in found]})
-            self._set_sources(self.sources)
-            self._changed()
+        if tuple(found) == self.endpoints:
+            return
+        self.endpoints = tuple(found)
+        log.info("exporters of this node", extra={"urls": [endpoint.url for endpoint in found]})
+        self._set_sources(self.sources)
+        self._changed()
 
     def _set_sources(self, before: Sequence[Source]) -> None:
         same = {source.endpoint: source for source in before if isinstance(source, DiscoveredExporter)}
@@ -146,39 +148,47 @@ class DiscoveredExporter:
         self.endpoint, self._node, self._source = endpoint, node, source
         self.target, self.interval = endpoint.target, source.interval
         self._read: Layout | None = None
-        self._layout: Layout | None = None
+        self._layout = Layout("exporter", ())
+        self._foreign: Mapping[str, Sequence[int]] = {}
 
     async def read(self) -> RawTick:
         """Read the page. Raises as `ExporterSource.read`, and `OtherNode` for a page of another node."""
         tick = await self._source.read()
-        if tick.layout is not self._read or self._layout is None:
-            self._layout = self._checked(tick.layout)
-            self._read = tick.layout
+        if tick.layout is not self._read:
+            self._read, self._layout, self._foreign = tick.layout, *self._checked(tick.layout)
+        for host, series in self._foreign.items():
+            if any(tick.values[position] is not None for position in series):
+                raise OtherNode(
+                    f"{self.endpoint.url} of pod {self.endpoint.pod} has the GPUs of node {host}, not of {self._node}",
+                    "See which host engine the exporter reads (`-r`), and its variable NODE_NAME",
+                )
         return replace(tick, target=self.target, layout=self._layout)
 
     async def close(self) -> None:
         """Close the connection. Safe to call twice."""
         await self._source.close()
 
-    def _checked(self, layout: Layout) -> Layout:
-        """Return the layout, with the node in place of the pod's name, which exporters without NODE_NAME publish."""
-        hosts = {value for series in layout.series for name, value in series.labels if name in _HOST_LABELS and value}
-        pod = self.endpoint.pod
-        for host in sorted(hosts):
-            if host != pod and not is_loopback(host) and not is_same_host(host, self._node):
-                raise OtherNode(
-                    f"{self.endpoint.url} of pod {pod} has the GPUs of node {host}, not of {self._node}",
-                    "See which host engine the exporter reads (`-r`), and its variable NODE_NAME",
-                )
-        if pod not in hosts:
-            return layout
-        labels = {
-            series.labels: tuple(
-                (name, self._node if name in _HOST_LABELS and value == pod else value) for name, value in series.labels
-            )
-            for series in layout.series
-        }
-        return replace(layout, series=tuple(replace(each, labels=labels[each.labels]) for each in layout.series))
+    def _checked(self, layout: Layout) -> tuple[Layout, Mapping[str, Sequence[int]]]:
+        """Return the layout with the node in place of the pod's name, and the positions of other hosts' series.
+
+        Exporters without NODE_NAME publish the name of their pod as the host. A layout keeps series that are gone.
+        """
+        foreign: dict[str, list[int]] = {}
+        labels: dict[Labels, Labels] = {}
+        for position, series in enumerate(layout.series):
+            for name, host in series.labels:
+                if name not in _HOST_LABELS or not host or is_loopback(host) or is_same_host(host, self._node):
+                    continue
+                if host != self.endpoint.pod:
+                    foreign.setdefault(host, []).append(position)
+                elif series.labels not in labels:
+                    labels[series.labels] = tuple(
+                        (key, self._node if key in _HOST_LABELS else value) for key, value in series.labels
+                    )
+        if labels:
+            series_here = (replace(each, labels=labels.get(each.labels, each.labels)) for each in layout.series)
+            layout = replace(layout, series=tuple(series_here))
+        return layout, foreign
 
 
 class MissingExporter:

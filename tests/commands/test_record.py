@@ -12,7 +12,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -144,11 +144,20 @@ def dmon(folder: Path, tape: list[RawTick]) -> list[Source]:
 Make = Callable[[Path, "list[RawTick]"], "list[Source]"]
 
 
+def found(make: Callable[[Config], list[Source]]) -> Callable[..., Awaitable[list[Source]]]:
+    """Return a replacement of `found_sources`."""
+
+    async def replacement(config: Config, *, hurried: bool) -> list[Source]:
+        return make(config)
+
+    return replacement
+
+
 def recorded(make: Make, path: Path, monkeypatch: pytest.MonkeyPatch, ticks: int) -> list[RawTick]:
     """Record so many ticks of these sources; returns them."""
     tape: list[RawTick] = []
     with monkeypatch.context() as patch:
-        patch.setattr(record_command, "open_sources", lambda config: make(path.parent, tape))
+        patch.setattr(record_command, "found_sources", found(lambda config: make(path.parent, tape)))
         assert record(config("source.kind=demo"), str(path), ticks=ticks) == 0
     return tape[:ticks]
 
@@ -172,9 +181,8 @@ def test_a_record_exports_as_the_original(
 def test_a_record_of_a_live_dcgmi(standin: Standin, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     standin.change(gpus=gpus("ampere", 2))
     tape: list[RawTick] = []
-    monkeypatch.setattr(
-        record_command, "open_sources", lambda config: [Taped(source, tape) for source in open_sources(config)]
-    )
+    taped = found(lambda config: [Taped(source, tape) for source in open_sources(config)])
+    monkeypatch.setattr(record_command, "found_sources", taped)
     live = config("source.kind=dcgmi", f"source.dcgmi.path={standin.path}", "source.interval=0.1")
     assert record(live, str(tmp_path / "record.gz"), ticks=15) == 0
     assert exported(tmp_path / "record.gz") == export_of(tape[:15])

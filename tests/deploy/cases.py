@@ -10,7 +10,8 @@ HOST = "10.0.0.7"
 """The address of the node, as the kubelet would fill it in."""
 
 SOURCES: dict[str, Values] = {
-    "exporter on the node": {},
+    "exporter in a pod": {},
+    "exporter on the node": {"source": {"exporter": {"via": "hostIP"}}},
     "exporter by a Service": {"source": {"exporter": {"via": "service", "service": {"namespace": "gpu-operator"}}}},
     "exporters by URL": {"source": {"exporter": {"targets": ["http://a:9400/metrics", "https://b:9400/metrics"]}}},
     "dcgmi on the node": {"source": {"kind": "dcgmi"}},
@@ -20,6 +21,7 @@ SOURCES: dict[str, Values] = {
 }
 
 REACHED: dict[str, tuple[str, object]] = {
+    "exporter in a pod": ("exporter", "kubernetes"),
     "exporter on the node": ("exporter", (f"http://{HOST}:9400/metrics",)),
     "exporter by a Service": ("exporter", ("http://nvidia-dcgm-exporter.gpu-operator.svc:9400/metrics",)),
     "exporters by URL": ("exporter", ("http://a:9400/metrics", "https://b:9400/metrics")),
@@ -63,6 +65,15 @@ PRODUCT = {
 """A monitor of a daemon that requires client certificates needs one."""
 
 SINGLE: dict[str, Values] = {
+    "exporter pods of one namespace": {
+        "source": {"exporter": {"pod": {"selectors": ["a in (b, c)"], "namespace": "gpu-operator", "port": 9500}}},
+        "networkPolicy": {"enabled": True},
+    },
+    "own role": {"rbac": {"create": False}},
+    "values of an older chart": {
+        "source": {"exporter": {"via": "hostIP", "pod": None, "port": 9401}},
+        "rbac": None,
+    },
     "no Service": {"service": {"enabled": False}},
     "somebody else's ServiceAccount": {"serviceAccount": {"create": False, "name": "mine"}},
     "the default ServiceAccount": {"serviceAccount": {"create": False}},
@@ -168,6 +179,13 @@ REFUSED: dict[str, tuple[Values, str]] = {
     "port as text": ({"port": "9401"}, "port"),
     "privileged port": ({"port": 80}, "port"),
     "port out of range": ({"source": {"exporter": {"port": 70000}}}, "port"),
+    "port of the former default": (
+        {"source": {"exporter": {"port": 9401}}},
+        "set source.exporter.via to hostIP, the former default, or",
+    ),
+    "discovery in config": ({"config": {"source": {"exporter": {"discovery": "static"}}}}, "config/source/exporter"),
+    "no selector": ({"source": {"exporter": {"pod": {"selectors": []}}}}, "selectors"),
+    "port of pods": ({"source": {"exporter": {"pod": {"port": "9400"}}}}, "pod/port"),
     "path without slash": ({"source": {"exporter": {"path": "metrics"}}}, "path"),
     "scheme": ({"source": {"exporter": {"scheme": "ftp"}}}, "scheme"),
     "listen in config": ({"config": {"listen": ":1"}}, "config"),

@@ -46,10 +46,14 @@ def test_every_object_is_valid_and_the_pods_are_harmless(name: str, tmp_path: Pa
     manifests = render(CASES[name])
     assert complaints(manifests, KUBERNETES[-1]) == []
     kinds = {manifest["kind"] for manifest in manifests}
-    assert not kinds & {"Role", "ClusterRole", "RoleBinding", "ClusterRoleBinding", "Secret"}
+    assert "Secret" not in kinds
+    exporter = CASES[name].get("source", {})
+    reads_pods = not exporter.get("kind") and exporter.get("exporter", {}).get("via", "pod") == "pod"
+    reads_pods = reads_pods and not exporter.get("exporter", {}).get("targets")
+    assert ("ClusterRole" in kinds or "Role" in kinds) == (reads_pods and name != "own role")
     for pod in pods(manifests):
         if not name.startswith(("kernel log", "pods from the kubelet")):
-            check_restricted(pod)
+            check_restricted(pod, has_token=reads_pods and "restartPolicy" not in pod)
     configured(manifests, tmp_path)
 
 
@@ -70,7 +74,9 @@ def test_pulsed_reads_what_the_values_say(name: str, tmp_path: Path) -> None:
     seen = configured(render(SOURCES[name]), tmp_path)
     assert seen.source.kind == kind
     assert seen.node == "node-a"
-    if kind == "exporter":
+    if reached == "kubernetes":
+        assert seen.source.exporter.discovery == "kubernetes"
+    elif kind == "exporter":
         assert tuple(str(target) for target in seen.source.exporter.targets) == reached
     elif kind == "dcgmi":
         assert seen.source.dcgmi.host == reached
@@ -91,9 +97,9 @@ def pods(manifests: Sequence[Manifest]) -> Iterator[Manifest]:
     yield from (manifest["spec"] for manifest in manifests if manifest["kind"] == "Pod")
 
 
-def check_restricted(pod: Manifest) -> None:
-    """The Pod Security Standard `restricted`, and no token."""
-    assert pod["automountServiceAccountToken"] is False
+def check_restricted(pod: Manifest, *, has_token: bool = False) -> None:
+    """The Pod Security Standard `restricted`, and a token only where one is needed."""
+    assert pod["automountServiceAccountToken"] is has_token
     assert pod["enableServiceLinks"] is False, "the variables of a Service `pulsed-x` would look like pulsed's own"
     assert not {"hostNetwork", "hostPID", "hostIPC", "initContainers"} & pod.keys()
     assert not [volume for volume in pod.get("volumes", []) if "hostPath" in volume]
@@ -122,7 +128,7 @@ def test_a_kernel_log_file_needs_a_group_and_nothing_else(tmp_path: Path) -> Non
     assert mount == {"name": "kernel-log", "mountPath": "/var/log/node", "readOnly": True}
     assert pod["securityContext"].pop("supplementalGroups") == [104]
     pod["volumes"].remove(volume)
-    check_restricted(pod)
+    check_restricted(pod, has_token=True)
 
 
 def test_the_kernel_log_device_needs_a_privileged_container_and_nothing_else(tmp_path: Path) -> None:
@@ -142,7 +148,7 @@ def test_the_kernel_log_device_needs_a_privileged_container_and_nothing_else(tmp
         "capabilities": {"drop": ["ALL"]},
     }
     pod["volumes"].remove(volume)
-    check_restricted(pod)
+    check_restricted(pod, has_token=True)
 
 
 def test_the_kubelets_socket_needs_root_without_capabilities_and_nothing_else(tmp_path: Path) -> None:
@@ -159,7 +165,28 @@ def test_the_kubelets_socket_needs_root_without_capabilities_and_nothing_else(tm
         False,
     )
     pod["volumes"].remove(volume)
-    check_restricted(pod)
+    check_restricted(pod, has_token=True)
+
+
+def test_the_token_may_read_pods_and_nothing_else() -> None:
+    manifests = render({})
+    rules = [{"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list", "watch"]}]
+    assert only(manifests, "ClusterRole")["rules"] == rules
+    binding = only(manifests, "ClusterRoleBinding")
+    assert binding["roleRef"]["name"] == only(manifests, "ClusterRole")["metadata"]["name"] == "monitoring-gpu-pulsed"
+    account = only(manifests, "ServiceAccount")["metadata"]["name"]
+    assert binding["subjects"] == [{"kind": "ServiceAccount", "name": account, "namespace": "monitoring"}]
+    one = render(SINGLE["exporter pods of one namespace"])
+    role, binding = only(one, "Role"), only(one, "RoleBinding")
+    assert (role["rules"], role["metadata"]["namespace"]) == (rules, "gpu-operator")
+    assert binding["metadata"]["namespace"] == "gpu-operator"
+    assert (binding["roleRef"]["kind"], binding["subjects"][0]["namespace"]) == ("Role", "monitoring")
+
+
+def test_values_of_an_older_chart_keep_their_source(tmp_path: Path) -> None:
+    manifests = render(SINGLE["values of an older chart"])
+    assert configured(manifests, tmp_path).source.exporter.targets == (f"http://{HOST}:9401/metrics",)
+    assert only(manifests, "DaemonSet")["spec"]["template"]["spec"]["automountServiceAccountToken"] is False
 
 
 def test_lint_is_strict_and_finds_nothing() -> None:
@@ -232,8 +259,9 @@ def test_the_web_configuration_reaches_probes_and_monitors() -> None:
 @pytest.mark.parametrize(
     ("values", "ports"),
     [
-        ({}, [53, 53, 9400]),
-        ({"source": {"exporter": {"port": 19400}}}, [53, 53, 19400]),
+        ({}, [53, 53, "metrics", 443, 6443]),
+        ({"source": {"exporter": {"via": "hostIP", "port": 19400}}}, [53, 53, 19400]),
+        (SINGLE["exporter pods of one namespace"], [53, 53, 9500, 443, 6443]),
         ({"source": {"kind": "dcgmi"}}, [53, 53, 5555]),
         ({"source": {"kind": "demo"}}, [53, 53]),
         (SOURCES["exporters by URL"], [53, 53, 9400]),
@@ -250,7 +278,7 @@ def test_the_web_configuration_reaches_probes_and_monitors() -> None:
         (SOURCES["dcgmi by its address"], [53, 53]),
     ],
 )
-def test_the_network_policy_lets_the_source_through(values: Values, ports: list[int]) -> None:
+def test_the_network_policy_lets_the_source_through(values: Values, ports: list[object]) -> None:
     spec = only(render({**values, "networkPolicy": {"enabled": True}}), "NetworkPolicy")["spec"]
     assert [port["port"] for rule in spec["egress"] for port in rule["ports"]] == ports
     assert [port["port"] for rule in spec["ingress"] for port in rule["ports"]] == ["http"]

@@ -15,6 +15,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import bcrypt
 import pytest
@@ -26,14 +27,15 @@ from tests.deploy.cases import HOST, WEB
 from tests.deploy.chart import Manifest, Values, config, container, environment_of, render
 from tests.end_to_end.exporters import Exporter, exporting
 from tests.end_to_end.exporters import page as exporter_page
+from tests.kubernetes.fake_api_server import FakeApiServer, pod
 from tests.waiting import SECONDS, until
 
 
 @contextlib.contextmanager
-def deployed(values: Values, folder: Path, host: str = HOST) -> Iterator[Daemon]:
+def deployed(values: Values, folder: Path, host: str = HOST, **extra: str) -> Iterator[Daemon]:
     """The daemon as the container would run it, with its arguments, variables and files; alive as its probes have it.
 
-    What the Secret of the web configuration holds is to be in `folder`.
+    What the Secret of the web configuration holds is to be in `folder`; `extra` are variables of the container.
     """
     port = free_port()
     manifests = render({**values, "port": port})
@@ -46,7 +48,7 @@ def deployed(values: Values, folder: Path, host: str = HOST) -> Iterator[Daemon]
             stdout=log,
             stderr=log,
             text=True,
-            env=environment(**environment_of(manifests, host)),
+            env=environment(**environment_of(manifests, host), **extra),
         )
     daemon = Daemon(process, port, log_path)
     try:
@@ -87,12 +89,42 @@ def asked(url: str, **headers: str) -> int:
 def test_the_rendered_daemon_reads_the_exporter_of_its_node(tmp_path: Path) -> None:
     with exporting({"metrics": Exporter(exporter_page(0))}) as url:
         port = int(url.rstrip("/").rsplit(":", 1)[1])
-        values = {"source": {"exporter": {"port": port}}, "config": {"source": {"interval": "1s"}}}
+        values = {"source": {"exporter": {"via": "hostIP", "port": port}}, "config": {"source": {"interval": "1s"}}}
         with deployed(values, tmp_path, "127.0.0.1") as daemon:
             assert daemon.wait_for("/-/ready").status == 200
             page = daemon.get("/metrics").text
             assert re.search(r"^pulsed_source_up\{[^}]*\} 1(\.0)?$", page, re.MULTILINE), page
             assert daemon.get("/gpus").json()["node"] == "node-a"
+
+
+STOCK: dict[str, dict[str, Any]] = {
+    "GPU operator": {"labels": {"app": "nvidia-dcgm-exporter"}},
+    "dcgm-exporter's chart": {
+        "labels": {"app.kubernetes.io/name": "dcgm-exporter", "app.kubernetes.io/instance": "x"},
+        "namespace": "monitoring",
+        "owner": "dcgm-exporter",
+    },
+}
+"""The exporter's pods of the two stock installations, as they come."""
+
+
+@pytest.mark.parametrize("installation", STOCK)
+def test_the_default_values_read_a_stock_installation(installation: str, tmp_path: Path) -> None:
+    fake = FakeApiServer(tmp_path)
+    page = exporter_page(0).replace('Hostname="node"', 'Hostname="node-a"')
+    with exporting({"metrics": Exporter(page)}) as url, fake.running() as server:
+        fake.put(pod("exporter-x7k2p", port=int(url.rstrip("/").rsplit(":", 1)[1]), **STOCK[installation]))
+        fake.put(pod("exporter-other", "127.0.0.2", node="node-b", **STOCK[installation]))
+        mounted = {  # what the kubelet adds
+            "KUBERNETES_SERVICE_HOST": "127.0.0.1",
+            "KUBERNETES_SERVICE_PORT": server.rsplit(":", 1)[1],
+            "PULSED_KUBERNETES__TOKEN_FILE": str(fake.token_file),
+            "PULSED_KUBERNETES__CA_FILE": str(fake.ca_file),
+        }
+        with deployed({}, tmp_path, **mounted) as daemon:
+            assert daemon.wait_for("/-/ready").status == 200
+            assert re.search(r"^pulsed_gpu_sm_active_ratio\{", daemon.get("/metrics").text, re.MULTILINE)
+            assert [gpu["node"] for gpu in daemon.get("/gpus").json()["gpus"]] == ["node-a"]
 
 
 def test_the_rendered_daemon_runs_the_demo(tmp_path: Path) -> None:
@@ -128,10 +160,10 @@ def test_the_rendered_daemon_serves_tls_and_asks_for_users_but_not_the_probes(tm
 
 def helm_test(values: Values, port: int, seconds: int = 60) -> subprocess.CompletedProcess[str]:
     """Run the program of `helm test`, as rendered, against one pod."""
-    (pod,) = (manifest for manifest in render(values) if manifest["kind"] == "Pod")
-    python, option, program, service, _, scheme, _ = pod["spec"]["containers"][0]["command"]
+    (test,) = (manifest for manifest in render(values) if manifest["kind"] == "Pod")
+    python, option, program, service, _, scheme, _, prefix = test["spec"]["containers"][0]["command"]
     assert (python, option, service) == ("python", "-c", "gpu-pulsed")
-    command = [sys.executable, "-W", "error", "-c", program, "127.0.0.1", str(port), scheme, str(seconds)]
+    command = [sys.executable, "-W", "error", "-c", program, "127.0.0.1", str(port), scheme, str(seconds), prefix]
     return subprocess.run(command, capture_output=True, text=True, timeout=2 * SECONDS, check=False)
 
 

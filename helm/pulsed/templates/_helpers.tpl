@@ -65,6 +65,13 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- end }}
 {{- end }}
 
+{{/* Whether pulsed reads pods from the Kubernetes API: `true` or empty. */}}
+{{- define "pulsed.readsPods" -}}
+{{- with .Values.source }}
+{{- if and (eq .kind "exporter") (eq .exporter.via "pod") (not .exporter.targets) }}true{{ end }}
+{{- end }}
+{{- end }}
+
 {{/* The TCP ports of the source, as a YAML list. */}}
 {{- define "pulsed.sourcePorts" -}}
 {{- $ports := list }}
@@ -73,7 +80,13 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- $url := urlParse . }}
 {{- $ports = append $ports (regexFind ":[0-9]+$" $url.host | trimPrefix ":" | default (eq $url.scheme "https" | ternary "443" "80") | int) }}
 {{- else }}
-{{- $ports = append $ports (int .Values.source.exporter.port) }}
+{{- if include "pulsed.readsPods" $ }}
+{{- with $.Values.source.exporter.pod.port }}
+{{- $ports = concat $ports (list (kindIs "string" . | ternary . (int .)) 443 6443) }}
+{{- end }}
+{{- else }}
+{{- $ports = append $ports (int $.Values.source.exporter.port) }}
+{{- end }}
 {{- end }}
 {{- else if eq .Values.source.kind "dcgmi" }}
 {{- $host := .Values.source.dcgmi.host }}
@@ -101,6 +114,18 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- $source := dict "kind" .Values.source.kind }}
 {{- if and (eq .Values.source.kind "exporter") .Values.source.exporter.targets }}
 {{- $_ := set $source "exporter" (dict "targets" .Values.source.exporter.targets) }}
+{{- end }}
+{{- if include "pulsed.readsPods" . }}
+{{- with .Values.source.exporter }}
+{{- if ne (int .port) 9400 }}
+{{- fail "source.exporter.port is for `via: hostIP` and `service`: set source.exporter.via to hostIP, the former default, or the port of the exporter's pods as source.exporter.pod.port" }}
+{{- end }}
+{{- $pods := dict "selectors" .pod.selectors "container_port" (kindIs "string" .pod.port | ternary .pod.port (int .pod.port)) "scheme" .scheme "path" .path }}
+{{- with .pod.namespace }}
+{{- $_ := set $pods "namespace" . }}
+{{- end }}
+{{- $_ := set $source "exporter" (dict "discovery" "kubernetes" "kubernetes" $pods) }}
+{{- end }}
 {{- end }}
 {{- if and (eq .Values.source.kind "dcgmi") .Values.source.dcgmi.host }}
 {{- $_ := set $source "dcgmi" (dict "host" .Values.source.dcgmi.host) }}
