@@ -22,8 +22,8 @@ from pulsed.compute.saturation import DEFAULT_SATURATORS, Saturators
 from pulsed.compute.workload.class_table import RULES, ClassThresholds, Profile
 from pulsed.compute.workload.classifier import Missing
 from pulsed.config.attribution import AttributionSection
-from pulsed.config.prices import PricesSection
 from pulsed.config.kubernetes import KubernetesSection
+from pulsed.config.prices import PricesSection
 from pulsed.config.section import Problem, Section
 from pulsed.config.source import SourceSection
 from pulsed.config.values import (
