@@ -179,7 +179,7 @@ def test_the_times_of_accounts_are_those_of_sacct(tmp_path: Path) -> None:
     page.write_text(PAGE)
     settings = ["source.kind=exporter", "source.interval=1", f"source.exporter.targets={page}"]
     settings += [f"attribution.jobs.directories={jobs}", "attribution.jobs.interval=50ms"]
-    completed = {"JobCompType": "jobcomp/filetxt", "JobCompLoc": tmp_path / "completed"}
+    completed: dict[str, Any] = {"JobCompType": "jobcomp/filetxt", "JobCompLoc": tmp_path / "completed"}
     with (
         slurm(tmp_path / "slurm", gpus=3, PrologFlags="Alloc", **completed, **hooks(tmp_path, jobs)) as cluster,
         serving(tmp_path, *(f"--set={each}" for each in settings)) as daemon,
