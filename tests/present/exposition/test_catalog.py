@@ -27,7 +27,7 @@ INTEGRALS = r"energy|sm_active|tensor_active|dram_active|(pcie|nvlink)_(transmit
 
 AT_ZERO = re.compile(
     rf"({'|'.join(STATE_SETS)}|({'|'.join(COUNTERS_BY_LABEL)}|(health|xid)_events|({INTEGRALS})_unknown_seconds)_total"
-    r"|(integer|tensor_[hid]mma)_active_ratio|(encoder|decoder|memory)_utilization_ratio|nvlink_bandwidth_bytes_per_second)"
+    r"|(integer|tensor_(hmma|imma|dfma))_active_ratio|(encoder|decoder|memory)_utilization_ratio|nvlink_bandwidth_bytes_per_second)"
 )
 """Families without the prefix whose series may be absent from a lean page, if they are 0."""
 
