@@ -24,7 +24,14 @@ def compiled(folder: Path, *, old_driver: bool = False) -> Path:
     compiler = tool("cc", "gcc")
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / "libnvidia-ml.so.1"
-    options = ["-shared", "-fPIC", "-O1", "-Wall", "-Wextra", "-Werror", f"-Wl,-soname,{path.name}"]
+    options = [
+        "-shared",
+        "-fPIC",
+        "-O1",
+        "-Wall",
+        "-Wextra",
+        "-Werror",
+    ]  # without a soname, by which later loads would find it
     options += ["-DOLD_DRIVER"] if old_driver else []
     subprocess.run([compiler, *options, "-o", str(path), str(SOURCE)], check=True, timeout=120)
     return path
@@ -88,8 +95,7 @@ def nvml(nvml_library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     """The stand-in without a GPU, in this process; after the test, nothing may be held and nothing misused."""
     standin = LoadedStandin(nvml_library, tmp_path / "nvml.scenario")
     monkeypatch.setenv(SCENARIO, str(standin.scenario))
-    if pynvml.nvmlLib is None:
-        pynvml.nvmlLib = ctypes.CDLL(str(nvml_library))
+    monkeypatch.setattr(pynvml, "nvmlLib", ctypes.CDLL(str(nvml_library)))  # other tests have no driver
     for name in NOTHING_HELD:
         ctypes.c_int.in_dll(pynvml.nvmlLib, f"standin_{name}").value = 0
     yield standin
