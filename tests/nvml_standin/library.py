@@ -24,14 +24,8 @@ def compiled(folder: Path, *, old_driver: bool = False) -> Path:
     compiler = tool("cc", "gcc")
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / "libnvidia-ml.so.1"
-    options = [
-        "-shared",
-        "-fPIC",
-        "-O1",
-        "-Wall",
-        "-Wextra",
-        "-Werror",
-    ]  # without a soname, by which later loads would find it
+    # Without a soname, by which loads in other tests of this process would find it.
+    options = ["-shared", "-fPIC", "-O1", "-Wall", "-Wextra", "-Werror"]
     options += ["-DOLD_DRIVER"] if old_driver else []
     subprocess.run([compiler, *options, "-o", str(path), str(SOURCE)], check=True, timeout=120)
     return path
