@@ -1,0 +1,34 @@
+"""Parameters of routes that name one GPU, and the errors for a name of no GPU or of several."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+from fastapi import Path, Query, Response
+
+from pulsed.present.api import schema
+from pulsed.present.api.json_response import json_response
+from pulsed.translate.tick import Device
+
+GpuPath = Annotated[str, Path(description="an index, a UUID, a MIG UUID, or `index:MIG id`")]
+NodeQuery = Annotated[str | None, Query(description="node, if several have a GPU of that index")]
+
+NOT_ONE_GPU: dict[int | str, dict[str, Any]] = {status: {"model": schema.Failure} for status in (404, 409)}
+"""The responses of `not_one_gpu`, for the documentation of a route."""
+
+
+def not_one_gpu(wanted: str, found: Sequence[tuple[str, Device]]) -> Response:
+    """Return the error for a name of no GPU, or of several."""
+    if not found:
+        return json_response({"error": f"GPU {wanted!r} not found; /gpus lists all GPUs"}, 404)
+    return json_response({"error": f"{wanted!r} is ambiguous: {_choices(found)}"}, 409)
+
+
+def _choices(found: Sequence[tuple[str, Device]]) -> str:
+    """Return the remedy for a name that several GPUs share."""
+    nodes = sorted({node for node, _ in found})
+    if len(nodes) > 1:
+        return f"add ?node= with one of {', '.join(nodes)}"
+    entities = [device.entity for _, device in found]
+    return f"use one of {', '.join(f'{entity.gpu or entity.uuid}:{entity.mig_id}' for entity in entities)}"

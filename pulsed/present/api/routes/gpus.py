@@ -1,0 +1,65 @@
+"""The routes of the current state of GPUs."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Annotated, Literal
+
+from fastapi import APIRouter, Query, Response
+
+from pulsed.background import in_background
+from pulsed.collector.target_store import TargetStore
+from pulsed.present.api import documents, schema
+from pulsed.present.api.gpu_columns import MAX_ROWS, SUMMARY_FIELDS, summary_document
+from pulsed.present.api.gpu_lookup import NOT_ONE_GPU, GpuPath, NodeQuery, not_one_gpu
+from pulsed.present.api.json_response import REFUSED, json_response
+from pulsed.present.api.query_fields import some_of, unknown_field
+from pulsed.present.api.sample_fields import FIELDS
+
+
+def gpu_router(board: TargetStore, preset: str) -> APIRouter:
+    """Return the routes `/gpus` and `/gpus/{gpu}`; `preset` is the name of the weights."""
+    router = APIRouter()
+
+    @router.get(
+        "/gpus",
+        response_model=schema.Gpus | schema.GpuColumnsShape,
+        responses=REFUSED,
+        summary="Current state of every GPU",
+    )
+    async def gpus(
+        view: Annotated[Literal["full", "summary"], Query(description="summary: columns")] = "full",
+        fields: str = some_of(FIELDS, "columns of the summary", default=",".join(SUMMARY_FIELDS)),
+    ) -> Response:
+        wanted = list(dict.fromkeys(fields.split(",")))
+        if problem := unknown_field(wanted):
+            return json_response({"error": problem}, 400)
+        if view == "summary":
+            return await columns(wanted)
+        return json_response(documents.gpus_document(board, time.monotonic(), time.time(), preset))
+
+    async def columns(wanted: Sequence[str]) -> Response:
+        now = time.monotonic()
+        head = documents.sources_document(board, now, time.time())
+        shown = list(documents.matches(board, now))
+
+        def make() -> Response:
+            return json_response({**head, **summary_document(shown, wanted, now)})
+
+        return await in_background(make) if len(shown) > MAX_ROWS else make()
+
+    @router.get(
+        "/gpus/{gpu}",
+        response_model=schema.Gpu,
+        responses=NOT_ONE_GPU,
+        summary="Current state of one GPU or MIG instance",
+    )
+    async def one_gpu(gpu: GpuPath, node: NodeQuery = None) -> Response:
+        now = time.monotonic()
+        found = documents.find(board, gpu, node, now)
+        if len(found) != 1:
+            return not_one_gpu(gpu, [(match.node, match.device) for match in found])
+        return json_response(documents.gpu_document(found[0], now, preset))
+
+    return router
