@@ -185,14 +185,14 @@ def _owners() -> Iterator[str]:
     yield "The others exist per `job` (`job_id`, `user`, `account`, `partition`), `pod` (`namespace`, `pod`,"
     yield "`container`) and `workload` (`namespace`, `workload`, `workload_kind`). Counters begin and end with the"
     yield "owner, and are exact between scrapes. Of a GPU that N owners share each has 1/N. At most"
-    yield "`publish.max_owners` have series. `publish.owner_labels` puts the same labels, without `kind`, on every"
-    yield "series of a GPU; values of several owners are separated by commas.\n"
+    yield "`publish.max_owners` have series. `publish.exclude` removes families, such as `pulsed_workload_*`."
+    yield "`publish.owner_labels` puts the same labels, without `kind`, on every series of a GPU; values of several"
+    yield "owners are separated by commas.\n"
     yield "| metric | type | meaning |\n|---|---|---|"
     yield "| `pulsed_gpu_owner_info` | info | Owners of the GPU, to be joined with its series |"
     yield from (f"| `{name}` | gauge | {help} |" for name, help in FINDING_FAMILIES.values())
     for family in OWNER_FAMILIES:
-        suffix = "_total" if family.type == "counter" else ""
-        yield f"| `pulsed_job_{family.name}{suffix}` | {family.type} | {family.help} |"
+        yield f"| `{family.full_name('job')}` | {family.type} | {family.help} |"
     yield "| `pulsed_jobs_dropped_total{reason}` | counter | Owners without an account or series of their own |"
 
 

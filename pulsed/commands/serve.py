@@ -101,10 +101,11 @@ class Daemon:
         self._findings = FindingDetector(self._accounting)
         folder = Path(config.state_dir) if config.state_dir else None
         self._account_files = AccountFiles(folder, self._accounting, self._ended)
+        catalog = config.publish.catalog()
         self._pages = Pages(
             self._store,
             self._telemetry,
-            config.publish.catalog(),
+            catalog,
             config.compute_settings().saturators.peaks,
             passthrough=config.publish.passthrough,
             owner_labels=config.publish.owner_labels,
@@ -125,7 +126,9 @@ class Daemon:
         self._notifier = Notifier(os.environ)
         self._last_reload_successful = True
         self._telemetry.config_in_force = self._in_force
-        self._owner_families = OwnerFamilies(self._store, self._accounting, self._findings, config.publish.max_owners)
+        self._owner_families = OwnerFamilies(
+            self._store, self._accounting, self._findings, config.publish.max_owners, catalog.owners
+        )
         self._telemetry.owners = self._owner_families.collect
         self._telemetry.attribution = lambda: self._collectors.attribution.states
 
@@ -212,9 +215,10 @@ class Daemon:
             if getattr(config, key) != getattr(self._config, key):
                 log.warning("a change of this key needs a restart", extra={"key": key})
         setup(config.log.level, config.log.format)
-        self._owner_families.max_owners = config.publish.max_owners
+        catalog = config.publish.catalog()
+        self._owner_families.max_owners, self._owner_families.published = config.publish.max_owners, catalog.owners
         self._pages.configure(
-            config.publish.catalog(),
+            catalog,
             config.compute_settings().saturators.peaks,
             passthrough=config.publish.passthrough,
             owner_labels=config.publish.owner_labels,

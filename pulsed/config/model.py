@@ -378,7 +378,9 @@ class Publish(Section):
         "alerts use; `full` is every state, check and counter from 0 (METRICS.md).",
     )
     include: Families = Field(default=(), description="Families to publish in full as well, such as those not in lean.")
-    exclude: Families = Field(default=(), description="Families not to publish; goes before `include`.")
+    exclude: Families = Field(
+        default=(), description="Families of GPUs and owners not to publish; goes before `include`."
+    )
     passthrough: Switch = Field(
         default=False,
         description="Also publish the source's own `DCGM_FI_*` series.",

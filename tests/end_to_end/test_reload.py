@@ -54,6 +54,22 @@ def test_the_signal_reloads_and_a_wrong_file_changes_nothing(tmp_path: Path, fil
         assert daemon.stop() == 0
 
 
+def test_a_reload_changes_which_families_of_owners_are_published(tmp_path: Path, file: Path) -> None:
+    page, jobs = tmp_path / "page.prom", tmp_path / "jobs"
+    page.write_text('DCGM_FI_DEV_POWER_USAGE{gpu="0",UUID="GPU-a",modelName="NVIDIA H100"} 300\n')
+    jobs.mkdir()
+    (jobs / "GPU-a").write_text("job_id=4711\n")
+    settings = [f"source.exporter.targets={page}", "source.kind=exporter", f"attribution.jobs.directories={jobs}"]
+    file.write_text("publish: {exclude: [pulsed_job_gpus]}\n")
+    with serving(tmp_path, "--config.file", str(file), *(f"--set={each}" for each in settings)) as daemon:
+        until(lambda: 'pulsed_job_power_watts{job_id="4711"}' in daemon.get("/metrics").text)
+        assert "pulsed_job_gpus" not in daemon.get("/metrics").text
+        file.write_text("publish: {exclude: [pulsed_job_power_watts]}\n")
+        daemon.process.send_signal(signal.SIGHUP)
+        until(lambda: 'pulsed_job_gpus{job_id="4711"}' in daemon.get("/metrics").text)
+        assert "pulsed_job_power_watts" not in daemon.get("/metrics").text
+
+
 def test_a_change_of_the_file_is_noticed(tmp_path: Path, file: Path) -> None:
     with serving(tmp_path, "--config.file", str(file)) as daemon:
         other = tmp_path / "other.yaml"

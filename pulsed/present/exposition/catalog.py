@@ -1,4 +1,4 @@
-"""The GPU families of the page: which are published, and in which form.
+"""The families of GPUs and owners on the page: which are published, and in which form.
 
 `publish.series: full` publishes every series. `lean` publishes what dashboards, rules and alerts need in at most 100
 series per GPU, besides 3 per raised check and one per XID: a state set is its current state, a counter by label begins
@@ -26,6 +26,7 @@ from pulsed.present.exposition.family_types import (
     Family,
     Samples,
 )
+from pulsed.present.exposition.owner_families import OWNER_NAMES
 from pulsed.present.exposition.series_memory import CounterForm
 from pulsed.present.exposition.summary import SUMMARIES
 from pulsed.present.exposition.text_format import label_pairs
@@ -90,7 +91,11 @@ _LEAN: Mapping[str, Form | None] = {
 _FULL: Mapping[str, Form] = {"xid_events_total": "zero_first"}
 
 GPU_FAMILIES: tuple[Family, ...] = (*QUANTITY_FAMILIES, *COUNTER_FAMILIES, *DERIVED)
-NAMES: tuple[str, ...] = (*(family.name for family in GPU_FAMILIES), *(summary.name for summary in SUMMARIES))
+NAMES: tuple[str, ...] = (
+    *(family.name for family in GPU_FAMILIES),
+    *(summary.name for summary in SUMMARIES),
+    *OWNER_NAMES,
+)
 """The names that `publish.include` and `publish.exclude` accept."""
 
 OWN_PREFIXES = (
@@ -131,11 +136,13 @@ class Catalog:
 
     Attributes:
         summaries: names of the families over all GPUs.
+        owners: names of the families of owners.
     """
 
     columns: tuple[PageColumn, ...]
     derived: tuple[PageDerived, ...]
     summaries: frozenset[str]
+    owners: frozenset[str]
 
     @cached_property
     def families(self) -> tuple[Family, ...]:
@@ -168,6 +175,7 @@ def catalog(series: SeriesChoice, include: Sequence[str] = (), exclude: Sequence
             PageDerived(family, form, _samples(family, form)) for family in DERIVED if (form := forms.get(family.name))
         ),
         frozenset(summary.name for summary in SUMMARIES if summary.name in forms),
+        frozenset(name for name in OWNER_NAMES if name in forms),
     )
 
 

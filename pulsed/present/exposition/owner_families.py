@@ -5,7 +5,7 @@ The number of owners with series of their own is limited; their series end with 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -123,6 +123,10 @@ class OwnerFamily(NamedTuple):
     help: str
     get: Callable[[GroupSums], Value]
 
+    def full_name(self, group: str) -> str:
+        """Return the name of its samples for a group."""
+        return f"pulsed_{group}_{self.name}{'_total' if self.type == 'counter' else ''}"
+
 
 FAMILIES: tuple[OwnerFamily, ...] = (
     OwnerFamily("gpus", "gauge", "GPUs and MIG instances, shared ones in full", lambda sums: sums.gpus),
@@ -172,6 +176,15 @@ FINDING_FAMILIES: Mapping[FindingName, tuple[str, str]] = {
 }
 """Families of findings, per GPU: name and help."""
 
+_INFO, _DROPPED = "pulsed_gpu_owner", "pulsed_jobs_dropped"
+OWNER_NAMES: tuple[str, ...] = (
+    f"{_INFO}_info",
+    *(name for name, _ in FINDING_FAMILIES.values()),
+    *(family.full_name(group.name) for group in GROUPS for family in FAMILIES),
+    f"{_DROPPED}_total",
+)
+"""The names of all families here."""
+
 
 @dataclass(slots=True)
 class OwnerFamilies:
@@ -179,33 +192,38 @@ class OwnerFamilies:
 
     Attributes:
         max_owners: owners with series of their own, the oldest first.
+        published: the families to collect, of `OWNER_NAMES`.
     """
 
     board: TargetStore
     accounting: OwnerAccounting
     findings: FindingDetector
     max_owners: int = MAX_OWNERS
+    published: frozenset[str] = frozenset(OWNER_NAMES)
     _left_out: frozenset[tuple[str, str]] = frozenset()
     _dropped: int = 0
 
     def collect(self, now: float) -> Iterator[Metric]:
         """Yield the families at a monotonic time."""
         shown = self._choose(now)
-        info = Metric("pulsed_gpu_owner", "Owners of the GPU, to be joined with its series", "info")
+        if f"{_INFO}_info" in self.published:
+            yield from self._info_family(shown)
+        yield from self._finding_families(shown)
+        for group in GROUPS:
+            families = [each for each in FAMILIES if each.full_name(group.name) in self.published]
+            if families:
+                yield from _group_families(group, families, _sums(group, shown))
+        if f"{_DROPPED}_total" in self.published:
+            yield from self._dropped_family(shown)
+
+    def _info_family(self, shown: Mapping[OwnerAccount, list[HeldGpu]]) -> Iterator[Metric]:
+        info = Metric(_INFO, "Owners of the GPU, to be joined with its series", "info")
         for account, gpus in shown.items():
             for held in gpus:
                 labels = {**dict(gpu_labels(held.device, self.board.node)), **_info(account.owner)}
-                info.add_sample("pulsed_gpu_owner_info", {name: text for name, text in labels.items() if text}, 1)
+                info.add_sample(f"{_INFO}_info", {name: text for name, text in labels.items() if text}, 1)
         if info.samples:
             yield info
-        yield from self._finding_families(shown)
-        for group in GROUPS:
-            yield from _group_families(group, _sums(group, shown))
-        dropped = Metric("pulsed_jobs_dropped", "Owners without an account or series of their own", "counter")
-        dropped.add_sample("pulsed_jobs_dropped_total", {"reason": "series"}, self._dropped)
-        dropped.add_sample("pulsed_jobs_dropped_total", {"reason": "accounts"}, self.accounting.dropped)
-        if self._dropped or self.accounting.dropped or shown:
-            yield dropped
 
     def _finding_families(self, shown: Mapping[OwnerAccount, list[HeldGpu]]) -> Iterator[Metric]:
         families = {name: Metric(*names, "gauge") for name, names in FINDING_FAMILIES.items()}
@@ -213,7 +231,14 @@ class OwnerFamilies:
             for name, is_active in self.findings.states(held.device).items():
                 family = families[name]
                 family.add_sample(family.name, dict(gpu_labels(held.device, self.board.node)), int(is_active))
-        yield from (family for family in families.values() if family.samples)
+        yield from (family for family in families.values() if family.samples and family.name in self.published)
+
+    def _dropped_family(self, shown: Mapping[OwnerAccount, list[HeldGpu]]) -> Iterator[Metric]:
+        dropped = Metric(_DROPPED, "Owners without an account or series of their own", "counter")
+        dropped.add_sample(f"{_DROPPED}_total", {"reason": "series"}, self._dropped)
+        dropped.add_sample(f"{_DROPPED}_total", {"reason": "accounts"}, self.accounting.dropped)
+        if self._dropped or self.accounting.dropped or shown:
+            yield dropped
 
     def _choose(self, now: float) -> dict[OwnerAccount, list[HeldGpu]]:
         """Return the owners that have series, each with its GPUs, and count those that are left out."""
@@ -246,13 +271,14 @@ def _sums(group: OwnerGroup, shown: Mapping[OwnerAccount, list[HeldGpu]]) -> Map
     return found
 
 
-def _group_families(group: OwnerGroup, rows: Mapping[_Labels, GroupSums]) -> Iterator[Metric]:
-    for each in FAMILIES:
+def _group_families(
+    group: OwnerGroup, families: Sequence[OwnerFamily], rows: Mapping[_Labels, GroupSums]
+) -> Iterator[Metric]:
+    for each in families:
         family = Metric(f"pulsed_{group.name}_{each.name}", f"{each.help} of the {group.name}", each.type)
-        name = f"{family.name}_total" if each.type == "counter" else family.name
         for labels, sums in rows.items():
             number = each.get(sums)
             if number is not None:
-                family.add_sample(name, dict(labels), number)
+                family.add_sample(each.full_name(group.name), dict(labels), number)
         if family.samples:
             yield family

@@ -113,10 +113,13 @@ def test_include_goes_before_lean_and_exclude_before_all() -> None:
     assert forms["pulsed_gpu_bottleneck"] == "current"
     assert "pulsed_gpu_health_state" not in forms
     assert chosen.summaries == LEAN.summaries - {"pulsed_quantity_gpus"}
+    assert catalog("lean", ["pulsed_job_gpus"], ["pulsed_*_gpus"]).owners == LEAN.owners - {
+        f"pulsed_{group}_gpus" for group in ("job", "pod", "workload")
+    }
 
 
 def test_full_has_every_family() -> None:
-    names = {family.name for family in FULL.families} | FULL.summaries
+    names = {family.name for family in FULL.families} | FULL.summaries | FULL.owners
     assert names == set(NAMES)
 
 

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import pytest
 
 from pulsed.accounting.findings import FindingDetector
 from pulsed.attribution.owner import Owner, Owners, pod
 from pulsed.collector.target_store import Target, TargetStore
-from pulsed.present.exposition.owner_families import OwnerFamilies
+from pulsed.present.exposition.catalog import NAMES, catalog
+from pulsed.present.exposition.owner_families import OWNER_NAMES, OwnerFamilies
+from pulsed.translate.tick import Device, Entity
 from pulsed.translate.vocabulary import Reading
 from tests.accounting.streams import Node, job
-from tests.compute.streams import DAY, activity
+from tests.compute.streams import DAY, GPU, OTHER, activity
 
 NOW = 100.0
 WORKS = Reading(**activity(0.6), memory_used_bytes=40e9, power_watts=500.0)
@@ -25,17 +28,23 @@ Series = Mapping[str, Sequence[tuple[dict[str, str], float]]]
 class Published:
     """A node and the families of its owners."""
 
-    def __init__(self, max_owners: int = 256) -> None:
+    def __init__(self, max_owners: int = 256, exclude: Sequence[str] = ()) -> None:
         self.node = Node()
         self.findings = FindingDetector(self.node.accounting)
         self.target = Target("exporter", "test", 1.0, 10.0)
         self.families = OwnerFamilies(
-            TargetStore("here", [self.target]), self.node.accounting, self.findings, max_owners
+            TargetStore("here", [self.target]),
+            self.node.accounting,
+            self.findings,
+            max_owners,
+            catalog("lean", exclude=exclude).owners,
         )
 
-    def sees(self, *gpus: tuple[Owners | None, Reading], times: int = 1) -> None:
+    def sees(
+        self, *gpus: tuple[Owners | None, Reading], times: int = 1, devices: Sequence[Device] = (GPU, OTHER)
+    ) -> None:
         for _ in range(times):
-            self.node.sees(*gpus)
+            self.node.sees(*gpus, devices=devices)
             assert self.node.tick is not None
             self.findings.add(self.node.tick)
         assert self.node.tick is not None
@@ -135,6 +144,28 @@ def test_an_unknown_quantity_is_absent() -> None:
         "pulsed_job_real_utilization_unknown_seconds_total",
         "pulsed_job_idle_seconds_total",
     }
+
+
+def test_every_family_is_one_that_can_be_excluded() -> None:
+    owners = (ANN, Owner("pod", "ml/a", namespace="ml", name="a", workload="w", workload_kind="Job"))
+    published = Published()
+    published.node.interval = 10.0
+    devices = [GPU, *(replace(GPU, entity=Entity("gpu", str(each), f"GPU-{each}")) for each in (1, 2, 3))]
+    published.sees((owners[1:], WORKS), *[(owners[:1], WORKS)] * 3, times=80, devices=devices)
+    series = published.series()
+    assert set(series) == set(OWNER_NAMES) < set(NAMES)
+    for name in OWNER_NAMES:
+        published.families.published = catalog("full", exclude=[name]).owners
+        assert published.series() == {key: rows for key, rows in series.items() if key != name}
+
+
+def test_excluded_families_are_absent() -> None:
+    published = Published(exclude=["pulsed_pod_*", "pulsed_job_*_joules_total", "pulsed_gpu_owner_info"])
+    published.sees(((ANN,), WORKS), ((pod("ml", "a"),), WORKS), times=3)
+    found = published.series()
+    assert "pulsed_job_gpu_seconds_total" in found
+    assert "pulsed_jobs_dropped_total" in found
+    assert [name for name in found if name.startswith("pulsed_pod_") or "joules" in name or "info" in name] == []
 
 
 def test_beyond_the_limit_the_newest_owners_have_no_series_and_are_counted_once() -> None:
