@@ -9,8 +9,9 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from pulsed.accounting.accounting import OwnerAccounting, OwnerChange
+from pulsed.accounting.accounting import OwnerAccounting
 from pulsed.accounting.ended import MAX_ENDED, EndedAccounts
+from pulsed.accounting.owner_roster import OwnerChange
 from pulsed.accounting.saved_account import dump_account, load_account
 from pulsed.collector.state_file import StateFile
 

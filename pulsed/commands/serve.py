@@ -14,9 +14,10 @@ from pathlib import Path
 import uvloop
 
 from pulsed import __version__
-from pulsed.accounting.accounting import OwnerAccounting, OwnerChange
+from pulsed.accounting.accounting import OwnerAccounting
 from pulsed.accounting.ended import EndedAccounts
 from pulsed.accounting.findings import FindingDetector
+from pulsed.accounting.owner_roster import OwnerChange
 from pulsed.collector.account_files import AccountFiles
 from pulsed.collector.finding_log import log_finding
 from pulsed.collector.health_log import log_health_change, log_removal

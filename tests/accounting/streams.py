@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from pulsed.accounting.account import OwnerAccount
-from pulsed.accounting.accounting import OwnerAccounting, OwnerChange
+from pulsed.accounting.accounting import OwnerAccounting
 from pulsed.accounting.counter_vector import value
+from pulsed.accounting.owner_roster import OwnerChange
 from pulsed.attribution.owner import Owner, Owners
 from pulsed.compute.derive import ComputeSettings
 from pulsed.compute.layer import ComputeLayer

@@ -11,16 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pulsed.accounting.accounting import (
-    MORE_OWNERS,
-    OTHER,
-    OWNERS_PER_GPU,
-    RESUME_SECONDS,
-    SILENT_SECONDS,
-    OwnerAccounting,
-)
+from pulsed.accounting.accounting import SILENT_SECONDS, OwnerAccounting
 from pulsed.accounting.counter_vector import EMPTY, OBSERVED, added, increase
 from pulsed.accounting.ended import EndedAccounts
+from pulsed.accounting.owner_roster import MORE_OWNERS, OTHER, OWNERS_PER_GPU, RESUME_SECONDS
 from pulsed.accounting.saved_account import dump_account, load_account
 from pulsed.attribution.owner import Owner, Owners, pod
 from pulsed.compute.counters.catalog import POSITION, CounterSnapshot

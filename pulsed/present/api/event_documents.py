@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from math import isfinite
 from typing import Any, NamedTuple
 
-from pulsed.accounting.accounting import OwnerChange
 from pulsed.accounting.findings import FindingChange
+from pulsed.accounting.owner_roster import OwnerChange
 from pulsed.compute.tick import ComputedTick, Result
 from pulsed.compute.tracker import Removal
 from pulsed.present.api.account_documents import owner_document

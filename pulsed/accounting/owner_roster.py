@@ -1,0 +1,192 @@
+"""The owners that have a GPU, and when each begins and ends."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Iterable, Sequence, Sized
+from dataclasses import replace
+from typing import Literal, NamedTuple
+
+from pulsed.accounting.account import OwnerAccount, gpu_key
+from pulsed.attribution.owner import Owner
+from pulsed.compute.counters.accumulator import MAX_WATTS
+from pulsed.compute.tick import ComputedTick
+from pulsed.translate.tick import Device
+from pulsed.translate.vocabulary import Reading
+
+ABSENT_TICKS = 2
+"""An owner has ended when so many ticks in a row did not have it: a page may lose its labels for one scrape."""
+
+OWNERS_PER_GPU = 8
+MORE_OWNERS = 64
+"""Owners at a time are limited to `OWNERS_PER_GPU` for each GPU and these; more are accounted together as `OTHER`."""
+
+RESUME_SECONDS = 120.0
+"""An owner from before a restart of the daemon that is not seen within this time has ended with its last sample."""
+
+MAX_DROPPED = 4096
+"""Owners without an account of their own that are remembered, so that each is counted once."""
+
+OTHER = Owner("nobody", "other")
+
+
+class OwnerChange(NamedTuple):
+    """An owner that is new on a GPU, or one that had the GPU and has ended; Unix time."""
+
+    kind: Literal["begin", "end"]
+    owner: Owner
+    device: Device
+    time: float
+
+
+class OwnerRoster:
+    """The accounts of all owners that have not ended.
+
+    Args:
+        gpus: all GPUs; their number limits that of the owners.
+        ended_at: returns when a source lost an owner, in Unix seconds, if that is known more exactly than by ticks.
+        on_end: called with the account of each owner that has ended.
+
+    Attributes:
+        dropped: owners that were accounted as `OTHER`.
+    """
+
+    def __init__(
+        self, gpus: Sized, ended_at: Callable[[Owner], float | None], on_end: Callable[[OwnerAccount], None]
+    ) -> None:
+        self._gpus, self._ended_at, self._on_end = gpus, ended_at, on_end
+        self._running: dict[tuple[str, str], OwnerAccount] = {}
+        self._absent: dict[OwnerAccount, str] = {}
+        self._saved: dict[tuple[str, str], OwnerAccount] = {}
+        self._resumes_until: float | None = None
+        self._changes: list[OwnerChange] = []
+        self._dropped: dict[tuple[str, str], None] = {}
+        self.dropped = 0
+
+    @property
+    def running(self) -> Sequence[OwnerAccount]:
+        """The accounts of all owners that have a GPU, or had it a few ticks ago."""
+        return list(self._running.values())
+
+    @property
+    def waiting(self) -> Sequence[OwnerAccount]:
+        """The accounts that may still continue and are not `running`: replaced ones, and those not yet seen again."""
+        absent = [account for account in self._absent if self._running.get(account.owner.key) is not account]
+        return [*absent, *self._saved.values()]
+
+    def restore(self, accounts: Iterable[OwnerAccount]) -> None:
+        """Continue accounts of an earlier run of the daemon, as soon as their owners are seen."""
+        self._saved = {account.owner.key: account for account in accounts}
+
+    def take_changes(self) -> Sequence[OwnerChange]:
+        """Return the changes since the last call."""
+        changes, self._changes = self._changes, []
+        return changes
+
+    def account(self, owner: Owner, tick: ComputedTick) -> OwnerAccount:
+        """Return the account of an owner in a tick; a new owner has a new one."""
+        account = self._running.get(owner.key)
+        if account is not None and owner.continues(account.owner):
+            if owner is not account.owner and owner != account.owner:
+                begin, uid = owner.begin or account.owner.begin, owner.uid or account.owner.uid
+                account.owner = replace(owner, begin=begin, uid=uid)
+            return account
+        if account is None and len(self._running) >= OWNERS_PER_GPU * len(self._gpus) + MORE_OWNERS:
+            self._count_dropped(owner)
+            owner = OTHER
+            if (account := self._running.get(OTHER.key)) is not None:
+                return account
+        saved = self._saved.pop(owner.key, None)
+        if saved is not None and owner.continues(saved.owner):
+            account = saved
+            account.owner = owner
+        else:
+            if saved is not None:
+                self._end(saved, saved.last_seen)
+            begin = tick.time if owner.begin is None else min(owner.begin, tick.time)
+            newer, account = account, OwnerAccount(owner, begin, tick.time, tick.time)
+            if newer is not None and newer.begin > begin:  # the id has been used again since
+                return account
+        self._running[owner.key] = account
+        return account
+
+    def enter(self, account: OwnerAccount, device: Device, tick: ComputedTick, reading: Reading) -> None:
+        """Note that an owner got a GPU."""
+        on_gpu = account.on(device)
+        if on_gpu.since is None:
+            is_first = tick.time - account.first_seen <= 2.0 * tick.interval
+            on_gpu.since = account.begin if is_first and not on_gpu.held else tick.time
+            if not on_gpu.held:
+                self._changes.append(OwnerChange("begin", account.owner, device, on_gpu.since))
+        if on_gpu.bridge is not None and reading.energy_joules_total is not None:
+            (joules, time), on_gpu.bridge = on_gpu.bridge, None
+            gained = reading.energy_joules_total - joules
+            if 0.0 < gained <= MAX_WATTS * (tick.time - time):
+                on_gpu.bridged_joules += gained
+        account.holding.add(gpu_key(device))
+        account.last_seen, account.left, account.absent_ticks = tick.time, None, 0
+        self._absent.pop(account, None)
+
+    def pass_between(self, account: OwnerAccount, device: Device, tick: ComputedTick) -> None:
+        """Note an owner that had a GPU between two ticks, and in neither of both."""
+        on_gpu, is_new = account.on(device), account.first_seen == tick.time
+        if is_new:
+            account.last_seen = account.begin
+            on_gpu.held += max(self._left(account, tick) - account.begin, 0.0)
+            self._changes.append(OwnerChange("begin", account.owner, device, account.begin))
+        if not account.holding:
+            account.left = self._left(account, tick)
+            self._absent[account] = tick.target
+
+    def leave(self, account: OwnerAccount, device: Device, tick: ComputedTick) -> None:
+        """Note that an owner lost a GPU."""
+        account.holding.discard(gpu_key(device))
+        on_gpu = account.on(device)
+        if on_gpu.since is not None:
+            on_gpu.held, on_gpu.since = on_gpu.held_seconds(self._left(account, tick)), None
+        if not account.holding:
+            account.left = self._left(account, tick)
+            self._absent[account] = tick.target
+
+    def advance(self, tick: ComputedTick) -> None:
+        """End owners without a GPU that are not in some ticks, this one included, of the target that had them."""
+        for account, target in list(self._absent.items()) if self._absent else ():
+            if target == tick.target:
+                account.absent_ticks += 1
+                replaced = self._running.get(account.owner.key) is not account
+                if account.absent_ticks >= ABSENT_TICKS or replaced:
+                    self._end(account, account.left or tick.time)
+        if self._resumes_until is None:
+            self._resumes_until = tick.time + RESUME_SECONDS
+
+    def sweep(self, now: float, targets: Container[str]) -> None:
+        """End owners of targets that are gone, and those that did not return after a restart; `now` is Unix."""
+        for account in [each for each, target in self._absent.items() if target not in targets]:
+            self._end(account, account.left or account.last_seen)
+        if self._resumes_until is not None and now > self._resumes_until:
+            for account in self._saved.values():
+                self._end(account, account.last_seen)
+            self._saved.clear()
+
+    def _count_dropped(self, owner: Owner) -> None:
+        """Count an owner without an account of its own, once."""
+        if owner.key not in self._dropped:
+            self.dropped += 1
+            self._dropped[owner.key] = None
+            while len(self._dropped) > MAX_DROPPED:
+                del self._dropped[next(iter(self._dropped))]
+
+    def _left(self, account: OwnerAccount, tick: ComputedTick) -> float:
+        """Return when an owner that is not in a tick lost its GPU: after its last sample, and not after the tick."""
+        ended = self._ended_at(account.owner)
+        return tick.time if ended is None or ended < account.last_seen else min(ended, tick.time)
+
+    def _end(self, account: OwnerAccount, time: float) -> None:
+        account.end = time
+        self._absent.pop(account, None)
+        if self._running.get(account.owner.key) is account:
+            del self._running[account.owner.key]
+        for on_gpu in account.gpus.values():
+            if on_gpu.since is not None:  # it did not get this GPU again after a restart of pulsed
+                on_gpu.held, on_gpu.since = on_gpu.held_seconds(account.last_seen), None
+            self._changes.append(OwnerChange("end", account.owner, on_gpu.device, time))
+        self._on_end(account)
