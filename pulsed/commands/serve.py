@@ -35,7 +35,7 @@ from pulsed.present.api.account_documents import Accounts
 from pulsed.present.api.event_documents import finding_change, owner_change, removal_change
 from pulsed.present.api.events import EventBroadcaster
 from pulsed.present.api.history import History
-from pulsed.present.asgi import HEALTH, HEALTHY, READY, App
+from pulsed.present.asgi import PROBES, App
 from pulsed.present.exposition.owner_families import OwnerFamilies
 from pulsed.present.exposition.page import Pages
 from pulsed.present.exposition.telemetry import Telemetry
@@ -237,8 +237,8 @@ class Daemon:
                 app,
                 self._web,
                 self._telemetry.count_request,
-                named=frozenset((self._config.telemetry_path, HEALTHY, HEALTH, READY)),
-                open_paths=frozenset((HEALTHY, HEALTH, READY)) if web.open_probes else frozenset(),
+                named=PROBES | {self._config.telemetry_path},
+                open_paths=PROBES if web.open_probes else frozenset(),
                 route_prefix=web.prefix,
             )
         return Server(app, web, self._web, lambda: self._notifier.ready(""))

@@ -93,6 +93,8 @@ class DerivedState:
         label: name of the label; empty if there is no metric.
         json: dotted path in the GPU document.
         part: see `ResultPart`.
+        ranked: whether the order of the states is their severity: of a span of time the last one counts, else the most
+            frequent one.
     """
 
     name: str
@@ -102,6 +104,7 @@ class DerivedState:
     label: str = ""
     json: str = ""
     part: ResultPart = ""
+    ranked: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -150,6 +150,7 @@ class ComputeLayer:
             health_changes=health.changes,
             node_health=health.node,
             removed=tracked.removed,
+            xids=health.xids,
         )
         return self._last
 

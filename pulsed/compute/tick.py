@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from pulsed.attribution.owner import Owners
 from pulsed.compute.counters.catalog import NOTHING_COUNTED, CounterSnapshot
-from pulsed.compute.health.model import NOT_EVALUATED, Health, HealthChange, NodeHealth
+from pulsed.compute.health.model import NOT_EVALUATED, Health, HealthChange, NodeHealth, XidEvent
 from pulsed.compute.saturation import Saturation
 from pulsed.compute.tracker import Removal
 from pulsed.compute.workload.class_table import UNKNOWN
@@ -133,6 +133,7 @@ class ComputedTick:
         health_changes: of checks and of whole GPUs that this sample brought.
         node_health: all of its GPUs together; None before any was evaluated.
         removed: GPUs that were missing and are not expected any more.
+        xids: that happened since the sample before.
     """
 
     target: str
@@ -152,3 +153,4 @@ class ComputedTick:
     health_changes: tuple[HealthChange, ...] = ()
     node_health: NodeHealth | None = None
     removed: tuple[Removal, ...] = ()
+    xids: tuple[XidEvent, ...] = ()

@@ -14,6 +14,9 @@ App = Callable[[Scope, Receive, Send], Awaitable[None]]
 HEALTHY, HEALTH, READY, RELOAD, FORGET = "/-/healthy", "/health", "/-/ready", "/-/reload", "/-/forget"
 """Paths that the server answers itself."""
 
+PROBES = frozenset((HEALTHY, HEALTH, READY))
+"""Paths of probes. Outside the route prefix they redirect, so that a probe needs no configuration."""
+
 
 def route_of(scope: Scope, prefix: str) -> str | None:
     """Return the path of a request below a route prefix; None outside."""

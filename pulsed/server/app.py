@@ -17,8 +17,7 @@ from pulsed.errors import GpuNotForgettable, GpuNotFound
 from pulsed.present.asgi import (
     FORGET,
     HEAD_ONLY,
-    HEALTH,
-    HEALTHY,
+    PROBES,
     READY,
     RELOAD,
     App,
@@ -42,7 +41,7 @@ class DaemonApp:
         api: makes the application for every other path; called once, in a thread, when it is first needed.
         reload: reloads the configuration and returns its error; None: requests that change something are refused.
         forget: forgets an absent GPU by its name and its node, and returns a text; raises as `CollectorPool.forget`.
-        route_prefix: prefix of all paths, without a slash at the end. `/` redirects to it; other paths are 404.
+        route_prefix: prefix of all paths, without a slash at the end. `/` and probes redirect to it; others are 404.
 
     Attributes:
         max_requests: as given; may be changed.
@@ -80,7 +79,7 @@ class DaemonApp:
             await self._metrics(scope, send)
         elif path is None:
             await self._outside(scope, send)
-        elif path in (HEALTHY, HEALTH, READY):
+        elif path in PROBES:
             await self._probe(path, scope, send)
         elif path in (RELOAD, FORGET):
             await self._manage(path, scope, send)
@@ -171,6 +170,8 @@ class DaemonApp:
         status, headers = 404, tuple[Header, ...]()
         if scope["path"] in ("/", self._route_prefix):
             status, headers = 302, ((b"location", root.encode()),)
+        elif scope["path"] in PROBES:
+            status, headers = 302, ((b"location", f"{self._route_prefix}{scope['path']}".encode()),)
         self._telemetry.count_request("other", status)
         await _plain(send, scope, status, f"all pages are below {root}\n", *headers)
 

@@ -24,7 +24,7 @@ class AuthMiddleware:
         count: called with the path's name and the status of each request that is refused; `other` stands for all paths
             that anybody could make up.
         named: paths that are counted by name.
-        open_paths: paths that need no password.
+        open_paths: paths that need no password, also outside the prefix, where they redirect.
         route_prefix: prefix of all paths.
     """
 
@@ -52,7 +52,7 @@ class AuthMiddleware:
             await self._refuse(scope, send, 429, b"Too Many Requests\n", (b"retry-after", b"1"))
             return
         users = self._live.now.users
-        if users is not None and route_of(scope, self._route_prefix) not in self._open_paths:
+        if users is not None and not self._is_open(scope):
             authorization = _authorization(scope)
             allowed = users.remembers(authorization) if authorization else False
             if allowed is None:
@@ -65,6 +65,10 @@ class AuthMiddleware:
                 await self._refuse(scope, send, 401, b"Unauthorized\n", CHALLENGE)
                 return
         await self._app(scope, receive, send)
+
+    def _is_open(self, scope: Scope) -> bool:
+        path = route_of(scope, self._route_prefix)
+        return (scope["path"] if path is None else path) in self._open_paths
 
     async def _refuse(self, scope: Scope, send: Send, status: int, body: bytes, header: tuple[bytes, bytes]) -> None:
         path = route_of(scope, self._route_prefix)

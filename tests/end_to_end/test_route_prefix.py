@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import re
+import urllib.request
 from pathlib import Path
 from urllib.parse import urljoin
 
@@ -12,7 +13,8 @@ import pytest
 from tests.daemon import pulsed
 from tests.end_to_end.test_web import LOGIN, USERS, ask, starting
 
-PATHS = ("/metrics", "/gpus", "/gpus/0", "/config", "/docs", "/-/healthy", "/-/ready", "/health", "/openapi.json")
+PATHS = ("/metrics", "/gpus", "/gpus/0", "/config", "/docs", "/openapi.json")
+PROBES = ("/-/healthy", "/-/ready", "/health")
 
 
 @pytest.mark.parametrize(
@@ -30,6 +32,11 @@ def test_all_routes_move(tmp_path: Path, flags: tuple[str, ...]) -> None:
         for path in PATHS:
             assert daemon.get(f"/a/pulsed{path}").status == 200, path
             assert daemon.get(path).status == 404, path
+        for path in PROBES:
+            assert daemon.get(f"/a/pulsed{path}").status == 200, path
+            answer = daemon.get(path)
+            assert (answer.status, answer.headers["location"]) == (302, f"/a/pulsed{path}")
+            assert urllib.request.urlopen(f"http://{daemon.address}{path}", timeout=5).status == 200
         for path in ("/", "/a/pulsed"):
             answer = daemon.get(path)
             assert (answer.status, answer.headers["location"]) == (302, "/a/pulsed/")
@@ -41,7 +48,7 @@ def test_all_routes_move(tmp_path: Path, flags: tuple[str, ...]) -> None:
         assert daemon.get("/-/reload", method="POST").status == 405
         page = daemon.get("/a/pulsed/metrics").text
         assert 'pulsed_http_requests_total{path="/gpus/{gpu}",code="200"} 1' in page
-        assert 'pulsed_http_requests_total{path="/-/healthy",code="200"} 1' in page
+        assert 'pulsed_http_requests_total{path="/-/healthy",code="200"} 2' in page
         done = pulsed("health", f"http://{daemon.address}/a/pulsed", "--format", "json")
         assert '"gpu"' in done.stdout, done.stderr
 
@@ -85,8 +92,10 @@ def test_users_protect_all_paths(tmp_path: Path) -> None:
     (tmp_path / "web.yml").write_text(USERS)
     flags = ("--web.config.file", str(tmp_path / "web.yml"), "--web.route-prefix=/p", "--set=web.open_probes=true")
     with starting(tmp_path, *flags) as daemon:
-        for path in ("/", "/p", "/p/", "/p/metrics", "/p/gpus", "/metrics", "/-/healthy", "/p/p/-/healthy"):
+        for path in ("/", "/p", "/p/", "/p/metrics", "/p/gpus", "/metrics", "/-/reload", "/p/p/-/healthy"):
             assert ask(daemon, path).status == 401, path
+        answer = ask(daemon, "/-/healthy")
+        assert (answer.status, answer.headers["location"]) == (302, "/p/-/healthy")
         for path in ("/p/-/healthy", "/p/health"):
             assert ask(daemon, path).status == 200, path
         assert ask(daemon, "/p/metrics", headers=LOGIN).status == 200

@@ -323,16 +323,6 @@ async def test_last_words_on_an_idle_connection_end_it() -> None:
         assert await scraper.fetch(site.url) == PAGE
 
 
-async def cancel_scrape(scraper: Scraper, url: str, begun: asyncio.Event) -> None:
-    """Begin a scrape and cancel it when the server has set `begun`."""
-    begun.clear()
-    scrape = asyncio.ensure_future(scraper.fetch(url))
-    await begun.wait()
-    scrape.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await scrape
-
-
 @on_both_loops
 async def test_a_cancelled_scrape_closes_its_connection() -> None:
     asked = asyncio.Event()
@@ -344,7 +334,11 @@ async def test_a_cancelled_scrape_closes_its_connection() -> None:
         await peer.gone()
 
     async with serving(handle) as site, scraping() as scraper:
-        await cancel_scrape(scraper, site.url, asked)
+        scrape = asyncio.ensure_future(scraper.fetch(site.url))
+        await asked.wait()
+        scrape.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await scrape
         await asyncio.wait_for(asyncio.wait(site.tasks), 10)
 
 
@@ -522,7 +516,12 @@ async def test_a_tls_handshake_that_stalls_or_is_cancelled() -> None:
     async with serving(handle) as site, scraping() as scraper:
         url = site.url.replace("http:", "https:")
         assert "did not answer in 0.2 s" in await failure(url, SHORT)
-        await cancel_scrape(scraper, url, begun)
+        begun.clear()
+        scrape = asyncio.ensure_future(scraper.fetch(url))
+        await begun.wait()
+        scrape.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await scrape
         await asyncio.wait_for(asyncio.wait(site.tasks), 10)
 
 

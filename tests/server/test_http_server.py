@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import signal
 import socket
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
@@ -90,7 +89,7 @@ async def serving(limits: Web, live: WebConfigReloader | None = None) -> AsyncIt
             site.release.set()
             for writer in site.writers:
                 writer.transport.abort()
-            site.server.stop(signal.SIGTERM)
+            site.server.should_exit = True
             await task
 
 

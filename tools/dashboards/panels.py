@@ -6,8 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from pulsed.present.promql.alert_text import RUNBOOK
-from tools.dashboards.model import Kind, Panel, Query, State
-from tools.dashboards.units import CELSIUS, COUNT, RATIO
+from tools.dashboards.model import CELSIUS, COUNT, RATIO, Kind, Panel, Query, State
 
 Json = dict[str, Any]
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from weakref import WeakKeyDictionary
 
 from pulsed.compute.health.gpu import GpuHealth, NodeFacts
-from pulsed.compute.health.model import Health, HealthChange, HealthTick, LostGpu, State
+from pulsed.compute.health.model import Health, HealthChange, HealthTick, LostGpu, State, XidEvent
 from pulsed.compute.health.plan import HealthPlan
 from pulsed.compute.health.saved_state import VERSION, SavedGpuState, SavedTarget, as_json, restore, save, validated
 from pulsed.compute.health.settings import HealthSettings
 from pulsed.compute.health.summary import roll_up
+from pulsed.compute.health.xid_rule import severity_of
 from pulsed.compute.tracker import ExpectedGpu, GpuTrack, Roster, SampleDecision, TrackedTick, Tracker
 from pulsed.reader.tick import KernelEvent, Layout
 from pulsed.translate.tick import CanonicalTick
@@ -50,6 +52,7 @@ class HealthEvaluator:
         self._held_events: tuple[KernelEvent, ...] = ()
         self._layout: Layout | None = None
         self._last: HealthTick | None = None
+        self._xids: list[XidEvent] = []
 
     @property
     def latched(self) -> Mapping[str, int]:
@@ -106,6 +109,7 @@ class HealthEvaluator:
             )
             if after is not before:
                 changes += _changes(position, gpu, before, after)
+                self._xids += _new_xids(gpu, self._plan.settings)
         if self._missing:
             changes += self._update_missing(tick, decision, node, events)
         return self._deliver(changes)
@@ -198,6 +202,7 @@ class HealthEvaluator:
             )
             if after is not before:
                 changes += _changes(-1, gpu, before, after)
+                self._xids += _new_xids(gpu, self._plan.settings)
             if gpu.reachability.is_lost:
                 since = gpu.reachability.missed_since or tick.time
                 lost.append(LostGpu(track, gpu.device, since, gpu.reachability.last_seen, after))
@@ -210,16 +215,17 @@ class HealthEvaluator:
             self._lost = ()
         healths = tuple([gpu.health for gpu in self._here])
         shares = tuple([gpu.inputs.clock_events.shares for gpu in self._here])
+        xids, self._xids = tuple(self._xids), []
         last = self._last
         if last is not None and _same(last.healths, healths) and last.lost is self._lost:
-            if not changes and not last.changes and shares == last.clock_event_shares:
+            if not (changes or last.changes or xids or last.xids) and shares == last.clock_event_shares:
                 return last
             node = last.node
         else:
             node = roll_up([*(gpu.health for _, _, gpu in self._boards), *(one.health for one in self._lost)])
             if last is not None and node == last.node:
                 node = last.node
-        self._last = HealthTick(healths, self._lost, node, tuple(changes), shares)
+        self._last = HealthTick(healths, self._lost, node, tuple(changes), shares, xids)
         return self._last
 
 
@@ -249,3 +255,11 @@ def _changes(position: int, gpu: GpuHealth, before: Health, after: Health) -> li
         message, remedy = (worst.message, worst.remedy) if worst is not None else ("", "")
         found.append(HealthChange(position, "", whole, after.state, gpu.time, message, remedy, gpu.device))
     return found
+
+
+def _new_xids(gpu: GpuHealth, settings: HealthSettings) -> Iterator[XidEvent]:
+    """Yield the XIDs that happened since the sample before."""
+    for code, count in Counter(gpu.xids).items():
+        record = gpu.inputs.xids.records[code]
+        time = gpu.time - gpu.now + record.last
+        yield XidEvent(gpu.device, code, severity_of(code, settings.xids), time, count, record.count)

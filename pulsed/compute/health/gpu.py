@@ -58,6 +58,7 @@ class GpuHealth:
         health: now; the same object while nothing in it changes.
         device: as last seen.
         changes: checks whose state changed with the last sample: before and after.
+        xids: codes that happened since the sample before the last one.
         now: seconds of the GPU's clock, as of the last sample. It starts at 0 and continues over a restart.
         started: seconds of that clock at the GPU's first sample since the start of the daemon.
         time: of the last sample, in Unix seconds.
@@ -76,6 +77,7 @@ class GpuHealth:
         self.device = device
         self.health: Health = NOT_EVALUATED
         self.changes: list[tuple[CheckState, CheckState]] = []
+        self.xids: list[int] = []
         self.now = self.started = self.time = 0.0
         self.reachability = Reachability()
         self.resets = Resets()
@@ -123,8 +125,8 @@ class GpuHealth:
         is_same_measurement = freshness.is_same_measurement
         if not is_same_measurement:
             inputs.measured_at = now
-        if self.changes:
-            self.changes = []
+        if self.changes or self.xids:
+            self.changes, self.xids = [], []
         due, is_reset = 0, False
         inputs.gap_seconds = 0.0
         if sample.kind != "next" and sample.is_interrupted:
@@ -258,6 +260,7 @@ class GpuHealth:
 
     def _count(self, codes: list[int]) -> int:
         """Count XIDs that happened as events of their checks; return the rules to evaluate."""
+        self.xids += codes
         for position, rule in self.plan.rules:
             if isinstance(rule, XidRule):
                 self.checks[position].events += sum(rule.counts(code, self.plan.settings.xids) for code in codes)

@@ -119,6 +119,23 @@ class HealthChange:
 
 
 @dataclass(frozen=True, slots=True)
+class XidEvent:
+    """An XID that happened, at a time in Unix seconds.
+
+    Attributes:
+        count: how often, if several were reported at once.
+        total: how often so far.
+    """
+
+    device: Device
+    code: int
+    severity: str
+    time: float
+    count: int
+    total: int
+
+
+@dataclass(frozen=True, slots=True)
 class LostGpu:
     """A GPU that is missing since a time in Unix seconds: `gpu_lost` is critical, latched states are kept."""
 
@@ -149,6 +166,7 @@ class HealthTick:
         changes: caused by this sample.
         clock_event_shares: one per device: by reason, the share of the last minute in which the clocks were reduced
             for it (`power_cap`, `sw_thermal`, ...), benign reasons included.
+        xids: that happened since the sample before.
     """
 
     healths: tuple[Health, ...]
@@ -156,3 +174,4 @@ class HealthTick:
     node: NodeHealth
     changes: tuple[HealthChange, ...] = ()
     clock_event_shares: tuple[tuple[tuple[str, float], ...], ...] = ()
+    xids: tuple[XidEvent, ...] = ()

@@ -36,6 +36,7 @@ HEALTH = DerivedResult(
             label="state",
             json="health.state",
             part="health",
+            ranked=True,
         ),
         DerivedNumber(
             name="health_severity",

@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterator, Mapping
 from math import isfinite
 from typing import Any, NamedTuple
 
+from pulsed.accounting.counter_vector import by_name
 from pulsed.collector.target_store import Target, TargetStore
 from pulsed.compute.health.checks import BY_ID
 from pulsed.compute.health.model import CheckState, Health
@@ -89,6 +90,7 @@ def gpu_document(match: Match, now: float, preset: str) -> Document:
         "stale": is_stale(match, now),
         **derived,
         "metrics": _metrics(match.reading),
+        "accounting": {"since": _rfc3339_or_none(result.account.created), "counters": by_name(result.account.values)},
         "attribution": _attribution(device),
     }
 

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from pulsed.accounting.findings import FindingChange
 from pulsed.accounting.owner_roster import OwnerChange
+from pulsed.compute.health.xids import advice, xid_of
 from pulsed.compute.tick import ComputedTick, Result
 from pulsed.compute.tracker import Removal
 from pulsed.present.api.account_documents import owner_document
@@ -77,6 +78,24 @@ def _health_changes(tick: ComputedTick) -> Iterator[Change]:
         )
 
 
+def _xids(tick: ComputedTick) -> Iterator[Change]:
+    for event in tick.xids:
+        xid = xid_of(event.code)
+        yield Change(
+            "xid",
+            event.device,
+            event.time,
+            {
+                "code": event.code,
+                "severity": event.severity,
+                "count": event.count,
+                "total": event.total,
+                "description": xid.description,
+                "remedy": advice(event.severity, xid.action),
+            },
+        )
+
+
 def owner_change(change: OwnerChange) -> Change:
     """Return the change of an owner that is new on a GPU, or that had it and has ended."""
     return Change(OWNER, change.device, change.time, {"change": change.kind, "owner": owner_document(change.owner)})
@@ -112,6 +131,7 @@ def _removals(tick: ComputedTick) -> Iterator[Change]:
 CHANGES: Mapping[str, Callable[[ComputedTick], Iterable[Change]]] = {
     "workload_class": _class_changes,
     "health": _health_changes,
+    "xid": _xids,
     "removal": _removals,
 }
 """The kinds of changes, each with the function that yields them from a tick."""

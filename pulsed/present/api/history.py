@@ -61,10 +61,10 @@ class RememberedGpu(NamedTuple):
 class _Source:
     """What is kept of one target."""
 
-    __slots__ = ("devices", "interval", "name", "newest", "open", "segments")
+    __slots__ = ("devices", "interval", "name", "newest", "open", "segments", "time")
 
     def __init__(self, name: str) -> None:
-        self.name, self.newest, self.interval = name, 0.0, 0.0
+        self.name, self.newest, self.time, self.interval = name, 0.0, 0.0, 0.0
         self.devices: tuple[Device, ...] = ()
         self.open: _Segment | None = None
         self.segments = 0
@@ -74,18 +74,21 @@ class _Segment:
     """Consecutive ticks of one target with the same devices.
 
     Once it is complete, `compressed` replaces `data`. `arrived` is that of the last tick, `cost` its counted bytes.
+    `number` counts all segments.
     """
 
-    __slots__ = ("arrived", "compressed", "cost", "data", "devices", "first", "last", "source")
+    __slots__ = ("arrived", "compressed", "cost", "data", "devices", "first", "last", "number", "source")
 
-    def __init__(self, source: _Source, devices: tuple[Device, ...], clock: float) -> None:
+    def __init__(self, source: _Source, devices: tuple[Device, ...], clock: float, number: int) -> None:
         self.source, self.devices, self.first, self.last, self.arrived = source, devices, clock, clock, 0.0
+        self.number = number
         self.data, self.compressed, self.cost = bytearray(), b"", 0
 
 
 class _Part(NamedTuple):
-    """One GPU's samples in a segment: the data of the segment, how many GPUs it has, and which of them it is."""
+    """One GPU's samples in a segment: its number and data, how many GPUs it has, and which of them it is."""
 
+    number: int
     data: bytes
     compressed: bool
     devices: int
@@ -93,20 +96,36 @@ class _Part(NamedTuple):
 
 
 class HistoryWindow(NamedTuple):
-    """What is kept of one GPU, at most `seconds` back from `newest`, the clock of the newest tick of the source."""
+    """What is kept of one GPU, at most `seconds` back from `newest`, the clock of the newest tick of the source.
+
+    `time` is the Unix time of that tick.
+    """
 
     device: Device
     interval: float
     seconds: float
     newest: float = 0.0
+    time: float = 0.0
     now: float = 0.0
     parts: tuple[_Part, ...] = ()
+
+
+class HistorySamples(NamedTuple):
+    """Consecutive samples of one of several windows: clocks, Unix times, and packed rows."""
+
+    window: int
+    clocks: list[float]
+    times: list[float]
+    rows: bytes
 
 
 class History:
     """The samples of the last `seconds`; the oldest are dropped if all together take more than `max_bytes`.
 
     Raises `UsageError` if a field is unknown.
+
+    Attributes:
+        columns: layout of the packed rows.
     """
 
     def __init__(
@@ -119,10 +138,10 @@ class History:
         self.seconds, self._max_bytes, self._now = seconds, max_bytes, now
         self.fields = tuple(dict.fromkeys(fields))
         check_fields(self.fields)
-        self._columns = Columns(self.fields)
+        self.columns = Columns(self.fields)
         self._sources: dict[str, _Source] = {}
         self._segments: deque[_Segment] = deque()
-        self._bytes = 0
+        self._bytes = self._count = 0
 
     @property
     def size(self) -> int:
@@ -135,7 +154,7 @@ class History:
         source = self._sources.get(tick.target)
         if source is None:
             source = self._sources[tick.target] = _Source(tick.target)
-        clock, pack = tick.clock, self._columns.pack
+        clock, pack = tick.clock, self.columns.pack
         segment = self._segment(source, tick.devices, clock)
         data = segment.data
         before = len(data)
@@ -143,7 +162,7 @@ class History:
         for reading, result in zip(tick.readings, tick.results, strict=True):
             data += pack(result, reading)
         segment.last, segment.arrived = clock, now
-        source.newest, source.interval = clock, tick.interval
+        source.newest, source.time, source.interval = clock, tick.time, tick.interval
         # A growing bytearray is up to an eighth larger than its content.
         self._charge(segment, (len(data) - before) * 9 // 8)
         self._forget(now)
@@ -183,8 +202,8 @@ class History:
                 device = device if position is None else devices[position]
             if position is not None and source.newest - segment.last <= seconds:
                 data = segment.compressed or bytes(segment.data)
-                parts.append(_Part(data, bool(segment.compressed), len(devices), position))
-        return HistoryWindow(device, source.interval, seconds, source.newest, now, tuple(parts))
+                parts.append(_Part(segment.number, data, bool(segment.compressed), len(devices), position))
+        return HistoryWindow(device, source.interval, seconds, source.newest, source.time, now, tuple(parts))
 
     def forget(self, gpu: Device) -> None:
         """Hide all samples of a GPU and of its parts; their memory is freed when they expire."""
@@ -204,10 +223,10 @@ class History:
 
         The object begins with the keys and values of `head`.
         """
-        columns = self._columns
+        columns = self.columns
         times: list[str] = []
         texts: dict[str, list[str]] = {name: [] for name in fields}
-        for moments, rows in self._samples(window):
+        for _, _, moments, rows in self.samples([window]):
             values = columns.transposed(rows)
             times.append(json_numbers(moments, 3))
             for name in fields:
@@ -217,20 +236,31 @@ class History:
         written = ",".join(f"{json.dumps(name)}:[{','.join(parts)}]" for name, parts in texts.items())
         return f'{{{begin}"time":[{",".join(times)}],"fields":{{{written}}}}}'.encode()
 
-    def _samples(self, window: HistoryWindow) -> Iterator[tuple[list[float], bytes]]:
-        """Yield times and packed rows of a window, part by part; parts without a sample in the window are left out."""
-        size = self._columns.size
-        for part in window.parts:
-            data = zlib.decompress(part.data) if part.compressed else part.data
-            times, rows = [], []
-            for start in range(0, len(data), _MOMENT.size + part.devices * size):
-                clock, when, arrived = _MOMENT.unpack_from(data, start)
-                if window.newest - clock <= window.seconds and window.now - arrived <= self.seconds:
-                    row = start + _MOMENT.size + part.position * size
-                    times.append(when)
-                    rows.append(data[row : row + size])
-            if times:
-                yield times, b"".join(rows)
+    def samples(self, windows: Sequence[HistoryWindow]) -> Iterator[HistorySamples]:
+        """Yield the samples of some windows, segment by segment: those of a window in the order of their arrival.
+
+        A segment is decompressed once for all windows. Segments without a sample in a window are left out.
+        """
+        size = self.columns.size
+        uses: dict[int, list[tuple[int, _Part]]] = {}
+        for index, window in enumerate(windows):
+            for part in window.parts:
+                uses.setdefault(part.number, []).append((index, part))
+        for number in sorted(uses):
+            first = uses[number][0][1]
+            data = zlib.decompress(first.data) if first.compressed else first.data
+            stride = _MOMENT.size + first.devices * size
+            moments = [(at, *_MOMENT.unpack_from(data, at)) for at in range(0, len(data), stride)]
+            for index, part in uses[number]:
+                window, place = windows[index], _MOMENT.size + part.position * size
+                shown = [
+                    (clock, when, data[at + place : at + place + size])
+                    for at, clock, when, arrived in moments
+                    if window.newest - clock <= window.seconds and window.now - arrived <= self.seconds
+                ]
+                if shown:
+                    clocks, times, rows = zip(*shown, strict=True)
+                    yield HistorySamples(index, list(clocks), list(times), b"".join(rows))
 
     def _segment(self, source: _Source, devices: tuple[Device, ...], clock: float) -> _Segment:
         """Return the segment that the next tick of a target belongs to."""
@@ -241,7 +271,8 @@ class History:
             if within and segment.devices == devices:
                 return segment
             self._complete(segment)
-        segment = source.open = _Segment(source, devices, clock)
+        self._count += 1
+        segment = source.open = _Segment(source, devices, clock, self._count)
         self._segments.append(segment)
         self._charge(segment, _OVERHEAD_BYTES)
         if source.devices is not devices:

@@ -13,7 +13,8 @@ from pulsed.compute.tick import Result
 from pulsed.present.api.sample_fields import NUMBERS, WORDS
 from pulsed.translate.vocabulary import POSITION, QUANTITIES, Reading, Value
 
-_NO_WORD = 255
+NO_STATE = 255
+"""Position of a state that is missing."""
 
 
 class Columns:
@@ -47,7 +48,7 @@ class Columns:
 
     def pack(self, result: Result, reading: Reading) -> bytes:
         """Return a packed sample; missing values, and numbers out of range, are NaN."""
-        codes = [known.get(get(reading, result), _NO_WORD) for get, known in self._words]
+        codes = [known.get(get(reading, result), NO_STATE) for get, known in self._words]
         values = [get(reading, result) for get in self._derived]
         values += self._pick(reading)
         numbers = [nan if value is None else value for value in values]
@@ -60,15 +61,23 @@ class Columns:
         """Return the rows as one tuple per column."""
         return list(zip(*self._struct.iter_unpack(rows), strict=True))
 
+    def column(self, name: str, values: Sequence[tuple[Any, ...]]) -> tuple[Any, ...]:
+        """Return a transposed column: numbers, NaN where they are missing, or the positions of states."""
+        return values[self._column[name]]
+
+    def decimals(self, name: str) -> int | None:
+        """Return the decimals to which the numbers of a column are exact; None for all."""
+        return 6 if name in self._single else None
+
     def text(self, name: str, values: Sequence[tuple[Any, ...]]) -> str:
         """Return a column as JSON, without brackets."""
-        column = values[self._column[name]]
+        column = self.column(name, values)
         if name in WORDS:
             words = WORDS[name].states
-            return json.dumps([words[code] if code != _NO_WORD else None for code in column], separators=(",", ":"))[
+            return json.dumps([words[code] if code != NO_STATE else None for code in column], separators=(",", ":"))[
                 1:-1
             ]
-        return json_numbers(column, 6 if name in self._single else None)
+        return json_numbers(column, self.decimals(name))
 
 
 def _within(value: float) -> float:

@@ -14,7 +14,6 @@ from pydantic import BaseModel, ConfigDict, Field, GetJsonSchemaHandler, create_
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
-from pulsed.present.api.container_fields import IDENTITY_KEYS, OPTIONAL_KEYS, OWNER_KEYS, ROW_FIELDS
 from pulsed.present.api.derived_fields import SECTIONS, JsonField
 
 
@@ -179,6 +178,13 @@ class CountedShape(Shape):
     upper: _Counters = Field(description="at most: all of shared time, and of samples in which it began or ended")
 
 
+class AccountingShape(Shape):
+    """Counters over all observed time of a GPU, whoever had it."""
+
+    since: str | None = Field(description="time of the first sample; null before it")
+    counters: _Counters = Field(description="counters of METRICS.md without prefix; states that are 0 are absent")
+
+
 class PeaksShape(Shape):
     """The largest values of the samples."""
 
@@ -291,6 +297,7 @@ def _section(name: str, fields: Sequence[JsonField]) -> type[Shape]:
 
 _BEHIND: dict[str, Any] = {
     "metrics": (dict[str, float | None], Field(description="every quantity; null without a reading")),
+    "accounting": (AccountingShape, Field(description="time and energy by class, since pulsed was started")),
     "attribution": (AttributionShape, Field(description="owners of the GPU")),
 }
 
@@ -298,20 +305,6 @@ _SECTIONS: dict[str, Any] = {name: (_section(name, fields), ...) for name, field
 
 Gpu = create_model("Gpu", __base__=GpuIdentity, **_SECTIONS, **_BEHIND)
 """One GPU or MIG instance."""
-
-
-_ROW: dict[str, Any] = {
-    **dict.fromkeys((*IDENTITY_KEYS, *OWNER_KEYS), (str, ...)),
-    **{key: (str, Field(default="", description="absent if unknown")) for key in OPTIONAL_KEYS},
-    **{each.key: (float | None, Field(description=each.quantity)) for each in ROW_FIELDS},
-    "timestamp": (str, ...),
-    **{name: (dict[str, Any], Field(default={}, description="with `derived`, as in /gpus")) for name in SECTIONS},
-}
-
-ContainerRow = create_model("ContainerRow", __base__=Shape, **_ROW)
-"""A GPU or MIG instance, and a container that has it."""
-
-ContainerRows: Any = GenericAlias(list, (ContainerRow,))
 
 
 class SourceShape(Shape):
@@ -384,3 +377,33 @@ class HistoryShape(Shape):
     fields: dict[str, list[float | str | None]] = Field(
         description="one list per field, as long as time; null without a reading"
     )
+
+
+class NumberPointsShape(Shape):
+    """Minimum, mean and maximum of a number per point."""
+
+    min: list[float | None]
+    mean: list[float | None] = Field(description="of the samples")
+    max: list[float | None]
+
+
+class GpuPointsShape(Shape):
+    """The points of one GPU."""
+
+    gpu: str
+    uuid: str | None
+    mig_id: str | None
+    node: str
+    interval_seconds: float = Field(description="nominal time between two samples; 0 without samples")
+    fields: dict[str, NumberPointsShape | list[str | None]] = Field(
+        description="by field: numbers, or the most frequent state, of health the worst; null is a gap or no reading"
+    )
+
+
+class HistoryPointsShape(Shape):
+    """Recent samples of several GPUs on one axis of time."""
+
+    seconds: float = Field(description="length of the window, which ends with the newest sample")
+    step_seconds: float = Field(description="length of a point")
+    time: list[float] = Field(description="Unix seconds at which each point begins, oldest first")
+    gpus: list[GpuPointsShape]

@@ -269,3 +269,39 @@ def test_a_saved_gpu_that_was_not_seen_yet_has_another_number_of_latches_than_an
     assert set(sim.health_evaluator.latched.values()) == {-1}
     sim.tick(ALIVE, ALIVE)
     assert min(sim.health_evaluator.latched.values()) >= 0
+
+
+def test_xids_that_happened_are_events_once() -> None:
+    sim = Sim(HealthSettings(xids={31: "warn"}))
+    assert sim.tick(ALIVE).xids == ()
+    (event,) = sim.tick(ALIVE | {"xid_last_code": 31.0}).xids
+    assert (event.device, event.code, event.severity, event.time) == (GPU, 31, "warn", sim.time)
+    assert (event.count, event.total) == (1, 1)
+    assert sim.tick(ALIVE | {"xid_last_code": 31.0}).xids == ()
+    assert sim.tick(ALIVE | {"xid_last_code": 31.0}, after=0.0).xids == ()
+    sim.restart()
+    assert sim.tick(ALIVE | {"xid_last_code": 31.0}).xids == ()
+    sim.restart()
+    (event,) = sim.tick(ALIVE | {"xid_last_code": 79.0}).xids
+    assert (event.code, event.severity) == (79, "crit")
+
+
+def test_an_xid_from_before_the_start_is_no_event() -> None:
+    sim = Sim()
+    assert sim.tick(ALIVE | {"xid_last_code": 48.0}).xids == ()
+
+
+def test_messages_of_the_kernel_are_events_with_their_own_time() -> None:
+    gpu = replace(GPU, pci_bus_id="00000000:1B:00.0")
+    tracker = Tracker()
+    evaluator = HealthEvaluator(HealthSettings(), tracker)
+
+    def xids(clock: float, *events: KernelEvent) -> list[tuple[int, float, int, int]]:
+        tick = replace(sample(clock, Reading(**ALIVE), devices=[gpu]), kernel_events=events)
+        found = evaluator.evaluate(tick, tick.readings, tracker.track(tick)).xids
+        return [(each.code, round(each.time - DAY, 3), each.count, each.total) for each in found]
+
+    assert xids(10.0) == []
+    messages = [KernelEvent("xid", 31, DAY + second, gpu.pci_bus_id) for second in (10.25, 10.5)]
+    assert xids(11.0, *messages) == [(31, 10.5, 2, 2)]
+    assert xids(12.0) == []

@@ -136,7 +136,7 @@ class Running:
     async def stop(self) -> None:
         for client in self._clients:
             client.close()
-        self._server.stop(signal.SIGTERM)
+        self._server.should_exit = True
         await self._task
         self._socket.close()
 
@@ -376,7 +376,7 @@ async def test_one_event_always_has_room() -> None:
 
 
 def test_the_kinds() -> None:
-    assert KINDS == ("tick", "workload_class", "health", "removal", "owner", "finding")
+    assert KINDS == ("tick", "workload_class", "health", "xid", "removal", "owner", "finding")
 
 
 def test_the_daemon_ends_although_somebody_listens(tmp_path: Path) -> None:

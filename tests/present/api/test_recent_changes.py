@@ -8,7 +8,7 @@ import pytest
 
 from pulsed.accounting.accounting import OwnerAccounting
 from pulsed.accounting.ended import EndedAccounts
-from pulsed.compute.health.model import HealthChange
+from pulsed.compute.health.model import HealthChange, XidEvent
 from pulsed.compute.tick import ClassChange
 from pulsed.present.api import schema
 from pulsed.present.api.account_documents import Accounts
@@ -65,6 +65,13 @@ async def test_changes_without_any_subscriber_are_found_with_their_ids() -> None
     assert (health["before"], health["after"], health["remedy"]) == ("ok", "warn", "remedy")
     assert (workload["id"], workload["event"], workload["gpu"]) == (3, "workload_class", "1")
     assert workload["time"] == "2025-12-31T23:59:58.100Z"
+    xid = XidEvent(gpus[1].device, 48, "crit", TIME - 1, 1, 3)
+    events.publish(replace(tick(gpus), xids=(xid,)))
+    (found,) = (await get(events, "/events/recent?types=xid&gpu=1"))[1]["changes"]
+    assert (found["time"], found["code"], found["severity"]) == ("2025-12-31T23:59:59.100Z", 48, "crit")
+    assert (found["count"], found["total"]) == (1, 3)
+    assert "double-bit" in found["description"]
+    assert found["remedy"] == "stop the jobs on this GPU and reset it"
     _, document = await get(events, f"/events/recent?types=workload_class&gpu=1&since={TIME - 3}")
     assert document["changes"] == [workload]
 

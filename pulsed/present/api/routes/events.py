@@ -57,7 +57,7 @@ def event_router(board: TargetStore, events: EventBroadcaster) -> APIRouter:
         "/events/recent",
         response_model=schema.RecentChangesShape,
         responses=REFUSED,
-        summary="The last changes of class, health, owners and expected GPUs, the newest first",
+        summary="The last changes of class, health, owners and expected GPUs, and XIDs, the newest first",
     )
     async def recent_changes(
         types: str = some_of(CHANGE_KINDS, "events", default=",".join(CHANGE_KINDS)),

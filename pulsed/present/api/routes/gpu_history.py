@@ -1,4 +1,4 @@
-"""The route of the recent samples of a GPU."""
+"""The routes of the recent samples of GPUs."""
 
 from __future__ import annotations
 
@@ -8,21 +8,50 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query, Response
 
+from pulsed.background import in_background
 from pulsed.collector.target_store import TargetStore
 from pulsed.present.api import documents, schema
 from pulsed.present.api.event_documents import identity_document
 from pulsed.present.api.gpu_lookup import NOT_ONE_GPU, GpuPath, NodeQuery, not_one_gpu
 from pulsed.present.api.history import History
+from pulsed.present.api.history_points import points_document
 from pulsed.present.api.json_response import REFUSED, json_response
 from pulsed.present.api.query_fields import some_of
 from pulsed.present.api.sample_fields import FIELDS
 from pulsed.present.gpu_keys import node_of
 from pulsed.suggestions import did_you_mean
+from pulsed.translate.tick import Device
+
+CHART_FIELDS = (
+    "workload_class",
+    "health_state",
+    "real_utilization_ratio",
+    "real_utilization_lower_ratio",
+    "real_utilization_upper_ratio",
+)
+"""Fields of points by default."""
+
+MAX_POINTS, MAX_GPUS, MAX_VALUES = 2000, 256, 500_000
 
 
 def history_router(board: TargetStore, history: History) -> APIRouter:
-    """Return the route `/gpus/{gpu}/history`."""
+    """Return the routes `/gpus/{gpu}/history` and `/history`."""
     router = APIRouter()
+
+    def places_of(wanted: str, node: str | None) -> list[tuple[str, Device]]:
+        """Return target and device of the GPUs with a name, else of those that are gone."""
+        return [
+            (match.target.tick.target, match.device)
+            for match in documents.find(board, wanted, node, time.monotonic())
+            if match.target.tick is not None
+        ] or [(past.target, past.device) for past in history.find(wanted, node, board.node)]
+
+    def all_places(node: str | None) -> list[tuple[str, Device]]:
+        return [
+            (match.target.tick.target, match.device)
+            for match in documents.matches(board, time.monotonic())
+            if match.target.tick is not None and node in (None, match.node)
+        ]
 
     @router.get(
         "/gpus/{gpu}/history",
@@ -42,11 +71,7 @@ def history_router(board: TargetStore, history: History) -> APIRouter:
         wanted = list(dict.fromkeys(fields.split(",")))
         if problem := _unkept(wanted, history.fields):
             return json_response({"error": problem}, 400)
-        places = [
-            (match.target.tick.target, match.device)
-            for match in documents.find(board, gpu, node, time.monotonic())
-            if match.target.tick is not None
-        ] or [(past.target, past.device) for past in history.find(gpu, node, board.node)]
+        places = places_of(gpu, node)
         if len(places) != 1:
             return not_one_gpu(gpu, [(node_of(device, board.node), device) for _, device in places])
         window = history.window(*places[0], seconds)
@@ -54,7 +79,54 @@ def history_router(board: TargetStore, history: History) -> APIRouter:
         head |= {"interval_seconds": window.interval, "seconds": window.seconds}
         return Response(await history.write(window, wanted, head), media_type="application/json")
 
+    @router.get(
+        "/history",
+        response_model=schema.HistoryPointsShape,
+        responses=REFUSED | {404: {"model": schema.Failure}},
+        summary="Recent samples of several GPUs as points of equal length",
+    )
+    async def history_points(
+        gpu: Annotated[str, Query(description="names of GPUs, separated by commas; empty: all of /gpus")] = "",
+        node: NodeQuery = None,
+        seconds: Annotated[
+            float,
+            Query(ge=1, allow_inf_nan=False, description="length of the window; at most what is kept"),
+        ] = history.seconds,
+        points: Annotated[int, Query(ge=2, le=MAX_POINTS, description="number of points")] = 120,
+        fields: str = some_of(history.fields, "fields", default=",".join(_charted(history.fields))),
+    ) -> Response:
+        wanted = list(dict.fromkeys(fields.split(",")))
+        if problem := _unkept(wanted, history.fields):
+            return json_response({"error": problem}, 400)
+        places: dict[tuple[str, Device], None] = {}
+        for name in dict.fromkeys(gpu.split(",")) if gpu else ():
+            found = places_of(name, node)
+            if not found:
+                return not_one_gpu(name, [])
+            places |= dict.fromkeys(found)
+        if not gpu:
+            places = dict.fromkeys(all_places(node))
+        if problem := _too_many(len(places), points, len(wanted)):
+            return json_response({"error": problem}, 400)
+        windows = [history.window(*place, seconds) for place in places]
+        document = await points_document(history, windows, wanted, points, min(seconds, history.seconds), board.node)
+        return await in_background(lambda: json_response(document))
+
     return router
+
+
+def _charted(kept: Sequence[str]) -> list[str]:
+    """Return the default fields of charts; all that are kept if none of those is."""
+    return [name for name in CHART_FIELDS if name in kept] or list(kept)
+
+
+def _too_many(gpus: int, points: int, fields: int) -> str:
+    """Return the error for a request of too many GPUs or values; empty if it is none."""
+    if gpus > MAX_GPUS:
+        return f"gpu: {gpus} GPUs; name at most {MAX_GPUS}"
+    if gpus * points * fields > MAX_VALUES:
+        return f"{gpus} GPUs x {points} points x {fields} fields are more than {MAX_VALUES}; reduce them"
+    return ""
 
 
 def _unkept(wanted: Iterable[str], kept: Sequence[str]) -> str:
