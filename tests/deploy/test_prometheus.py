@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.alertmanager import alertmanager
+from tests.alertmanager import Alertmanager, alertmanager
 from tests.rule_files import FILES, text
 from tests.tools import tool
 from tests.waiting import SECONDS, until
@@ -71,6 +71,11 @@ def test_each_alert_reaches_whom_it_should(labels: tuple[str, ...], receiver: st
     assert run(*command, *labels).strip() == receiver
 
 
+def inhibited(server: Alertmanager) -> list[dict[str, str]]:
+    """Return the labels of the inhibited alerts."""
+    return [alert["labels"] for alert in server.alerts() if alert["status"]["inhibitedBy"]]
+
+
 def test_alerts_of_one_node_do_not_silence_another(tmp_path: Path) -> None:
     """Two nodes behind one daemon, each with GPU 0 and 1; GPU 0 of the first is lost, GPU 1 has a critical XID."""
 
@@ -99,14 +104,42 @@ def test_alerts_of_one_node_do_not_silence_another(tmp_path: Path) -> None:
     ]
     with alertmanager(tmp_path, ALERTMANAGER) as server:
         server.send([lost, xid, *silenced, *loud])
-
-        def inhibited() -> list[dict[str, str]]:
-            return [alert["labels"] for alert in server.alerts() if alert["status"]["inhibitedBy"]]
-
         until(lambda: len(server.alerts()) == 2 + len(silenced) + len(loud))
         key = operator.itemgetter("node", "alertname")
-        until(lambda: len(inhibited()) >= len(silenced))
-        assert sorted(inhibited(), key=key) == sorted(silenced, key=key)
+        until(lambda: len(inhibited(server)) >= len(silenced))
+        assert sorted(inhibited(server), key=key) == sorted(silenced, key=key)
+
+
+def test_an_idle_job_or_pod_replaces_the_alerts_on_its_gpus(tmp_path: Path) -> None:
+    """A job on two nodes and a pod; other owners and unknown ones are on the same nodes."""
+
+    def held(node: str, gpu: str, **owner: str) -> dict[str, str]:
+        labels = {"alertname": "PulsedGpuIdleHeld", "severity": "warning", "instance": f"{node}:9401"}
+        return labels | {"node": node, "gpu": gpu, "uuid": f"GPU-{node}-{gpu}"} | owner
+
+    idle = [
+        {"alertname": "PulsedJobIdle", "severity": "warning", "job_id": "4711", "user": "ann", "account": "lab"},
+        {"alertname": "PulsedPodIdle", "severity": "warning", "namespace": "ml", "pod": "train-0"},
+    ]
+    silenced = [
+        held("a", "0", job_id="4711"),
+        held("b", "0", job_id="4711"),
+        held("b", "1", namespace="ml", pod="train-0"),
+    ]
+    loud = [
+        held("a", "1", job_id="4712"),
+        held("a", "2"),
+        held("a", "3", job_id="4711", cluster="other"),
+        held("b", "2", namespace="ml", pod="train-1"),
+        held("b", "3", namespace="other", pod="train-0"),
+        held("b", "4", job_id="4711") | {"alertname": "PulsedGpuHealthTempDie", "check": "temp_die"},
+    ]
+    with alertmanager(tmp_path, ALERTMANAGER) as server:
+        server.send([*idle, *silenced, *loud])
+        until(lambda: len(server.alerts()) == len(idle) + len(silenced) + len(loud))
+        key = operator.itemgetter("uuid")
+        until(lambda: len(inhibited(server)) >= len(silenced))
+        assert sorted(inhibited(server), key=key) == sorted(silenced, key=key)
 
 
 def test_the_alerts_that_are_named_exist() -> None:

@@ -79,6 +79,17 @@ def dcgm_use_alerts() -> tuple[Alert, ...]:
     )
 
 
+def _with_owner(expr: str) -> str:
+    """Return the expression with the labels of each GPU's owner; without them where there is none, or several."""
+    key, labels = "cluster, node, gpu, uuid, mig_id", "job_id, namespace, pod"
+    owners = f"group by ({key}, {labels}) (pulsed_gpu_owner_info)"
+    return (
+        f"({expr})\n* on ({key}) group_left ({labels})\n"
+        f"({owners} and on ({key}) count by ({key}) ({owners}) == 1)\n"
+        f"or on ({key}) {expr}"
+    )
+
+
 def use_alerts() -> tuple[Alert, ...]:
     """Return the alerts on pulsed's own metrics."""
     observed = "increase(pulsed_gpu_observed_seconds_total[{0}])"
@@ -90,7 +101,7 @@ def use_alerts() -> tuple[Alert, ...]:
     return (
         Alert(
             "PulsedGpuIdleHeld",
-            f"{idle.format('1h')} / ignoring (kind) ({observed.format('1h')} > 1800) >= {NEARLY_ALWAYS}",
+            _with_owner(f"{idle.format('1h')} / ignoring (kind) ({observed.format('1h')} > 1800) >= {NEARLY_ALWAYS}"),
             "10m",
             "warning",
             f"{GPU} was held and idle for {{{{ $value | humanizePercentage }}}} of an hour",

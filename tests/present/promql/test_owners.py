@@ -8,7 +8,7 @@ import pytest
 
 from pulsed.compute.derive import ComputeSettings
 from pulsed.present.promql.rule_set import RuleSelection, document
-from tests.present.promql.promtool import check, selector
+from tests.present.promql.promtool import check, fired, selector
 
 RULES = document(ComputeSettings(), RuleSelection(metrics="pulsed"))
 
@@ -40,3 +40,34 @@ def test_a_job_that_works_on_one_of_its_nodes_is_not_idle(tmp_path: Path) -> Non
     world = [*counters("1", "a", 2, 0), *counters("1", "b", 4, 4), *counters("2", "b", 1, 1)]
     firing = 'ALERTS{alertname="PulsedJobIdle", alertstate="firing"'
     assert check(tmp_path, RULES, [world], {38: [f'{firing}, job_id="1"}}', f'absent({firing}, job_id="2"}})']}) == ""
+
+
+def test_an_idle_gpu_has_the_labels_of_its_owner_if_it_has_one_only(tmp_path: Path) -> None:
+    """GPU 0 has a job, 1 a pod with two containers, 2 two jobs, 3 a process; of 4 the owner is unknown."""
+    owners: list[tuple[str, dict[str, str]]] = [
+        ("0", {"kind": "slurm_job", "job_id": "4711", "user": "ann"}),
+        *(("1", {"kind": "pod", "namespace": "ml", "pod": "train-0", "container": each}) for each in "ab"),
+        *(("2", {"kind": "slurm_job", "job_id": each}) for each in ("1", "2")),
+        ("3", {"kind": "process", "user": "bob"}),
+    ]
+
+    def labels(gpu: str) -> dict[str, str]:
+        return {"node": "n", "gpu": gpu, "uuid": f"GPU-{gpu}", "instance": "n:9401", "job": "pulsed"}
+
+    world = [(selector("pulsed_gpu_owner_info", labels(gpu) | owner), "1+0x75") for gpu, owner in owners]
+    for gpu in "01234":
+        world.append((selector("pulsed_gpu_observed_seconds_total", labels(gpu)), "0+60x75"))
+        world.append((selector("pulsed_gpu_idle_seconds_total", labels(gpu) | {"kind": "held"}), "0+60x75"))
+    found = [alert["labels"] for alert in fired(tmp_path, RULES, world, {"PulsedGpuIdleHeld": 72})["PulsedGpuIdleHeld"]]
+    expected = {
+        "0": {"job_id": "4711"},
+        "1": {"namespace": "ml", "pod": "train-0"},
+        "2": {},
+        "3": {},
+        "4": {},
+    }
+    common = {"alertname": "PulsedGpuIdleHeld", "severity": "warning"}
+    assert {each["gpu"]: each for each in found} == {
+        gpu: common | labels(gpu) | owner for gpu, owner in expected.items()
+    }
+    assert len(found) == len(expected)
