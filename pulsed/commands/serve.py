@@ -25,6 +25,7 @@ from pulsed.collector.pool import CollectorPool
 from pulsed.collector.source_factory import node_name
 from pulsed.collector.state_file import SavedHealth, StateFile
 from pulsed.collector.target_store import TargetStore
+from pulsed.collector.tick_consumers import TickConsumers
 from pulsed.compute.tick import ComputedTick
 from pulsed.config import Config
 from pulsed.errors import PulsedError
@@ -96,7 +97,16 @@ class Daemon:
             lambda: self._store.node, config.events.max_subscribers, config.events.heartbeat
         )
         self._saved = SavedHealth(StateFile(Path(config.state_dir) / STATE_FILE)) if config.state_dir else None
-        self._collectors = CollectorPool(self._store, self._telemetry.observe, self._on_tick, self._saved)
+        consumers = TickConsumers(
+            {
+                "log": self._log_health,
+                "history": self._history.add,
+                "events": self._events.publish,
+                "accounts": self._account,
+                "findings": self._find,
+            }
+        )
+        self._collectors = CollectorPool(self._store, self._telemetry.observe, consumers.take, self._saved)
         self._ended = EndedAccounts()
         self._accounting = OwnerAccounting(self._collectors.attribution.ended_at, self._ended.add)
         self._findings = FindingDetector(self._accounting)
@@ -243,21 +253,19 @@ class Daemon:
             )
         return Server(app, web, self._web, lambda: self._notifier.ready(""))
 
-    def _on_tick(self, tick: ComputedTick) -> None:
-        """Add a tick to history and events; an error in either must not stop the collector."""
+    def _log_health(self, tick: ComputedTick) -> None:
         for change in tick.health_changes:
             log_health_change(change, self._store.node)
         for removal in tick.removed:
             log_removal(removal, self._store.node)
-        try:
-            self._history.add(tick)
-            self._events.publish(tick)
-            self._announce(self._accounting.add(tick))
-            for finding in self._findings.add(tick):
-                log_finding(finding, self._store.node)
-                self._events.announce(finding_change(finding))
-        except Exception:
-            log.exception("internal error in history, events or accounts; please report it")
+
+    def _account(self, tick: ComputedTick) -> None:
+        self._announce(self._accounting.add(tick))
+
+    def _find(self, tick: ComputedTick) -> None:
+        for finding in self._findings.add(tick):
+            log_finding(finding, self._store.node)
+            self._events.announce(finding_change(finding))
 
     def _announce(self, changes: Sequence[OwnerChange]) -> None:
         """Send the begins and ends of owners to subscribers."""

@@ -133,3 +133,21 @@ def test_events_of_owners(tmp_path: Path) -> None:
     begin, end = (json.loads(text) for text in re.findall(r"event: owner\ndata: (.*)\n", received.decode()))
     assert (begin["change"], begin["gpu"], begin["owner"]["id"]) == ("begin", "1", "4711")
     assert (end["change"], end["uuid"], end["owner"]["id"]) == ("end", "GPU-b", "4711")
+
+
+def test_a_history_that_fails_costs_the_accounts_no_tick(tmp_path: Path) -> None:
+    page, jobs, fault = tmp_path / "page.prom", tmp_path / "jobs", tmp_path / "fault"
+    page.write_text(PAGE)
+    jobs.mkdir()
+    (jobs / "GPU-a").write_text("job_id=4711\nuser=ann\n")
+    fault.mkdir()
+    (fault / "sitecustomize.py").write_text(
+        "from pulsed.present.api.history import History\nHistory.add = lambda history, tick: 1 / 0\n"
+    )
+    settings = [f"source.exporter.targets={page}", f"attribution.jobs.directories={jobs}"]
+    settings += ["source.kind=exporter", "source.interval=1", "attribution.jobs.interval=50ms"]
+    with serving(tmp_path, *(f"--set={each}" for each in settings), PYTHONPATH=str(fault)) as daemon:
+        until(lambda: 'pulsed_job_gpus{job_id="4711",user="ann"} 1' in daemon.get("/metrics").text)
+        assert daemon.get("/events/recent").status == 200
+        assert daemon.log().count("ZeroDivisionError") == 1
+        assert "consumer=history" in daemon.log()
