@@ -13,6 +13,7 @@ from urllib.parse import urlencode
 from pulsed import __version__
 from pulsed.errors import PulsedError
 from pulsed.file_watcher import FileWatcher
+from pulsed.http.bearer_token import BadToken, read_token
 from pulsed.http.body import BadBody, Body, LineBody
 from pulsed.http.client import Answer, BrokenAnswer, DeadlineMissed, HttpClient, address_of, request_bytes
 from pulsed.http.failure import describe
@@ -160,6 +161,9 @@ class ApiClient:
         try:
             request = request_bytes(address, self._headers())
             answer = await self._http.get(address, request, body, seconds, self._context() if address.secure else None)
+        except BadToken as error:
+            remedy = "The pod needs a ServiceAccount token: automountServiceAccountToken"
+            raise KubernetesError(str(error), remedy) from error
         except DeadlineMissed:
             raise self._error(f"did not answer in {seconds:g} s", "See whether it is up and reachable") from None
         except BadBody as error:
@@ -173,21 +177,8 @@ class ApiClient:
     def _headers(self) -> Mapping[str, str]:
         headers = {"Accept": "application/json", "Accept-Encoding": "gzip", "User-Agent": f"pulsed/{__version__}"}
         if self._access.token_file:
-            headers["Authorization"] = f"Bearer {self._token(self._access.token_file)}"
+            headers["Authorization"] = f"Bearer {read_token(self._access.token_file)}"
         return headers
-
-    def _token(self, path: str) -> str:
-        try:
-            with open(path, encoding="ascii") as file:
-                token = file.read().strip()
-        except (OSError, UnicodeDecodeError) as error:
-            reason = error.strerror if isinstance(error, OSError) else "not a text file"
-            raise KubernetesError(
-                f"token file {path}: {reason}", "The pod needs a ServiceAccount token: automountServiceAccountToken"
-            ) from error
-        if not token or not token.isprintable() or " " in token:
-            raise KubernetesError(f"token file {path} holds no token", "It must hold the token and nothing else")
-        return token
 
     def _context(self) -> ssl.SSLContext:
         """Return the TLS context; a new one after the file of authorities has changed."""

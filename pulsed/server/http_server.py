@@ -15,7 +15,6 @@ import logging
 import signal
 import socket
 import ssl
-import time
 from collections.abc import Callable, Iterator
 
 import uvicorn
@@ -31,6 +30,9 @@ log = logging.getLogger(__name__)
 
 SHUTDOWN_SECONDS = 1
 """How long requests may take to finish once the daemon stops."""
+
+TICK_SECONDS = 1.0
+"""Time between two looks at idle connections and changed files."""
 
 ACCEPTED_AT_ONCE = 16
 PAUSE_SECONDS, SHORT_PAUSE_SECONDS = 1.0, 0.1
@@ -71,7 +73,7 @@ class Server(uvicorn.Server):
         self._live = live
         self.limiter = ConnectionLimiter(self.server_state, limits)
         self._on_ready = on_ready
-        self._swept = time.monotonic()
+        self._stopping = asyncio.Event()
 
     @property
     def tls(self) -> bool:
@@ -87,6 +89,15 @@ class Server(uvicorn.Server):
         """Stop the server; the signal is logged."""
         log.info("stopping", extra={"signal": number.name})
         self.should_exit = True
+        self._stopping.set()
+
+    async def main_loop(self) -> None:
+        """Look after time and files once a second until `stop`; uvicorn's own loop runs ten times a second."""
+        counter = 0  # uvicorn counts tenths of a second
+        while not await self.on_tick(counter):
+            counter += 10
+            with contextlib.suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(self._stopping.wait(), TICK_SECONDS)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Accept connections from now on."""
@@ -99,13 +110,11 @@ class Server(uvicorn.Server):
         self._on_ready()
 
     async def on_tick(self, counter: int) -> bool:
-        """Look after time and files once a second; uvicorn calls ten times."""
-        if (now := time.monotonic()) - self._swept >= 1:
-            self._swept = now
-            self.limiter.sweep(asyncio.get_running_loop().time())
-            if self._live is not None:
-                self._live.refresh()
-                self._set_headers()
+        """Close idle connections, and take up changed files and the time; return whether to stop."""
+        self.limiter.sweep(asyncio.get_running_loop().time())
+        if self._live is not None:
+            self._live.refresh()
+            self._set_headers()
         return await super().on_tick(counter)
 
     def _acceptor(self, listening: socket.socket) -> ConnectionAcceptor:

@@ -323,6 +323,16 @@ async def test_last_words_on_an_idle_connection_end_it() -> None:
         assert await scraper.fetch(site.url) == PAGE
 
 
+async def cancel_scrape(scraper: Scraper, url: str, begun: asyncio.Event) -> None:
+    """Begin a scrape and cancel it when the server has set `begun`."""
+    begun.clear()
+    scrape = asyncio.ensure_future(scraper.fetch(url))
+    await begun.wait()
+    scrape.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await scrape
+
+
 @on_both_loops
 async def test_a_cancelled_scrape_closes_its_connection() -> None:
     asked = asyncio.Event()
@@ -334,11 +344,7 @@ async def test_a_cancelled_scrape_closes_its_connection() -> None:
         await peer.gone()
 
     async with serving(handle) as site, scraping() as scraper:
-        scrape = asyncio.ensure_future(scraper.fetch(site.url))
-        await asked.wait()
-        scrape.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await scrape
+        await cancel_scrape(scraper, site.url, asked)
         await asyncio.wait_for(asyncio.wait(site.tasks), 10)
 
 
@@ -516,12 +522,7 @@ async def test_a_tls_handshake_that_stalls_or_is_cancelled() -> None:
     async with serving(handle) as site, scraping() as scraper:
         url = site.url.replace("http:", "https:")
         assert "did not answer in 0.2 s" in await failure(url, SHORT)
-        begun.clear()
-        scrape = asyncio.ensure_future(scraper.fetch(url))
-        await begun.wait()
-        scrape.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await scrape
+        await cancel_scrape(scraper, url, begun)
         await asyncio.wait_for(asyncio.wait(site.tasks), 10)
 
 

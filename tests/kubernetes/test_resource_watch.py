@@ -240,12 +240,18 @@ def test_another_authority_is_refused(server: FakeApiServer, tmp_path: Path) -> 
     asyncio.run(run())
 
 
-def test_a_missing_token_is_named(server: FakeApiServer, tmp_path: Path) -> None:
+@pytest.mark.parametrize("content", [None, "", "two words"])
+def test_a_bad_token_file_is_named_and_nothing_is_sent(
+    server: FakeApiServer, tmp_path: Path, content: str | None
+) -> None:
     async def run() -> None:
-        server.token_file = tmp_path / "none"
+        server.token_file = tmp_path / "other-token"
+        if content is not None:
+            server.token_file.write_text(content)
         async with watching(server, hurried) as watch:
-            await eventually(lambda: f"token file {tmp_path}/none" in watch.error)
+            await eventually(lambda: f"token file {server.token_file}" in watch.error)
             assert "automountServiceAccountToken" in watch.error
+        assert server.requests == []
 
     asyncio.run(run())
 

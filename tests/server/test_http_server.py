@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import signal
 import socket
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
@@ -89,7 +90,7 @@ async def serving(limits: Web, live: WebConfigReloader | None = None) -> AsyncIt
             site.release.set()
             for writer in site.writers:
                 writer.transport.abort()
-            site.server.should_exit = True
+            site.server.stop(signal.SIGTERM)
             await task
 
 

@@ -2,26 +2,8 @@
 
 from __future__ import annotations
 
-from tools.dashboards.model import (
-    BOTTLENECK,
-    CELSIUS,
-    CLASSES,
-    HOURS,
-    IDLE,
-    KWH,
-    RATIO,
-    RESOURCES,
-    SECONDS,
-    SEVERITIES,
-    UP,
-    WATT,
-    Dashboard,
-    Limits,
-    Panel,
-    Query,
-    Row,
-    chained_variables,
-)
+from tools.dashboards.model import Dashboard, Panel, Query, Row
+from tools.dashboards.panel_kinds import number
 from tools.dashboards.promql import (
     BOARD,
     CHOSEN,
@@ -46,9 +28,9 @@ from tools.dashboards.promql import (
     state_number,
     total,
 )
-
-BAD_FROM_ONE: Limits = ((None, "green"), (1.0, "red"))
-USE: Limits = ((None, "red"), (0.2, "orange"), (0.5, "green"))
+from tools.dashboards.units import CELSIUS, HOURS, KWH, RATIO, SECONDS, WATT
+from tools.dashboards.value_colors import BAD_FROM_ONE, BOTTLENECK, CLASSES, IDLE, RESOURCES, SEVERITIES, UP, USE
+from tools.dashboards.variables import chained_variables
 
 HELD, FREE = 'kind="held"', 'kind="free"'
 THERMAL_CHECKS = 'check=~"(temp|thermal)_.+"'
@@ -71,11 +53,6 @@ DEGREES_LEFT = (
 HELD_HOURS = f"{total(GPU, 'pulsed_gpu_idle_seconds_total', RANGE, HELD, function='increase')} / {HOUR} > 0"
 LONGEST_HELD = f"topk(20, {HELD_HOURS})"
 COOLEST_MARGIN = f"bottomk(10, {DEGREES_LEFT})"
-
-
-def number(title: str, expr: str, meaning: str, unit: str = "short", limits: Limits = ()) -> Panel:
-    """Return a stat of the first row."""
-    return Panel(title, "stat", meaning, (Query(expr),), unit, 4, 4, limits=limits)
 
 
 OVERVIEW = Row(

@@ -2,32 +2,12 @@
 
 from __future__ import annotations
 
-from tools.dashboards.model import (
-    BOTTLENECK,
-    BYTE_RATE,
-    BYTES,
-    CELSIUS,
-    CLASSES,
-    COUNT,
-    HERTZ,
-    HOURS,
-    KWH,
-    RATIO,
-    RESOURCES,
-    SECONDS,
-    SEVERITIES,
-    UP,
-    WATT,
-    Dashboard,
-    Limits,
-    Panel,
-    Query,
-    Row,
-    State,
-    Variable,
-    chained_variables,
-)
+from tools.dashboards.model import Dashboard, Limits, Panel, Query, Row, State, Variable
+from tools.dashboards.panel_kinds import chart
 from tools.dashboards.promql import HOUR, KILOWATT_HOUR, RANGE, RATE, SCOPE, state_number
+from tools.dashboards.units import BYTE_RATE, BYTES, CELSIUS, COUNT, HERTZ, HOURS, KWH, RATIO, SECONDS, WATT
+from tools.dashboards.value_colors import BAD_FROM_ONE, BOTTLENECK, CLASSES, RESOURCES, SEVERITIES, UP, USE
+from tools.dashboards.variables import chained_variables
 
 _HERE = f'{SCOPE},node="$node",gpu="$gpu"'
 IT = f'{_HERE},mig_id="$mig_id"'
@@ -37,8 +17,6 @@ BOARD = f'{_HERE},mig_id=""'
 """The board under it: what DCGM measures of the whole board only."""
 
 KEY = "uuid, mig_id"
-USE: Limits = ((None, "red"), (0.2, "orange"), (0.5, "green"))
-BAD_FROM_ONE: Limits = ((None, "green"), (1.0, "red"))
 RECOVERY = tuple(
     State(value, word, color)
     for value, (word, color) in enumerate(
@@ -116,11 +94,6 @@ def bounded(name: str) -> tuple[Query, ...]:
         )
         for bound in ("upper", "lower")
     )
-
-
-def chart(title: str, unit: str, queries: tuple[Query, ...], meaning: str, top: float | None = None) -> Panel:
-    """Lines over time."""
-    return Panel(title, "timeseries", meaning, queries, unit, top=top)
 
 
 def codes(title: str, names: str, legends: str, meaning: str, states: tuple[State, ...] = ()) -> Panel:

@@ -1,27 +1,17 @@
-"""What a dashboard is made of, as data: rows of panels, each a title, a meaning and its queries.
+"""The parts of a dashboard as data: rows of panels, each with title, meaning and queries.
 
-Knows no Grafana JSON (`tools.dashboards.grafana` writes that) and no metric (`fleet` and `gpu` name those).
+Independent of Grafana's JSON, which `tools.dashboards.grafana` writes, and of metrics, which `fleet`, `gpu` and
+`owners` name.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from pulsed.compute.health.model import SEVERITY
-from pulsed.compute.saturation import LIMITING_RESOURCES
-from pulsed.compute.workload.class_table import WORKLOAD_CLASSES
-from pulsed.compute.workload.result import BOTTLENECK_STATES as BOTTLENECKS
+from tools.dashboards.units import COUNT
 
 Kind = Literal["timeseries", "stat", "table", "state-timeline", "heatmap", "bargauge"]
-
-COUNT, RATIO, BYTES, BYTE_RATE = "short", "percentunit", "bytes", "Bps"
-WATT, CELSIUS, HERTZ, SECONDS = "watt", "celsius", "hertz", "s"
-"""Grafana's ids of units; pulsed's values are in them as they come."""
-
-KWH, HOURS = "kwatth", "suffix: h"
-"""Of joules and seconds that a query has converted."""
 
 Limits = tuple[tuple[float | None, str], ...]
 """From which values on which colours hold, the first one from below."""
@@ -29,11 +19,11 @@ Limits = tuple[tuple[float | None, str], ...]
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """A question to Prometheus.
+    """A query to Prometheus.
 
     Attributes:
         expr: PromQL, with Grafana's variables.
-        legend: what a series of the answer is called; in a table the title of the column, empty to leave it out.
+        legend: the name of a series of the result; in a table the title of the column, empty to leave it out.
         unit: of a table's column; elsewhere the panel has one.
         states: how the numbers of a table's column read.
     """
@@ -60,8 +50,8 @@ class Panel:
     Attributes:
         title: a few words.
         kind: how it is drawn.
-        description: what it means and what to do about it, for the one who looks at it.
-        queries: what it asks; the answers are drawn together.
+        description: what it means and what to do about it.
+        queries: drawn together.
         unit: of the values.
         width: in Grafana's grid of 24 columns.
         height: in the rows of that grid.
@@ -98,7 +88,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Variable:
-    """What the one who looks chooses.
+    """A choice of the viewer.
 
     Attributes:
         name: as in `$name`.
@@ -136,51 +126,3 @@ class Dashboard:
     def panels(self) -> tuple[Panel, ...]:
         """All panels, from the top."""
         return tuple(panel for row in self.rows for panel in row.panels)
-
-
-def _states(words: Sequence[str], colors: Sequence[str]) -> tuple[State, ...]:
-    return tuple(State(value, word, color) for value, (word, color) in enumerate(zip(words, colors, strict=True)))
-
-
-_SEVERITY_COLORS = ("#8e8e8e", "green", "blue", "yellow", "orange", "red")
-SEVERITIES = tuple(
-    State(value, state, color) for (state, value), color in zip(SEVERITY.items(), _SEVERITY_COLORS, strict=True)
-)
-"""How `pulsed_gpu_health_severity` and `pulsed_gpu_health_check` read."""
-
-CLASSES = _states(
-    WORKLOAD_CLASSES,
-    (
-        *("#6e7681", "#7c2bd9", "#a352f0", "#e02f9b", "#f2cc0c", "#3274d9", "#1a7f37"),
-        *("#56a64b", "#6ca4f0", "#ff9830", "#c7b28a", "#8ab8a8", "#d0d0d0"),
-    ),
-)
-"""How `state_number` of the workload class reads."""
-
-RESOURCES = _states(
-    LIMITING_RESOURCES,
-    (
-        *("#a352f0", "#e02f9b", "#56a64b", "#1a7f37", "#8ab8a8", "#3274d9", "#f2cc0c", "#ff9830"),
-        *("#6e7681", "#d0d0d0"),
-    ),
-)
-BOTTLENECK = _states(BOTTLENECKS, ("#6e7681", "#a352f0", "#f2cc0c", "#3274d9", "#8ab8a8", "#d0d0d0"))
-IDLE = (State(0, "free", "green"), State(1, "held", "orange"), State(2, "unknown", "#d0d0d0"))
-UP = (State(0, "down", "red"), State(1, "up", "green"))
-
-
-def chained_variables(*, several: bool) -> tuple[Variable, ...]:
-    """Return the variables of a dashboard, each with the values that those before it leave.
-
-    Args:
-        several: whether any number of nodes and GPUs can be chosen, else one.
-    """
-    chain = 'cluster=~"$cluster"'
-    node = f'{chain},job=~"$job",node=~"$node"'
-    return (
-        Variable("cluster", "Cluster", "pulsed_build_info", "cluster", True, "A label that Prometheus adds, if any."),
-        Variable("job", "Job", f"pulsed_build_info{{{chain}}}", "job", True, "Job of the scrape configuration."),
-        Variable("node", "Node", f'pulsed_gpu_info{{{chain},job=~"$job"}}', "node", several, "Host of the GPUs."),
-        Variable("model", "Model", f"pulsed_gpu_info{{{node}}}", "model", True, "Product name."),
-        Variable("gpu", "GPU", f'pulsed_gpu_info{{{node},model=~"$model"}}', "gpu", several, "Index on its node."),
-    )

@@ -2,23 +2,12 @@
 
 from __future__ import annotations
 
-from tools.dashboards.model import (
-    CELSIUS,
-    CLASSES,
-    HOURS,
-    KWH,
-    RATIO,
-    SEVERITIES,
-    WATT,
-    Dashboard,
-    Limits,
-    Panel,
-    Query,
-    Row,
-    State,
-    Variable,
-)
+from tools.dashboards.model import Dashboard, Limits, Panel, Query, Row, State, Variable
+from tools.dashboards.panel_kinds import chart, number
 from tools.dashboards.promql import GPU, HOUR, KILOWATT_HOUR, RANGE, RATE, SCOPE, state_number
+from tools.dashboards.units import CELSIUS, HOURS, KWH, RATIO, WATT
+from tools.dashboards.value_colors import BAD_FROM_ONE, CLASSES, SEVERITIES, USE
+from tools.dashboards.variables import SCRAPE_VARIABLES, SCRAPED
 
 _JOB = 'user=~"$user",account=~"$account"'
 _POD = 'namespace=~"$namespace"'
@@ -32,9 +21,7 @@ OWNED = f"pulsed_gpu_owner_info{{{CHOSEN}}}"
 KNOWN = f"pulsed_attribution_up{{{SCOPE}}} == 1"
 """Sources of owners that can be read: without owners, there is none."""
 
-USE: Limits = ((None, "red"), (0.2, "orange"), (0.5, "green"))
 WASTE: Limits = ((None, "green"), (0.5, "orange"))
-BAD_FROM_ONE: Limits = ((None, "green"), (1.0, "red"))
 BUSY, IDLE = State(0, "in use", "green"), State(1, "idle", "orange")
 """Names and colours of lines."""
 
@@ -72,11 +59,6 @@ def average_utilization(by: str, over: str = RANGE) -> str:
         for name in ("real_utilization_seconds", "gpu_seconds", "real_utilization_unknown_seconds")
     )
     return f"{used} / ({had} - {unknown} > 0.001)"
-
-
-def number(title: str, expr: str, meaning: str, unit: str = "short", limits: Limits = ()) -> Panel:
-    """Return a stat of the first row."""
-    return Panel(title, "stat", meaning, (Query(expr),), unit, 4, 4, limits=limits)
 
 
 OVERVIEW = Row(
@@ -281,13 +263,12 @@ DEPTH = Row(
             RATIO,
             top=1.0,
         ),
-        Panel(
+        chart(
             "Real utilization by GPU",
-            "timeseries",
-            "The 20 least used GPUs. One far below the others of its job: a straggler, or a rank without work.",
-            (Query(_of_gpus("real_utilization_ratio"), _GPU_LEGEND),),
             RATIO,
-            top=1.0,
+            (Query(_of_gpus("real_utilization_ratio"), _GPU_LEGEND),),
+            "The 20 least used GPUs. One far below the others of its job: a straggler, or a rank without work.",
+            1.0,
         ),
         Panel(
             "Time by class",
@@ -303,13 +284,12 @@ DEPTH = Row(
             stacked=True,
             states=CLASSES,
         ),
-        Panel(
+        chart(
             "Device memory by GPU",
-            "timeseries",
-            "Device memory in use over its size, of the same GPUs. Programs may reserve more than they need.",
-            (Query(_of_gpus("memory_used_ratio"), _GPU_LEGEND),),
             RATIO,
-            top=1.0,
+            (Query(_of_gpus("memory_used_ratio"), _GPU_LEGEND),),
+            "Device memory in use over its size, of the same GPUs. Programs may reserve more than they need.",
+            1.0,
         ),
         Panel(
             "Power",
@@ -379,11 +359,9 @@ DEPTH = Row(
 
 
 def _variables() -> tuple[Variable, ...]:
-    chain = 'cluster=~"$cluster"'
-    info = f'pulsed_gpu_owner_info{{{chain},job=~"$job"'
+    info = f"pulsed_gpu_owner_info{{{SCRAPED}"
     return (
-        Variable("cluster", "Cluster", "pulsed_build_info", "cluster", True, "A label that Prometheus adds, if any."),
-        Variable("job", "Job", f"pulsed_build_info{{{chain}}}", "job", True, "Job of the scrape configuration."),
+        *SCRAPE_VARIABLES,
         Variable("account", "Account", f"{info}}}", "account", True, "Account of Slurm jobs."),
         Variable("user", "User", f'{info},account=~"$account"}}', "user", True, "User of Slurm jobs."),
         Variable("namespace", "Namespace", f"{info}}}", "namespace", True, "Namespace of pods."),

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from pulsed.present.promql.alert_text import RUNBOOK
-from tools.dashboards.model import CELSIUS, COUNT, RATIO, Kind, Panel, Query, State
+from tools.dashboards.model import Kind, Panel, Query, State
+from tools.dashboards.units import CELSIUS, COUNT, RATIO
 
 Json = dict[str, Any]
 

@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, GetJsonSchemaHandler, create_
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
+from pulsed.present.api.container_fields import IDENTITY_KEYS, OPTIONAL_KEYS, OWNER_KEYS, ROW_FIELDS
 from pulsed.present.api.derived_fields import SECTIONS, JsonField
 
 
@@ -305,6 +306,20 @@ _SECTIONS: dict[str, Any] = {name: (_section(name, fields), ...) for name, field
 
 Gpu = create_model("Gpu", __base__=GpuIdentity, **_SECTIONS, **_BEHIND)
 """One GPU or MIG instance."""
+
+
+_ROW: dict[str, Any] = {
+    **dict.fromkeys((*IDENTITY_KEYS, *OWNER_KEYS), (str, ...)),
+    **{key: (str, Field(default="", description="absent if unknown")) for key in OPTIONAL_KEYS},
+    **{each.key: (float | None, Field(description=each.quantity)) for each in ROW_FIELDS},
+    "timestamp": (str, ...),
+    **{name: (dict[str, Any], Field(default={}, description="with `derived`, as in /gpus")) for name in SECTIONS},
+}
+
+ContainerRow = create_model("ContainerRow", __base__=Shape, **_ROW)
+"""A GPU or MIG instance, and a container that has it."""
+
+ContainerRows: Any = GenericAlias(list, (ContainerRow,))
 
 
 class SourceShape(Shape):

@@ -17,6 +17,7 @@ from urllib.parse import SplitResult, urljoin, urlsplit
 from pulsed import __version__
 from pulsed.errors import ScrapeFailed
 from pulsed.file_watcher import FileWatcher
+from pulsed.http.bearer_token import BadToken, read_token
 from pulsed.http.body import BadBody, Body
 from pulsed.http.body_budget import BodyBudget, Reservation
 from pulsed.reader.tick import MAX_GPUS
@@ -32,7 +33,6 @@ Login = tuple[str, str]
 _ACCEPT = "text/plain;version=0.0.4;q=1,*/*;q=0.1"  # what every dcgm-exporter serves; before 4.8.3 it ignores Accept
 _REDIRECTS = (301, 302, 303, 307, 308)
 _MAX_REDIRECTS = 3
-_MAX_TOKEN = 64 * 1024
 _SHARED_BYTES = 2 * 2**20
 _LOGIN = re.compile(r"//[^?#]*@")  # to the last @: a password may hold an unescaped slash
 _SECRET_IN_QUERY = re.compile(r"([?&][^=&]*(?:token|secret|passw|key|auth|sig)[^=&]*=)[^&#]*", re.IGNORECASE)
@@ -164,6 +164,8 @@ class Scraper:
             body = Body(self._settings.max_page_bytes, reservation)
             left = max(end - time.monotonic(), 0.001)
             return await self._client.get(address, request, body, left, context)
+        except BadToken as error:
+            raise ScrapeFailed(str(error), "Name a file that pulsed's user may read, with one token in it") from error
         except BadBody as error:
             raise ScrapeFailed(f"{_where(url, location)} {error}", error.remedy) from error
         except DeadlineMissed as error:
@@ -189,7 +191,7 @@ class Scraper:
         }
         if trusted:
             if settings.bearer_token_file:
-                headers["Authorization"] = f"Bearer {_token(settings.bearer_token_file)}"
+                headers["Authorization"] = f"Bearer {read_token(settings.bearer_token_file)}"
             elif settings.bearer_token:
                 headers["Authorization"] = f"Bearer {settings.bearer_token}"
             elif login or settings.username:
@@ -257,15 +259,3 @@ def _same_origin(ours: SplitResult, other: SplitResult) -> bool:
     here = (ours.scheme, ours.hostname, ours.port or default.get(ours.scheme))
     there = (other.scheme, other.hostname, other.port or default.get(other.scheme))
     return here == there or (here == ("http", ours.hostname, 80) and there == ("https", ours.hostname, 443))
-
-
-def _token(path: str) -> str:
-    try:
-        with open(path, encoding="ascii") as file:
-            token = file.read(_MAX_TOKEN).strip()
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "not a text file"
-        raise ScrapeFailed(f"bearer token file {path}: {reason}", "Name a file that pulsed's user may read") from error
-    if not token or not token.isprintable() or " " in token:
-        raise ScrapeFailed(f"bearer token file {path} holds no token", "It must hold the token and nothing else")
-    return token

@@ -81,6 +81,11 @@ class DriverSession:
         self._retry_at: float | None = None
         self._pause = FIRST_RETRY_SECONDS
 
+    @property
+    def is_open(self) -> bool:
+        """Whether NVML is initialized and its GPUs are listed; the next tick can be quick. Any thread may read it."""
+        return self._events is not None
+
     def tick(self) -> Sample:
         """Read all GPUs.
 

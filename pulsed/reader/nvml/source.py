@@ -68,7 +68,6 @@ class NvmlSource:
         self._thread = thread or driver_thread()
         self._session = DriverSession(self._settings, clock)
         self._clock, self._wall, self._sleep = clock, wall, sleep
-        self._is_open = False
         self._next = -math.inf
 
     async def read(self) -> RawTick:
@@ -83,20 +82,14 @@ class NvmlSource:
         await self._sleep(max(0.0, delay))
         now = self._clock()
         self._next = now + self.interval if delay <= -self.interval else self._next + self.interval
-        patience = self._settings.patience if self._is_open else max(FIRST_SECONDS, self._settings.patience)
-        try:
-            wall, clock, sample = await self._thread.run(self._tick, patience)
-        except DriverHung:
-            raise
-        except Exception:
-            self._is_open = False
-            raise
-        self._is_open = True
+        patience = self._settings.patience
+        if not self._session.is_open:
+            patience = max(FIRST_SECONDS, patience)
+        wall, clock, sample = await self._thread.run(self._tick, patience)
         return RawTick(TARGET, wall, clock, self.interval, sample.layout, sample.values)
 
     async def close(self) -> None:
         """Shut NVML down; a hung driver is left alone. Safe to call twice."""
-        self._is_open = False
         with contextlib.suppress(DriverHung):
             await self._thread.run(self._session.close, CLOSE_SECONDS, is_final=True)
 

@@ -136,7 +136,7 @@ class Running:
     async def stop(self) -> None:
         for client in self._clients:
             client.close()
-        self._server.should_exit = True
+        self._server.stop(signal.SIGTERM)
         await self._task
         self._socket.close()
 

@@ -72,6 +72,22 @@ async def test_a_hung_driver_is_an_error_and_works_again_when_the_call_returns(h
         assert tick.values
 
 
+async def test_the_first_tick_and_those_after_an_error_may_take_longer(h100: LoadedStandin) -> None:
+    async def slow_tick() -> None:
+        h100.write(nvmlDeviceGetUtilizationRates_delay_us=900_000)
+        await nvml.read()
+
+    async with source(NvmlSettings(timeout=0.6)) as nvml:
+        await slow_tick()
+        h100.write(all_error=9, nvmlDeviceGetUtilizationRates_delay_us=0)
+        with pytest.raises(DriverUnavailable):
+            await nvml.read()
+        h100.write(all_error=0)
+        await slow_tick()
+        with pytest.raises(DriverHung, match=r"for 0\.6 s"):
+            await nvml.read()
+
+
 async def test_the_event_loop_runs_during_a_hang_and_close_does_not_wait_for_it(h100: LoadedStandin) -> None:
     async with source(NvmlSettings(timeout=30.0)) as nvml:
         await nvml.read()
