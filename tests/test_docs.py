@@ -68,8 +68,12 @@ def test_api_md_lists_the_routes_and_no_others(daemon: Daemon) -> None:
     described = set(daemon.get("/openapi.json").json()["paths"])
     assert documented == described | {"/", "/-/forget", "/-/reload", "/openapi.json", "/docs"}
     job = quote(daemon.get("/jobs").json()["jobs"][0]["owner"]["id"])
+    workload = {"{how}": "sum", "{namespace}": "demo", "{kind}": "Pod", "{name}": "any", "{metric}": "real_utilization"}
     for path in documented - {"/-/forget", "/-/reload", "/events"}:
-        assert daemon.get(path.replace("{gpu}", "0").replace("{id}", job)).status == 200, path
+        asked = path
+        for placeholder, text in {"{gpu}": "0", "{id}": job, **workload}.items():
+            asked = asked.replace(placeholder, text)
+        assert daemon.get(asked).status == 200, path
     assert daemon.get("/-/reload", method="POST").status == 403
     assert daemon.get("/events", method="HEAD").status == 200
 

@@ -21,6 +21,7 @@ from pulsed.present.api.history import History
 from pulsed.present.api.json_compression import JsonCompression
 from pulsed.present.api.json_response import failure, refusal
 from pulsed.present.api.openapi import openapi_document
+from pulsed.present.api.routes.autoscale import autoscale_router
 from pulsed.present.api.routes.container_metrics import container_router
 from pulsed.present.api.routes.daemon import daemon_router
 from pulsed.present.api.routes.events import event_router
@@ -68,6 +69,7 @@ def api(
         history_router(board, history),
         job_router(board, accounts),
         container_router(board, preset),
+        autoscale_router(board),
         event_router(board, events),
         health_router(board),
         host_router(config),

@@ -17,6 +17,7 @@ from pulsed.collector.target_store import Target, TargetStore
 from pulsed.present.api.container_fields import IDENTITY_KEYS, OWNER_KEYS, ROW_FIELDS
 from pulsed.present.api.derived_fields import derived_sections
 from pulsed.present.api.documents import Match, current_result, is_stale, matches
+from pulsed.present.api.pod_gpus import board_of, pods_of, without_split_boards
 from pulsed.present.rfc3339 import rfc3339
 from pulsed.translate.vocabulary import POSITION, Value
 
@@ -62,19 +63,16 @@ def container_rows(
         derived: settings of the derived results, which rows have under keys of their own; None: they have none.
     """
     found = list(matches(board, now))
-    boards = {_board(match): match for match in found if match.device.entity.kind == "gpu"}
-    split = {_board(match) for match in found if match.device.entity.kind == "mig"}
+    boards = {board_of(match): match for match in found if match.device.entity.kind == "gpu"}
     rows: list[Mapping[str, object]] = []
     stale: dict[str, int] = {}
-    for match in found:
-        if match.device.entity.kind == "gpu" and _board(match) in split:
-            continue
+    for match in without_split_boards(found):
         if is_stale(match, now):
             stale[match.target.name] = stale.get(match.target.name, 0) + 1
             continue
-        for owner in _pods(match):
+        for owner in pods_of(match) or [_NO_POD]:
             if wanted.matches(match.node, owner):
-                row = dict(_row(match, owner, boards.get(_board(match), match), 0.0 if not null else None))
+                row = dict(_row(match, owner, boards.get(board_of(match), match), 0.0 if not null else None))
                 if derived is not None:
                     row |= derived_sections(match.reading, current_result(match, now), derived)
                 rows.append(row)
@@ -108,16 +106,6 @@ def _row(match: Match, owner: Owner, board: Match, missing: Value) -> Iterator[t
             value = board.reading[position]
         yield field.key, missing if value is None or not isfinite(value) else _in_units(value, field.factor)
     yield "timestamp", rfc3339(match.time)
-
-
-def _pods(match: Match) -> Sequence[Owner]:
-    """Return the pods of a GPU, or one owner without names."""
-    return [owner for owner in match.device.owners or () if owner.kind == "pod"] or [_NO_POD]
-
-
-def _board(match: Match) -> tuple[str, str]:
-    entity = match.device.entity
-    return (match.node, entity.uuid or entity.gpu)
 
 
 def _in_units(value: float, factor: float) -> float:

@@ -322,6 +322,39 @@ ContainerRow = create_model("ContainerRow", __base__=Shape, **_ROW)
 ContainerRows: Any = GenericAlias(list, (ContainerRow,))
 
 
+class PodGpuShape(Shape):
+    """A GPU or MIG instance, and a container that has it."""
+
+    namespace: str
+    pod: str
+    container: str
+    workload: str = Field(description="what controls the pod; empty while it is not known, like its kind")
+    workload_kind: str
+    gpu: str = Field(description="identifies the device in the cluster")
+    share: float = Field(description="of the device: an equal one if several containers have it")
+    time: float = Field(description="Unix seconds of the sample")
+    stale: bool
+    values: dict[str, float | None]
+
+
+class PodGpus(Shape):
+    """The GPUs of pods."""
+
+    node: str
+    time: str
+    gpus: list[PodGpuShape]
+
+
+class ScaleNumber(Shape):
+    """A number of a workload."""
+
+    value: float
+    gpus: int
+    pods: int
+    timestamp: str = Field(description="time of the oldest sample")
+    stale: bool = Field(description="GPUs without a current value were left out; never in a sum")
+
+
 class SourceShape(Shape):
     """One source of data."""
 

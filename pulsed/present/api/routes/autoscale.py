@@ -1,0 +1,94 @@
+"""The routes `/autoscale/v1/...`: numbers for KEDA's metrics-api scaler, and the rows that they are made of."""
+
+from __future__ import annotations
+
+import time
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Path, Response
+
+from pulsed.collector.target_store import TargetStore
+from pulsed.errors import NumberUnknown
+from pulsed.present.api import schema
+from pulsed.present.api.json_response import REFUSED, json_response
+from pulsed.present.api.pod_gpus import FIELDS, no_workload_reason, pod_gpus
+from pulsed.present.api.query_fields import some_of
+from pulsed.present.autoscale import POD_KIND, Aggregate, How, aggregate
+from pulsed.present.rfc3339 import rfc3339
+from pulsed.suggestions import did_you_mean
+
+DEFAULT_FIELDS = ("real_utilization_ratio", "memory_used_bytes", "power_watts")
+
+_UNKNOWN: dict[int | str, dict[str, Any]] = {
+    404: {"model": schema.Failure, "description": "No such workload here; a sum is 0 instead"},
+    503: {"model": schema.Failure, "description": "No current value; keep the replicas"},
+}
+
+
+def autoscale_router(board: TargetStore) -> APIRouter:
+    """Return the routes `/autoscale/v1/gpus` and `/autoscale/v1/{how}/{namespace}/{kind}/{name}/{metric}`."""
+    router = APIRouter(prefix="/autoscale/v1")
+
+    @router.get(
+        "/gpus", response_model=schema.PodGpus, responses=REFUSED, summary="GPUs of pods, with values to scale on"
+    )
+    async def rows(fields: str = some_of(FIELDS, "fields", default=",".join(DEFAULT_FIELDS))) -> Response:
+        wanted = list(dict.fromkeys(fields.split(",")))
+        for name in wanted:
+            if name not in FIELDS:
+                return _not_a_number("fields", name)
+        found = pod_gpus(board, time.monotonic(), wanted)
+        return json_response(
+            {"node": board.node, "time": rfc3339(time.time()), "gpus": [row._asdict() for row in found]}
+        )
+
+    @router.get(
+        "/{how}/{namespace}/{kind}/{name}/{metric}",
+        response_model=schema.ScaleNumber,
+        responses=REFUSED | _UNKNOWN,
+        summary="One number of a workload on this node",
+    )
+    async def number(
+        how: How,
+        namespace: str,
+        kind: Annotated[str, Path(description=f"Deployment, StatefulSet, ..., or {POD_KIND} with the name of a pod")],
+        name: str,
+        metric: Annotated[str, Path(description="a number of a GPU; `_ratio` may be left out")],
+    ) -> Response:
+        field = metric if metric in FIELDS else f"{metric}_ratio"
+        if field not in FIELDS:
+            return _not_a_number("metric", metric)
+        now = time.monotonic()
+        rows = pod_gpus(board, now, [field])
+        own = [row for row in rows if row.is_of(namespace, kind, name)]
+        if own:
+            try:
+                return json_response(_document(aggregate(own, how, field)))
+            except NumberUnknown as error:
+                return _unavailable(str(error))
+        if reason := no_workload_reason(board, () if kind == POD_KIND else rows, namespace, now):
+            return _unavailable(reason)
+        if how == "sum":
+            return json_response(_document(Aggregate(0.0, 0, 0, time.time(), False)))
+        return json_response({"error": f"{kind} {namespace}/{name} has no GPU on node {board.node}"}, 404)
+
+    return router
+
+
+def _document(found: Aggregate) -> dict[str, object]:
+    return {
+        "value": found.value,
+        "gpus": found.gpus,
+        "pods": found.pods,
+        "timestamp": rfc3339(found.time),
+        "stale": found.stale,
+    }
+
+
+def _not_a_number(parameter: str, name: str) -> Response:
+    hint = did_you_mean(name, FIELDS, "METRICS.md lists the quantities")
+    return json_response({"error": f"{parameter}: {name!r} is not a number to scale on; {hint}"}, 400)
+
+
+def _unavailable(reason: str) -> Response:
+    return json_response({"error": reason}, 503, {"Retry-After": "5"})

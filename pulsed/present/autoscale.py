@@ -1,0 +1,99 @@
+"""Numbers to scale on: GPU values of the pods of a workload, as sum, mean, maximum or minimum.
+
+A number that is not certain is refused and never guessed: the autoscaler then keeps the replicas that it has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Literal, NamedTuple, get_args
+
+from pulsed.errors import NumberUnknown
+from pulsed.translate.vocabulary import Value
+
+How = Literal["sum", "avg", "max", "min"]
+
+HOWS: tuple[How, ...] = get_args(How)
+
+POD_KIND = "Pod"
+"""The kind of a workload that is one pod, by its name; any pod is found so, whatever controls it."""
+
+
+class PodGpu(NamedTuple):
+    """A GPU or MIG instance, and a container that has it.
+
+    Attributes:
+        workload: what controls the pod, and `workload_kind`; empty while that is not known.
+        gpu: identifies the device in the cluster.
+        share: of the device, 0..1: an equal one if several containers have it.
+        time: of the sample, in Unix seconds.
+        stale: whether the values are too old to act on.
+        values: by field.
+    """
+
+    namespace: str
+    pod: str
+    container: str
+    workload: str
+    workload_kind: str
+    gpu: str
+    share: float
+    time: float
+    stale: bool
+    values: Mapping[str, Value]
+
+    def is_of(self, namespace: str, kind: str, name: str) -> bool:
+        """Return whether it belongs to a workload."""
+        own = (POD_KIND, self.pod) if kind == POD_KIND else (self.workload_kind, self.workload)
+        return (namespace, kind, name) == (self.namespace, *own)
+
+
+class Aggregate(NamedTuple):
+    """A number of a workload.
+
+    Attributes:
+        gpus: devices that it is made of.
+        pods: pods that have them.
+        time: of the oldest sample, in Unix seconds.
+        stale: whether GPUs without a current value were left out.
+    """
+
+    value: float
+    gpus: int
+    pods: int
+    time: float
+    stale: bool
+
+
+def aggregate(rows: Sequence[PodGpu], how: How, field: str) -> Aggregate:
+    """Return a number of some GPUs; shared GPUs count in a sum and a mean by their shares.
+
+    A sum needs a current value of every GPU; the others take those that there are.
+
+    Raises:
+        NumberUnknown: there are none, or some are missing in a sum.
+    """
+    current = [(row, value) for row in rows if not row.stale and (value := row.values.get(field)) is not None]
+    missing = len(rows) - len(current)
+    if not current or (missing and how == "sum"):
+        stale = sum(row.stale for row in rows)
+        raise NumberUnknown(f"{field}: {stale} of {len(rows)} GPUs are stale, {missing - stale} have no value")
+    shown = [row for row, _ in current]
+    gpus, pods = len({row.gpu for row in shown}), len({(row.namespace, row.pod) for row in shown})
+    return Aggregate(_NUMBERS[how](current), gpus, pods, min(row.time for row in shown), missing > 0)
+
+
+def _sum(rows: Sequence[tuple[PodGpu, float]]) -> float:
+    return sum(row.share * value for row, value in rows)
+
+
+def _mean(rows: Sequence[tuple[PodGpu, float]]) -> float:
+    return _sum(rows) / sum(row.share for row, _ in rows)
+
+
+_NUMBERS: Mapping[How, Callable[[Sequence[tuple[PodGpu, float]]], float]] = {
+    "sum": _sum,
+    "avg": _mean,
+    "max": lambda rows: max(value for _, value in rows),
+    "min": lambda rows: min(value for _, value in rows),
+}
