@@ -1,19 +1,21 @@
-"""Programs that tests need beyond Python: skipped loudly on a user's machine when missing, a failure in CI."""
+"""What tests need beyond Python: skipped with the reason on a user's machine where it is missing, a failure in CI."""
 
 from __future__ import annotations
 
 import os
 import shutil
+from typing import NoReturn
 
 import pytest
 
 
+def missing(what: str) -> NoReturn:
+    """Skip the test, or fail it where the variable CI is set; `what` is missing here, and how to get it."""
+    if os.environ.get("CI"):
+        pytest.fail(what)
+    pytest.skip(what)
+
+
 def tool(name: str, package: str) -> str:
-    """The path of a program; skips the test without it, or fails it where REQUIRE_TOOLS is set."""
-    path = shutil.which(name)
-    if path is None:
-        message = f"{name} is not installed: apt-get install {package}"
-        if os.environ.get("REQUIRE_TOOLS"):
-            pytest.fail(message)
-        pytest.skip(message)
-    return path
+    """Return the path of a program that a Debian package has."""
+    return shutil.which(name) or missing(f"{name} is not installed: apt-get install {package}")

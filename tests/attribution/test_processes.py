@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from pulsed.attribution.processes import are_visible, owned_processes
+from tests.tools import missing
 
 ROOTS = [Path("/sys/fs/cgroup"), Path("/sys/fs/cgroup/freezer"), Path("/sys/fs/cgroup/unified")]
 
@@ -21,7 +22,7 @@ def group() -> Iterator[Path]:
     """A control group as slurmd makes them, of a job that has the number of this process."""
     root = next((root for root in ROOTS if (root / "cgroup.procs").exists() and os.access(root, os.W_OK)), None)
     if root is None:
-        pytest.skip("control groups cannot be made here")
+        missing(f"no control group can be made: none of {', '.join(map(str, ROOTS))} is writable; run as root")
     top = root / f"pulsed_{os.getpid()}_slurmstepd.scope"
     made = top / f"job_{os.getpid()}" / "step_0"
     made.mkdir(parents=True)

@@ -10,10 +10,8 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-
 from tests.debian_tree import debian_tree
-from tests.tools import tool
+from tests.tools import missing, tool
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = "python3,python3-venv,python3-pip,ca-certificates"
@@ -33,7 +31,7 @@ def run(*words: str | Path) -> str:
 def base_image(name: str) -> Iterator[list[str]]:
     """Make a base image of this name; gives the options of `buildah build` for it and for the machine's registries."""
     if os.geteuid():
-        pytest.skip("mounting an image needs root")
+        missing("mounting an image needs root")
     buildah = tool("buildah", "buildah")
     tree = debian_tree("python-tree", PACKAGES, lambda tree: (tree / "usr/bin/python").symlink_to("python3"))
     container = run(buildah, "from", "scratch")

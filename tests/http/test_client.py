@@ -29,6 +29,7 @@ from pulsed.http.connection import Answer, BrokenAnswer, ClientConnection
 from pulsed.reader.exporter.scraper import ExporterSettings, Scraper
 from tests.certificates import make_authority
 from tests.loops import LOOPS, NewLoop, on_both_loops, run_on
+from tests.tools import missing
 
 PAGE = b'DCGM_FI_DEV_GPU_UTIL{gpu="0"} 37\nDCGM_FI_DEV_GPU_UTIL{gpu="1"} 99\n'
 WHOLE = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (len(PAGE), PAGE)
@@ -530,7 +531,7 @@ async def test_a_tls_handshake_that_stalls_or_is_cancelled() -> None:
 
 
 @on_both_loops
-async def test_ipv6_and_names() -> None:
+async def test_a_host_name() -> None:
     asked: list[bytes] = []
 
     async def handle(peer: Peer) -> None:
@@ -540,13 +541,23 @@ async def test_ipv6_and_names() -> None:
     async with serving(handle) as site:
         assert await fetch_once(f"http://localhost:{site.port}/metrics") == PAGE
         assert f"Host: localhost:{site.port}\r\n".encode() in asked[0]
+
+
+@on_both_loops
+async def test_an_ipv6_address() -> None:
+    asked: list[bytes] = []
+
+    async def handle(peer: Peer) -> None:
+        asked.append(await peer.request())
+        peer.send(WHOLE)
+
     try:
         socket.create_server(("::1", 0), family=socket.AF_INET6).close()
     except OSError as error:
-        pytest.skip(f"this machine has no IPv6: {error}")
+        missing(f"IPv6 is off: {error}; sysctl net.ipv6.conf.lo.disable_ipv6=0")
     async with serving(handle, "::1") as site:
         assert await fetch_once(f"http://[::1]:{site.port}/a b/ä?q=ü") == PAGE
-        assert asked[1].startswith(f"GET /a%20b/%C3%A4?q=%C3%BC HTTP/1.1\r\nHost: [::1]:{site.port}\r\n".encode())
+        assert asked[0].startswith(f"GET /a%20b/%C3%A4?q=%C3%BC HTTP/1.1\r\nHost: [::1]:{site.port}\r\n".encode())
 
 
 @on_both_loops

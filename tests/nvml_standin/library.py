@@ -20,7 +20,7 @@ DRIVER = "580.105.08"
 
 
 def compiled(folder: Path, *, old_driver: bool = False) -> Path:
-    """Compile the library into a folder; skip the test without a compiler, or fail it under REQUIRE_TOOLS."""
+    """Compile the library into a folder; needs a C compiler."""
     compiler = tool("cc", "gcc")
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / "libnvidia-ml.so.1"

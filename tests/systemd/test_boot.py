@@ -15,7 +15,7 @@ import pytest
 
 from pulsed import __version__
 from tests.debian_tree import debian_tree
-from tests.tools import tool
+from tests.tools import missing, tool
 
 ROOT = Path(__file__).parents[2]
 INSIDE = Path(__file__).with_name("inside.py")
@@ -49,7 +49,7 @@ def wheel(source: Path, folder: Path) -> Path:
 def report(tmp_path_factory: pytest.TempPathFactory) -> Sequence[dict[str, object]]:
     """What `inside.py` reports, a row a step."""
     if os.geteuid():
-        pytest.skip("booting a tree needs root")
+        missing("booting a tree needs root")
     nspawn = tool("systemd-nspawn", "systemd-container")
     folder = tmp_path_factory.mktemp("boot")
     root = folder / "tree"
