@@ -1,0 +1,61 @@
+"""The keys of the health checks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from pydantic import Field
+
+from pulsed.compute.derive import ComputeSettings
+from pulsed.compute.health.settings import HealthSettings
+from pulsed.config.section import Problem, Section
+from pulsed.config.values import CheckIds, CheckThresholds, Count, DurationOrNone, KernelLogPath, XidSeverities
+from pulsed.errors import ConfigError
+
+
+class HealthSection(Section):
+    """Whether the GPUs are in order. HEALTH.md lists every check, with its thresholds."""
+
+    disabled: CheckIds = Field(default=(), description="Checks that are not evaluated and not published.")
+    thresholds: CheckThresholds = Field(
+        default={},
+        description="Thresholds by check, then by state, or by measure and state (HEALTH.md).",
+        examples=[{"temp_memory": {"warn": 90, "hot": 95}}],
+    )
+    xids: XidSeverities = Field(
+        default={},
+        description="Severity by XID. `ok`: count it, but do not change the state.",
+        examples=[{109: "warn"}],
+    )
+    kernel_log: KernelLogPath = Field(
+        default="auto",
+        description="Read XIDs and lost GPUs from the kernel log, with their exact times. `auto`: from /dev/kmsg, if "
+        "the source reads GPUs of this machine and pulsed may read it; `off`; or the path of a file with records of "
+        "/dev/kmsg, lines of dmesg, or a journal export.",
+    )
+    forget_after: DurationOrNone = Field(
+        default=ComputeSettings().forget_after,
+        description="Forget a GPU that has been absent for this time: its health, counters and history. 0: never. "
+        "`pulsed health --forget GPU` forgets it at once.",
+    )
+    pcie_width_max: Count = Field(
+        default=0,
+        description="PCIe lanes that the riser provides; fewer are a fault. 0: as the GPU reports.",
+        examples=[8],
+    )
+
+    def problems(self) -> Iterator[Problem]:
+        """Find checks, thresholds and severities that do not exist."""
+        tries: dict[str, Callable[[], HealthSettings]] = {
+            "disabled": lambda: HealthSettings(disabled=frozenset(self.disabled)),
+            "thresholds": lambda: HealthSettings(self.thresholds),
+        }
+        for key, attempt in tries.items():
+            try:
+                attempt()
+            except ConfigError as error:  # noqa: PERF203 - each key has its own
+                yield key, f"cannot be used: {error}"
+
+    def settings(self) -> HealthSettings:
+        """Return the settings of Compute."""
+        return HealthSettings(self.thresholds, frozenset(self.disabled), self.xids, self.pcie_width_max)
