@@ -378,7 +378,7 @@ def _hosts(text: str) -> list[str]:
 
 
 def _duration(text: str) -> float:
-    from pulsed.config.values import duration
+    from pulsed.config.value_parsers import duration
 
     try:
         return duration(float(text) if text.replace(".", "", 1).isdecimal() else text)

@@ -13,7 +13,8 @@ from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
 from pulsed.config.section import section_of
-from pulsed.config.values import notation_of, shown
+from pulsed.config.value_parsers import shown
+from pulsed.config.values import notation_of
 from pulsed.config.yaml import Given
 from pulsed.suggestions import did_you_mean
 

@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 
 import yaml
 
-from pulsed.config.values import Style, resolve_path
+from pulsed.config.value_parsers import resolve_path
+from pulsed.config.values import Style
 
 Value = None | bool | int | float | str | list["Given"] | dict[str, "Given"]
 

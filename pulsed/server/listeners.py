@@ -11,7 +11,7 @@ from collections.abc import MutableMapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from pulsed.config.values import UNIX
+from pulsed.config.value_parsers import UNIX
 from pulsed.errors import ListenError
 
 BACKLOG = 512

@@ -17,7 +17,8 @@ from pydantic import AfterValidator, Field, Strict
 
 from pulsed.config.schema import Schema
 from pulsed.config.section import Problem, Section
-from pulsed.config.values import Count, DurationOrNone, Notation, Secret, Switch, shown
+from pulsed.config.value_parsers import shown
+from pulsed.config.values import Count, DurationOrNone, Notation, Secret, Switch
 from pulsed.config.yaml import Given
 from pulsed.server.tls_names import CIPHERS, CURVES, TLS13_CIPHERS, selectable_curves
 

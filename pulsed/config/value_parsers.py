@@ -1,0 +1,243 @@
+"""Functions that parse or check one value of the configuration, and texts of values for messages.
+
+They raise ValueError with a text that continues the value: "'12 parsecs' is not a duration".
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+from datetime import datetime, timezone
+from ipaddress import IPv6Address
+from itertools import pairwise
+from typing import TypeGuard
+from urllib.parse import urlsplit
+
+from pulsed.config.gpu_selection import parse
+from pulsed.errors import UsageError
+from pulsed.present.exposition.page import COMPATIBLE
+from pulsed.reader.exporter.scraper import masked
+from pulsed.translate.watches import GROUPS
+
+UNIX = "unix:"
+"""How the listen address of a Unix socket begins."""
+
+_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+_DURATION = re.compile(r"(?:\d{1,12}(?:\.\d+)?(?:ms|s|m|h|d))+")
+_DURATION_PART = re.compile(r"(\d{1,12}(?:\.\d+)?)(ms|s|m|h|d)")
+_SIZES = {"": 1, "B": 1, "kB": 10**3, "KB": 10**3, "MB": 10**6, "GB": 10**9}
+_SIZES |= {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "Ki": 2**10, "Mi": 2**20, "Gi": 2**30}
+_SIZE = re.compile(r"(\d{1,15}(?:\.\d+)?) ?([A-Za-z]*)")
+_HOST_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?")
+_HOST_AND_PORT = re.compile(r"(.*@)?(\[[^\]/]*\]|[^/:\s]+):\d+(/.*)?")
+_LABEL_TERM = r"(!?[\w./-]+|[\w./-]+ *(=|==|!=) *[\w.-]*|[\w./-]+ +(in|notin) +\([\w., -]*\))"
+_LABEL_SELECTOR = re.compile(rf"{_LABEL_TERM}( *, *{_LABEL_TERM})*")
+
+
+def is_number(value: object) -> TypeGuard[int | float]:
+    """Whether this is a finite number; `true` and `false`, which Python counts as numbers, are none."""
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def duration(value: object) -> float:
+    """Seconds of a duration: a number of seconds, or `100ms`, `15s`, `1h30m`."""
+    if is_number(value):
+        seconds = float(value)
+    elif isinstance(value, str) and _DURATION.fullmatch(value.strip()):
+        seconds = sum(float(number) * _UNITS[unit] for number, unit in _DURATION_PART.findall(value))
+    elif isinstance(value, str) and value.strip().startswith("-"):
+        raise ValueError("is negative")
+    else:
+        raise ValueError("is not a duration")
+    if seconds < 0:
+        raise ValueError("is negative")
+    if seconds == 0:
+        raise ValueError("is not a positive duration")
+    return seconds
+
+
+def duration_or_none(value: object) -> float:
+    """Seconds of a duration, or 0."""
+    return 0.0 if value in (0, "0", "0s") and not isinstance(value, bool) else duration(value)
+
+
+def size(value: object) -> int:
+    """Bytes of a size: a whole number, or `64MiB`, `1.5 GB`."""
+    text = str(value) if isinstance(value, int) and not isinstance(value, bool) else value
+    parts = _SIZE.fullmatch(text.strip()) if isinstance(text, str) else None
+    if parts is None or parts[2] not in _SIZES:
+        raise ValueError("is not a size")
+    number = int(float(parts[1]) * _SIZES[parts[2]])
+    if number < 1:
+        raise ValueError("is too small")
+    return number
+
+
+def moment(value: object) -> float:
+    """Unix seconds of a time: such seconds, or RFC 3339 as in `2026-01-01T00:00:00Z` (UTC unless it has an offset)."""
+    if is_number(value):
+        return float(value)
+    try:
+        when = datetime.fromisoformat(re.sub(r"[zZ]$", "+00:00", value.strip())) if isinstance(value, str) else None
+    except ValueError:
+        when = None
+    if when is None:
+        raise ValueError("is not a time")
+    return (when if when.tzinfo else when.replace(tzinfo=timezone.utc)).timestamp()
+
+
+def host_and_port(address: str) -> tuple[str, int]:
+    """Host and port of a listen address; an empty host means all interfaces, port 0 any free port.
+
+    Raises `ValueError` if it is not a listen address; the message continues the address.
+    """
+    if address.isdecimal():  # `listen: 9401`
+        address = f":{address}"
+    host, colon, port = address.rpartition(":")
+    if not colon or (host.count(":") and not host.startswith("[")):
+        raise ValueError("needs brackets around its IPv6 address" if host else "has no port")
+    if host.startswith("["):
+        try:
+            host = str(IPv6Address(host[1:-1] if host.endswith("]") else ""))
+        except ValueError:
+            raise ValueError("has no IPv6 address in its brackets") from None
+    elif host and not _HOST_NAME.fullmatch(host):
+        raise ValueError("has no valid host")
+    if not re.fullmatch(r"[0-9]{1,5}", port) or int(port) > 65535:
+        raise ValueError("has no port of 0 to 65535")
+    return host, int(port)
+
+
+def is_path(target: str) -> bool:
+    """Whether an exporter target names a file (`page.prom`), not a URL and not a URL without its scheme."""
+    return "://" not in target and not _HOST_AND_PORT.fullmatch(target)
+
+
+def shown(value: object) -> str:
+    """A scalar as an error message may show it: quoted, short, without logins."""
+    if value is None:
+        return "nothing"
+    if not isinstance(value, str):
+        return str(value).lower() if isinstance(value, bool) else str(value)
+    before, login, rest = value.rpartition("@")
+    text = f"***@{rest}" if login and "://" not in before else masked(value)  # a URL whose scheme was forgotten
+    return repr(text if len(text) <= 100 else f"{text[:100]}…")
+
+
+def resolve_path(file: str, name: str) -> str:
+    """A file name of the configuration file `file`: relative ones count from its folder. URLs stay as they are."""
+    return os.path.join(os.path.dirname(file), name) if name and is_path(name) else name
+
+
+def compatible_program(value: str) -> str:
+    """Return a program of `publish.compat`."""
+    if value not in COMPATIBLE:
+        raise ValueError("is not a program that pulsed has series for")
+    return value
+
+
+def listen_address(value: str) -> str:
+    """Return a listen address; a port alone becomes `:port`."""
+    if value.startswith(UNIX):
+        if not re.fullmatch(r"/[^\0]*[^/\0]", value.removeprefix(UNIX)):
+            raise ValueError("has no path that begins with /")
+        return value
+    host_and_port(value)
+    return f":{value}" if value.isdecimal() else value
+
+
+def exporter_target(value: str) -> str:
+    """Return the URL of an exporter or the name of a saved page."""
+    if is_path(value):
+        return not_empty(value)
+    try:
+        parts = urlsplit(value)
+        usable = parts.path if parts.scheme == "file" else parts.hostname and parts.port != 0
+    except ValueError:  # a bad bracket, or a port that is no number
+        raise ValueError("is no URL") from None
+    if parts.scheme not in ("http", "https", "file"):
+        raise ValueError("does not begin with http:// or https://")
+    if not usable:
+        raise ValueError("names no host")
+    return value
+
+
+def http_path(value: str) -> str:
+    """Return the path of a page."""
+    if not re.fullmatch(r"/[A-Za-z0-9._~/-]*", value):
+        raise ValueError("is not a path of a page")
+    return value
+
+
+def route_prefix(value: str) -> str:
+    """Return a path with a slash at its beginning and none at its end; empty for `/`."""
+    return http_path(f"/{value.strip('/')}").rstrip("/")
+
+
+def external_url(value: str) -> str:
+    """Return a URL of scheme, host, port and path, without a slash at its end."""
+    try:
+        parts = urlsplit(value)
+        usable = parts.hostname and parts.port != 0
+    except ValueError:  # an invalid bracket or port
+        raise ValueError("is not a URL") from None
+    if parts.scheme not in ("http", "https") or not usable:
+        raise ValueError("does not begin with http:// or https:// and a host")
+    if parts.query or parts.fragment or parts.username is not None:
+        raise ValueError("has more than scheme, host, port and path")
+    http_path(parts.path or "/")
+    return value.rstrip("/")
+
+
+def server_url(value: str) -> str:
+    """Return a URL of scheme, host and port."""
+    value = external_url(value)
+    if urlsplit(value).path:
+        raise ValueError("has a path")
+    return value
+
+
+def label_selector(value: str) -> str:
+    """Return a label selector of Kubernetes."""
+    if not _LABEL_SELECTOR.fullmatch(value):
+        raise ValueError("is not a label selector")
+    return value
+
+
+def pod_port(value: object) -> object:
+    """Return the number or name of a port of a pod."""
+    is_port = isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= 65535
+    if not is_port and not (isinstance(value, str) and re.fullmatch(r"(?=.*[a-z])[a-z0-9-]{1,15}", value)):
+        raise ValueError("is not a port")
+    return value
+
+
+def field_group(value: str) -> str:
+    """Return a name of a group of DCGM fields."""
+    if value not in GROUPS:
+        raise ValueError("is not a group of fields")
+    return value
+
+
+def ascending(value: tuple[float, ...]) -> tuple[float, ...]:
+    """Return numbers in ascending order."""
+    if any(low >= high for low, high in pairwise(value)):
+        raise ValueError("is not in ascending order")
+    return value
+
+
+def gpu_list(value: str) -> str:
+    """Return a selection of GPUs."""
+    try:
+        parse(value)
+    except UsageError:
+        raise ValueError("names no GPUs") from None
+    return value
+
+
+def not_empty(value: str) -> str:
+    """Return a text that is not empty."""
+    if not value.strip():
+        raise ValueError("is empty")
+    return value
