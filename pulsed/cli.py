@@ -9,19 +9,26 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
-import re
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
 from pulsed import __version__
-from pulsed.errors import HealthUsageError, PulsedError, UsageError
-from pulsed.suggestions import did_you_mean, nearest
+from pulsed.argument_types import (
+    host_list,
+    label_names,
+    label_pairs,
+    object_name,
+    positive_number,
+    time_span,
+    version_tag,
+)
+from pulsed.command_parser import CommandParser
+from pulsed.errors import HealthUsageError, PulsedError
 
 if TYPE_CHECKING:
     from pulsed.config import Config
-    from pulsed.translate.exporter_versions import ExporterVersion
 
 EPILOG = (
     "Precedence: flag, environment (PULSED_<KEY>__<SUBKEY>), file, default. Exit codes: 0 success, 1 error, 2 wrong "
@@ -29,31 +36,6 @@ EPILOG = (
 )
 
 JOB_FORMATS = "line: for an epilog; js1: adds the GPUs to the summary of jobstats on standard input"
-
-_CHOICE = re.compile(r"argument (\S+): invalid choice: '(.*)' \(choose from (.*)\)")
-
-
-class _ArgumentParser(argparse.ArgumentParser):
-    usage_error: type[UsageError] = UsageError
-
-    def error(self, message: str) -> NoReturn:
-        if choice := _CHOICE.fullmatch(message):
-            option, given, listed = choice.groups()
-            allowed = re.findall(r"[\w-]+", listed)
-            otherwise = f"allowed: {', '.join(allowed)}"
-            what = f"there is no command {given!r}" if option == "COMMAND" else f"{option}: {given!r} is not allowed"
-            message = f"{what}; {did_you_mean(given, allowed, otherwise)}"
-        command = self.prog.removeprefix("pulsed").strip()
-        message = message.removeprefix("argument ")
-        raise self.usage_error(f"{command}: {message}" if command else message, f"See `{self.prog} --help`")
-
-    def unknown(self, argument: str) -> NoReturn:
-        """Raise the error for an argument that is none of this command's."""
-        name = argument.partition("=")[0]
-        if not name.startswith("-"):
-            self.error(f"unexpected argument {name!r}")
-        near = nearest(name.lstrip("-"), (text.lstrip("-") for each in self._actions for text in each.option_strings))
-        self.error(f"unknown option {name}; did you mean --{near}?" if near else f"unknown option {name}")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -77,7 +59,7 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argument_parser()
     options = argparse.Namespace()
     rest: list[str] = parser.parse_known_args(arguments, options)[1]
-    command: _ArgumentParser | None = getattr(options, "parser", None)
+    command: CommandParser | None = getattr(options, "parser", None)
     if rest:
         (command or parser).unknown(rest[0])
     if command is None:
@@ -85,13 +67,13 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     return options
 
 
-def argument_parser() -> _ArgumentParser:
+def argument_parser() -> CommandParser:
     """Return the parser of all commands."""
-    parser = _ArgumentParser(prog="pulsed", description="Trustworthy GPU metrics from NVIDIA DCGM.", epilog=EPILOG)
+    parser = CommandParser(prog="pulsed", description="Trustworthy GPU metrics from NVIDIA DCGM.", epilog=EPILOG)
     parser.add_argument("--version", action="version", version=f"pulsed {__version__}")
-    commands = parser.add_subparsers(title="commands", metavar="COMMAND", parser_class=_ArgumentParser)
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", parser_class=CommandParser)
 
-    configured = _ArgumentParser(add_help=False)
+    configured = CommandParser(add_help=False)
     configured.add_argument(
         "--config.file", "--config", dest="config_file", metavar="FILE", help="configuration file (YAML)"
     )
@@ -99,11 +81,11 @@ def argument_parser() -> _ArgumentParser:
         "--set", dest="overrides", metavar="KEY=VALUE", action="append", default=[],
         help="set a configuration key, such as source.interval=5s; the value is YAML; repeatable",
     )  # fmt: skip
-    reading = _ArgumentParser(add_help=False, parents=[configured])
+    reading = CommandParser(add_help=False, parents=[configured])
     reading.add_argument("--source", dest="source.kind", metavar="KIND", help="short for --set source.kind=KIND")
     reading.add_argument("--log.level", dest="log.level", choices=["debug", "info", "warn", "error"])
     reading.add_argument("--log.format", dest="log.format", choices=["logfmt", "json"])
-    showing = _ArgumentParser(add_help=False, parents=[reading])
+    showing = CommandParser(add_help=False, parents=[reading])
     showing.add_argument("--gpus", metavar="LIST", help="show only these: indexes, UUIDs, GPU:instance, all or none")
     showing.add_argument("--show-all", dest="gpus", action="store_const", const="all", help="short for --gpus all")
 
@@ -165,14 +147,16 @@ def argument_parser() -> _ArgumentParser:
     record.add_argument(
         "file", metavar="FILE", help="an existing record is appended to; gzipped if named .gz; - is stdout"
     )
-    record.add_argument("--duration", type=_duration, metavar="TIME", help="stop after this time, such as 60s")
-    record.add_argument("--ticks", type=_count, metavar="N", help="stop after N ticks, of all targets together")
+    record.add_argument("--duration", type=time_span, metavar="TIME", help="stop after this time, such as 60s")
+    record.add_argument(
+        "--ticks", type=positive_number, metavar="N", help="stop after N ticks, of all targets together"
+    )
     record.set_defaults(run=_record, parser=record)
 
     doctor = commands.add_parser("doctor", parents=[reading], help="check which sources work here, and what they lack")
     doctor.add_argument("--format", choices=["table", "json"], default="table")
     doctor.add_argument(
-        "--exporter-version", type=_exporter_version, metavar="TAG",
+        "--exporter-version", type=version_tag, metavar="TAG",
         help="version of dcgm-exporter, which its page does not name: 4.5.2, or the tag of its image",
     )  # fmt: skip
     doctor.set_defaults(run=_doctor, parser=doctor)
@@ -183,7 +167,7 @@ def argument_parser() -> _ArgumentParser:
         description="Prints a counters file (CSV) for dcgm-exporter, which does not start with a field that it lacks.",
     )
     counters.add_argument(
-        "--exporter-version", type=_exporter_version, metavar="TAG", default="4.5.2",
+        "--exporter-version", type=version_tag, metavar="TAG", default="4.5.2",
         help="4.5.2, or the tag of its image: 4.4.1-4.5.2-ubuntu22.04; default: 4.5.2",
     )  # fmt: skip
     counters.add_argument("--model", default="", help="leave out what this model lacks, such as 'Tesla T4'")
@@ -199,7 +183,11 @@ def argument_parser() -> _ArgumentParser:
     health.add_argument("urls", metavar="URL", nargs="*", help="of one or several; default: http://localhost:9401")
     health.add_argument("--format", choices=["table", "json", "line"], default="table", help="line: for Nagios")
     health.add_argument(
-        "--timeout", type=_duration, metavar="TIME", default=10.0, help="of the request, such as 5s; default: 10s"
+        "--timeout",
+        type=time_span,
+        metavar="TIME",
+        default=10.0,
+        help="of the request, such as 5s; default: 10s",
     )
     health.add_argument("--ca-file", dest="ca_file", metavar="FILE", help="certificates to trust, for https")
     health.add_argument(
@@ -217,12 +205,16 @@ def argument_parser() -> _ArgumentParser:
     job.add_argument("id", metavar="ID", nargs="?", help="4711, 4711_7, pod:NAMESPACE/NAME, or a pod's UID")
     job.add_argument("--url", default="http://localhost:9401", help="of the pulsed; default: http://localhost:9401")
     job.add_argument(
-        "--nodes", metavar="LIST", type=_hosts, default=(),
+        "--nodes", metavar="LIST", type=host_list, default=(),
         help="ask the pulsed on each of these nodes instead, at the port of --url: gpu[01-04,07]",
     )  # fmt: skip
     job.add_argument("--format", choices=["text", "json", "line", "js1"], default="text", help=JOB_FORMATS)
     job.add_argument(
-        "--timeout", type=_duration, metavar="TIME", default=2.0, help="of each request, such as 5s; default: 2s"
+        "--timeout",
+        type=time_span,
+        metavar="TIME",
+        default=2.0,
+        help="of each request, such as 5s; default: 2s",
     )
     job.add_argument("--ca-file", dest="ca_file", metavar="FILE", help="certificates to trust, for https")
     job.set_defaults(run=_job, parser=job)
@@ -238,12 +230,12 @@ def argument_parser() -> _ArgumentParser:
     )
     rules.add_argument("--runbook-url", metavar="URL", help="the HEALTH.md that the alerts link to")
     rules.add_argument(
-        "--by", type=_label_names, metavar="LABELS", help="labels that identify a GPU on DCGM_FI_* series: UUID,gpu,..."
+        "--by", type=label_names, metavar="LABELS", help="labels that identify a GPU on DCGM_FI_* series: UUID,gpu,..."
     )
     rules.add_argument("--format", choices=["prometheus", "kubernetes"], default="prometheus")
-    rules.add_argument("--name", type=_object_name, help="name of the PrometheusRule of --format kubernetes")
-    rules.add_argument("--namespace", type=_object_name, help="its namespace")
-    rules.add_argument("--labels", type=_labels, metavar="NAME=VALUE,...", help="its labels: release=prometheus")
+    rules.add_argument("--name", type=object_name, help="name of the PrometheusRule of --format kubernetes")
+    rules.add_argument("--namespace", type=object_name, help="its namespace")
+    rules.add_argument("--labels", type=label_pairs, metavar="NAME=VALUE,...", help="its labels: release=prometheus")
     rules.add_argument("--output", metavar="FILE", default="-", help="write to this file instead of stdout")
     rules.set_defaults(run=_rules, parser=rules)
 
@@ -369,55 +361,3 @@ def _check_config(options: argparse.Namespace) -> int:
     from pulsed.commands.check_config import check_config
 
     return check_config(options.file, options.web_config_file, sys.stdout)
-
-
-def _hosts(text: str) -> list[str]:
-    from pulsed.hostlist import expanded_hosts
-
-    return expanded_hosts(text)
-
-
-def _duration(text: str) -> float:
-    from pulsed.config.value_parsers import duration
-
-    try:
-        return duration(float(text) if text.replace(".", "", 1).isdecimal() else text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(f"{text!r} {error}; give a duration such as 60s or 1h30m") from None
-
-
-def _exporter_version(text: str) -> ExporterVersion:
-    from pulsed.translate.exporter_versions import exporter_version
-
-    try:
-        return exporter_version(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
-
-
-def _count(text: str) -> int:
-    if not text.isdecimal() or (number := int(text)) == 0:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number above 0")
-    return number
-
-
-def _label_names(text: str) -> tuple[str, ...]:
-    names = tuple(text.split(","))
-    if not all(re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name) for name in names):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a list of labels; give names with commas, such as UUID,gpu")
-    return names
-
-
-def _object_name(text: str) -> str:
-    if not re.fullmatch(r"[a-z0-9]([-.a-z0-9]{0,251}[a-z0-9])?", text):
-        raise argparse.ArgumentTypeError(
-            f"{text!r} is not a name of Kubernetes; use lower case letters, digits, - and ."
-        )
-    return text
-
-
-def _labels(text: str) -> dict[str, str]:
-    pairs = dict(pair.partition("=")[::2] for pair in text.split(","))
-    if not all(pairs) or not all(pairs.values()):
-        raise argparse.ArgumentTypeError(f"{text!r} is not of the form name=value,name=value")
-    return pairs

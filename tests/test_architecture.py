@@ -43,7 +43,9 @@ MAY_IMPORT = {
         "accounting attribution errors log memory file_watcher reader.tick reader translate compute "
         "collector.target_store present config collector server"
     ),
-    "cli": "errors hostlist log suggestions translate present config commands",
+    "command_parser": "errors suggestions",
+    "argument_types": "hostlist translate config",
+    "cli": "argument_types command_parser errors log present config commands",
     "__main__": "cli",
 }
 """Packages and modules of pulsed in their order, each with what it imports: only entries above it.

@@ -1,0 +1,42 @@
+"""The argument parser of commands: errors of usage name the nearest option or value."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from typing import NoReturn
+
+from pulsed.errors import UsageError
+from pulsed.suggestions import did_you_mean, nearest
+
+_CHOICE = re.compile(r"argument (\S+): invalid choice: '(.*)' \(choose from (.*)\)")
+
+
+class CommandParser(argparse.ArgumentParser):
+    """A parser that raises errors of usage.
+
+    Attributes:
+        usage_error: the class of its errors.
+    """
+
+    usage_error: type[UsageError] = UsageError
+
+    def error(self, message: str) -> NoReturn:
+        """Raise the error for this message of argparse."""
+        if choice := _CHOICE.fullmatch(message):
+            option, given, listed = choice.groups()
+            allowed = re.findall(r"[\w-]+", listed)
+            otherwise = f"allowed: {', '.join(allowed)}"
+            what = f"there is no command {given!r}" if option == "COMMAND" else f"{option}: {given!r} is not allowed"
+            message = f"{what}; {did_you_mean(given, allowed, otherwise)}"
+        command = self.prog.removeprefix("pulsed").strip()
+        message = message.removeprefix("argument ")
+        raise self.usage_error(f"{command}: {message}" if command else message, f"See `{self.prog} --help`")
+
+    def unknown(self, argument: str) -> NoReturn:
+        """Raise the error for an argument that is none of this command's."""
+        name = argument.partition("=")[0]
+        if not name.startswith("-"):
+            self.error(f"unexpected argument {name!r}")
+        near = nearest(name.lstrip("-"), (text.lstrip("-") for each in self._actions for text in each.option_strings))
+        self.error(f"unknown option {name}; did you mean --{near}?" if near else f"unknown option {name}")
