@@ -200,13 +200,13 @@ def argument_parser() -> CommandParser:
     job = commands.add_parser(
         "job",
         help="list the jobs and pods of a running daemon, or report what one got out of its GPUs",
-        description="Lists the owners of GPUs that a running pulsed knows, or reports one of them.",
+        description="Lists the owners of GPUs of a running pulsed, or reports one of them.",
     )
     job.add_argument("id", metavar="ID", nargs="?", help="4711, 4711_7, pod:NAMESPACE/NAME, or a pod's UID")
     job.add_argument("--url", default="http://localhost:9401", help="of the pulsed; default: http://localhost:9401")
     job.add_argument(
         "--nodes", metavar="LIST", type=host_list, default=(),
-        help="ask the pulsed on each of these nodes instead, at the port of --url: gpu[01-04,07]",
+        help="read the pulsed on each of these nodes instead, at the port of --url: gpu[01-04,07]",
     )  # fmt: skip
     job.add_argument("--format", choices=["text", "json", "line", "js1"], default="text", help=JOB_FORMATS)
     job.add_argument(

@@ -2,7 +2,7 @@
 
 Nothing is summed per tick: the account of an owner is the increase of the GPU's own counters over the time in which its
 owners did not change. So owners and `nobody` add up to the GPU. A sample in which an owner got or lost the GPU counts
-for nobody, and is the owner's at most. Time comes with the ticks.
+as `nobody`, and only in the owner's upper bound. Time comes with the ticks.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ def is_relabelled(rows: Iterable[Mapping[str, str]]) -> bool:
 
 
 def owners_of(rows: Iterable[Mapping[str, str]], relabelled: bool = False) -> Owners | None:
-    """Return the owners of one device, jobs first; None without any: a page that names none may not know them.
+    """Return the owners of one device, jobs first; None without any: a page without owners may lack them.
 
     The same pod on several rows, also as several replicas (label `vgpu`), is one.
 

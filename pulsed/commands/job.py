@@ -35,7 +35,7 @@ def jobs(clients: Mapping[str, DaemonClient], format: str, out: TextIO) -> None:
         DaemonUnreachable: no daemon answered, or the only one did not.
         RequestRefused: no daemon answered without an error.
     """
-    answers = _ask(clients, "/jobs?limit=1000")
+    answers = _request_all(clients, "/jobs?limit=1000")
     accounts = [
         account for answer in answers.values() if not isinstance(answer, PulsedError) for account in answer["jobs"]
     ]
@@ -72,7 +72,7 @@ def job(clients: Mapping[str, DaemonClient], id: str, format: str, out: TextIO, 
 
 def _account(clients: Mapping[str, DaemonClient], id: str) -> Document:
     """Return the account of a job over all nodes."""
-    answers = _ask(clients, f"/jobs/{quote(id, safe='/:')}")
+    answers = _request_all(clients, f"/jobs/{quote(id, safe='/:')}")
     found = {node: answer for node, answer in answers.items() if not isinstance(answer, PulsedError)}
     if not found:
         raise _error(id, clients, [answer for answer in answers.values() if isinstance(answer, PulsedError)])
@@ -97,10 +97,10 @@ def _reason(answer: Document | PulsedError) -> str:
     return str(answer.args[0]) if isinstance(answer, PulsedError) else "has an older job with this id"
 
 
-def _ask(clients: Mapping[str, DaemonClient], path: str) -> Mapping[str, Document | PulsedError]:
+def _request_all(clients: Mapping[str, DaemonClient], path: str) -> Mapping[str, Document | PulsedError]:
     """Return the answer of each daemon, or its error, by node."""
 
-    def ask(client: DaemonClient) -> Document | PulsedError:
+    def request(client: DaemonClient) -> Document | PulsedError:
         try:
             found: Document = client.json(path)
             if not isinstance(found, dict) or not found.keys() & {"jobs", "gpus"}:
@@ -110,7 +110,7 @@ def _ask(clients: Mapping[str, DaemonClient], path: str) -> Mapping[str, Documen
         return found
 
     with ThreadPoolExecutor(max_workers=min(REQUESTS, len(clients))) as pool:
-        return dict(zip(clients, pool.map(ask, clients.values()), strict=True))
+        return dict(zip(clients, pool.map(request, clients.values()), strict=True))
 
 
 def _json(account: Document) -> str:

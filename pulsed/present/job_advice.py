@@ -177,7 +177,7 @@ _RULES: Sequence[Callable[[Account], Iterator[Advice]]] = (_events, _idle, _imba
 
 
 def _used_alone(account: Account) -> list[Account]:
-    """Return the GPUs that the owner shared with nobody, and used."""
+    """Return the GPUs that the owner used and did not share."""
     return [gpu for gpu in account["gpus"] if gpu["shared_by"] == 1 and not _is_unused(gpu)]
 
 

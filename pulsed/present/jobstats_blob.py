@@ -1,6 +1,6 @@
 """The summary of a job that jobstats keeps in Slurm's AdminComment: `JS1:`, then base64 of gzipped JSON.
 
-jobstats, jobscope and reportseff read it, and ignore keys that they do not know. CPU and host memory come from
+jobstats, jobscope and reportseff read it, and ignore other keys. CPU and host memory come from
 jobstats alone, so that GPUs are only added to a summary that is there.
 """
 

@@ -1,6 +1,6 @@
 """Draws a dashboard's file as an SVG from what a Prometheus answers: a likeness for the documentation, not Grafana.
 
-Reads the JSON alone, so that a picture shows what the file says.
+Reads the JSON alone, so that a picture shows the content of the file.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ LONGEST = 600.0
 SHARES_WINDOW = 60.0
 
 FEWEST_SAMPLES = 3
-"""A single sample says nothing: shares need so many."""
+"""Minimum number of samples of a share."""
 
 REASONS: Mapping[int, str] = {
     0x1: "gpu_idle",
@@ -85,7 +85,7 @@ class ClockEvents:
             bits = int(mask)
             if is_busy and ((bits & _UMBRELLA and not bits & _NAMED) or bits & _BARE):
                 bits |= UNNAMED_BIT
-            if bits:  # most of the time there are none, and no part needs to say so
+            if bits:  # most of the time there are none
                 self._masks[bits] = self._masks.get(bits, 0.0) + seconds
             self._seconds += seconds
             self._samples += 1

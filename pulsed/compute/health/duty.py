@@ -25,7 +25,7 @@ class Duty(Rule):
     Attributes:
         window: seconds.
         bits: of `clocks_event_reasons`; 0 for counters only.
-        uncertain: whether the counters may be in microseconds where the documentation says nanoseconds. Until they have
+        uncertain: whether the counters may be in microseconds where the documentation has nanoseconds. Until they have
             grown faster than microseconds can, the state is info where microseconds would reach a level.
     """
 

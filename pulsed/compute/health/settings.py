@@ -26,7 +26,7 @@ class HealthSettings:
             (`nvlink_crc_errors_per_minute.warn: 5`) where several measures of a check have the same state.
         disabled: ids of checks that are not evaluated and not published.
         xids: by code, another severity; `ok` counts the code but lets it change no state.
-        pcie_width_max: lanes that are all that a riser gives; 0 for what the device says.
+        pcie_width_max: lanes that the riser provides; 0: as the device reports.
 
     Raises:
         ConfigError: there is no such check, measure or state; the message names the nearest.

@@ -2,9 +2,9 @@
 
 Sources: NVIDIA's XID catalogue (2025-10) decides the action, and with it the severity: `crit` for a reset, a restart of
 the node or a hardware check; `warn` where a restart of the program is enough but hardware may be involved, and for
-unused codes; `info` for codes that NVIDIA says to ignore, and for program bugs. 44, 63, 92, 121, 156 and 157 are `warn`
-although they need no immediate action: they announce failures. Fleets disagree about 109, 94, 160 and 165; the
-configuration can change them.
+unused codes; `info` for codes that can be ignored according to NVIDIA, and for program bugs. 44, 63, 92, 121, 156 and
+157 are `warn` although they need no immediate action: they announce failures. Fleets disagree about 109, 94, 160 and
+165; the configuration can change them.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ ADVICE: Mapping[Action, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Xid:
-    """An error code of NVIDIA's driver: its meaning, severity, affected part, and the action that NVIDIA asks for."""
+    """An error code of NVIDIA's driver: its meaning, severity, affected part, and the action that NVIDIA recommends."""
 
     code: int
     severity: XidSeverity

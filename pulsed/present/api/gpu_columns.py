@@ -1,6 +1,6 @@
 """The state of all GPUs as columns: one list per field, in the order of a roster.
 
-A twentieth of the size of the GPUs' documents, and a client that knows the roster needs only what has changed.
+A twentieth of the size of the GPUs' documents, and a client with the roster needs only what has changed.
 """
 
 from __future__ import annotations

@@ -180,7 +180,7 @@ class CountedShape(Shape):
 
 
 class AccountingShape(Shape):
-    """Counters over all observed time of a GPU, whoever had it."""
+    """Counters over all observed time of a GPU, with and without an owner."""
 
     since: str | None = Field(description="time of the first sample; null before it")
     counters: _Counters = Field(description="counters of METRICS.md without prefix; states that are 0 are absent")
