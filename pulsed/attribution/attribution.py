@@ -8,7 +8,7 @@ import time
 from collections import OrderedDict, deque
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from pulsed.attribution.owner import MAX_SHARERS, Owner, Owners
 from pulsed.attribution.source import NO_CLAIMS, AttributionSource, Claims
@@ -63,6 +63,17 @@ class SourceState:
     message: str = ""
 
 
+class OwnerCompletion(Protocol):
+    """Adds to owners what their sources do not have."""
+
+    @property
+    def state(self) -> SourceState:
+        """Its state; it has no claims."""
+
+    def complete(self, owner: Owner) -> Owner:
+        """Return an owner with what is known of it; its kind and id stay. Must not block."""
+
+
 class Attribution:
     """All sources of this host, the first with an owner of a device decides.
 
@@ -80,6 +91,7 @@ class Attribution:
         self._ends: OrderedDict[tuple[str, str], float] = OrderedDict()
         self._departures: deque[Departure] = deque(maxlen=KEPT_DEPARTURES)
         self._labels = SourceState(LABELS)
+        self._completion: OwnerCompletion | None = None
         self.version = 0
 
     @property
@@ -87,7 +99,10 @@ class Attribution:
         """The states of all sources in the order of precedence, without those that this host never had."""
         last = self._labels.last_success
         self._labels.up = last is not None and self._wall() - last <= LABELS_SECONDS
-        return [state for state in (*self._states, self._labels) if state.last_success is not None or state.errors]
+        states = [*self._states, self._labels]
+        if self._completion is not None:
+            states.append(self._completion.state)
+        return [state for state in states if state.last_success is not None or state.errors]
 
     def note_labels(self) -> None:
         """Note that the labels of a page name owners."""
@@ -103,6 +118,11 @@ class Attribution:
         self._states = tuple([state for state, _ in self._running.values()])
         if any(state.claims is not NO_CLAIMS for state, _ in before.values()):
             self.version += 1
+
+    def complete_with(self, completion: OwnerCompletion | None) -> None:
+        """Complete owners from now on, or no longer. To be called again when a completion has changed."""
+        self._completion = completion
+        self.version += 1
 
     async def stop(self) -> None:
         """Stop reading, and close all sources."""
@@ -123,9 +143,14 @@ class Attribution:
             claims = state.claims
             for key in keys:
                 if owners := claims.owners.get(key):
-                    return owners
+                    return self._completed(owners)
             is_free = is_free or claims.is_complete
-        return from_labels if from_labels is not None or not (is_free and is_local) else ()
+        if from_labels is not None:
+            return self._completed(from_labels)
+        return () if is_free and is_local else None
+
+    def _completed(self, owners: Owners) -> Owners:
+        return owners if self._completion is None else tuple(map(self._completion.complete, owners))
 
     @property
     def departed(self) -> int:

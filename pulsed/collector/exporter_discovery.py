@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from pulsed.collector.source_factory import exporter_settings
+from pulsed.collector.source_factory import discovery_node, exporter_settings
 from pulsed.config import Config
-from pulsed.errors import ConfigError, ExporterNotFound, OtherNode
+from pulsed.errors import ExporterNotFound, OtherNode
 from pulsed.kubernetes.api_client import ApiClient
-from pulsed.kubernetes.cluster_access import ClusterAccess, server_of_pod
 from pulsed.kubernetes.exporter_pods import ExporterEndpoint, PageAddress, endpoints, exporter_pod
 from pulsed.kubernetes.resource_watch import ResourceWatch
 from pulsed.reader.exporter.scraper import Scraper
@@ -36,6 +34,7 @@ class ExporterDiscovery:
     """Watches the exporter pods of this node. An API server that fails changes nothing.
 
     Args:
+        client: of the API server, which the caller closes.
         changed: called when `sources` are others than before.
         known: exporters that were found before, until the first list.
 
@@ -44,25 +43,22 @@ class ExporterDiscovery:
             is none. An exporter that is gone stays, failing, while there is no other, and so do its counters.
 
     Raises:
-        ConfigError: the node, or the API server, is unknown.
+        ConfigError: the node is unknown.
     """
 
     def __init__(
-        self, config: Config, changed: Callable[[], None] = lambda: None, known: Sequence[ExporterEndpoint] = ()
+        self,
+        config: Config,
+        client: ApiClient,
+        changed: Callable[[], None] = lambda: None,
+        known: Sequence[ExporterEndpoint] = (),
     ) -> None:
-        if config.node is None:
-            raise ConfigError(
-                "source.exporter.discovery: kubernetes needs the node's name",
-                "Set `node`; in a pod, PULSED_NODE from the field spec.nodeName",
-            )
-        given, cluster = config.source.exporter.kubernetes, config.kubernetes
-        server = cluster.server or server_of_pod(os.environ)
-        self._node, self._given, self._changed = config.node, given, changed
-        self._client = ApiClient(ClusterAccess(server, cluster.token_file, cluster.ca_file), cluster.timeout)
+        given = config.source.exporter.kubernetes
+        self._node, self._given, self._changed = discovery_node(config), given, changed
         path = f"/api/v1/namespaces/{given.namespace}/pods" if given.namespace else "/api/v1/pods"
         self._watches = [
             ResourceWatch(
-                self._client,
+                client,
                 path,
                 {"labelSelector": selector, "fieldSelector": f"spec.nodeName={self._node}"},
                 exporter_pod,
@@ -93,7 +89,6 @@ class ExporterDiscovery:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        await self._client.close()
         await self._scraper.release()
 
     def problem(self) -> ExporterNotFound:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from pulsed.attribution.attribution import Attribution
 from pulsed.collector.absent_gpus import AbsentGpu, choose_absent
 from pulsed.collector.attribution_sources import attribution_sources
+from pulsed.collector.cluster import Cluster
 from pulsed.collector.collector import Collector, Observe, Pipeline
 from pulsed.collector.source_factory import (
     boot_id_of,
@@ -36,6 +37,7 @@ from pulsed.reader.tick import Source
 
 if TYPE_CHECKING:
     from pulsed.collector.exporter_discovery import ExporterDiscovery
+    from pulsed.kubernetes.api_client import ApiClient
 
 
 async def collect(
@@ -138,6 +140,7 @@ class CollectorPool:
         self._discovery: ExporterDiscovery | None = None
         self.in_use = asyncio.Lock()
         self.attribution = Attribution()
+        self._cluster = Cluster(self.attribution)
 
     def apply(self, config: Config) -> None:
         """Read and compute by this configuration from now on.
@@ -149,9 +152,13 @@ class CollectorPool:
         """
         before, settings, selection = self._config, config.compute_settings(), selection_of(config, {})
         is_new = before is None or (before.source, before.node) != (config.source, config.node)
-        discovery = self._new_discovery(config) if is_new else None
+        client = self._cluster.client_for(config)
+        if before is not None and discovers_exporters(config):
+            is_new = is_new or before.kubernetes != config.kubernetes
+        discovery = self._new_discovery(config, client) if is_new else None
         sources = discovery.sources if discovery else open_sources(config) if is_new else ()
         self.attribution.apply(attribution_sources(config))  # first: the first tick has its owners
+        self._cluster.apply(config, client)
         if is_new:
             self._replace(config, sources)
             self._set_discovery(discovery)
@@ -195,16 +202,18 @@ class CollectorPool:
             running.pipeline.close()
         self._running.clear()
         self._set_discovery(None)
+        await self._cluster.stop()
         await self.attribution.stop()
         await asyncio.gather(*self._closing, return_exceptions=True)
 
-    def _new_discovery(self, config: Config) -> ExporterDiscovery | None:
+    def _new_discovery(self, config: Config, client: ApiClient | None) -> ExporterDiscovery | None:
         """Return a discovery that has not started; it goes on with the exporters that were found before."""
-        if not discovers_exporters(config):
+        if client is None or not discovers_exporters(config):
             return None
         from pulsed.collector.exporter_discovery import ExporterDiscovery
 
-        return ExporterDiscovery(config, self._discovered, self._discovery.endpoints if self._discovery else ())
+        known = self._discovery.endpoints if self._discovery else ()
+        return ExporterDiscovery(config, client, self._discovered, known)
 
     def _set_discovery(self, discovery: ExporterDiscovery | None) -> None:
         if self._discovery is not None:

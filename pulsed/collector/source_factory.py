@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from socket import gethostname
@@ -13,12 +14,13 @@ from pulsed.config import Config
 from pulsed.config.gpu_selection import EVERYTHING, GpuSelection, from_environment, parse
 from pulsed.config.load import password_of
 from pulsed.config.source import CADENCES, STALE_INTERVALS
-from pulsed.errors import ProfilingHeld
+from pulsed.errors import ConfigError, ProfilingHeld
 from pulsed.reader.kernel_log.log import KMSG
 from pulsed.reader.tick import Source
 from pulsed.translate.identity import is_loopback
 
 if TYPE_CHECKING:
+    from pulsed.kubernetes.api_client import ApiClient
     from pulsed.reader.exporter.scraper import ExporterSettings
 
 
@@ -48,18 +50,50 @@ async def found_sources(config: Config, kind: str | None = None, *, hurried: boo
         return open_sources(config, hurried=hurried) if kind is None else _KINDS[kind](config, True)
     from pulsed.collector.exporter_discovery import ExporterDiscovery
 
-    discovery = ExporterDiscovery(config)
+    client = api_client(config, os.environ)
+    discovery = ExporterDiscovery(config, client)
     discovery.start()
     try:
         await discovery.settle()
     finally:
         await discovery.stop()
+        await client.close()
     return discovery.sources
 
 
 def discovers_exporters(config: Config) -> bool:
     """Return whether the exporters are found through the Kubernetes API."""
     return config.source.kind == "exporter" and config.source.exporter.discovery == "kubernetes"
+
+
+def api_client(config: Config, environment: Mapping[str, str]) -> ApiClient:
+    """Return a client of the configured API server of Kubernetes, else of the cluster that pulsed runs in.
+
+    Raises:
+        ConfigError: there is neither, or exporters of an unknown node are to be found.
+    """
+    from pulsed.kubernetes.api_client import ApiClient
+    from pulsed.kubernetes.cluster_access import ClusterAccess, server_of_pod
+
+    if discovers_exporters(config):
+        discovery_node(config)
+    given = config.kubernetes
+    server = given.server or server_of_pod(environment)
+    return ApiClient(ClusterAccess(server, given.token_file, given.ca_file), given.timeout)
+
+
+def discovery_node(config: Config) -> str:
+    """Return the node whose exporters are found.
+
+    Raises:
+        ConfigError: it is not configured.
+    """
+    if config.node is None:
+        raise ConfigError(
+            "source.exporter.discovery: kubernetes needs the node's name",
+            "Set `node`; in a pod, PULSED_NODE from the field spec.nodeName",
+        )
+    return config.node
 
 
 def node_name(config: Config) -> str:

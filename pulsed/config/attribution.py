@@ -5,7 +5,16 @@ from __future__ import annotations
 from pydantic import Field
 
 from pulsed.config.section import Section
-from pulsed.config.values import CommandOrOff, Directories, Duration, SocketOrOff, Switch
+from pulsed.config.values import (
+    CommandOrOff,
+    Directories,
+    Duration,
+    LabelNames,
+    LabelPatterns,
+    ObjectKinds,
+    SocketOrOff,
+    Switch,
+)
 
 
 class JobsSection(Section):
@@ -35,10 +44,42 @@ class KubeletSection(Section):
     )
 
 
+class WorkloadsSection(Section):
+    """What controls the pods that have GPUs, such as a Deployment, from the Kubernetes API."""
+
+    enabled: Switch = Field(
+        default=False,
+        description="Name the workloads of pods: the Deployment or Rollout of a ReplicaSet, the CronJob of a Job, else"
+        " the pod's controller, else the pod. Without an answer of the API server, new pods have no workload.",
+    )
+    name_labels: LabelNames = Field(
+        default=(),
+        description="Labels of pods that name the workload instead, the first that a pod has; the kind stays.",
+        examples=[("app.kubernetes.io/name",)],
+    )
+    kinds: ObjectKinds = Field(
+        default=(),
+        description="Further kinds of controllers, as `Kind.group`: what controls an object of these is the workload"
+        " if it is of these, too. Also needs get of them. LeaderWorkerSet needs StatefulSet.apps, too.",
+        examples=[("JobSet.jobset.x-k8s.io", "RayCluster.ray.io", "RayJob.ray.io")],
+    )
+    pod_labels: LabelPatterns = Field(
+        default=(),
+        description="Labels of pods that `pulsed_gpu_owner_info` has as `label_NAME`; `*` at the end of a name stands"
+        " for any characters. At most 16 a pod.",
+        examples=[("team", "app.kubernetes.io/*")],
+    )
+
+
 class AttributionSection(Section):
     """Who has a GPU. Labels of an exporter's page always count; sources of this host come first."""
 
     kubelet: KubeletSection = Field(default=KubeletSection(), description="Pods from the kubelet.")
+    workloads: WorkloadsSection = Field(
+        default=WorkloadsSection(),
+        description="Workloads of pods, from the Kubernetes API (`kubernetes`). Needs get, list and watch of pods,"
+        " and get of ReplicaSets and Jobs.",
+    )
     processes: Switch = Field(
         default=False,
         description="Publish the processes of jobs and pods at `/processes`, by their control groups: user, memory,"

@@ -32,6 +32,7 @@ _SIZE = re.compile(r"(\d{1,15}(?:\.\d+)?) ?([A-Za-z]*)")
 _HOST_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?")
 _HOST_AND_PORT = re.compile(r"(.*@)?(\[[^\]/]*\]|[^/:\s]+):\d+(/.*)?")
 _LABEL_TERM = r"(!?[\w./-]+|[\w./-]+ *(=|==|!=) *[\w.-]*|[\w./-]+ +(in|notin) +\([\w., -]*\))"
+_LABEL_NAME = re.compile(r"([a-z0-9]([a-z0-9.-]*[a-z0-9])?/)?[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?")
 _LABEL_SELECTOR = re.compile(rf"{_LABEL_TERM}( *, *{_LABEL_TERM})*")
 
 
@@ -195,6 +196,27 @@ def server_url(value: str) -> str:
     value = external_url(value)
     if urlsplit(value).path:
         raise ValueError("has a path")
+    return value
+
+
+def label_name(value: str) -> str:
+    """Return the name of a label of Kubernetes, with or without a prefix."""
+    if not _LABEL_NAME.fullmatch(value):
+        raise ValueError("is not the name of a label")
+    return value
+
+
+def label_pattern(value: str) -> str:
+    """Return the name of a label, or the begin of names and a `*`."""
+    if value != "*":
+        label_name(f"{value[:-1]}a" if value.endswith("*") else value)
+    return value
+
+
+def object_kind(value: str) -> str:
+    """Return a kind of objects of Kubernetes with its API group, as `RayJob.ray.io`."""
+    if not re.fullmatch(r"[A-Z][A-Za-z0-9]*(\.[a-z0-9-]+)+", value):
+        raise ValueError("is not a kind with its API group")
     return value
 
 

@@ -24,10 +24,13 @@ from pulsed.config.value_parsers import (
     field_group,
     gpu_list,
     http_path,
+    label_name,
+    label_pattern,
     label_selector,
     listen_address,
     moment,
     not_empty,
+    object_kind,
     pod_port,
     route_prefix,
     server_url,
@@ -171,6 +174,27 @@ LabelSelectors = AtLeastOne[
         str,
         AfterValidator(label_selector),
         Notation("selector", "label selectors such as app=dcgm-exporter; one or a list of them", "text"),
+    ]
+]
+LabelNames = OneOrMany[
+    Annotated[
+        str,
+        AfterValidator(label_name),
+        Notation("label", "names of labels such as app.kubernetes.io/name; one or a list of them", "text"),
+    ]
+]
+LabelPatterns = OneOrMany[
+    Annotated[
+        str,
+        AfterValidator(label_pattern),
+        Notation("labels", "names of labels, with * at the end for any characters; one or a list of them", "text"),
+    ]
+]
+ObjectKinds = OneOrMany[
+    Annotated[
+        str,
+        AfterValidator(object_kind),
+        Notation("kind", "kinds with their API groups, such as RayJob.ray.io; one or a list of them", "text"),
     ]
 ]
 PodPort = Annotated[

@@ -18,7 +18,7 @@ from pulsed.http.body import BadBody, Body
 _MAX_HEAD_BYTES = 64 * 1024
 _MAX_HEADERS = 256
 _CHUNK_FRAMING = 8  # bytes of framing for each byte of the body: a chunk of one byte, sizes with leading zeros
-_WANTED = frozenset((b"content-encoding", b"content-length", b"location", b"transfer-encoding"))
+_WANTED = frozenset((b"content-encoding", b"content-length", b"location", b"retry-after", b"transfer-encoding"))
 _MAX_SHOWN = 100
 
 
@@ -39,12 +39,14 @@ class Answer:
         reason: the words beside the status, printable.
         location: where a redirect leads, printable, empty without one.
         page: what `Body.end` gave, empty with another status than 200.
+        retry_seconds: the header Retry-After, if it is a number; None without.
     """
 
     status: int
     reason: str
     location: str
     page: bytes
+    retry_seconds: int | None = None
 
 
 class ClientConnection(asyncio.Protocol):
@@ -254,7 +256,9 @@ class ClientConnection(asyncio.Protocol):
     def _answer(self, page: bytes) -> None:
         if self._waiter is not None and not self._waiter.done():
             reason, location = self._reason[:_MAX_SHOWN], self._wanted.get(b"location", b"")
-            self._waiter.set_result(Answer(self._status, _shown(reason), _shown(location), page))
+            retry = self._wanted.get(b"retry-after", b"")[:_MAX_SHOWN]
+            seconds = int(retry) if retry.isdigit() else None
+            self._waiter.set_result(Answer(self._status, _shown(reason), _shown(location), page, seconds))
             self._waiter = None  # or a kept connection would keep the page too
 
 

@@ -22,16 +22,21 @@ from pulsed.kubernetes.cluster_access import ClusterAccess
 REQUEST_SECONDS = 1.0
 """Least time between the begins of two requests of a client."""
 
+MAX_RETRY_SECONDS = 300.0
+"""A longer Retry-After is shortened to this."""
+
 PAGE_OBJECTS = 250
 """Objects of one answer to a list."""
 
 _MAX_LIST_BYTES = 64 * 2**20
+_MAX_OBJECT_BYTES = 4 * 2**20
 _MAX_EVENT_BYTES = 4 * 2**20
 _IDLE_SECONDS = 30.0
 _WATCH_GRACE_SECONDS = 30.0
 _REMEDIES: Mapping[int, str] = {
     401: "See whether the ServiceAccount exists; its token is read again for every request",
-    403: "Grant its ServiceAccount get, list and watch of pods, as the chart does with `rbac.create`",
+    403: "Grant its ServiceAccount get, list and watch of pods, and get of what controls them, as the chart does with "
+    "`rbac.create`",
     404: "See whether this is a Kubernetes API server, and whether the namespace exists",
     429: "It is overloaded; requests continue at growing intervals",
 }
@@ -41,6 +46,14 @@ JsonObject = Mapping[str, object]
 
 class KubernetesError(PulsedError):
     """The API server did not answer, or refused a request."""
+
+
+class AccessDenied(KubernetesError):
+    """The ServiceAccount may not do this (403 Forbidden)."""
+
+
+class ResourceNotFound(KubernetesError):
+    """There is no such object, or no such kind (404 Not Found)."""
 
 
 class ResourceExpired(KubernetesError):
@@ -63,8 +76,11 @@ class WatchEvent:
     item: JsonObject
 
 
+_REFUSALS: Mapping[int, type[KubernetesError]] = {403: AccessDenied, 404: ResourceNotFound, 410: ResourceExpired}
+
+
 class ApiClient:
-    """Requests to one API server.
+    """Requests to one API server. All users of a client share its rate, and wait while the server demands it.
 
     Args:
         timeout: seconds that a request may take; a watch may take its own time.
@@ -84,10 +100,20 @@ class ApiClient:
         self._watcher: FileWatcher | None = None
         self._tls: ssl.SSLContext | None = None
         self._next_request = 0.0
+        self._turn = asyncio.Lock()
 
     async def close(self) -> None:
         """Close all connections; requests on their way fail."""
         await self._http.close()
+
+    async def get(self, path: str) -> JsonObject:
+        """Return one object.
+
+        Raises:
+            ResourceNotFound: there is none.
+            KubernetesError: it was not sent.
+        """
+        return self._parsed((await self._get(path, {}, Body(_MAX_OBJECT_BYTES), self._timeout)).page)
 
     async def list(self, path: str, query: Mapping[str, str]) -> ObjectList:
         """Return all objects, page by page.
@@ -148,16 +174,12 @@ class ApiClient:
             raise self._error("sent something else than a change", "See whether this is an API server")
         if kind == "ERROR":
             code = item.get("code")
-            raise self._refusal(code if isinstance(code, int) else 500, str(item.get("reason", "")))
+            raise self._refusal(code if isinstance(code, int) else 500, str(item.get("reason", "")), "watch")
         return WatchEvent(kind, item)
 
     async def _get(self, path: str, query: Mapping[str, str], body: Body, seconds: float) -> Answer:
-        address = replace(self._address, target=f"{path}?{urlencode(query)}")
-        now = self._clock()
-        due = max(now, self._next_request)
-        self._next_request = due + REQUEST_SECONDS
-        if due > now:
-            await self._sleep(due - now)
+        address = replace(self._address, target=f"{path}?{urlencode(query)}" if query else path)
+        await self._wait_for_turn()
         try:
             request = request_bytes(address, self._headers())
             answer = await self._http.get(address, request, body, seconds, self._context() if address.secure else None)
@@ -171,8 +193,21 @@ class ApiClient:
         except (BrokenAnswer, OSError) as error:
             raise self._error(describe(error)[1], "See whether the API server is up and reachable") from error
         if answer.status != 200:
-            raise self._refusal(answer.status, answer.reason)
+            if answer.status in (429, 503) and answer.retry_seconds is not None:
+                pause = min(float(answer.retry_seconds), MAX_RETRY_SECONDS)
+                self._next_request = max(self._next_request, self._clock() + pause)
+            raise self._refusal(answer.status, answer.reason, path)
         return answer
+
+    async def _wait_for_turn(self) -> None:
+        """Wait until a request may begin; one after the other, also when the server demands a pause meanwhile."""
+        async with self._turn:
+            due = -1.0
+            while due < self._next_request:
+                due = self._next_request
+                if (pause := due - self._clock()) > 0:
+                    await self._sleep(pause)
+            self._next_request = max(self._clock(), due) + REQUEST_SECONDS
 
     def _headers(self) -> Mapping[str, str]:
         headers = {"Accept": "application/json", "Accept-Encoding": "gzip", "User-Agent": f"pulsed/{__version__}"}
@@ -203,10 +238,10 @@ class ApiClient:
             raise self._error("sent something else than JSON objects", "See whether this is an API server")
         return document
 
-    def _refusal(self, status: int, reason: str) -> KubernetesError:
-        kind = ResourceExpired if status == 410 else KubernetesError
+    def _refusal(self, status: int, reason: str, what: str) -> KubernetesError:
         remedy = _REMEDIES.get(status, "See the log of the API server")
-        return kind(f"API server {self._access.server} answered {status} {reason}".rstrip(), remedy)
+        message = f"API server {self._access.server} answered {status} {reason}".rstrip()
+        return _REFUSALS.get(status, KubernetesError)(f"{message} for {what}", remedy)
 
     def _error(self, what: str, remedy: str) -> KubernetesError:
         return KubernetesError(f"API server {self._access.server} {what}", remedy)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from urllib.parse import quote
 
 from pulsed.kubernetes.api_client import JsonObject
+from pulsed.kubernetes.json_fields import mapping, mappings, text
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,25 +67,25 @@ class ExporterEndpoint:
 
 def exporter_pod(item: JsonObject) -> ExporterPod:
     """Return what discovery uses of a pod in JSON; what is missing or has another type counts as not there."""
-    metadata, spec, status = _mapping(item.get("metadata")), _mapping(item.get("spec")), _mapping(item.get("status"))
-    owners = [owner for owner in _mappings(metadata.get("ownerReferences")) if owner.get("controller") is True]
+    metadata, spec, status = mapping(item.get("metadata")), mapping(item.get("spec")), mapping(item.get("status"))
+    owners = [owner for owner in mappings(metadata.get("ownerReferences")) if owner.get("controller") is True]
     ports = {
         str(port.get("name", "")): number
-        for container in _mappings(spec.get("containers"))
-        for port in _mappings(container.get("ports"))
+        for container in mappings(spec.get("containers"))
+        for port in mappings(container.get("ports"))
         if isinstance(number := port.get("containerPort"), int) and port.get("protocol", "TCP") == "TCP"
     }
     is_ready = any(
-        each.get("type") == "Ready" and each.get("status") == "True" for each in _mappings(status.get("conditions"))
+        each.get("type") == "Ready" and each.get("status") == "True" for each in mappings(status.get("conditions"))
     )
     return ExporterPod(
-        namespace=_text(metadata.get("namespace")),
-        name=_text(metadata.get("name")),
-        controller=(_text(owners[0].get("kind")), _text(owners[0].get("name"))) if owners else ("", ""),
-        address=_text(status.get("podIP")),
+        namespace=text(metadata.get("namespace")),
+        name=text(metadata.get("name")),
+        controller=(text(owners[0].get("kind")), text(owners[0].get("name"))) if owners else ("", ""),
+        address=text(status.get("podIP")),
         ports=ports,
         is_ready=is_ready and status.get("phase") == "Running" and not metadata.get("deletionTimestamp"),
-        created=_text(metadata.get("creationTimestamp")),
+        created=text(metadata.get("creationTimestamp")),
     )
 
 
@@ -109,15 +110,3 @@ def endpoints(pods: Iterable[ExporterPod], page: PageAddress) -> tuple[Sequence[
             url = f"{page.scheme}://{host}:{port}{quote(page.path, safe='/?=&%')}"
             found[pod.target] = ExporterEndpoint(pod.target, url, pod.name)
     return [found[target] for target in sorted(found)], reasons
-
-
-def _mapping(value: object) -> Mapping[str, object]:
-    return value if isinstance(value, dict) else {}
-
-
-def _mappings(value: object) -> Sequence[Mapping[str, object]]:
-    return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
-
-
-def _text(value: object) -> str:
-    return value if isinstance(value, str) else ""

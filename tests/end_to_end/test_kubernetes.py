@@ -6,12 +6,13 @@ import contextlib
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.daemon import Daemon, pulsed, serving
 from tests.end_to_end.exporters import Exporter, exporting, page
-from tests.kubernetes.fake_api_server import FakeApiServer, pod
+from tests.kubernetes.fake_api_server import FakeApiServer, pod, reference
 from tests.waiting import until
 
 OPERATOR = "gpu-operator/nvidia-dcgm-exporter"
@@ -183,3 +184,53 @@ def test_outside_of_a_cluster_there_is_a_remedy() -> None:
     assert (done.returncode, "KUBERNETES_SERVICE_HOST is not set" in done.stderr) == (2, True)
     done = pulsed("snapshot", **given)
     assert (done.returncode, "needs the node's name" in done.stderr) == (2, True)
+
+
+def owned_page(sm_active: float = 0.5) -> str:
+    """Return a page whose GPU belongs to the pod ml/web-1."""
+    return page_of("node-a", 0, sm_active).replace(
+        'Hostname="node-a"', 'Hostname="node-a",namespace="ml",pod="web-1",container="main"'
+    )
+
+
+def put_deployment(cluster: Cluster) -> None:
+    owner = reference("apps/v1", "ReplicaSet", "web-7d4")
+    cluster.fake.put(pod("web-1", namespace="ml", owner=owner, labels={"team": "vision"}))
+    deployment = reference("apps/v1", "Deployment", "web")
+    cluster.fake.put_object("apps/v1", "replicasets", "web-7d4", deployment)
+
+
+RESOLVES: dict[str, Any] = {
+    "PULSED_ATTRIBUTION__WORKLOADS__ENABLED": "true",
+    "PULSED_ATTRIBUTION__WORKLOADS__POD_LABELS": "team",
+}
+WEB = 'namespace="ml",workload="web",workload_kind="Deployment"'
+
+
+def test_pods_have_the_names_of_their_workloads(cluster: Cluster) -> None:
+    with exporter(Exporter(owned_page())) as port:
+        cluster.fake.put(pod("exporter-a", port=port))
+        put_deployment(cluster)
+        with cluster.daemon(**RESOLVES) as daemon:
+            until(lambda: f"pulsed_workload_gpus{{{WEB}}} 1" in daemon.get("/metrics").text)
+            found = daemon.get("/metrics").text
+            info = next(line for line in found.splitlines() if line.startswith("pulsed_gpu_owner_info"))
+            assert 'workload="web",workload_kind="Deployment"' in info
+            assert 'label_team="vision"' in info
+            assert 'pulsed_attribution_up{source="kubernetes"} 1' in found
+
+
+def test_a_dead_api_server_costs_the_names_of_workloads_only(cluster: Cluster) -> None:
+    with exporter(Exporter(owned_page())) as port:
+        cluster.fake.put(pod("exporter-a", port=port))
+        put_deployment(cluster)
+        cluster.fake.denied_paths = ("/replicasets/",)
+        with cluster.daemon(**RESOLVES) as daemon:
+            until(lambda: 'pulsed_attribution_up{source="kubernetes"} 0' in daemon.get("/metrics").text)
+            cluster.fake.fault = 500
+            cluster.fake.cut()
+            until(lambda: "answered 500" in daemon.log())
+            found = daemon.get("/metrics").text
+            assert 'pulsed_pod_gpus{namespace="ml",pod="web-1",container="main"} 1' in found
+            assert "pulsed_workload_" not in found
+            assert up(daemon) == {OPERATOR: "1"}

@@ -1,4 +1,7 @@
-"""A Kubernetes API server for tests: pods over TLS with lists, pages, selectors, watches, tokens, and faults."""
+"""A Kubernetes API server for tests: pods over TLS with lists, pages, selectors, watches, tokens, and faults.
+
+Other objects can only be requested one by one.
+"""
 
 from __future__ import annotations
 
@@ -31,9 +34,11 @@ _FIELDS: Mapping[str, Callable[[Pod], str]] = {
 def pod(name: str, address: str = "127.0.0.1", port: int = 9400, **more: Any) -> Pod:
     """Return a Running and Ready pod of the GPU operator's dcgm-exporter on the node `node-a`.
 
-    `more` has the keys node, namespace, labels, owner (a DaemonSet), ready, phase, port_name.
+    `more` has the keys node, namespace, labels, owner (a DaemonSet, or a reference), ready, phase, port_name, uid.
     """
     owner = more.get("owner", "nvidia-dcgm-exporter")
+    if isinstance(owner, str) and owner:
+        owner = reference("apps/v1", "DaemonSet", owner)
     ready = "True" if more.get("ready", True) else "False"
     return {
         "apiVersion": "v1",
@@ -41,12 +46,10 @@ def pod(name: str, address: str = "127.0.0.1", port: int = 9400, **more: Any) ->
         "metadata": {
             "name": name,
             "namespace": more.get("namespace", "gpu-operator"),
-            "uid": f"uid-{name}",
+            "uid": more.get("uid", f"uid-{name}"),
             "creationTimestamp": more.get("created", "2026-01-01T00:00:00Z"),
             "labels": more.get("labels", {"app": "nvidia-dcgm-exporter"}),
-            "ownerReferences": [{"apiVersion": "apps/v1", "kind": "DaemonSet", "name": owner, "controller": True}]
-            if owner
-            else [],
+            "ownerReferences": [owner] if owner else [],
         },
         "spec": {
             "nodeName": more.get("node", "node-a"),
@@ -64,6 +67,11 @@ def pod(name: str, address: str = "127.0.0.1", port: int = 9400, **more: Any) ->
             "conditions": [{"type": "Ready", "status": ready}],
         },
     }
+
+
+def reference(version: str, kind: str, name: str, controller: bool = True) -> dict[str, Any]:
+    """Return the reference to an owner."""
+    return {"apiVersion": version, "kind": kind, "name": name, "uid": f"uid-{name}", "controller": controller}
 
 
 class StatusError(Exception):
@@ -92,7 +100,9 @@ class FakeApiServer:
     Attributes:
         token: what requests must bear.
         denied: whether the ServiceAccount may not read pods.
+        denied_paths: parts of paths that it may not read.
         fault: status of all answers instead of 200; 0: none.
+        retry_after: the header of these; empty for none.
         delay: seconds before each answer.
         requests: all that came.
     """
@@ -100,7 +110,9 @@ class FakeApiServer:
     folder: Path
     token: str = "first"
     denied: bool = False
+    denied_paths: tuple[str, ...] = ()
     fault: int = 0
+    retry_after: str = ""
     delay: float = 0.0
     bookmark_seconds: float = 0.1
     requests: list[Request] = field(default_factory=list)
@@ -113,6 +125,7 @@ class FakeApiServer:
         self.token_file.write_text(self.token)
         self.changed = threading.Condition()
         self.pods: dict[tuple[str, str], Pod] = {}
+        self.objects: dict[str, Pod] = {}
         self.version, self.oldest, self.cuts = 100, 100, 0
         self._log: list[tuple[int, Pod | None, Pod | None]] = []
 
@@ -126,6 +139,14 @@ class FakeApiServer:
             self._log.append((self.version, self.pods.get(key), new))
             self.pods[key] = new
             self.changed.notify_all()
+
+    def put_object(self, version: str, plural: str, name: str, owner: object = None, **more: Any) -> None:
+        """Create or change an object that is no pod; `more` has the keys namespace, uid."""
+        namespace = more.get("namespace", "ml")
+        metadata = {"name": name, "namespace": namespace, "uid": more.get("uid", f"uid-{name}")}
+        metadata["ownerReferences"] = [owner] if owner else []
+        root = "apis" if "/" in version else "api"
+        self.objects[f"/{root}/{version}/namespaces/{namespace}/{plural}/{name}"] = {"metadata": metadata}
 
     def delete(self, name: str, namespace: str = "gpu-operator") -> None:
         """Delete a pod."""
@@ -173,9 +194,11 @@ class FakeApiServer:
                 time.sleep(fake.delay)
                 with contextlib.suppress(ConnectionError, ssl.SSLError):
                     try:
-                        namespace = fake.admitted(request)
+                        namespace, name = fake.admitted(request)
                         request.status = 200
-                        if query.get("watch") == "true":
+                        if name or namespace is None:
+                            self._send(200, fake.found(parts.path, namespace, name))
+                        elif query.get("watch") == "true":
                             self._watch(query, namespace)
                         else:
                             self._send(200, fake.listed(query, namespace))
@@ -188,6 +211,8 @@ class FakeApiServer:
                 self.send_response(code)
                 self.send_header("Content-Type", "application/json")
                 self.send_header("Content-Length", str(len(body)))
+                if fake.retry_after and code != 200:
+                    self.send_header("Retry-After", fake.retry_after)
                 self.end_headers()
                 self.wfile.write(body)
 
@@ -235,18 +260,31 @@ class FakeApiServer:
                 server.shutdown()
                 thread.join()
 
-    def admitted(self, request: Request) -> str:
-        """Return the namespace of a request for pods; empty for all. Raises a StatusError otherwise."""
+    def admitted(self, request: Request) -> tuple[str | None, str]:
+        """Return the namespace of a request for pods, empty for all, and the name of the pod, empty for a list.
+
+        The namespace is None for other objects. Raises a StatusError if the request is refused.
+        """
         if request.token != self.token:
             raise StatusError(401, "Unauthorized")
         if self.fault:
             raise StatusError(self.fault, "InjectedFault")
-        found = re.fullmatch(r"/api/v1/(?:namespaces/([^/]+)/)?pods", request.path)
+        if any(part in request.path for part in self.denied_paths):
+            raise StatusError(403, "Forbidden")
+        found = re.fullmatch(r"/api/v1/(?:namespaces/([^/]+)/)?pods(?:/([^/]+))?", request.path)
         if found is None:
-            raise StatusError(404, "NotFound")
+            return None, ""
         if self.denied:
             raise StatusError(403, "Forbidden")
-        return found[1] or ""
+        return found[1] or "", found[2] or ""
+
+    def found(self, path: str, namespace: str | None, name: str) -> Pod:
+        """Return one object. Raises a StatusError 404 without one."""
+        with self.changed:
+            item = self.objects.get(path) if namespace is None else self.pods.get((namespace, name))
+            if item is None:
+                raise StatusError(404, "NotFound")
+            return deepcopy(item)
 
     def listed(self, query: dict[str, str], namespace: str) -> object:
         """Return a page of the list."""

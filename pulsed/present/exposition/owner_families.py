@@ -5,6 +5,7 @@ The number of owners with series of their own is limited; their series end with 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -52,6 +53,8 @@ def _job(owner: Owner) -> Mapping[str, str] | None:
     return {"job_id": owner.id, "user": owner.user, "account": owner.account, "partition": owner.partition}
 
 
+_NOT_IN_NAME = re.compile(r"[^a-zA-Z0-9_]")
+
 GROUPS = (OwnerGroup("pod", _pod), OwnerGroup("workload", _workload), OwnerGroup("job", _job))
 
 
@@ -59,6 +62,9 @@ def _info(owner: Owner) -> Mapping[str, str]:
     found: dict[str, str] = {"kind": owner.kind, "user": owner.user}
     for group in GROUPS:
         found |= group.labels(owner) or {}
+    if owner.kind == "pod":
+        for name, text in owner.labels:
+            found.setdefault(f"label_{_NOT_IN_NAME.sub('_', name)}", text)
     return found
 
 

@@ -1,0 +1,156 @@
+"""From a pod to its workload: the object that users created, such as a Deployment.
+
+The controller of a pod is known from the pod. What controls a ReplicaSet, a Job or a configured kind is requested once
+per object and kept for a while; a request that failed is not kept.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Collection, Mapping
+from typing import NamedTuple
+from urllib.parse import quote
+
+from pulsed.kubernetes.api_client import ApiClient, ResourceNotFound
+from pulsed.kubernetes.pod_metadata import Controller, ObjectKind, PodMetadata, controller_of, uid_of
+
+KEPT_SECONDS = 600.0
+"""How long the controller of an object is kept."""
+
+MISSING_SECONDS = 30.0
+"""How long it is kept that an object does not exist."""
+
+MAX_OBJECTS = 4096
+"""Objects whose controllers are kept; those that were requested first are dropped."""
+
+MAX_STEPS = 8
+"""A longer chain of controllers is cut."""
+
+POD = ObjectKind("", "Pod")
+_REPLICA_SET, _JOB = ObjectKind("apps", "ReplicaSet"), ObjectKind("batch", "Job")
+_STATEFUL_SET = ObjectKind("apps", "StatefulSet")
+
+CONTROLLERS: Mapping[ObjectKind, Collection[ObjectKind]] = {
+    _REPLICA_SET: (ObjectKind("apps", "Deployment"), ObjectKind("argoproj.io", "Rollout")),
+    _JOB: (ObjectKind("batch", "CronJob"),),
+    POD: (),
+}
+"""Kinds whose objects are always requested, and the kinds of controllers that count above them."""
+
+
+class WorkloadReference(NamedTuple):
+    """What controls a pod; the pod itself if nothing does."""
+
+    kind: str
+    name: str
+
+
+class _Known(NamedTuple):
+    """The controller of an object, None without one; whether the object exists; until when this holds."""
+
+    controller: Controller | None
+    exists: bool
+    until: float
+
+
+class WorkloadResolver:
+    """Resolves pods of one cluster.
+
+    Args:
+        kinds: further kinds that count as controllers, and whose objects are requested to find what controls them.
+        clock: returns monotonic seconds.
+    """
+
+    def __init__(
+        self, client: ApiClient, kinds: Collection[ObjectKind] = (), clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._client, self._kinds, self._clock = client, frozenset(kinds), clock
+        self._known: dict[tuple[str, Controller], _Known] = {}
+        self._turn = asyncio.Lock()
+
+    def walk(self, pod: PodMetadata) -> WorkloadReference | Controller:
+        """Return the workload of a pod, or the object that has to be requested to find it.
+
+        A pod of a ReplicaSet or Job that does not exist is its own workload.
+        """
+        first = reached = top = pod.controller
+        if first is None or reached is None or top is None:
+            return WorkloadReference(POD.name, pod.name)
+        seen = {first}
+        while self._is_requested(reached.kind):
+            known = self._known.get((pod.namespace, reached))
+            if known is None or known.until <= self._clock():
+                return reached
+            if not known.exists and reached is first and first.kind in CONTROLLERS:
+                return WorkloadReference(POD.name, pod.name)
+            above = known.controller
+            if above is None or not self._is_accepted(above.kind, reached.kind):
+                break
+            if above in seen or len(seen) >= MAX_STEPS:
+                return WorkloadReference(first.kind.name, first.name)
+            seen.add(above)
+            reached = above
+            if above.kind != POD:
+                top = above
+        return WorkloadReference(top.kind.name, top.name)
+
+    async def resolve(self, pod: PodMetadata) -> WorkloadReference:
+        """Return the workload of a pod. Concurrent calls request each object once.
+
+        Raises:
+            KubernetesError: an object could not be requested.
+        """
+        async with self._turn:
+            while isinstance(found := self.walk(pod), Controller):
+                await self._look_up(pod.namespace, found)
+            return found
+
+    def _is_requested(self, kind: ObjectKind) -> bool:
+        return kind in CONTROLLERS or kind in self._kinds
+
+    def _is_accepted(self, above: ObjectKind, below: ObjectKind) -> bool:
+        """Return whether a controller counts. The StatefulSet of a LeaderWorkerSet's group belongs to a pod."""
+        return above in self._kinds or above in CONTROLLERS.get(below, ()) or (above == POD and below == _STATEFUL_SET)
+
+    async def _look_up(self, namespace: str, reference: Controller) -> None:
+        known = await self._request(namespace, reference)
+        self._known.pop((namespace, reference), None)
+        self._known[namespace, reference] = known
+        while len(self._known) > MAX_OBJECTS:
+            del self._known[next(iter(self._known))]
+
+    async def _request(self, namespace: str, reference: Controller) -> _Known:
+        try:
+            item = await self._client.get(object_path(namespace, reference))
+        except ResourceNotFound:
+            return _Known(None, False, self._clock() + MISSING_SECONDS)
+        if reference.uid and uid_of(item) not in ("", reference.uid):  # another object that has its name now
+            return _Known(None, False, self._clock() + MISSING_SECONDS)
+        return _Known(controller_of(item), True, self._clock() + KEPT_SECONDS)
+
+
+def object_path(namespace: str, reference: Controller) -> str:
+    """Return the path of an object in the API.
+
+    >>> object_path("ml", Controller(ObjectKind("apps", "ReplicaSet"), "v1", "web-7d4", ""))
+    '/apis/apps/v1/namespaces/ml/replicasets/web-7d4'
+    """
+    group, version = reference.kind.group, reference.version
+    root = f"/apis/{quote(group, safe='')}/{quote(version, safe='')}" if group else f"/api/{quote(version, safe='')}"
+    name = quote(reference.name, safe="")
+    return f"{root}/namespaces/{quote(namespace, safe='')}/{resource_name(reference.kind.name)}/{name}"
+
+
+def resource_name(kind: str) -> str:
+    """Return the plural of a kind as paths of the API have it, by the rule that custom resources follow.
+
+    >>> [resource_name(kind) for kind in ("ReplicaSet", "RayCluster", "NetworkPolicy", "Ingress")]
+    ['replicasets', 'rayclusters', 'networkpolicies', 'ingresses']
+    """
+    plural = kind.lower()
+    if plural.endswith("y"):
+        plural = f"{plural[:-1]}ie"
+    elif plural.endswith("s"):
+        plural += "e"
+    return quote(f"{plural}s", safe="")

@@ -1,0 +1,281 @@
+"""Pods among owners get their workloads beside the ticks, at few requests, and keep them while the API server fails."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pulsed.attribution.owner import Owner
+from pulsed.attribution.owner import pod as owner_of
+from pulsed.attribution.pod_workloads import PodSettings, PodWorkloads
+from pulsed.kubernetes import api_client
+from pulsed.kubernetes.api_client import ApiClient
+from pulsed.kubernetes.cluster_access import ClusterAccess
+from pulsed.kubernetes.workload_resolver import KEPT_SECONDS
+from tests.kubernetes.fake_api_server import FakeApiServer, pod, reference
+from tests.waiting import eventually
+
+SET = reference("apps/v1", "ReplicaSet", "web-7d4")
+SETTINGS = PodSettings("node-a", ("app.kubernetes.io/name",), (), ("team", "example.com/*"))
+
+
+@pytest.fixture
+def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeApiServer]:
+    monkeypatch.setattr(api_client, "REQUEST_SECONDS", 0.0)
+    fake = FakeApiServer(tmp_path)
+    with fake.running() as fake.url:
+        yield fake
+
+
+class Clock:
+    """The real time, and what a test adds to it."""
+
+    def __init__(self) -> None:
+        self.added = 0.0
+
+    def __call__(self) -> float:
+        return time.monotonic() + self.added
+
+
+class Cluster:
+    """Pods that a server has, and the owners that they are."""
+
+    def __init__(self, server: FakeApiServer, pods: PodWorkloads, clock: Clock) -> None:
+        self.server, self.pods, self.clock = server, pods, clock
+
+    def owner(self, name: str, uid: str = "") -> Owner:
+        return self.pods.complete(owner_of("ml", name, "main", uid))
+
+    def workload(self, name: str, uid: str = "") -> tuple[str, str]:
+        found = self.owner(name, uid)
+        return found.workload_kind, found.workload
+
+    async def has(self, name: str, kind: str, workload: str) -> None:
+        await eventually(lambda: self.workload(name) == (kind, workload))
+
+    def paths(self) -> list[str]:
+        return [request.path for request in self.server.requests if "watch" not in request.query]
+
+
+async def hurried(seconds: float) -> None:
+    await asyncio.sleep(seconds / 100)
+
+
+@asynccontextmanager
+async def resolving(server: FakeApiServer, settings: PodSettings = SETTINGS, **more: Any) -> AsyncIterator[Cluster]:
+    clock = Clock()
+    access = ClusterAccess(server.url, str(server.token_file), str(server.ca_file))
+    client = ApiClient(access, timeout=more.pop("timeout", 2))
+    pods = PodWorkloads(client, settings, clock=clock, sleep=more.pop("sleep", hurried), **more)
+    task = asyncio.create_task(pods.run())
+    try:
+        yield Cluster(server, pods, clock)
+        assert not task.done()
+    finally:
+        task.cancel()
+        await asyncio.wait([task])
+        await client.close()
+
+
+def put(server: FakeApiServer, name: str, owner: object = SET, **more: Any) -> None:
+    server.put(pod(name, namespace="ml", owner=owner, **{"labels": {}, **more}))
+
+
+def put_deployment(server: FakeApiServer) -> None:
+    server.put_object("apps/v1", "replicasets", "web-7d4", reference("apps/v1", "Deployment", "web"))
+
+
+async def test_pods_of_the_node_need_one_list_and_one_request(server: FakeApiServer) -> None:
+    put_deployment(server)
+    for name in ("a", "b", "c"):
+        put(server, name)
+    put(server, "alone", None)
+    async with resolving(server) as cluster:
+        for name in ("a", "b", "c"):
+            await cluster.has(name, "Deployment", "web")
+        await cluster.has("alone", "Pod", "alone")
+        assert cluster.owner("a").uid == "uid-a"
+        assert cluster.paths() == ["/api/v1/pods", "/apis/apps/v1/namespaces/ml/replicasets/web-7d4"]
+        assert cluster.pods.state.up
+
+
+async def test_other_owners_are_left_as_they_are(server: FakeApiServer) -> None:
+    async with resolving(server) as cluster:
+        job = Owner("slurm_job", "4711")
+        assert cluster.pods.complete(job) is job
+
+
+@pytest.mark.parametrize(
+    ("owner", "labels", "kind", "name"),
+    [
+        (SET, {"app.kubernetes.io/name": "my-app"}, "Deployment", "my-app"),
+        (None, {"app.kubernetes.io/name": "my-app"}, "Pod", "my-app"),
+        (SET, {"app.kubernetes.io/name": ""}, "Deployment", "web"),
+    ],
+)
+async def test_a_label_names_the_workload(
+    server: FakeApiServer, owner: object, labels: dict[str, str], kind: str, name: str
+) -> None:
+    put_deployment(server)
+    put(server, "a", owner, labels=labels)
+    async with resolving(server) as cluster:
+        await cluster.has("a", kind, name)
+
+
+async def test_allowed_labels_are_those_of_the_owner(server: FakeApiServer) -> None:
+    labels = {"team": "vision", "example.com/tier": "gold", "secret": "x", "team.io": "y"}
+    put(server, "a", None, labels=labels)
+    async with resolving(server) as cluster:
+        await cluster.has("a", "Pod", "a")
+        assert cluster.owner("a").labels == (("example.com/tier", "gold"), ("team", "vision"))
+        put(server, "a", None, labels={"team": "speech"})
+        await eventually(lambda: cluster.owner("a").labels == (("team", "speech"),))
+
+
+async def test_a_pod_of_another_node_is_requested(server: FakeApiServer) -> None:
+    put(server, "far", None, node="node-b")
+    async with resolving(server) as cluster:
+        await cluster.has("far", "Pod", "far")
+        assert "/api/v1/namespaces/ml/pods/far" in cluster.paths()
+
+
+async def test_a_pod_that_does_not_exist_is_requested_twice_a_minute(server: FakeApiServer) -> None:
+    async with resolving(server) as cluster:
+        path = "/api/v1/namespaces/ml/pods/none"
+        cluster.owner("none")
+        await eventually(lambda: path in cluster.paths())
+        for _ in range(50):
+            assert cluster.workload("none") == ("", "")
+            await asyncio.sleep(0.005)
+        assert cluster.paths().count(path) == 1
+        put(server, "none", None, node="node-b")
+        cluster.clock.added += 31.0
+        cluster.owner("other")  # wakes it up
+        await cluster.has("none", "Pod", "none")
+
+
+async def test_a_pod_of_the_same_name_is_another_one(server: FakeApiServer) -> None:
+    put(server, "a", reference("apps/v1", "StatefulSet", "db"))
+    async with resolving(server) as cluster:
+        await eventually(lambda: cluster.workload("a", "uid-a") == ("StatefulSet", "db"))
+        assert cluster.workload("a", "newer") == ("", "")
+        put(server, "a", reference("apps/v1", "StatefulSet", "other"), uid="newer")
+        await eventually(lambda: cluster.workload("a", "newer") == ("StatefulSet", "other"))
+
+
+async def test_what_is_known_of_a_pod_outlives_it(server: FakeApiServer) -> None:
+    put(server, "a", None)
+    async with resolving(server) as cluster:
+        await cluster.has("a", "Pod", "a")
+        server.delete("a", "ml")
+        put(server, "b", None)
+        await cluster.has("b", "Pod", "b")
+        assert cluster.workload("a") == ("Pod", "a")
+
+
+async def test_pods_that_are_no_owners_any_more_are_forgotten(server: FakeApiServer) -> None:
+    calls: list[None] = []
+    for name in ("a", "b"):
+        put(server, name, None)
+    async with resolving(server, changed=lambda: calls.append(None)) as cluster:
+        await cluster.has("a", "Pod", "a")
+        await cluster.has("b", "Pod", "b")
+        server.delete("a", "ml")
+        for number in range(2):
+            before = len(calls)
+            cluster.clock.added += KEPT_SECONDS + 1
+            cluster.owner(f"wakes-{number}")
+            await eventually(lambda before=before: len(calls) > before)  # type: ignore[misc]
+            assert cluster.workload("b") == ("Pod", "b")
+        assert cluster.workload("a") == ("", "")
+
+
+@pytest.mark.parametrize("fault", [401, 403, 429, 500])
+async def test_names_stay_while_the_api_server_refuses(server: FakeApiServer, fault: int) -> None:
+    put_deployment(server)
+    put(server, "a")
+    async with resolving(server) as cluster:
+        await cluster.has("a", "Deployment", "web")
+        server.fault = fault
+        server.cut()
+        await eventually(lambda: not cluster.pods.state.up)
+        cluster.owner("new")
+        await asyncio.sleep(0.1)
+        assert cluster.workload("a") == ("Deployment", "web")
+        assert cluster.workload("new") == ("", "")
+        assert sum(cluster.pods.state.errors.values()) > 0
+        server.fault = 0
+        put(server, "new", None)
+        await cluster.has("new", "Pod", "new")
+
+
+async def test_a_failed_request_is_repeated_and_no_other_name_is_used(server: FakeApiServer) -> None:
+    put_deployment(server)
+    put(server, "a")
+    put(server, "alone", None)
+    server.denied_paths = ("/replicasets/",)
+    async with resolving(server) as cluster:
+        cluster.owner("a")
+        await cluster.has("alone", "Pod", "alone")
+        await eventually(lambda: cluster.pods.state.errors.get("forbidden", 0) == 1)
+        assert cluster.workload("a") == ("", "")
+        assert not cluster.pods.state.up
+        assert "403 Forbidden for /apis/apps/v1" in cluster.pods.state.message
+        server.denied_paths = ()
+        cluster.clock.added += 61.0
+        put(server, "wakes", None)
+        cluster.owner("wakes")
+        await cluster.has("a", "Deployment", "web")
+        assert cluster.pods.state.up
+
+
+async def test_a_renewed_token_and_an_expired_list_change_nothing(server: FakeApiServer) -> None:
+    put(server, "a", None)
+    async with resolving(server) as cluster:
+        await cluster.has("a", "Pod", "a")
+        server.rotate("second")
+        server.compact()
+        put(server, "b", None)
+        await cluster.has("b", "Pod", "b")
+        assert cluster.workload("a") == ("Pod", "a")
+
+
+async def test_pods_that_churn_cost_less_than_a_request_a_second(
+    server: FakeApiServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.undo()
+    stop = threading.Event()
+
+    def churn() -> None:
+        for number in range(10**6):
+            if stop.wait(0.02):
+                return
+            name = f"set-{number}"
+            server.put_object("apps/v1", "replicasets", name, reference("apps/v1", "Deployment", "web"))
+            put(server, f"p{number}", reference("apps/v1", "ReplicaSet", name) if number % 10 == 0 else None)
+            if number >= 30:
+                server.delete(f"p{number - 30}", "ml")
+            if number % 100 == 50:
+                server.cut()
+
+    thread = threading.Thread(target=churn)
+    begun = time.monotonic()
+    async with resolving(server, sleep=asyncio.sleep) as cluster:
+        thread.start()
+        seen: set[str] = set()
+        while server.version < 700:
+            for _, name in list(server.pods):
+                if cluster.workload(name)[0]:
+                    seen.add(name)
+            await asyncio.sleep(0.05)
+        stop.set()
+        thread.join()
+        assert len(server.requests) <= 1 + time.monotonic() - begun
+        assert len(seen) > 20
