@@ -213,16 +213,49 @@ def test_the_instances_of_a_replaced_board_go_with_it() -> None:
     assert counted < 60, "the counters of a board that returns begin anew"
 
 
-def test_a_restart_of_the_node_without_a_gpu_removes_it() -> None:
+@pytest.mark.parametrize("polls", [0, 3], ids=["lost at the restart", "lost before"])
+def test_a_gpu_that_a_restart_of_the_node_does_not_bring_back_stays_lost(polls: int) -> None:
     node = Node(A, B, boot_id="one")
     node.poll(3)
-    node.restart()
-    node.poll(3, A)
-    assert (node.lost, node.removed) == (["GPU-1"], []), "a restart of the daemon proves nothing"
-    node.restart("two")
+    if polls:
+        node.poll(polls, A)
+    for boot_id in ("two", "three"):
+        node.restart(boot_id)
+        node.poll(3, A)
+        assert (node.lost, node.state, node.removed) == (["GPU-1"], "crit", [])
+    node.restart("four", down=23 * HOUR)
     node.poll(3)
-    assert (node.lost, node.state, node.removed) == ([], "ok", [("GPU-1", "restarted")])
-    assert node.saved == {"GPU-0"}
+    assert node.lost == ["GPU-1"]
+    node.restart("five", down=HOUR)
+    node.poll(3)
+    assert (node.lost, node.state, node.removed) == ([], "ok", [("GPU-1", "expired")])
+
+
+def test_a_gpu_that_comes_late_after_a_restart_of_the_node_keeps_its_counters() -> None:
+    node = Node(A, B, boot_id="one")
+    node.poll(3)
+    node.restart("two")
+    node.poll(1, A)
+    node.poll(3, A, B)
+    assert (node.lost, node.state, node.removed) == ([], "ok", [])
+
+
+def test_new_boards_after_a_restart_of_the_node_replace_absent_ones() -> None:
+    """A virtual machine continues on another host."""
+    node = Node(A, B, boot_id="one")
+    node.poll(3)
+    node.restart("two")
+    node.poll(3, Board(0, "GPU-8", "A1"), Board(1, "GPU-9", ""))
+    assert (node.lost, node.state) == ([], "ok")
+    assert node.removed == [("GPU-0", "replaced"), ("GPU-1", "replaced")]
+
+
+def test_a_new_board_after_a_restart_of_the_node_replaces_the_one_of_its_slot_first() -> None:
+    node = Node(A, B, C, boot_id="one")
+    node.poll(3)
+    node.restart("two")
+    node.poll(3, A, C._replace(uuid="GPU-9"))
+    assert (node.lost, node.state, node.removed) == (["GPU-1"], "crit", [("GPU-2", "replaced")])
 
 
 @pytest.mark.parametrize(("host", "lost"), [("NODE.example.com", []), ("elsewhere", ["GPU-1"])])
@@ -232,7 +265,7 @@ def test_the_boot_id_counts_for_gpus_of_this_host_only(host: str, lost: list[str
     node.host = host
     node.poll(3)
     node.restart("two")
-    node.poll(3, A)
+    node.poll(3, A, Board(2, "GPU-9", "A1"))
     assert node.lost == lost
 
 

@@ -32,7 +32,7 @@ FORGET_SECONDS = 86400.0
 
 SampleKind = Literal["first", "next", "gap", "restart", "repeat"]
 TrackStatus = Literal["new", "present", "back", "gone"]
-RemovalReason = Literal["replaced", "restarted", "moved", "expired", "forgotten"]
+RemovalReason = Literal["replaced", "moved", "expired", "forgotten"]
 
 
 class SampleDecision(NamedTuple):
@@ -135,8 +135,7 @@ class Roster:
 
 
 _REASONS: Mapping[RemovalReason, str] = {
-    "replaced": "another board is in its slot",
-    "restarted": "its node was restarted without it",
+    "replaced": "another board has replaced it",
     "moved": "another target reports it",
     "expired": "it was absent for health.forget_after",
     "forgotten": "it was forgotten by request",
@@ -148,10 +147,10 @@ class Removal(NamedTuple):
 
     Attributes:
         track: of the GPU.
-        reason: `replaced`: another board is in its slot; `restarted`: it did not come back when its node was restarted;
-            `moved`: another target reports it; `expired`: it was absent for too long; `forgotten`: by request.
+        reason: `replaced`: a new board is in its slot, or came when its node was restarted; `moved`: another target
+            reports it; `expired`: it was absent for too long; `forgotten`: by request.
         time: in Unix seconds.
-        replacement: the board in its slot, if it was replaced.
+        replacement: the new board, if it was replaced.
     """
 
     track: GpuTrack
@@ -200,9 +199,9 @@ class Tracker:
     A sample covers the time since the previous sample of the same GPU. It covers nothing if there is none, if it comes
     late, or if the clock began anew, as with another source behind the same name.
 
-    A GPU that is absent is missing until it is forgotten: by request, after `forget_after`, when another board is in
-    its slot, when its node was restarted without it, or when another target reports it. A page alone does not show
-    whether a GPU was taken out of the list of an exporter or is lost, because a lost GPU restarts exporters, too.
+    A GPU that is absent is missing until it is forgotten: by request, after `forget_after`, when a new board has
+    replaced it, or when another target reports it. A page alone does not show whether a GPU was taken out of the list
+    of an exporter or is lost, because a lost GPU restarts exporters, too. Nor does a restart of its node without it.
 
     Args:
         settings: how long values may be constant before they are stale.
@@ -356,12 +355,9 @@ class Tracker:
 
     def _update_absent(self, tick: CanonicalTick, present: Mapping[str, GpuTrack], restarted: Container[str]) -> None:
         """Forget GPUs that are not expected any more, and those that have been absent for longest if there are many."""
-        slots = {
-            slot: track.device
-            for track in present.values()
-            if track.status == "new" and not track.last_seen and (slot := _slot(track.device))
-        }
         absent = [track for key, track in self._tracks.items() if key not in present]
+        new = [track.device for track in present.values() if track.status == "new" and not track.last_seen]
+        replacements = _replacements(absent, new, restarted) if absent else {}
         too_many = max(0, len(absent) - KEPT)
         for track in absent[:too_many]:
             self._drop(track)
@@ -369,10 +365,8 @@ class Tracker:
             is_divided = track.device.entity.kind == "gpu" and _is_divided(track.device.entity, tick.devices)
             if is_divided or track.status != "gone" or track._gone_at == inf:
                 track.status, track._gone_at, track.missed_since = "gone", inf if is_divided else self._now, tick.time
-            if (slot := _slot(track.device)) and (replacement := slots.get(slot)):
+            if replacement := replacements.get(track.key):
                 self._remove(track, "replaced", tick.time, replacement)
-            elif track.key in restarted:
-                self._remove(track, "restarted", tick.time)
             elif self._now - track._gone_at >= self._forget_after:
                 self._remove(track, "expired", tick.time)
         kept = [track for track in absent[too_many:] if track.key in self._tracks]
@@ -470,6 +464,27 @@ def _slot(device: Device) -> tuple[str, str, str] | None:
     entity = device.entity
     is_known = entity.kind == "gpu" and entity.uuid and entity.gpu and device.pci_bus_id
     return (entity.node, entity.gpu, device.pci_bus_id) if is_known else None
+
+
+def _replacements(absent: Iterable[GpuTrack], new: Iterable[Device], restarted: Container[str]) -> dict[str, Device]:
+    """Return the new boards that replace absent ones, by the key of these.
+
+    That is the board in the same slot. After a restart of the node it is also any other new board of the node, one for
+    each: a virtual machine may continue on another host.
+    """
+    spare = {device.entity.uuid: device for device in new if device.entity.kind == "gpu" and device.entity.uuid}
+    slots = {slot: device for device in spare.values() if (slot := _slot(device))}
+    found: dict[str, Device] = {}
+    for track in absent:
+        if (slot := _slot(track.device)) and (device := slots.get(slot)):
+            found[track.key] = spare.pop(device.entity.uuid, device)
+    for track in absent:
+        entity = track.device.entity
+        if track.key in restarted and track.key not in found and entity.uuid:
+            uuid = next((uuid for uuid, device in spare.items() if device.entity.node == entity.node), "")
+            if uuid:
+                found[track.key] = spare.pop(uuid)
+    return found
 
 
 def _board(entity: Entity) -> tuple[str, str]:
