@@ -132,16 +132,12 @@ def test_a_gpu_that_did_not_come_back_after_a_restart_is_lost() -> None:
         tick = sim.tick(ALIVE, devices=[GPU])
     (lost,) = tick.lost
     assert (lost.device.entity, lost.device.model) == (OTHER.entity, OTHER.model)
-    sim.restart()
-    sim.boot_id = "another"
-    for _ in range(3):
-        tick = sim.tick(ALIVE)
-    assert [one.device.entity for one in tick.lost] == [OTHER.entity]
-    sim.restart()
-    sim.boot_id = "and another"
-    for _ in range(3):
-        tick = sim.tick(ALIVE)
-    assert tick.lost == ()
+    for boot_id in ("another", "and another"):
+        sim.restart()
+        sim.boot_id = boot_id
+        for _ in range(3):
+            tick = sim.tick(ALIVE)
+        assert [one.device.entity for one in tick.lost] == [OTHER.entity]
 
 
 def test_what_happened_meanwhile_is_an_event() -> None:
