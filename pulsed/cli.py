@@ -1,5 +1,5 @@
-"""The command line: `pulsed serve`, `snapshot`, `export`, `record`, `doctor`, `counters`, `health`,
-`job`, `rules`, `check-config`.
+"""The command line: `pulsed serve`, `snapshot`, `export`, `record`, `doctor`, `counters`, `health`, `job`, `rules`,
+`check-config`.
 
 Arguments only: the commands are modules of `pulsed.commands`, which are imported when they run.
 """
@@ -182,14 +182,7 @@ def argument_parser() -> CommandParser:
     health.usage_error = HealthUsageError
     health.add_argument("urls", metavar="URL", nargs="*", help="of one or several; default: http://localhost:9401")
     health.add_argument("--format", choices=["table", "json", "line"], default="table", help="line: for Nagios")
-    health.add_argument(
-        "--timeout",
-        type=time_span,
-        metavar="TIME",
-        default=10.0,
-        help="of the request, such as 5s; default: 10s",
-    )
-    health.add_argument("--ca-file", dest="ca_file", metavar="FILE", help="certificates to trust, for https")
+    _add_client_options(health, timeout=10.0)
     health.add_argument(
         "--forget", metavar="GPU",
         help="forget an absent GPU, by UUID or index, instead; needs a pulsed with --web.enable-lifecycle",
@@ -209,14 +202,7 @@ def argument_parser() -> CommandParser:
         help="read the pulsed on each of these nodes instead, at the port of --url: gpu[01-04,07]",
     )  # fmt: skip
     job.add_argument("--format", choices=["text", "json", "line", "js1"], default="text", help=JOB_FORMATS)
-    job.add_argument(
-        "--timeout",
-        type=time_span,
-        metavar="TIME",
-        default=2.0,
-        help="of each request, such as 5s; default: 2s",
-    )
-    job.add_argument("--ca-file", dest="ca_file", metavar="FILE", help="certificates to trust, for https")
+    _add_client_options(job, timeout=2.0)
     job.set_defaults(run=_job, parser=job)
 
     rules = commands.add_parser("rules", parents=[configured], help="print recording and alerting rules for Prometheus")
@@ -244,6 +230,18 @@ def argument_parser() -> CommandParser:
     check.add_argument("--web.config.file", dest="web_config_file", metavar="FILE", help="a web configuration file")
     check.set_defaults(run=_check_config, parser=check)
     return parser
+
+
+def _add_client_options(parser: CommandParser, *, timeout: float) -> None:
+    """Add the options of requests to a daemon; `timeout` is the default in seconds."""
+    parser.add_argument(
+        "--timeout",
+        type=time_span,
+        metavar="TIME",
+        default=timeout,
+        help=f"of each request, such as 5s; default: {timeout:g}s",
+    )
+    parser.add_argument("--ca-file", dest="ca_file", metavar="FILE", help="certificates to trust, for https")
 
 
 def _configuration(options: argparse.Namespace) -> Config:
