@@ -13,7 +13,7 @@ ARGS   ?=
 WORKERS ?= $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 1) + 1)')
 PYTEST ?= $(VENV)/bin/python -m pytest
 
-.PHONY: run test lint format bench mutants docs dist release release-files constraints clean
+.PHONY: run test lint format bench mutants docs vendor dist release release-files constraints clean
 
 $(VENV)/.run: pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || \
@@ -27,7 +27,7 @@ $(VENV)/.dev: $(VENV)/.run
 	@touch $@
 
 run: $(VENV)/.run
-	@echo "pulsed: page for Prometheus http://localhost:9401/metrics, JSON http://localhost:9401/gpus, docs http://localhost:9401/docs"
+	@echo "pulsed: http://localhost:9401/, for Prometheus http://localhost:9401/metrics, JSON http://localhost:9401/gpus"
 	$(VENV)/bin/pulsed serve --source $(SOURCE) $(ARGS)
 
 lint: $(VENV)/.dev
@@ -54,6 +54,10 @@ docs: $(VENV)/.dev
 	$(VENV)/bin/python -m tools.generate_dashboards
 	$(VENV)/bin/python -m tools.generate_counters
 	$(VENV)/bin/python -m tools.generate_chart_readme
+
+# The page's libraries, at the versions of vendor.yaml; needs npm.
+vendor: $(VENV)/.dev
+	$(VENV)/bin/python -m tools.vendor
 
 dist: $(VENV)/.dev
 	$(VENV)/bin/python -m build

@@ -61,6 +61,7 @@ def test_the_wheel_has_the_package_and_nothing_else(dist: Path) -> None:
     names = zipfile.ZipFile(only(list(dist.glob("*.whl")))).namelist()
     assert {name.partition("/")[0] for name in names} == {"pulsed", f"pulsed-{__version__}.dist-info"}
     assert "pulsed/py.typed" in names
+    assert set(run("git", "ls-files", "pulsed", folder=ROOT).split()) <= set(names)
 
 
 def test_the_sdist_has_all_that_operators_need(dist: Path) -> None:

@@ -42,6 +42,7 @@ from pulsed.present.exposition.page import Pages
 from pulsed.present.exposition.telemetry import Telemetry
 from pulsed.server.app import DaemonApp
 from pulsed.server.auth import AuthMiddleware
+from pulsed.server.configured_headers import ConfiguredHeaders
 from pulsed.server.http_server import Server
 from pulsed.server.listeners import Listener, from_systemd, listen
 from pulsed.server.reloader import WebConfigReloader
@@ -244,7 +245,7 @@ class Daemon:
         app: App = self._app
         if self._web is not None:
             app = AuthMiddleware(
-                app,
+                ConfiguredHeaders(app, self._web),
                 self._web,
                 self._telemetry.count_request,
                 named=PROBES | {self._config.telemetry_path},

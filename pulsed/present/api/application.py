@@ -21,16 +21,21 @@ from pulsed.present.api.history import History
 from pulsed.present.api.json_compression import JsonCompression
 from pulsed.present.api.json_response import failure, refusal
 from pulsed.present.api.openapi import openapi_document
+from pulsed.present.api.response_headers import ResponseHeaders
 from pulsed.present.api.routes.autoscale import autoscale_router
+from pulsed.present.api.routes.catalog import catalog_router
 from pulsed.present.api.routes.container_metrics import container_router
 from pulsed.present.api.routes.daemon import daemon_router
+from pulsed.present.api.routes.docs import docs_router
 from pulsed.present.api.routes.events import event_router
 from pulsed.present.api.routes.gpu_health import health_router
 from pulsed.present.api.routes.gpu_history import history_router
 from pulsed.present.api.routes.gpus import gpu_router
 from pulsed.present.api.routes.host import host_router
 from pulsed.present.api.routes.jobs import job_router
-from pulsed.present.api.routes.landing import SUMMARY, landing_router
+from pulsed.present.api.routes.page import page_router
+
+SUMMARY = "Real utilization, workload class and health of the GPUs of this node."
 
 
 def api(
@@ -61,10 +66,12 @@ def api(
         license_info={"name": "Apache-2.0", "identifier": "Apache-2.0"},
     )
     app.add_middleware(JsonCompression)
+    app.add_middleware(ResponseHeaders)
     app.add_exception_handler(HTTPException, failure)
     app.add_exception_handler(RequestValidationError, refusal)
     for router in (
-        landing_router(telemetry_path, external_path),
+        page_router(board, telemetry_path, external_path),
+        docs_router(),
         gpu_router(board, preset),
         history_router(board, history),
         job_router(board, accounts),
@@ -73,6 +80,7 @@ def api(
         event_router(board, events),
         health_router(board),
         host_router(config),
+        catalog_router(config),
         daemon_router(config),
     ):
         app.include_router(router)

@@ -1,4 +1,4 @@
-"""CPU and memory of the host, in JSON. Measured when requested, which costs nothing between requests."""
+"""CPU and memory of the host and of pulsed, in JSON. Measured when requested, which costs nothing between requests."""
 
 from __future__ import annotations
 
@@ -35,13 +35,15 @@ class HostUsage:
 
     def document(self) -> dict[str, Any]:
         """Return the host's load; None where it is unknown. In a container it is that of the node."""
-        memory = psutil.virtual_memory()
+        memory, own = psutil.virtual_memory(), psutil.Process().cpu_times()
         return {
             "cpu_count": psutil.cpu_count(),
             "cpu_busy_ratio": self._measure(),
             "load_average": psutil.getloadavg()[0],
             "memory_bytes": memory.total,
             "memory_used_bytes": memory.total - memory.available,
+            "pulsed_cpu_seconds": own.user + own.system,
+            "pulsed_memory_bytes": psutil.Process().memory_info().rss,
         }
 
     def _measure(self) -> float | None:

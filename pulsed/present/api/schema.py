@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from types import GenericAlias
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, GetJsonSchemaHandler, create_model
 from pydantic.json_schema import JsonSchemaValue
@@ -45,13 +45,59 @@ class Version(Shape):
 
 
 class Host(Shape):
-    """CPU and memory of the host, also from inside a container."""
+    """CPU and memory of the host, also from inside a container, and of pulsed."""
 
     cpu_count: int | None
     cpu_busy_ratio: float | None = Field(description="since the request before, or at least 1 s; null at the first")
     load_average: float = Field(description="over one minute")
     memory_bytes: int
     memory_used_bytes: int = Field(description="without what programs can get: caches and free memory")
+    pulsed_cpu_seconds: float = Field(description="CPU time of pulsed since its start")
+    pulsed_memory_bytes: int = Field(description="resident memory of pulsed")
+
+
+class ClassRuleShape(Shape):
+    """A row of the class table: the first whose conditions all hold gives the class."""
+
+    class_: str = Field(alias="class")
+    bottleneck: str
+    reason: str | None
+    conditions: list[tuple[str, Literal["<", ">="], float]] = Field(description="variable, comparison, threshold")
+
+
+class DcgmFieldShape(Shape):
+    """A DCGM field that fills a quantity."""
+
+    id: int
+    name: str
+
+
+class QuantityShape(Shape):
+    """A quantity of `metrics`."""
+
+    meaning: str
+    group: str
+    fields: list[DcgmFieldShape] = Field(description="the preferred one first; empty if it is computed")
+    counters_line: str | None = Field(description="its line in a counters file of dcgm-exporter")
+
+
+class CheckShape(Shape):
+    """A health check: what is wrong when it is raised, when that is, and its inputs."""
+
+    title: str
+    rule: str
+    inputs: list[str]
+
+
+class CatalogShape(Shape):
+    """The tables behind class and health of a GPU."""
+
+    classes: list[str]
+    rules: list[ClassRuleShape]
+    variables: dict[str, list[str]] = Field(description="the quantities that determine each variable of the rules")
+    weights: dict[str, float] = Field(description="of real utilization")
+    quantities: dict[str, QuantityShape]
+    checks: dict[str, CheckShape]
 
 
 class ProcessRow(Shape):

@@ -1,0 +1,20 @@
+// Class rules, quantities with their DCGM fields, and health checks: fetched once, when a view explains something.
+
+import { getJson } from "./api.js";
+
+let pending = null;
+let loaded = null;
+
+export function catalog() {
+  pending ??= getJson("catalog").then(
+    (document_) => (loaded = document_),
+    (error) => {
+      pending = null;
+      throw error;
+    },
+  );
+  return pending;
+}
+
+/** Returns the tables if they are loaded, else null. */
+export const loadedCatalog = () => loaded;

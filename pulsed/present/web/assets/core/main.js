@@ -1,0 +1,102 @@
+// Composes the page: state, connection, header and the view of the hash.
+
+import { Announcer } from "../ui/announcer.js";
+import { h, oncePerFrame } from "../ui/dom.js";
+import { Header } from "../ui/header.js";
+import { Help } from "../ui/help.js";
+import { listenForKeys } from "../ui/keyboard.js";
+import { applyTheme } from "../ui/palette.js";
+import { FleetView } from "../views/fleet.js";
+import { catalog } from "./catalog.js";
+import { Changes } from "./changes.js";
+import { Connection } from "./connection.js";
+import { FleetState } from "./fleet_state.js";
+import { Host } from "./host.js";
+import { Router } from "./router.js";
+
+/** Name in the hash, title and class; in the order of the keys 1, 2, ... */
+const VIEWS = [["fleet", "Fleet", FleetView]];
+
+applyTheme();
+const fleet = new FleetState();
+const connection = new Connection(fleet);
+const context = {
+  fleet,
+  connection,
+  router: new Router(),
+  changes: new Changes(connection, fleet),
+  host: new Host(connection),
+  announcer: new Announcer(),
+  view: null,
+  help: () => help.open(),
+};
+const main = document.getElementById("main");
+const banner = h("div", { class: "banner", role: "status", hidden: true });
+const place = h("div");
+main.append(banner, place, context.announcer.element);
+const header = new Header(context, VIEWS);
+const help = new Help(context);
+
+let all = true;
+const draw = oncePerFrame(() => {
+  header.draw();
+  drawBanner();
+  context.view?.update({ all });
+  all = false;
+});
+
+function show() {
+  const { router } = context;
+  const [name, , View] = VIEWS.find(([view]) => view === router.view) ?? VIEWS[0];
+  const key = `${name}/${router.rest}`;
+  if (key !== show.key) {
+    const isFirst = !show.key;
+    show.key = key;
+    context.view?.destroy?.();
+    context.view = new View(context);
+    place.replaceChildren(context.view.element);
+    if (!isFirst) main.focus({ preventScroll: true });
+    if (!isFirst) scrollTo(0, 0);
+  }
+  all = true;
+  draw();
+}
+
+function drawBanner() {
+  const { state, problem } = connection;
+  const age = performance.now() - fleet.arrived;
+  let text = "";
+  if (state === "signin") text = "The daemon requests a sign-in. ";
+  else if (state === "offline") text = `No connection to the daemon (${problem}). It is tried again. `;
+  else if (fleet.isLoaded && state !== "hidden" && age > 60000) text = "No new data for more than a minute. ";
+  else {
+    const down = fleet.sources.filter((source) => !source.up);
+    if (down.length === 1) text = `The source ${down[0].target} is down: ${down[0].error ?? "no data yet"} `;
+    else if (down.length) text = `${down.length} of ${fleet.sources.length} sources are down; the first: ${down[0].error ?? "no data yet"} `;
+  }
+  banner.hidden = !text;
+  if (banner.firstChild?.data === text) return;
+  banner.replaceChildren(text);
+  if (state === "signin") banner.append(h("button", { type: "button", onclick: () => location.reload() }, "Sign in"));
+}
+
+document.querySelector(".skip").addEventListener("click", (event) => {
+  event.preventDefault(); // the hash is the view
+  main.focus();
+});
+context.router.addEventListener("change", show);
+fleet.addEventListener("change", ({ detail }) => {
+  all ||= detail.all;
+  draw();
+});
+connection.addEventListener("state", draw);
+connection.addEventListener("change", ({ detail }) => {
+  if (detail.event === "health" && !detail.check && detail.before !== "unknown") {
+    context.announcer.announce(`GPU ${detail.gpu} of ${detail.node}: health ${detail.after}`);
+  }
+});
+context.changes.addEventListener("change", draw);
+listenForKeys(context, VIEWS);
+catalog().then(draw, () => {});
+show();
+connection.start();

@@ -1,0 +1,34 @@
+// A bar for a ratio: solid up to what is known, hatched up to what missing inputs leave open, all hatched without a
+// reading. A measured 0 is a tick at the origin. The ghost mark is what nvidia-smi shows.
+
+import { MISSING, percent, percentRange } from "../text/format.js";
+import { h, setAttribute, setProperty } from "./dom.js";
+
+export class Bar {
+  constructor({ label, isSmall = false, isHidden = false }) {
+    this.label = label;
+    this.isHidden = isHidden;
+    const parts = ["known", "open", "ghost-mark"].map((name) => h("i", { class: name }));
+    this.element = h("span", { class: isSmall ? "bar small" : "bar", ...(isHidden ? { "aria-hidden": "true" } : { role: "img" }) }, parts);
+  }
+
+  /** Draws a ratio with bounds; null is a missing value. */
+  draw({ ratio, lower = ratio, upper = ratio, ghost = null, isStale = false, bottleneck = null }) {
+    const { element } = this;
+    const isMissing = lower === null || (ratio === null && upper - lower > 0.999);
+    setAttribute(element, "data-state", isStale ? "stale" : isMissing ? "missing" : "known");
+    setAttribute(element, "data-bottleneck", bottleneck);
+    setAttribute(element, "data-open", !isMissing && upper !== null && upper - lower > 0.005);
+    setAttribute(element, "data-ghost", ghost !== null);
+    setProperty(element, "--low", width(lower));
+    setProperty(element, "--high", width(upper));
+    setProperty(element, "--ghost-at", width(ghost));
+    if (!this.isHidden) {
+      const value = isStale ? "stale" : isMissing ? "no reading" : percentRange(ratio, lower, upper);
+      const smi = ghost === null ? "" : `; nvidia-smi ${percent(ghost)}`;
+      setAttribute(element, "aria-label", `${this.label}: ${value === MISSING ? "no reading" : value}${smi}`);
+    }
+  }
+}
+
+const width = (ratio) => (ratio === null ? "0%" : `${(100 * Math.min(1, Math.max(0, ratio))).toFixed(1)}%`);

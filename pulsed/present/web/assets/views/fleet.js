@@ -1,0 +1,131 @@
+// The fleet: totals, then tiles, a table or a map of cells, by the number of GPUs. `v` overrides the size.
+
+import { FilterError, parseFilter } from "../text/filter.js";
+import { MISSING, memoryOf, number, percent, percentRange, watts } from "../text/format.js";
+import { HEALTH } from "../text/states.js";
+import { totalsOf } from "../text/totals.js";
+import { h, setText } from "../ui/dom.js";
+import { healthChip } from "../ui/marks.js";
+import { segmented } from "../ui/segmented.js";
+import { HeatmapView } from "./heatmap.js";
+import { SORTS, sorted } from "./fleet_order.js";
+import { TableView } from "./table.js";
+import { TilesView } from "./tiles.js";
+
+const KINDS = { tiles: TilesView, table: TableView, map: HeatmapView };
+const LARGEST = { tiles: 16, table: 256 };
+
+export class FleetView {
+  constructor(context) {
+    this.context = context;
+    this.title = "Fleet";
+    this.totals = new Totals(context);
+    this.place = h("div");
+    this.kinds = segmented("Show as", Object.keys(KINDS), (kind) => context.router.set({ v: kind }));
+    this.sort = h(
+      "select",
+      { onchange: () => context.router.set({ sort: this.sort.value }) },
+      SORTS.map(([value, text]) => h("option", { value }, text)),
+    );
+    this.count = h("span", { class: "muted" });
+    this.element = h(
+      "section",
+      { "aria-label": "Fleet" },
+      h("h1", { class: "visually-hidden" }, "Fleet"),
+      this.totals.element,
+      h("div", { class: "toolbar" }, this.kinds.element, h("label", {}, "Sort ", this.sort), this.count),
+      this.place,
+    );
+  }
+
+  update({ all = true } = {}) {
+    const { fleet, router } = this.context;
+    if (!fleet.isLoaded) return;
+    const kind = kindOf(fleet, router);
+    if (!(this.view instanceof KINDS[kind])) {
+      this.view?.destroy?.();
+      this.view = new KINDS[kind](this.context);
+      this.place.replaceChildren(this.view.element);
+      all = true;
+    }
+    const sort = router.get("sort", "");
+    this.kinds.select(kind);
+    this.sort.value = sort.replace(/^-/, "");
+    const positions = sorted(fleet, selected(this.context), sort);
+    setText(this.count, positions.length === fleet.size ? "" : `${positions.length} of ${fleet.size} GPUs`);
+    this.totals.draw(positions);
+    this.view.update(positions, { all, sort });
+  }
+
+  nextKind() {
+    const { fleet, router } = this.context;
+    const kinds = Object.keys(KINDS);
+    router.set({ v: kinds[(kinds.indexOf(kindOf(fleet, router)) + 1) % kinds.length] });
+  }
+
+  destroy() {
+    this.view?.destroy?.();
+  }
+}
+
+function kindOf(fleet, router) {
+  const wanted = router.get("v");
+  if (wanted in KINDS) return wanted;
+  return fleet.size <= LARGEST.tiles ? "tiles" : fleet.size <= LARGEST.table ? "table" : "map";
+}
+
+/** Positions of the GPUs that the filter selects; all if it is not valid. */
+export function selected({ fleet, router }) {
+  const all = Array.from({ length: fleet.size }, (_, i) => i);
+  try {
+    const matches = parseFilter(router.get("q"));
+    return all.filter((i) => matches(fleet, i));
+  } catch (error) {
+    if (error instanceof FilterError) return all;
+    throw error;
+  }
+}
+
+/** Sums over the selected GPUs; each shows over how many it is, if not all. */
+class Totals {
+  constructor({ fleet, host }) {
+    Object.assign(this, { fleet, host });
+    this.parts = Object.fromEntries(
+      ["GPUs", "Real utilization", "Power", "Memory", "Host"].map((name) => [name, h("dd")]),
+    );
+    this.health = h("dd", { class: "chips" });
+    const pairs = Object.entries({ ...this.parts, Health: this.health });
+    this.element = h("dl", { class: "totals" }, pairs.map(([name, value]) => h("div", {}, h("dt", {}, name), value)));
+  }
+
+  draw(positions) {
+    const totals = totalsOf(this.fleet, positions);
+    const { busy, held, free, unknown, stale, gpus } = totals;
+    const counts = [[busy, "busy"], [held, "held idle"], [free, "idle"], [unknown, "unknown"], [stale, "stale"]];
+    const shown = counts.filter(([count], i) => count || i < 1).map(([count, text]) => `${count} ${text}`);
+    setText(this.parts.GPUs, `${gpus}: ${shown.join(", ")}`);
+    const range = percentRange(totals.ru.value, totals.lower.value, totals.upper.value);
+    setText(this.parts["Real utilization"], range + of(totals.ru.count, gpus));
+    setText(this.parts.Power, watts(totals.power.value) + of(totals.power.count, gpus));
+    setText(this.parts.Memory, memoryOf(totals.memoryUsed.value, totals.memory.value) + of(totals.memoryUsed.count, gpus));
+    this.drawHost();
+    this.drawHealth(totals.health);
+  }
+
+  drawHost() {
+    const { document_ } = this.host;
+    const busy = document_ && document_.cpu_busy_ratio !== null ? percent(document_.cpu_busy_ratio) : MISSING;
+    const ram = document_ ? memoryOf(document_.memory_used_bytes, document_.memory_bytes) : MISSING;
+    setText(this.parts.Host, `CPU ${busy}, RAM ${ram}`);
+  }
+
+  drawHealth(counts) {
+    const text = JSON.stringify(counts);
+    if (text === this.shownHealth) return;
+    this.shownHealth = text;
+    const shown = HEALTH.filter((state) => counts[state]);
+    this.health.replaceChildren(...shown.map((state) => healthChip(state, `${number(counts[state])} ${state}`)));
+  }
+}
+
+const of = (count, all) => (count === all ? "" : `, ${count}/${all}`);

@@ -1,0 +1,33 @@
+// What tiles, table and cells show of a GPU, from the columns of the fleet.
+
+import { MISSING, percentRange, span, words } from "../text/format.js";
+
+export function readingOf(fleet, i) {
+  const get = (name) => fleet.get(name, i);
+  const isStale = fleet.isStale(i);
+  return {
+    isStale,
+    age: fleet.ageOf(i),
+    ratio: get("real_utilization_ratio"),
+    lower: get("real_utilization_lower_ratio"),
+    upper: get("real_utilization_upper_ratio"),
+    ghost: get("gpu_utilization_ratio"),
+    class_: get("workload_class"),
+    bottleneck: get("bottleneck") ?? "unknown",
+    health: get("health_state") ?? "unknown",
+    limit: get("limiting_resource"),
+  };
+}
+
+export function ruText(reading) {
+  return reading.isStale ? MISSING : percentRange(reading.ratio, reading.lower, reading.upper);
+}
+
+/** The class with the time since when; of a stale GPU the last one. */
+export function classText(reading, since, now) {
+  const name = words(reading.class_ ?? "unknown");
+  if (reading.isStale) return `was: ${name}`;
+  return since ? `${name}, ${span(now - since)}` : name;
+}
+
+export const staleText = (reading) => `stale ${reading.age === null ? "" : span(reading.age)}`.trim();

@@ -1,0 +1,83 @@
+"""A real Chromium: pages that fail a test when the console shows anything, and axe for accessibility."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from importlib.resources import files
+from typing import Any, Literal
+
+from playwright.sync_api import Browser, BrowserContext, Page, Playwright
+
+from tests.tools import tool
+from tests.waiting import SECONDS
+
+AXE = (files("axe_playwright_python") / "axe.min.js").read_text(encoding="utf-8")
+RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
+
+Theme = Literal["light", "dark"]
+THEMES: tuple[Theme, ...] = ("light", "dark")
+
+
+def launch(playwright: Playwright) -> Browser:
+    """Start the system's Chromium, with the same look on every machine."""
+    return playwright.chromium.launch(
+        executable_path=tool("chromium", "chromium"),
+        args=["--no-sandbox", "--font-render-hinting=none", "--force-color-profile=srgb", "--disable-dev-shm-usage"],
+    )
+
+
+@dataclass
+class Tab:
+    """A page, what its console showed, and the requests that it sent to other origins."""
+
+    page: Page
+    url: str
+    console: list[str] = field(default_factory=list)
+    foreign: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.page.set_default_timeout(1000 * SECONDS)
+        self.page.on("console", lambda message: self.console.append(f"{message.type}: {message.text}"))
+        self.page.on("pageerror", lambda error: self.console.append(f"error: {error}"))
+        self.page.on("request", self._note)
+
+    def _note(self, request: Any) -> None:
+        if not request.url.startswith((self.url, "data:")):
+            self.foreign.append(request.url)
+
+    def open(self, hash_: str = "#/") -> Page:
+        """Open the page at a hash, and wait until it shows data."""
+        self.page.goto(f"{self.url}{hash_}")
+        self.page.locator(".live[data-state=live], .live[data-state=polling]").wait_for()
+        return self.page
+
+    def violations(self) -> list[str]:
+        """Run axe; return a line per violation."""
+        self.page.evaluate(AXE)
+        found = self.page.evaluate(f"axe.run({{runOnly: {RULES}}})")
+        return [
+            f"{each['id']}: {node['target']}: {node['failureSummary']}"
+            for each in found["violations"]
+            for node in each["nodes"]
+        ]
+
+
+@contextlib.contextmanager
+def tab(browser: Browser, url: str, **options: Any) -> Iterator[Tab]:
+    """Open a tab in a context of its own; afterwards the console must be empty, and nothing was sent elsewhere."""
+    context = new_context(browser, **options)
+    try:
+        opened = Tab(context.new_page(), url)
+        yield opened
+        assert opened.console == []
+        assert opened.foreign == []
+    finally:
+        context.close()
+
+
+def new_context(browser: Browser, theme: Theme = "light", **options: Any) -> BrowserContext:
+    """Return a context without animations."""
+    given = {"viewport": {"width": 1280, "height": 900}, **options}
+    return browser.new_context(color_scheme=theme, reduced_motion="reduce", **given)
