@@ -28,6 +28,9 @@ MAX_FILES = 4096
 MAX_BYTES = 64 * 1024
 """A larger file is not a mapping."""
 
+ABSENT_FACTOR = 5.0
+"""A directory that does not exist is looked for so much less often."""
+
 _Signature = tuple[int, int, int]
 
 
@@ -51,6 +54,7 @@ class _Memory:
     files: Mapping[str, _Mapping] = field(default_factory=dict)
     begins: Mapping[str, float] = field(default_factory=dict)
     claims: Claims = NO_CLAIMS
+    is_absent: bool = False
     thread: DaemonThread[Claims | None] = field(default_factory=DaemonThread)
 
 
@@ -64,13 +68,13 @@ class MappingDirectory:
 
     Args:
         path: of the directory. Without one the source is absent, which is normal.
-        interval: seconds between two looks.
+        every: seconds between two looks.
         booted: when the host started, in Unix seconds.
         queue: where jobs are looked up whose files lack something.
     """
 
     path: str
-    interval: float = 1.0
+    every: float = 1.0
     booted: float = 0.0
     queue: SlurmQueue | None = None
     _memory: _Memory = field(default_factory=_Memory, compare=False, repr=False)
@@ -79,6 +83,11 @@ class MappingDirectory:
     def name(self) -> str:
         """The path."""
         return self.path
+
+    @property
+    def interval(self) -> float:
+        """Seconds between two looks: more while there is no directory."""
+        return self.every * (ABSENT_FACTOR if self._memory.is_absent else 1.0)
 
     @property
     def absence(self) -> str:
@@ -98,6 +107,7 @@ class MappingDirectory:
 
     async def close(self) -> None:
         """Abandon what is looked up."""
+        self._memory.thread.close()
         if self.queue:
             await self.queue.close()
 
@@ -108,13 +118,14 @@ class MappingDirectory:
             with os.scandir(self.path) as entries:
                 found = {entry.name: entry for _, entry in zip(range(MAX_FILES), entries, strict=False)}
         except FileNotFoundError:
-            memory.files, memory.begins, memory.claims = {}, {}, NO_CLAIMS
+            memory.files, memory.begins, memory.claims, memory.is_absent = {}, {}, NO_CLAIMS, True
             return None
         except OSError as error:
             raise AttributionError(
                 f"{self.path} cannot be listed: {error.strerror}",
                 "let the user of pulsed list the directory, or remove it from attribution.jobs.directories",
             ) from None
+        memory.is_absent = False
         rejected: dict[str, int] = {}
         files: dict[str, _Mapping] = {}
         for name, entry in sorted(found.items()):

@@ -26,7 +26,9 @@ class JobsSection(Section):
         " or dcgm-exporter's HPC job mapping. One that does not exist is ignored. Files are named by index (`3`, on MIG"
         " `3.7`) or UUID, and contain job ids, a job id and a uid, or lines such as `job_id=4711` and `user=ann`.",
     )
-    interval: Duration = Field(default=1.0, description="Time between two looks.")
+    interval: Duration = Field(
+        default=1.0, description="Time between two looks; five times as long while a directory does not exist."
+    )
     squeue: CommandOrOff = Field(
         default="squeue",
         description="Slurm's `squeue`, which looks up user, account, partition, name and array of a job once, if its"

@@ -8,6 +8,8 @@ import pytest
 from pulsed.attribution.daemon_thread import DaemonThread
 from tests.waiting import SECONDS, eventually
 
+NAME = "pulsed-attribution"
+
 
 async def test_results_and_errors_are_the_callers() -> None:
     thread = DaemonThread[int]()
@@ -19,6 +21,10 @@ async def test_results_and_errors_are_the_callers() -> None:
     with pytest.raises(KeyError):
         await thread.call(fail)
     assert await thread.call(lambda: 2) == 2
+    thread.close()
+    await eventually(lambda: NAME not in {each.name for each in threading.enumerate()})
+    assert await thread.call(lambda: 3) == 3
+    thread.close()
 
 
 async def test_a_call_that_hangs_costs_one_thread() -> None:
@@ -38,6 +44,8 @@ async def test_a_call_that_hangs_costs_one_thread() -> None:
     free.set()
     assert await waiting == 1
     assert await thread.call(hang) == 2
+    assert calls[0] is calls[1]
+    thread.close()
 
 
 async def test_an_error_that_comes_too_late_is_not_reported_as_lost(caplog: pytest.LogCaptureFixture) -> None:
@@ -51,7 +59,8 @@ async def test_an_error_that_comes_too_late_is_not_reported_as_lost(caplog: pyte
     await asyncio.sleep(0.01)
     waiting.cancel()
     free.set()
-    await eventually(lambda: "pulsed-attribution" not in {each.name for each in threading.enumerate()})
+    thread.close()
+    await eventually(lambda: NAME not in {each.name for each in threading.enumerate()})
     await asyncio.sleep(0)
     del thread, waiting
     assert caplog.records == []
@@ -66,3 +75,4 @@ def test_the_loop_may_end_before_the_call() -> None:
 
     asyncio.run(abandon())
     free.set()
+    thread.close()

@@ -2,7 +2,9 @@
  *
  * Lines are "KEY VALUE". A value of a GPU is "gpu0.KEY", of its first MIG device "gpu0.mig0.KEY"; a key that is not there
  * is NVML_ERROR_NOT_SUPPORTED. A number may be followed by "+RATE": units per second since the library was loaded.
- * "FUNCTION.error CODE", "gpu0.FUNCTION.error CODE", "all.error CODE" (not of nvmlShutdown) fail, "FUNCTION.delay_us" sleeps first.
+ * "FUNCTION.error CODE", "gpu0.FUNCTION.error CODE", "all.error CODE" (not of nvmlShutdown) fail. "FUNCTION.delay_us N" takes
+ * so long first: up to SPIN_US on the processor, as such a short call of a driver does, and asleep if it is longer. With
+ * STANDIN_NVML_REPORT, that file has the processor time of all calls, in microseconds, when the process ends.
  * The file is read again when it was replaced. Handles carry the generation of the driver: one that outlives a reload,
  * and every other misuse that a real driver answers with a crash, is counted in `standin_misuses`.
  */
@@ -14,8 +16,9 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { UNINITIALIZED = 1, INVALID = 2, NOT_SUPPORTED = 3, NOT_FOUND = 6, TIMED_OUT = 10, UNKNOWN = 999 };
+enum { UNINITIALIZED = 1, INVALID = 2, NOT_SUPPORTED = 3, NOT_FOUND = 6, TIMED_OUT = 10, OTHER_VERSION = 25, UNKNOWN = 999 };
 #define KEYS 8192
+#define SPIN_US 50
 
 int standin_initialized, standin_samples, standin_sets, standin_misuses, standin_calls;
 
@@ -30,6 +33,27 @@ static double clock_now(void) {
   struct timespec t;
   clock_gettime(CLOCK_MONOTONIC, &t);
   return t.tv_sec + t.tv_nsec * 1e-9;
+}
+
+static double cpu_us;
+
+static double thread_us(void) {
+  static const char *report = "";
+  struct timespec t;
+  if (report && !*report) report = getenv("STANDIN_NVML_REPORT");
+  if (!report) return 0;
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+  return t.tv_sec * 1e6 + t.tv_nsec * 1e-3;
+}
+
+static void leave(double *entered) { cpu_us += thread_us() - *entered; }
+
+__attribute__((destructor)) static void write_report(void) {
+  const char *path = getenv("STANDIN_NVML_REPORT");
+  FILE *f = path ? fopen(path, "w") : NULL;
+  if (!f) return;
+  fprintf(f, "%.0f\n", cpu_us);
+  fclose(f);
 }
 
 static unsigned slot(const char *key) {
@@ -109,7 +133,8 @@ static int failed(const char *function, void *h) {
   const char *owner = owner_of(h);
   snprintf(key, sizeof key, "%s.delay_us", function);
   double delay = get("", key, 0);
-  if (delay > 0) usleep(delay);
+  if (delay > SPIN_US) usleep(delay);
+  else if (delay > 0) for (double end = clock_now() + delay * 1e-6; clock_now() < end;) {}
   snprintf(key, sizeof key, "%s.error", function);
   double error = strcmp(function, "nvmlShutdown") ? get("all", "error", 0) : 0;
   if (!error && h) error = get(owner, "error", 0);
@@ -119,7 +144,9 @@ static int failed(const char *function, void *h) {
   return standin_initialized > 0 || !strcmp(function, "nvmlInitWithFlags") ? 0 : UNINITIALIZED;
 }
 
-#define ENTER(h) do { int e_ = failed(__func__, h); if (e_) return e_; } while (0)
+#define ENTER(h) \
+  __attribute__((cleanup(leave))) double entered_ = thread_us(); \
+  do { int e_ = failed(__func__, h); if (e_) return e_; } while (0)
 #define UINT(h, key, out) do { double v_; int e_ = number(owner_of(h), key, &v_); if (e_) return e_; *(out) = v_; } while (0)
 /* A function of a handle that gives one number. */
 #define GIVES(name, key, type) int name(void *h, type *out) { ENTER(h); UINT(h, key, out); return 0; }
@@ -274,9 +301,11 @@ int nvmlEventSetWait_v2(int *set, struct event *out, unsigned ms) {
 }
 
 #ifndef OLD_DRIVER /* what drivers before 510 do not have */
+#define VERSION(s, n) do { if ((s)->version != (sizeof *(s) | (n) << 24)) return OTHER_VERSION; } while (0)
 struct memory { unsigned version; uint64_t total, reserved, free, used; };
 int nvmlDeviceGetMemoryInfo_v2(void *h, struct memory *m) {
   ENTER(h);
+  VERSION(m, 2);
   UINT(h, "memory.total", &m->total);
   UINT(h, "memory.reserved", &m->reserved);
   UINT(h, "memory.used", &m->used);
@@ -285,13 +314,20 @@ int nvmlDeviceGetMemoryInfo_v2(void *h, struct memory *m) {
 }
 GIVES(nvmlDeviceGetCurrentClocksEventReasons, "reasons", uint64_t)
 struct temperature { unsigned version, sensor; int celsius; };
-int nvmlDeviceGetTemperatureV(void *h, struct temperature *t) { ENTER(h); UINT(h, "temperature.0", &t->celsius); return 0; }
+int nvmlDeviceGetTemperatureV(void *h, struct temperature *t) { ENTER(h); VERSION(t, 1); UINT(h, "temperature.0", &t->celsius); return 0; }
 struct margin { unsigned version; int celsius; };
-int nvmlDeviceGetMarginTemperature(void *h, struct margin *t) { ENTER(h); UINT(h, "margin", &t->celsius); return 0; }
-int nvmlDeviceGetUnrepairableMemoryFlag_v1(void *h, unsigned *s) { ENTER(h); UINT(h, "unrepairable", s + 1); return 0; }
+int nvmlDeviceGetMarginTemperature(void *h, struct margin *t) { ENTER(h); VERSION(t, 1); UINT(h, "margin", &t->celsius); return 0; }
+struct unrepairable { unsigned version, flag; };
+int nvmlDeviceGetUnrepairableMemoryFlag_v1(void *h, struct unrepairable *s) {
+  ENTER(h);
+  VERSION(s, 1);
+  UINT(h, "unrepairable", &s->flag);
+  return 0;
+}
 struct sram { unsigned version; uint64_t counts[11]; unsigned exceeded; };
 int nvmlDeviceGetSramEccErrorStatus(void *h, struct sram *s) {
   ENTER(h);
+  VERSION(s, 1);
   UINT(h, "sram.exceeded", &s->exceeded);
   return 0;
 }

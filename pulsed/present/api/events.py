@@ -106,9 +106,9 @@ class EventBroadcaster:
 
     def publish(self, tick: ComputedTick) -> None:
         """Send a tick and its changes to all subscribers. Never blocks, never fails."""
-        head = {"time": rfc3339(tick.time), "target": tick.target}
 
         def written(gpu: str | None) -> Document | None:
+            head = {"time": rfc3339(tick.time), "target": tick.target}
             rows = zip(tick.devices, tick.readings, tick.results, strict=True)
             chosen = [gpu_document(*row, self._here()) for row in rows if gpu is None or gpu in names_of(row[0])]
             return {**head, "gpus": chosen} if chosen or gpu is None else None

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import chain
 from types import ModuleType
 
-from pulsed.reader.nvml.calls import CALLS, DriverCall, Handle, Read
+from pulsed.reader.nvml.calls import CALLS, DriverCall
 from pulsed.reader.nvml.device_list import NvmlDevice
-from pulsed.reader.nvml.field_values import FAST, FIELD_VALUES, RARE, SECOND, SLOW, FieldBatch, Values
+from pulsed.reader.nvml.field_values import FAST, FIELD_VALUES, RARE, SECOND, SLOW, FieldBatch, FieldValue, Values
 from pulsed.reader.nvml.gpm import GPM_METRICS, GpmSampler
 from pulsed.reader.nvml.library import ENDED, GONE, NO_PERMISSION, REFUSALS
+from pulsed.reader.nvml.native_call import BoundCall, Handle, Numbers
 from pulsed.reader.nvml.settings import NvmlSettings
 
 log = logging.getLogger(__name__)
@@ -24,22 +26,44 @@ _EARLY_SECONDS = 0.1
 
 
 class _Group:
-    """The calls that are due at the same time."""
+    """The calls that are due at the same time.
 
-    def __init__(self, seconds: float, batch: FieldBatch | None, calls: Sequence[DriverCall]) -> None:
-        self.seconds, self.batch = seconds, batch
+    Attributes:
+        values: by DCGM's metric; the names of two groups differ.
+        calls: with what is left of each row's calls.
+    """
+
+    def __init__(
+        self, nvml: ModuleType, device: NvmlDevice, seconds: float, fields: Sequence[FieldValue], rows: list[DriverCall]
+    ) -> None:
+        self.seconds = seconds
         self.due = -math.inf
-        self.calls = {call: list(call.reads) for call in calls}
-        self.blanks: Values = dict.fromkeys(self.names)
+        self.is_due = False
+        self.batch = _batch(nvml, device.handle, fields)
+        self.calls = [(row, list(_bound(nvml, device.handle, row))) for row in rows]
+        self._blank: Values = dict.fromkeys(
+            chain((field.name for field in fields), *(row.names for row in rows))
+        )  # in an order that stays
+        self.values: Values = dict(self._blank)
 
     @property
-    def names(self) -> tuple[str, ...]:
-        of_calls = tuple(name for call, reads in self.calls.items() if reads for name in call.names)
-        return of_calls if self.batch is None else self.batch.names + of_calls
+    def names(self) -> Iterator[str]:
+        """The metrics that the driver does not refuse."""
+        if self.batch is not None:
+            yield from self.batch.names
+        for row, calls in self.calls:
+            if calls:
+                yield from row.names
+
+    def clear(self) -> None:
+        """Leave no value."""
+        self.values.update(self._blank)
 
 
 class DeviceReader:
     """A GPU, or a MIG instance of one.
+
+    For every tick the methods `sample`, `compare`, `call_fields` and `read` follow each other.
 
     Args:
         is_split: whether the GPU has MIG instances: then its own activity is theirs.
@@ -47,7 +71,6 @@ class DeviceReader:
 
     Attributes:
         device: what is read.
-        values: by DCGM metric; None is missing.
         gone: NVML's error if the GPU no longer answers; 0 while it does.
     """
 
@@ -62,51 +85,102 @@ class DeviceReader:
     ) -> None:
         self._nvml, self.device, self._offset = nvml, device, offset
         is_board = device.instance is None
-        self.values: Values = {}
         self.gone = 0
-        calls = [call for call in CALLS if call.instance or is_board]
+        rows = [row for row in CALLS if row.instance or is_board]
         fields = FIELD_VALUES if is_board else ()
-        self._groups: list[_Group] = []
-        for every in (FAST, SECOND, SLOW, RARE):
-            chosen = [field for field in fields if field.every == every]
-            batch = FieldBatch(nvml, device.handle, chosen) if chosen else None
-            seconds = settings.slow_interval if every == SLOW else every
-            self._groups.append(_Group(seconds, batch, [call for call in calls if call.every == every]))
+        self._groups = [
+            _Group(
+                nvml,
+                device,
+                settings.slow_interval if every == SLOW else every,
+                [field for field in fields if field.every == every],
+                [row for row in rows if row.every == every],
+            )
+            for every in (FAST, SECOND, SLOW, RARE)
+        ]
+        self._support: Values = {}
         self._gpm = self._sampler(is_split, max(3.0 * settings.interval, 1.0))
+        self._gpm_values: Values = {} if self._gpm is None else self._gpm.values
+        self._counters: tuple[str, ...] = ()
 
     @property
-    def names(self) -> tuple[str, ...]:
-        """The metrics that the driver does not refuse; known after the first `read`."""
-        names = [name for group in self._groups for name in group.names]
-        names += self._gpm.names if self._gpm is not None else ()
-        return tuple(dict.fromkeys([*names, *([GPM_SUPPORT] if self.device.instance is None else [])]))
+    def all_names(self) -> list[str]:
+        """The metrics that `values` are of."""
+        return [*chain.from_iterable(self._parts)]
+
+    @property
+    def names(self) -> frozenset[str]:
+        """The metrics that the driver does not refuse."""
+        counters = () if self._gpm is None else self._gpm.names
+        return frozenset(chain(self._support, counters, *(group.names for group in self._groups)))
+
+    def was_narrowed(self) -> bool:
+        """Return whether the driver has refused profiling counters since the last call."""
+        before, self._counters = self._counters, () if self._gpm is None else self._gpm.names
+        return before is not self._counters
+
+    @property
+    def values(self) -> list[float | None]:
+        """The values, in the order of `all_names`; None is missing."""
+        return [*chain.from_iterable(part.values() for part in self._parts)]
+
+    @property
+    def _parts(self) -> list[Values]:
+        return [self._support, self._gpm_values, *(group.values for group in self._groups)]
 
     @property
     def has_values(self) -> bool:
         """Whether any call for the device succeeded."""
-        return any(value is not None for name, value in self.values.items() if name != GPM_SUPPORT)
+        return any(value is not None for part in self._parts[1:] for value in part.values())
 
-    def read(self, now: float) -> None:
-        """Read what is due at `now`, seconds of a clock that never steps; slow values stay until they are read again.
+    def sample(self, now: float) -> None:
+        """Take a sample of profiling counters at `now`, seconds of a clock that never steps."""
+        if self._gpm is not None:
+            self._gpm.take(now)
+
+    def compare(self) -> None:
+        """Compare it with an earlier one."""
+        if self._gpm is not None:
+            self._gpm.compare()
+
+    def call_fields(self, now: float) -> None:
+        """Read the field values that are due."""
+        for group in self._groups:
+            group.is_due = now >= group.due
+            if group.is_due:
+                is_staggered = group.due == -math.inf and group.seconds > SECOND
+                group.due = now + group.seconds * (self._offset if is_staggered else 1.0) - _EARLY_SECONDS
+                if group.batch is not None:
+                    group.batch.call()
+
+    def read(self) -> None:
+        """Read the rest that is due, and update the values; slow values stay until they are read again.
 
         Raises:
             NVMLError: the driver is gone.
         """
-        if self.gone:
-            return
         try:
             for group in self._groups:
-                if now >= group.due:
-                    is_staggered = group.due == -math.inf and group.seconds > SECOND
-                    group.due = now + group.seconds * (self._offset if is_staggered else 1.0) - _EARLY_SECONDS
+                if group.is_due:
                     self._read_group(group)
             if self._gpm is not None:
-                self._read_gpm(self._gpm, now)
+                self._decode_gpm(self._gpm)
         except self._nvml.NVMLError as error:
             if error.value not in GONE:
                 raise
             self.gone = error.value
-            self.values = {}
+            self.clear()
+
+    def clear(self) -> None:
+        """Leave no value."""
+        for part in self._parts:
+            part.update(dict.fromkeys(part))
+
+    def replace(self, name: str, value: float) -> None:
+        """Set a value."""
+        for part in self._parts:
+            if name in part:
+                part[name] = value
 
     def close(self) -> None:
         """Free the samples of profiling counters. Safe to call twice."""
@@ -115,30 +189,30 @@ class DeviceReader:
             self._gpm = None
 
     def _read_group(self, group: _Group) -> None:
-        self.values.update(group.blanks)
+        group.clear()
+        values = group.values
         if group.batch is not None:
             try:
-                group.batch.read(self.values)
+                group.batch.decode(values)
             except self._nvml.NVMLError as error:
                 if self._is_refused(error):
                     group.batch = None
-        for call, reads in group.calls.items():
-            if call.backup and self.values.get(call.names[0]) is not None:
+        for row, calls in group.calls:
+            if row.backup and values[row.names[0]] is not None:
                 continue
-            numbers = self._read_call(reads)
+            numbers = self._numbers(calls)
             if numbers is not None:
-                self.values.update(zip(call.names, numbers, strict=True))
+                for name, number in zip(row.names, numbers, strict=False):  # older calls have fewer
+                    values[name] = number
 
-    def _read_call(self, reads: list[Read]) -> Sequence[float | None] | None:
-        while reads:
+    def _numbers(self, calls: list[BoundCall]) -> Numbers | None:
+        while calls:
             try:
-                return reads[0](self._nvml, self.device.handle)
-            except AttributeError:  # noqa: PERF203 - of an older nvidia-ml-py; the next one is another call
-                del reads[0]
-            except self._nvml.NVMLError as error:
+                return calls[0]()
+            except self._nvml.NVMLError as error:  # noqa: PERF203 - the next one is another call
                 if not self._is_refused(error):
                     break
-                del reads[0]
+                del calls[0]
         return None
 
     def _is_refused(self, error: Exception) -> bool:
@@ -149,22 +223,25 @@ class DeviceReader:
         return code in REFUSALS
 
     def _sampler(self, is_split: bool, longest: float) -> GpmSampler | None:
-        nvml, handle, instance = self._nvml, self.device.board, self.device.instance
-        has_gpm = _has_gpm(nvml, handle)
+        nvml, board, instance = self._nvml, self.device.board, self.device.instance
+        has_gpm = _has_gpm(nvml, board)
         if instance is None:
-            self.values[GPM_SUPPORT] = float(has_gpm)
+            self._support[GPM_SUPPORT] = float(has_gpm)
         if not has_gpm:
             return None
         if instance is not None:
             metrics = [metric for metric in GPM_METRICS if metric.of_instance]
-            return GpmSampler(nvml, lambda sample: nvml.nvmlGpmMigSampleGet(handle, instance, sample), metrics, longest)
-        metrics = [metric for metric in GPM_METRICS if not (is_split and metric.of_instance)]
-        return GpmSampler(nvml, lambda sample: nvml.nvmlGpmSampleGet(handle, sample), metrics, longest)
-
-    def _read_gpm(self, gpm: GpmSampler, now: float) -> None:
-        self.values.update(dict.fromkeys(gpm.names))
+        else:
+            metrics = [metric for metric in GPM_METRICS if not (is_split and metric.of_instance)]
         try:
-            gpm.read(self.values, now)
+            return GpmSampler(nvml, board, instance, metrics, longest)
+        except nvml.NVMLError as error:
+            self._is_refused(error)
+            return None
+
+    def _decode_gpm(self, gpm: GpmSampler) -> None:
+        try:
+            gpm.decode()
         except self._nvml.NVMLError as error:
             if self._is_refused(error):
                 if error.value == NO_PERMISSION:
@@ -183,3 +260,21 @@ def _has_gpm(nvml: ModuleType, handle: Handle) -> bool:
         if error.value in GONE or error.value in ENDED:
             raise
         return False
+
+
+def _batch(nvml: ModuleType, handle: Handle, fields: Sequence[FieldValue]) -> FieldBatch | None:
+    if not fields:
+        return None
+    try:
+        return FieldBatch(nvml, handle, fields)
+    except nvml.NVMLError:  # a driver without the function
+        return None
+
+
+def _bound(nvml: ModuleType, handle: Handle, row: DriverCall) -> Iterator[BoundCall]:
+    """Yield the calls of a row that the driver has."""
+    for call in row.calls:
+        try:
+            yield call.bind(nvml, handle)
+        except nvml.NVMLError:  # noqa: PERF203 - of an older driver; the next one is another call
+            continue

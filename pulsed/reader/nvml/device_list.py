@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from types import ModuleType
 
-from pulsed.reader.nvml.calls import Handle
 from pulsed.reader.nvml.library import ENDED, GONE, NOT_FOUND, REFUSALS, source_error
+from pulsed.reader.nvml.native_call import Handle
 
 _MIG_PROFILE = re.compile(r"MIG (?:\d+c\.)?(\S+)$")
 

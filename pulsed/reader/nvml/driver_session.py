@@ -6,7 +6,8 @@ Runs in the thread that owns NVML. Handles and samples never outlive the session
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from itertools import compress
 from types import ModuleType
 from typing import NamedTuple
 
@@ -53,11 +54,15 @@ class _XidCounts:
 
 
 class _Block(NamedTuple):
-    """The series of one device: metrics of its reader, then those of the XIDs, where it has any."""
+    """The series of one device: metrics of its reader, then those of the XIDs, where it has any.
+
+    Attributes:
+        shown: which of the reader's values have a series.
+    """
 
     uuid: str
     reader: DeviceReader
-    names: tuple[str, ...]
+    shown: Sequence[bool]
     codes: tuple[int, ...]
 
 
@@ -123,21 +128,37 @@ class DriverSession:
     def _tick(self, nvml: ModuleType, now: float) -> Sample:
         if now >= self._list_due:
             self._list(nvml, now)
-        for reader in self._readers:
-            reader.read(now)
+        self._read(now)
         happened = self._poll_xids()
         self._handle_gone(now)
+        if any(reader.was_narrowed() for reader in self._readers):
+            self._layout = None
         if self._layout is None:
             self._layout = self._lay_out()
         values: list[RawValue] = []
-        for uuid, reader, names, codes in self._blocks:
-            values += map(reader.values.get, names)
+        for uuid, reader, shown, codes in self._blocks:
+            values += compress(reader.values, shown)
             if codes:
                 is_shown = not reader.gone or uuid in happened
                 values += self._xids[uuid].values(codes) if is_shown else [None] * (1 + len(codes))
         if self._readers and not any(reader.gone or reader.has_values for reader in self._readers):
             raise NvmlError("NVML answers no call for any GPU", "See whether nvidia-smi works, and dmesg")
         return Sample(self._layout, values)
+
+    def _read(self, now: float) -> None:
+        """Read all GPUs, call by call and not GPU by GPU: after a long call of the driver, little code runs.
+
+        Code that runs for the first time after a pause costs several times as much as code that just ran.
+        """
+        readers = [reader for reader in self._readers if not reader.gone]
+        for reader in readers:
+            reader.sample(now)
+        for reader in readers:
+            reader.compare()
+        for reader in readers:
+            reader.call_fields(now)
+        for reader in readers:
+            reader.read()
 
     def _list(self, nvml: ModuleType, now: float) -> None:
         """List GPUs and MIG instances; read them anew if any came or went."""
@@ -196,7 +217,7 @@ class DriverSession:
             self._pause = FIRST_RETRY_SECONDS
         for reader in gone:
             if reader.gone == RESET_REQUIRED and reader.device.instance is None:
-                reader.values[_RECOVERY_ACTION] = _RESET
+                reader.replace(_RECOVERY_ACTION, _RESET)
 
     def _retry(self, now: float) -> None:
         if self._retry_at is None:
@@ -209,10 +230,11 @@ class DriverSession:
         for reader in self._readers:
             uuid, labels, names = reader.device.uuid, reader.device.labels, reader.names
             codes: tuple[int, ...] = ()
-            series += [Series(name, labels) for name in names]
+            shown = [name in names for name in reader.all_names]
+            series += [Series(name, labels) for name in compress(reader.all_names, shown)]
             if uuid in heard and reader.device.instance is None:
                 codes = (0, *sorted(self._xids[uuid].totals))  # 0 has no label: no XID so far
                 series.append(Series(XID, labels))
                 series += [Series(_XID_TOTAL, (*labels, ("xid", str(code))) if code else labels) for code in codes]
-            self._blocks.append(_Block(uuid, reader, names, codes))
+            self._blocks.append(_Block(uuid, reader, shown, codes))
         return Layout("exporter", tuple(series))

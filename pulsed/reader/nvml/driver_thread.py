@@ -8,9 +8,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
-from collections import deque
 from collections.abc import Callable
 from functools import cache
+from queue import SimpleQueue
 from typing import Generic, TypeVar
 
 from pulsed.errors import DriverHung
@@ -22,17 +22,36 @@ class _Job(Generic[T]):
     """A function to run, and the future on another thread's event loop that takes its result."""
 
     def __init__(self, function: Callable[[], T]) -> None:
-        self._function = function
         self._loop = asyncio.get_running_loop()
+        self._functions = [function]
         self.future: asyncio.Future[T] = self._loop.create_future()
+
+    def cancel(self) -> None:
+        """Do not run, unless it runs already."""
+        self._functions.clear()
 
     def run(self) -> None:
         try:
-            result = self._function()
+            function = self._functions.pop()
+        except IndexError:  # cancelled
+            return
+        try:
+            result = function()
         except Exception as error:  # noqa: BLE001 - passed on to the caller
             self._answer(self.future.set_exception, error)
         else:
             self._answer(self.future.set_result, result)
+
+    def expire(self, seconds: float) -> None:
+        """Fail, unless there is a result."""
+        if not self.future.done():
+            self.future.set_exception(
+                DriverHung(
+                    f"NVIDIA's driver has not answered for {seconds:g} s",
+                    "See dmesg for XIDs; pulsed reads again when the call returns. A process in state D ends only with "
+                    "a reboot",
+                )
+            )
 
     def _answer(self, setter: Callable[..., None], value: object) -> None:
         def answer() -> None:
@@ -47,8 +66,7 @@ class DriverThread:
     """Runs functions one after the other in a daemon thread, which starts with the first one."""
 
     def __init__(self) -> None:
-        self._jobs: deque[_Job[object]] = deque()
-        self._changed = threading.Condition()
+        self._jobs: SimpleQueue[_Job[object]] = SimpleQueue()
         self._thread: threading.Thread | None = None
 
     async def run(self, function: Callable[[], T], patience: float, *, is_final: bool = False) -> T:
@@ -61,33 +79,21 @@ class DriverThread:
             DriverHung: there is no result after `patience` seconds.
         """
         job = _Job(function)
-        with self._changed:
-            self._jobs.append(job)  # type: ignore[arg-type]  # the queue holds jobs of every type
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._work, name="nvml", daemon=True)
-                self._thread.start()
-            self._changed.notify()
+        self._jobs.put(job)  # type: ignore[arg-type]  # the queue holds jobs of every type
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._work, name="nvml", daemon=True)
+            self._thread.start()
+        timer = asyncio.get_running_loop().call_later(patience, job.expire, patience)
         try:
-            return await asyncio.wait_for(job.future, patience)
-        except asyncio.TimeoutError:
-            raise DriverHung(
-                f"NVIDIA's driver has not answered for {patience:g} s",
-                "See dmesg for XIDs; pulsed reads again when the call returns. A process in state D ends only with a "
-                "reboot",
-            ) from None
+            return await job.future
         finally:
-            with self._changed, contextlib.suppress(ValueError):
-                if not is_final:
-                    self._jobs.remove(job)  # type: ignore[arg-type]
+            timer.cancel()
+            if not is_final:
+                job.cancel()
 
     def _work(self) -> None:
         while True:
-            with self._changed:
-                while not self._jobs:
-                    self._changed.wait()
-                job = self._jobs.popleft()
-            job.run()
-            del job
+            self._jobs.get().run()
 
 
 @cache

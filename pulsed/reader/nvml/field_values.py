@@ -7,9 +7,10 @@ import math
 import struct
 from collections.abc import Sequence
 from types import ModuleType
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from pulsed.reader.nvml.library import ENDED, GONE, REFUSALS, UNINITIALIZED
+from pulsed.reader.nvml.native_call import Handle, native_function
 
 Values = dict[str, float | None]
 """Values of a device by the name of DCGM's metric with the same meaning, in its unit."""
@@ -99,26 +100,37 @@ FIELD_VALUES: tuple[FieldValue, ...] = (
 
 
 class FieldBatch:
-    """One call for the values of several fields. A field that the driver refuses is left out from then on."""
+    """One call for the values of several fields. A field that the driver refuses is left out from then on.
 
-    def __init__(self, nvml: ModuleType, handle: object, fields: Sequence[FieldValue]) -> None:
+    Args:
+        fields: what is read.
+
+    Attributes:
+        names: the metrics of the fields that are still read.
+    """
+
+    def __init__(self, nvml: ModuleType, handle: Handle, fields: Sequence[FieldValue]) -> None:
         self._nvml, self._handle = nvml, handle
+        self._function = native_function(nvml, "nvmlDeviceGetFieldValues")
+        self._code = 0
         self._choose(fields)
 
     def _choose(self, fields: Sequence[FieldValue]) -> None:
         self._fields = tuple(fields)
-        array = self._nvml.c_nvmlFieldValue_t * len(fields)
+        self.names = tuple(field.name for field in fields)
         # Entries may come back untouched, so that every call begins with blanks.
-        self._blank = array(*(self._nvml.c_nvmlFieldValue_t(fieldId=each.id, scopeId=each.scope) for each in fields))
-        self._entries: Any = array()
+        self._blank = b"".join(struct.pack(_ENTRY, each.id, each.scope, 0, 0, 0, 0, 0) for each in fields)
+        self._entries = ctypes.create_string_buffer(self._blank, len(self._blank))
+        self._count = ctypes.c_int(len(fields))
         self._unpack = struct.Struct(_ENTRY * len(fields)).unpack_from
 
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The metrics of the fields that are still asked for."""
-        return tuple(field.name for field in self._fields)
+    def call(self) -> None:
+        """Read the fields from the driver; `decode` has the result."""
+        if self._fields:
+            ctypes.memmove(self._entries, self._blank, len(self._blank))
+            self._code = self._function(self._handle, self._count, self._entries)
 
-    def read(self, values: Values) -> None:
+    def decode(self, values: Values) -> None:
         """Add the values of the fields; those that have none are left as they are.
 
         Raises:
@@ -126,24 +138,19 @@ class FieldBatch:
         """
         if not self._fields:
             return
-        entries, nvml = self._entries, self._nvml
-        ctypes.memmove(entries, self._blank, ctypes.sizeof(entries))
-        try:
-            code = nvml.nvmlLib.nvmlDeviceGetFieldValues(self._handle, len(self._fields), entries)
-        except AttributeError:
-            raise nvml.NVMLError(nvml.NVML_ERROR_FUNCTION_NOT_FOUND) from None
-        if code:
-            raise nvml.NVMLError(code)
-        flat = self._unpack(entries)
+        error = self._nvml.NVMLError
+        if self._code:
+            raise error(self._code)
+        flat = self._unpack(self._entries)
         codes = flat[5::7]
         for field, timestamp, type_, code, raw in zip(
             self._fields, flat[2::7], flat[4::7], codes, flat[6::7], strict=True
         ):
             if code == 0:
-                if values.get(field.name) is None and (timestamp or type_):
+                if values[field.name] is None and (timestamp or type_):
                     values[field.name] = _decoded(raw, type_ if field.type is None else field.type) / field.divide
             elif code in GONE or (code in ENDED and code != UNINITIALIZED):
-                raise nvml.NVMLError(code)
+                raise error(code)
         if not REFUSALS.isdisjoint(codes):
             self._choose([field for field, code in zip(self._fields, codes, strict=True) if code not in REFUSALS])
 

@@ -8,12 +8,14 @@ from __future__ import annotations
 import ctypes
 import math
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from functools import partial
 from types import ModuleType
 from typing import Any, NamedTuple
 
 from pulsed.reader.nvml.field_values import Values
 from pulsed.reader.nvml.library import REFUSALS
+from pulsed.reader.nvml.native_call import Handle, native_function
 
 LEAST_SPACING = 0.1
 """Seconds between two samples (nvml.h)."""
@@ -74,54 +76,45 @@ GPM_METRICS: tuple[GpmMetric, ...] = (
 )
 
 
-_ENTRY = "IId24x"
-"""`nvmlGpmMetric_t`: metric, return value, number, and three texts."""
-
-
-class _Metric(ctypes.Structure):
-    _fields_ = (
-        ("id", ctypes.c_uint),
-        ("code", ctypes.c_uint),
-        ("value", ctypes.c_double),
-        ("texts", ctypes.c_char_p * 3),
-    )
-
-
-def _request(count: int) -> Any:
-    """Return a `nvmlGpmMetricsGet_t` with this number of entries; nvidia-ml-py's length differs between releases."""
-
-    class Request(ctypes.Structure):
-        _fields_ = (
-            ("version", ctypes.c_uint),
-            ("count", ctypes.c_uint),
-            ("older", ctypes.c_void_p),
-            ("newer", ctypes.c_void_p),
-            ("metrics", _Metric * count),
-        )
-
-    return Request(version=1, count=count)
+_HEAD, _ENTRY = "IIPP", "IId24x"
+"""`nvmlGpmMetricsGet_t`: version, number of metrics, and the two samples; then for each metric a `nvmlGpmMetric_t`: its
+id, return value, number, and three texts. The array of nvidia-ml-py has another length with each release."""
 
 
 class GpmSampler:
     """The profiling counters of one GPU or MIG instance.
 
+    `take`, `compare` and `decode` follow each other in every tick, each for all GPUs, so that a long call of the driver
+    is followed by the same short work.
+
     Args:
-        take: takes a sample into a buffer.
+        board: handle of the GPU.
+        instance: id of the GPU instance; None for the GPU.
         longest: seconds after which a sample is too old to begin a pair.
 
     Attributes:
-        names: DCGM's metrics that are filled.
+        values: by DCGM's metric.
+        names: the metrics that the driver does not refuse.
+
+    Raises:
+        NVMLError: the driver has no profiling counters, or no room for samples.
     """
 
     def __init__(
-        self, nvml: ModuleType, take: Callable[[Any], object], metrics: Sequence[GpmMetric], longest: float
+        self, nvml: ModuleType, board: Handle, instance: int | None, metrics: Sequence[GpmMetric], longest: float
     ) -> None:
-        self._nvml, self._take, self._longest = nvml, take, longest
+        self._nvml, self._longest = nvml, longest
+        take = native_function(nvml, "nvmlGpmSampleGet" if instance is None else "nvmlGpmMigSampleGet")
+        self._take = partial(take, board) if instance is None else partial(take, board, ctypes.c_uint(instance))
+        self._compare = native_function(nvml, "nvmlGpmMetricsGet")
+        self.values: Values = dict.fromkeys(metric.name for metric in metrics)
+        self._blank: Values = dict(self.values)
         self._choose(metrics)
-        self._samples: list[tuple[float, Any]] = []
+        self._samples: list[_GpmSample] = []
+        self._code, self._has_pair = 0, False
         try:
             for _ in range(_BUFFERS):
-                self._samples.append((-math.inf, nvml.nvmlGpmSampleAlloc()))
+                self._samples.append(_GpmSample(nvml.nvmlGpmSampleAlloc()))
         except nvml.NVMLError:
             self.close()
             raise
@@ -129,42 +122,66 @@ class GpmSampler:
     def _choose(self, metrics: Sequence[GpmMetric]) -> None:
         self._metrics = tuple(metrics)
         self.names = tuple(metric.name for metric in metrics)
-        self._request = _request(len(metrics))
+        self._offset = struct.calcsize(_HEAD)
+        entries = b"".join(struct.pack(_ENTRY, metric.id, 0, 0.0) for metric in metrics)
+        head = struct.pack(_HEAD, 1, len(metrics), 0, 0)
+        self._request = ctypes.create_string_buffer(head + entries, len(head) + len(entries))
         self._unpack = struct.Struct(_ENTRY * len(metrics)).unpack_from
-        for entry, metric in zip(self._request.metrics, metrics, strict=True):
-            entry.id = metric.id
 
-    def read(self, values: Values, now: float) -> None:
-        """Take a sample and add the values since the one before; there are none the first time.
+    def take(self, now: float) -> None:
+        """Take a sample.
 
         Args:
             now: seconds of a clock that never steps.
+        """
+        newest = self._samples.pop(0)
+        self._samples.append(newest)
+        self._code = self._take(newest.pointer)
+        newest.time = -math.inf if self._code else now
+
+    def compare(self) -> None:
+        """Compare the sample with the newest of those before that is neither too close nor too old."""
+        *earlier, newest = self._samples
+        self._has_pair = False
+        if self._code:
+            return
+        for older in reversed(earlier):
+            if LEAST_SPACING < newest.time - older.time <= self._longest:
+                struct.pack_into(_HEAD, self._request, 0, 1, len(self._metrics), older.address, newest.address)
+                self._code, self._has_pair = self._compare(self._request), True
+                return
+
+    def decode(self) -> None:
+        """Update the values; there are none without a pair, as in the first tick.
 
         Raises:
             NVMLError: no sample could be taken, or none compared.
         """
-        _, newest = self._samples.pop(0)
-        self._samples.append((-math.inf, newest))  # it has no time unless the next line succeeds
-        self._take(newest)
-        self._samples[-1] = (now, newest)
-        pairs = [each for each in self._samples if LEAST_SPACING < now - each[0] <= self._longest]
-        if not pairs:
+        values = self.values
+        values.update(self._blank)
+        if self._code:
+            raise self._nvml.NVMLError(self._code)
+        if not self._has_pair:
             return
-        request, nvml = self._request, self._nvml
-        _, older = max(pairs, key=lambda pair: pair[0])
-        request.older, request.newer = ctypes.cast(older, ctypes.c_void_p), ctypes.cast(newest, ctypes.c_void_p)
-        nvml.nvmlGpmMetricsGet(request)
-        flat = self._unpack(request.metrics)
-        for metric, code, value in zip(self._metrics, flat[1::3], flat[2::3], strict=True):
+        flat = self._unpack(self._request, self._offset)
+        codes = flat[1::3]
+        for metric, code, value in zip(self._metrics, codes, flat[2::3], strict=True):
             if code == 0 and math.isfinite(value):
                 values[metric.name] = value / metric.divide
-        if not REFUSALS.isdisjoint(flat[1::3]):
-            self._choose(
-                [metric for metric, code in zip(self._metrics, flat[1::3], strict=True) if code not in REFUSALS]
-            )
+        if not REFUSALS.isdisjoint(codes):
+            self._choose([metric for metric, code in zip(self._metrics, codes, strict=True) if code not in REFUSALS])
 
     def close(self) -> None:
         """Free the samples: necessary before NVML is shut down. Safe to call twice."""
         samples, self._samples = self._samples, []
-        for _, sample in samples:
-            self._nvml.nvmlGpmSampleFree(sample)
+        for sample in samples:
+            self._nvml.nvmlGpmSampleFree(sample.pointer)
+
+
+class _GpmSample:
+    """A buffer of the driver, and when it was filled."""
+
+    def __init__(self, pointer: Any) -> None:
+        self.pointer = pointer
+        self.address = ctypes.cast(pointer, ctypes.c_void_p).value
+        self.time = -math.inf

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from types import ModuleType
 from typing import Any
 
-from pulsed.reader.nvml.calls import Handle
 from pulsed.reader.nvml.library import ENDED
+from pulsed.reader.nvml.native_call import Handle, native_function
 
 MOST_EVENTS = 256
 """Of one tick; the others follow with the next."""
@@ -28,7 +28,9 @@ class XidEvents:
         self._nvml = nvml
         self._set: Any = None
         self.uuids: dict[int | None, str] = {}
+        self._event = nvml.c_nvmlEventData_t()
         try:
+            self._wait = native_function(nvml, "nvmlEventSetWait_v2")
             self._set = nvml.nvmlEventSetCreate()
         except nvml.NVMLError as error:
             _raise_if_ended(error)
@@ -46,12 +48,14 @@ class XidEvents:
     def poll(self) -> list[tuple[str, int]]:
         """Return UUID and XID of the events since the last call, oldest first; never waits."""
         events: list[tuple[str, int]] = []
-        nvml = self._nvml
-        while self.uuids and len(events) < MOST_EVENTS:
-            try:
-                event = nvml.nvmlEventSetWait_v2(self._set, 0)
-            except nvml.NVMLError as error:  # a timeout: there are no more
-                _raise_if_ended(error)
+        if not self.uuids:
+            return events
+        nvml, event = self._nvml, self._event
+        for _ in range(MOST_EVENTS):
+            code = self._wait(self._set, ctypes.byref(event), 0)
+            if code in ENDED:
+                raise nvml.NVMLError(code)
+            if code:  # a timeout: there are no more
                 break
             uuid = self.uuids.get(_address(event.device))
             if uuid and event.eventType == nvml.nvmlEventTypeXidCriticalError:
