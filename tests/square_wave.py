@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
-from pulsed.compute.tracker import GAP_INTERVALS
+from pulsed.compute.sample_decision import GAP_INTERVALS
 from tests.daemon import serving
 from tests.prometheus import CONFIG, prometheus
 from tests.standin.install import Standin

@@ -1,9 +1,8 @@
-"""Identity, time and freshness of the GPUs of one target: which GPU a sample belongs to, how much time the sample
-covers, whether its inputs are fresh, and how long an absent GPU is remembered.
+"""Identity and freshness of the GPUs of one target: which GPU a sample belongs to, whether its inputs are fresh, and
+how long an absent GPU is remembered.
 
-All are decided here, once per tick and GPU, for plausibility, counters, workload class, health and history. Time is
-measured with the clock of the ticks, which never steps; the wall clock only dates events, and bridges a restart of the
-clock. This module must not depend on any stage.
+All are decided here, with `sample_decision` once per tick and GPU, for plausibility, counters, workload class, health
+and history. This module must not depend on any stage.
 """
 
 from __future__ import annotations
@@ -15,14 +14,9 @@ from typing import Literal, NamedTuple
 
 from pulsed.compute.freshness import Freshness
 from pulsed.compute.plausibility.rules import DEFAULT_PLAUSIBILITY, PlausibilitySettings
+from pulsed.compute.sample_decision import FIRST, NEVER, SampleClock, SampleDecision
 from pulsed.translate.tick import CanonicalTick, Device, Entity
 from pulsed.translate.vocabulary import NOTHING
-
-GAP_INTERVALS = 3.0
-"""A sample that comes more than this many intervals after the previous one covers no time."""
-
-ROUNDING = 1e-6
-"""Tolerance of the gap limit, in intervals: clocks are floats."""
 
 KEPT = 256
 """Number of absent GPUs that are remembered: their counters continue when they return."""
@@ -30,44 +24,8 @@ KEPT = 256
 FORGET_SECONDS = 86400.0
 """An absent GPU is forgotten after this time by default."""
 
-SampleKind = Literal["first", "next", "gap", "restart", "repeat"]
 TrackStatus = Literal["new", "present", "back", "gone"]
 RemovalReason = Literal["replaced", "moved", "expired", "forgotten"]
-
-
-class SampleDecision(NamedTuple):
-    """How a sample relates to the previous counted sample.
-
-    Attributes:
-        kind: `first`: there is none; `next`: it follows closely; `gap`: it comes too late; `restart`: the clock of the
-            source began anew; `repeat`: it is no newer (a duplicate, or out of order), and must not be counted.
-        elapsed: seconds since the previous counted sample, 0 or more; by the wall clock after a restart of the clock; 0
-            for `first` and `repeat`.
-        covered: seconds of observed time that the sample stands for: `elapsed` of a `next` sample, else 0.
-        gap_intervals: `elapsed` in intervals, for `gap` and `restart`; else 0.
-    """
-
-    kind: SampleKind
-    elapsed: float = 0.0
-    covered: float = 0.0
-    gap_intervals: float = 0.0
-
-    @property
-    def is_interrupted(self) -> bool:
-        """Whether time passed since the previous sample that no sample covers."""
-        return self.kind == "gap" or self.kind == "restart"
-
-    def continued(self, bridged: float) -> float:
-        """Return the seconds since the previous sample if it still counts as recent, else 0.
-
-        Args:
-            bridged: length in seconds of the longest gap that does not separate two samples.
-        """
-        return self.elapsed if self.kind == "gap" and self.elapsed <= bridged else self.covered
-
-
-FIRST = SampleDecision("first")
-REPEAT = SampleDecision("repeat")
 
 
 class GpuTrack:
@@ -89,11 +47,9 @@ class GpuTrack:
 
     __slots__ = (
         "__weakref__",
-        "_clock_restarts",
         "_gone_at",
-        "_sampled",
+        "_last",
         "_start",
-        "_tick",
         "decision",
         "device",
         "inputs",
@@ -114,9 +70,8 @@ class GpuTrack:
         self.inputs = Freshness()
         self.now = self.time = self.last_seen = self.missed_since = 0.0
         self._start = start
-        self._sampled = self._gone_at = 0.0
-        self._tick = 0
-        self._clock_restarts = 0
+        self._gone_at = 0.0
+        self._last = NEVER
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -231,10 +186,7 @@ class Tracker:
         self._roster = Roster((), (), ())
         self._is_settled = True
         self._expected: tuple[str, tuple[ExpectedGpu, ...]] = ("", ())
-        self._clock: float | None = None
-        self._clock_restarts = 0
-        self._ticks = 0
-        self._now = self._time = 0.0
+        self._clock = SampleClock()
 
     def expect(self, target: str, gpus: Iterable[ExpectedGpu]) -> None:
         """Register GPUs of an earlier run, so that they are missing if the first tick with GPUs does not have them.
@@ -261,20 +213,19 @@ class Tracker:
         self.absent = tuple([one for one in self.absent if one is not track])
         missing = tuple([one for one in self._roster.missing if one is not track])
         self._roster = replace(self._roster, missing=missing)
-        return Removal(track, "forgotten", self._time)
+        return Removal(track, "forgotten", self._clock.time)
 
     def track(self, tick: CanonicalTick, boot_id: str = "") -> TrackedTick:
         """Decide about the next tick of the target; `boot_id` is of its node, opaque, empty if unknown."""
-        limit = (GAP_INTERVALS + ROUNDING) * tick.interval
         for track in self._roster.missing:
             if self._is_elsewhere(track.device.entity.uuid, track.missed_since):
                 self._remove(track, "moved", tick.time)
                 self._devices = None
-        is_new_roster = tick.devices is not self._devices or self._now >= self._expires
+        is_new_roster = tick.devices is not self._devices or self._clock.now >= self._expires
         if is_new_roster:
             self._leave_roster()
-        before = self._ticks
-        decision = self._decide(tick, limit)
+        before = self._clock.ticks
+        decision = self._clock.advance(tick)
         if is_new_roster:
             self._register(tick, boot_id)
             self._is_settled = False
@@ -282,11 +233,11 @@ class Tracker:
             self._is_settled = True
             for track in self._roster.tracks:
                 track.status = "present"
-        now, time = self._now, self._time
+        now, time = self._clock.now, self._clock.time
         is_new, interval, settings = decision.kind != "repeat", tick.interval, self._settings
         for track, reading in zip(self._roster.tracks, tick.readings, strict=True):
-            is_apart = is_new_roster and track._tick != before
-            track.decision = self._decide_apart(track, interval, limit) if is_apart else decision
+            is_apart = is_new_roster and track._last.tick != before
+            track.decision = self._clock.decide_since(track._last, interval) if is_apart else decision
             track.now, track.time = now - track._start, time
             if is_new:
                 track.inputs.update(reading, track.now, interval, settings)
@@ -297,42 +248,13 @@ class Tracker:
         removed, self._removed = tuple(self._removed), []
         return TrackedTick(self._roster, decision, removed)
 
-    def _decide(self, tick: CanonicalTick, limit: float) -> SampleDecision:
-        """Decide about a tick as a whole, and advance the time of the target."""
-        if self._clock is None:
-            decision = FIRST
-        else:
-            elapsed = tick.clock - self._clock
-            if 0.0 < elapsed <= limit:
-                decision = SampleDecision("next", elapsed, elapsed)
-            elif elapsed > limit:
-                decision = _late("gap", elapsed, tick.interval)
-            elif elapsed < -limit:
-                self._clock_restarts += 1
-                decision = _late("restart", max(tick.time - self._time, 0.0), tick.interval)
-            else:
-                return REPEAT
-        self._clock, self._time = tick.clock, tick.time
-        self._now += decision.elapsed
-        self._ticks += 1
-        return decision
-
-    def _decide_apart(self, track: GpuTrack, interval: float, limit: float) -> SampleDecision:
-        """Decide about the sample of a GPU that was not in the previous tick."""
-        if not track._tick:
-            return FIRST
-        elapsed = self._now - track._sampled
-        if track._clock_restarts != self._clock_restarts:
-            return _late("restart", elapsed, interval)
-        return SampleDecision("next", elapsed, elapsed) if elapsed <= limit else _late("gap", elapsed, interval)
-
     # Which GPUs there are.
 
     def _leave_roster(self) -> None:
         """Note the time of the newest sample of all GPUs of the roster, which is that of the newest tick."""
+        moment, time = self._clock.moment, self._clock.time
         for track in self._roster.tracks:
-            track._tick, track._clock_restarts, track._sampled = self._ticks, self._clock_restarts, self._now
-            track.last_seen = self._time
+            track._last, track.last_seen = moment, time
 
     def _register(self, tick: CanonicalTick, boot_id: str) -> None:
         """Find the tracks of new devices, and forget those that are not expected any more."""
@@ -364,10 +286,14 @@ class Tracker:
         for track in absent[too_many:]:
             is_divided = track.device.entity.kind == "gpu" and _is_divided(track.device.entity, tick.devices)
             if is_divided or track.status != "gone" or track._gone_at == inf:
-                track.status, track._gone_at, track.missed_since = "gone", inf if is_divided else self._now, tick.time
+                track.status, track._gone_at, track.missed_since = (
+                    "gone",
+                    inf if is_divided else self._clock.now,
+                    tick.time,
+                )
             if replacement := replacements.get(track.key):
                 self._remove(track, "replaced", tick.time, replacement)
-            elif self._now - track._gone_at >= self._forget_after:
+            elif self._clock.now - track._gone_at >= self._forget_after:
                 self._remove(track, "expired", tick.time)
         kept = [track for track in absent[too_many:] if track.key in self._tracks]
         self._expires = min([track._gone_at for track in kept], default=inf) + self._forget_after
@@ -404,8 +330,8 @@ class Tracker:
                 track.other_keys = (track.key, *track.other_keys)
                 track.key = keys[0]
         if track is None:
-            track = GpuTrack(device, keys, self._now)
-        elif not track._tick:
+            track = GpuTrack(device, keys, self._clock.now)
+        elif not track._last.tick:
             track.status = "new"  # since the restart
         else:
             track.status = "back" if track.status == "gone" else "present"
@@ -429,10 +355,10 @@ class Tracker:
             keys = _keys(device.entity)
             if keys[0] in self._tracks:
                 continue
-            track = self._tracks[keys[0]] = GpuTrack(device, keys, self._now)
+            track = self._tracks[keys[0]] = GpuTrack(device, keys, self._clock.now)
             self._places[_place(device.entity)] = track
             track.status, track.last_seen, track.missed_since = "gone", last_seen, tick.time
-            track._gone_at = self._now - max(tick.time - last_seen, 0.0)
+            track._gone_at = self._clock.now - max(tick.time - last_seen, 0.0)
             if boot_id and before and boot_id != before:
                 restarted.add(track.key)
         return restarted
@@ -440,10 +366,6 @@ class Tracker:
 
 _Place = tuple[str, str, str, str, str]
 """Where a GPU is, whatever its UUID: kind, node, index, MIG id and MIG profile."""
-
-
-def _late(kind: SampleKind, elapsed: float, interval: float) -> SampleDecision:
-    return SampleDecision(kind, elapsed, 0.0, elapsed / interval if interval > 0.0 else GAP_INTERVALS + 1.0)
 
 
 def _keys(entity: Entity) -> tuple[str, ...]:

@@ -65,7 +65,8 @@ from pulsed.errors import ConfigError
         ("health.xids", {"FOLLOWER": 45, "CORROBORABLE": {144, 145, 146, 149}}),
         ("plausibility.rules", {"MIN_FRACTIONAL": 3}),
         ("real_utilization", {"COVERAGE_DIGITS": 12, "SETTLED": 1e-9, "FULL": 1 - 1e-15}),
-        ("tracker", {"GAP_INTERVALS": 3, "ROUNDING": 1e-6, "FORGET_SECONDS": 86_400}),
+        ("sample_decision", {"GAP_INTERVALS": 3, "ROUNDING": 1e-6}),
+        ("tracker", {"FORGET_SECONDS": 86_400}),
     ],
 )
 def test_constants(module: str, constants: dict[str, object]) -> None:

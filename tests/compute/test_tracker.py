@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pulsed.compute.plausibility.rules import PlausibilitySettings
-from pulsed.compute.tracker import FORGET_SECONDS, GAP_INTERVALS, KEPT, ExpectedGpu, GpuTrack, TrackedTick, Tracker
+from pulsed.compute.sample_decision import GAP_INTERVALS
+from pulsed.compute.tracker import FORGET_SECONDS, KEPT, ExpectedGpu, GpuTrack, TrackedTick, Tracker
 from pulsed.translate.tick import Device, Entity
 from pulsed.translate.vocabulary import NOTHING
 from tests.compute.readings import many

@@ -13,7 +13,8 @@ from pulsed.compute.health.saved_state import VERSION, SavedGpuState, SavedTarge
 from pulsed.compute.health.settings import HealthSettings
 from pulsed.compute.health.summary import roll_up
 from pulsed.compute.health.xid_rule import severity_of
-from pulsed.compute.tracker import ExpectedGpu, GpuTrack, Roster, SampleDecision, TrackedTick, Tracker
+from pulsed.compute.sample_decision import SampleDecision
+from pulsed.compute.tracker import ExpectedGpu, GpuTrack, Roster, TrackedTick, Tracker
 from pulsed.reader.tick import KernelEvent, Layout
 from pulsed.translate.tick import CanonicalTick
 from pulsed.translate.vocabulary import NOTHING, Reading

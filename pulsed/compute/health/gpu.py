@@ -21,7 +21,8 @@ from pulsed.compute.health.rule import Rule
 from pulsed.compute.health.summary import health_of
 from pulsed.compute.health.xid_log import Jobs
 from pulsed.compute.health.xid_rule import XidRule
-from pulsed.compute.tracker import FIRST, GpuTrack, SampleDecision
+from pulsed.compute.sample_decision import FIRST, SampleDecision
+from pulsed.compute.tracker import GpuTrack
 from pulsed.reader.tick import KernelEvent
 from pulsed.translate.tick import Device, Extras
 from pulsed.translate.vocabulary import POSITION, Reading, Value

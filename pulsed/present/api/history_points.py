@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from math import floor, inf
 from typing import Any, NamedTuple
 
-from pulsed.compute.tracker import GAP_INTERVALS, ROUNDING
+from pulsed.compute.sample_decision import GAP_INTERVALS, ROUNDING
 from pulsed.present.api.event_documents import identity_document
 from pulsed.present.api.history import History, HistorySamples, HistoryWindow
 from pulsed.present.api.sample_fields import WORDS
