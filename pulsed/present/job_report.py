@@ -88,7 +88,8 @@ def _classes(total: Account, unit: _Unit) -> str:
         return "nothing was observed"
     classes = by_state(total, "workload_class_seconds")
     most = sorted(classes, key=lambda name: (name == "idle", -classes[name]))
-    rounded = _rounded([100.0 * classes[name] / observed for name in most], 0)
+    percents = [100.0 * classes[name] / observed for name in most]
+    rounded = _rounded(percents, sum(percents), 0)
     shares = [
         f"{share:.0f} % {name.replace('_', ' ')}" for name, share in zip(most, rounded, strict=True) if share >= 1.0
     ]
@@ -138,10 +139,11 @@ def _gpu_rows(account: Account, time: _Unit, energy: _Unit) -> Iterator[str]:
         rest = gpus[len(shown) :]
         groups.append(rest)
         names.append(f"{len(rest)} more")
-    hours = _rounded([sum(gpu["gpu_seconds"] for gpu in group) / time.size for group in groups], 1)
-    idle = _rounded([sum(map(idle_seconds, group)) / time.size for group in groups], 1)
+    observed = [sum(gpu["gpu_seconds"] for gpu in group) / time.size for group in groups]
+    hours = _rounded(observed, total["gpu_seconds"] / time.size, 1)
+    idle = _rounded([sum(map(idle_seconds, group)) / time.size for group in groups], idle_seconds(total) / time.size, 1)
     used = [[value for gpu in group if (value := joules(gpu)) is not None] for group in groups]
-    spent = _rounded([sum(values) / energy.size for values in used], 1)
+    spent = _rounded([sum(values) / energy.size for values in used], (joules(total) or 0.0) / energy.size, 1)
     rows = [["GPU", time.name, "real work", "idle", energy.name, "peak GiB", ""]]
     for at, group in enumerate(groups):
         peaks = [peak for gpu in group if (peak := gpu["peaks"]["memory_used_bytes"]) is not None]
@@ -271,11 +273,11 @@ def _energy_unit(total: float | None) -> _Unit:
     return _Unit("kWh", JOULES_PER_KWH) if (total or 0.0) >= JOULES_PER_KWH else _Unit("Wh", 3600.0)
 
 
-def _rounded(values: Sequence[float], decimals: int) -> list[float]:
-    """Round values so that their sum is the rounded sum: those with the largest remainders are rounded up."""
+def _rounded(values: Sequence[float], total: float, decimals: int) -> list[float]:
+    """Round values so that their sum is the total as printed: those with the largest remainders are rounded up."""
     scale = 10.0**decimals
     floors = [floor(value * scale) for value in values]
-    up = round(sum(values) * scale) - sum(floors)
+    up = round(round(total, decimals) * scale) - sum(floors)
     order = sorted(range(len(values)), key=lambda at: floors[at] - values[at] * scale)
     for at in order[:up]:
         floors[at] += 1

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import re
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from pulsed.accounting.account import OwnerEvent
@@ -40,6 +40,7 @@ def test_the_report() -> None:
     ]
 
 
+@example([(1.5, 0.0, 0.0), (1.05, 0.0, 0.0)])
 @given(st.lists(st.tuples(st.floats(0.01, 100.0), st.floats(0.0, 1.0), st.floats(0.0, 900.0)), min_size=2, max_size=40))
 def test_columns_add_up_as_printed(gpus: list[tuple[float, float, float]]) -> None:
     made = document(*(gpu_account(at, hours, idle=idle, watts=watts) for at, (hours, idle, watts) in enumerate(gpus)))
