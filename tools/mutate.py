@@ -1,10 +1,10 @@
 """Measures the unit tests of `pulsed/compute` and `pulsed/translate` with seeded mutants.
 
-Run as `python -m tools.mutate [--number N] [--seed S]`. A mutant is one module with one change: a comparison, an
-operator, a number or a boolean. It is killed if `tests/compute` and `tests/translate` fail or exceed the time limit.
-Annotations, decorators and the `strict` argument of `zip` are not changed: they do not affect results. Property tests
-and random sequences are shortened, so that a kill by chance is less likely than in the full suite. The test files that
-are nearest to the mutated module run first, and the first failure ends the run.
+Run as `python -m tools.mutate [--number N] [--seed S] [--path PART]`. A mutant is one module with one change: a
+comparison, an operator, a number or a boolean. It is killed if a test of `tests/compute` or `tests/translate` fails or
+exceeds the time limit. Annotations, decorators and the `strict` argument of `zip` are not changed: they do not affect
+results. Property tests and random sequences are shortened, so that a kill by chance is less likely than in the full
+suite. The test files that are nearest to the mutated module run first, and the first failure ends the run.
 
 Survivors that no test can or should notice, with examples:
 
@@ -26,24 +26,15 @@ import importlib.util
 import os
 import random
 import re
-import shutil
-import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from queue import SimpleQueue
 from typing import NamedTuple
 
-ROOT = Path(__file__).parents[1]
-PACKAGES = ("compute", "translate")
-SLOW = ("test_random.py", "test_accumulator.py", "test_layer.py")
-"""Test files that take longest; they run last unless they test the mutated module."""
-SHORTENED = {r"max_examples=\d+": "max_examples={examples}", r"^SAMPLES = 100_000$": "SAMPLES = 10_000"}
-"""Numbers of examples and samples in the tests, and their replacements."""
-PLUGINS = ("pytest_asyncio.plugin", "pytest_timeout", "_hypothesis_pytestplugin")
-"""The only plugins that are loaded; others double the start of pytest."""
+from tools.mutant_tests import PACKAGES, ROOT, all_test_files, copy_repository, passes, test_files
 
 COMPARISONS: dict[type[ast.cmpop], type[ast.cmpop]] = {
     ast.Lt: ast.LtE,
@@ -69,20 +60,6 @@ OPERATORS: dict[type[ast.operator], type[ast.operator]] = {
     ast.BitAnd: ast.BitOr,
     ast.BitOr: ast.BitAnd,
 }
-
-CONFTEST = """
-import pulsed
-assert pulsed.__file__.startswith({folder!r}), pulsed.__file__
-hypothesis.settings.register_profile(
-    "mutants",
-    deadline=None,
-    max_examples={examples},
-    database=None,
-    derandomize=True,
-    phases=[hypothesis.Phase.explicit, hypothesis.Phase.generate],
-)
-hypothesis.settings.load_profile("mutants")
-"""
 
 
 class Mutant(NamedTuple):
@@ -135,78 +112,22 @@ def mutants(path: Path) -> Iterator[Mutant]:
             _replace(parent, name, position, node)
 
 
-def sample(number: int, seed: int) -> list[Mutant]:
-    """Return as many mutants, chosen evenly over all changes of both packages."""
+def sample(number: int, seed: int, part: str = "") -> list[Mutant]:
+    """Return as many mutants, or all, chosen evenly over all changes of the modules with this part in their paths."""
     paths = [path.relative_to(ROOT) for package in PACKAGES for path in (ROOT / "pulsed" / package).rglob("*.py")]
-    return random.Random(seed).sample([mutant for path in sorted(paths) for mutant in mutants(path)], number)
+    known = [mutant for path in sorted(paths) if part in str(path) for mutant in mutants(path)]
+    return random.Random(seed).sample(known, min(number, len(known)))
 
 
-def is_killed(mutant: Mutant, folder: Path, timeout: float) -> bool:
+def is_killed(mutant: Mutant, folder: Path) -> bool:
     """Return whether the tests in this copy of the repository notice the mutant."""
     path = folder / mutant.path
     original = path.read_text()
     try:
         _write(path, mutant.source)
-        return not all(passes(folder, files, timeout) for files in test_files(folder, mutant.path))
+        return not all(passes(folder, files) for files in test_files(mutant.path))
     finally:
         _write(path, original)
-
-
-def passes(folder: Path, files: Sequence[Path], timeout: float) -> bool:
-    """Return whether these test files pass in this copy; False if they exceed the time limit.
-
-    Raises:
-        RuntimeError: pytest did not run.
-    """
-    plugins = [argument for plugin in PLUGINS for argument in ("-p", plugin)]
-    command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *plugins, *map(str, files)]
-    environment = os.environ | {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
-    try:
-        result = subprocess.run(
-            command, cwd=folder, env=environment, capture_output=True, text=True, timeout=timeout, check=False
-        )
-    except subprocess.TimeoutExpired:
-        return False
-    if result.returncode not in (0, 1, 2):  # passed, failed, a module cannot be imported
-        raise RuntimeError(f"pytest ended with {result.returncode} in {folder}: {result.stdout}{result.stderr}")
-    return result.returncode == 0
-
-
-def test_files(folder: Path, path: Path) -> list[list[Path]]:
-    """Return the test files in this copy in two groups: those that test or import the module, and the others.
-
-    Each group is a run of pytest. Among the others those of the module's folder come first, and the slow ones last.
-    """
-    module = ".".join(path.with_suffix("").parts)
-    near: list[Path] = []
-    others: list[tuple[int, Path]] = []
-    for file in sorted(file for each in PACKAGES for file in (folder / "tests" / each).rglob("test_*.py")):
-        relative = file.relative_to(folder)
-        if file.stem == f"test_{path.stem}":
-            near.insert(0, relative)
-        elif file.name in SLOW:
-            others.append((2, relative))
-        elif re.search(rf"from {re.escape(module)} import", file.read_text()):
-            near.append(relative)
-        else:
-            others.append((relative.parts[1:-1] != path.parts[1:-1], relative))
-    return [group for group in (near, [file for _, file in sorted(others)]) if group]
-
-
-def copy_repository(folder: Path, examples: int) -> None:
-    """Copy what the tests import, with so many examples per property test."""
-    for name in ("pulsed", "tests", "tools", "deploy"):
-        shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
-    shutil.copy(ROOT / "pyproject.toml", folder)
-    for document in ROOT.glob("*.md"):
-        shutil.copy(document, folder)
-    with (folder / "tests" / "conftest.py").open("a") as file:
-        file.write(CONFTEST.format(folder=str(folder), examples=examples))
-    for path in (folder / "tests").rglob("*.py"):
-        text = path.read_text()
-        for pattern, replacement in SHORTENED.items():
-            text = re.sub(pattern, replacement.format(examples=examples), text, flags=re.MULTILINE)
-        path.write_text(text)
 
 
 def main() -> None:
@@ -215,11 +136,9 @@ def main() -> None:
     arguments.add_argument("--seed", type=int, default=11, help="of the sample (default: %(default)s)")
     arguments.add_argument("--jobs", type=int, default=max(1, (os.cpu_count() or 1) - 1), help="mutants at a time")
     arguments.add_argument("--examples", type=int, default=50, help="per property test (default: %(default)s)")
-    arguments.add_argument(
-        "--timeout", type=float, default=300, help="seconds per run of pytest (default: %(default)s)"
-    )
+    arguments.add_argument("--path", default="", help="part of the paths of the modules (default: all modules)")
     options = arguments.parse_args()
-    chosen = sample(options.number, options.seed)
+    chosen = sample(options.number, options.seed, options.path)
     with tempfile.TemporaryDirectory(prefix="pulsed-mutants-") as name:
         root = Path(name).resolve()
         if (samples := ROOT.parent / "shared").is_dir():
@@ -233,13 +152,13 @@ def main() -> None:
         def examine(mutant: Mutant) -> bool:
             folder = folders.get()
             try:
-                killed = is_killed(mutant, folder, options.timeout)
+                killed = is_killed(mutant, folder)
             finally:
                 folders.put(folder)
             print("killed  " if killed else "survived", mutant, flush=True)
             return killed
 
-        if not all(passes(root / "0", files, options.timeout) for files in test_files(root / "0", Path("pulsed"))):
+        if not passes(root / "0", all_test_files()):
             sys.exit("The tests fail without a mutant.")
         with ThreadPoolExecutor(options.jobs) as pool:
             killed = list(pool.map(examine, chosen))

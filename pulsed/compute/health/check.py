@@ -35,11 +35,11 @@ class Check:
     rules: tuple[Rule, ...]
     remedy: str
     source: str
-    guest: bool = False
-    unless: tuple[str, ...] = ()
-    superseded_by: str = ""
-    optional: bool = False
-    note: str = ""
+    guest: bool
+    unless: tuple[str, ...]
+    superseded_by: str
+    optional: bool
+    note: str
 
     @property
     def rule(self) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import chain
 
-from pulsed.compute.health.model import ROUNDING
+from pulsed.compute.health.model import has_passed
 
 SW_THERMAL_BIT, HW_THERMAL_BIT, POWER_BRAKE_BIT, UNNAMED_BIT = 0x20, 0x40, 0x80, 0x10000
 """Bits of `clocks_event_reasons`; the last is pulsed's own: a hardware slowdown of a busy GPU that no other bit
@@ -91,7 +91,7 @@ class ClockEvents:
             self._samples += 1
         if self._begun is None:
             self._begun = now
-        if now - self._begun < PART - ROUNDING:
+        if not has_passed(PART, self._begun, now):
             return False
         self._complete(now)
         return True
@@ -110,10 +110,8 @@ class ClockEvents:
             return found
         held: dict[int, float] = {}
         observed, samples = 0.0, 0
-        for ended, seconds, count, masks in chain(
-            reversed(self._parts), reversed(self._coarse if window > FINE else ())
-        ):
-            if samples >= fewest and now - ended >= window - ROUNDING:
+        for ended, seconds, count, masks in chain(reversed(self._parts), reversed(self._coarse)):
+            if samples >= fewest and has_passed(window, ended, now):
                 break
             observed += seconds
             samples += count
@@ -139,9 +137,9 @@ class ClockEvents:
         self._begun, self._masks, self._seconds, self._samples, self._sums = now, {}, 0.0, 0, {}
         held, observed, _ = self._sum(SHARES_WINDOW, now, 0)
         shares: Shares = tuple(
-            (name, round(min(seconds / observed, 1.0), 3))
+            (name, round(seconds / observed, 3))
             for bit, name in REASONS.items()
-            if self.seen & bit and (seconds := _with(held, bit)) and observed
+            if self.seen & bit and (seconds := _with(held, bit))
         )
         if shares != self.shares:
             self.shares = shares

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from math import inf
 
 from pulsed.compute.health.inputs import GpuInputs
-from pulsed.compute.health.model import ROUNDING, State
+from pulsed.compute.health.model import State, has_passed
 from pulsed.compute.health.rule import Rule, RuleState, When, duration
 
 _PARTS = 60
@@ -101,7 +101,6 @@ class CounterIncrease:
         peak: the highest value.
         parts: time and amount of each increase within the window; mostly empty, which needs no memory.
         settled: whether two values were seen.
-        total: increase within the window.
         grown: time of the last increase; None for never.
     """
 
@@ -111,7 +110,6 @@ class CounterIncrease:
     peak: float = -inf
     parts: tuple[tuple[float, float], ...] = ()
     settled: bool = False
-    total: float = 0.0
     grown: float | None = None
 
     def update(self, value: float, now: float, gap: float = 0.0) -> float:
@@ -125,25 +123,25 @@ class CounterIncrease:
         """
         self._expire(now)
         last, self.last = self.last, value
+        peak, self.peak = self.peak, max(self.peak, value)
         if last is None:
-            self.peak = value
             return 0.0
         self.settled = True
-        if value <= last:
-            return 0.0
-        start = max(last, self.peak) if self.lifetime or value >= self.peak > last else last
-        self.peak = max(self.peak, value)
-        increase = max(value - start, 0.0) * min(1.0, self.seconds / gap if gap else 1.0)
+        increase = max(value - (peak if self.lifetime or value >= peak else last), 0.0)
+        increase *= self.seconds / max(gap, self.seconds)
         if increase:
             self._add(now, increase)
         return increase
 
     @property
+    def total(self) -> float:
+        """Increase within the window."""
+        return sum([amount for _, amount in self.parts])
+
+    @property
     def due(self) -> float:
-        """When an increase leaves the window; after the first value at once, since the second settles it."""
-        if self.parts:
-            return self.parts[0][0] + self.seconds
-        return inf if self.settled or self.last is None else -inf
+        """When an increase leaves the window."""
+        return self.parts[0][0] + self.seconds if self.parts else inf
 
     def _add(self, now: float, increase: float) -> None:
         parts = self.parts
@@ -152,12 +150,8 @@ class CounterIncrease:
             self.parts = (*parts[:-1], (when, amount + increase))
         else:
             self.parts = (*parts, (now, increase))
-        self.total += increase
         self.grown = now
 
     def _expire(self, now: float) -> None:
-        while self.parts and now - self.parts[0][0] >= self.seconds - ROUNDING:
-            self.total -= self.parts[0][1]
+        while self.parts and has_passed(self.seconds, self.parts[0][0], now):
             self.parts = self.parts[1:]
-        if not self.parts:
-            self.total = 0.0

@@ -56,16 +56,16 @@ class Duty(Rule):
 
     def measure(self, state: RuleState, inputs: GpuInputs, now: float) -> float | None:
         """Return the share, 0..1; None before the third sample."""
-        best = self._update(state, inputs, now)
-        if best >= 0:
-            return min(best, 1.0)
+        shares = self._shares(state, inputs, now)
+        if shares:
+            return min(max(shares), 1.0)
         if not self.bits or inputs.values[_REASONS] is None:
             return None
         return inputs.clock_events.share(self.bits, self.window, now)
 
-    def _update(self, state: RuleState, inputs: GpuInputs, now: float) -> float:
-        """Update the counters; return the largest share, -1 where there is none."""
-        best = -1.0
+    def _shares(self, state: RuleState, inputs: GpuInputs, now: float) -> list[float]:
+        """Update the counters; return the shares that are known."""
+        shares = []
         counters = state.duties
         for name, position in zip(self.inputs, self.positions, strict=True):
             value = inputs.values[position]
@@ -74,8 +74,9 @@ class Duty(Rule):
             if counters is not None and (value is not None or name in counters):
                 counter = counters.setdefault(name, DutyCounter())
                 counter.update(value, now, self.window)
-                best = max(best, counter.share)
-        return best
+                if counter.share is not None:
+                    shares.append(counter.share)
+        return shares
 
     def severities(self, state: RuleState, measure: float) -> tuple[int, int]:
         """Return the severity that a measure reaches, and the one that it keeps; info for an unproven unit."""
@@ -94,19 +95,19 @@ class DutyCounter:
     """A counter of the seconds in which the clocks of one GPU were reduced.
 
     Attributes:
-        share: of the window, 0 and more; -1 before the third sample.
+        share: of the window, 0 and more; None before the third sample.
         is_proven: whether it has grown faster than a counter of microseconds can.
         points: time and value of the samples in the window.
     """
 
-    share: float = -1.0
+    share: float | None = None
     is_proven: bool = False
     points: list[tuple[float, float]] = field(default_factory=list)
 
     def update(self, value: float | None, now: float, window: float) -> None:
         """Update the share of a window in seconds; a missing value restarts it."""
         points = self.points
-        self.share = -1.0
+        self.share = None
         if value is None or (points and value < points[-1][1]):
             points.clear()  # the driver was reloaded
         if value is None:

@@ -28,8 +28,6 @@ from pulsed.translate.tick import Device, Extras
 from pulsed.translate.vocabulary import POSITION, Reading, Value
 
 _ENERGY, _REASONS, _XID = POSITION[RESET_SIGNS[0]], POSITION[REASONS], POSITION[XID]
-_SLOWED = 0x608
-"""Reasons that count only for a busy GPU."""
 
 
 class NodeFacts(NamedTuple):
@@ -42,10 +40,10 @@ class NodeFacts(NamedTuple):
         is_layout_new: whether the source has other series than before; what is not among them is not blank.
     """
 
-    boot_id: str = ""
-    has_peers: bool = True
-    reads_kernel_log: bool = False
-    is_layout_new: bool = False
+    boot_id: str
+    has_peers: bool
+    reads_kernel_log: bool
+    is_layout_new: bool
 
 
 class GpuHealth:
@@ -90,12 +88,10 @@ class GpuHealth:
         self.driver_version = device.driver_version
         self._rules = [state for check in self.checks for state in check.rules]
         self._compared: tuple[Value, ...] = (None,) * len(plan.users)
-        self._exporter_facts = exporter_facts(None, None)
-        self._is_mask_blank = True
         self._due = -inf
         self._has_news = self._is_fresh = self._is_presence_changed = False
         self._answer: Reading | None = None
-        self._most_present = 0
+        self._most_present = 1
         self._blank_ratio = 0.0
 
     def evaluate(
@@ -128,19 +124,15 @@ class GpuHealth:
             inputs.measured_at = now
         if self.changes or self.xids:
             self.changes, self.xids = [], []
-        due, is_reset = 0, False
-        inputs.gap_seconds = 0.0
-        if sample.kind != "next" and sample.is_interrupted:
-            inputs.gap_seconds = sample.elapsed
-            due |= self._interrupt()
+        inputs.gap_seconds = sample.elapsed - sample.covered
+        due = self._interrupt() if sample.is_interrupted else 0
         if track.device is not self.device:
             due |= self._take_device(track.device)
         if kernel_events:
             due |= self._count(inputs.xids.add_kernel_events(kernel_events, _jobs(self.device), now, time))
         mask = reading[_REASONS]
         activity = activity_of(reading)
-        is_busy = mask is not None and bool(int(mask) & _SLOWED) and bool(activity)
-        if inputs.clock_events.update(mask, is_busy, sample.covered, now):
+        if inputs.clock_events.update(mask, bool(activity), sample.covered, now):
             due |= plan.on_parts
         self.reachability.update(freshness.state, reading, node.has_peers, time, track.now)
         answer, polls_missed, age = self._answer, self.reachability.polls_missed, freshness.age
@@ -152,20 +144,19 @@ class GpuHealth:
                 inputs.xids.pass_blank(now)
         if freshness.is_fresh != self._is_fresh:
             self._is_fresh, self._has_news = freshness.is_fresh, True
-        if extras != inputs.extras or (mask is None) is not self._is_mask_blank:
-            inputs.extras, self._is_mask_blank = extras, mask is None
-            self._exporter_facts = exporter_facts(extras, mask)
+        if extras != inputs.extras:
+            inputs.extras = extras
             due |= plan.on_watches | plan.on_xids
         energy = reading[_ENERGY]
         if energy is not None and not is_same_measurement:
             moment = self.resets.energy.update(energy, now, 0.0)
             if moment is not None:
-                due, is_reset = due | self._reset(moment), True
+                due |= self._reset(moment)
         if node.boot_id and node.boot_id != self.boot_id:
             is_restart, self.boot_id = bool(self.boot_id), node.boot_id
             self.latched += 1
             if is_restart:
-                due, is_reset = due | self._reset(now), True
+                due |= self._reset(now)
         facts = (
             sample.gap_intervals and round(sample.gap_intervals, 1),
             polls_missed,
@@ -173,10 +164,10 @@ class GpuHealth:
             1.0 if node.reads_kernel_log else None,
             None if activity is None else float(bisect_left(plan.activity_levels, activity)),
         )
-        compared = plan.select(reading) + facts + self._exporter_facts
+        compared = plan.select(reading) + facts + exporter_facts(extras, mask)
         if compared != self._compared:
             due |= self._compare(compared)
-        is_sign_possible = due & plan.on_resets or is_reset or self.resets.is_pending
+        is_sign_possible = due & plan.on_resets or self.resets.is_pending
         if is_sign_possible and not is_same_measurement and (moment := self.resets.update(reading, now)) is not None:
             due |= self._reset(moment)
         if due & plan.on_xids:
@@ -200,7 +191,7 @@ class GpuHealth:
 
     def _forget_inputs(self) -> int:
         """Forget inputs that are not present now: the source has other fields; return the rules to evaluate."""
-        self._most_present = 0
+        self._most_present = 1
         return self._set_blank_ratio(0.0)
 
     def _set_blank_ratio(self, ratio: float) -> int:
@@ -224,7 +215,7 @@ class GpuHealth:
             present = plan.readings - values[: plan.readings].count(None)
             self._most_present = max(self._most_present, present)
             due |= plan.all_rules & ~plan.on_parts
-            due |= self._set_blank_ratio(round(1.0 - present / max(self._most_present, 1), 2))
+            due |= self._set_blank_ratio(round(1.0 - present / self._most_present, 2))
             if (before[plan.reasons] is None) is not (values[plan.reasons] is None):
                 due |= plan.on_parts
         return due
@@ -274,8 +265,6 @@ class GpuHealth:
         plan, inputs, states = self.plan, self.inputs, self._rules
         inputs.values = reading + self._compared[plan.readings :] + facts
         is_first = self.health is NOT_EVALUATED
-        if is_first:
-            due = plan.all_rules
         is_due = now >= self._due
         if is_due:
             for number, state in enumerate(states):
@@ -310,8 +299,7 @@ class GpuHealth:
         for number, position, rule in rules:
             state = self._rules[number]
             is_changed = rule.evaluate(state, self.inputs, now)
-            if state.due < self._due:
-                self._due = state.due
+            self._due = min(self._due, state.due)
             if is_changed or is_first or (self._is_presence_changed and checks[position].check.applicability):
                 checks[position].events += state.events
                 touched.add(position)

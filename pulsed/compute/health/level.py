@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from pulsed.compute.health.inputs import INPUT_POSITION, GpuInputs
-from pulsed.compute.health.model import ROUNDING, SEVERITY, State
+from pulsed.compute.health.model import SEVERITY, State, has_passed
 from pulsed.compute.health.rule import Rule, RuleState
 from pulsed.compute.health.temperature_limits import is_data_centre, limits_of
 from pulsed.translate.vocabulary import Value
@@ -122,7 +122,7 @@ def gap_of(seconds: float) -> Callable[[Level, GpuInputs], float | None]:
     """Return a measure: the one input, intervals between two samples, if that is a gap of at least so many seconds."""
 
     def measure(rule: Level, inputs: GpuInputs) -> float | None:
-        return inputs.values[rule.positions[0]] if inputs.gap_seconds >= seconds - ROUNDING else 0.0
+        return inputs.values[rule.positions[0]] if has_passed(seconds, 0.0, inputs.gap_seconds) else 0.0
 
     return measure
 
@@ -162,8 +162,8 @@ def watches(
         for watch, result in inputs.extras.health_watches:
             if watch.upper() in mild and result < _FAILURE:
                 result = min(result, _MILD)
-            severity = rule.grade(result)[0]
-            if not any(inputs.severity_of(check) >= severity > 0 for check in own_checks.get(watch.upper(), ())):
+            severity, _ = rule.grade(result)
+            if not any(inputs.severity_of(check) >= severity for check in own_checks.get(watch.upper(), ())):
                 worst = max(worst, result)
         return worst
 
@@ -179,7 +179,7 @@ def pcie_replay_limit(inputs: GpuInputs) -> float:
     generation = int(inputs.values[_GENERATION] or _UNKNOWN_LINK[0])
     width = inputs.values[_WIDTH] or inputs.values[_WIDTH_MAX] or _UNKNOWN_LINK[1]
     per_lane = _REPLAYS_PER_LANE.get(generation, _REPLAYS_PER_LANE[6])
-    return float(max(1, math.ceil(per_lane * width - 1e-9)))
+    return float(max(1, math.ceil(per_lane * width)))
 
 
 def _ratio(first: Value, second: Value) -> float | None:

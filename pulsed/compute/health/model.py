@@ -25,6 +25,11 @@ ROUNDING = 1e-6
 """Tolerance of time comparisons in seconds: clocks are floats."""
 
 
+def has_passed(seconds: float, since: float, now: float) -> bool:
+    """Return whether so many seconds have passed, within the tolerance."""
+    return now - since >= seconds - ROUNDING
+
+
 @dataclass(frozen=True, slots=True)
 class CheckState:
     """The result of one check for one GPU; message and remedy are empty while it is not raised.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from pulsed.compute.freshness import InputState
-from pulsed.compute.health.model import ROUNDING
+from pulsed.compute.health.model import has_passed
 from pulsed.translate.vocabulary import NOTHING, Reading
 
 LOST_SECONDS = 1.0
@@ -57,7 +57,7 @@ class Reachability:
             if not self._misses:
                 self.missed_since = time
             self._misses += 1
-            is_long = now - self._seen >= LOST_SECONDS - ROUNDING
+            is_long = has_passed(LOST_SECONDS, self._seen, now)
             self.polls_missed = float(min(self._misses, LOST_POLLS)) if is_long else 1.0
 
     @property

@@ -13,13 +13,16 @@ from math import inf
 from typing import TYPE_CHECKING, NamedTuple
 
 from pulsed.compute.health.inputs import INPUT_POSITION, GpuInputs
-from pulsed.compute.health.model import ROUNDING, SEVERITY, State
+from pulsed.compute.health.model import SEVERITY, State, has_passed
 
 if TYPE_CHECKING:
     from pulsed.compute.health.counter_increase import CounterIncrease
     from pulsed.compute.health.duty import DutyCounter
 
 MINUTE, HOUR, DAY = 60.0, 3600.0, 86400.0
+
+_RAISED = (1, 2, 3, 4)
+"""Severities of the raised states."""
 
 
 class When(NamedTuple):
@@ -76,12 +79,12 @@ class RuleState:
         """
         if reached < 0:
             self.reached_since = self._below_since = None
-            if self.held > 0 and now < self.until:
+            if now < self.until:
                 self.due = min(self.due, self.until)
             else:
                 self.held = -1
             return
-        if reached == 0 and self.held <= 0:
+        if reached == 0 and self.held < 1:
             self.reached_since = None
             self.held = 0
             return
@@ -99,12 +102,12 @@ class RuleState:
             return reached
         since = self.reached_since = {} if self.reached_since is None else self.reached_since
         entered = 0
-        for severity in range(1, 5):
+        for severity in _RAISED:
             if severity > reached:
                 since.pop(severity, None)
-            elif measured_at - since.setdefault(severity, now) >= enter - ROUNDING:
+            elif has_passed(enter, since.setdefault(severity, now), measured_at):
                 entered = severity
-            elif severity > self.held:
+            else:
                 self.due = min(self.due, since[severity] + enter)
         return entered
 
@@ -112,7 +115,7 @@ class RuleState:
         if self._below_since is None:
             self._below_since = now
         free = max(self.until, self._below_since + release)
-        if now >= free - ROUNDING:
+        if has_passed(0.0, free, now):
             self.held, self._below_since = target, None
         else:
             self.due = min(self.due, free)
@@ -151,10 +154,9 @@ class Rule(ABC):
     release: float = 0.0
     clear: float = 0.0
     clear_share: float = 0.0
-    positions: tuple[int, ...] = field(init=False, repr=False)
-    _reach: tuple[tuple[int, float, float], ...] = field(init=False, repr=False)
-    _sign: float = field(init=False, repr=False)
-    _harmless: float = field(init=False, repr=False)
+    positions: tuple[int, ...] = field(init=False)
+    _reach: tuple[tuple[int, float, float], ...] = field(init=False)
+    _harmless: float = field(init=False)
 
     def __post_init__(self) -> None:
         """Compile: names to positions, thresholds to severities with the thresholds to reach and to keep them."""
@@ -167,7 +169,6 @@ class Rule(ABC):
             for state, at in self.levels.items()
         ]
         object.__setattr__(self, "_reach", tuple(reach))
-        object.__setattr__(self, "_sign", sign)
         object.__setattr__(self, "_harmless", min([keep for *_, keep in reach], default=-inf))
 
     @property
@@ -198,7 +199,7 @@ class Rule(ABC):
 
     def grade(self, measure: float) -> tuple[int, int]:
         """Return the severity that a measure reaches, and the one that it keeps."""
-        measure *= self._sign
+        measure = self._signed(measure)
         reached = kept = 0
         for severity, reach, keep in self._reach:
             if measure >= keep:
@@ -215,17 +216,16 @@ class Rule(ABC):
         """Update the state for one GPU; return whether anything changed that the state of a check is made of."""
         held, was_covered, state.due = state.held, state.is_covered, inf
         state.measure = measure = self.measure(state, inputs, now)
-        reached = kept = -1
+        reached = kept = SEVERITY["unknown"]
         if measure is not None:
-            if held == 0 and was_covered and measure * self._sign < self._harmless:
+            if held == 0 and was_covered and self._signed(measure) < self._harmless:
                 state.reached_since = None
                 return False
             reached, kept = self.severities(state, measure)
             if self.when and (reached > 0 or held > 0):  # conditions only lower the severity
                 reached, kept = self._conditional(reached, kept, inputs)
         state.is_covered = reached >= 0
-        if reached > 0 or reached != held or state.reached_since is not None:
-            state.update(self, reached, kept, now, inputs.measured_at)
+        state.update(self, reached, kept, now, inputs.measured_at)
         return state.held != held or state.is_covered is not was_covered
 
     def evidence(self, state: RuleState, inputs: GpuInputs) -> tuple[tuple[str, float], ...]:
@@ -237,12 +237,16 @@ class Rule(ABC):
                 found.setdefault(name, value)
         return tuple(found.items())
 
+    def _signed(self, measure: float) -> float:
+        """Return a measure with the sign with which larger is worse."""
+        return -measure if self.below else measure
+
     def _conditional(self, reached: int, kept: int, inputs: GpuInputs) -> tuple[int, int]:
-        """Return the severities under the conditions: 0 if one is false, -1 if one is unknown."""
+        """Return the severities under the conditions: ok if one is false, unknown if one is unknown."""
         for quantity, compare, threshold in self.when:
             value = inputs.value(quantity)
             if value is None:
-                return -1, -1
+                return SEVERITY["unknown"], SEVERITY["unknown"]
             if not compare(value, threshold):
                 return 0, 0
         return reached, kept

@@ -125,9 +125,9 @@ def restore(gpu: GpuHealth, saved: SavedGpuState, time: float) -> None:
         if isinstance(rule, Increase) and rule.window >= HOUR:
             found = saved.increases.get(name, {})
             state.increases = {counter: found[counter] for counter in rule.inputs if counter in found}
-        severity, until = saved.held.get(name, (-1, 0.0))
-        if until > gpu.now:
-            state.held, state.until = severity, min(until, gpu.now + rule.hold)
+        held = saved.held.get(name)
+        if held is not None and held[1] > gpu.now:
+            state.held, state.until = held[0], min(held[1], gpu.now + rule.hold)
     for check in gpu.checks:
         if check.state.id in saved.states:
             check.state = CheckState(check.state.id, *saved.states[check.state.id])

@@ -74,8 +74,6 @@ def _look_up(name: str, known: Mapping[str, object], problem: str) -> None:
 
 
 def _with(rule: _R, thresholds: Mapping[str, float]) -> _R:
-    if not thresholds or not rule.levels:
-        return rule
     levels: dict[State, float] = {
         state: float(thresholds.get(f"{rule.name}.{state}", thresholds.get(state, value)))
         for state, value in rule.levels.items()

@@ -31,6 +31,7 @@ class Sim:
         self.clock = 1000.0
         self.time = DAY
         self.boot_id = ""
+        self.layout = NO_SERIES
         self.last: HealthTick | None = None
 
     def tick(
@@ -55,7 +56,7 @@ class Sim:
             self.interval,
             self.devices,
             tuple(given[: len(self.devices)]),
-            NO_SERIES,
+            self.layout,
             (),
             extras={0: extras} if extras else {},
         )

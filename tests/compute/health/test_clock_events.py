@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 
-from pulsed.compute.health.clock_events import UNNAMED_BIT, ClockEvents
+from pulsed.compute.health.clock_events import (
+    HW_THERMAL_BIT,
+    POWER_BRAKE_BIT,
+    REASONS,
+    SW_THERMAL_BIT,
+    UNNAMED_BIT,
+    ClockEvents,
+)
 
 
 def followed(masks: dict[float, float | None], is_busy: bool = False, seconds: float = 1.0) -> ClockEvents:
@@ -91,6 +100,8 @@ def test_ten_minutes_are_remembered_and_no_more() -> None:
         (0x400, True, True),
         (0x400, False, False),
         (0x4, True, False),
+        (0x1, True, False),
+        (0x0, True, False),
     ],
 )
 def test_an_unnamed_slowdown_is_one_of_a_busy_gpu_without_a_named_reason(
@@ -98,3 +109,81 @@ def test_an_unnamed_slowdown_is_one_of_a_busy_gpu_without_a_named_reason(
 ) -> None:
     events = followed({float(now): float(mask) for now in range(11)}, is_busy)
     assert events.seen == mask | (UNNAMED_BIT if expected else 0)
+
+
+def test_bits_of_the_mask_and_their_names() -> None:
+    assert REASONS == {
+        1: "gpu_idle",
+        2: "clocks_setting",
+        4: "power_cap",
+        8: "hw_slowdown",
+        16: "sync_boost",
+        32: "sw_thermal",
+        64: "hw_thermal",
+        128: "hw_power_brake",
+        256: "display_clocks",
+        512: "board_limit",
+        1024: "reliability",
+    }
+    assert (SW_THERMAL_BIT, HW_THERMAL_BIT, POWER_BRAKE_BIT, UNNAMED_BIT) == (32, 64, 128, 65536)
+
+
+def test_before_the_first_sample_there_are_no_shares() -> None:
+    events = ClockEvents()
+    assert (events.shares, events.seen, events.share(4, 60.0, 0.0)) == ((), 0, None)
+
+
+@pytest.mark.parametrize(("now", "seen"), [(610.0, 4), (610.5, 0)])
+def test_a_reason_is_remembered_for_ten_minutes(now: float, seen: int) -> None:
+    masks = {0.0: 0.0, 10.0: 4.0, 15.0: 0.0, 20.0: 0.0, 25.0: 0.0, 400.0: 0.0, now: 0.0}
+    assert followed(dict(masks), seconds=60.0).seen == seen
+
+
+@pytest.mark.parametrize(("now", "seen"), [(605.0, 4), (605.5, 0)])
+def test_a_reason_of_rare_samples_is_forgotten_as_soon(now: float, seen: int) -> None:
+    assert followed({0.0: 0.0, 5.0: 4.0, now: 0.0}).seen == seen
+
+
+def test_of_rare_samples_the_last_three_count_however_old() -> None:
+    masks: dict[float, float | None] = {number * 200.0: 4.0 if number == 2 else 0.0 for number in range(5)}
+    events = followed(masks, seconds=200.0)
+    assert events.share(4, 60.0, 800.0) == pytest.approx(1 / 3)
+    assert events.share(8, 60.0, 800.0) == 0.0
+    assert events.share(8, 600.0, 800.0) == 0.0
+
+
+def test_samples_that_cover_no_time_are_no_share() -> None:
+    events = followed({float(now): 4.0 for now in range(0, 100, 10)}, seconds=0.0)
+    assert (events.share(4, 60.0, 90.0), events.share(8, 60.0, 90.0), events.shares) == (None, None, ())
+
+
+@pytest.mark.parametrize("interval", [0.5, 1.0, 5.0, 15.0, 20.0, 30.0])
+def test_shares_are_those_of_a_plain_recomputation(interval: float) -> None:
+    rng, events = random.Random(interval), ClockEvents()
+    ended: list[tuple[float, int]] = []
+    new: list[int] = []
+    for number in range(int(1500 / interval)):
+        now = number * interval
+        new.append(rng.choice([0, 0, 4, 0x24, 0x100]))
+        is_complete = events.update(float(new[-1]), False, interval, now)
+        if is_complete:
+            ended += [(now, mask) for mask in new]
+            new = []
+        if not is_complete or now < 120.0:
+            continue
+        minute = [mask for when, mask in ended if now - when < 60.0]
+        assert dict(events.shares) == {
+            name: round(share, 3)
+            for bit, name in REASONS.items()
+            if (share := sum(bool(mask & bit) for mask in minute) / len(minute))
+        }
+        for bits in (0x4, 0x20, 0x24, 0x120, 0x40):
+            last = minute if len(minute) >= 3 else [mask for _, mask in ended[-3:]]
+            share = sum(bool(mask & bits) for mask in last) * interval / max(len(last) * interval, 60.0)
+            assert events.share(bits, 60.0, now) == pytest.approx(share)
+            long = [mask for when, mask in ended if now - when < 600.0]
+            longer = [mask for when, mask in ended if now - when < 660.0]
+            held = [sum(bool(mask & bits) for mask in masks) * interval for masks in (long, longer)]
+            found = events.share(bits, 600.0, now)
+            assert found is not None
+            assert held[0] / 660.0 - 1e-9 <= found <= held[1] / 600.0 + 1e-9

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from math import inf
+
 import pytest
 
-from pulsed.compute.health.counter_increase import CounterIncrease
+from pulsed.compute.health.counter_increase import CounterIncrease, Increase, step
+from pulsed.compute.health.inputs import GpuInputs
+from pulsed.compute.health.rule import RuleState
+from pulsed.compute.health.settings import HealthSettings
+from pulsed.translate.vocabulary import NOTHING, Reading
 from tests.compute.health.sim import Sim
 
 
@@ -39,16 +46,16 @@ def test_growth_leaves_the_window() -> None:
     for now in (60.9, 61.0, 62.9, 63.0):
         window.update(8, now)
         found.append((window.total, window.due))
-    assert found == [(8, 61.0), (3, 63.0), (3, 63.0), (0, float("inf"))]
+    assert found == [(8, 61.0), (3, 63.0), (3, 63.0), (0, inf)]
     assert window.grown == 3.0
 
 
 def test_one_value_settles_nothing() -> None:
     window = fed([3])
-    found = [(window.settled, window.due)]
+    found = [(window.settled, window.due, window.total)]
     window.update(3, 5.0)
-    found.append((window.settled, window.due))
-    assert found == [(False, float("-inf")), (True, float("inf"))]
+    found.append((window.settled, window.due, window.total))
+    assert found == [(False, inf, 0), (True, inf, 0)]
 
 
 def test_a_busy_window_stays_small() -> None:
@@ -57,6 +64,77 @@ def test_a_busy_window_stays_small() -> None:
         window.update(float(second), float(second))
     assert len(window.parts) <= 61
     assert window.total == pytest.approx(3600, abs=61)
+
+
+def test_a_part_is_a_sixtieth_of_the_window() -> None:
+    window = CounterIncrease(60.0, lifetime=False)
+    for value, now in enumerate([0.0, 1.0, 1.99, 2.0, 2.5, 9.0]):
+        window.update(float(value), now)
+    assert window.parts == ((1.0, 2.0), (2.0, 2.0), (9.0, 1.0))
+
+
+def test_by_default_there_was_no_gap_before_a_value() -> None:
+    window = CounterIncrease(0.5, lifetime=False)
+    assert [window.update(value, value) for value in (0.0, 1.0)] == [0.0, 1.0]
+
+
+def evaluated(rule: Increase, *samples: tuple[float, float | None, float]) -> list[tuple[bool, int, float, int]]:
+    """Evaluate samples: time, value of the counter, and the gap before; return what changed, the state, its due time,
+    and the events."""
+    state, inputs, found = RuleState(), GpuInputs(HealthSettings(), "", lambda check: -1), []
+    for now, value, gap in samples:
+        inputs.values = (*Reading(pcie_replays_total=value), *inputs.values[len(NOTHING) :])
+        inputs.measured_at, inputs.gap_seconds = now, gap
+        is_changed = rule.evaluate(state, inputs, now)
+        found.append((is_changed, state.held, state.due, state.events))
+    return found
+
+
+def test_a_step_is_due_when_it_leaves_its_window() -> None:
+    rule = step("pcie_replays_total", "warn", "replays", 60.0)
+    assert evaluated(rule, (0, 5, 0), (1, 5, 0), (2, 5, 0), (3, 7, 0), (4, 7, 0), (5, 8, 0), (6, None, 0)) == [
+        (False, -1, -inf, 0),
+        (True, 0, inf, 0),
+        (False, 0, inf, 0),
+        (True, 2, 63.0, 2),
+        (False, 2, 63.0, 0),
+        (True, 2, 63.0, 1),
+        (True, -1, inf, 0),
+    ]
+
+
+def test_an_event_is_a_change_while_the_state_stays() -> None:
+    rule = Increase("errors", {"crit": 100}, "errors", ("pcie_replays_total",), window=60.0)
+    assert [change for change, *_ in evaluated(rule, (0, 5, 0), (1, 5, 0), (2, 6, 0), (3, 6, 0), (3, 7, 0))] == [
+        *(False, True, True, False, True)
+    ]
+
+
+@pytest.mark.parametrize(("per", "held"), [(0.0, 2), (60.0, 0)])
+def test_only_rates_are_shared_out_over_a_gap(per: float, held: int) -> None:
+    rule = Increase("errors", {"warn": 6}, "errors", ("pcie_replays_total",), window=60.0, per=per)
+    assert evaluated(rule, (0, 0, 0), (600, 12, 600.0), (601, 12, 0))[-1][1] == held
+
+
+def test_a_rate_is_given_per_its_time_and_divided_by_its_limit() -> None:
+    rule = Increase("rate", {"warn": 6}, "errors", ("pcie_replays_total",), window=120.0, per=60.0)
+    limited = replace(rule, limit=lambda inputs: 4.0)
+    for growth, held, limited_held in ((11.9, 0, 0), (12.0, 2, 0), (47.9, 2, 0), (48.0, 2, 2)):
+        samples = ((0.0, 0.0, 0.0), (1.0, growth, 0.0))
+        assert evaluated(rule, *samples)[-1][1] == held
+        assert evaluated(limited, *samples)[-1][1] == limited_held
+
+
+def test_of_several_counters_the_first_that_is_present_counts() -> None:
+    inputs = ("pcie_replays_total", "pcie_correctable_errors_total")
+    rule = Increase("errors", {"warn": 1}, "errors", inputs, window=60.0)
+    for first, held, events in ((0.0, 0, 0), (None, 2, 3)):
+        state, facts = RuleState(), GpuInputs(HealthSettings(), "", lambda check: -1)
+        for now in (0.0, 1.0):
+            reading = Reading(pcie_replays_total=first, pcie_correctable_errors_total=3 * now)
+            facts.values = (*reading, *facts.values[len(NOTHING) :])
+            rule.evaluate(state, facts, now)
+        assert (state.held, state.events) == (held, events)
 
 
 @pytest.mark.parametrize(("gap", "total"), [(0.0, 12), (30.0, 12), (60.0, 12), (120.0, 6), (600.0, 1.2)])

@@ -7,7 +7,7 @@ from operator import eq
 import pytest
 
 from pulsed.compute.health.inputs import GpuInputs
-from pulsed.compute.health.level import Codes, Level
+from pulsed.compute.health.level import Codes, Level, difference, distance, pcie_replay_limit, ratio, total
 from pulsed.compute.health.rule import RuleState, When, duration
 from pulsed.compute.health.settings import HealthSettings
 from pulsed.translate.tick import Extras
@@ -54,6 +54,56 @@ def test_counts_of_clock_events_stand_in_for_a_blank_mask(reason: str, check: st
     sim, cut = Sim(interval=30.0), Extras(clock_events=((reason, 3.0),))
     assert sim.run(150, check, cut, clocks_event_reasons=0.0, temperature_celsius=40.0).state == "ok"
     assert sim.run(150, check, cut, temperature_celsius=40.0).state == state
+
+
+def test_an_unknown_link_is_of_generation_5_with_16_lanes() -> None:
+    inputs = GpuInputs(HealthSettings(), "", lambda check: -1)
+    assert pcie_replay_limit(inputs) == 31.0
+
+
+def test_evidence_of_results_and_gaps() -> None:
+    power = Sim().check("dcgm_health", Extras(health_watches=(("POWER", 10.0),)))
+    assert dict(power.evidence)["dcgm_health_result"] == 5.0
+    quiet = Sim().check("dcgm_health", Extras(health_watches=(("MEM", 0.0),)), row_remap_failure=0.0)
+    assert dict(quiet.evidence)["dcgm_health_result"] == 0.0
+    sim = Sim()
+    assert dict(sim.check("telemetry", temperature_celsius=40.0).evidence)["sample_gap_intervals"] == 0.0
+    assert dict(sim.check("telemetry", after=12.0).evidence)["sample_gap_intervals"] == 12.0
+
+
+@pytest.mark.parametrize(
+    ("values", "evidence"),
+    [
+        ({"max_operating_temperature_celsius": 80.0}, {"max_operating_temperature_celsius": 80.0}),
+        ({}, {"max_operating_temperature_celsius": 87.0, "limit_from_table": 1.0}),
+    ],
+)
+def test_evidence_names_a_limit_of_the_model(values: dict[str, float], evidence: dict[str, float]) -> None:
+    check = Sim().run(40, "temp_gpu", temperature_celsius=88.0, **values)
+    assert check.state == "hot"
+    excess = 88.0 - evidence["max_operating_temperature_celsius"]
+    assert dict(check.evidence) == {"above_max_operating_celsius": excess, "temperature_celsius": 88.0, **evidence}
+
+
+@pytest.mark.parametrize(
+    ("values", "measure"),
+    [((2.0, 8.0), -6.0), ((8.0, 2.0), 6.0), ((None, 2.0), None), ((2.0, None), None), ((2.0, 2.0), 0.0)],
+)
+def test_the_difference_of_two_inputs(values: tuple[float | None, float | None], measure: float | None) -> None:
+    inputs = GpuInputs(HealthSettings(), "NVIDIA L40S", lambda check: -1)
+    reading = Reading(ecc_mode=values[0], ecc_mode_pending=values[1])
+    inputs.values = (*reading, *inputs.values[len(NOTHING) :])
+    rule = Level("change", {"warn": 1}, "", ("ecc_mode", "ecc_mode_pending"), by=difference)
+    assert difference(rule, inputs) == measure
+    assert distance(rule, inputs) == (None if measure is None else abs(measure))
+    assert total(rule, inputs) == (None if None in values else sum(filter(None, values)))
+    assert ratio(rule, inputs) == (None if None in values else values[0] / values[1])  # type: ignore[operator]
+
+
+def test_a_ratio_to_0_is_unknown() -> None:
+    inputs = GpuInputs(HealthSettings(), "", lambda check: -1)
+    inputs.values = (*Reading(ecc_mode=1.0, ecc_mode_pending=0.0), *inputs.values[len(NOTHING) :])
+    assert ratio(Level("ratio", {}, "", ("ecc_mode", "ecc_mode_pending")), inputs) is None
 
 
 def test_codes_beyond_the_table_have_a_state_of_their_own() -> None:

@@ -138,3 +138,107 @@ def test_no_more_than_64_bursts_are_remembered() -> None:
         log.update(0.0, None, (), number * 200.0 + 2)
     record = log.records[13]
     assert (record.count, len(record.bursts), record.bursts[-1][0]) == (70, 64, 69 * 200.0 + 1)
+
+
+def test_times_of_bursts_and_repeats() -> None:
+    assert (BURST_GAP, REPEAT_WINDOW) == (180.0, 86400.0)
+    log = started()
+    for now in (1.0, 181.0, 300.0, 480.0):
+        log.update(13.0, None, (), now)
+        log.update(0.0, None, (), now + 0.5)
+    assert [when for when, _ in log.records[13].bursts] == [1.0, 181.0, 480.0]
+
+
+@pytest.mark.parametrize("is_source_new", [True, False])
+def test_a_code_that_comes_with_other_fields_is_of_unknown_age(is_source_new: bool) -> None:
+    log = XidLog()
+    for _ in range(2):
+        log.pass_blank(0.0)
+    assert log.gauge is None
+    assert log.update(79.0, None, (), 5.0, is_source_new) == ([] if is_source_new else [79])
+    record = log.records[79]
+    assert (record.last, record.dated, record.cleared, record.count) == (
+        5.0,
+        not is_source_new,
+        False,
+        not is_source_new,
+    )
+
+
+def test_counts_that_appear_after_two_blank_samples_are_events() -> None:
+    log = XidLog()
+    assert log.update(None, Extras(xid_counts=((13, 1.0),), xid_totals=((94, 3.0),)), (), 1.0) == []
+    log.pass_blank(1.0)
+    log.pass_blank(2.0)
+    more = Extras(xid_counts=((13, 1.0), (48, 1.0)), xid_totals=((94, 3.0), (95, 1.0)))
+    assert sorted(log.update(None, more, (), 3.0)) == [48, 95]
+    first = XidLog()
+    first.pass_blank(1.0)
+    first.pass_blank(2.0)
+    assert sorted(first.update(None, more, (), 3.0)) == [13, 48, 94, 95]
+
+
+def test_a_count_that_was_there_first_replaces_no_event() -> None:
+    log = started()
+    assert log.update(13.0, None, (), 10.0) == [13]
+    assert log.update(13.0, Extras(xid_counts=((13, 1.0),), xid_totals=((13, 1.0),)), (), 20.0) == []
+    record = log.records[13]
+    assert (record.last, record.dated, record.count) == (10.0, True, 1)
+
+
+def test_a_sticky_code_that_is_counted_later_is_not_new() -> None:
+    log = XidLog()
+    log.update(79.0, Extras(xid_counts=()), (), 0.0)
+    assert log.update(79.0, Extras(xid_counts=((79, 1.0),)), (), 1.0) == []
+    assert log.update(48.0, Extras(xid_counts=()), (), 2.0) == [48]
+    assert log.update(48.0, Extras(xid_counts=((79, 1.0),)), (), 3.0) == [79]
+
+
+def test_a_message_from_before_the_first_sample_dates_a_code() -> None:
+    def at(time: float) -> list[KernelEvent]:
+        return [KernelEvent("xid", 79, time, "00000000:01:00.0")]
+
+    log = XidLog()
+    log.update(79.0, None, (), 0.0)
+    assert log.add_kernel_events(at(70.0), (), now=10.0, time=110.0) == []
+    assert (log.records[79].last, log.records[79].dated, log.records[79].count) == (-30.0, True, 0)
+    log.add_kernel_events(at(60.0), (), now=10.0, time=110.0)
+    assert log.records[79].last == -30.0, "a dated code keeps its time"
+    early = XidLog()
+    assert early.add_kernel_events(at(70.0), (), now=0.0, time=100.0) == []
+    early.update(79.0, None, (), 0.0)
+    assert (early.records[79].last, early.records[79].dated) == (-30.0, True)
+
+
+def test_a_new_code_that_two_inputs_report_at_once_is_an_event_whatever_was_logged_before() -> None:
+    log = started()
+    log.add_kernel_events([KernelEvent("xid", 79, 95.0, "00000000:01:00.0")], (), now=0.0, time=100.0)
+    assert log.update(79.0, Extras(xid_counts=((79, 1.0),)), (), 5.0) == [79]
+
+
+def test_a_reset_makes_one_code_new() -> None:
+    log = started()
+    log.update(79.0, None, (), 1.0)
+    log.clear(2.0)
+    log.update(48.0, None, (), 3.0)
+    log.pass_blank(4.0)
+    log.pass_blank(5.0)
+    assert log.update(48.0, None, (), 500.0) == [], "it was there after the reset"
+
+
+def test_messages_of_the_kernel_are_events_each() -> None:
+    log = started()
+    for time in (101.0, 102.0):
+        event = KernelEvent("xid", 79, time, "00000000:01:00.0")
+        assert log.add_kernel_events([event], ("job",), now=20.0, time=120.0) == [79]
+    record = log.records[79]
+    assert (record.count, record.source, record.bursts) == (2, "kernel_log", [(1.0, ("job",))])
+    assert log.update(79.0, None, (), 30.0) == [], "the gauge shows the same event"
+
+
+def test_five_bursts_of_the_follower_are_no_repeat() -> None:
+    log = started()
+    for number in range(6):
+        log.update(45.0, None, (), number * 1000.0 + 1)
+        log.update(0.0, None, (), number * 1000.0 + 2)
+    assert (log.repeated(6000.0), len(log.records[45].bursts)) == (None, 6)

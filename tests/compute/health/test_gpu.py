@@ -1,0 +1,234 @@
+"""Health of one GPU over time: which rules a sample concerns, and what is remembered."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+import pytest
+
+from pulsed.compute.health.checks import CHECKS
+from pulsed.compute.health.counter_increase import Increase
+from pulsed.compute.health.duty import Duty
+from pulsed.compute.health.level import Level
+from pulsed.compute.health.rule import Rule, RuleState
+from pulsed.compute.health.settings import HealthSettings
+from pulsed.compute.health.xid_rule import XidRule
+from pulsed.reader.tick import Layout
+from pulsed.translate.tick import Extras
+from tests.compute.health.sim import GPU, OTHER, Sim
+
+RULES = [rule for check in CHECKS for rule in check.rules]
+ALL = {rule.name for rule in RULES}
+DUTIES = {rule.name for rule in RULES if isinstance(rule, Duty)}
+REPLAYS = {"pcie_replays_over_limit", "pcie_replays_long_over_limit"}
+XIDS = {"xid"}
+
+STEADY: Mapping[str, float | None] = {
+    "temperature_celsius": 60.0,
+    "temperature_margin_celsius": 27.0,
+    "power_watts": 300.0,
+    "gpu_utilization_ratio": 0.5,
+    "clocks_event_reasons": 0.0,
+    "xid_last_code": 0.0,
+    "pcie_replays_total": 5.0,
+    "row_remap_pending": 0.0,
+    "performance_state": 0.0,
+}
+"""Of a healthy GPU."""
+
+
+@pytest.fixture
+def measured(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The names of the rules that were evaluated."""
+    names: list[str] = []
+
+    def recording(measure: Callable[..., float | None]) -> Callable[..., float | None]:
+        def record(rule: Rule, state: RuleState, *arguments: object) -> float | None:
+            names.append(rule.name)
+            return measure(rule, state, *arguments)
+
+        return record
+
+    for kind in (Level, Increase, Duty, XidRule):
+        monkeypatch.setattr(kind, "measure", recording(kind.measure))
+    return names
+
+
+def settled(measured: list[str], **values: float | None) -> Sim:
+    """Return a node after samples until no rule is due but those of a complete part of five seconds."""
+    sim = Sim()
+    for _ in range(7):
+        sim.health(**{**STEADY, **values})
+    measured.clear()
+    return sim
+
+
+def test_the_first_sample_evaluates_every_rule_once(measured: list[str]) -> None:
+    sim = Sim()
+    sim.health(**STEADY)
+    assert sorted(measured) == sorted(
+        [rule.name for rule in RULES] + ["dcgm_health_result"]  # once more, after the checks that absorb it
+    )
+
+
+def test_a_sample_without_a_change_evaluates_nothing(measured: list[str]) -> None:
+    sim = settled(measured)
+    for number in range(1, 4):
+        sim.health(**{**STEADY, "power_watts": 300.0 + number, "sm_clock_hertz": 1e9})
+    assert measured == []
+    sim.health(**STEADY)
+    assert measured == [rule.name for rule in RULES if isinstance(rule, Duty)], "a part is complete"
+
+
+@pytest.mark.parametrize(
+    ("changes", "names"),
+    [
+        (
+            {"temperature_celsius": 61.0},
+            {"above_max_operating_celsius", "above_slowdown_celsius", "temperature_celsius"},
+        ),
+        ({"temperature_margin_celsius": 26.0}, {"temperature_margin_celsius"}),
+        ({"clocks_event_reasons": 4.0}, set()),
+        ({"xid_last_code": 45.0}, XIDS),
+        ({"pcie_replays_total": 6.0}, {*REPLAYS, "dcgm_health_result"}),
+        ({"row_remap_pending": 1.0}, {"row_remap_pending", "dcgm_health_result"}),
+        ({"performance_state": 2.0}, {"pcie_width_ratio", "pcie_generation_ratio"}),
+        ({"gpu_utilization_ratio": 0.9}, set()),
+        ({"gpu_utilization_ratio": 0.11}, set()),
+        ({"gpu_utilization_ratio": 0.099}, {"pcie_width_ratio", "pcie_generation_ratio", "temperature_celsius"}),
+        ({"gpu_utilization_ratio": 0.0}, {"pcie_width_ratio", "pcie_generation_ratio", "temperature_celsius"}),
+        ({"row_remap_pending": None}, ALL - DUTIES),
+        ({"ecc_mode": 1.0}, ALL - DUTIES),
+        ({"clocks_event_reasons": None}, ALL),
+        ({"energy_joules_total": 7.0}, set()),
+    ],
+)
+def test_a_change_evaluates_the_rules_that_depend_on_it(
+    measured: list[str], changes: dict[str, float | None], names: set[str]
+) -> None:
+    sim = settled(measured)
+    sim.health(**{**STEADY, **changes})
+    assert set(measured) == names
+
+
+def test_results_of_dcgm_and_counts_of_xids_evaluate_their_rules(measured: list[str]) -> None:
+    sim = settled(measured)
+    sim.health(Extras(health_watches=()), **STEADY)
+    assert set(measured) == {"dcgm_health_result", *XIDS}
+    measured.clear()
+    sim.health(Extras(health_watches=()), **STEADY)
+    assert measured == []
+
+
+def test_a_gap_evaluates_duty_and_increases(measured: list[str]) -> None:
+    sim = settled(measured)
+    sim.health(after=60.0, **STEADY)
+    assert set(measured) == {*DUTIES, *REPLAYS, "sample_gap_intervals", "dcgm_health_result"}
+
+
+def test_another_model_evaluates_everything_and_a_new_driver_the_xids(measured: list[str]) -> None:
+    sim = settled(measured)
+    sim.tick(STEADY, devices=[replace(GPU, driver_version="550.1")])
+    sim.tick(STEADY, devices=[replace(GPU, driver_version="")])
+    assert measured == [], "the first version that is known is no change"
+    sim.tick(STEADY, devices=[replace(GPU, driver_version="560.1")])
+    assert set(measured) == XIDS
+    sim = settled(measured)
+    sim.tick(STEADY, devices=[replace(GPU, model="NVIDIA H200")])
+    assert set(measured) == ALL
+
+
+def test_a_level_that_is_reached_is_evaluated_when_it_is_due(measured: list[str]) -> None:
+    sim, found = settled(measured), []
+    for number in range(12):
+        sim.health(**{**STEADY, "temperature_margin_celsius": 4.0})
+        if set(measured) - DUTIES:
+            found.append((number, set(measured) - DUTIES))
+        measured.clear()
+    assert found == [
+        (0, {"temperature_margin_celsius"}),
+        (10, {"temperature_margin_celsius", "dcgm_health_result"}),
+    ]
+
+
+def test_the_clock_of_a_gpu_starts_at_0_and_continues_over_a_restart() -> None:
+    def saved() -> Mapping[str, float]:
+        document = sim.health_evaluator.dump()
+        gpus = document["gpus"]
+        assert isinstance(gpus, dict)
+        return next(iter(gpus.values()))
+
+    sim = Sim()
+    sim.health(**STEADY)
+    assert (saved()["now"], saved()["saved"]) == (0.0, sim.time)
+    for _ in range(5):
+        sim.health(**STEADY)
+    assert saved()["now"] == 5.0
+    sim.restart(down=10.0)
+    sim.health(**STEADY)
+    assert saved()["now"] == 16.0
+    sim.health(**STEADY)
+    assert saved()["now"] == 17.0
+
+
+def test_what_must_survive_a_restart_changes_the_number_of_latches() -> None:
+    sim = Sim()
+
+    def latched(**values: float | None) -> int:
+        sim.health(**{**STEADY, **values})
+        (number,) = sim.health_evaluator.latched.values()
+        return number
+
+    start = [latched() for _ in range(7)][-1]
+    steps = []
+    for values in ({}, {"xid_last_code": 45.0}, {"xid_last_code": 0.0}, {"row_remap_pending": 1.0}, {}, {}):
+        before, start = start, latched(**values)
+        steps.append(start - before)
+    assert steps == [0, 1, 0, 1, 1, 0]
+    for boot_id, step in (("a", 1), ("a", 0), ("b", 2), ("", 0), ("b", 0)):
+        sim.boot_id = boot_id
+        before, start = start, latched()
+        assert start - before == step, boot_id
+
+
+def test_a_gpu_without_any_input_ever_is_not_blank() -> None:
+    sim = Sim(devices=[GPU, OTHER])
+    for _ in range(60):
+        tick = sim.tick({}, STEADY)
+    telemetry = tick.healths[0].check("telemetry")
+    assert (telemetry.state, tick.healths[0].state) == ("ok", "unknown")
+
+
+@pytest.mark.parametrize(("left", "state"), [(1, "warn"), (2, "warn"), (3, "ok"), (4, "ok")])
+def test_telemetry_warns_after_half_a_minute_without_half_of_the_inputs(left: int, state: str) -> None:
+    names = ("row_remap_pending", "row_remap_failure", "ecc_mode", "memory_unrepairable")
+    sim = Sim()
+    inputs = dict.fromkeys(names, 0.0)
+    vital = {"power_watts": 100.0}  # no rule depends on it
+    assert sim.run(40, "telemetry", **inputs, **vital).state == "ok"
+    for number in range(1, 32):
+        check = sim.check("telemetry", **dict.fromkeys(names[:left], 0.0), **vital, sm_clock_hertz=float(number))
+        assert check.state == (state if number == 31 else "ok")
+    assert sim.run(1, "telemetry", **inputs, **vital).state == "ok"
+
+
+def test_a_new_layout_of_the_source_has_other_inputs() -> None:
+    sim = Sim()
+    sim.run(10, "telemetry", temperature_celsius=40.0, row_remap_failure=0.0, row_remap_pending=0.0, ecc_mode=1.0)
+    sim.layout = Layout("exporter", ())
+    assert sim.run(60, "telemetry", temperature_celsius=40.0).state == "ok"
+    assert sim.run(60, "telemetry", power_watts=40.0).state == "warn", "the one that was left"
+
+
+def test_a_slowdown_counts_only_for_a_busy_gpu() -> None:
+    for utilization, state in ((0.0, "ok"), (0.01, "warn")):
+        sim = Sim()
+        values = {**STEADY, "clocks_event_reasons": 8.0, "gpu_utilization_ratio": utilization}
+        assert sim.run(130, "hw_slowdown", **values).state == state
+
+
+def test_xids_of_a_configuration_without_their_checks_are_counted() -> None:
+    sim = Sim(HealthSettings(disabled=frozenset({"xid_critical", "xid_warning", "xid_repeat", "gpu_lost"})))
+    sim.health(**STEADY)
+    assert dict(sim.health(**{**STEADY, "xid_last_code": 13.0}).xid_events)[13] == 1

@@ -1,0 +1,115 @@
+"""What is saved of a GPU, and what a restart makes of it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from pulsed.compute.health.checks import CHECKS
+from pulsed.compute.health.counter_increase import Increase
+from pulsed.compute.health.saved_state import VERSION
+from pulsed.compute.health.settings import HealthSettings
+from tests.compute.health.sim import GPU, Sim
+
+COUNTERS: dict[str, float | None] = {
+    name: 1.0 for check in CHECKS for rule in check.rules if isinstance(rule, Increase) for name in rule.inputs
+}
+
+
+def saved(sim: Sim) -> dict[str, Any]:
+    """Return the saved state of the only GPU."""
+    document: dict[str, Any] = sim.health_evaluator.dump()
+    assert document["version"] == VERSION == 2
+    (gpu,) = document["gpus"].values()
+    found: dict[str, Any] = gpu
+    return found
+
+
+def test_increases_are_saved_for_windows_of_an_hour_and_more() -> None:
+    sim = Sim()
+    sim.health(**COUNTERS)
+    long = {
+        f"{check.id}/{position}/{rule.name}"
+        for check in CHECKS
+        for position, rule in enumerate(check.rules)
+        if isinstance(rule, Increase) and rule.window >= 3600.0
+    }
+    assert saved(sim)["increases"].keys() == long
+    assert "ecc_correctable_rate/0/ecc_corrected_per_hour" in long
+    assert not any(name.startswith("nvlink_errors/") for name in long)
+
+
+def test_an_increase_over_a_restart_counts_in_windows_of_an_hour_and_more() -> None:
+    sim = Sim()
+    sim.run(3, "ecc_correctable_rate", ecc_sbe_volatile_total=5.0, nvlink_replay_errors_total=5.0)
+    sim.restart()
+    check = sim.check("ecc_correctable_rate", ecc_sbe_volatile_total=25.0, nvlink_replay_errors_total=6.0)
+    assert check.state == "info"
+    assert sim.last is not None
+    assert sim.last.healths[0].check("nvlink_errors").state == "unknown", "its first value"
+
+
+def test_raised_states_are_saved_with_the_time_until_which_they_are_held() -> None:
+    sim = Sim()
+    sim.health(temperature_celsius=40.0, row_remap_pending=0.0, nvlink_effective_bit_error_ratio=0.0)
+    assert (saved(sim)["held"], saved(sim)["states"]) == ({}, {})
+    sim.health(temperature_celsius=40.0, row_remap_pending=1.0, nvlink_effective_bit_error_ratio=1e-9)
+    state = saved(sim)
+    assert state["held"]["nvlink_errors/6/nvlink_effective_bit_error_ratio"] == [2, 601.0]
+    assert state["states"] == {
+        "row_remap_pending": ["warn", sim.time, None],
+        "nvlink_errors": ["warn", sim.time, None],
+    }
+
+
+@pytest.mark.parametrize(("down", "states"), [(598.0, ["warn", "ok"]), (599.0, ["ok", "ok"]), (-50.0, ["warn"] * 2)])
+def test_a_state_is_held_over_a_restart_as_long_as_without_one(down: float, states: list[str]) -> None:
+    sim = Sim()
+    sim.health(nvlink_effective_bit_error_ratio=1e-9)
+    sim.restart(down=down)
+    found = [sim.check("nvlink_errors", nvlink_effective_bit_error_ratio=0.0).state for _ in range(2)]
+    assert found == states
+
+
+def test_a_time_in_the_future_holds_a_state_no_longer_than_its_rule() -> None:
+    sim = Sim()
+    sim.health(nvlink_effective_bit_error_ratio=1e-9)
+    document = sim.health_evaluator.dump()
+    gpus: Any = document["gpus"]
+    (gpu,) = gpus.values()
+    gpu["held"] = {name: [severity, until + 1e6] for name, (severity, until) in gpu["held"].items()}
+    sim.restart()
+    sim.health_evaluator.restore(document, sim.time)
+    sim.interval = 60.0
+    states = [sim.check("nvlink_errors", nvlink_effective_bit_error_ratio=0.0).state for _ in range(12)]
+    assert states == ["warn"] * 10 + ["ok"] * 2
+
+
+@pytest.mark.parametrize(("known", "now", "is_reset"), [("1", "2", True), ("1", "1", False), ("", "2", False)])
+@pytest.mark.parametrize("is_described_late", [False, True])
+def test_another_driver_after_a_restart_is_a_reset(
+    known: str, now: str, is_reset: bool, is_described_late: bool
+) -> None:
+    sim = Sim(devices=[replace(GPU, driver_version=known)])
+    sim.health(xid_last_code=0.0)
+    assert sim.check("xid_critical", xid_last_code=48.0).state == "crit"
+    sim.restart()
+    if is_described_late:
+        sim.tick({"xid_last_code": 48.0}, devices=[replace(GPU, driver_version="")])
+    tick = sim.tick({"xid_last_code": 48.0}, devices=[replace(GPU, driver_version=now)])
+    assert tick.healths[0].check("xid_critical").state == ("ok" if is_reset else "crit")
+    assert (tick.healths[0].last_reset is not None) is is_reset
+    assert saved(sim)["driver_version"] == now
+
+
+def test_a_restart_with_fewer_checks_ignores_the_others() -> None:
+    sim = Sim()
+    sim.health(row_remap_pending=1.0, ecc_dbe_volatile_total=1.0)
+    sim.settings = HealthSettings(disabled=frozenset({"row_remap_pending"}))
+    since = sim.time
+    sim.restart()
+    health = sim.health(row_remap_pending=1.0, ecc_dbe_volatile_total=1.0)
+    assert health.check("ecc_uncorrectable").since == since
+    assert "row_remap_pending" not in saved(sim)["states"]
