@@ -1,5 +1,5 @@
-"""The command line: `pulsed serve`, `snapshot`, `export`, `record`, `doctor`, `counters`, `health`, `job`, `rules`,
-`check-config`.
+"""The command line: `pulsed serve`, `adapter`, `snapshot`, `export`, `record`, `doctor`, `counters`, `health`, `job`,
+`rules`, `check-config`.
 
 Arguments only: the commands are modules of `pulsed.commands`, which are imported when they run.
 """
@@ -81,10 +81,11 @@ def argument_parser() -> CommandParser:
         "--set", dest="overrides", metavar="KEY=VALUE", action="append", default=[],
         help="set a configuration key, such as source.interval=5s; the value is YAML; repeatable",
     )  # fmt: skip
-    reading = CommandParser(add_help=False, parents=[configured])
+    logging = CommandParser(add_help=False, parents=[configured])
+    logging.add_argument("--log.level", dest="log.level", choices=["debug", "info", "warn", "error"])
+    logging.add_argument("--log.format", dest="log.format", choices=["logfmt", "json"])
+    reading = CommandParser(add_help=False, parents=[logging])
     reading.add_argument("--source", dest="source.kind", metavar="KIND", help="short for --set source.kind=KIND")
-    reading.add_argument("--log.level", dest="log.level", choices=["debug", "info", "warn", "error"])
-    reading.add_argument("--log.format", dest="log.format", choices=["logfmt", "json"])
     showing = CommandParser(add_help=False, parents=[reading])
     showing.add_argument("--gpus", metavar="LIST", help="show only these: indexes, UUIDs, GPU:instance, all or none")
     showing.add_argument("--show-all", dest="gpus", action="store_const", const="all", help="short for --gpus all")
@@ -127,6 +128,18 @@ def argument_parser() -> CommandParser:
         help="serve on the sockets of systemd",
     )  # fmt: skip
     serve.set_defaults(run=_serve, parser=serve)
+
+    adapter = commands.add_parser(
+        "adapter",
+        parents=[logging],
+        help="answer the metrics APIs of Kubernetes from the daemons of a cluster",
+        description="Answers custom.metrics.k8s.io and external.metrics.k8s.io, for HorizontalPodAutoscalers.",
+    )
+    adapter.add_argument(
+        "--web.listen-address", dest="listen", metavar="ADDRESS", action="append", help=":9401; repeatable"
+    )
+    adapter.add_argument("--web.config.file", dest="web.config_file", metavar="FILE", help="TLS, clients (YAML)")
+    adapter.set_defaults(run=_adapter, parser=adapter)
 
     snapshot = commands.add_parser("snapshot", parents=[showing], help="print one tick and exit")
     snapshot.add_argument("--format", choices=["table", "json", "csv", "prometheus"], default="table")
@@ -268,6 +281,12 @@ def _serve(options: argparse.Namespace) -> int:
     from pulsed.config.load import file_of
 
     return serve(_configuration(options), lambda: _load(options), file_of(_file(options), os.environ))
+
+
+def _adapter(options: argparse.Namespace) -> int:
+    from pulsed.commands.adapter import adapter
+
+    return adapter(_configuration(options))
 
 
 def _snapshot(options: argparse.Namespace) -> int:

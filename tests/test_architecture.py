@@ -38,9 +38,10 @@ MAY_IMPORT = {
         "accounting background errors kubernetes attribution reader.tick reader translate compute "
         "collector.target_store config"
     ),
+    "adapter": "errors kubernetes present suggestions",
     "server": "errors file_watcher config collector.target_store present",
     "commands": (
-        "accounting attribution errors log memory file_watcher reader.tick reader translate compute "
+        "accounting adapter attribution errors kubernetes log memory file_watcher reader.tick reader translate compute "
         "collector.target_store present config collector server"
     ),
     "command_parser": "errors suggestions",

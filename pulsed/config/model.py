@@ -7,13 +7,14 @@ environment and flags become such a tree is `pulsed.config.load`'s business.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 from urllib.parse import urlsplit
 
 from pydantic import Field, JsonValue
 
 from pulsed.compute.derive import ComputeSettings
 from pulsed.compute.workload.class_table import ClassThresholds
+from pulsed.config.adapter import AdapterSection
 from pulsed.config.attribution import AttributionSection
 from pulsed.config.compute import Compute
 from pulsed.config.health import HealthSection
@@ -23,15 +24,14 @@ from pulsed.config.section import Problem, Section
 from pulsed.config.source import SourceSection
 from pulsed.config.values import (
     Addresses,
-    Columns,
     Count,
     Duration,
     ExternalUrl,
     Families,
+    FieldNames,
     FileName,
     GpuList,
     HttpPath,
-    Notation,
     PositiveCount,
     Programs,
     RoutePrefix,
@@ -50,11 +50,6 @@ from pulsed.translate.vocabulary import QUANTITIES
 
 _FAMILIES = "allowed: names of METRICS.md and patterns such as pulsed_gpu_ecc_*"
 _FIELDS = "allowed: what METRICS.md lists, without pulsed_gpu_"
-Kept = Annotated[
-    Columns,
-    Field(min_length=1),
-    Notation("names", "names of quantities, such as [sm_active_ratio, power_watts]", "text"),
-]
 
 
 class Log(Section):
@@ -121,7 +116,7 @@ class HistorySection(Section):
         description="Memory limit over all GPUs; the oldest samples are dropped. With the "
         "default fields a sample has some 150 bytes, and 10 to 90 once it is compressed.",
     )
-    fields: Kept = Field(
+    fields: FieldNames = Field(
         default=DEFAULT_FIELDS,
         description="Stored fields: any quantity of METRICS.md without `pulsed_gpu_`, or "
         + ", ".join(f"`{name}`" for name in FIELDS if name not in QUANTITIES)
@@ -226,6 +221,7 @@ class Config(Section):
     compute: Compute = Field(default=Compute(), description="Derived values.")
     health: HealthSection = Field(default=HealthSection(), description="Health checks (HEALTH.md).")
     kubernetes: KubernetesSection = Field(default=KubernetesSection(), description="The Kubernetes API.")
+    adapter: AdapterSection = Field(default=AdapterSection(), description="`pulsed adapter`.")
     attribution: AttributionSection = Field(default=AttributionSection(), description="Owners of the GPUs.")
     prices: PricesSection = Field(default=PricesSection(), description="Prices of GPU time and energy.")
     publish: Publish = Field(default=Publish(), description="What is published.")

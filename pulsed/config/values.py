@@ -206,6 +206,14 @@ Directories = OneOrMany[
 Columns = Words[
     Annotated[str, AfterValidator(not_empty), Notation("column", "names of columns, such as [GPUTL, POWER]", "text")]
 ]
+FieldNames = Annotated[
+    Columns,
+    Field(min_length=1),
+    Notation("names", "names of quantities, such as [sm_active_ratio, power_watts]", "text"),
+]
+CommonNames = OneOrMany[
+    Annotated[str, AfterValidator(not_empty), Notation("common name", "names; one or a list of them", "text")]
+]
 Groups = Words[Annotated[str, AfterValidator(field_group), Notation("group", f"some of {', '.join(GROUPS)}", "text")]]
 FieldIds = OneOrMany[
     Annotated[int, Strict(), Field(ge=1, le=65535), Notation("field", "ids of DCGM fields, such as [1017]")]

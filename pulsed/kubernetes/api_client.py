@@ -6,7 +6,7 @@ import asyncio
 import json
 import ssl
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
 from urllib.parse import urlencode
 
@@ -20,7 +20,7 @@ from pulsed.http.failure import describe
 from pulsed.kubernetes.cluster_access import ClusterAccess
 
 REQUEST_SECONDS = 1.0
-"""Least time between the begins of two requests of a client."""
+"""Least time between the begins of two requests of a client, by default."""
 
 MAX_RETRY_SECONDS = 300.0
 """A longer Retry-After is shortened to this."""
@@ -61,14 +61,6 @@ class ResourceExpired(KubernetesError):
 
 
 @dataclass(frozen=True, slots=True)
-class ObjectList:
-    """All objects of a list, and the version from which a watch continues it."""
-
-    items: Sequence[JsonObject]
-    version: str
-
-
-@dataclass(frozen=True, slots=True)
 class WatchEvent:
     """A change: `ADDED`, `MODIFIED`, `DELETED`, or `BOOKMARK` with a version only."""
 
@@ -84,6 +76,7 @@ class ApiClient:
 
     Args:
         timeout: seconds that a request may take; a watch may take its own time.
+        spacing: least time between the begins of two requests, in seconds; None: `REQUEST_SECONDS`.
     """
 
     def __init__(
@@ -91,10 +84,12 @@ class ApiClient:
         access: ClusterAccess,
         timeout: float = 10.0,
         *,
+        spacing: float | None = None,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
     ) -> None:
         self._access, self._timeout, self._clock, self._sleep = access, timeout, clock, sleep
+        self._spacing = REQUEST_SECONDS if spacing is None else spacing
         self._address = address_of(access.server)
         self._http = HttpClient(_IDLE_SECONDS)
         self._watcher: FileWatcher | None = None
@@ -115,14 +110,13 @@ class ApiClient:
         """
         return self._parsed((await self._get(path, {}, Body(_MAX_OBJECT_BYTES), self._timeout)).page)
 
-    async def list(self, path: str, query: Mapping[str, str]) -> ObjectList:
-        """Return all objects, page by page.
+    async def list(self, path: str, query: Mapping[str, str], take: Callable[[JsonObject], None]) -> str:
+        """Call `take` with every object, page by page; return the version from which a watch continues the list.
 
         Raises:
             ResourceExpired: the list changed too much between two pages.
             KubernetesError: no list came.
         """
-        items: list[JsonObject] = []
         page: dict[str, str] = {}
         while True:
             body = Body(_MAX_LIST_BYTES)
@@ -132,9 +126,11 @@ class ApiClient:
             found = document.get("items")
             if not isinstance(metadata, dict) or not isinstance(found, list | None):
                 raise self._error("sent something else than a list", "See whether this is an API server")
-            items += [item for item in found or () if isinstance(item, dict)]
+            for item in found or ():
+                if isinstance(item, dict):
+                    take(item)
             if not metadata.get("continue"):
-                return ObjectList(items, str(metadata.get("resourceVersion", "")))
+                return str(metadata.get("resourceVersion", ""))
             # The version is that of the first page; a page may not name both.
             page = {"continue": str(metadata["continue"])}
             query = {name: value for name, value in query.items() if name != "resourceVersion"}
@@ -207,7 +203,7 @@ class ApiClient:
                 due = self._next_request
                 if (pause := due - self._clock()) > 0:
                     await self._sleep(pause)
-            self._next_request = max(self._clock(), due) + REQUEST_SECONDS
+            self._next_request = max(self._clock(), due) + self._spacing
 
     def _headers(self) -> Mapping[str, str]:
         headers = {"Accept": "application/json", "Accept-Encoding": "gzip", "User-Agent": f"pulsed/{__version__}"}

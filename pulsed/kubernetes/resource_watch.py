@@ -72,9 +72,13 @@ class ResourceWatch(Generic[_T]):
 
     async def _list(self) -> None:
         version = {"resourceVersion": self._list_version} if self._list_version else {}
-        found = await self._client.list(self._path, {**self._query, **version})
-        self.objects = {_key(item): self._read(item) for item in found.items}
-        self._version = found.version
+        found: dict[tuple[str, str], _T] = {}
+
+        def take(item: JsonObject) -> None:
+            found[_key(item)] = self._read(item)
+
+        self._version = await self._client.list(self._path, {**self._query, **version}, take)
+        self.objects = found
         self.is_listed = True
         self._worked()
 

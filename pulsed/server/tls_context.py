@@ -64,6 +64,14 @@ def is_allowed(certificate: ssl._PeerCertRetDictType | None, sans: Collection[st
     return any(_comparable(str(value)) in {_comparable(san) for san in sans} for _, value in _names_of(certificate))
 
 
+def has_common_name(certificate: ssl._PeerCertRetDictType | None, names: Collection[str]) -> bool:
+    """Whether a client's verified certificate has one of the common names. Without one the TLS settings decide."""
+    if not names or not certificate:
+        return True
+    subject: tuple[tuple[tuple[str, str], ...], ...] = certificate.get("subject", ())  # type: ignore[assignment] # as above
+    return any(key == "commonName" and value in names for part in subject for key, value in part)
+
+
 def _names_of(certificate: ssl._PeerCertRetDictType) -> tuple[tuple[str, str], ...]:
     return certificate.get("subjectAltName", ())  # type: ignore[return-value] # typeshed: a mixture of all fields
 

@@ -9,12 +9,9 @@ from pulsed.collector.target_store import TargetStore
 from pulsed.compute.tick import Result
 from pulsed.present.api.documents import Match, is_stale, matches
 from pulsed.present.api.event_documents import finite
-from pulsed.present.api.sample_fields import NUMBERS, getter
+from pulsed.present.api.sample_fields import getter
 from pulsed.present.autoscale import PodGpu
-from pulsed.translate.vocabulary import QUANTITIES, Reading, Value, is_counter
-
-FIELDS: tuple[str, ...] = (*NUMBERS, *(name for name in QUANTITIES if not is_counter(name)))
-"""Numbers to scale on: no counters."""
+from pulsed.translate.vocabulary import Reading, Value
 
 
 def without_split_boards(found: Sequence[Match]) -> list[Match]:
@@ -51,7 +48,7 @@ def no_workload_reason(board: TargetStore, rows: Iterable[PodGpu], namespace: st
             return f"{target.name} has no current data" + (f": {target.error}" if target.error else "")
     for row in rows:
         if row.namespace == namespace and not row.workload:
-            return f"the workload of pod {namespace}/{row.pod} is not known; see attribution.kubernetes"
+            return f"the workload of pod {namespace}/{row.pod} is not known; see attribution.workloads"
     return ""
 
 

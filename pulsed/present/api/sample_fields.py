@@ -9,7 +9,7 @@ from pulsed.compute.derived_results import DERIVED_VALUES
 from pulsed.compute.tick import Result
 from pulsed.errors import UsageError
 from pulsed.suggestions import did_you_mean
-from pulsed.translate.vocabulary import POSITION, QUANTITIES, Reading, Value
+from pulsed.translate.vocabulary import POSITION, QUANTITIES, Reading, Value, is_counter
 
 Number = Callable[[Reading, Result], Value]
 
@@ -42,6 +42,9 @@ def getter(name: str) -> Callable[[Reading, Result], str | Value]:
 
 FIELDS: tuple[str, ...] = (*WORDS, *NUMBERS, *QUANTITIES)
 """All fields of the history."""
+
+GAUGES: tuple[str, ...] = (*NUMBERS, *(name for name in QUANTITIES if not is_counter(name)))
+"""Numbers that are not counters: what autoscalers can use."""
 
 DEFAULT_FIELDS: tuple[str, ...] = (
     "workload_class",

@@ -11,8 +11,9 @@ from pulsed.collector.target_store import TargetStore
 from pulsed.errors import NumberUnknown
 from pulsed.present.api import schema
 from pulsed.present.api.json_response import REFUSED, json_response
-from pulsed.present.api.pod_gpus import FIELDS, no_workload_reason, pod_gpus
+from pulsed.present.api.pod_gpus import no_workload_reason, pod_gpus
 from pulsed.present.api.query_fields import some_of
+from pulsed.present.api.sample_fields import GAUGES
 from pulsed.present.autoscale import POD_KIND, Aggregate, How, aggregate
 from pulsed.present.rfc3339 import rfc3339
 from pulsed.suggestions import did_you_mean
@@ -32,10 +33,10 @@ def autoscale_router(board: TargetStore) -> APIRouter:
     @router.get(
         "/gpus", response_model=schema.PodGpus, responses=REFUSED, summary="GPUs of pods, with values to scale on"
     )
-    async def rows(fields: str = some_of(FIELDS, "fields", default=",".join(DEFAULT_FIELDS))) -> Response:
+    async def rows(fields: str = some_of(GAUGES, "fields", default=",".join(DEFAULT_FIELDS))) -> Response:
         wanted = list(dict.fromkeys(fields.split(",")))
         for name in wanted:
-            if name not in FIELDS:
+            if name not in GAUGES:
                 return _not_a_number("fields", name)
         found = pod_gpus(board, time.monotonic(), wanted)
         return json_response(
@@ -55,8 +56,8 @@ def autoscale_router(board: TargetStore) -> APIRouter:
         name: str,
         metric: Annotated[str, Path(description="a number of a GPU; `_ratio` may be left out")],
     ) -> Response:
-        field = metric if metric in FIELDS else f"{metric}_ratio"
-        if field not in FIELDS:
+        field = metric if metric in GAUGES else f"{metric}_ratio"
+        if field not in GAUGES:
             return _not_a_number("metric", metric)
         now = time.monotonic()
         rows = pod_gpus(board, now, [field])
@@ -86,7 +87,7 @@ def _document(found: Aggregate) -> dict[str, object]:
 
 
 def _not_a_number(parameter: str, name: str) -> Response:
-    hint = did_you_mean(name, FIELDS, "METRICS.md lists the quantities")
+    hint = did_you_mean(name, GAUGES, "METRICS.md lists the quantities")
     return json_response({"error": f"{parameter}: {name!r} is not a number to scale on; {hint}"}, 400)
 
 

@@ -1,0 +1,55 @@
+"""The HTTP side of the adapter: an ASGI application."""
+
+from __future__ import annotations
+
+import json
+import logging
+from urllib.parse import parse_qsl, unquote
+
+from pulsed.adapter.documents import Document, failure
+from pulsed.adapter.metrics_api import MetricsApi, RequestFailed
+from pulsed.present.asgi import Receive, Scope, Send
+
+log = logging.getLogger(__name__)
+
+ALIVE = ("/livez", "/healthz", "/-/healthy")
+READY = ("/readyz", "/-/ready")
+
+
+class AdapterApp:
+    """Answers the API server, and probes."""
+
+    def __init__(self, api: MetricsApi) -> None:
+        self._api = api
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        if scope["type"] != "http":
+            return
+        code, document = self._answer(scope)
+        body = b"" if scope["method"] == "HEAD" else json.dumps(document, separators=(",", ":")).encode()
+        headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
+        await send({"type": "http.response.start", "status": code, "headers": headers})
+        await send({"type": "http.response.body", "body": body})
+
+    def _answer(self, scope: Scope) -> tuple[int, Document]:
+        try:
+            return 200, self._document(scope)
+        except RequestFailed as error:
+            log.debug("request failed", extra={"path": scope["path"], "error": str(error)})
+            return error.code, failure(error.code, str(error))
+
+    def _document(self, scope: Scope) -> Document:
+        if scope["method"] not in ("GET", "HEAD"):
+            raise RequestFailed(405, "only GET and HEAD")
+        path = scope["path"]
+        if path in ALIVE:
+            return {"status": "ok"}
+        if path in READY:
+            self._api.check_ready()
+            return {"status": "ok"}
+        # Decoded part by part: the API server sends `*` as %2A, and a name may hold a slash.
+        root, *parts = [unquote(part) for part in scope["raw_path"].decode("ascii").strip("/").split("/")]
+        if root != "apis":
+            raise RequestFailed(404, f"there is no {path}")
+        return self._api.get(parts, dict(parse_qsl(scope["query_string"].decode("latin-1"))))

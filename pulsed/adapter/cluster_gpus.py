@@ -1,0 +1,211 @@
+"""The GPUs of all pods of a cluster, as the daemons of its nodes report them: read at an interval, served from memory.
+
+A daemon that does not answer leaves its last rows, which become stale: they are unknown then, and not gone. Rows are
+gone with their pods.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+from pydantic import ValidationError
+
+from pulsed.errors import ScrapeFailed
+from pulsed.kubernetes.api_client import JsonObject
+from pulsed.kubernetes.exporter_pods import ExporterPod, exporter_pod
+from pulsed.kubernetes.label_selector import Labels, parse_selector
+from pulsed.kubernetes.resource_watch import ResourceWatch
+from pulsed.present.api.schema import PodGpus
+from pulsed.present.autoscale import PodGpu
+
+log = logging.getLogger(__name__)
+
+MAX_CONCURRENT = 16
+"""Daemons that are read at a time."""
+
+PATH = "/autoscale/v1/gpus"
+
+
+class Fetcher(Protocol):
+    """Gets pages over HTTP."""
+
+    async def fetch(self, url: str) -> bytes:
+        """Return a page. Raises `ScrapeFailed`."""
+
+
+class ClusterPod(NamedTuple):
+    """What is kept of a pod: its labels, and how it is reached if it is a daemon."""
+
+    labels: Labels
+    daemon: ExporterPod | None
+
+
+@dataclass(frozen=True, slots=True)
+class DaemonPods:
+    """Which pods are daemons, and how they are reached.
+
+    Attributes:
+        selectors: label selectors; a pod that matches any is a daemon.
+        namespace: empty: any.
+        port: number, or name of a container port.
+        prefix: of their routes.
+    """
+
+    selectors: Sequence[str]
+    namespace: str = ""
+    port: int | str = "http"
+    scheme: str = "http"
+    prefix: str = ""
+
+    def reader(self) -> Callable[[JsonObject], ClusterPod]:
+        """Return the function that takes from a pod in JSON what is kept of it."""
+        selectors = [parse_selector(text) for text in self.selectors]
+
+        def read(item: JsonObject) -> ClusterPod:
+            metadata = item.get("metadata")
+            given = metadata.get("labels") if isinstance(metadata, dict) else None
+            labels = given if isinstance(given, dict) else {}
+            pod = exporter_pod(item)
+            is_wanted = self.namespace in ("", pod.namespace) and any(matches(labels) for matches in selectors)
+            return ClusterPod(labels, pod if is_wanted else None)
+
+        return read
+
+    def url(self, pod: ExporterPod, fields: Iterable[str]) -> str:
+        """Return the URL of a daemon's rows; empty if it has no address or no such port yet."""
+        port = self.port if isinstance(self.port, int) else pod.ports.get(self.port)
+        if not pod.address or port is None:
+            return ""
+        host = f"[{pod.address}]" if ":" in pod.address else pod.address
+        return f"{self.scheme}://{host}:{port}{self.prefix}{PATH}?fields={','.join(fields)}"
+
+
+class _NodeRows(NamedTuple):
+    rows: Sequence[PodGpu]
+    arrived: float
+
+
+class ClusterGpus:
+    """The rows of all nodes.
+
+    Args:
+        pods: a watch of all pods of the cluster.
+        fields: of the rows.
+        stale_after: seconds after which the rows of a daemon that does not answer are stale.
+        clock: returns monotonic seconds.
+
+    Attributes:
+        daemons: by URL, the error of the last reading; empty if it succeeded.
+    """
+
+    def __init__(
+        self,
+        fetcher: Fetcher,
+        pods: ResourceWatch[ClusterPod],
+        daemons: DaemonPods,
+        fields: Sequence[str],
+        stale_after: float,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._fetcher, self._pods, self._daemons, self._fields = fetcher, pods, daemons, fields
+        self._stale_after, self._clock = stale_after, clock
+        self._nodes: dict[str, _NodeRows] = {}
+        self._read_once: set[str] = set()
+        self.daemons: Mapping[str, str] = {}
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether the pods are known, and every daemon has been tried."""
+        return self._pods.is_listed and self._urls() <= self.daemons.keys()
+
+    @property
+    def problem(self) -> str:
+        """Why the pods may not be known completely; empty if they are."""
+        return self._pods.error
+
+    @property
+    def unknown_nodes(self) -> str:
+        """The error of a daemon that is ready and has never been read; empty without one."""
+        ready = {self._url(pod) for pod in self._daemon_pods() if pod.is_ready}
+        return next((self.daemons.get(url, url) for url in sorted(ready - self._read_once) if url), "")
+
+    def pods(self, namespace: str, matches: Callable[[Labels], bool]) -> Sequence[str]:
+        """Return the names of the pods of a namespace whose labels match."""
+        return sorted(
+            name for (found, name), pod in self._pods.objects.items() if found == namespace and matches(pod.labels)
+        )
+
+    def rows(self, namespace: str) -> list[PodGpu]:
+        """Return the rows of the pods of a namespace that exist, with `stale` as of now."""
+        now, known = self._clock(), self._pods.objects
+        return [
+            row._replace(stale=row.stale or now - node.arrived > self._stale_after)
+            for node in self._nodes.values()
+            for row in node.rows
+            if row.namespace == namespace and (namespace, row.pod) in known
+        ]
+
+    async def run(self, interval: float) -> None:
+        """Read all daemons at an interval until cancelled."""
+        while True:
+            begun = self._clock()
+            await self.read()
+            await asyncio.sleep(max(0.0, interval - (self._clock() - begun)))
+
+    async def read(self) -> None:
+        """Read all daemons once."""
+        limit = asyncio.Semaphore(MAX_CONCURRENT)
+
+        async def error_of(url: str) -> str:
+            async with limit:
+                return await self._read(url)
+
+        urls = sorted(self._urls())
+        errors = await asyncio.gather(*map(error_of, urls))
+        before, self.daemons = self.daemons, dict(zip(urls, errors, strict=True))
+        for url, error in self.daemons.items():
+            if error and error != before.get(url):
+                log.warning(
+                    "a daemon cannot be read; its last values stay until they are stale", extra={"error": error}
+                )
+            elif not error and before.get(url):
+                log.info("a daemon is read again", extra={"url": url})
+        self._drop()
+
+    def _urls(self) -> set[str]:
+        return {url for pod in self._daemon_pods() if (url := self._url(pod))}
+
+    def _daemon_pods(self) -> Iterator[ExporterPod]:
+        return (pod.daemon for pod in self._pods.objects.values() if pod.daemon is not None)
+
+    def _url(self, pod: ExporterPod) -> str:
+        return self._daemons.url(pod, self._fields)
+
+    async def _read(self, url: str) -> str:
+        """Read one daemon; return the error, empty if it was read."""
+        try:
+            found = PodGpus.model_validate_json(await self._fetcher.fetch(url))
+        except ScrapeFailed as error:
+            return str(error.args[0])
+        except ValidationError:
+            return f"{url} is not served by this version of pulsed"
+        rows = [PodGpu(**dict(row)) for row in found.gpus]
+        self._nodes[found.node] = _NodeRows(rows, self._clock())
+        self._read_once.add(url)
+        return ""
+
+    def _drop(self) -> None:
+        """Drop rows whose pods do not exist any more."""
+        self._read_once.intersection_update(self.daemons)
+        known = self._pods.objects
+        for node, (rows, arrived) in list(self._nodes.items()):
+            kept = [row for row in rows if (row.namespace, row.pod) in known]
+            if len(kept) < len(rows):
+                self._nodes[node] = _NodeRows(kept, arrived)
+            if not kept and self._clock() - arrived > self._stale_after:
+                del self._nodes[node]

@@ -1,0 +1,135 @@
+"""Documents of `custom.metrics.k8s.io` and `external.metrics.k8s.io`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from pulsed.adapter.scale_metrics import ScaleMetric, quantity
+from pulsed.present.autoscale import Aggregate
+from pulsed.present.rfc3339 import rfc3339
+
+Document = Mapping[str, Any]
+
+CUSTOM, EXTERNAL = "custom.metrics.k8s.io", "external.metrics.k8s.io"
+
+VERSIONS: Mapping[str, Sequence[str]] = {CUSTOM: ("v1beta2", "v1beta1"), EXTERNAL: ("v1beta1",)}
+"""Versions of each group, the preferred one first."""
+
+
+class ObjectType(NamedTuple):
+    """A kind of objects with metrics."""
+
+    kind: str
+    api_version: str
+
+
+OBJECTS: Mapping[str, ObjectType] = {
+    "pods": ObjectType("Pod", "/v1"),
+    "deployments.apps": ObjectType("Deployment", "apps/v1"),
+    "statefulsets.apps": ObjectType("StatefulSet", "apps/v1"),
+    "replicasets.apps": ObjectType("ReplicaSet", "apps/v1"),
+    "daemonsets.apps": ObjectType("DaemonSet", "apps/v1"),
+    "jobs.batch": ObjectType("Job", "batch/v1"),
+    "cronjobs.batch": ObjectType("CronJob", "batch/v1"),
+    "rollouts.argoproj.io": ObjectType("Rollout", "argoproj.io/v1alpha1"),
+    "jobsets.jobset.x-k8s.io": ObjectType("JobSet", "jobset.x-k8s.io/v1alpha2"),
+    "leaderworkersets.leaderworkerset.x-k8s.io": ObjectType("LeaderWorkerSet", "leaderworkerset.x-k8s.io/v1"),
+    "pytorchjobs.kubeflow.org": ObjectType("PyTorchJob", "kubeflow.org/v1"),
+    "rayclusters.ray.io": ObjectType("RayCluster", "ray.io/v1"),
+    "rayjobs.ray.io": ObjectType("RayJob", "ray.io/v1"),
+}
+"""By resource and group, as paths have them."""
+
+
+def resources(group: str, version: str, metrics: Iterable[str]) -> Document:
+    """Return the metrics of a group's version, for discovery."""
+    if group == CUSTOM:
+        names = [(f"{resource}/{metric}", "MetricValueList") for resource in OBJECTS for metric in metrics]
+    else:
+        names = [(metric, "ExternalMetricValueList") for metric in metrics]
+    listed = [
+        {"name": name, "singularName": "", "namespaced": True, "kind": kind, "verbs": ["get"]} for name, kind in names
+    ]
+    return {
+        "kind": "APIResourceList",
+        "apiVersion": "v1",
+        "groupVersion": f"{group}/{version}",
+        "resources": listed,
+    }
+
+
+def api_group(group: str) -> Document:
+    """Return a group and its versions."""
+    versions = [{"groupVersion": f"{group}/{version}", "version": version} for version in VERSIONS[group]]
+    return {
+        "kind": "APIGroup",
+        "apiVersion": "v1",
+        "name": group,
+        "versions": versions,
+        "preferredVersion": versions[0],
+    }
+
+
+def api_groups() -> Document:
+    """Return all groups."""
+    return {"kind": "APIGroupList", "apiVersion": "v1", "groups": [api_group(group) for group in VERSIONS]}
+
+
+def custom_value(
+    version: str, described: ObjectType, namespace: str, name: str, metric: ScaleMetric, found: Aggregate
+) -> Document:
+    """Return a value of an object."""
+    named: Document = (
+        {"metricName": metric.name} if version == "v1beta1" else {"metric": {"name": metric.name, "selector": None}}
+    )
+    return {
+        "describedObject": {
+            "kind": described.kind,
+            "namespace": namespace,
+            "name": name,
+            "apiVersion": described.api_version,
+        },
+        **named,
+        "timestamp": rfc3339(found.time),
+        "windowSeconds": 0,
+        "value": quantity(found.value),
+    }
+
+
+def external_value(metric: ScaleMetric, labels: Mapping[str, str], found: Aggregate) -> Document:
+    """Return a value of a workload."""
+    return {
+        "metricName": metric.name,
+        "metricLabels": labels,
+        "timestamp": rfc3339(found.time),
+        "windowSeconds": 0,
+        "value": quantity(found.value),
+    }
+
+
+def value_list(group: str, version: str, items: Sequence[Document]) -> Document:
+    """Return a list of values."""
+    kind = "MetricValueList" if group == CUSTOM else "ExternalMetricValueList"
+    return {"kind": kind, "apiVersion": f"{group}/{version}", "metadata": {}, "items": items}
+
+
+_REASONS: Mapping[int, str] = {
+    400: "BadRequest",
+    404: "NotFound",
+    405: "MethodNotAllowed",
+    503: "ServiceUnavailable",
+}
+
+
+def failure(code: int, message: str) -> Document:
+    """Return the Status of an error."""
+    return {
+        "kind": "Status",
+        "apiVersion": "v1",
+        "metadata": {},
+        "status": "Failure",
+        "message": message,
+        "reason": _REASONS[code],
+        "code": code,
+    }

@@ -1,0 +1,166 @@
+"""The requests of HorizontalPodAutoscalers, as the API server forwards them.
+
+A number that is not certain is never answered: a pod without one is left out, and for a workload the answer is an
+error, so that the autoscaler keeps the replicas that it has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from typing import TypeVar
+
+from pulsed.adapter.cluster_gpus import ClusterGpus
+from pulsed.adapter.documents import (
+    CUSTOM,
+    EXTERNAL,
+    OBJECTS,
+    VERSIONS,
+    Document,
+    api_group,
+    api_groups,
+    custom_value,
+    external_value,
+    resources,
+    value_list,
+)
+from pulsed.adapter.scale_metrics import ScaleMetric
+from pulsed.errors import NumberUnknown
+from pulsed.kubernetes.label_selector import Labels, parse_selector
+from pulsed.present.autoscale import POD_KIND, Aggregate, PodGpu, aggregate
+from pulsed.suggestions import did_you_mean
+
+_Key = TypeVar("_Key")
+
+
+class RequestFailed(Exception):
+    """A request that is answered with an error.
+
+    Attributes:
+        code: status of HTTP.
+    """
+
+    def __init__(self, code: int, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class MetricsApi:
+    """The documents of all paths below `/apis`."""
+
+    def __init__(self, gpus: ClusterGpus, metrics: Mapping[str, ScaleMetric]) -> None:
+        self._gpus, self._metrics = gpus, metrics
+
+    def get(self, path: Sequence[str], query: Mapping[str, str]) -> Document:
+        """Return the document of a path, given by its parts after `apis`, decoded.
+
+        Raises:
+            RequestFailed: there is none.
+        """
+        if not path:
+            return api_groups()
+        group, *rest = path
+        if group not in VERSIONS:
+            raise RequestFailed(404, f"there is no API group {group}")
+        if not rest:
+            return api_group(group)
+        version, *rest = rest
+        if version not in VERSIONS[group]:
+            raise RequestFailed(404, f"{group} has no version {version}")
+        if not rest:
+            return resources(group, version, self._metrics)
+        self.check_ready()
+        if group == CUSTOM and len(rest) == 5 and rest[0] == "namespaces":
+            namespace, resource, name, metric = rest[1:]
+            return self._custom(version, namespace, resource, name, self._metric(metric), query)
+        if group == EXTERNAL and len(rest) == 3 and rest[0] == "namespaces":
+            return self._external(version, rest[1], self._metric(rest[2]), query)
+        raise RequestFailed(
+            404, "metrics are those of objects in a namespace: namespaces/NAMESPACE/RESOURCE/NAME/METRIC"
+        )
+
+    def check_ready(self) -> None:
+        """Raise an error until the pods of the cluster are known, and all daemons have been tried."""
+        if not self._gpus.is_ready:
+            raise RequestFailed(503, self._gpus.problem or "the daemons of the cluster have not been read yet")
+
+    def _custom(
+        self, version: str, namespace: str, resource: str, name: str, metric: ScaleMetric, query: Mapping[str, str]
+    ) -> Document:
+        described = OBJECTS.get(resource)
+        if described is None:
+            raise RequestFailed(404, f"{resource} have no metrics; these have: {', '.join(OBJECTS)}")
+        if name == "*" and described.kind != POD_KIND:
+            raise RequestFailed(404, f"{resource} have metrics by their names only")
+        if not _selector(query, "metricLabelSelector")({}):
+            return value_list(CUSTOM, version, [])
+        if name != "*":
+            found = self._workload(namespace, described.kind, name, metric)
+            return value_list(CUSTOM, version, [custom_value(version, described, namespace, name, metric, found)])
+        wanted = set(self._gpus.pods(namespace, _selector(query, "labelSelector")))
+        of_pods = _grouped((row.pod, row) for row in self._gpus.rows(namespace) if row.pod in wanted)
+        items = []
+        for pod, rows in of_pods.items():
+            with suppress(NumberUnknown):
+                found = aggregate(rows, metric.how, metric.field)
+                items.append(custom_value(version, described, namespace, pod, metric, found))
+        return value_list(CUSTOM, version, items)
+
+    def _workload(self, namespace: str, kind: str, name: str, metric: ScaleMetric) -> Aggregate:
+        rows = self._gpus.rows(namespace)
+        own = [row for row in rows if row.is_of(namespace, kind, name)]
+        if not own:
+            if kind != POD_KIND:
+                _refuse_unresolved(rows)
+            raise RequestFailed(404, f"{kind} {namespace}/{name} has no GPU")
+        return self._number(own, metric, f"{kind} {namespace}/{name}")
+
+    def _external(self, version: str, namespace: str, metric: ScaleMetric, query: Mapping[str, str]) -> Document:
+        matches = _selector(query, "labelSelector")
+        rows = self._gpus.rows(namespace)
+        _refuse_unresolved(rows)
+        items = []
+        for (kind, name), own in _grouped(((row.workload_kind, row.workload), row) for row in rows).items():
+            labels = {"namespace": namespace, "workload": name, "workload_kind": kind}
+            if matches(labels):
+                found = self._number(own, metric, f"{kind} {namespace}/{name}")
+                items.append(external_value(metric, labels, found))
+        return value_list(EXTERNAL, version, items)
+
+    def _number(self, rows: Sequence[PodGpu], metric: ScaleMetric, what: str) -> Aggregate:
+        if metric.how == "sum" and (error := self._gpus.unknown_nodes):
+            raise RequestFailed(503, f"{metric.name} of {what} is not known: {error}")
+        try:
+            return aggregate(rows, metric.how, metric.field)
+        except NumberUnknown as error:
+            raise RequestFailed(503, f"{metric.name} of {what} is not known: {error}") from error
+
+    def _metric(self, name: str) -> ScaleMetric:
+        metric = self._metrics.get(name)
+        if metric is None:
+            hint = did_you_mean(name, self._metrics, f"there are {', '.join(self._metrics)}")
+            raise RequestFailed(404, f"there is no metric {name}; {hint}")
+        return metric
+
+
+def _grouped(pairs: Iterable[tuple[_Key, PodGpu]]) -> Mapping[_Key, list[PodGpu]]:
+    found: dict[_Key, list[PodGpu]] = {}
+    for key, row in pairs:
+        found.setdefault(key, []).append(row)
+    return found
+
+
+def _refuse_unresolved(rows: Sequence[PodGpu]) -> None:
+    """Raise an error if the workload of a pod is not known: it may be any."""
+    if unresolved := next((row for row in rows if not row.workload), None):
+        pod = f"{unresolved.namespace}/{unresolved.pod}"
+        raise RequestFailed(
+            503, f"the workload of pod {pod} is not known; the daemons resolve them with attribution.workloads.enabled"
+        )
+
+
+def _selector(query: Mapping[str, str], name: str) -> Callable[[Labels], bool]:
+    try:
+        return parse_selector(query.get(name, ""))
+    except ValueError as error:
+        raise RequestFailed(400, f"{name}: {error}") from error

@@ -1,0 +1,89 @@
+"""`pulsed adapter`: answers the metrics APIs of Kubernetes from the daemons of a cluster."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+from dataclasses import replace
+from pathlib import Path
+
+import uvloop
+
+from pulsed import __version__
+from pulsed.adapter.app import AdapterApp
+from pulsed.adapter.cluster_gpus import ClusterGpus, DaemonPods
+from pulsed.adapter.metrics_api import MetricsApi
+from pulsed.adapter.scale_metrics import scale_metrics
+from pulsed.collector.source_factory import exporter_settings
+from pulsed.config import Config
+from pulsed.config.source import STALE_INTERVALS
+from pulsed.kubernetes.api_client import ApiClient
+from pulsed.kubernetes.cluster_access import ClusterAccess, server_of_pod
+from pulsed.kubernetes.resource_watch import ResourceWatch
+from pulsed.memory import configure_memory
+from pulsed.reader.exporter.scraper import Scraper
+from pulsed.server.http_server import Server
+from pulsed.server.listeners import Listener, listen
+from pulsed.server.reloader import WebConfigReloader
+
+log = logging.getLogger(__name__)
+
+PODS = "/api/v1/pods"
+
+SPACING_SECONDS = 0.1
+"""Least time between two requests to the API server: one adapter reads the pages of all pods of a cluster."""
+
+
+def adapter(config: Config) -> int:
+    """Run the adapter until SIGTERM or SIGINT; return the exit code.
+
+    Raises:
+        ListenError: a listen address cannot be bound.
+        ConfigError: the API server is not known, or the web configuration is not valid.
+    """
+    access = _access(config)
+    web = WebConfigReloader(Path(config.web.config_file)) if config.web.config_file else None
+    listeners = listen(config.listen)
+    try:
+        return uvloop.run(_run(config, access, web, listeners))
+    finally:
+        for listener in listeners:
+            listener.close()
+
+
+def _access(config: Config) -> ClusterAccess:
+    cluster = config.kubernetes
+    return ClusterAccess(cluster.server or server_of_pod(os.environ), cluster.token_file, cluster.ca_file)
+
+
+async def _run(config: Config, access: ClusterAccess, web: WebConfigReloader | None, listeners: list[Listener]) -> int:
+    given = config.adapter
+    client = ApiClient(access, config.kubernetes.timeout, spacing=SPACING_SECONDS)
+    scraper = Scraper(replace(exporter_settings(config), interval=given.interval))
+    scraper.retain()
+    daemons = DaemonPods(
+        given.selectors, given.namespace or "", given.container_port, given.scheme, given.route_prefix or ""
+    )
+    pods = ResourceWatch(client, PODS, {}, daemons.reader())
+    stale_after = given.stale_after or STALE_INTERVALS * given.interval
+    gpus = ClusterGpus(scraper, pods, daemons, given.fields, stale_after)
+    app = AdapterApp(MetricsApi(gpus, scale_metrics(given.fields)))
+    server = Server(app, config.web, web, common_names=given.client_names)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, server.stop, number)
+    for listener in listeners:
+        log.info("serving", extra={"version": __version__, "apis": f"{listener.url(tls=server.tls)}/apis"})
+    tasks = [asyncio.create_task(pods.run()), asyncio.create_task(gpus.run(given.interval))]
+    configure_memory()
+    try:
+        await server.serve(sockets=[listener.socket for listener in listeners])
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await scraper.release()
+        await client.close()
+    log.info("stopped")
+    return 0

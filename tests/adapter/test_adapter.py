@@ -1,0 +1,192 @@
+"""The metrics APIs over TLS, as the API server requests them, from a real adapter and a real daemon."""
+
+from __future__ import annotations
+
+import re
+import ssl
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from tests.adapter.gpu_cluster import Adapter, GpuCluster, adapter, busy, client_context, gpu_cluster
+from tests.certificates import make
+from tests.daemon import pulsed
+from tests.end_to_end.dcgm_pages import Row, dcgm_page
+from tests.waiting import until
+
+CUSTOM = "/apis/custom.metrics.k8s.io"
+PODS = f"{CUSTOM}/v1beta2/namespaces/ml/pods"
+EXTERNAL = "/apis/external.metrics.k8s.io/v1beta1"
+
+
+class Running(NamedTuple):
+    """A cluster with two pods of a workload on one node, and one pod of another workload."""
+
+    cluster: GpuCluster
+    adapter: Adapter
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    folder = tmp_path_factory.mktemp("adapter")
+    with gpu_cluster(folder, 1) as cluster, adapter(cluster) as made:
+        cluster.scale(2)
+        other = cluster.pod("batch-0", "node-0")
+        other["metadata"] |= {"labels": {"app": "batch", "tier": "low"}, "ownerReferences": []}
+        cluster.fake.put(other)
+        first, second = cluster.pods
+        rows = [
+            Row(busy(0.9), 0, "node-0", first, "ml", "server"),
+            Row(busy(0.3), 1, "node-0", second, "ml", "server"),
+            Row(busy(0.5), 2, "node-0", "batch-0", "ml", "main"),
+        ]
+        cluster.nodes[0].exporter.body = dcgm_page(rows)
+        until(lambda: len(made.pods("gpu_real_utilization", selector="")) == 3)
+        until(lambda: made.request(f"{EXTERNAL}/namespaces/ml/gpu_power_watts")[0] == 200)
+        yield Running(cluster, made)
+
+
+def test_discovery(running: Running) -> None:
+    get = running.adapter.get
+    assert [group["name"] for group in get("/apis")["groups"]] == ["custom.metrics.k8s.io", "external.metrics.k8s.io"]
+    group = get(CUSTOM)
+    assert (group["kind"], group["preferredVersion"]["version"]) == ("APIGroup", "v1beta2")
+    assert [version["version"] for version in group["versions"]] == ["v1beta2", "v1beta1"]
+    listed = get(f"{CUSTOM}/v1beta1")
+    assert (listed["kind"], listed["groupVersion"]) == ("APIResourceList", "custom.metrics.k8s.io/v1beta1")
+    names = {resource["name"] for resource in listed["resources"]}
+    assert {"pods/gpu_real_utilization", "deployments.apps/gpu_real_utilization_sum", "pods/gpu_power_watts"} <= names
+    expected = {"name": "gpu_power_watts", "singularName": "", "namespaced": True}
+    assert expected | {"kind": "ExternalMetricValueList", "verbs": ["get"]} in get(EXTERNAL)["resources"]
+
+
+def test_the_documents_are_those_of_the_api(running: Running) -> None:
+    name = running.cluster.pods[0]
+    document = running.adapter.get(f"{PODS}/{name}/gpu_real_utilization")
+    time = document["items"][0]["timestamp"]
+    assert re.fullmatch(r"20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", time)
+    item: dict[str, Any] = {
+        "describedObject": {"kind": "Pod", "namespace": "ml", "name": name, "apiVersion": "/v1"},
+        "metric": {"name": "gpu_real_utilization", "selector": None},
+        "timestamp": time,
+        "windowSeconds": 0,
+        "value": "900m",
+    }
+    api_version = "custom.metrics.k8s.io/v1beta2"
+    assert document == {"kind": "MetricValueList", "apiVersion": api_version, "metadata": {}, "items": [item]}
+    (old,) = running.adapter.get(f"{PODS.replace('v1beta2', 'v1beta1')}/{name}/gpu_real_utilization")["items"]
+    assert old["metricName"] == "gpu_real_utilization"
+    assert "metric" not in old
+    (external,) = running.adapter.get(f"{EXTERNAL}/namespaces/ml/gpu_power_watts?labelSelector=workload%3Dbatch-0")[
+        "items"
+    ]
+    labels = {"namespace": "ml", "workload": "batch-0", "workload_kind": "Pod"}
+    assert (external["metricName"], external["metricLabels"], external["value"]) == ("gpu_power_watts", labels, "350")
+
+
+@pytest.mark.parametrize(
+    ("selector", "values"),
+    [
+        ("", [0.9, 0.3, 0.5]),
+        ("app%3Dinfer", [0.9, 0.3]),
+        ("app+in+(infer,batch)", [0.9, 0.3, 0.5]),
+        ("app!%3Dinfer", [0.5]),
+        ("tier", [0.5]),
+        ("!tier", [0.9, 0.3]),
+        ("app%3Dother", []),
+    ],
+)
+def test_pods_are_selected_by_their_labels(running: Running, selector: str, values: list[float]) -> None:
+    found = running.adapter.pods("gpu_real_utilization", selector=selector)
+    assert sorted(found.values()) == sorted(values)
+
+
+@pytest.mark.parametrize(
+    ("metric", "value"),
+    [
+        ("gpu_real_utilization", "600m"),
+        ("gpu_real_utilization_sum", "1200m"),
+        ("gpu_real_utilization_max", "900m"),
+        ("gpu_power_watts", "800"),
+    ],
+)
+def test_metrics_of_a_workload(running: Running, metric: str, value: str) -> None:
+    path = f"{CUSTOM}/v1beta2/namespaces/ml/deployments.apps/infer/{metric}"
+    (item,) = running.adapter.get(path)["items"]
+    expected = {"kind": "Deployment", "namespace": "ml", "name": "infer", "apiVersion": "apps/v1"}
+    assert (item["describedObject"], item["value"]) == (expected, value)
+
+
+@pytest.mark.parametrize(
+    ("path", "code", "said"),
+    [
+        ("/", 404, "there is no /"),
+        ("/openapi/v2", 404, "there is no /openapi/v2"),
+        ("/apis/metrics.k8s.io", 404, "there is no API group"),
+        (f"{CUSTOM}/v1", 404, "has no version v1"),
+        (f"{PODS}/x/gpu_utilisation", 404, "did you mean gpu_utilization?"),
+        (f"{PODS}/x/gpu_utilization", 404, "Pod ml/x has no GPU"),
+        (f"{PODS}/%2A/gpu_utilization?labelSelector=a+b", 400, "'a b' is not a label selector"),
+        (f"{PODS}/gpu_utilization", 404, "metrics are those of objects in a namespace"),
+        (f"{CUSTOM}/v1beta2/namespaces/ml/nodes/a/gpu_utilization", 404, "nodes have no metrics"),
+        (f"{CUSTOM}/v1beta2/namespaces/ml/deployments.apps/%2A/gpu_utilization", 404, "by their names only"),
+        (f"{CUSTOM}/v1beta2/namespaces/ml/statefulsets.apps/infer/gpu_utilization", 404, "StatefulSet ml/infer"),
+        (f"{CUSTOM}/v1beta2/namespaces/other/deployments.apps/infer/gpu_utilization", 404, "has no GPU"),
+    ],
+)
+def test_errors_are_status_objects(running: Running, path: str, code: int, said: str) -> None:
+    status, document = running.adapter.request(path)
+    assert (status, document["kind"], document["apiVersion"], document["status"]) == (code, "Status", "v1", "Failure")
+    assert document["code"] == code
+    assert said in document["message"]
+
+
+def test_lists_that_nothing_is_in(running: Running) -> None:
+    assert running.adapter.get(f"{EXTERNAL}/namespaces/other/gpu_power_watts")["items"] == []
+    assert running.adapter.get(f"{PODS}/%2A/gpu_power_watts?metricLabelSelector=a%3Db")["items"] == []
+
+
+def test_only_reading_is_allowed(running: Running) -> None:
+    status, document = running.adapter.request(PODS, "POST")
+    assert (status, document["reason"]) == (405, "MethodNotAllowed")
+    assert running.adapter.request("/livez", "HEAD") == (200, None)
+
+
+def test_clients_need_the_certificate_of_the_api_server(running: Running, tmp_path: Path) -> None:
+    """It is signed by another authority, has another name, or there is none."""
+    folder = running.cluster.folder
+    server_ca = folder / "serving-ca.crt"
+    strangers = [
+        client_context(tmp_path, make("other-ca", authority=True), "front-proxy-client", server_ca),
+        ssl.create_default_context(cafile=str(server_ca)),
+    ]
+    for context in strangers:
+        with pytest.raises((ssl.SSLError, ConnectionError)):
+            running.adapter.request(PODS, context=context)
+    assert running.adapter.request("/readyz")[0] == 200
+
+
+def test_a_client_of_another_name_is_refused(running: Running, tmp_path: Path) -> None:
+    context = client_context(tmp_path, running.adapter.authority, "kubelet", running.cluster.folder / "serving-ca.crt")
+    with pytest.raises((ssl.SSLError, ConnectionError)):
+        running.adapter.request(PODS, context=context)
+
+
+def test_before_the_pods_are_known_it_is_not_ready(tmp_path: Path) -> None:
+    with gpu_cluster(tmp_path, 1) as cluster:
+        cluster.fake.denied = True
+        with adapter(cluster, ready=False) as made:
+            until(lambda: "the Kubernetes API failed" in made.log())
+            for path in ("/readyz", f"{PODS}/%2A/gpu_power_watts"):
+                status, document = made.request(path)
+                assert (status, document["reason"]) == (503, "ServiceUnavailable")
+                assert "answered 403" in document["message"]
+
+
+def test_outside_of_a_cluster_there_is_a_remedy() -> None:
+    done = pulsed("adapter", KUBERNETES_SERVICE_HOST="")
+    assert (done.returncode, "KUBERNETES_SERVICE_HOST is not set" in done.stderr) == (2, True)
+    done = pulsed("adapter", "--set=adapter.fields=real_utilisation_ratio", KUBERNETES_SERVICE_HOST="")
+    assert (done.returncode, "did you mean real_utilization_ratio?" in done.stderr) == (2, True)
