@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 from playwright.sync_api import Browser, BrowserContext, Page, Playwright
 
+from tests.daemon import Daemon
 from tests.tools import tool
 from tests.waiting import SECONDS
 
@@ -26,6 +27,11 @@ def launch(playwright: Playwright) -> Browser:
         executable_path=tool("chromium", "chromium"),
         args=["--no-sandbox", "--font-render-hinting=none", "--force-color-profile=srgb", "--disable-dev-shm-usage"],
     )
+
+
+def url(daemon: Daemon) -> str:
+    """Return the address of a daemon's page."""
+    return f"http://{daemon.address}/"
 
 
 @dataclass

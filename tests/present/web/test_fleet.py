@@ -2,23 +2,10 @@
 
 from __future__ import annotations
 
-import pytest
 from playwright.sync_api import Browser, expect
 
 from tests.daemon import Daemon
-from tests.present.web.browser import THEMES, Theme, tab
-
-
-def url(daemon: Daemon) -> str:
-    return f"http://{daemon.address}/"
-
-
-@pytest.mark.parametrize("theme", THEMES)
-@pytest.mark.parametrize("hash_", ["#/", "#/?v=table", "#/?v=map", "#/?v=map&c=bottleneck", "#/?q=nothing"])
-def test_no_violation_and_no_console_message(browser: Browser, demo: Daemon, theme: Theme, hash_: str) -> None:
-    with tab(browser, url(demo), theme=theme) as opened:
-        opened.open(hash_)
-        assert opened.violations() == []
+from tests.present.web.browser import tab, url
 
 
 def test_a_tile_per_gpu_and_what_it_shows(browser: Browser, demo: Daemon) -> None:

@@ -13,7 +13,7 @@ const POLL_LARGE_MS = 15000; // from LARGE GPUs on
 const LARGE = 1000;
 const HIDDEN_MS = 30000;
 const SILENT_MS = 50000; // the server sends a comment, which scripts do not see, after 15 s; samples may be as rare
-const CHANGES = ["workload_class", "health", "removal", "owner", "finding"];
+const CHANGES = ["workload_class", "health", "removal", "owner", "finding", "xid"];
 
 export class Connection extends EventTarget {
   constructor(fleet) {
@@ -80,6 +80,8 @@ export class Connection extends EventTarget {
     });
     stream.addEventListener("columns", ({ data }) => {
       const batch = JSON.parse(data);
+      const isTurned = batch.at.some((position, i) => batch.stale[i] !== this.fleet.current.stale[position]);
+      if (isTurned) this.refreshSoon(); // a source went down or came back
       if (this.fleet.apply(batch)) this.become("live");
       else this.restart();
     });
@@ -99,10 +101,13 @@ export class Connection extends EventTarget {
 
   onChange(change) {
     this.dispatchEvent(new CustomEvent("change", { detail: change }));
-    if (change.event === "owner" || change.event === "removal") {
-      clearTimeout(this.summaryTimer);
-      this.summaryTimer = setTimeout(() => this.restart(), 500);
-    }
+    if (change.event === "owner" || change.event === "removal") this.refreshSoon();
+  }
+
+  /** Fetches owners and sources anew, which are in the summary only. */
+  refreshSoon() {
+    clearTimeout(this.summaryTimer);
+    this.summaryTimer = setTimeout(() => this.restart(), 500);
   }
 
   onVisibility() {

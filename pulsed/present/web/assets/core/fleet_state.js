@@ -156,11 +156,20 @@ export class FleetState extends EventTarget {
     );
   }
 
+  /** Name of a GPU in the API. */
+  apiName(position) {
+    const { gpu, uuid, mig_id: mig } = this.gpus;
+    return `${uuid[position] || gpu[position]}${mig[position] ? `:${mig[position]}` : ""}`;
+  }
+
   /** Path and query of a GPU in the API. */
   apiPath(position) {
-    const { node, gpu, uuid, mig_id: mig } = this.gpus;
-    const name = `${uuid[position] || gpu[position]}${mig[position] ? `:${mig[position]}` : ""}`;
-    return [`gpus/${encodeURIComponent(name)}`, { node: node[position] }];
+    return [`gpus/${encodeURIComponent(this.apiName(position))}`, { node: this.gpus.node[position] }];
+  }
+
+  /** Whether the keys of a GPU in a document are those of a position. */
+  isSame(position, gpu) {
+    return this.keys[position] === keyOfEvent(gpu) && this.gpus.node[position] === gpu.node;
   }
 
   /** Short name such as `GPU 3` or `GPU 3:7`. */

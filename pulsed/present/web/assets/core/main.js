@@ -6,7 +6,12 @@ import { Header } from "../ui/header.js";
 import { Help } from "../ui/help.js";
 import { listenForKeys } from "../ui/keyboard.js";
 import { applyTheme } from "../ui/palette.js";
+import { EventsView } from "../views/events.js";
 import { FleetView } from "../views/fleet.js";
+import { GpuView } from "../views/gpu.js";
+import { PlotView } from "../views/plot.js";
+import { SourcesView } from "../views/sources.js";
+import { WorkView } from "../views/work.js";
 import { catalog } from "./catalog.js";
 import { Changes } from "./changes.js";
 import { Connection } from "./connection.js";
@@ -15,7 +20,14 @@ import { Host } from "./host.js";
 import { Router } from "./router.js";
 
 /** Name in the hash, title and class; in the order of the keys 1, 2, ... */
-const VIEWS = [["fleet", "Fleet", FleetView]];
+const VIEWS = [
+  ["fleet", "Fleet", FleetView],
+  ["gpu", "GPU", GpuView],
+  ["plot", "Plot", PlotView],
+  ["events", "Events", EventsView],
+  ["work", "Work", WorkView],
+  ["sources", "Sources", SourcesView],
+];
 
 applyTheme();
 const fleet = new FleetState();

@@ -3,7 +3,7 @@
 import { getJson } from "../core/api.js";
 import { setSetting } from "../core/settings.js";
 import { FILTER_NAMES } from "../text/filter.js";
-import { memory, percent, MISSING, span } from "../text/format.js";
+import { MISSING, percent, si, span } from "../text/format.js";
 import { BOTTLENECKS, HEALTH } from "../text/states.js";
 import { Bar } from "./bar.js";
 import { h } from "./dom.js";
@@ -49,7 +49,7 @@ export class Help {
       const cpu = elapsed > 1 ? (now.cpu - before.cpu) / elapsed : null;
       this.host = before;
       const share = cpu === null ? "measured from one opening of this help to the next" : `${percent(cpu)} of a core`;
-      this.cost.textContent = `CPU: ${share}. Memory: ${memory(now.memory)}. Age of the newest data: ${age}.`;
+      this.cost.textContent = `CPU: ${share}. Memory: ${si(now.memory, "B")}. Age of the newest data: ${age}.`;
     } catch {
       this.cost.textContent = `Not known without a connection. Age of the newest data: ${age}.`;
     }

@@ -37,30 +37,27 @@ export class Sparkline {
 }
 
 function drawLine(context, series, x, y, bottom) {
-  const limit = Math.max(3, 2.5 * series.interval);
   const ratios = series.fields.real_utilization_ratio;
   const line = new Path2D();
   const area = new Path2D();
   let start = null;
-  for (let i = 0; i < ratios.length; i++) {
-    const isGap = i > 0 && series.time[i] - series.time[i - 1] > limit;
-    if (ratios[i] === null || isGap) {
+  for (let i = 0; i <= ratios.length; i++) {
+    const ratio = ratios[i] ?? null;
+    if (ratio === null) {
       if (start !== null) closeArea(area, x(series.time[i - 1]), start, bottom);
       start = null;
-      if (ratios[i] === null) continue;
+      continue;
     }
-    const point = [x(series.time[i]), y(ratios[i])];
+    const point = [x(series.time[i]), y(ratio)];
     if (start === null) {
       [start] = point;
       line.moveTo(...point);
       area.moveTo(start, bottom);
-      area.lineTo(...point);
     } else {
       line.lineTo(...point);
-      area.lineTo(...point);
     }
+    area.lineTo(...point);
   }
-  if (start !== null) closeArea(area, x(series.time.at(-1)), start, bottom);
   context.fillStyle = colour("track");
   context.fill(area);
   context.strokeStyle = colour("fg");
@@ -76,14 +73,12 @@ function closeArea(area, right, left, bottom) {
 
 /** Draws the classes as colours of their bottlenecks; unknown is hatched, time without samples empty. */
 export function drawStrip(context, series, x, top, right, height = STRIP) {
-  const limit = Math.max(3, 2.5 * series.interval);
   const classes = series.fields.workload_class;
   for (let i = 0; i < classes.length; ) {
     let end = i + 1;
-    while (end < classes.length && classes[end] === classes[i] && series.time[end] - series.time[end - 1] <= limit) end++;
-    const from = x(series.time[i]);
-    const isFollowed = end < classes.length && series.time[end] - series.time[end - 1] <= limit;
-    const to = isFollowed ? x(series.time[end]) : Math.min(right, x(series.time[end - 1] + series.interval));
+    while (end < classes.length && classes[end] === classes[i]) end++;
+    const from = Math.max(x(series.time[0]), x(series.time[i]));
+    const to = Math.min(right, x(series.time[end - 1] + series.step));
     const bottleneck = bottleneckOf(classes[i]);
     if (bottleneck === "unknown") {
       context.fillStyle = colour("unknown");

@@ -30,7 +30,7 @@ export class FleetView {
     this.count = h("span", { class: "muted" });
     this.element = h(
       "section",
-      { "aria-label": "Fleet" },
+      {},
       h("h1", { class: "visually-hidden" }, "Fleet"),
       this.totals.element,
       h("div", { class: "toolbar" }, this.kinds.element, h("label", {}, "Sort ", this.sort), this.count),

@@ -1,7 +1,7 @@
 // A tile per GPU: everything that matters about it at a glance.
 
 import { getJson } from "../core/api.js";
-import { fetchHistory, Series } from "../core/history.js";
+import { fetchPoints, Series } from "../core/history.js";
 import { celsius, memoryOf, modelName, ownersText, percent, percentNumber, powerOf, words } from "../text/format.js";
 import { Bar } from "../ui/bar.js";
 import { h, setAttribute, setText } from "../ui/dom.js";
@@ -10,6 +10,7 @@ import { Sparkline } from "../ui/sparkline.js";
 import { classText, readingOf, ruText, staleText } from "./gpu_reading.js";
 
 const SECONDS = 600;
+const POINTS = 300;
 const FIELDS = ["real_utilization_ratio", "workload_class"];
 
 export class TilesView {
@@ -31,7 +32,26 @@ export class TilesView {
       this.list.replaceChildren(...elements);
     }
     this.empty.hidden = positions.length > 0;
+    this.fetchHistory(positions);
     for (const i of positions) this.tiles.get(fleet.keys[i]).draw(i);
+  }
+
+  /** Fetches the last minutes of tiles that are new; the stream extends them. */
+  async fetchHistory(positions) {
+    const { fleet } = this.context;
+    const fresh = positions.filter((i) => !this.tiles.get(fleet.keys[i]).hasHistory);
+    if (!fresh.length) return;
+    const tiles = fresh.map((i) => this.tiles.get(fleet.keys[i]));
+    const series = tiles.map((tile) => ((tile.hasHistory = true), new Series(FIELDS, SECONDS)));
+    try {
+      await fetchPoints(fleet, fresh, series, { seconds: SECONDS, points: POINTS });
+    } catch {
+      return; // the lines begin now
+    }
+    tiles.forEach((tile, i) => {
+      tile.series = series[i];
+      tile.sparkline.draw(series[i]);
+    });
   }
 
   tileOf(key, position) {
@@ -77,19 +97,6 @@ class Tile {
       h("div", { class: "tile-owner" }, this.owner),
     );
     this.series = new Series(FIELDS, SECONDS);
-    this.fetchHistory();
-  }
-
-  async fetchHistory() {
-    const { fleet } = this.context;
-    try {
-      const series = new Series(FIELDS, SECONDS);
-      series.add(await fetchHistory(fleet, fleet.positions.get(this.key), FIELDS, SECONDS));
-      this.series = series;
-      this.sparkline.draw(series);
-    } catch {
-      // the line begins now
-    }
   }
 
   draw(i) {

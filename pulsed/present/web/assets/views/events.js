@@ -1,0 +1,90 @@
+// What has happened: changes of health, XIDs, findings, owners and classes, the newest first.
+
+import { keyOfEvent } from "../core/fleet_state.js";
+import { changeText, isNews, KINDS, stateOf } from "../text/change_text.js";
+import { clock, span } from "../text/format.js";
+import { copyable } from "../ui/copy.js";
+import { h, setText } from "../ui/dom.js";
+import { healthChip } from "../ui/marks.js";
+
+const DEFAULT_KINDS = Object.keys(KINDS).filter((kind) => kind !== "workload_class");
+const MAX_ROWS = 200;
+const RECENT_SECONDS = 600;
+
+export class EventsView {
+  constructor(context) {
+    this.context = context;
+    this.buttons = Object.entries(KINDS).map(([kind, title]) => [kind, h("button", { type: "button", onclick: () => this.toggle(kind) }, title)]);
+    this.summary = h("p", { class: "muted" });
+    this.body = h("tbody");
+    this.empty = h("p", { class: "empty" }, "Nothing has happened since the daemon started.");
+    const head = ["Time", "GPU", "Kind", "What", "What to do"].map((text) => h("th", { scope: "col" }, text));
+    const table = h("table", { class: "events" }, h("caption", { class: "visually-hidden" }, "Changes, the newest first"), h("thead", {}, h("tr", {}, head)), this.body);
+    this.element = h(
+      "section",
+      {},
+      h("div", { class: "toolbar" }, h("h1", {}, "Events"), h("div", { class: "segmented", role: "group", "aria-label": "Kinds" }, this.buttons.map(([, button]) => button))),
+      this.summary,
+      h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Events" }, table),
+      this.empty,
+    );
+  }
+
+  kinds() {
+    const given = this.context.router.get("k");
+    return given ? given.split(",").filter((kind) => kind in KINDS) : DEFAULT_KINDS;
+  }
+
+  toggle(kind) {
+    const kinds = this.kinds();
+    const next = kinds.includes(kind) ? kinds.filter((each) => each !== kind) : [...kinds, kind];
+    this.context.router.set({ k: next.join() === DEFAULT_KINDS.join() ? "" : next.join() || "none" });
+  }
+
+  update() {
+    const { changes, fleet, router } = this.context;
+    const kinds = this.kinds();
+    this.buttons.forEach(([kind, button]) => button.setAttribute("aria-pressed", String(kinds.includes(kind))));
+    const text = router.get("q").toLowerCase();
+    const isWords = !/[<>=|&]/.test(text);
+    const checks = new Set(changes.list.filter((change) => change.check).map(momentOf));
+    const shown = changes.list.filter((change) => kinds.includes(change.event) && isNews(change) && !isSummary(change, checks) && (!text || !isWords || searchText(change).includes(text)));
+    this.drawSummary(shown, fleet);
+    const key = `${kinds} ${text} ${changes.list.length} ${shown[0]?.time} ${shown[0]?.event} ${shown.length}`;
+    if (key === this.key) return;
+    this.key = key;
+    this.empty.hidden = shown.length > 0;
+    this.body.replaceChildren(...shown.slice(0, MAX_ROWS).map((change) => this.row(change)));
+  }
+
+  drawSummary(shown, fleet) {
+    const now = fleet.current.time;
+    const recent = shown.filter((change) => now - Date.parse(change.time) / 1000 <= RECENT_SECONDS);
+    const counts = Object.entries(KINDS).map(([kind, title]) => [recent.filter((change) => change.event === kind).length, title.toLowerCase()]).filter(([count]) => count);
+    setText(this.summary, `Last 10 minutes: ${counts.map(([count, title]) => `${count} ${title}`).join(", ") || "nothing"}`);
+  }
+
+  row(change) {
+    const { fleet, router } = this.context;
+    const key = keyOfEvent(change);
+    const name = `${fleet.hasSeveralNodes() ? `${change.node} ` : ""}GPU ${change.gpu}${change.mig_id ? `:${change.mig_id}` : ""}`;
+    const state = stateOf(change);
+    const time = Date.parse(change.time) / 1000;
+    return h(
+      "tr",
+      {},
+      h("th", { scope: "row", class: "mono", title: `${span(fleet.current.time - time)} ago` }, h("time", { datetime: change.time }, clock(time))),
+      h("td", {}, fleet.positions.has(key) ? h("a", { href: router.to("gpu", key), "data-row": true }, name) : name),
+      h("td", {}, state ? healthChip(state) : h("span", { class: "muted" }, KINDS[change.event] ?? change.event)),
+      h("td", { class: "what" }, changeText(change)),
+      h("td", { class: "what" }, change.remedy ? copyable(change.remedy, "p") : ""),
+    );
+  }
+}
+
+const momentOf = (change) => `${keyOfEvent(change)} ${change.time}`;
+
+/** Whether a change of the whole GPU is that of a check, which has a row of its own. */
+const isSummary = (change, checks) => change.event === "health" && !change.check && checks.has(momentOf(change));
+
+const searchText = (change) => `${change.node} gpu ${change.gpu} ${change.uuid ?? ""} ${changeText(change)}`.toLowerCase();

@@ -1,0 +1,86 @@
+// Where the data comes from: state of each source with its error, age and interval; the host; and what pulsed costs.
+
+import { getJson } from "../core/api.js";
+import { memoryOf, MISSING, number, percent, si, span } from "../text/format.js";
+import { copyable } from "../ui/copy.js";
+import { h, setText } from "../ui/dom.js";
+import { healthChip } from "../ui/marks.js";
+
+const INTERVAL_MS = 5000;
+
+export class SourcesView {
+  constructor(context) {
+    this.context = context;
+    this.body = h("tbody");
+    this.summary = h("p", { class: "muted", role: "status" });
+    this.facts = Object.fromEntries(["version", "CPU of pulsed", "memory of pulsed", "age of the newest data", "CPU of the host", "memory of the host"].map((name) => [name, h("dd", {}, MISSING)]));
+    const head = ["Target", "Kind", "State", "Newest sample", "Interval", "Error and what to do"].map((text) => h("th", { scope: "col" }, text));
+    const table = h("table", {}, h("caption", { class: "visually-hidden" }, "Sources"), h("thead", {}, h("tr", {}, head)), this.body);
+    const facts = h("dl", { class: "facts" }, Object.entries(this.facts).flatMap(([name, value]) => [h("dt", {}, name), value]));
+    this.element = h(
+      "section",
+      {},
+      h("h1", {}, "Sources"),
+      this.summary,
+      h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Sources" }, table),
+      h("section", { class: "panel cost" }, h("h2", {}, "Daemon and host"), facts),
+    );
+    this.timer = setInterval(() => this.fetch(), INTERVAL_MS);
+    this.fetch();
+  }
+
+  async fetch() {
+    const { connection } = this.context;
+    if (document.hidden || ["offline", "signin"].includes(connection.state)) return;
+    try {
+      const [{ sources, time }, host, version] = await Promise.all([getJson("gpus", { view: "summary", fields: "health_state" }), getJson("host"), this.version ?? getJson("version")]);
+      this.version = version;
+      this.drawSources(sources, Date.parse(time));
+      this.drawHost(host, version);
+    } catch (error) {
+      if (!("status" in error)) throw error;
+      this.summary.textContent = `Not known: ${error.message}`;
+    }
+  }
+
+  drawSources(sources, now) {
+    const up = sources.filter((source) => source.up).length;
+    setText(this.summary, `${up} of ${sources.length} sources are up`);
+    const rows = [...sources].sort((a, b) => Number(a.up) - Number(b.up)).slice(0, 500).map((source) => {
+      const age = source.last_sample_time ? (now - Date.parse(source.last_sample_time)) / 1000 : null;
+      return h(
+        "tr",
+        {},
+        h("th", { scope: "row", class: "what" }, source.target, source.demo ? h("small", { class: "muted" }, " simulated GPUs") : null),
+        h("td", {}, source.kind),
+        h("td", {}, healthChip(source.up ? "ok" : "crit", source.up ? "up" : "down")),
+        h("td", {}, age === null ? "none yet" : `${span(age)} ago`),
+        h("td", {}, source.interval_seconds ? `${number(source.interval_seconds, 1)} s` : MISSING),
+        h("td", { class: "what" }, source.error ? copyable(source.error, "p") : ""),
+      );
+    });
+    this.body.replaceChildren(...rows);
+  }
+
+  drawHost(host, version) {
+    const at = performance.now() / 1000;
+    const share = this.before && at - this.before.at > 1 ? (host.pulsed_cpu_seconds - this.before.cpu) / (at - this.before.at) : null;
+    this.before = { at, cpu: host.pulsed_cpu_seconds };
+    const { facts } = this;
+    setText(facts.version, `pulsed ${version.version}, Python ${version.python}`);
+    setText(facts["CPU of pulsed"], share === null ? "being measured" : `${number(100 * share, 1)} % of a core, this page included`);
+    setText(facts["memory of pulsed"], si(host.pulsed_memory_bytes, "B"));
+    setText(facts["CPU of the host"], `${percent(host.cpu_busy_ratio)} of ${number(host.cpu_count)} threads, load ${number(host.load_average, 1)}`);
+    setText(facts["memory of the host"], memoryOf(host.memory_used_bytes, host.memory_bytes));
+    this.update();
+  }
+
+  update() {
+    const { fleet } = this.context;
+    if (fleet.isLoaded) setText(this.facts["age of the newest data"], span((performance.now() - fleet.arrived) / 1000));
+  }
+
+  destroy() {
+    clearInterval(this.timer);
+  }
+}
