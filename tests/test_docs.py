@@ -25,8 +25,12 @@ CONDITIONAL = {
     "pulsed_gpu_hang_suspected",
     "pulsed_gpu_straggler",
     "pulsed_kernel_log_up",
+    "pulsed_workload_pods",
+    "pulsed_workload_real_utilization_ratio_sum",
+    "pulsed_workload_scale_hint",
 }
-"""Families without a sample on the pages here: they need an event, an error, minutes, or inputs that these lack."""
+"""Families without a sample on the pages here: they need an event, an error, minutes, a cluster, or inputs that these
+lack."""
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 

@@ -12,10 +12,10 @@ from pulsed.present.exposition.catalog import FORMS, lean_form
 from pulsed.present.exposition.families import COUNTER_FAMILIES, DERIVED, QUANTITY_FAMILIES
 from pulsed.present.exposition.family_types import Family
 from pulsed.present.exposition.jobstats_series import FAMILIES as JOBSTATS
-from pulsed.present.exposition.owner_families import FAMILIES as OWNER_FAMILIES
-from pulsed.present.exposition.owner_families import FINDING_FAMILIES
+from pulsed.present.exposition.owner_families import FINDING_FAMILIES, HINT_HELP
 from pulsed.present.exposition.summary import SUMMARIES
 from pulsed.present.exposition.telemetry import Telemetry
+from pulsed.present.owner_groups import families_of
 from pulsed.reader.nvml.calls import CALLS
 from pulsed.reader.nvml.device import GPM_SUPPORT
 from pulsed.reader.nvml.driver_session import XID
@@ -180,19 +180,24 @@ def _owners() -> Iterator[str]:
     yield "\n## Owners\n"
     yield "`pulsed_gpu_owner_info` has a series per GPU and owner, with `kind` (`slurm_job`, `pod`, `process`) and,"
     yield "where known, `job_id`, `user`, `account`, `partition`, `namespace`, `pod`, `container`, `workload`,"
-    yield "`workload_kind`. To join them:"
+    yield "`workload_kind`, and the labels of `attribution.workloads.pod_labels` as `label_NAME`. To join them:"
     yield f"`{joined}`.\n"
     yield "The others exist per `job` (`job_id`, `user`, `account`, `partition`), `pod` (`namespace`, `pod`,"
     yield "`container`) and `workload` (`namespace`, `workload`, `workload_kind`). Counters begin and end with the"
-    yield "owner, and are exact between scrapes. Of a GPU that N owners share each has 1/N. At most"
+    yield "owner, and are exact between scrapes. Of a GPU that N owners share each has 1/N, in `pulsed_workload_gpus`"
+    yield "too. Workloads are those of `attribution.workloads`, with all their pods on the node. At most"
     yield "`publish.max_owners` have series. `publish.exclude` removes families, such as `pulsed_workload_*`."
     yield "`publish.owner_labels` puts the same labels, without `kind`, on every series of a GPU; values of several"
     yield "owners are separated by commas.\n"
     yield "| metric | type | meaning |\n|---|---|---|"
     yield "| `pulsed_gpu_owner_info` | info | Owners of the GPU, to be joined with its series |"
     yield from (f"| `{name}` | gauge | {help} |" for name, help in FINDING_FAMILIES.values())
-    for family in OWNER_FAMILIES:
+    for family in families_of("job"):
         yield f"| `{family.full_name('job')}` | {family.type} | {family.help} |"
+    for family in families_of("workload"):
+        if family not in families_of("job") and family.name != "gpus":
+            yield f"| `{family.full_name('workload')}` | {family.type} | {family.help} |"
+    yield f"| `pulsed_workload_scale_hint` | gauge | {HINT_HELP} |"
     yield "| `pulsed_jobs_dropped_total{reason}` | counter | Owners without an account or series of their own |"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TextIO
 
@@ -18,12 +19,12 @@ def rules(config: Config, selection: RuleSelection, file: str, out: TextIO) -> i
     """Write the rules; return the exit code.
 
     Args:
-        config: weights, thresholds and peaks that the rules are made from.
+        config: weights, thresholds, peaks and target of scaling that the rules are made from.
         file: where to write them; `-` for `out`.
 
     Raises `RulesNotWritten` if the file cannot be written.
     """
-    text = document(config.compute_settings(), selection)
+    text = document(config.compute_settings(), replace(selection, scale_target=config.publish.scale_target))
     if not file or file == "-":
         out.write(text)
         return 0

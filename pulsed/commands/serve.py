@@ -139,7 +139,12 @@ class Daemon:
         self._last_reload_successful = True
         self._telemetry.config_in_force = self._in_force
         self._owner_families = OwnerFamilies(
-            self._store, self._accounting, self._findings, config.publish.max_owners, catalog.owners
+            self._store,
+            self._accounting,
+            self._findings,
+            config.publish.max_owners,
+            catalog.owners,
+            config.publish.scale_target,
         )
         self._telemetry.owners = self._owner_families.collect
         self._telemetry.attribution = lambda: self._collectors.attribution.states
@@ -228,7 +233,9 @@ class Daemon:
                 log.warning("a change of this key needs a restart", extra={"key": key})
         setup(config.log.level, config.log.format)
         catalog = config.publish.catalog()
-        self._owner_families.max_owners, self._owner_families.published = config.publish.max_owners, catalog.owners
+        families = self._owner_families
+        families.max_owners, families.published = config.publish.max_owners, catalog.owners
+        families.scale_target = config.publish.scale_target
         self._pages.configure(
             catalog,
             config.compute_settings().saturators.peaks,

@@ -34,6 +34,7 @@ from pulsed.config.values import (
     HttpPath,
     PositiveCount,
     Programs,
+    Ratio,
     RoutePrefix,
     Size,
     Switch,
@@ -44,6 +45,7 @@ from pulsed.present.api.history import MAX_BYTES, SECONDS
 from pulsed.present.api.sample_fields import DEFAULT_FIELDS, FIELDS
 from pulsed.present.exposition.catalog import NAMES, OWN_PREFIXES, Catalog, SeriesChoice, catalog, matching
 from pulsed.present.exposition.owner_families import MAX_OWNERS
+from pulsed.present.owner_groups import SCALE_TARGET
 from pulsed.reader.exporter.scraper import masked
 from pulsed.suggestions import did_you_mean
 from pulsed.translate.vocabulary import QUANTITIES
@@ -87,8 +89,12 @@ class Publish(Section):
     )
     max_owners: Count = Field(
         default=MAX_OWNERS,
-        description="Jobs and pods with series of their own, some 10 each. Later ones are in `/jobs` only, and counted "
-        "in `pulsed_jobs_dropped_total`.",
+        description="Jobs and pods with series of their own, some 10 each, and workloads likewise. Later ones are in "
+        "`/jobs` and `/workloads` only, and counted in `pulsed_jobs_dropped_total`.",
+    )
+    scale_target: Ratio = Field(
+        default=SCALE_TARGET,
+        description="Real utilization above which `pulsed_workload_scale_hint` is 1; below half of it, it is -1.",
     )
 
     def problems(self) -> Iterator[Problem]:

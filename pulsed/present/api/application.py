@@ -34,6 +34,7 @@ from pulsed.present.api.routes.gpus import gpu_router
 from pulsed.present.api.routes.host import host_router
 from pulsed.present.api.routes.jobs import job_router
 from pulsed.present.api.routes.page import page_router
+from pulsed.present.api.routes.workloads import workload_router
 
 SUMMARY = "Real utilization, workload class and health of the GPUs of this node."
 
@@ -75,6 +76,7 @@ def api(
         gpu_router(board, preset),
         history_router(board, history),
         job_router(board, accounts),
+        workload_router(board, accounts, config),
         container_router(board, preset),
         autoscale_router(board),
         event_router(board, events),

@@ -53,9 +53,12 @@ LEVELS = (
     OwnerLevel("user", "job", ("user",)),
     OwnerLevel("account", "job", ("account",)),
     OwnerLevel("namespace", "pod", ("namespace",)),
+    OwnerLevel("workload", "workload", ("namespace", "workload", "workload_kind")),
 )
 
-JOB, POD = LEVELS[:2]
+JOB, POD, WORKLOAD = *LEVELS[:2], LEVELS[-1]
+
+WORKLOAD_UTILIZATION = "workload:pulsed_real_utilization_ratio:mean"
 
 
 def recorded_owner(level: OwnerLevel, counter: str) -> str:
@@ -75,10 +78,31 @@ def owner_rules() -> Iterator[Recording]:
             yield Recording(recorded_owner(level, counter), expr)
 
 
+def workload_rules(scale_target: float) -> Iterator[Recording]:
+    """Yield the rules for the current state of workloads over nodes.
+
+    Args:
+        scale_target: real utilization that the scale hint aims at, 0..1.
+    """
+    gpus, total = "pulsed_workload_gpus", "pulsed_workload_real_utilization_ratio_sum"
+    yield Recording("workload:pulsed_gpus:sum", f"sum {WORKLOAD.by} ({gpus})")
+    yield Recording("workload:pulsed_pods:sum", f"sum {WORKLOAD.by} (pulsed_workload_pods)")
+    yield Recording(
+        WORKLOAD_UTILIZATION,
+        f"sum {WORKLOAD.by} ({total})\n/ sum {WORKLOAD.by} ({gpus} and {total})",
+        comment="Each GPU counts once, on whichever node it is; nodes where it is unknown of a GPU are left out.",
+    )
+    yield Recording(
+        "workload:pulsed_scale_hint:raw",
+        f"({WORKLOAD_UTILIZATION} > bool {scale_target:g}) - ({WORKLOAD_UTILIZATION} < bool {scale_target / 2:g})",
+        comment="1: more replicas are needed, -1: fewer, 0: neither, by publish.scale_target.",
+    )
+
+
 OWNER_RECORDING = "\n".join(
     (
-        "GPUs, real utilization, idle time and power by job, pod, user, account and namespace. Each value is the mean",
-        "of 5 minutes in seconds per second (GPUs) or watts; series without user or account have no such label.",
+        "GPUs, real utilization, idle time and power by job, pod, workload, user, account and namespace. rate5m is a",
+        "mean of 5 minutes in seconds per second (GPUs) or watts; series without user or account have no such label.",
         "  GPU hours:         sum_over_time(user:pulsed_gpu_seconds:rate5m[30d:5m]) / 12",
         "  idle GPU hours:    sum_over_time(user:pulsed_idle_seconds:rate5m[30d:5m]) / 12",
         "  kWh:               sum_over_time(user:pulsed_energy_joules:rate5m[30d:5m]) * 300 / 3.6e6",

@@ -98,13 +98,86 @@ def test_a_shared_gpu_is_halved() -> None:
     assert [number for _, number in series["pulsed_pod_gpus"]] == [1, 1]
 
 
+def of(workload: str, name: str, container: str = "") -> Owner:
+    return replace(pod("ml", name, container), workload=workload, workload_kind="Deployment")
+
+
+def of_workloads(series: Series, name: str) -> dict[str, float]:
+    """Return the values of a family of workloads by their names."""
+    return {labels["workload"]: number for labels, number in series.get(f"pulsed_workload_{name}", ())}
+
+
 def test_the_pods_of_a_workload_are_summed_up() -> None:
-    pods = [Owner("pod", f"ml/{name}", namespace="ml", name=name, workload="w", workload_kind="Job") for name in "ab"]
     published = Published()
-    published.sees(((pods[0],), WORKS), ((pods[1],), WORKS), times=3)
-    assert published.series()["pulsed_workload_gpu_seconds_total"] == [
-        ({"namespace": "ml", "workload": "w", "workload_kind": "Job"}, 4.0)
-    ]
+    published.sees(((of("w", "a"),), WORKS), ((of("w", "b"),), RESTS), times=3)
+    series = published.series()
+    labels = {"namespace": "ml", "workload": "w", "workload_kind": "Deployment"}
+    expected = {"gpus": 2.0, "pods": 2.0, "real_utilization_ratio": 0.3, "real_utilization_ratio_sum": 0.6}
+    for name, number in {**expected, "gpu_seconds_total": 4.0, "scale_hint": 0.0}.items():
+        ((found, value),) = series[f"pulsed_workload_{name}"]
+        assert found == labels
+        assert value == pytest.approx(number)
+
+
+def test_a_gpu_that_workloads_share_counts_once() -> None:
+    published = Published()
+    published.sees(((of("v", "a"), of("w", "b"), of("w", "c", "x"), of("w", "c", "y")), WORKS), times=3)
+    series = published.series()
+    assert of_workloads(series, "gpus") == {"v": 0.25, "w": 0.75}
+    assert of_workloads(series, "pods") == {"v": 1, "w": 2}
+    assert of_workloads(series, "real_utilization_ratio") == pytest.approx({"v": 0.6, "w": 0.6})
+    assert of_workloads(series, "real_utilization_ratio_sum") == pytest.approx({"v": 0.15, "w": 0.45})
+
+
+def test_an_idle_workload_is_0_and_one_without_data_is_absent() -> None:
+    published = Published()
+    published.sees(((of("idle", "a"),), RESTS), ((of("unknown", "b"),), Reading()), times=3)
+    series = published.series()
+    assert of_workloads(series, "gpus") == {"idle": 1, "unknown": 1}
+    for name, number in (("real_utilization_ratio", 0), ("real_utilization_ratio_sum", 0), ("scale_hint", -1)):
+        assert of_workloads(series, name) == {"idle": number}
+    assert not any(name.startswith("pulsed_workload_") for name in published.series(NOW + 11.0)), "stale"
+
+
+def test_the_sum_of_a_workload_is_absent_if_a_part_is_unknown() -> None:
+    published = Published()
+    published.sees(((of("w", "a"),), WORKS), ((of("w", "b"),), Reading()), times=3)
+    series = published.series()
+    assert of_workloads(series, "real_utilization_ratio") == pytest.approx({"w": 0.6})
+    assert of_workloads(series, "real_utilization_ratio_sum") == {}
+    assert of_workloads(series, "scale_hint") == {}
+
+
+@pytest.mark.parametrize(("ratio", "hint"), [(0.0, -1), (0.29, -1), (0.31, 0), (0.59, 0), (0.61, 1), (1.0, 1)])
+def test_the_scale_hint_has_a_band_without_change(ratio: float, hint: int) -> None:
+    published = Published()
+    published.sees(((of("w", "a"),), Reading(**activity(ratio))), times=3)
+    assert of_workloads(published.series(), "scale_hint") == {"w": hint}
+    published.families.scale_target = 1.0
+    assert of_workloads(published.series(), "scale_hint") == {"w": -1 if ratio < 0.5 else 0}
+
+
+def test_all_pods_of_a_workload_count_though_their_own_series_are_limited() -> None:
+    published = Published(max_owners=2)
+    crowd = tuple(of(workload, f"{workload}-{number}") for workload in "xyz" for number in range(4))
+    published.sees((crowd, WORKS), times=3)
+    for _ in range(2):
+        series = published.series()
+    assert len(series["pulsed_pod_gpus"]) == 2
+    assert of_workloads(series, "pods") == {"x": 4, "y": 4}
+    dropped = {labels["reason"]: number for labels, number in series["pulsed_jobs_dropped_total"]}
+    assert dropped == {"series": 10, "workloads": 1, "accounts": 0}
+
+
+def test_chosen_labels_of_pods_are_those_of_the_info() -> None:
+    published = Published()
+    owner = replace(pod("ml", "a"), labels=(("app.kubernetes.io/name", "web"), ("team", "vision")))
+    published.sees(((owner,), WORKS))
+    (labels, _), *_ = published.series()["pulsed_gpu_owner_info"]
+    assert {name: text for name, text in labels.items() if name.startswith("label_")} == {
+        "label_app_kubernetes_io_name": "web",
+        "label_team": "vision",
+    }
 
 
 def test_findings_are_series_of_gpus() -> None:

@@ -1,0 +1,94 @@
+"""`/workloads`: rows of pods, workloads, jobs and users with the values of their metrics."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import httpx
+import pytest
+from fastapi import FastAPI
+
+from pulsed.accounting.ended import EndedAccounts
+from pulsed.attribution.owner import Owner, Owners, pod
+from pulsed.collector.target_store import Target, TargetStore
+from pulsed.present.api import schema
+from pulsed.present.api.account_documents import Accounts
+from pulsed.present.api.routes.workloads import workload_router
+from pulsed.translate.vocabulary import Reading
+from tests.accounting.streams import Node
+from tests.compute.streams import activity
+
+WORKS = Reading(**activity(0.6), memory_used_bytes=40e9, power_watts=500.0)
+RESTS = Reading(**activity(0.0), memory_used_bytes=10e9, power_watts=100.0)
+ANN = Owner("slurm_job", "4711", user="ann", account="lab", partition="gpu")
+
+
+def web(name: str) -> Owner:
+    return replace(pod("ml", name, "main"), workload="web", workload_kind="Deployment")
+
+
+async def get(query: str, gpus: Sequence[tuple[Owners | None, Reading]], age: float = 0.0) -> Any:
+    node = Node()
+    for _ in range(3):
+        node.sees(*gpus)
+    assert node.tick is not None
+    target = Target("exporter", "test", 1.0, 10.0)
+    target.accept(node.tick, time.monotonic() - age)
+    app = FastAPI()
+    store = TargetStore("here", [target])
+    app.include_router(
+        workload_router(store, Accounts(node.accounting, EndedAccounts()), {"publish": {"scale_target": 0.5}})
+    )
+    transport = httpx.ASGITransport(app=app)
+    async with httpx.AsyncClient(transport=transport, base_url="http://pulsed") as client:
+        answer = await client.get(f"/workloads{query}")
+    assert answer.status_code == 200
+    document = answer.json()
+    schema.WorkloadsShape.model_validate(document)
+    assert document["node"] == "here"
+    return document["workloads"]
+
+
+async def test_a_workload_is_a_row() -> None:
+    (row,) = await get("", [((web("a"),), WORKS), ((web("b"),), RESTS)])
+    assert {name: row[name] for name in ("namespace", "workload", "workload_kind")} == {
+        "namespace": "ml",
+        "workload": "web",
+        "workload_kind": "Deployment",
+    }
+    assert (row["gpus"], row["pods"], row["scale_hint"]) == (2, 2, 0)
+    assert row["real_utilization_ratio"] == pytest.approx(0.3)
+    assert row["real_utilization_ratio_sum"] == pytest.approx(0.6)
+    assert sum(row["classes"].values()) == 2
+    assert row["classes"]["idle"] == 1
+    assert (row["memory_used_bytes"], row["power_watts"]) == (50e9, 600)
+    assert row["gpu_seconds_total"] == pytest.approx(4.0)
+
+
+@pytest.mark.parametrize(
+    ("by", "labels", "gpus"),
+    [
+        ("pod", [{"namespace": "ml", "pod": "a", "container": "main"}], [1]),
+        ("job", [{"job_id": "4711", "user": "ann", "account": "lab", "partition": "gpu"}], [1]),
+        ("user", [{"user": "ann"}], [1]),
+        ("workload", [{"namespace": "ml", "workload": "web", "workload_kind": "Deployment"}], [1]),
+    ],
+)
+async def test_rows_are_grouped(by: str, labels: list[dict[str, str]], gpus: list[float]) -> None:
+    rows = await get(f"?by={by}", [((web("a"),), WORKS), ((ANN,), WORKS)])
+    assert [{name: row.get(name) for name in labels[0]} for row in rows] == labels
+    assert [row["gpus"] for row in rows] == gpus
+
+
+async def test_unknown_values_are_null() -> None:
+    (row,) = await get("", [((web("a"),), Reading())])
+    assert (row["gpus"], row["real_utilization_ratio"], row["scale_hint"]) == (1, None, None)
+    assert row["memory_used_bytes"] is None
+
+
+async def test_gpus_without_fresh_data_or_owners_have_no_row() -> None:
+    assert await get("", [((web("a"),), WORKS)], age=11.0) == []
+    assert await get("?by=pod", [(None, WORKS), ((), WORKS)]) == []
