@@ -168,7 +168,7 @@ def client_context(folder: Path, authority: Pair, name: str, server_ca: Path) ->
 
 
 @contextlib.contextmanager
-def adapter(cluster: GpuCluster, *settings: str, ready: bool = True) -> Iterator[Adapter]:
+def adapter(cluster: GpuCluster, *settings: str, ready: bool = True, config: Path | None = None) -> Iterator[Adapter]:
     """Run the adapter with TLS and the check of the API server's client certificate."""
     folder, port = cluster.folder, free_port()
     front_proxy = make("front-proxy-ca", authority=True)
@@ -182,12 +182,13 @@ def adapter(cluster: GpuCluster, *settings: str, ready: bool = True) -> Iterator
         f"  client_auth_type: RequireAndVerifyClientCert, client_ca_file: {ca.name}}}\n"
     )
     given = ["adapter.interval=500ms", "adapter.stale_after=3s", "adapter.client_names=front-proxy-client", *settings]
+    files = [f"--web.config.file={web}", *([f"--config.file={config}"] if config else [])]
     log_path = folder / "adapter.log"
     with log_path.open("w") as log:
         process = subprocess.Popen(
             [
                 *(sys.executable, "-m", "pulsed", "adapter", f"--web.listen-address=127.0.0.1:{port}"),
-                *(f"--web.config.file={web}", *(f"--set={each}" for each in given)),
+                *(*files, *(f"--set={each}" for each in given)),
             ],
             stderr=log,
             stdout=log,

@@ -64,7 +64,31 @@ PRODUCT = {
 }
 """A monitor of a daemon that requires client certificates needs one."""
 
+ADAPTER: Values = {"adapter": {"enabled": True, "tls": {"existingSecret": "adapter-tls"}}}
+
 SINGLE: dict[str, Values] = {
+    "adapter": ADAPTER,
+    "whole adapter": {
+        **WEB["TLS"],
+        "networkPolicy": {"enabled": True, "from": [{"podSelector": {}}]},
+        "commonLabels": {"team": "hpc"},
+        "config": {"web": {"route_prefix": "/gpu"}},
+        "adapter": {
+            "enabled": True,
+            "apis": ["custom"],
+            "replicas": 2,
+            "port": 8443,
+            "tls": {"existingSecret": "adapter-tls", "caBundle": "-----BEGIN CERTIFICATE-----"},
+            "frontProxy": {"ca": "-----BEGIN CERTIFICATE-----\nAA\n-----END CERTIFICATE-----\n"},
+            "config": {"adapter": {"interval": "15s"}, "source": {"exporter": {"timeout": "3s"}}},
+            "apiServiceAnnotations": {"cert-manager.io/inject-ca-from": "monitoring/adapter"},
+            "podAnnotations": {"a": "b"},
+            "priorityClassName": "system-cluster-critical",
+            "nodeSelector": {"pool": "system"},
+            "tolerations": [{"operator": "Exists"}],
+            "affinity": {"podAntiAffinity": {}},
+        },
+    },
     "exporter pods of one namespace": {
         "source": {"exporter": {"pod": {"selectors": ["a in (b, c)"], "namespace": "gpu-operator", "port": 9500}}},
         "networkPolicy": {"enabled": True},
@@ -172,6 +196,15 @@ REFUSED: dict[str, tuple[Values, str]] = {
     "kernel log in no folder": ({"kernelLog": {"enabled": True, "path": "kern.log"}}, "kernelLog/path"),
     "kernel log for the group root": ({"kernelLog": {"enabled": True, "group": 0}}, "kernelLog/group"),
     "kubelet in no folder": ({"attribution": {"kubelet": {"path": "kubelet.sock"}}}, "attribution/kubelet/path"),
+    "adapter without a certificate": (
+        {"adapter": {"enabled": True}},
+        "adapter.enabled needs adapter.tls.existingSecret",
+    ),
+    "API that the adapter does not have": ({"adapter": {"apis": ["resource"]}}, "adapter/apis/0"),
+    "daemons in the adapter's configuration": (
+        {"adapter": {"config": {"adapter": {"scheme": "https"}}}},
+        "adapter/config",
+    ),
     "unknown value": ({"tolerance": []}, "tolerance"),
     "unknown source": ({"source": {"kind": "nvml"}}, "source/kind"),
     "unknown key of the source": ({"source": {"exporter": {"url": "http://a"}}}, "url"),

@@ -70,7 +70,9 @@ def container(manifests: Sequence[Manifest]) -> Manifest:
 
 def config(manifests: Sequence[Manifest]) -> str:
     """The text of the daemon's configuration file."""
-    text = only(manifests, "ConfigMap")["data"]["config.yaml"]
+    name = only(manifests, "DaemonSet")["metadata"]["name"]
+    maps = [each for each in manifests if each["kind"] == "ConfigMap" and each["metadata"]["name"] == name]
+    text = only(maps, "ConfigMap")["data"]["config.yaml"]
     assert isinstance(text, str)
     return text
 

@@ -1,0 +1,104 @@
+"""The adapter of the chart: harmless, with its own rights only, and started as rendered against a fake cluster."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+import yaml
+
+from pulsed.config.load import load
+from tests.adapter.gpu_cluster import adapter, gpu_cluster
+from tests.deploy.cases import ADAPTER, SINGLE
+from tests.deploy.chart import Manifest, Values, only, render
+from tests.deploy.test_helm import check_restricted
+from tests.waiting import until
+
+WHOLE = SINGLE["whole adapter"]
+
+
+def named(manifests: Sequence[Manifest], kind: str, name: str = "gpu-pulsed-adapter") -> Manifest:
+    """The object of a kind and name."""
+    return only([each for each in manifests if each["metadata"]["name"] == name], kind)
+
+
+@pytest.mark.parametrize("values", [ADAPTER, WHOLE])
+def test_the_pod_is_harmless_and_may_list_pods(values: Values) -> None:
+    manifests = render(values)
+    check_restricted(named(manifests, "Deployment")["spec"]["template"]["spec"], has_token=True)
+    role = named(manifests, "ClusterRole", "monitoring-gpu-pulsed-adapter")
+    assert role["rules"] == [{"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list", "watch"]}]
+    binding = named(manifests, "ClusterRoleBinding", "monitoring-gpu-pulsed-adapter")
+    account = named(manifests, "ServiceAccount")["metadata"]
+    assert binding["subjects"] == [
+        {"kind": "ServiceAccount", "name": account["name"], "namespace": account["namespace"]}
+    ]
+    assert binding["roleRef"]["name"] == role["metadata"]["name"]
+
+
+def test_the_services_select_their_own_pods_only() -> None:
+    manifests = render(ADAPTER)
+    daemons = only(manifests, "DaemonSet")["spec"]["template"]["metadata"]["labels"].items()
+    own = named(manifests, "Deployment")["spec"]["template"]["metadata"]["labels"].items()
+    selected = named(manifests, "Service")["spec"]["selector"].items()
+    assert selected <= own
+    assert not selected <= daemons
+    assert not named(manifests, "Service", "gpu-pulsed")["spec"]["selector"].items() <= own
+    assert not only(manifests, "DaemonSet")["spec"]["selector"]["matchLabels"].items() <= own
+
+
+def test_the_apis_are_registered() -> None:
+    def services(values: Values) -> dict[str, Manifest]:
+        return {each["metadata"]["name"]: each["spec"] for each in render(values) if each["kind"] == "APIService"}
+
+    found = services(ADAPTER)
+    assert set(found) == {
+        "v1beta1.custom.metrics.k8s.io",
+        "v1beta2.custom.metrics.k8s.io",
+        "v1beta1.external.metrics.k8s.io",
+    }
+    service = {"name": "gpu-pulsed-adapter", "namespace": "monitoring", "port": 443}
+    assert all(spec["service"] == service and spec["insecureSkipTLSVerify"] for spec in found.values())
+    whole = services(WHOLE)
+    assert set(whole) == {"v1beta1.custom.metrics.k8s.io", "v1beta2.custom.metrics.k8s.io"}
+    for spec in whole.values():
+        assert base64.b64decode(spec["caBundle"]).startswith(b"-----BEGIN CERTIFICATE-----")
+        assert "insecureSkipTLSVerify" not in spec
+    injected = services({"adapter": {**ADAPTER["adapter"], "apiServiceAnnotations": {"a": "b"}}})
+    assert all("insecureSkipTLSVerify" not in spec for spec in injected.values())
+    assert services({}) == {}
+
+
+def test_the_network_policy_of_the_daemons_admits_it() -> None:
+    ((*_, peer),) = [rule["from"] for rule in only(render(WHOLE), "NetworkPolicy")["spec"]["ingress"]]
+    labels = named(render(WHOLE), "Deployment")["spec"]["template"]["metadata"]["labels"].items()
+    assert peer["podSelector"]["matchLabels"].items() <= labels
+
+
+def test_the_configuration_follows_the_daemons(tmp_path: Path) -> None:
+    file = tmp_path / "config.yaml"
+    file.write_text(named(render(WHOLE), "ConfigMap")["data"]["config.yaml"])
+    seen = load(file, [], {})
+    assert seen.listen == (":8443",)
+    assert (seen.adapter.scheme, seen.adapter.route_prefix, seen.adapter.interval) == ("https", "/gpu", 15.0)
+    assert seen.adapter.client_names == ("front-proxy-client",)
+    assert (seen.source.exporter.insecure_skip_verify, seen.source.exporter.timeout) == (True, 3.0)
+
+
+def test_the_rendered_adapter_finds_the_rendered_daemons(tmp_path: Path) -> None:
+    manifests = render(ADAPTER)
+    file = tmp_path / "config.yaml"
+    file.write_text(named(manifests, "ConfigMap")["data"]["config.yaml"])
+    labels = only(manifests, "DaemonSet")["spec"]["template"]["metadata"]["labels"]
+    given = yaml.safe_load(file.read_text())["adapter"]
+    with gpu_cluster(tmp_path, 1) as cluster:
+        for pod in [each for each in cluster.fake.pods.values() if each["metadata"]["name"].startswith("pulsed-")]:
+            cluster.fake.delete(pod["metadata"]["name"], pod["metadata"]["namespace"])
+            pod["metadata"] |= {"labels": labels, "namespace": given["namespace"]}
+            cluster.fake.put(pod)
+        with adapter(cluster, config=file) as made:
+            cluster.scale(1)
+            cluster.load(0.5)
+            until(lambda: made.pods("gpu_real_utilization") == dict.fromkeys(cluster.pods, 0.5))
