@@ -1,5 +1,5 @@
 """The command line: `pulsed serve`, `adapter`, `snapshot`, `export`, `record`, `doctor`, `counters`, `health`, `job`,
-`rules`, `check-config`.
+`top`, `rules`, `check-config`.
 
 Arguments only: the commands are modules of `pulsed.commands`, which are imported when they run.
 """
@@ -218,6 +218,8 @@ def argument_parser() -> CommandParser:
     _add_client_options(job, timeout=2.0)
     job.set_defaults(run=_job, parser=job)
 
+    _add_top(commands, showing)
+
     rules = commands.add_parser("rules", parents=[configured], help="print recording and alerting rules for Prometheus")
     rules.add_argument("--kind", choices=["recording", "alerting", "all"], default="all")
     rules.add_argument(
@@ -255,6 +257,30 @@ def _add_client_options(parser: CommandParser, *, timeout: float) -> None:
         help=f"of each request, such as 5s; default: {timeout:g}s",
     )
     parser.add_argument("--ca-file", dest="ca_file", metavar="FILE", help="certificates to trust, for https")
+
+
+def _add_top(commands: argparse._SubParsersAction[CommandParser], showing: CommandParser) -> None:
+    top = commands.add_parser(
+        "top",
+        parents=[showing],
+        help="show the GPUs of running daemons, or of an own source, in the terminal",
+        description="Shows GPUs, their work, health and events. Press ? for keys and commands.",
+    )
+    top.add_argument(
+        "urls", metavar="URL", nargs="*",
+        help="of one or several; default: the pulsed of this host, else an own source; URL#/gpu/3 opens that GPU",
+    )  # fmt: skip
+    top.add_argument("--once", action="store_true", help="print one frame and exit, also to a pipe")
+    top.add_argument(
+        "--interval", type=time_span, metavar="TIME", default=1.0, help="between two requests, from 250ms; default: 1s"
+    )
+    top.add_argument("--ascii", action="store_true", help="use ASCII characters only")
+    top.add_argument(
+        "--theme", choices=["dark", "light", "16", "none"],
+        help="colours: 16 uses those of the terminal; default: as the terminal can; NO_COLOR turns them off",
+    )  # fmt: skip
+    _add_client_options(top, timeout=5.0)
+    top.set_defaults(run=_top, parser=top)
 
 
 def _configuration(options: argparse.Namespace) -> Config:
@@ -349,6 +375,52 @@ def _job(options: argparse.Namespace) -> int:
         options.parser.error(f"--format {options.format} needs an ID")
     jobs(clients, options.format, sys.stdout)
     return 0
+
+
+def _top(options: argparse.Namespace) -> int:
+    from pulsed.commands.top.run import theme_of, top
+
+    own = _own_arguments(options)
+    if options.urls and own:
+        options.parser.error(f"{own[0].partition('=')[0]} is for an own source: leave out the URL")
+    if options.interval < 0.25:
+        options.parser.error("--interval is at least 250ms")
+    shown = (options.gpus or "").split(",")
+    is_own = getattr(options, "source.kind") is not None
+
+    def local_urls() -> Sequence[str]:
+        if is_own:
+            return ()
+        if not own and not any(name.startswith("PULSED_") for name in os.environ):
+            return ("http://localhost:9401",)
+        from pulsed.commands.top.targets import local_urls
+
+        config = _load(options)
+        return local_urls(config.listen, config.web.prefix)
+
+    return top(
+        options.urls,
+        own_arguments=own,
+        local_urls=local_urls,
+        gpus=() if shown[0] in ("", "all") else shown,
+        interval=options.interval,
+        timeout=options.timeout,
+        ca_file=options.ca_file,
+        theme=theme_of(os.environ, options.theme, is_terminal=sys.stdout.isatty()),
+        ascii=options.ascii,
+        is_once=options.once,
+    )
+
+
+def _own_arguments(options: argparse.Namespace) -> list[str]:
+    """Return the arguments of the daemon of an own source, which are those of `top`."""
+    pairs = [
+        ("--config.file", options.config_file),
+        ("--source", getattr(options, "source.kind")),
+        ("--log.level", getattr(options, "log.level")),
+        *(("--set", each) for each in options.overrides),
+    ]
+    return [f"{name}={value}" for name, value in pairs if value is not None]
 
 
 def _rules(options: argparse.Namespace) -> int:

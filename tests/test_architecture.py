@@ -33,6 +33,7 @@ MAY_IMPORT = {
     "present": (
         "accounting attribution background errors suggestions reader.tick translate compute collector.target_store"
     ),
+    "present.terminal": "",
     "config": "errors kubernetes suggestions reader.tick reader translate compute present",
     "collector": (
         "accounting background errors kubernetes attribution reader.tick reader translate compute "
@@ -42,7 +43,7 @@ MAY_IMPORT = {
     "server": "errors file_watcher config collector.target_store present",
     "commands": (
         "accounting adapter attribution errors kubernetes log memory file_watcher reader.tick reader translate compute "
-        "collector.target_store present config collector server"
+        "collector.target_store present present.terminal config collector server"
     ),
     "command_parser": "errors suggestions",
     "argument_types": "hostlist translate config",

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 from urllib.error import HTTPError, URLError
 from urllib.parse import SplitResult, unquote, urlsplit
-from urllib.request import HTTPSHandler, Request, build_opener
+from urllib.request import HTTPSHandler, OpenerDirector, Request, build_opener
 
 from pulsed.errors import PulsedError, UsageError
 
@@ -54,6 +54,7 @@ class DaemonClient:
         self._timeout, self._ca_file = timeout, ca_file
         parts = self._parts
         self.address = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path.rstrip('/')}"
+        self._opener: OpenerDirector | None = None
 
     def json(self, path: str) -> Any:
         """Return the JSON document of a path.
@@ -70,21 +71,27 @@ class DaemonClient:
     def request(self, path: str, method: str = "GET") -> bytes:
         """Return the body of an answer; raises as `json`."""
         where = self.address + path.partition("?")[0]
-        try:
-            trust = ssl.create_default_context(cafile=self._ca_file)
-        except (OSError, ssl.SSLError) as error:
-            raise DaemonUnreachable(
-                f"--ca-file {self._ca_file} cannot be used: {error.strerror or error}", "Name a file in PEM format"
-            ) from None
+        if self._opener is None:
+            self._opener = self._new_opener()
         request = Request(self.address + path, headers=_login(self._parts), method=method)
         try:
-            with build_opener(HTTPSHandler(context=trust)).open(request, timeout=self._timeout) as answer:
+            with self._opener.open(request, timeout=self._timeout) as answer:
                 body: bytes = answer.read()
                 return body
         except HTTPError as error:
             raise RequestRefused(where, error.code, error.read(10_000).decode(errors="replace").strip()) from None
         except OSError as error:  # URLError is one
             raise _unreachable(where, error) from None
+
+    def _new_opener(self) -> OpenerDirector:
+        if self._parts.scheme == "http" and self._ca_file is None:
+            return build_opener()
+        try:
+            return build_opener(HTTPSHandler(context=ssl.create_default_context(cafile=self._ca_file)))
+        except (OSError, ssl.SSLError) as error:
+            raise DaemonUnreachable(
+                f"--ca-file {self._ca_file} cannot be used: {error.strerror or error}", "Name a file in PEM format"
+            ) from None
 
 
 def clients_of(url: str, nodes: Sequence[str], *, timeout: float, ca_file: str | None) -> dict[str, DaemonClient]:

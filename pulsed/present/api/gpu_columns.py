@@ -12,6 +12,7 @@ from itertools import groupby
 from typing import NamedTuple
 
 from pulsed.collector.target_store import Target, TargetStore
+from pulsed.compute.health.model import Health
 from pulsed.compute.tick import ComputedTick, Result
 from pulsed.present.api.documents import Document, Match, current_result, is_silent, is_stale, matches
 from pulsed.present.api.event_documents import TICK_FIELDS, encoded, finite
@@ -35,7 +36,22 @@ def summary_document(shown: Sequence[Match], fields: Sequence[str], now: float) 
         None if match.device.owners is None else [f"{owner.kind}:{owner.id}" for owner in match.device.owners]
         for match in shown
     ]
-    return {"roster": _roster_id(gpus), "gpus": gpus, "owners": owners, **_state(shown, fields, now)}
+    results = [current_result(match, now) for match in shown]
+    return {
+        "roster": _roster_id(gpus),
+        "gpus": gpus,
+        "owners": owners,
+        "class_since": [None if result.held.since is None else round(result.held.since, 3) for result in results],
+        "candidates": [list(result.workload.candidates) for result in results],
+        "problem": [_problem(result.health) for result in results],
+        **_state(shown, fields, now),
+    }
+
+
+def _problem(health: Health) -> str | None:
+    """Return the message of the worst raised check; None if none is raised."""
+    raised = [check for check in health.checks if check.applies and check.severity > 0]
+    return max(raised, key=lambda check: check.severity).message if raised else None
 
 
 class _Shown(NamedTuple):

@@ -63,6 +63,7 @@ DEFAULT_FIELDS: tuple[str, ...] = (
     "fp16_active_ratio",
     "dram_active_ratio",
     "gpu_utilization_ratio",
+    "memory_utilization_ratio",
     "pcie_transmit_bytes_per_second",
     "pcie_receive_bytes_per_second",
     "nvlink_transmit_bytes_per_second",

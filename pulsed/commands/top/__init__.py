@@ -1,0 +1,1 @@
+"""`pulsed top`: the GPUs of one or several daemons in a terminal."""

@@ -1,0 +1,229 @@
+"""What a daemon answers, read in a thread: regular requests, and those that the shown view needs."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple, Protocol
+from urllib.parse import quote, urlencode
+
+from pulsed.commands.daemon_client import RequestRefused
+from pulsed.errors import PulsedError
+from pulsed.present.terminal.model import SUMMARY_FIELDS
+
+Document = Mapping[str, Any]
+
+SLOW_SECONDS = 5.0
+"""Time between two requests of jobs and of the host, and the longest between two of a daemon that does not answer."""
+
+EVENTS = 300
+_SUMMARY = f"/gpus?{urlencode({'view': 'summary', 'fields': ','.join(SUMMARY_FIELDS)}, safe=',')}"
+
+
+class Requests(Protocol):
+    """A client of a daemon, as `DaemonClient`."""
+
+    def request(self, path: str) -> bytes:
+        """Return the body of an answer; raises `PulsedError`."""
+
+    def json(self, path: str) -> Any:
+        """Return a JSON document; raises `PulsedError`."""
+
+
+class Connection(NamedTuple):
+    """A client, and what its daemon is called."""
+
+    client: Requests
+    label: str
+
+
+class Gpu(NamedTuple):
+    """A GPU as paths name it."""
+
+    node: str
+    name: str
+
+
+class HistoryWanted(NamedTuple):
+    """Which history is needed."""
+
+    gpus: tuple[Gpu, ...]
+    fields: tuple[str, ...]
+    seconds: float
+    points: int
+
+
+class Wanted(NamedTuple):
+    """What the shown view needs besides the summary."""
+
+    detail: Gpu | None = None
+    history: HistoryWanted | None = None
+    events: bool = False
+    jobs: bool = False
+
+
+@dataclass(frozen=True)
+class Answers:
+    """The last answers of a daemon. `arrived` is monotonic seconds of the summary, `kept_fields` are of its history."""
+
+    label: str
+    error: str = ""
+    summary: Document | None = None
+    before: Document | None = None
+    arrived: float | None = None
+    seconds: float | None = None
+    version: str = ""
+    host: Document | None = None
+    kept_fields: frozenset[str] = frozenset()
+    details: Mapping[Gpu, Document] = field(default_factory=dict)
+    history: Document | None = None
+    events: tuple[Document, ...] = ()
+    jobs: tuple[Document, ...] = ()
+    processes: tuple[Document, ...] | None = None
+
+
+class Feed:
+    """Reads a daemon.
+
+    Args:
+        connect: finds the daemon; called in the thread, again after `PulsedError`.
+        label: shown until it is found.
+        interval: seconds between two summaries.
+        changed: called in the thread when there is something new.
+
+    Attributes:
+        answers: the last ones.
+    """
+
+    def __init__(
+        self,
+        connect: Callable[[], Connection],
+        label: str,
+        interval: float = 1.0,
+        changed: Callable[[], None] = lambda: None,
+    ) -> None:
+        self.answers = Answers(label)
+        self._connect, self._interval, self._changed = connect, interval, changed
+        self._connection: Connection | None = None
+        self._wanted = Wanted()
+        self._due: dict[str, float] = {}
+        self._wake, self._is_over = threading.Event(), False
+        self._failures = 0
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        """Start to read."""
+        self._thread = threading.Thread(target=self._run, name="feed", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End the thread after its current request."""
+        self._is_over = True
+        self._wake.set()
+
+    def want(self, wanted: Wanted) -> None:
+        """Set what is needed besides the summary; something new is requested at once."""
+        if wanted != self._wanted:
+            self._wanted = wanted
+            for name in ("detail", "history", "events", "jobs"):
+                self._due.pop(name, None)
+            self._wake.set()
+
+    def poll(self) -> None:
+        """Make the requests that are due; an error is part of the answers."""
+        try:
+            if self._connection is None:
+                self._connection = self._connect()
+                self.answers = replace(self.answers, label=self._connection.label)
+            self._read(self._connection.client)
+            self._failures = 0
+        except PulsedError as error:
+            self._failures += 1
+            self.answers = replace(self.answers, error=str(error))
+        except (KeyError, TypeError, ValueError, IndexError) as error:
+            self._failures += 1
+            message = f"{self.answers.label}: the answer is not as this version of pulsed expects ({error!r})"
+            self.answers = replace(self.answers, error=message)
+
+    def _run(self) -> None:
+        while not self._is_over:
+            begun = time.monotonic()
+            self._wake.clear()
+            self.poll()
+            self._changed()
+            pause = min(self._interval * 2**self._failures, max(SLOW_SECONDS, self._interval))
+            self._wake.wait(max(pause - (time.monotonic() - begun), 0.01))
+
+    def _read(self, client: Requests) -> None:
+        begun = time.monotonic()
+        if self._is_due("summary", self._interval * 0.9, begun):
+            summary = client.json(_SUMMARY)
+            summary["gpus"], summary["fields"], summary["stale"]
+            now = time.monotonic()
+            before = self.answers.summary
+            if before is not None and before["sample_time"] == summary["sample_time"]:
+                before = self.answers.before
+            self.answers = replace(
+                self.answers, error="", summary=summary, before=before, arrived=now, seconds=now - begun
+            )
+        wanted = self._wanted
+        if wanted.detail is not None and self._is_due("detail", self._interval * 0.9, begun):
+            self._read_detail(client, wanted.detail)
+        if wanted.history is not None and self._is_due("history", self._history_step(wanted.history), begun):
+            self._read_history(client, wanted.history)
+        if wanted.events and self._is_due("events", self._interval * 0.9, begun):
+            found = client.json(f"/events/recent?limit={EVENTS}")
+            self.answers = replace(self.answers, events=tuple(found["changes"]))
+        if wanted.jobs and self._is_due("jobs", SLOW_SECONDS, begun):
+            found = client.json("/jobs?state=running")
+            processes = client.json("/processes")
+            shown = tuple(processes["processes"]) if processes["published"] else None
+            self.answers = replace(self.answers, jobs=tuple(found["jobs"]), processes=shown)
+        if self._is_due("host", SLOW_SECONDS, begun):
+            self._read_host(client)
+
+    def _read_detail(self, client: Requests, gpu: Gpu) -> None:
+        try:
+            found = client.json(f"/gpus/{quote(gpu.name, safe='')}?{urlencode({'node': gpu.node})}")
+        except RequestRefused as error:
+            if error.status != 404:  # it is gone
+                raise
+            found = {}
+        self.answers = replace(self.answers, details={gpu: found})
+
+    def _read_host(self, client: Requests) -> None:
+        host = client.json("/host")
+        version = self.answers.version or client.json("/version")["version"]
+        self.answers = replace(self.answers, host=host, version=version)
+
+    def _read_history(self, client: Requests, wanted: HistoryWanted) -> None:
+        if not self.answers.kept_fields:
+            kept = frozenset(client.json("/config")["history"]["fields"])
+            self.answers = replace(self.answers, kept_fields=kept)
+        fields = tuple(name for name in wanted.fields if name in self.answers.kept_fields)
+        document = client.json(_history_path(wanted._replace(fields=fields))) if fields else None
+        self.answers = replace(self.answers, history=document)
+
+    def _history_step(self, wanted: HistoryWanted) -> float:
+        return max(wanted.seconds / wanted.points, self._interval) * 0.9
+
+    def _is_due(self, name: str, pause: float, now: float) -> bool:
+        """Return whether a request is due, and set when the next one is."""
+        if now < self._due.get(name, 0.0):
+            return False
+        self._due[name] = now + pause
+        return True
+
+
+def _history_path(wanted: HistoryWanted) -> str:
+    nodes = {gpu.node for gpu in wanted.gpus}
+    query = {
+        "gpu": ",".join(gpu.name for gpu in wanted.gpus),
+        "fields": ",".join(wanted.fields),
+        "seconds": f"{wanted.seconds:g}",
+        "points": str(wanted.points),
+        **({"node": next(iter(nodes))} if len(nodes) == 1 else {}),
+    }
+    return f"/history?{urlencode(query, safe=',')}"

@@ -1,0 +1,60 @@
+"""Numbers as short texts. A missing number is `--`, never 0."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import isfinite
+
+Number = float | int | None
+
+MISSING = "--"
+
+_PREFIXES = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
+
+
+def _known(show: Callable[[float], str]) -> Callable[[Number], str]:
+    def text(value: Number) -> str:
+        return MISSING if value is None or not isfinite(value) else show(value)
+
+    return text
+
+
+percent = _known(lambda value: f"{100 * value:.0f}")
+"""A ratio in percent, without the sign."""
+
+whole = _known(lambda value: f"{value:.0f}")
+gibibytes = _known(lambda value: f"{value / 2**30:.1f}")
+megahertz = _known(lambda value: f"{value / 1e6:.0f}")
+rate = _known(lambda value: f"{value:.1f}" if 0 < value < 10 else f"{value:.0f}")
+
+
+def metric(value: Number, unit: str) -> str:
+    """Return a number with three digits and a decimal prefix: `1.25 GB/s`."""
+    if value is None or not isfinite(value):
+        return MISSING
+    for size, prefix in _PREFIXES:
+        if abs(value) >= 0.9995 * size:
+            return f"{_three(value / size)} {prefix}{unit}"
+    return f"{_three(value)} {unit}"
+
+
+def _three(value: float) -> str:
+    if value == 0:
+        return "0"
+    return f"{value:.2f}" if abs(value) < 9.995 else f"{value:.1f}" if abs(value) < 99.95 else f"{value:.0f}"
+
+
+def duration(seconds: Number) -> str:
+    """Return a time as its largest unit: `42 s`, `14 min`, `3 h`, `2 d`."""
+    if seconds is None or not isfinite(seconds):
+        return MISSING
+    for size, unit in ((86400, "d"), (3600, "h"), (60, "min")):
+        if seconds >= size:
+            return f"{int(seconds // size)} {unit}"
+    return f"{max(seconds, 0):.0f} s"
+
+
+def span(lower: Number, upper: Number) -> str:
+    """Return bounds of a ratio in percent: `38..61`; one number if they round to the same."""
+    low, high = percent(lower), percent(upper)
+    return low if low == high else f"{low}..{high}"
