@@ -20,6 +20,8 @@ from pulsed.suggestions import did_you_mean
 
 DEFAULT_FIELDS = ("real_utilization_ratio", "memory_used_bytes", "power_watts")
 
+_METRICS: list[Any] = [*GAUGES, *(name.removesuffix("_ratio") for name in GAUGES if name.endswith("_ratio"))]
+
 _UNKNOWN: dict[int | str, dict[str, Any]] = {
     404: {"model": schema.Failure, "description": "No such workload here; a sum is 0 instead"},
     503: {"model": schema.Failure, "description": "No current value; keep the replicas"},
@@ -54,7 +56,9 @@ def autoscale_router(board: TargetStore) -> APIRouter:
         namespace: str,
         kind: Annotated[str, Path(description=f"Deployment, StatefulSet, ..., or {POD_KIND} with the name of a pod")],
         name: str,
-        metric: Annotated[str, Path(description="a number of a GPU; `_ratio` may be left out")],
+        metric: Annotated[
+            str, Path(description="a number of a GPU; `_ratio` may be left out", json_schema_extra={"enum": _METRICS})
+        ],
     ) -> Response:
         field = metric if metric in GAUGES else f"{metric}_ratio"
         if field not in GAUGES:

@@ -10,6 +10,7 @@ from fastapi import APIRouter, Query, Request, Response
 from pulsed.collector.target_store import TargetStore
 from pulsed.present.api import schema
 from pulsed.present.api.container_metrics import RowFilter, container_rows, encode
+from pulsed.present.api.json_response import REFUSED
 from pulsed.present.asgi import HEAD_ONLY
 
 PATH = "/container/metrics"
@@ -29,7 +30,7 @@ def container_router(board: TargetStore, preset: str) -> APIRouter:
     @router.get(
         PATH,
         response_model=schema.ContainerRows,
-        responses={500: {"description": "No source has ever been read", "content": {"text/plain": {}}}},
+        responses=REFUSED | {500: {"description": "No source has ever been read", "content": {"text/plain": {}}}},
         summary="Metrics of every GPU and container, in the JSON of zxporter",
     )
     async def container_metrics(
