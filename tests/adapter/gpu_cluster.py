@@ -72,10 +72,15 @@ class GpuCluster:
 
     def load(self, activity: float) -> None:
         """Have the GPU of each pod be as busy as this."""
+        self.loads([activity] * len(self.pods))
+
+    def loads(self, activities: Sequence[float]) -> None:
+        """Have the GPUs of the pods be as busy as these, in their order."""
+        pods = list(zip(self.pods, activities, strict=True))
         for position, node in enumerate(self.nodes):
             rows = [
                 Row(busy(activity), gpu, node.name, name, self.namespace, "server")
-                for gpu, name in enumerate(self.pods[position :: len(self.nodes)])
+                for gpu, (name, activity) in enumerate(pods[position :: len(self.nodes)])
             ]
             node.exporter.body = dcgm_page([*rows, Row(busy(0.0), 15, node.name)])
 

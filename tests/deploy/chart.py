@@ -1,4 +1,4 @@
-"""The chart as helm renders it, and what Kubernetes and the Prometheus operator say about that."""
+"""The chart as helm renders it, and what Kubernetes and operators say about that."""
 
 from __future__ import annotations
 
@@ -20,6 +20,9 @@ from tests.waiting import SECONDS
 ROOT = Path(__file__).resolve().parents[2]
 CHART = ROOT / "helm" / "pulsed"
 RELEASE, NAMESPACE = "gpu", "monitoring"
+
+OPERATORS = ("monitoring.coreos.com/", "keda.sh/")
+"""Groups of the objects of the Prometheus operator and of KEDA."""
 
 Manifest = dict[str, Any]
 Values = Mapping[str, Any]
@@ -90,12 +93,10 @@ def environment_of(manifests: Sequence[Manifest], host: str) -> dict[str, str]:
 
 
 def complaints(manifests: Sequence[Manifest], kubernetes: str) -> list[str]:
-    """What an API server of that version, strict about unknown fields, would refuse; and the Prometheus operator."""
-    own = [manifest for manifest in manifests if not manifest["apiVersion"].startswith("monitoring.coreos.com/")]
-    operator = [manifest for manifest in manifests if manifest not in own]
-    return [complaint for manifest in own for complaint in _of_kubernetes(manifest, kubernetes)] + _of_operator(
-        operator
-    )
+    """What an API server of that version, strict about unknown fields, would refuse; also of objects of operators."""
+    own = [manifest for manifest in manifests if not manifest["apiVersion"].startswith(OPERATORS)]
+    others = [manifest for manifest in manifests if manifest not in own]
+    return [complaint for manifest in own for complaint in _of_kubernetes(manifest, kubernetes)] + _of_operators(others)
 
 
 def _of_kubernetes(manifest: Manifest, version: str) -> list[str]:
@@ -117,7 +118,7 @@ def _validator(version: str, name: str) -> jsonschema_rs.Validator:
     return jsonschema_rs.validator_for(beside(f"/{name}"), retriever=beside)
 
 
-def _of_operator(manifests: Sequence[Manifest]) -> list[str]:
+def _of_operators(manifests: Sequence[Manifest]) -> list[str]:
     if not manifests:
         return []
     fetched("node_modules")

