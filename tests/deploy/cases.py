@@ -139,6 +139,25 @@ SINGLE: dict[str, Values] = {
     "kernel log in a file": {"kernelLog": {"enabled": True}},
     "kernel log of the device": {"kernelLog": {"enabled": True, "path": "/dev/kmsg"}},
     "pods from the kubelet": {"attribution": {"kubelet": {"enabled": True}}},
+    "workloads of pods": {
+        "source": {"exporter": {"via": "hostIP"}},
+        "attribution": {
+            "workloads": {
+                "enabled": True,
+                "nameLabels": ["app.kubernetes.io/name"],
+                "kinds": ["RayCluster.ray.io", "NetworkPolicy.x.io", "Process.x.io"],
+                "podLabels": ["team", "example.com/*"],
+            }
+        },
+        "networkPolicy": {"enabled": True},
+    },
+    "workloads of pods in one namespace": {
+        "source": {"exporter": {"pod": {"namespace": "gpu-operator"}}},
+        "attribution": {"workloads": {"enabled": True}},
+    },
+    "workloads with the host engine": {"source": {"kind": "dcgmi"}, "attribution": {"workloads": {"enabled": True}}},
+    "workloads of the demo": {"source": {"kind": "demo"}, "attribution": {"workloads": {"enabled": True}}},
+    "no workloads": {"attribution": {"workloads": {"enabled": False}}},
     "all nodes": {"gpuNodes": {"only": False}, "tolerations": [{"operator": "Exists"}]},
     "own affinity": {
         "affinity": {
@@ -216,6 +235,8 @@ REFUSED: dict[str, tuple[Values, str]] = {
         {"source": {"exporter": {"port": 9401}}},
         "set source.exporter.via to hostIP, the former default, or",
     ),
+    "workloads in config": ({"config": {"attribution": {"workloads": {}}}}, "config/attribution"),
+    "kind without a group": ({"attribution": {"workloads": {"kinds": ["RayJob"]}}}, "kinds/0"),
     "discovery in config": ({"config": {"source": {"exporter": {"discovery": "static"}}}}, "config/source/exporter"),
     "no selector": ({"source": {"exporter": {"pod": {"selectors": []}}}}, "selectors"),
     "port of pods": ({"source": {"exporter": {"pod": {"port": "9400"}}}}, "pod/port"),

@@ -14,6 +14,8 @@ import yaml
 from pulsed import __version__
 from pulsed.config import Config
 from pulsed.config.load import load
+from pulsed.kubernetes.pod_metadata import parse_kind
+from pulsed.kubernetes.workload_resolver import resource_name
 from tests.daemon import pulsed
 from tests.deploy.cases import CASES, HOST, MONITOR, MONITORS, REACHED, REFUSED, SINGLE, SOURCES, WEB
 from tests.deploy.chart import (
@@ -50,6 +52,7 @@ def test_every_object_is_valid_and_the_pods_are_harmless(name: str, tmp_path: Pa
     exporter = CASES[name].get("source", {})
     reads_pods = not exporter.get("kind") and exporter.get("exporter", {}).get("via", "pod") == "pod"
     reads_pods = reads_pods and not exporter.get("exporter", {}).get("targets")
+    reads_pods = reads_pods or name in ("workloads of pods", "workloads with the host engine")
     assert ("ClusterRole" in kinds or "Role" in kinds) == (reads_pods and name != "own role")
     for pod in pods(manifests):
         if not name.startswith(("kernel log", "pods from the kubelet")):
@@ -168,19 +171,60 @@ def test_the_kubelets_socket_needs_root_without_capabilities_and_nothing_else(tm
     check_restricted(pod, has_token=True)
 
 
-def test_the_token_may_read_pods_and_nothing_else() -> None:
+def rule(group: str, resource: str, *verbs: str) -> dict[str, list[str]]:
+    return {"apiGroups": [group], "resources": [resource], "verbs": list(verbs or ("get",))}
+
+
+PODS = rule("", "pods", "get", "list", "watch")
+CONTROLLERS = [rule("apps", "replicasets"), rule("batch", "jobs")]
+
+
+def test_the_token_may_read_pods_and_what_controls_them_and_nothing_else() -> None:
     manifests = render({})
-    rules = [{"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list", "watch"]}]
-    assert only(manifests, "ClusterRole")["rules"] == rules
+    assert only(manifests, "ClusterRole")["rules"] == [PODS, *CONTROLLERS]
+    assert only(render(SINGLE["no workloads"]), "ClusterRole")["rules"] == [PODS]
     binding = only(manifests, "ClusterRoleBinding")
     assert binding["roleRef"]["name"] == only(manifests, "ClusterRole")["metadata"]["name"] == "monitoring-gpu-pulsed"
     account = only(manifests, "ServiceAccount")["metadata"]["name"]
     assert binding["subjects"] == [{"kind": "ServiceAccount", "name": account, "namespace": "monitoring"}]
     one = render(SINGLE["exporter pods of one namespace"])
     role, binding = only(one, "Role"), only(one, "RoleBinding")
-    assert (role["rules"], role["metadata"]["namespace"]) == (rules, "gpu-operator")
+    assert (role["rules"], role["metadata"]["namespace"]) == ([PODS], "gpu-operator")
     assert binding["metadata"]["namespace"] == "gpu-operator"
     assert (binding["roleRef"]["kind"], binding["subjects"][0]["namespace"]) == ("Role", "monitoring")
+
+
+def test_further_kinds_may_be_read_by_the_names_that_pulsed_requests(tmp_path: Path) -> None:
+    manifests = render(SINGLE["workloads of pods"])
+    given = configured(manifests, tmp_path).attribution.workloads
+    kinds = [parse_kind(kind) for kind in given.kinds]
+    assert [str(kind) for kind in kinds] == ["RayCluster.ray.io", "NetworkPolicy.x.io", "Process.x.io"]
+    further = [rule(kind.group, resource_name(kind.name)) for kind in kinds]
+    assert only(manifests, "ClusterRole")["rules"] == [PODS, *CONTROLLERS, *further]
+    assert (given.enabled, given.name_labels) == (True, ("app.kubernetes.io/name",))
+    assert given.pod_labels == ("team", "example.com/*")
+
+
+@pytest.mark.parametrize(
+    ("name", "enabled"),
+    [
+        ("exporter in a pod", True),
+        ("exporter on the node", False),
+        ("dcgmi on the node", False),
+        ("exporter pods of one namespace", False),
+        ("workloads of pods in one namespace", True),
+        ("workloads with the host engine", True),
+        ("workloads of the demo", False),
+        ("no workloads", False),
+        ("values of an older chart", False),
+    ],
+)
+def test_workloads_are_resolved_where_the_values_say(name: str, enabled: bool, tmp_path: Path) -> None:
+    manifests = render({**SOURCES, **SINGLE}[name])
+    assert configured(manifests, tmp_path).attribution.workloads.enabled is enabled
+    roles = [manifest for manifest in manifests if manifest["kind"] in ("ClusterRole", "Role")]
+    assert any(each["resources"] == ["replicasets"] for role in roles for each in role["rules"]) is enabled
+    assert not enabled or [role["kind"] for role in roles] == ["ClusterRole"]
 
 
 def test_values_of_an_older_chart_keep_their_source(tmp_path: Path) -> None:

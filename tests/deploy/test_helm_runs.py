@@ -27,7 +27,7 @@ from tests.deploy.cases import HOST, WEB
 from tests.deploy.chart import Manifest, Values, config, container, environment_of, render
 from tests.end_to_end.exporters import Exporter, exporting
 from tests.end_to_end.exporters import page as exporter_page
-from tests.kubernetes.fake_api_server import FakeApiServer, pod
+from tests.kubernetes.fake_api_server import FakeApiServer, pod, reference
 from tests.waiting import SECONDS, until
 
 
@@ -111,7 +111,7 @@ STOCK: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("installation", STOCK)
 def test_the_default_values_read_a_stock_installation(installation: str, tmp_path: Path) -> None:
     fake = FakeApiServer(tmp_path)
-    page = exporter_page(0).replace('Hostname="node"', 'Hostname="node-a"')
+    page = exporter_page(0).replace('Hostname="node"', 'Hostname="node-a",namespace="ml",pod="web-1",container="main"')
     with exporting({"metrics": Exporter(page)}) as url, fake.running() as server:
         fake.put(pod("exporter-x7k2p", port=int(url.rstrip("/").rsplit(":", 1)[1]), **STOCK[installation]))
         fake.put(pod("exporter-other", "127.0.0.2", node="node-b", **STOCK[installation]))
@@ -121,9 +121,13 @@ def test_the_default_values_read_a_stock_installation(installation: str, tmp_pat
             "PULSED_KUBERNETES__TOKEN_FILE": str(fake.token_file),
             "PULSED_KUBERNETES__CA_FILE": str(fake.ca_file),
         }
+        owner = reference("apps/v1", "ReplicaSet", "web-7d4")
+        fake.put(pod("web-1", namespace="ml", owner=owner))
+        fake.put_object("apps/v1", "replicasets", "web-7d4", reference("apps/v1", "Deployment", "web"))
         with deployed({}, tmp_path, **mounted) as daemon:
             assert daemon.wait_for("/-/ready").status == 200
             assert re.search(r"^pulsed_gpu_sm_active_ratio\{", daemon.get("/metrics").text, re.MULTILINE)
+            until(lambda: 'pulsed_workload_pods{namespace="ml",workload="web"' in daemon.get("/metrics").text)
             assert [gpu["node"] for gpu in daemon.get("/gpus").json()["gpus"]] == ["node-a"]
 
 

@@ -72,7 +72,29 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- end }}
 {{- end }}
 
-{{/* The TCP ports of the source, as a YAML list. */}}
+{{/* Whether pulsed resolves the workloads of pods through the Kubernetes API: `true` or empty. */}}
+{{- define "pulsed.resolvesWorkloads" -}}
+{{- $enabled := dig "attribution" "workloads" "enabled" false (.Values | merge dict) }}
+{{- if eq (toString $enabled) "auto" }}
+{{- if and (include "pulsed.readsPods" .) (not .Values.source.exporter.pod.namespace) }}true{{ end }}
+{{- else if and $enabled (ne .Values.source.kind "demo") }}true
+{{- end }}
+{{- end }}
+
+{{/* The plural of a kind in lower case, as pulsed requests it. */}}
+{{- define "pulsed.plural" -}}
+{{- if hasSuffix "y" . }}{{ trimSuffix "y" . }}ies
+{{- else if hasSuffix "s" . }}{{ . }}es
+{{- else }}{{ . }}s
+{{- end }}
+{{- end }}
+
+{{/* Whether pulsed needs a token for the Kubernetes API: `true` or empty. */}}
+{{- define "pulsed.readsApi" -}}
+{{- if or (include "pulsed.readsPods" .) (include "pulsed.resolvesWorkloads" .) }}true{{ end }}
+{{- end }}
+
+{{/* The TCP ports of the source and the Kubernetes API, as a YAML list. */}}
 {{- define "pulsed.sourcePorts" -}}
 {{- $ports := list }}
 {{- if eq .Values.source.kind "exporter" }}
@@ -82,7 +104,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- else }}
 {{- if include "pulsed.readsPods" $ }}
 {{- with $.Values.source.exporter.pod.port }}
-{{- $ports = concat $ports (list (kindIs "string" . | ternary . (int .)) 443 6443) }}
+{{- $ports = append $ports (kindIs "string" . | ternary . (int .)) }}
 {{- end }}
 {{- else }}
 {{- $ports = append $ports (int $.Values.source.exporter.port) }}
@@ -93,6 +115,9 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- if not (hasPrefix "unix:" $host) }}
 {{- $ports = append $ports (regexFind ":[0-9]+$" $host | trimPrefix ":" | default .Values.source.dcgmi.port | int) }}
 {{- end }}
+{{- end }}
+{{- if include "pulsed.readsApi" . }}
+{{- $ports = concat $ports (list 443 6443) }}
 {{- end }}
 {{- $ports | uniq | toYaml }}
 {{- end }}
@@ -137,7 +162,14 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- if .Values.kernelLog.enabled }}
 {{- $_ := set $base "health" (dict "kernel_log" (include "pulsed.kernelLog" .)) }}
 {{- end }}
-{{- mergeOverwrite $base (deepCopy .Values.config) (dict "listen" (printf ":%d" (int .Values.port)) "source" $source) | toYaml }}
+{{- $chosen := dict }}
+{{- if include "pulsed.resolvesWorkloads" . }}
+{{- with .Values.attribution.workloads }}
+{{- $workloads := dict "enabled" true "name_labels" .nameLabels "kinds" .kinds "pod_labels" .podLabels }}
+{{- $_ := set $chosen "attribution" (dict "workloads" $workloads) }}
+{{- end }}
+{{- end }}
+{{- mergeOverwrite $base (deepCopy .Values.config) $chosen (dict "listen" (printf ":%d" (int .Values.port)) "source" $source) | toYaml }}
 {{- end }}
 
 {{/* Path of the kernel log in the container. A log file's folder is mounted, because log daemons replace the file. */}}
