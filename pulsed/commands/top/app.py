@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import signal
 import time
+from contextvars import copy_context
 from typing import ClassVar
 
 from rich.segment import Segment as RichSegment
@@ -86,6 +87,7 @@ class TopApp(App[None]):
         self._drawn = 0.0
         self._scheduled = False
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread_context = copy_context()
 
     def compose(self) -> ComposeResult:
         """Return the only widget."""
@@ -93,7 +95,7 @@ class TopApp(App[None]):
 
     def on_mount(self) -> None:
         """Begin to read and to draw."""
-        self._loop = asyncio.get_running_loop()
+        self._loop, self._thread_context = asyncio.get_running_loop(), copy_context()
         for number in (signal.SIGTERM, signal.SIGHUP):
             self._loop.add_signal_handler(number, self.exit)
         self.view.focus()
@@ -110,7 +112,7 @@ class TopApp(App[None]):
     def changed(self) -> None:
         """Draw soon, as there is something new; may be called in any thread."""
         if self._loop is not None and not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(self._soon)
+            self._loop.call_soon_threadsafe(self._soon, context=self._thread_context)
 
     def draw(self) -> None:
         """Draw a frame."""
@@ -123,7 +125,7 @@ class TopApp(App[None]):
         self.view.show(render(model, self._session.view, *self.size))
 
     def _soon(self) -> None:
-        if self._scheduled:
+        if self._scheduled or not self.is_running:
             return
         self._scheduled = True
         self.set_timer(max(MIN_PAUSE_SECONDS - (time.monotonic() - self._drawn), 0.001), self.draw)

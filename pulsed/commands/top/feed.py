@@ -1,4 +1,7 @@
-"""What a daemon answers, read in a thread: regular requests, and those that the shown view needs."""
+"""What a daemon answers, read in a thread: regular requests, and those that the shown view needs.
+
+All texts are made safe for a terminal here, once, as they arrive.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,7 @@ from urllib.parse import quote, urlencode
 from pulsed.commands.daemon_client import RequestRefused
 from pulsed.errors import PulsedError
 from pulsed.present.terminal.model import SUMMARY_FIELDS
+from pulsed.present.terminal.text import clean, cleaned
 
 Document = Mapping[str, Any]
 
@@ -24,9 +28,6 @@ _SUMMARY = f"/gpus?{urlencode({'view': 'summary', 'fields': ','.join(SUMMARY_FIE
 
 class Requests(Protocol):
     """A client of a daemon, as `DaemonClient`."""
-
-    def request(self, path: str) -> bytes:
-        """Return the body of an answer; raises `PulsedError`."""
 
     def json(self, path: str) -> Any:
         """Return a JSON document; raises `PulsedError`."""
@@ -104,7 +105,7 @@ class Feed:
         interval: float = 1.0,
         changed: Callable[[], None] = lambda: None,
     ) -> None:
-        self.answers = Answers(label)
+        self.answers = Answers(clean(label))
         self._connect, self._interval, self._changed = connect, interval, changed
         self._connection: Connection | None = None
         self._wanted = Wanted()
@@ -136,16 +137,16 @@ class Feed:
         try:
             if self._connection is None:
                 self._connection = self._connect()
-                self.answers = replace(self.answers, label=self._connection.label)
+                self.answers = replace(self.answers, label=clean(self._connection.label))
             self._read(self._connection.client)
             self._failures = 0
         except PulsedError as error:
             self._failures += 1
-            self.answers = replace(self.answers, error=str(error))
+            self.answers = replace(self.answers, error=clean(str(error)))
         except (KeyError, TypeError, ValueError, IndexError) as error:
             self._failures += 1
             message = f"{self.answers.label}: the answer is not as this version of pulsed expects ({error!r})"
-            self.answers = replace(self.answers, error=message)
+            self.answers = replace(self.answers, error=clean(message))
 
     def _run(self) -> None:
         while not self._is_over:
@@ -159,7 +160,7 @@ class Feed:
     def _read(self, client: Requests) -> None:
         begun = time.monotonic()
         if self._is_due("summary", self._interval * 0.9, begun):
-            summary = client.json(_SUMMARY)
+            summary = _read(client, _SUMMARY)
             summary["gpus"], summary["fields"], summary["stale"]
             now = time.monotonic()
             before = self.answers.summary
@@ -174,11 +175,11 @@ class Feed:
         if wanted.history is not None and self._is_due("history", self._history_step(wanted.history), begun):
             self._read_history(client, wanted.history)
         if wanted.events and self._is_due("events", self._interval * 0.9, begun):
-            found = client.json(f"/events/recent?limit={EVENTS}")
+            found = _read(client, f"/events/recent?limit={EVENTS}")
             self.answers = replace(self.answers, events=tuple(found["changes"]))
         if wanted.jobs and self._is_due("jobs", SLOW_SECONDS, begun):
-            found = client.json("/jobs?state=running")
-            processes = client.json("/processes")
+            found = _read(client, "/jobs?state=running")
+            processes = _read(client, "/processes")
             shown = tuple(processes["processes"]) if processes["published"] else None
             self.answers = replace(self.answers, jobs=tuple(found["jobs"]), processes=shown)
         if self._is_due("host", SLOW_SECONDS, begun):
@@ -186,7 +187,7 @@ class Feed:
 
     def _read_detail(self, client: Requests, gpu: Gpu) -> None:
         try:
-            found = client.json(f"/gpus/{quote(gpu.name, safe='')}?{urlencode({'node': gpu.node})}")
+            found = _read(client, f"/gpus/{quote(gpu.name, safe='')}?{urlencode({'node': gpu.node})}")
         except RequestRefused as error:
             if error.status != 404:  # it is gone
                 raise
@@ -194,16 +195,16 @@ class Feed:
         self.answers = replace(self.answers, details={gpu: found})
 
     def _read_host(self, client: Requests) -> None:
-        host = client.json("/host")
-        version = self.answers.version or client.json("/version")["version"]
+        host = _read(client, "/host")
+        version = self.answers.version or _read(client, "/version")["version"]
         self.answers = replace(self.answers, host=host, version=version)
 
     def _read_history(self, client: Requests, wanted: HistoryWanted) -> None:
         if not self.answers.kept_fields:
-            kept = frozenset(client.json("/config")["history"]["fields"])
+            kept = frozenset(_read(client, "/config")["history"]["fields"])
             self.answers = replace(self.answers, kept_fields=kept)
         fields = tuple(name for name in wanted.fields if name in self.answers.kept_fields)
-        document = client.json(_history_path(wanted._replace(fields=fields))) if fields else None
+        document = _read(client, _history_path(wanted._replace(fields=fields))) if fields else None
         self.answers = replace(self.answers, history=document)
 
     def _history_step(self, wanted: HistoryWanted) -> float:
@@ -215,6 +216,11 @@ class Feed:
             return False
         self._due[name] = now + pause
         return True
+
+
+def _read(client: Requests, path: str) -> Any:
+    """Return a document without anything in its texts that a terminal interprets."""
+    return cleaned(client.json(path))
 
 
 def _history_path(wanted: HistoryWanted) -> str:

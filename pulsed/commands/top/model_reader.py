@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from pulsed.commands.top.feed import Answers, Gpu
 from pulsed.present.terminal.model import DaemonState, Document, GpuHistory, GpuState, Model
 from pulsed.present.terminal.summary import gpu_states, means, seconds_of
-from pulsed.present.terminal.text import clean
 
 
 def model_of(
@@ -51,7 +50,7 @@ def _history(answers: Answers, gpus: Sequence[GpuState]) -> dict[str, GpuHistory
     times = tuple(answers.history["time"])
     found = {}
     for each in answers.history["gpus"]:
-        key = keys.get((clean(each["node"]), clean(each["gpu"]), clean(each["mig_id"] or "")))
+        key = keys.get((each["node"], each["gpu"], each["mig_id"] or ""))
         if key is not None:
             found[key] = GpuHistory(times, means(each))
     return found
@@ -60,11 +59,11 @@ def _history(answers: Answers, gpus: Sequence[GpuState]) -> dict[str, GpuHistory
 def _source(answers: Answers, now: float) -> DaemonState:
     summary = answers.summary or {}
     return DaemonState(
-        clean(answers.label),
-        clean(answers.error),
+        answers.label,
+        answers.error,
         None if answers.arrived is None else max(now - answers.arrived, 0.0),
-        clean(summary.get("node", "")),
-        clean(answers.version),
+        summary.get("node", ""),
+        answers.version,
         tuple(summary.get("sources", ())),
         answers.host,
         answers.seconds,

@@ -9,7 +9,7 @@ from typing import Any
 from pulsed.present.terminal.line import Line, Segment, line, wrapped
 from pulsed.present.terminal.model import Model
 from pulsed.present.terminal.summary import seconds_of
-from pulsed.present.terminal.text import clean, left
+from pulsed.present.terminal.text import left
 from pulsed.present.terminal.view_state import ViewState
 
 _STATES = frozenset(("info", "warn", "hot", "crit"))
@@ -39,18 +39,17 @@ def changes(model: Model, view: ViewState, width: int, height: int) -> list[Line
 def change_line(event: Mapping[str, Any], *, with_node: bool) -> Line:
     """Return a change as one line."""
     clock = time.strftime("%m-%d %H:%M:%S", time.localtime(seconds_of(event["time"])))
-    place = clean(f"{event['node']}/" if with_node else "") + clean(
-        str(event["gpu"]) + (f":{event['mig_id']}" if event["mig_id"] else "")
-    )
+    place = f"{event['node']}/" if with_node else ""
+    place += f"{event['gpu']}:{event['mig_id']}" if event["mig_id"] else str(event["gpu"])
     style, text = _TEXTS.get(event["event"], _other)(event)
-    kind = clean(str(event["event"])).replace("workload_class", "class")
+    kind = str(event["event"]).replace("workload_class", "class")
     return line(Segment(f"{clock} ", "dim"), f"GPU {left(place, 4 if not with_node else 14)} ", left(kind, 8), " ",
-                Segment(clean(text), style))  # fmt: skip
+                Segment(text, style))  # fmt: skip
 
 
 def _details(event: Mapping[str, Any], width: int) -> Iterator[Line]:
     if event.get("remedy"):
-        yield from wrapped(f"What to do: {clean(event['remedy'])}", width, "    ")
+        yield from wrapped(f"What to do: {event['remedy']}", width, "    ")
 
 
 def _class(event: Mapping[str, Any]) -> tuple[str, str]:

@@ -190,7 +190,7 @@ COLUMNS: tuple[FleetColumn, ...] = (
     FleetColumn("NODE", 8, 90, False, lambda gpu, model: gpu.node, 20),
     FleetColumn("MODEL", 14, 30, False, lambda gpu, model: gpu.mig_profile or gpu.model),
     FleetColumn("HEALTH", 10, 95, False, lambda gpu, model: health_words(gpu)),
-    FleetColumn("REAL UTIL", 16, 60, False, _real_bar),
+    FleetColumn("REAL UTIL", 16, 73, False, _real_bar),
     FleetColumn("RU %", 9, 99, True, lambda gpu, model: real_words(gpu).replace(" %", "")),
     FleetColumn("CLASS", 13, 98, False, lambda gpu, model: class_words(gpu, model.time), 40),
     _ratio("SM", "sm_active_ratio", 70),

@@ -10,7 +10,7 @@ from pulsed.present.terminal.fleet import fleet, held_words
 from pulsed.present.terminal.line import Line, Segment, joined, line, wrapped
 from pulsed.present.terminal.model import Document, GpuHistory, GpuState, Model, ratio
 from pulsed.present.terminal.numbers import Number, duration, gibibytes, megahertz, metric, percent, rate, whole
-from pulsed.present.terminal.text import clean, left, right
+from pulsed.present.terminal.text import left, right
 from pulsed.present.terminal.view_state import ViewState
 from pulsed.present.terminal.words import (
     BOTTLENECK_MARKS,
@@ -170,7 +170,7 @@ def _value(gpu: GpuState, detail: Document, name: str) -> Number:
 def _why(gpu: GpuState, detail: Document) -> Iterator[Line]:
     real = detail.get("real_utilization", {})
     if real.get("missing_inputs"):
-        missing = ", ".join(clean(name) for name in real["missing_inputs"])
+        missing = ", ".join(name for name in real["missing_inputs"])
         yield line(Segment(f"  missing: {missing}; `pulsed doctor` lists how to supply them", "unknown"))
     saturation = detail.get("saturation", {})
     if saturation.get("limiting_resource") not in (None, "unknown"):
@@ -185,10 +185,10 @@ def _health(detail: Document, width: int) -> Iterator[Line]:
             continue
         evidence = ", ".join(f"{name} {whole(value) if value is None or value == int(value) else value}"
                              for name, value in check["evidence"].items())  # fmt: skip
-        since = "" if check["since"] is None else f" since {clean(check['since'])[:19].replace('T', ' ')}"
-        yield line(Segment(f"{check['state'].upper()} {clean(check['message'])}{since}", check["state"]))
-        yield line(Segment(f"  evidence: {clean(evidence)}", "dim"))
-        yield from wrapped(f"What to do: {clean(check['remedy'])}", width, "  ")
+        since = "" if check["since"] is None else f" since {check['since'][:19].replace('T', ' ')}"
+        yield line(Segment(f"{check['state'].upper()} {check['message']}{since}", check["state"]))
+        yield line(Segment(f"  evidence: {evidence}", "dim"))
+        yield from wrapped(f"What to do: {check['remedy']}", width, "  ")
     unknown = [check["id"] for check in checks if check["state"] == "unknown"]
     if unknown:
         yield line(Segment(f"  {len(unknown)} of {len(checks)} checks are unknown: their inputs are missing", "dim"))
@@ -254,9 +254,7 @@ def _accounting(detail: Document) -> Iterator[Line]:
     seconds, joules = counters["workload_class_seconds"], counters["class_energy_joules"]
     observed = counters["observed_seconds"] or 0.0
     yield line(
-        Segment(
-            f"Accounting since {clean(account['since'])[:19].replace('T', ' ')}: observed {duration(observed)}", "title"
-        )
+        Segment(f"Accounting since {account['since'][:19].replace('T', ' ')}: observed {duration(observed)}", "title")
     )
     for name in sorted(seconds, key=lambda each: -seconds[each]):
         energy = metric(joules[name] / 3600, "Wh") if name in joules else "--"
@@ -276,7 +274,7 @@ def _owners(detail: Document) -> Iterator[Line]:
     if not attribution["owners"]:
         yield line(Segment("Owners ", "title"), "none" if attribution["known"] else "not known")
     for owner in attribution["owners"]:
-        yield line(Segment("Owner ", "title"), clean(_owner_text(owner)))
+        yield line(Segment("Owner ", "title"), _owner_text(owner))
 
 
 def _owner_text(owner: Mapping[str, Any]) -> str:
@@ -295,7 +293,7 @@ def _identity(gpu: GpuState, detail: Document) -> Iterator[Line]:
         ("PCIe", f"gen {whole(_metric(detail, 'pcie_link_generation'))} x{whole(_metric(detail, 'pcie_link_width'))}"),
         ("ECC", _on_off(_metric(detail, "ecc_mode"))),
         ("last XID", whole(_metric(detail, "xid_last_code"))),
-        ("weights", clean(str(detail.get("real_utilization", {}).get("preset", "--")))),
+        ("weights", str(detail.get("real_utilization", {}).get("preset", "--"))),
         ("sample", f"{duration(gpu.age)} old"),
     ]  # fmt: skip
     yield line(Segment("UUID ", "title"), gpu.uuid or "--")

@@ -8,7 +8,7 @@ from typing import Any
 from pulsed.present.terminal.line import Line, Segment, chosen, line
 from pulsed.present.terminal.model import GpuState, Model, ratio
 from pulsed.present.terminal.numbers import Number, duration, gibibytes, metric, percent
-from pulsed.present.terminal.text import clean, left, right
+from pulsed.present.terminal.text import left, right
 from pulsed.present.terminal.view_state import ViewState
 from pulsed.present.terminal.words import bottleneck_style, gpu_label, real_words
 
@@ -66,7 +66,7 @@ def _rows(model: Model, columns: Sequence[str]) -> Iterator[Line]:
         for process in _processes(model, job):
             memory = f"{gibibytes(process['memory_bytes'])} GiB"
             text = f"  pid {process['pid']} {process['user']} host memory {memory}  {process['command']}"
-            yield line(Segment(clean(text), "dim"))
+            yield line(Segment(text, "dim"))
 
 
 def _style(gpu: GpuState, part: Mapping[str, Any]) -> str:
@@ -79,10 +79,10 @@ def _values(owner: Mapping[str, Any], part: Mapping[str, Any], gpu: GpuState | N
     energy = counters["class_energy_joules"]
     live = gpu is not None and not gpu.stale
     return {
-        "owner": clean(f"{owner['kind'].removeprefix('slurm_')} {owner['id']}"),
-        "user": clean(owner["user"] or "--"),
-        "gpu": clean(part["gpu"]) if gpu is None else gpu_label(gpu, with_node=model.has_several_nodes),
-        "gid": clean(part["mig_id"] or "-"),
+        "owner": f"{owner['kind'].removeprefix('slurm_')} {owner['id']}",
+        "user": owner["user"] or "--",
+        "gpu": part["gpu"] if gpu is None else gpu_label(gpu, with_node=model.has_several_nodes),
+        "gid": part["mig_id"] or "-",
         "status": "--" if gpu is None else _status(gpu),
         "memory": gibibytes(gpu.number("memory_used_bytes") if live and gpu is not None else None),
         "util": percent(gpu.number("gpu_utilization_ratio") if live and gpu is not None else None),

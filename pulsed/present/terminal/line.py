@@ -24,7 +24,7 @@ class Segment(NamedTuple):
 
 
 class Line(tuple[Segment, ...]):
-    """Segments from left to right. Their texts are clean."""
+    """Segments from left to right. Their texts must be clean: no control characters."""
 
     __slots__ = ()
 

@@ -8,7 +8,6 @@ from pulsed.present.terminal.line import Line, Segment, line, wrapped
 from pulsed.present.terminal.model import DaemonState, Document, Model
 from pulsed.present.terminal.numbers import duration, gibibytes, metric, percent
 from pulsed.present.terminal.summary import seconds_of
-from pulsed.present.terminal.text import clean
 from pulsed.present.terminal.view_state import ViewState
 
 
@@ -48,7 +47,7 @@ def _source(each: Document, model: Model, width: int) -> Iterator[Line]:
     sample = each["last_sample_time"]
     age = "no sample yet" if sample is None else f"sample {duration(max(model.time - seconds_of(sample), 0.0))} old"
     demo = Segment(" DEMO", "warn") if each["demo"] else Segment("")
-    yield line("  ", mark, f" {clean(each['kind'])} {clean(each['target'])}", demo,
+    yield line("  ", mark, f" {each['kind']} {each['target']}", demo,
                Segment(f"  every {duration(each['interval_seconds'])}, {age}", "dim"))  # fmt: skip
     if each["error"]:
-        yield from wrapped(clean(each["error"]), width, "      ")
+        yield from wrapped(each["error"], width, "      ")

@@ -7,7 +7,6 @@ from datetime import datetime
 from typing import Any
 
 from pulsed.present.terminal.model import LOST_SECONDS, Document, GpuState
-from pulsed.present.terminal.text import clean
 
 
 def gpu_states(source: int, summary: Document, waited: float, before: Document | None = None) -> list[GpuState]:
@@ -28,19 +27,19 @@ def gpu_states(source: int, summary: Document, waited: float, before: Document |
     return [
         GpuState(
             source,
-            clean(gpus["node"][at] or ""),
-            clean(gpus["gpu"][at] or ""),
-            clean(gpus["uuid"][at] or ""),
-            clean(gpus["mig_id"][at] or ""),
-            clean(gpus["mig_profile"][at] or ""),
-            clean(short_model(gpus["model"][at] or "")),
+            gpus["node"][at] or "",
+            gpus["gpu"][at] or "",
+            gpus["uuid"][at] or "",
+            gpus["mig_id"][at] or "",
+            gpus["mig_profile"][at] or "",
+            short_model(gpus["model"][at] or ""),
             dict(zip(names, row, strict=True)),
             bool(summary["stale"][at]) or waited > LOST_SECONDS,
             max(0.0, now - summary["sample_time"][at]) + waited,
-            None if summary["owners"][at] is None else tuple(clean(owner) for owner in summary["owners"][at]),
+            None if summary["owners"][at] is None else tuple(owner for owner in summary["owners"][at]),
             (summary.get("class_since") or nothing)[at],
-            tuple(map(clean, (summary.get("candidates") or nothing)[at] or ())),
-            clean((summary.get("problem") or nothing)[at] or ""),
+            tuple((summary.get("candidates") or nothing)[at] or ()),
+            (summary.get("problem") or nothing)[at] or "",
             replays[at],
         )
         for at, row in enumerate(rows)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import lru_cache
+from typing import Any
 from unicodedata import category, combining, east_asian_width
 
 ELLIPSIS = "…"
@@ -18,6 +19,17 @@ def clean(text: str) -> str:
     if text.isascii() and text.isprintable():
         return text
     return "".join(_shown(each) for each in text)
+
+
+def cleaned(document: Any) -> Any:
+    """Return a JSON document with all of its texts and keys clean."""
+    if isinstance(document, str):
+        return clean(document)
+    if isinstance(document, list):
+        return [cleaned(each) for each in document]
+    if isinstance(document, dict):
+        return {clean(key): cleaned(value) for key, value in document.items()}
+    return document
 
 
 def _shown(character: str) -> str:

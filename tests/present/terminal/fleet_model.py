@@ -6,6 +6,7 @@ import asyncio
 import json
 import time
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
 
@@ -121,7 +122,8 @@ def documents(made: Sequence[BoardGpu]) -> dict[str, Any]:
             },
         }  # fmt: skip
 
-    found: dict[str, Any] = asyncio.run(read())
+    with ThreadPoolExecutor(1) as beside:  # the caller may be in an event loop
+        found = beside.submit(asyncio.run, read()).result()
     text = json.dumps(found)
     fixed: dict[str, Any] = json.loads(text)
     summary = fixed["summary"]

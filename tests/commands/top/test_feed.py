@@ -1,0 +1,116 @@
+"""What is read of a daemon, and when."""
+
+from __future__ import annotations
+
+from pulsed.commands.daemon_client import DaemonUnreachable
+from pulsed.commands.top.feed import Connection, Feed, Gpu, HistoryWanted, Wanted
+from pulsed.commands.top.model_reader import model_of
+from tests.commands.top.fake_daemon import FakeDaemon
+
+
+def test_only_what_the_view_needs_is_read() -> None:
+    daemon = FakeDaemon()
+    feed = Feed(daemon.connect, "node1", interval=0.0)
+    feed.poll()
+    assert daemon.routes() == ["/gpus", "/host", "/version"]
+    feed.poll()
+    assert daemon.routes() == ["/gpus"]
+    feed.want(Wanted(detail=Gpu("node1", "2"), events=True))
+    feed.poll()
+    assert daemon.routes() == ["/gpus", "/gpus/2", "/events/recent"]
+    feed.want(Wanted(jobs=True))
+    feed.poll()
+    assert daemon.routes() == ["/gpus", "/jobs", "/processes"]
+    assert feed.answers.processes is None
+    feed.poll()
+    assert daemon.routes() == ["/gpus"]
+
+
+def test_history_is_of_fields_that_are_kept_and_read_once_per_point() -> None:
+    daemon = FakeDaemon()
+    daemon.documents["/config"] = {"history": {"fields": ["power_watts"]}}
+    feed = Feed(daemon.connect, "node1", interval=0.0)
+    wanted = HistoryWanted((Gpu("node1", "0"), Gpu("node1", "7:3")), ("power_watts", "ecc_mode"), 600.0, 120)
+    feed.want(Wanted(history=wanted))
+    feed.poll()
+    assert "/history?gpu=0,7%3A3&fields=power_watts&seconds=600&points=120&node=node1" in daemon.paths
+    daemon.routes()
+    feed.poll()
+    assert daemon.routes() == ["/gpus"]
+    feed.want(Wanted(history=wanted._replace(fields=("ecc_mode",))))
+    feed.poll()
+    assert feed.answers.history is None
+
+
+def test_an_error_keeps_the_last_answers_and_their_gpus_become_stale() -> None:
+    daemon = FakeDaemon()
+    feed = Feed(daemon.connect, "node1", interval=0.0)
+    feed.poll()
+    arrived = feed.answers.arrived
+    assert arrived is not None
+    daemon.is_up = False
+    feed.poll()
+    assert feed.answers.error == "cannot reach it\nStart it" or "cannot reach it" in feed.answers.error
+    fresh, later = (model_of([feed.answers], arrived + seconds, 0.0) for seconds in (1.0, 6.0))
+    assert [gpu.stale for gpu in fresh.gpus] == [False] * 8 + [True]
+    assert all(gpu.stale for gpu in later.gpus)
+    assert later.sources[0].is_lost
+    daemon.is_up = True
+    feed.poll()
+    assert feed.answers.error == ""
+
+
+def test_a_gpu_that_is_gone_has_no_detail() -> None:
+    daemon = FakeDaemon()
+    daemon.missing = frozenset(("/gpus/2",))
+    feed = Feed(daemon.connect, "node1", interval=0.0)
+    feed.want(Wanted(detail=Gpu("node1", "2")))
+    feed.poll()
+    assert feed.answers.details == {Gpu("node1", "2"): {}}
+    assert feed.answers.error == ""
+
+
+def test_something_else_than_pulsed_is_an_error() -> None:
+    daemon = FakeDaemon()
+    daemon.documents["/gpus"] = {"hello": "world"}
+    feed = Feed(daemon.connect, "node1", interval=0.0)
+    feed.poll()
+    assert "is not as this version of pulsed expects" in feed.answers.error
+    assert feed.answers.summary is None
+
+
+def test_a_daemon_that_is_not_found_is_looked_for_again() -> None:
+    daemon = FakeDaemon()
+    tries = []
+
+    def connect() -> Connection:
+        tries.append(1)
+        if len(tries) < 3:
+            raise DaemonUnreachable("nothing there", "Start it")
+        return daemon.connect()
+
+    feed = Feed(connect, "this host", interval=0.0)
+    for _ in range(4):
+        feed.poll()
+    assert len(tries) == 3
+    assert feed.answers.label == "http://node1:9401"
+
+
+def test_replays_per_second_are_of_two_samples() -> None:
+    daemon = FakeDaemon()
+    feed = Feed(daemon.connect, "node1", interval=0.0)
+    feed.poll()
+    assert model_of([feed.answers], 0.0, 0.0).gpus[0].replays_per_second is None
+    summary = daemon.documents["/gpus"]
+    daemon.documents["/gpus"] = {
+        **summary,
+        "sample_time": [time + 2 for time in summary["sample_time"]],
+        "fields": {
+            **summary["fields"],
+            "pcie_replays_total": [5.0, None, *summary["fields"]["pcie_replays_total"][2:]],
+        },
+    }
+    feed.poll()
+    feed.poll()
+    rates = [gpu.replays_per_second for gpu in model_of([feed.answers], 0.0, 0.0).gpus]
+    assert rates[:3] == [1.0, None, 0.0]
