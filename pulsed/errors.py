@@ -253,6 +253,12 @@ class AttributionError(PulsedError):
     reason: ClassVar[str] = "unreadable"
 
 
+class ProcessesHidden(AttributionError):
+    """The driver lists processes of this host that pulsed cannot see."""
+
+    reason = "processes_hidden"
+
+
 class AttributionTimeout(AttributionError):
     """An attribution source did not answer in time."""
 

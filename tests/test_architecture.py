@@ -25,7 +25,7 @@ MAY_IMPORT = {
     "kubernetes": "backoff errors file_watcher http",
     "reader.tick": "errors",
     "reader": "background backoff errors file_watcher http reader.tick",
-    "attribution": "backoff errors kubernetes",
+    "attribution": "backoff errors kubernetes reader.tick",
     "translate": "attribution errors reader.tick",
     "compute": "attribution errors suggestions reader.tick translate",
     "accounting": "attribution compute translate",

@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple, Protocol
 
+from pulsed.attribution.gpu_processes import GpuProcessTable
 from pulsed.attribution.owner import MAX_SHARERS, Owner, Owners
 from pulsed.attribution.source import NO_CLAIMS, AttributionSource, Claims
 from pulsed.errors import AttributionError, AttributionTimeout
@@ -82,6 +83,7 @@ class Attribution:
 
     Attributes:
         version: grows with every change of any claims; 0 as long as there were none.
+        gpu_processes: the processes that ticks list.
     """
 
     def __init__(self, wall: Callable[[], float] = time.time) -> None:
@@ -93,6 +95,7 @@ class Attribution:
         self._labels = SourceState(LABELS)
         self._completion: OwnerCompletion | None = None
         self.version = 0
+        self.gpu_processes = GpuProcessTable()
 
     @property
     def states(self) -> Sequence[SourceState]:

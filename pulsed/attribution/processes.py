@@ -1,8 +1,8 @@
-"""The processes of this host that belong to jobs and pods by their control groups."""
+"""The processes of this host that belong to jobs and pods by their control groups, or use a GPU."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
@@ -16,10 +16,11 @@ MAX_PROCESSES = 1024
 """Processes beyond this are left out."""
 
 
-class OwnedProcess(NamedTuple):
-    """A process of a job or pod.
+class ListedProcess(NamedTuple):
+    """A process of this host.
 
     Attributes:
+        owner: job or pod by its control group; None without one.
         user: login name; the number where it has none.
         memory_bytes: resident.
         start: Unix seconds.
@@ -27,7 +28,7 @@ class OwnedProcess(NamedTuple):
     """
 
     pid: int
-    owner: CgroupOwner
+    owner: CgroupOwner | None
     user: str
     memory_bytes: int
     start: float
@@ -42,20 +43,25 @@ def are_visible() -> bool:
         return False
 
 
-def owned_processes() -> list[OwnedProcess]:
-    """Return the visible processes of jobs and pods; those that end meanwhile are left out."""
-    return list(islice(_owned(), MAX_PROCESSES))
+def listed_processes(pids: Collection[int] = ()) -> list[ListedProcess]:
+    """Return the visible processes of jobs and pods, and of `pids`; those that end meanwhile are left out."""
+    return list(islice(_listed(pids), MAX_PROCESSES))
 
 
-def _owned() -> Iterator[OwnedProcess]:
+def cgroup_owner(pid: int) -> CgroupOwner | None:
+    """Return the job or pod of a process. Raises `OSError` if it is hidden or has ended."""
+    return owner_of_cgroup(Path(f"/proc/{pid}/cgroup").read_text(encoding="utf-8", errors="replace"))
+
+
+def _listed(pids: Collection[int]) -> Iterator[ListedProcess]:
     for pid in psutil.pids():
         try:
-            owner = owner_of_cgroup(Path(f"/proc/{pid}/cgroup").read_text(encoding="utf-8", errors="replace"))
-            if owner is None:
+            owner = cgroup_owner(pid)
+            if owner is None and pid not in pids:
                 continue
             process = psutil.Process(pid)
             with process.oneshot():
-                yield OwnedProcess(
+                yield ListedProcess(
                     pid,
                     owner,
                     process.username(),

@@ -72,7 +72,8 @@ class Pipeline:
         self._devices: tuple[Device, ...] | None = None
         self._boot_id_here = ""
         self._translator = Translator(node, max_gpus)
-        self._owners = OwnerLookup(attribution or Attribution(), node)
+        self._attribution = attribution or Attribution()
+        self._owners = OwnerLookup(self._attribution, node)
         self._observe = observe
         self._kernel_path = ""
         self._kernel_log: KernelLog | None = None
@@ -151,6 +152,7 @@ class Pipeline:
             self.computer.reconfigure(settings)
         if raw.read_seconds:
             self._observe("read", raw.read_seconds)
+        self._attribution.gpu_processes.note(raw.processes)
         start = time.perf_counter()
         canonical = self._owners.of(self._chosen.of(self._translator.translate(raw)))
         translated = time.perf_counter()

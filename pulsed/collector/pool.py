@@ -157,7 +157,9 @@ class CollectorPool:
             is_new = is_new or before.kubernetes != config.kubernetes
         discovery = self._new_discovery(config, client) if is_new else None
         sources = discovery.sources if discovery else open_sources(config) if is_new else ()
-        self.attribution.apply(attribution_sources(config))  # first: the first tick has its owners
+        self.attribution.apply(
+            attribution_sources(config, self.attribution.gpu_processes)
+        )  # first: the first tick has its owners
         self._cluster.apply(config, client)
         if is_new:
             self._replace(config, sources)

@@ -297,6 +297,7 @@ class Daemon:
             history=self._history,
             events=self._events,
             accounts=Accounts(self._accounting, self._ended, config.prices.prices()),
+            processes=self._collectors.attribution.gpu_processes,
             external_path=config.web.external_path if config.web.external_url else None,
         )
 

@@ -84,8 +84,15 @@ class AttributionSection(Section):
     )
     processes: Switch = Field(
         default=False,
-        description="Publish the processes of jobs and pods at `/processes`, by their control groups: user, memory,"
-        " start, and command line without what looks like a secret. Needs no rights, unless /proc is mounted with"
-        " hidepid or the unit has ProtectProc=invisible.",
+        description="Publish the processes of jobs and pods, by their control groups, and with the source `nvml` those"
+        " that use a GPU, at `/processes`: user, memory, start, memory and activity per GPU, and command line without"
+        " what looks like a secret. Needs no rights, unless /proc is mounted with hidepid or the unit has"
+        " ProtectProc=invisible.",
+    )
+    process_owners: Switch = Field(
+        default=False,
+        description="With the source `nvml`: process groups own the GPUs that they use, and Slurm jobs those that"
+        " their processes use, where no other source of this host has an owner. Every group that ever used a GPU is"
+        " one owner: for workstations and hosts with few, long programs. In containers, needs hostPID.",
     )
     jobs: JobsSection = Field(default=JobsSection(), description="Jobs from mapping directories.")

@@ -78,6 +78,31 @@ class KernelEvent(NamedTuple):
     text: str = ""
 
 
+class GpuProcess(NamedTuple):
+    """A process that uses a GPU, as the driver lists it.
+
+    Attributes:
+        pid: in the process namespace of the driver, which in containers is most often the host's.
+        gpu: index of the GPU.
+        uuid: of the GPU.
+        mig_id: of the MIG instance; empty for a whole GPU.
+        memory_bytes: memory of the GPU that it uses; None where the driver does not account for it.
+        sm_utilization_ratio: share of time in which its kernels ran, in the driver's last sampling period; None where
+            the driver has none, also of an idle process.
+        mean_utilization_ratio: the same since its start, in accounting mode.
+        peak_memory_bytes: most memory since its start, in accounting mode.
+    """
+
+    pid: int
+    gpu: str
+    uuid: str
+    mig_id: str = ""
+    memory_bytes: int | None = None
+    sm_utilization_ratio: float | None = None
+    mean_utilization_ratio: float | None = None
+    peak_memory_bytes: int | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class RawTick:
     """One sample of everything that a target reports.
@@ -92,6 +117,7 @@ class RawTick:
         rejected: rows that could not be read in this tick, counted by reason.
         read_seconds: CPU-bound time that pulsed spent parsing its text, without waiting; 0 where there is no text.
         kernel_events: of the kernel log since the last tick; None where the log is not read.
+        processes: on all GPUs, the same object until they are listed again; None where the source does not list them.
     """
 
     target: str
@@ -103,6 +129,7 @@ class RawTick:
     rejected: Mapping[str, int] = field(default_factory=dict)
     read_seconds: float = 0.0
     kernel_events: tuple[KernelEvent, ...] | None = None
+    processes: tuple[GpuProcess, ...] | None = None
 
 
 class Source(Protocol):

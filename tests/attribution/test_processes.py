@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from pulsed.attribution.processes import are_visible, owned_processes
+from pulsed.attribution.processes import are_visible, listed_processes
 from tests.tools import missing
 
 ROOTS = [Path("/sys/fs/cgroup"), Path("/sys/fs/cgroup/freezer"), Path("/sys/fs/cgroup/unified")]
@@ -36,7 +36,8 @@ def test_a_process_of_a_job(group: Path) -> None:
     process = subprocess.Popen(["sleep", "600"], env={"TOKEN": "x"})
     try:
         (group / "cgroup.procs").write_text(str(process.pid))
-        (found,) = [each for each in owned_processes() if each.owner.id == str(os.getpid())]
+        (found,) = [each for each in listed_processes() if each.owner and each.owner.id == str(os.getpid())]
+        assert found.owner is not None
         assert (found.pid, found.owner.kind, found.command) == (process.pid, "slurm_job", "sleep 600")
         assert found.memory_bytes > 0
         assert before - 2 < found.start < time.time() + 2
@@ -44,13 +45,23 @@ def test_a_process_of_a_job(group: Path) -> None:
     finally:
         process.kill()
         process.wait()
-    assert not [each for each in owned_processes() if each.owner.id == str(os.getpid())]
+    assert not [each for each in listed_processes() if each.owner and each.owner.id == str(os.getpid())]
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount")
 def test_with_hidepid_processes_are_known_to_be_hidden() -> None:
-    code = "from pulsed.attribution.processes import *; print(are_visible(), owned_processes())"
+    code = "from pulsed.attribution.processes import *; print(are_visible(), listed_processes())"
     mount = "mount -t proc -o hidepid=2 proc /proc && exec setpriv --reuid=65534 --regid=65534 --clear-groups"
     command = ["unshare", "--mount", "sh", "-c", f'{mount} "$0" -c "$1"', sys.executable, code]
     assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == "False []\n"
     assert are_visible() is (Path("/proc/2/comm").read_text() == "kthreadd\n")
+
+
+def test_processes_by_their_number() -> None:
+    assert os.getpid() not in {each.pid for each in listed_processes()}
+    (found,) = [each for each in listed_processes({os.getpid()}) if each.pid == os.getpid()]
+    assert found.user
+    assert "python" in found.command
+    ended = subprocess.Popen(["true"])
+    ended.wait()
+    assert ended.pid not in {each.pid for each in listed_processes({ended.pid})}

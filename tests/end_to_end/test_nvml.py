@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from pulsed.attribution.processes import are_visible
 from tests.daemon import pulsed, serving
 from tests.nvml_standin import boards
 from tests.nvml_standin.library import NvmlStandin, compiled, nvml_library
@@ -46,6 +47,43 @@ def test_the_daemon_serves_the_gpus_of_a_driver(driver: NvmlStandin, tmp_path: P
         driver.reload_driver()
         until(lambda: daemon.get("/-/ready").status == 200)
         assert daemon.stop() == 0
+
+
+@pytest.mark.skipif(not are_visible(), reason="the processes of the host are hidden here")
+def test_processes_of_gpus_are_published_and_own_them(driver: NvmlStandin, tmp_path: Path) -> None:
+    program = [sys.executable, "-c", "import time; time.sleep(600)", "--token=x1y2"]
+    with subprocess.Popen(program, start_new_session=True) as process:
+        try:
+            driver.gpus[0] |= {"processes": f"{process.pid}:{2**30}:", "processes.busy": f"{process.pid}:37"}
+            driver.gpus[1] |= {"processes": f"{process.pid}:{2**20}:1"}
+            driver.gpus[2] |= {"processes": "4194304:7:"}  # no process has this number
+            driver.write()
+            options = ("attribution.processes=true", "attribution.process_owners=true", "source.interval=200ms")
+            arguments = [part for option in options for part in ("--set", option)]
+            with serving(tmp_path, "--source", "nvml", *arguments, ready=True, **driver.environment()) as daemon:
+                rows = {row["pid"]: row for row in daemon.get("/processes").json()["processes"] if row["gpus"]}
+                assert rows.keys() == {process.pid, 4194304}
+                row = rows[process.pid]
+                assert row["command"].endswith("--token=***")
+                assert row["user"]
+                assert [(use["gpu"], use["mig_id"], use["memory_bytes"]) for use in row["gpus"]] == [
+                    ("0", None, 2**30),
+                    ("1", "1", 2**20),
+                ]
+                assert row["gpus"][0]["sm_utilization_ratio"] == 0.37
+                assert rows[4194304]["user"] is None
+
+                def owners() -> list[list[str]]:
+                    gpus = daemon.get("/gpus").json()["gpus"]
+                    return [[owner["id"] for owner in gpu["attribution"]["owners"]] for gpu in gpus]
+
+                id_ = str(process.pid)
+                until(lambda: owners() == [[id_], [id_], [id_], []])
+                assert daemon.get("/gpus").json()["gpus"][0]["attribution"]["processes"] == [process.pid]
+                until(lambda: 'kind="process"' in daemon.get("/metrics").text)
+                until(lambda: id_ in {job["owner"]["id"] for job in daemon.get("/jobs").json()["jobs"]})
+        finally:
+            process.kill()
 
 
 def test_a_hung_driver_blocks_neither_http_nor_the_end(driver: NvmlStandin, tmp_path: Path) -> None:

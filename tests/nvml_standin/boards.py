@@ -52,6 +52,8 @@ def pascal(index: int = 0) -> Answers:
         "pcie.width": 16,
         "pcie.generation.max": 3,
         "pcie.width.max": 16,
+        "processes": "none",
+        "processes.graphics": "none",
         "bar1.total": 16 * GIB,
         "bar1.used": 2 * MIB,
         "inforom": 1,

@@ -16,7 +16,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { UNINITIALIZED = 1, INVALID = 2, NOT_SUPPORTED = 3, NOT_FOUND = 6, TIMED_OUT = 10, OTHER_VERSION = 25, UNKNOWN = 999 };
+enum { UNINITIALIZED = 1, INVALID = 2, NOT_SUPPORTED = 3, NOT_FOUND = 6, TOO_SMALL = 7, TIMED_OUT = 10, OTHER_VERSION = 25, UNKNOWN = 999 };
 #define KEYS 8192
 #define SPIN_US 50
 
@@ -269,6 +269,54 @@ int nvmlDeviceGetMigDeviceHandleByIndex(void *h, unsigned i, void **mig) {
 }
 GIVES(nvmlDeviceGetGpuInstanceId, "instance", unsigned)
 
+/* Processes: "gpu0.processes PID:BYTES:INSTANCE PID::" (of compute; .graphics, .mps), "gpu0.processes.busy PID:PERCENT",
+ * and in accounting mode "gpu0.accounting 1", "gpu0.accounting.PID PERCENT:BYTES". */
+struct process { unsigned pid; uint64_t memory; unsigned instance, compute; };
+static int list_processes(void *h, const char *key, unsigned *n, struct process *out) {
+  const char *at = string(owner_of(h), key);
+  unsigned room = *n, found = 0;
+  if (!at) return NOT_SUPPORTED;
+  for (; *at && strcmp(at, "none"); at += strcspn(at, " "), at += strspn(at, " ")) {
+    char memory[30] = "", instance[30] = "";
+    unsigned pid = 0;
+    sscanf(at, "%u:%29[0-9]", &pid, memory);
+    const char *rest = strchr(at, ':');
+    if (rest && (rest = strchr(rest + 1, ':'))) sscanf(rest + 1, "%29[0-9]", instance);
+    if (found++ < room)
+      out[found - 1] = (struct process){pid, *memory ? strtoull(memory, NULL, 10) : UINT64_MAX, *instance ? atoi(instance) : -1, -1};
+  }
+  *n = found;
+  return found > room ? TOO_SMALL : 0;
+}
+#define LISTS(name, key) int name(void *h, unsigned *n, struct process *out) { ENTER(h); return list_processes(h, key, n, out); }
+LISTS(nvmlDeviceGetComputeRunningProcesses_v2, "processes")
+LISTS(nvmlDeviceGetGraphicsRunningProcesses_v2, "processes.graphics")
+LISTS(nvmlDeviceGetMPSComputeRunningProcesses_v2, "processes.mps")
+struct busy { unsigned pid; uint64_t time; unsigned sm, memory, encoder, decoder; };
+int nvmlDeviceGetProcessUtilization(void *h, struct busy *out, unsigned *n, uint64_t since) {
+  ENTER(h);
+  const char *at = string(owner_of(h), "processes.busy");
+  unsigned room = *n, found = 0, used;
+  struct busy each = {.time = since + 1};
+  if (!at) return NOT_SUPPORTED;
+  for (; sscanf(at, "%u:%u%n", &each.pid, &each.sm, &used) == 2; at += used)
+    if (found++ < room) out[found - 1] = each;
+  *n = found;
+  return !found ? NOT_FOUND : found > room ? TOO_SMALL : 0;
+}
+GIVES(nvmlDeviceGetAccountingMode, "accounting", unsigned)
+struct account { unsigned gpu, memory; uint64_t most, time, start; unsigned running, reserved[5]; };
+int nvmlDeviceGetAccountingStats(void *h, unsigned pid, struct account *out) {
+  char key[40];
+  unsigned long long most;
+  ENTER(h);
+  snprintf(key, sizeof key, "accounting.%u", pid);
+  const char *value = string(owner_of(h), key);
+  if (!value || sscanf(value, "%u:%llu", &out->gpu, &most) != 2) return NOT_FOUND;
+  out->most = most;
+  return 0;
+}
+
 /* Events: "gpu0.xids 48 79" are sent once each; "events.serial N" with another N sends them again. */
 int nvmlEventSetCreate(int **set) { ENTER(NULL); *set = calloc(1, 64 * sizeof(int)); standin_sets++; return 0; }
 int nvmlEventSetFree(int *set) { standin_sets--; free(set); return 0; }
@@ -312,6 +360,9 @@ int nvmlDeviceGetMemoryInfo_v2(void *h, struct memory *m) {
   m->free = m->total - m->reserved - m->used;
   return 0;
 }
+LISTS(nvmlDeviceGetComputeRunningProcesses_v3, "processes")
+LISTS(nvmlDeviceGetGraphicsRunningProcesses_v3, "processes.graphics")
+LISTS(nvmlDeviceGetMPSComputeRunningProcesses_v3, "processes.mps")
 GIVES(nvmlDeviceGetCurrentClocksEventReasons, "reasons", uint64_t)
 struct temperature { unsigned version, sensor; int celsius; };
 int nvmlDeviceGetTemperatureV(void *h, struct temperature *t) { ENTER(h); VERSION(t, 1); UINT(h, "temperature.0", &t->celsius); return 0; }

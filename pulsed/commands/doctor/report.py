@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from pulsed import __version__
+from pulsed.attribution.gpu_processes import GpuProcessTable
 from pulsed.collector.attribution_sources import attribution_sources
 from pulsed.commands.doctor.attribution_check import AttributionCheck, check_attribution
 from pulsed.commands.doctor.derived import REQUIREMENTS, Requirement
@@ -57,7 +58,7 @@ async def _look(
     config: Config, exporter: ExporterVersion | None
 ) -> tuple[Sequence[SourceCheck], Sequence[AttributionCheck]]:
     probes = await probe_all(config, exporter)
-    return probes, await check_attribution(attribution_sources(config), probes)
+    return probes, await check_attribution(attribution_sources(config, GpuProcessTable()), probes)
 
 
 def _source(probe: SourceCheck, config: Config) -> Report:

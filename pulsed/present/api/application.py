@@ -14,6 +14,7 @@ from fastapi_offline import FastAPIOffline
 from starlette.exceptions import HTTPException
 
 from pulsed import __version__
+from pulsed.attribution.gpu_processes import GpuProcessTable
 from pulsed.collector.target_store import TargetStore
 from pulsed.present.api.account_documents import Accounts
 from pulsed.present.api.events import EventBroadcaster
@@ -49,12 +50,14 @@ def api(
     events: EventBroadcaster,
     accounts: Accounts,
     external_path: str | None = None,
+    processes: GpuProcessTable | None = None,
 ) -> FastAPI:
     """Return the JSON API.
 
     Args:
         config: the configuration with secrets masked.
         preset: the name of the weights.
+        processes: has those that use GPUs.
         external_path: path of all pages as clients see it, without a slash at the end; None: links are relative.
     """
     app = FastAPIOffline(
@@ -81,7 +84,7 @@ def api(
         autoscale_router(board),
         event_router(board, events),
         health_router(board),
-        host_router(config),
+        host_router(config, processes or GpuProcessTable()),
         catalog_router(config),
         daemon_router(config),
     ):

@@ -268,7 +268,7 @@ def _attribution(device: Device) -> Document:
             if owner.kind == "pod"
         ],
         "slurm_job": ",".join(owner.id for owner in owners if owner.kind == "slurm_job") or None,
-        "processes": [],
+        "processes": [int(owner.id) for owner in owners if owner.kind == "process" and owner.id.isdecimal()],
     }
 
 

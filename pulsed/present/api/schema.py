@@ -100,20 +100,33 @@ class CatalogShape(Shape):
     checks: dict[str, CheckShape]
 
 
+class ProcessGpu(Shape):
+    """A GPU or MIG instance that a process uses."""
+
+    gpu: str
+    uuid: str
+    mig_id: str | None
+    memory_bytes: int | None
+    sm_utilization_ratio: float | None = Field(description="share of time with kernels, in the last sampling period")
+    mean_utilization_ratio: float | None = Field(description="the same since its start, in accounting mode")
+    peak_memory_bytes: int | None = Field(description="since its start, in accounting mode")
+
+
 class ProcessRow(Shape):
-    """A process whose control group belongs to a job or pod."""
+    """A process whose control group belongs to a job or pod, or that uses a GPU."""
 
     pid: int
     slurm_job: str | None
     pod_uid: str | None
-    user: str
-    memory_bytes: int = Field(description="resident")
-    start: str
-    command: str = Field(description="without what looks like a secret; at most 256 characters")
+    user: str | None = Field(description="null, like the rest, of a process that uses a GPU and cannot be seen")
+    memory_bytes: int | None = Field(description="resident")
+    start: str | None
+    command: str | None = Field(description="without what looks like a secret; at most 256 characters")
+    gpus: list[ProcessGpu] | None = Field(description="the GPUs that it uses; null where the source does not list them")
 
 
 class Processes(Shape):
-    """Processes of jobs and pods. That they use a GPU does not follow."""
+    """Processes of jobs and pods, and with the source nvml those that use a GPU."""
 
     published: bool = Field(description="the key attribution.processes")
     visible: bool | None = Field(description="whether all processes of the host can be seen, not with hidepid; or null")
@@ -208,7 +221,7 @@ class AttributionShape(Shape):
     owners: list[OwnerShape] = Field(description="several share it")
     pods: list[PodShape]
     slurm_job: str | None
-    processes: list[int]
+    processes: list[int] = Field(description="leaders of process groups, with attribution.process_owners")
 
 
 _Counters = dict[str, float | dict[str, float] | None]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Sequence
-from itertools import compress
+from itertools import chain, compress
 from types import ModuleType
 from typing import NamedTuple
 
@@ -15,9 +15,10 @@ from pulsed.errors import NvmlError, SourceError, TooManyGpus
 from pulsed.reader.nvml.device import DeviceReader
 from pulsed.reader.nvml.device_list import NvmlDevice, list_devices
 from pulsed.reader.nvml.library import GONE, RESET_REQUIRED, load_nvml, source_error
+from pulsed.reader.nvml.process_list import ProcessList
 from pulsed.reader.nvml.settings import NvmlSettings
 from pulsed.reader.nvml.xid_events import XidEvents
-from pulsed.reader.tick import Layout, RawValue, Series
+from pulsed.reader.tick import GpuProcess, Layout, RawValue, Series
 
 TARGET = "libnvidia-ml.so.1"
 
@@ -32,10 +33,11 @@ _RECOVERY_ACTION, _RESET = "DCGM_FI_DEV_GET_GPU_RECOVERY_ACTION", 1.0
 
 
 class Sample(NamedTuple):
-    """The values of a tick."""
+    """The values of a tick, and the processes as in `RawTick`."""
 
     layout: Layout
     values: list[RawValue]
+    processes: tuple[GpuProcess, ...] | None = None
 
 
 class _XidCounts:
@@ -79,6 +81,8 @@ class DriverSession:
         self._devices: list[NvmlDevice] = []
         self._readers: list[DeviceReader] = []
         self._events: XidEvents | None = None
+        self._process_lists: list[ProcessList] = []
+        self._processes: tuple[GpuProcess, ...] | None = None
         self._xids: dict[str, _XidCounts] = {}
         self._layout: Layout | None = None
         self._blocks: list[_Block] = []
@@ -129,6 +133,7 @@ class DriverSession:
         if now >= self._list_due:
             self._list(nvml, now)
         self._read(now)
+        self._list_processes(now)
         happened = self._poll_xids()
         self._handle_gone(now)
         if any(reader.was_narrowed() for reader in self._readers):
@@ -143,7 +148,7 @@ class DriverSession:
                 values += self._xids[uuid].values(codes) if is_shown else [None] * (1 + len(codes))
         if self._readers and not any(reader.gone or reader.has_values for reader in self._readers):
             raise NvmlError("NVML answers no call for any GPU", "See whether nvidia-smi works, and dmesg")
-        return Sample(self._layout, values)
+        return Sample(self._layout, values, self._processes)
 
     def _read(self, now: float) -> None:
         """Read all GPUs, call by call and not GPU by GPU: after a long call of the driver, little code runs.
@@ -190,12 +195,31 @@ class DriverSession:
         self._devices = devices
         boards = {device.uuid: device.board for device in devices}
         self._events = XidEvents(nvml, boards)
+        whole = [device for device in devices if device.instance is None]
+        self._process_lists = [
+            ProcessList(
+                nvml,
+                board,
+                [device for device in devices if device.uuid == board.uuid and device.instance is not None],
+                self._settings.slow_interval,
+                (place + 1) / len(whole),
+            )
+            for place, board in enumerate(whole)
+        ]
         for uuid in self._events.uuids.values():
             self._xids.setdefault(uuid, _XidCounts())
+
+    def _list_processes(self, now: float) -> None:
+        """List the processes of the GPUs that are due; unknown as long as a GPU has no list."""
+        gone = {reader.device.uuid for reader in self._readers if reader.gone}
+        if any([each.read(now) for each in self._process_lists if each.uuid not in gone]):  # noqa: C419 - all are read
+            known = [each.processes for each in self._process_lists if each.uuid not in gone]
+            self._processes = None if None in known else tuple(chain.from_iterable(part or () for part in known))
 
     def _release(self, nvml: ModuleType) -> None:
         parts: list[DeviceReader | XidEvents] = [*self._readers, *([self._events] if self._events is not None else [])]
         self._readers, self._blocks, self._events, self._layout = [], [], None, None
+        self._process_lists, self._processes = [], None
         for part in parts:
             with contextlib.suppress(nvml.NVMLError):
                 part.close()

@@ -86,7 +86,7 @@ class NvmlSource:
         if not self._session.is_open:
             patience = max(FIRST_SECONDS, patience)
         wall, clock, sample = await self._thread.run(self._tick, patience)
-        return RawTick(TARGET, wall, clock, self.interval, sample.layout, sample.values)
+        return RawTick(TARGET, wall, clock, self.interval, sample.layout, sample.values, processes=sample.processes)
 
     async def close(self) -> None:
         """Shut NVML down; a hung driver is left alone. Safe to call twice."""

@@ -7,23 +7,28 @@ from contextlib import contextmanager
 
 from pulsed.reader.nvml.driver_session import DriverSession
 from pulsed.reader.nvml.settings import NvmlSettings
-from pulsed.reader.tick import RawTick
+from pulsed.reader.tick import GpuProcess, RawTick
 from pulsed.translate.tick import CanonicalTick
 from pulsed.translate.translator import Translator
 from tests.sources import FakeClock
 
 
 class Reader:
-    """A session with a clock that moves one second per tick."""
+    """A session with a clock that moves one second per tick.
+
+    Attributes:
+        processes: of the last tick.
+    """
 
     def __init__(self, settings: NvmlSettings | None = None) -> None:
         self.clock = FakeClock(1000.0)
         self.session = DriverSession(settings or NvmlSettings(), self.clock.clock)
         self._translator = Translator("node")
+        self.processes: tuple[GpuProcess, ...] | None = None
 
     def tick(self, seconds: float = 1.0) -> CanonicalTick:
         self.clock.now += seconds
-        layout, values = self.session.tick()
+        layout, values, self.processes = self.session.tick()
         assert len(layout.series) == len(values)
         return self._translator.translate(RawTick("nvml", self.clock.wall(), self.clock.now, seconds, layout, values))
 

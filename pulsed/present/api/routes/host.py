@@ -8,13 +8,14 @@ from typing import Any
 
 from fastapi import APIRouter, Response
 
+from pulsed.attribution.gpu_processes import GpuProcessTable
 from pulsed.present.api import schema
 from pulsed.present.api.host_document import HostUsage
 from pulsed.present.api.json_response import json_response
 from pulsed.present.api.process_document import processes_document
 
 
-def host_router(config: Mapping[str, Any]) -> APIRouter:
+def host_router(config: Mapping[str, Any], table: GpuProcessTable) -> APIRouter:
     """Return the routes `/host` and `/processes`; the latter is empty without `attribution.processes`."""
     usage = HostUsage()
     router = APIRouter()
@@ -26,11 +27,11 @@ def host_router(config: Mapping[str, Any]) -> APIRouter:
     @router.get(
         "/processes",
         response_model=schema.Processes,
-        summary="Processes of jobs and pods on this host",
+        summary="Processes of jobs and pods on this host, and those that use its GPUs",
     )
     async def processes() -> Response:
         if not config["attribution"]["processes"]:
             return json_response({"published": False, "visible": None, "processes": []})
-        return json_response(await asyncio.to_thread(processes_document))
+        return json_response(await asyncio.to_thread(processes_document, table.current))
 
     return router
