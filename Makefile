@@ -4,6 +4,7 @@
 #   make test                lint, types and every test
 #   make bench               the figures, with ratios against named baselines
 #   make release VERSION=x.y.z   version, changelog, dist/ with packages, chart, images, SBOM and checksums, tag
+#   make hardware            known kernels on this node's GPU (3 min): classes and readings against what they must be
 #   make mutants             100 changes of compute and translate that the unit tests must notice
 PYTHON ?= python3
 VENV   ?= .venv
@@ -13,7 +14,7 @@ ARGS   ?=
 WORKERS ?= $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 1) + 1)')
 PYTEST ?= $(VENV)/bin/python -m pytest
 
-.PHONY: run test lint format bench mutants docs vendor dist release release-files constraints clean
+.PHONY: run test lint format bench hardware mutants docs vendor dist release release-files constraints clean
 
 $(VENV)/.run: pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || \
@@ -44,6 +45,9 @@ test: lint
 
 bench: $(VENV)/.dev
 	$(VENV)/bin/python -m tests.bench $(ARGS)
+
+hardware: $(VENV)/.dev
+	$(VENV)/bin/python -m tests.hardware $(ARGS)
 
 mutants: $(VENV)/.dev
 	$(VENV)/bin/python -m tools.mutate $(ARGS)

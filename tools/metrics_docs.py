@@ -25,6 +25,7 @@ from pulsed.reader.tick import Layout
 from pulsed.translate.fields import DERIVED as COMPOSED
 from pulsed.translate.fields import sources
 from pulsed.translate.vocabulary import QUANTITIES, Group
+from tests.hardware.table import chapter as known_kernels
 from tools.class_docs import classes
 
 _NVML = {name for call in CALLS for name in call.names} | {field.name for field in FIELD_VALUES} | {GPM_SUPPORT, XID}
@@ -88,10 +89,8 @@ CHAPTERS: dict[Group, str] = {
 
 def metrics() -> str:
     """Return the text of METRICS.md."""
-    return (
-        "\n".join([HEAD, *_computed(), *classes(), *_counted(), *_quantities(), *_owners(), *_jobstats(), *_own()])
-        + "\n"
-    )
+    classes_, own = (*classes(), *known_kernels()), (*_owners(), *_jobstats(), *_own())
+    return "\n".join([HEAD, *_computed(), *classes_, *_counted(), *_quantities(), *own]) + "\n"
 
 
 def _counted() -> Iterator[str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import os
-import subprocess
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -12,7 +11,7 @@ import pynvml
 import pytest
 
 from tests.nvml_standin.boards import Answers
-from tests.tools import tool
+from tests.tools import shared_library
 
 SOURCE = Path(__file__).with_name("libnvidia-ml.c")
 SCENARIO = "STANDIN_NVML_SCENARIO"
@@ -21,14 +20,8 @@ DRIVER = "580.105.08"
 
 def compiled(folder: Path, *, old_driver: bool = False) -> Path:
     """Compile the library into a folder; needs a C compiler."""
-    compiler = tool("cc", "gcc")
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / "libnvidia-ml.so.1"
-    # Without a soname, by which loads in other tests of this process would find it.
-    options = ["-shared", "-fPIC", "-O1", "-Wall", "-Wextra", "-Werror"]
-    options += ["-DOLD_DRIVER"] if old_driver else []
-    subprocess.run([compiler, *options, "-o", str(path), str(SOURCE)], check=True, timeout=120)
-    return path
+    options = ["-DOLD_DRIVER"] if old_driver else []
+    return shared_library(SOURCE, folder / "libnvidia-ml.so.1", *options)
 
 
 class NvmlStandin:

@@ -1,0 +1,92 @@
+"""The table of known kernels, expected and seen, as Markdown: a chapter of METRICS.md."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from tests.hardware.judge import Seen, evaluate
+from tests.hardware.kernels import KERNELS, NEVER, KnownKernel, Range
+from tests.hardware.readings import Run, kept_runs
+
+_SHORT = {
+    "graphics_engine_active_ratio": "graphics engine",
+    "pcie_receive_bytes_per_second": "PCIe",
+    "sm_active_ratio": "SM",
+}
+
+
+def chapter() -> Iterator[str]:
+    """Yield the lines of the chapter, with all runs that are kept."""
+    runs = [evaluate(folder) for folder in kept_runs()]
+    yield "\n## Known kernels\n"
+    yield "`make hardware` plays twelve small kernels of known kind on the first GPU of a node, 10 s each, while"
+    yield "`pulsed record` reads its source. It compares class, bottleneck and inputs with what the documented meaning"
+    yield "of the counters requires, readings with the operations and bytes that the kernels count themselves, and the"
+    yield "integral of bursts with their schedule. It needs profiling counters, a GPU without other work, compute"
+    yield "capability 8.0 and no MIG instances."
+    if not runs:
+        yield "\n**It has not run on hardware yet**: no reading confirms this table."
+    yield f"\n{document(runs)}"
+    never = f"{NEVER[1]:.0%}".replace("%", " %")
+    yield f"\nTensor, FP64 and DRAM activity that are not named are at most {never}. Real utilization follows from the"
+    yield "inputs."
+
+
+def document(runs: Sequence[tuple[Run, Mapping[str, Seen]]]) -> str:
+    """Return the table with a column for each run."""
+    heads = [f"{run.gpu.name}, driver {run.driver}, {run.source}, {run.date}" for run, _ in runs]
+    lines = [
+        f"| {' | '.join(('kernel', 'what it does', 'class', 'expected', *(heads or ['seen'])))} |",
+        f"|{'---|' * (4 + max(1, len(runs)))}",
+    ]
+    for kernel in KERNELS:
+        columns = [_seen(kernel, seen[kernel.name]) if kernel.name in seen else "not run" for _, seen in runs]
+        cells = (
+            f"`{kernel.name}`",
+            kernel.does,
+            f"`{kernel.workload_class}`",
+            _expected(kernel),
+            *(columns or ["not run"]),
+        )
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def summary(seen: Mapping[str, Seen]) -> str:
+    """Return the counted work of each kernel beside its readings, and all that does not agree."""
+    lines = []
+    for name, each in seen.items():
+        counted = {key: value for key, value in each.counted.items() if value}
+        words = [f"{key} {_number(key, value)} counted" for key, value in counted.items()]
+        words += [f"tensor_throughput_ratio {each.means['tensor_throughput_ratio']:.2f}"] if "tensor" in counted else []
+        if each.counted_utilization is not None:
+            words.append(f"real utilization {each.counted_utilization:.2f} by counted work")
+        lines += [f"{name}: {', '.join(words) or 'nothing counted'}", *(f"  DIFFERS: {text}" for text in each.problems)]
+    return "\n".join(lines)
+
+
+def _expected(kernel: KnownKernel) -> str:
+    ranges = {**kernel.inputs, "real_utilization_ratio": kernel.real_utilization()}
+    return ", ".join(f"{_name(name)} {_range(name, bounds)}" for name, bounds in ranges.items())
+
+
+def _seen(kernel: KnownKernel, seen: Seen) -> str:
+    names = [*kernel.inputs, "real_utilization_ratio"]
+    words = [f"{_name(name)} {_number(name, seen.means[name])}" for name in names if name in seen.means]
+    return ", ".join([f"`{seen.workload_class or 'nothing'}`", *words]) + ("; differs" if seen.problems else "")
+
+
+def _name(quantity: str) -> str:
+    short = quantity.removesuffix("_ratio").removesuffix("_active").removesuffix("_bytes_per_second")
+    return _SHORT.get(quantity, short.replace("_", " "))
+
+
+def _range(quantity: str, bounds: Range) -> str:
+    low, high = (_number(quantity, bound) for bound in bounds)
+    return f"{low.split(' ')[0]} to {high}"
+
+
+def _number(quantity: str, value: float) -> str:
+    if quantity.startswith("pcie"):
+        return f"{value / 1e9:.3g} GB/s"
+    return f"{value * 100:.3g} %"

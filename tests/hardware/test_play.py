@@ -1,0 +1,105 @@
+"""The calls of the driver, on a stand-in of its library that checks order, types, handles and memory."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.cuda_standin.library import SOURCE, CudaStandin
+from tests.daemon import environment
+from tests.hardware.kernels import KERNELS
+from tests.waiting import SECONDS
+
+HEADER = Path("/usr/local/cuda/include/cuda.h")
+
+
+def played(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "tests.hardware.play", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=False, env=environment())
+
+
+@pytest.fixture
+def cuda(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> CudaStandin:
+    return CudaStandin(tmp_path / "lib", tmp_path / "report", monkeypatch)
+
+
+@pytest.mark.parametrize("name", [kernel.name for kernel in KERNELS])
+def test_a_kernel_counts_its_work_and_frees_everything(cuda: CudaStandin, name: str) -> None:
+    kernel = next(each for each in KERNELS if each.name == name)
+    cuda.set(round_ns=1000)
+    done = played(name, "0.3")
+    assert (done.returncode, done.stderr) == (0, "")
+    found = json.loads(done.stdout)
+    assert cuda.counted() == (0, 0, found["launches"])
+    assert found["ended"] - found["begun"] >= 0.3
+    assert (found["copied_bytes"] > 0) == kernel.copies
+    if kernel.entry:
+        blocks, threads = kernel.launch_shape(132, 2048)
+        assert found["rounds"] == found["launches"] * blocks * threads // 32 * round(kernel.busy * 1e6)
+
+
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [
+        ("cuInit 100", "cuInit: error 100, no CUDA-capable device is detected"),
+        ("cuDeviceGetUuid_v2 999", "cuDeviceGetUuid_v2: error 999"),
+        ("cuDevicePrimaryCtxRetain 46", "cuDevicePrimaryCtxRetain: error 46"),
+        ("cuModuleLoadData 218", "cuModuleLoadData: error 218"),
+        ("cuMemAlloc_v2 2", "cuMemAlloc_v2: error 2"),
+        ("cuMemsetD8_v2 700", "cuMemsetD8_v2: error 700"),
+        ("cuLaunchKernel 701", "cuLaunchKernel: error 701"),
+        ("cuCtxSynchronize 719", "cuCtxSynchronize: error 719"),
+        ("cuMemcpyDtoH_v2 719", "cuMemcpyDtoH_v2: error 719"),
+    ],
+)
+def test_a_failed_call_is_named_and_everything_is_freed(cuda: CudaStandin, error: str, message: str) -> None:
+    cuda.set(error=error)
+    done = played("fp64", "0.1")
+    assert done.returncode == 1
+    assert done.stderr.startswith(message)
+    assert done.stderr.count("\n") == 1
+    assert cuda.counted()[:2] == (0, 0)
+
+
+def test_without_a_driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "libcuda.so.1").write_text("not a library")
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(tmp_path))
+    done = played()
+    assert done.returncode == 1
+    assert done.stderr.startswith("libcuda.so.1 cannot be loaded, no NVIDIA driver is here")
+
+
+OPEN = "l.cuInit(0); c = c_void_p(); l.cuDevicePrimaryCtxRetain(byref(c), 7); l.cuCtxSetCurrent(c); "
+MISUSES = {
+    "a call before cuInit": "l.cuDeviceGet(byref(c_int()), 0)",
+    "no context": "l.cuInit(0); l.cuMemAlloc_v2(byref(c_uint64()), c_size_t(8))",
+    "memory that was not allocated": OPEN + "l.cuMemcpyDtoH_v2(byref(c_uint64()), c_uint64(9), c_size_t(8))",
+    "a module that is not PTX": OPEN + "l.cuModuleLoadData(byref(c_void_p()), b'ELF')",
+    "a kernel that was not loaded": OPEN + "l.cuLaunchKernel(None, 1, 1, 1, 32, 1, 1, 0, None, None, None)",
+}
+
+
+@pytest.mark.parametrize("name", MISUSES)
+def test_the_stand_in_finds(cuda: CudaStandin, name: str) -> None:
+    code = f"from ctypes import *; l = CDLL({str(cuda.library)!r}); {MISUSES[name]}"
+    subprocess.run([sys.executable, "-c", code], timeout=SECONDS, check=True, env=environment())
+    assert cuda.counted()[1] == 1
+
+
+def test_the_stand_in_has_the_types_of_the_toolkits_header() -> None:
+    if not HEADER.exists():
+        pytest.skip(f"{HEADER} is not here: the stand-in's types are not compared with CUDA's")
+    flags = [
+        "-fsyntax-only",
+        "-DCUDA_H",
+        f"-I{HEADER.parent}",
+        "-Wall",
+        "-Werror",
+        "-Wno-enum-conversion",
+        "-Wno-enum-compare",
+    ]
+    subprocess.run(["cc", *flags, str(SOURCE)], check=True, timeout=SECONDS)
