@@ -9,6 +9,7 @@ from pulsed.commands.top.session import TopSession
 from pulsed.errors import PulsedError
 from pulsed.present.terminal.ascii_marks import ascii_line
 from pulsed.present.terminal.line import Line
+from pulsed.present.terminal.model import Model
 from pulsed.present.terminal.palette import Theme, escape_codes, palette
 from pulsed.present.terminal.screen import render
 
@@ -56,9 +57,14 @@ def painted(line: Line, paints: dict[str, str]) -> str:
 
 
 def wait_for_gpus(session: TopSession, seconds: float) -> None:
-    """Wait until an own source that has just been started has GPUs."""
+    """Wait until an own source that has just been started has GPUs, or an error."""
     deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline and not session.model().gpus:
+    while time.monotonic() < deadline and not _is_settled(session.model()):
         for feed in session.feeds:
             feed.poll()
         time.sleep(0.1)
+
+
+def _is_settled(model: Model) -> bool:
+    inner = [source for daemon in model.sources for source in daemon.sources]
+    return bool(model.gpus) or any(source["error"] for source in inner) or any(each.error for each in model.sources)

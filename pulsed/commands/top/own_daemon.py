@@ -9,6 +9,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
+from typing import IO
 
 from pulsed.commands.daemon_client import DaemonClient
 from pulsed.errors import PulsedError
@@ -28,7 +29,7 @@ class OwnDaemon:
     def __init__(self, arguments: Sequence[str]) -> None:
         self._arguments = arguments
         self._process: subprocess.Popen[bytes] | None = None
-        self._log = tempfile.TemporaryFile()  # noqa: SIM115 (as long as this object)
+        self._log: IO[bytes] | None = None
 
     def start(self) -> DaemonClient:
         """Start the daemon and return a client.
@@ -39,6 +40,7 @@ class OwnDaemon:
         port = _free_port()
         command = [sys.executable, "-m", "pulsed", "serve", f"--web.listen-address=127.0.0.1:{port}", *self._arguments]
         self.stop()
+        self._log = tempfile.TemporaryFile()  # noqa: SIM115 (as long as the process)
         self._process = process = subprocess.Popen(
             [sys.executable, "-I", "-S", str(die_with_parent.__file__), str(os.getpid()), *command],
             stdin=subprocess.DEVNULL,
@@ -54,25 +56,28 @@ class OwnDaemon:
                 time.sleep(0.05)
                 continue
             return client
+        message = f"the own source did not start: {_last_line(self._log)}"
         self.stop()
-        raise OwnSourceFailed(f"the own source did not start: {self._last_line()}", "Give the URL of a running pulsed")
+        raise OwnSourceFailed(message, "Give the URL of a running pulsed")
 
     def stop(self) -> None:
         """End the daemon, if it runs."""
-        process = self._process
-        if process is None or process.poll() is not None:
-            return
-        process.terminate()
-        try:
-            process.wait(END_SECONDS)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+        process, self._process = self._process, None
+        if process is not None and process.poll() is None:
+            process.terminate()
+            try:
+                process.wait(END_SECONDS)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+        if self._log is not None:
+            self._log.close()
 
-    def _last_line(self) -> str:
-        self._log.seek(0)
-        lines = self._log.read().decode(errors="replace").strip().splitlines()
-        return lines[-1] if lines else f"no answer within {START_SECONDS:.0f} s"
+
+def _last_line(log: IO[bytes]) -> str:
+    log.seek(0)
+    lines = log.read().decode(errors="replace").strip().splitlines()
+    return lines[-1] if lines else f"no answer within {START_SECONDS:.0f} s"
 
 
 def _free_port() -> int:

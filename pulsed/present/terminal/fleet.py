@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from pulsed.present.terminal.bar import bar
-from pulsed.present.terminal.line import Line, Segment, chosen, joined, line
+from pulsed.present.terminal.line import Line, Segment, chosen, joined, line, wrapped
 from pulsed.present.terminal.model import GpuState, Model
 from pulsed.present.terminal.numbers import duration, gibibytes, megahertz, metric, percent, rate, whole
 from pulsed.present.terminal.text import cells, cut, left, right
@@ -45,14 +45,22 @@ class Fleet(NamedTuple):
 def fleet(model: Model, view: ViewState, gpus: Sequence[GpuState], width: int, height: int) -> Fleet:
     """Return the view of all GPUs, with the selected one in sight."""
     if not gpus:
-        nothing = "no GPU passes the filter" if model.gpus else "no GPUs"
-        return Fleet([line(Segment(nothing, "dim"))], [[]])
+        lines = _without_gpus(model, width)
+        return Fleet(lines, [[] for _ in lines])
     columns = max(min(width // CARD_WIDTH, len(gpus)), 1)
     rows_of_cards = max(height // CARD_HEIGHT, 1)
     fits = columns * rows_of_cards >= len(gpus) and height >= CARD_HEIGHT
     if view.layout == "cards" or (view.layout == "auto" and fits):
         return _cards(model, view, gpus, width, height, columns)
     return _rows(model, view, gpus, width, height)
+
+
+def _without_gpus(model: Model, width: int) -> list[Line]:
+    if model.gpus:
+        return [line(Segment("no GPU passes the filter", "dim"))]
+    errors = [source["error"] for daemon in model.sources for source in daemon.sources if source["error"]]
+    errors += [daemon.error for daemon in model.sources if daemon.error]
+    return [line(Segment("no GPUs", "dim")), *(row for error in errors for row in wrapped(error, width, "  "))]
 
 
 def visible(count: int, selected: int, size: int) -> range:
