@@ -213,6 +213,12 @@ class DriverHung(SourceError):
     reason = "driver_hung"
 
 
+class DriverReleased(SourceError):
+    """The driver is released on request, as for a reset of a GPU."""
+
+    reason = "driver_released"
+
+
 class GpuLost(SourceError):
     """No GPU answers: lost, or a reset is required."""
 

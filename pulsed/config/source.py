@@ -175,7 +175,12 @@ class Nvml(Section):
 
     slow_interval: Duration = Field(
         default=_NVML.slow_interval,
-        description="Interval of limits, error counts, links, and the list of MIG instances.",
+        description="Interval of limits, error counts, links, processes, and the list of MIG instances.",
+    )
+    release_file: Text = Field(
+        default=_NVML.release_file,
+        description="While this file exists, nothing of the driver is held, from the next tick on: for a reset of a"
+        " GPU, a change of the MIG mode, or the unloading of the driver, which fail as long as a program uses the GPU.",
     )
     timeout: Duration | None = Field(
         default=None,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -124,6 +125,19 @@ def test_doctor_names_what_dcgm_would_add(driver: NvmlStandin) -> None:
     done = pulsed("doctor", "--source", "nvml", **driver.environment())
     assert "libnvidia-ml.so.1: works" in done.stdout
     assert "not in NVML for this GPU: 1002 PROF_SM_ACTIVE" in done.stdout.replace("\n        ", " ")
+
+
+def test_doctor_names_what_holds_the_profiling_counters(driver: NvmlStandin, tmp_path: Path) -> None:
+    driver.write(nvmlGpmSampleGet_error=19)
+    engine = tmp_path / "nv-hostengine"
+    engine.symlink_to(shutil.which("sleep") or "")
+    with subprocess.Popen([engine, "600"]) as dcgm:
+        try:
+            done = pulsed("doctor", "--source", "nvml", **driver.environment())
+        finally:
+            dcgm.kill()
+    assert "no profiling counters, profiling held: the profiling counters of the driver are in use" in done.stdout
+    assert "DCGM runs here, too (nv-hostengine)" in done.stdout
 
 
 def test_without_the_library_one_line_names_the_remedy(tmp_path: Path) -> None:

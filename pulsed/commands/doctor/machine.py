@@ -13,6 +13,7 @@ NVML = "libnvidia-ml.so.1"
 
 _DRIVER = re.compile(r"Kernel Module\s+(?:for \S+\s+)?(\d[\d.]+)")
 _NVIDIA = "0x10de"
+_DCGM = ("dcgm-exporter", "nv-hostengine")
 _DISPLAY = ("0x0300", "0x0302")  # PCI classes: VGA and 3D controllers
 _DEVICE_FILE = re.compile(r"nvidia\d+")
 
@@ -25,6 +26,7 @@ class Machine:
         gpus_on_bus: NVIDIA's GPUs on the PCI bus, with a driver or without.
         driver: version of the loaded kernel driver; empty if there is none.
         device_files: names of the GPUs' files in /dev.
+        dcgm: names of DCGM's programs that run.
         kernel_log_error: why /dev/kmsg cannot be read; empty if it can.
     """
 
@@ -32,13 +34,19 @@ class Machine:
     driver: str
     device_files: tuple[str, ...]
     has_nvml: bool
+    dcgm: tuple[str, ...] = ()
     kernel_log_error: str = ""
 
 
 def look(root: Path = Path("/"), library: str = NVML) -> Machine:
     """Look at the machine."""
     return Machine(
-        _gpus_on_bus(root), driver_version(root), _device_files(root), _is_loadable(library), _kernel_log_error(root)
+        _gpus_on_bus(root),
+        driver_version(root),
+        _device_files(root),
+        _is_loadable(library),
+        _dcgm(root),
+        _kernel_log_error(root),
     )
 
 
@@ -93,6 +101,11 @@ def _gpus_on_bus(root: Path) -> int:
 
 def _device_files(root: Path) -> tuple[str, ...]:
     return tuple(sorted(file.name for file in (root / "dev").glob("nvidia*") if _DEVICE_FILE.fullmatch(file.name)))
+
+
+def _dcgm(root: Path) -> tuple[str, ...]:
+    names = {_text(file).strip() for file in (root / "proc").glob("[0-9]*/comm")}
+    return tuple(sorted(names & set(_DCGM)))
 
 
 def _is_loadable(library: str) -> bool:

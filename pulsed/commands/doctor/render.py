@@ -56,6 +56,14 @@ def _source_lines(source: Report) -> Iterator[str]:
         yield f"    left out, {reason.replace('_', ' ')}: DCGM fields {', '.join(map(str, lost['fields']))}"
         if lost["why"]:
             yield f"        {lost['why']}"
+    for reason, why in source["without_counters"].items():
+        yield f"    no profiling counters, {reason.replace('_', ' ')}: {why}"
+    if source["beside_dcgm"]:
+        programs = ", ".join(source["beside_dcgm"])
+        yield (
+            f"    DCGM runs here, too ({programs}): two programs then read the profiling counters of the same GPUs. "
+            "DCGM has more fields: use source.kind auto"
+        )
     everything = ", ".join(gpu["name"] for gpu in source["gpus"])
     for derived in source["derived"]:
         yield from _derived_lines(derived, everything)

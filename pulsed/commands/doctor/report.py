@@ -39,8 +39,10 @@ def examine(config: Config, exporter: ExporterVersion | None = None, root: Path 
     choice = choose(probes, config.source.kind)
     return {
         "version": __version__,
-        "machine": asdict(machine) | {"driver": machine.driver or None, "device_files": list(machine.device_files)},
-        "sources": [_source(probe, config) for probe in probes],
+        "machine": asdict(machine)
+        | {"driver": machine.driver or None, "device_files": list(machine.device_files)}
+        | {"dcgm": list(machine.dcgm)},
+        "sources": [_source(probe, config, machine.dcgm) for probe in probes],
         "attribution": [asdict(check) for check in attribution],
         "can_serve": bool(choice and any(True for probe in choice.probes for _ in _devices(probe))),
         "would_take": {
@@ -61,7 +63,7 @@ async def _look(
     return probes, await check_attribution(attribution_sources(config, GpuProcessTable()), probes)
 
 
-def _source(probe: SourceCheck, config: Config) -> Report:
+def _source(probe: SourceCheck, config: Config, dcgm: Sequence[str]) -> Report:
     derived = [_derived(each, probe, config) for each in REQUIREMENTS] if probe.works else []
     found = list(_devices(probe))
     unavailable = _unavailable(found)
@@ -86,6 +88,8 @@ def _source(probe: SourceCheck, config: Config) -> Report:
         "lost_fields": {
             reason: {"fields": list(fields), "why": probe.why.get(reason, "")} for reason, fields in probe.lost.items()
         },
+        "without_counters": dict(probe.without_counters),
+        "beside_dcgm": list(dcgm) if probe.kind == "nvml" and probe.works else [],
         "derived": derived,
         "without_profiling": unavailable,
         "supply": list(given.lines),

@@ -15,6 +15,7 @@ from pulsed.errors import ConfigError, ProfilingHeld, SourceError
 from pulsed.reader.dcgmi.child import find
 from pulsed.reader.dcgmi.source import DcgmiSource
 from pulsed.reader.dcgmi.version import described, versions
+from pulsed.reader.nvml.source import NvmlSource
 from pulsed.reader.tick import Source
 from pulsed.translate.exporter_versions import ExporterVersion, in_words, versions_of
 from pulsed.translate.vocabulary import NOTHING
@@ -42,6 +43,7 @@ class SourceCheck:
         tick: the last one that it delivered.
         lost: requested DCGM fields that it does not deliver, by reason.
         why: the error messages by the same reasons, with the remedy.
+        without_counters: why the driver gives no profiling counters: messages by reason, with the remedy.
     """
 
     kind: str
@@ -52,6 +54,7 @@ class SourceCheck:
     tick: ComputedTick | None = None
     lost: Mapping[str, Sequence[int]] = field(default_factory=dict)
     why: Mapping[str, str] = field(default_factory=dict)
+    without_counters: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def works(self) -> bool:
@@ -130,6 +133,7 @@ async def probe(
     except asyncio.TimeoutError:
         error = f"{source.target} delivered nothing for {patience:g} s. See whether it hangs"
     lost, why = (source.lost, source.why) if isinstance(source, DcgmiSource) else ({}, {})
+    errors = dict(source.profiling_errors) if isinstance(source, NvmlSource) else {}
     if not ticks:
         return SourceCheck(source.kind, source.target, error, version)
     exporters = None
@@ -138,7 +142,7 @@ async def probe(
     if exporters:
         exporters = (given, given) if given else exporters
         version = f"dcgm-exporter {in_words(*exporters)}"
-    return SourceCheck(source.kind, source.target, "", version, exporters, ticks[-1], lost, why)
+    return SourceCheck(source.kind, source.target, "", version, exporters, ticks[-1], lost, why, errors)
 
 
 async def _read(source: Source, config: Config, ticks: list[ComputedTick]) -> str:

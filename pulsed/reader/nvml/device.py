@@ -8,11 +8,12 @@ from collections.abc import Iterator, Sequence
 from itertools import chain
 from types import ModuleType
 
+from pulsed.errors import WatchRefused
 from pulsed.reader.nvml.calls import CALLS, DriverCall
 from pulsed.reader.nvml.device_list import NvmlDevice
 from pulsed.reader.nvml.field_values import FAST, FIELD_VALUES, RARE, SECOND, SLOW, FieldBatch, FieldValue, Values
 from pulsed.reader.nvml.gpm import GPM_METRICS, GpmSampler
-from pulsed.reader.nvml.library import ENDED, GONE, NO_PERMISSION, REFUSALS
+from pulsed.reader.nvml.library import ENDED, GONE, REFUSALS, profiling_error
 from pulsed.reader.nvml.native_call import BoundCall, Handle, Numbers
 from pulsed.reader.nvml.settings import NvmlSettings
 
@@ -72,6 +73,7 @@ class DeviceReader:
     Attributes:
         device: what is read.
         gone: NVML's error if the GPU no longer answers; 0 while it does.
+        profiling_error: why there are no profiling counters, where the driver has any and it is not the GPU's model.
     """
 
     def __init__(
@@ -86,6 +88,7 @@ class DeviceReader:
         self._nvml, self.device, self._offset = nvml, device, offset
         is_board = device.instance is None
         self.gone = 0
+        self.profiling_error: WatchRefused | None = None
         rows = [row for row in CALLS if row.instance or is_board]
         fields = FIELD_VALUES if is_board else ()
         self._groups = [
@@ -237,20 +240,26 @@ class DeviceReader:
             return GpmSampler(nvml, board, instance, metrics, longest)
         except nvml.NVMLError as error:
             self._is_refused(error)
+            self._set_profiling_error(profiling_error(error.value))
             return None
 
     def _decode_gpm(self, gpm: GpmSampler) -> None:
         try:
             gpm.decode()
         except self._nvml.NVMLError as error:
+            self._set_profiling_error(profiling_error(error.value))
             if self._is_refused(error):
-                if error.value == NO_PERMISSION:
-                    log.warning(
-                        "the driver refuses profiling counters; run pulsed with CAP_PERFMON, or load the driver with "
-                        "NVreg_RestrictProfilingToAdminUsers=0",
-                        extra={"gpu": self.device.index},
-                    )
                 self.close()
+        else:
+            self._set_profiling_error(None)
+
+    def _set_profiling_error(self, error: WatchRefused | None) -> None:
+        before, self.profiling_error = self.profiling_error, error
+        if error is not None and before is None:
+            log.warning(
+                "there are no profiling counters",
+                extra={"gpu": self.device.index, "reason": error.reason, "error": str(error)},
+            )
 
 
 def _has_gpm(nvml: ModuleType, handle: Handle) -> bool:

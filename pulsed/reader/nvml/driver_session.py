@@ -6,12 +6,13 @@ Runs in the thread that owns NVML. Handles and samples never outlive the session
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Sequence
+import os
+from collections.abc import Callable, Mapping, Sequence
 from itertools import chain, compress
 from types import ModuleType
 from typing import NamedTuple
 
-from pulsed.errors import NvmlError, SourceError, TooManyGpus
+from pulsed.errors import DriverReleased, NvmlError, SourceError, TooManyGpus
 from pulsed.reader.nvml.device import DeviceReader
 from pulsed.reader.nvml.device_list import NvmlDevice, list_devices
 from pulsed.reader.nvml.library import GONE, RESET_REQUIRED, load_nvml, source_error
@@ -73,6 +74,10 @@ class DriverSession:
 
     Args:
         clock: seconds of a clock that never steps.
+
+    Attributes:
+        profiling_errors: why GPUs had no profiling counters in the last tick: messages by reason. Any thread may read
+            it.
     """
 
     def __init__(self, settings: NvmlSettings, clock: Callable[[], float]) -> None:
@@ -89,6 +94,7 @@ class DriverSession:
         self._list_due = 0.0
         self._retry_at: float | None = None
         self._pause = FIRST_RETRY_SECONDS
+        self.profiling_errors: Mapping[str, str] = {}
 
     @property
     def is_open(self) -> bool:
@@ -100,9 +106,15 @@ class DriverSession:
 
         Raises:
             SourceError: NVML cannot be used; the next call initializes it again.
+            DriverReleased: the release file exists.
             TooManyGpus: there are more than `max_gpus`.
         """
         now = self._clock()
+        if (file := self._settings.release_file) and os.path.exists(file):
+            self.close()
+            raise DriverReleased(
+                f"the driver is released, because {file} exists", "pulsed reads again when the file is removed"
+            )
         if self._retry_at is not None and now >= self._retry_at:
             self._pause = min(2.0 * self._pause, LONGEST_RETRY_SECONDS)
             self.close()
@@ -133,6 +145,8 @@ class DriverSession:
         if now >= self._list_due:
             self._list(nvml, now)
         self._read(now)
+        errors = [reader.profiling_error for reader in self._readers if reader.profiling_error is not None]
+        self.profiling_errors = {error.reason: str(error) for error in errors}
         self._list_processes(now)
         happened = self._poll_xids()
         self._handle_gone(now)

@@ -8,9 +8,21 @@ from __future__ import annotations
 import importlib
 from types import ModuleType
 
-from pulsed.errors import DriverMismatch, DriverUnavailable, GpuLost, NvmlError, NvmlMissing, NvmlRefused, SourceError
+from pulsed.errors import (
+    DriverMismatch,
+    DriverUnavailable,
+    GpuLost,
+    NotPermitted,
+    NvmlError,
+    NvmlMissing,
+    NvmlRefused,
+    ProfilingHeld,
+    SourceError,
+    WatchRefused,
+)
 
 UNINITIALIZED, NOT_SUPPORTED, NO_PERMISSION, NOT_FOUND, INSUFFICIENT_SIZE, DRIVER_NOT_LOADED = 1, 3, 4, 6, 7, 9
+IN_USE = 19
 TIMEOUT, LIBRARY_NOT_FOUND, FUNCTION_NOT_FOUND, CORRUPTED_INFOROM = 10, 12, 13, 14
 GPU_IS_LOST, RESET_REQUIRED, LIB_RM_VERSION_MISMATCH, VERSION_MISMATCH, GPU_NOT_FOUND = 15, 16, 18, 25, 28
 """Return values of `nvml.h`."""
@@ -61,3 +73,18 @@ def source_error(code: int) -> SourceError:
         what = "the GPU requires a reset" if code == RESET_REQUIRED else "the GPU is lost"
         return GpuLost(f"NVML reports: {what}", "Reset it (nvidia-smi --gpu-reset) or reboot; see dmesg")
     return NvmlError(f"NVML failed with error {code}", "See whether nvidia-smi works, and dmesg")
+
+
+def profiling_error(code: int) -> WatchRefused | None:
+    """Return why there are no profiling counters, by the return value of a call for them; None if it means less."""
+    if code == IN_USE:
+        return ProfilingHeld(
+            "the profiling counters of the driver are in use by another process",
+            "End the profiler (Nsight, CUPTI), or read the DCGM that holds them (source.kind: auto)",
+        )
+    if code == NO_PERMISSION:
+        return NotPermitted(
+            "the driver refuses profiling counters",
+            "Run pulsed with CAP_PERFMON, or load the driver with NVreg_RestrictProfilingToAdminUsers=0",
+        )
+    return None

@@ -18,12 +18,14 @@ class NvmlSettings:
         interval: seconds between ticks.
         slow_interval: seconds between reads of limits, error counts, links and the list of MIG instances.
         timeout: seconds until a driver that does not answer counts as hung; None: three intervals, at least 2 s.
+        release_file: while it exists, nothing is read and nothing of the driver is held; empty: none.
         max_gpus: most GPUs and MIG instances.
     """
 
     interval: float = 1.0
     slow_interval: float = 10.0
     timeout: float | None = None
+    release_file: str = "/run/pulsed/release-driver"
     max_gpus: int = MAX_GPUS
 
     @property

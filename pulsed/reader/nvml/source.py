@@ -9,11 +9,12 @@ import asyncio
 import contextlib
 import math
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 
 from pulsed.errors import (
     DriverHung,
     DriverMismatch,
+    DriverReleased,
     DriverUnavailable,
     GpuLost,
     NvmlError,
@@ -47,6 +48,7 @@ class NvmlSource:
         DriverUnavailable,
         DriverMismatch,
         DriverHung,
+        DriverReleased,
         GpuLost,
         NvmlRefused,
         NvmlError,
@@ -69,6 +71,11 @@ class NvmlSource:
         self._session = DriverSession(self._settings, clock)
         self._clock, self._wall, self._sleep = clock, wall, sleep
         self._next = -math.inf
+
+    @property
+    def profiling_errors(self) -> Mapping[str, str]:
+        """Why GPUs have no profiling counters although the driver has them: messages by reason."""
+        return self._session.profiling_errors
 
     async def read(self) -> RawTick:
         """Wait for the next scheduled moment, then read all GPUs. Moments that a slow driver missed are left out.

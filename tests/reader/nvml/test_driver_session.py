@@ -3,11 +3,13 @@ from __future__ import annotations
 import contextlib
 import itertools
 import re
+from pathlib import Path
 
 import pytest
 
 from pulsed.errors import (
     DriverMismatch,
+    DriverReleased,
     DriverUnavailable,
     GpuLost,
     NvmlError,
@@ -323,10 +325,10 @@ def test_every_error_of_every_field_costs_that_quantity_only(nvml: LoadedStandin
 
 
 def test_driver_reloads_leak_nothing(nvml: LoadedStandin) -> None:
-    nvml.gpus = [boards.hopper(0), boards.split(boards.hopper(1), [(1, "1g.10gb")])]
+    nvml.gpus = [boards.split(boards.hopper(), [(1, "1g.10gb")]) | {"processes": "41:5:1"}]
     nvml.write()
     with reading() as reader:
-        for _ in range(300):
+        for _ in range(1000):
             reader.tick()
             held = nvml.held()
             nvml.reload_driver()
@@ -335,3 +337,48 @@ def test_driver_reloads_leak_nothing(nvml: LoadedStandin) -> None:
             assert reader.numbers()["0"]["temperature_celsius"] == 44.0
             assert nvml.held() == held
     assert nvml.held() == NOTHING_HELD
+
+
+def test_counters_in_use_by_another_process_are_named_and_come_back(
+    nvml: LoadedStandin, caplog: pytest.LogCaptureFixture
+) -> None:
+    nvml.gpus = [boards.hopper()]
+    nvml.write()
+    with reading() as reader:
+        reader.tick()
+        assert reader.session.profiling_errors == {}
+        for function in ("nvmlGpmSampleGet", "nvmlGpmMetricsGet"):
+            nvml.write(**{f"{function}.error": 19})
+            for _ in range(2):
+                assert "sm_active_ratio" not in reader.numbers()["0"]
+                assert "in use by another process" in reader.session.profiling_errors["profiling_held"]
+            nvml.write(**{f"{function}.error": 0})
+            reader.tick()
+            assert reader.numbers()["0"]["sm_active_ratio"] == 0.883
+            assert reader.session.profiling_errors == {}
+    assert [record.levelname for record in caplog.records] == ["WARNING"] * 2, "once each"
+
+
+def test_counters_that_the_driver_refuses_are_named(nvml: LoadedStandin) -> None:
+    nvml.gpus = [boards.hopper()]
+    nvml.write(nvmlGpmSampleGet_error=4)
+    with reading() as reader:
+        reader.tick()
+        reader.tick()
+        assert "CAP_PERFMON" in reader.session.profiling_errors["not_permitted"]
+
+
+def test_the_driver_is_released_while_a_file_exists(nvml: LoadedStandin, tmp_path: Path) -> None:
+    nvml.gpus = [boards.hopper()]
+    nvml.write()
+    file = tmp_path / "release"
+    with reading(NvmlSettings(release_file=str(file))) as reader:
+        reader.tick()
+        assert nvml.held() != NOTHING_HELD
+        file.touch()
+        for _ in range(2):
+            with pytest.raises(DriverReleased, match="exists"):
+                reader.tick()
+            assert nvml.held() == NOTHING_HELD
+        file.unlink()
+        assert reader.numbers()["0"]["temperature_celsius"] == 44.0
