@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Iterable, Sequence
 
@@ -552,3 +553,99 @@ def test_other_peoples_pages_are_believed(name: str) -> None:
     assert seen([tick] * 20, 15.0) == set()
     # One page for ten minutes is what a dead engine shows: a few pages have what it takes to tell.
     assert seen([tick] * 41, 15.0) == ({"values_frozen"} if name in FROZEN_IF_REPEATED else set())
+
+
+# --- limits and times themselves
+
+
+@pytest.mark.parametrize(
+    ("quantity", "low", "high"),
+    [
+        ("power_watts", 0.0, 100.0),
+        ("temperature_celsius", -20.0, 90.0),
+        ("sm_clock_hertz", 0.0, 2e9),
+        ("pcie_transmit_bytes_per_second", 0.0, 1e10),
+    ],
+)
+def test_a_value_at_its_limit_is_plausible(quantity: str, low: float, high: float) -> None:
+    settings = PlausibilitySettings(
+        power_max_watts=100.0,
+        temperature_min_celsius=-20.0,
+        temperature_max_celsius=90.0,
+        sm_clock_max_hertz=2e9,
+        traffic_max_bytes_per_second=1e10,
+    )
+    found = [
+        bool(Gpu(settings).apply(Reading(**{quantity: value}), 0.0)[1]) for value in (low - 0.5, low, high, high + 1e4)
+    ]
+    assert found == [True, False, False, True]
+    other = Reading(**{quantity: high, "memory_temperature_celsius": 999.0})
+    after, said = Gpu(settings).apply(other, 0.0)
+    assert (after, said) == (Reading(**{quantity: high}), ("temperature_absurd",))
+
+
+def test_memory_may_exceed_its_size_by_the_ratio() -> None:
+    settings = PlausibilitySettings(memory_excess_ratio=1.25)
+    for used, said in ((0.0, ()), (100.0, ()), (100.5, ("memory_absurd",))):
+        assert Gpu(settings).apply(Reading(memory_used_bytes=used, memory_bytes=80.0), 0.0)[1] == said
+
+
+QUICK = PlausibilitySettings(frozen_samples=5, frozen_seconds=8.0, stuck_samples=2, stuck_seconds=3.0, moved_ratio=0.25)
+
+
+@pytest.mark.parametrize(
+    ("changes", "number"),
+    [
+        ({}, 9),
+        ({"frozen_seconds": 4.0}, 5),
+        ({"frozen_samples": 12}, 12),
+        ({"stuck_seconds": 6.0, "frozen_seconds": 1.0}, 8),
+        ({"stuck_samples": 7}, 14),
+        ({"frozen_seconds": 40.0}, 41),
+    ],
+)
+@pytest.mark.parametrize("moved", [{"gpu_utilization_ratio": 0.75}, {"power_watts": 75.0}, {"power_watts": 140.0}])
+def test_a_frozen_profile_needs_all_its_times(changes: dict[str, float], moved: dict[str, float], number: int) -> None:
+    """The reference is taken at a tenth of `frozen_seconds` and `stuck_samples`; then the load moves."""
+    settings = dataclasses.replace(QUICK, **changes)  # type: ignore[arg-type]
+    gpu = Gpu(settings)
+    before = STEADY._replace(gpu_utilization_ratio=1.0, power_watts=100.0)
+    taken = max(settings.stuck_samples, math.ceil(0.1 * settings.frozen_seconds) + 1)
+    first = None
+    for sample in range(1, 50):
+        reading = (before if sample <= taken else before._replace(**moved))._replace(energy_joules_total=float(sample))
+        if gpu.apply(reading, 1.0 if sample > 1 else 0.0)[1]:
+            first = sample
+            break
+    moving = max(math.ceil(settings.stuck_seconds), settings.stuck_samples)
+    assert number == max(taken + moving, settings.frozen_samples, math.ceil(settings.frozen_seconds) + 1)
+    assert first == number
+
+
+@pytest.mark.parametrize(("fractions", "is_frozen"), [(2, False), (3, True)])
+def test_a_profile_is_frozen_with_three_values_that_are_not_constant_by_chance(fractions: int, is_frozen: bool) -> None:
+    names = ("sm_active_ratio", "sm_occupancy_ratio", "dram_active_ratio")[:fractions]
+    before = Reading(**{"graphics_engine_active_ratio": 1.0, **dict.fromkeys(names, 0.5)}, gpu_utilization_ratio=1.0)
+    gpu, found = Gpu(QUICK), []
+    for sample in range(30):
+        load = before._replace(gpu_utilization_ratio=1.0 if sample < 3 else 0.5, energy_joules_total=float(sample))
+        found.append(gpu.apply(load, 1.0 if sample else 0.0)[1])
+    assert (("profiling_frozen",) in found) is is_frozen
+
+
+def test_a_load_that_returned_starts_its_time_again() -> None:
+    gpu, found = Gpu(QUICK), []
+    steady = STEADY._replace(gpu_utilization_ratio=1.0)
+    moved = steady._replace(gpu_utilization_ratio=0.5)
+    for sample, reading in enumerate([*[steady] * 20, *[moved] * 2, steady, *[moved] * 3]):
+        found.append(bool(gpu.apply(noisy(reading, sample), 1.0 if sample else 0.0)[1]))
+    assert found == [False] * 25 + [True]
+
+
+def test_samples_before_a_gap_count_for_no_profile() -> None:
+    gpu, found = Gpu(QUICK), []
+    steady = STEADY._replace(gpu_utilization_ratio=1.0)
+    moved = steady._replace(gpu_utilization_ratio=0.5)
+    for sample, reading in enumerate([*[steady] * 20, *[moved] * 20]):
+        found.append(bool(gpu.apply(noisy(reading, sample), 0.0 if sample in (0, 20) else 1.0)[1]))
+    assert not any(found), "the load after the gap is the reference"
