@@ -5,16 +5,26 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import gc
+import time
+from typing import Literal
 
 _M_MMAP_THRESHOLD = -3  # malloc.h of glibc
 _LARGE_BYTES = 2**20
+
+THRESHOLDS = (10_000, 5, 10)
+"""Of the three generations: a collection holds the interpreter for some 10 ms per 50,000 objects that it looks at."""
+
+LONG_SECONDS = 0.08
+"""A full collection that takes longer excludes what it found alive from later ones."""
 
 
 def configure_memory() -> None:
     """Configure garbage collector and allocator, after start-up.
 
     Objects of the start-up live as long as the process and are excluded from full collections. Ticks make many objects
-    that live for one interval, without cycles, so collections may be rare.
+    that live for one interval, without cycles, so collections may be rare. The state of 10,000 GPUs is a million
+    objects, which would hold the interpreter, and with it the event loop, for half a second: see `LONG_SECONDS`. It has
+    no cycles either, so that reference counts free it.
 
     Blocks of 1 MiB and more, as of large pages, return to the system when they are freed. By default glibc would put
     them among the small ones once it has seen a few, where they leave holes: some 30 MB beside misbehaving
@@ -22,6 +32,27 @@ def configure_memory() -> None:
     """
     gc.collect()
     gc.freeze()
-    gc.set_threshold(10_000, 20, 20)
+    gc.set_threshold(*THRESHOLDS)
+    gc.callbacks.append(FullCollections())
     with contextlib.suppress(OSError, AttributeError):  # another C library
         ctypes.CDLL(None).mallopt(_M_MMAP_THRESHOLD, _LARGE_BYTES)
+
+
+class FullCollections:
+    """Keeps full collections short; a callback of `gc`.
+
+    Args:
+        long_seconds: time of the processor from which on a full collection is long.
+    """
+
+    def __init__(self, long_seconds: float = LONG_SECONDS) -> None:
+        self._long_seconds, self._begun = long_seconds, 0.0
+
+    def __call__(self, phase: Literal["start", "stop"], info: dict[str, int]) -> None:
+        """Take the begin or the end of a collection."""
+        if info["generation"] != 2:
+            return
+        if phase == "start":
+            self._begun = time.thread_time()
+        elif time.thread_time() - self._begun > self._long_seconds:
+            gc.freeze()

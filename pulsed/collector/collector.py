@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from socket import gethostname
@@ -193,7 +193,7 @@ class Collector:
         source: Source,
         pipeline: Pipeline,
         target: Target,
-        on_tick: Callable[[ComputedTick], None] = lambda tick: None,
+        on_tick: Callable[[ComputedTick], Awaitable[None] | None] = lambda tick: None,
         until: Callable[[Target], bool] = lambda target: False,
         *,
         is_logged: bool = True,
@@ -215,7 +215,8 @@ class Collector:
                     target.end(outcome.message)
                 else:
                     target.accept(outcome, time.monotonic())
-                    self._on_tick(outcome)
+                    if (taken := self._on_tick(outcome)) is not None:
+                        await taken
                 if self._until(target):
                     return
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -44,7 +44,7 @@ async def collect(
     config: Config,
     settings: ComputeSettings,
     until: Callable[[Target], bool],
-    on_tick: Callable[[ComputedTick], None] = lambda tick: None,
+    on_tick: Callable[[ComputedTick], Awaitable[None] | None] = lambda tick: None,
     *,
     is_logged: bool = True,
 ) -> TargetStore:
@@ -130,7 +130,7 @@ class CollectorPool:
         self,
         store: TargetStore,
         observe: Observe,
-        on_tick: Callable[[ComputedTick], None],
+        on_tick: Callable[[ComputedTick], Awaitable[None] | None],
         saved: SavedHealth | None = None,
     ) -> None:
         self._store, self._observe, self._on_tick, self._saved = store, observe, on_tick, saved

@@ -9,9 +9,10 @@ import asyncio
 import json
 import logging
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
+from pulsed.background import turn
 from pulsed.compute.health.evaluator import HealthEvaluator
 
 log = logging.getLogger(__name__)
@@ -126,29 +127,12 @@ class SavedHealth:
         except ValueError as error:
             log.warning("latched health is of no use", extra={"target": target, "error": str(error)})
 
-    def document(self, evaluators: Mapping[str, HealthEvaluator]) -> Mapping[str, object] | None:
-        """Give what has to be written; None if nothing has changed since this was asked last.
-
-        Targets that are not read now are kept as they were.
-        """
-        latched = {target: evaluator.latched for target, evaluator in evaluators.items()}
-        if latched == self._written:
-            return None
-        self._written = latched
-        return {
-            "version": VERSION,
-            "targets": {**self._kept, **{name: evaluator.dump() for name, evaluator in evaluators.items()}},
-        }
-
-    def save(self, document: Mapping[str, object]) -> None:
-        """Write what `document` gave; may be done in a thread."""
-        if not self._file.save(document):
-            self._written = {}  # try again
-
     def write(self, evaluators: Mapping[str, HealthEvaluator]) -> None:
         """Write the health of all targets if it has changed."""
-        if (document := self.document(evaluators)) is not None:
-            self.save(document)
+        targets: dict[str, object] = {}
+        for _ in self._dump(evaluators, targets):
+            pass
+        self._save(targets)
 
     async def write_regularly(
         self, evaluators: Callable[[], Mapping[str, HealthEvaluator]], in_use: asyncio.Lock
@@ -161,10 +145,31 @@ class SavedHealth:
         """
         while True:
             await asyncio.sleep(WRITE_SECONDS)
+            targets: dict[str, object] = {}
             async with in_use:
-                document = self.document(evaluators())
-            if document is not None:
-                await asyncio.to_thread(self.save, document)
+                for _ in self._dump(evaluators(), targets):
+                    await turn()
+            await asyncio.to_thread(self._save, targets)
+
+    def _dump(self, evaluators: Mapping[str, HealthEvaluator], targets: dict[str, object]) -> Iterator[None]:
+        """Fill in the health of all targets, step by step; nothing if nothing has changed since the last time.
+
+        Targets that are not read now are kept as they were.
+        """
+        latched = {target: evaluator.latched for target, evaluator in evaluators.items()}
+        if latched == self._written:
+            return
+        targets |= self._kept
+        for name, evaluator in evaluators.items():
+            document: dict[str, object] = {}
+            yield from evaluator.dump_in_steps(document)
+            targets[name] = document
+        self._written = latched
+
+    def _save(self, targets: Mapping[str, object]) -> None:
+        """Write the health of targets, if there is any; may be done in a thread."""
+        if targets and not self._file.save({"version": VERSION, "targets": targets}):
+            self._written = {}  # try again
 
     def _accept(self, document: Mapping[str, object]) -> None:
         targets = document.get("targets")

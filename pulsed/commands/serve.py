@@ -8,7 +8,7 @@ import logging
 import os
 import resource
 import signal
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import uvloop
@@ -102,7 +102,7 @@ class Daemon:
             {
                 "log": self._log_health,
                 "history": self._history.add,
-                "events": self._events.publish,
+                "events": self._events.publish_in_steps,
                 "accounts": self._account,
                 "findings": self._find,
             }
@@ -261,19 +261,29 @@ class Daemon:
             )
         return Server(app, web, self._web, lambda: self._notifier.ready(""))
 
-    def _log_health(self, tick: ComputedTick) -> None:
+    def _log_health(self, tick: ComputedTick) -> Iterator[None]:
+        yield
         for change in tick.health_changes:
             log_health_change(change, self._store.node)
+            yield
         for removal in tick.removed:
             log_removal(removal, self._store.node)
+            yield
 
-    def _account(self, tick: ComputedTick) -> None:
-        self._announce(self._accounting.add(tick))
+    def _account(self, tick: ComputedTick) -> Iterator[None]:
+        changes = self._accounting.add(tick)
+        yield
+        for change in changes:
+            self._events.announce(owner_change(change))
+            yield
 
-    def _find(self, tick: ComputedTick) -> None:
-        for finding in self._findings.add(tick):
+    def _find(self, tick: ComputedTick) -> Iterator[None]:
+        findings = self._findings.add(tick)
+        yield
+        for finding in findings:
             log_finding(finding, self._store.node)
             self._events.announce(finding_change(finding))
+            yield
 
     def _announce(self, changes: Sequence[OwnerChange]) -> None:
         """Send the begins and ends of owners to subscribers."""

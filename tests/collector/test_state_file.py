@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 import logging
 import os
 from collections.abc import Mapping
@@ -9,7 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from pulsed.collector.state_file import StateFile
+from pulsed import background
+from pulsed.collector import state_file
+from pulsed.collector.collector import Pipeline
+from pulsed.collector.state_file import SavedHealth, StateFile
+from pulsed.compute.derive import ComputeSettings
+from tests.bench.ticks import raw_ticks
 
 
 def test_what_is_saved_is_loaded(tmp_path: Path) -> None:
@@ -62,3 +69,42 @@ def test_a_file_that_may_not_be_read_stays(tmp_path: Path, caplog: pytest.LogCap
     assert not StateFile(path).load(lambda _: None)
     assert path.exists()
     assert "cannot be read" in caplog.text
+
+
+async def test_the_health_of_many_gpus_is_taken_in_turns_with_the_event_loop(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(background, "TURN_SECONDS", 0.0)
+    monkeypatch.setattr(state_file, "WRITE_SECONDS", 0.01)
+    pipeline = Pipeline(ComputeSettings(), "node")
+    for raw in raw_ticks(250, 2):
+        pipeline.process(raw)
+    evaluators = {"bench": pipeline.health_evaluator}
+    path, locks = tmp_path / "latches.json", asyncio.Lock()
+    turns = 0
+    writing = asyncio.create_task(SavedHealth(StateFile(path)).write_regularly(lambda: evaluators, locks))
+    while not path.exists():
+        turns += locks.locked()
+        await asyncio.sleep(0)
+    writing.cancel()
+    assert turns >= 2
+    at_once = tmp_path / "at_once.json"
+    SavedHealth(StateFile(at_once)).write(evaluators)
+    assert path.read_bytes() == at_once.read_bytes()
+    assert len(json.loads(path.read_bytes())["targets"]["bench"]["gpus"]) == 250
+
+
+async def test_a_write_that_was_interrupted_is_done_at_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(background, "TURN_SECONDS", 0.0)
+    monkeypatch.setattr(state_file, "WRITE_SECONDS", 0.0)
+    pipeline = Pipeline(ComputeSettings(), "node")
+    pipeline.process(raw_ticks(250, 1)[0])
+    evaluators = {"bench": pipeline.health_evaluator}
+    saved, lock = SavedHealth(StateFile(tmp_path / "latches.json")), asyncio.Lock()
+    writing = asyncio.create_task(saved.write_regularly(lambda: evaluators, lock))
+    while not lock.locked():  # noqa: ASYNC110 (no event)
+        await asyncio.sleep(0)
+    writing.cancel()
+    await asyncio.gather(writing, return_exceptions=True)
+    saved.write(evaluators)
+    assert (tmp_path / "latches.json").exists()

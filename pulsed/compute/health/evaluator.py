@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain, islice
 from weakref import WeakKeyDictionary
 
 from pulsed.compute.health.gpu import GpuHealth, NodeFacts
@@ -21,6 +22,9 @@ from pulsed.translate.vocabulary import NOTHING, Reading
 
 FORGET_SECONDS = 7 * 86400.0
 """Age at which saved health is dropped: the length of the longest window."""
+
+DUMPED_AT_ONCE = 100
+"""GPUs whose state is taken in one step: 5 ms."""
 
 EMPTY_POLLS = 2
 """Samples in a row without any GPU that are tolerated: an exporter that has just been started has none yet."""
@@ -142,8 +146,25 @@ class HealthEvaluator:
 
     def dump(self) -> dict[str, object]:
         """Return the state that must survive a restart: small, plain JSON."""
-        gpus = {track.key: save(gpu) for track, gpu in self._gpus.items()}
-        return as_json(SavedTarget(VERSION, self._target, {**self._restored, **gpus}))
+        document: dict[str, object] = {}
+        for _ in self.dump_in_steps(document):
+            pass
+        return document
+
+    def dump_in_steps(self, document: dict[str, object]) -> Iterator[None]:
+        """Fill a document with the state that must survive a restart, `DUMPED_AT_ONCE` GPUs per step.
+
+        The state of each GPU is of one moment. Between two steps the target may have a tick.
+        """
+        document |= as_json(SavedTarget(VERSION, self._target, {}))
+        gpus: dict[str, object] = {}
+        document["gpus"] = gpus
+        states = chain(
+            list(self._restored.items()), ((track.key, save(gpu)) for track, gpu in list(self._gpus.items()))
+        )
+        while part := dict(islice(states, DUMPED_AT_ONCE)):
+            gpus |= as_json(SavedTarget(VERSION, self._target, part))["gpus"]
+            yield
 
     def restore(self, document: Mapping[str, object], now: float) -> None:
         """Continue with saved state, before the first tick.

@@ -6,6 +6,8 @@ A sample with unchanged inputs and nothing due costs only comparisons.
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections.abc import Mapping, Sequence
+from functools import partial
 from itertools import compress
 from math import inf
 from operator import ne
@@ -13,7 +15,7 @@ from typing import NamedTuple
 
 from pulsed.compute.health.check import GpuCheck
 from pulsed.compute.health.inputs import GpuInputs, activity_of, exporter_facts
-from pulsed.compute.health.model import NOT_EVALUATED, CheckState, Health
+from pulsed.compute.health.model import NOT_EVALUATED, SEVERITY, CheckState, Health
 from pulsed.compute.health.plan import MOVING, REASONS, XID, HealthPlan
 from pulsed.compute.health.reachability import Reachability
 from pulsed.compute.health.resets import RESET_SIGNS, Resets
@@ -83,7 +85,7 @@ class GpuHealth:
         self.last_reset: float | None = None
         self.latched = 0
         self.checks = [GpuCheck(check) for check in plan.checks]
-        self.inputs = GpuInputs(plan.settings, device.model, self._severity_of)
+        self.inputs = GpuInputs(plan.settings, device.model, partial(_severity_of, plan.position_of, self.checks))
         self.boot_id = ""
         self.driver_version = device.driver_version
         self._rules = [state for check in self.checks for state in check.rules]
@@ -175,10 +177,6 @@ class GpuHealth:
         if due or self._has_news or now >= self._due:
             self._evaluate(due & plan.all_rules, reading, (self._blank_ratio, activity, None), now)
         return self.health
-
-    def _severity_of(self, check: str) -> int:
-        position = self.plan.position_of.get(check)
-        return -1 if position is None else self.checks[position].severity(self.inputs)
 
     def _interrupt(self) -> int:
         """The GPU was not observed for a while, and its source may have other fields since; return what to evaluate."""
@@ -303,6 +301,12 @@ class GpuHealth:
             if is_changed or is_first or (self._is_presence_changed and checks[position].check.applicability):
                 checks[position].events += state.events
                 touched.add(position)
+
+
+def _severity_of(position_of: Mapping[str, int], checks: Sequence[GpuCheck], check: str, inputs: GpuInputs) -> int:
+    """Return the severity of a check; -1 while it is unknown or disabled."""
+    position = position_of.get(check)
+    return SEVERITY["unknown"] if position is None else checks[position].severity(inputs)
 
 
 def _has_new_fields(before: Reading, reading: Reading) -> bool:

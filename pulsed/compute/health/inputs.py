@@ -41,7 +41,8 @@ class GpuInputs:
     Attributes:
         settings: of health.
         model: product name.
-        severity_of: returns the severity of a check of this GPU by its id; -1 while it is unknown or disabled.
+        severity_of: returns the severity of a check of this GPU by its id, given these inputs; -1 while it is unknown
+            or disabled. It holds no reference to them: reference counts alone then free a GPU that is forgotten.
         values: the reading followed by `FACTS`, by `INPUT_POSITION`, as of the last evaluation.
         extras: dcgm-exporter's own metrics.
         measured_at: seconds of the GPU's clock when the reading was first seen; a repeated one is not another one.
@@ -50,7 +51,7 @@ class GpuInputs:
 
     settings: HealthSettings
     model: str
-    severity_of: Callable[[str], int]
+    severity_of: Callable[[str, GpuInputs], int]
     values: tuple[Value, ...] = (*NOTHING, *[None] * len(FACTS))
     extras: Extras | None = None
     measured_at: float = 0.0

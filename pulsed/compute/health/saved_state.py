@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from pulsed.compute.health.counter_increase import CounterIncrease, Increase
 from pulsed.compute.health.gpu import GpuHealth
@@ -133,9 +133,9 @@ def restore(gpu: GpuHealth, saved: SavedGpuState, time: float) -> None:
             check.state = CheckState(check.state.id, *saved.states[check.state.id])
 
 
-def as_json(state: SavedTarget) -> dict[str, object]:
+def as_json(state: SavedTarget) -> dict[str, Any]:
     """Return the state as a JSON document."""
-    document: dict[str, object] = _adapter().dump_python(state, mode="json")
+    document: dict[str, Any] = _adapter().dump_python(state, mode="json")
     return document
 
 

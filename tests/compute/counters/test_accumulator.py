@@ -314,3 +314,35 @@ def _integral(seconds: list[float], values: list[float]) -> Fraction:
     """Sum up value times time; fsum is exact but for its last rounding."""
     shares = [fsum(seconds[at :: len(values)]) for at in range(len(values))]
     return sum((Fraction(value) * Fraction(share) for value, share in zip(values, shares, strict=True)), Fraction(0))
+
+
+@pytest.mark.parametrize(
+    ("gain", "watts", "seconds", "joules"),
+    [
+        (0.25, 300.0, 1.0, 0.25),
+        (MAX_WATTS * 2.0, 300.0, 2.0, MAX_WATTS * 2.0),
+        (MAX_WATTS * 2.0 + 1.0, 300.0, 2.0, 600.0),
+        (-1.0, 300.0, 2.0, 600.0),
+        (-1.0, 0.0, 2.0, 0.0),
+        (-1.0, MAX_WATTS, 2.0, MAX_WATTS * 2.0),
+        (-1.0, MAX_WATTS + 1.0, 2.0, 0.0),
+    ],
+)
+def test_a_gain_of_the_counter_counts_up_to_what_a_gpu_can_draw_else_power(
+    gain: float, watts: float, seconds: float, joules: float
+) -> None:
+    assert MAX_WATTS == 10_000.0
+    made = begun(Reading(energy_joules_total=1e6, power_watts=watts))
+    made.add(seconds, GPU, Reading(energy_joules_total=1e6 + gain, power_watts=watts), None, "idle")
+    account = made.snapshot()
+    assert account.value("class_energy_joules", "idle") == pytest.approx(joules)
+    is_unknown = gain < 0.0 and watts > MAX_WATTS
+    assert account.value("energy_unknown_seconds") == (seconds if is_unknown else 0.0)
+
+
+def test_a_rate_of_0_is_known() -> None:
+    made = begun()
+    made.add(2.0, GPU, Reading(sm_active_ratio=0.0), 0.0, "idle")
+    account = made.snapshot()
+    assert (account.value("sm_active_seconds"), account.value("sm_active_unknown_seconds")) == (0.0, 0.0)
+    assert account.value("real_utilization_seconds") == 0.0

@@ -1,0 +1,50 @@
+"""Garbage collection: full collections stay short, and GPUs are freed without any."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator
+
+import pytest
+
+from pulsed.collector.collector import Pipeline
+from pulsed.compute.derive import ComputeSettings
+from pulsed.memory import FullCollections
+from tests.bench.ticks import raw_ticks
+
+
+@pytest.fixture
+def collector() -> Iterator[None]:
+    """Undo what a test excludes from collections."""
+    yield
+    gc.unfreeze()
+
+
+@pytest.mark.parametrize(
+    ("long_seconds", "generation", "is_excluded"), [(0.0, 2, True), (0.0, 1, False), (9.0, 2, False)]
+)
+def test_what_a_long_full_collection_found_alive_is_excluded(
+    collector: None, long_seconds: float, generation: int, is_excluded: bool
+) -> None:
+    gc.unfreeze()
+    callback = FullCollections(long_seconds)
+    gc.callbacks.append(callback)
+    try:
+        gc.collect(generation)
+    finally:
+        gc.callbacks.remove(callback)
+    assert (gc.get_freeze_count() > 0) is is_excluded
+
+
+def test_reference_counts_free_the_state_of_gpus() -> None:
+    ticks = raw_ticks(40, 3)
+    gc.collect()
+    gc.disable()
+    try:
+        pipeline = Pipeline(ComputeSettings(), "node")
+        for raw in ticks:
+            pipeline.process(raw)
+        del pipeline
+        assert gc.collect() < 40, "objects in cycles"
+    finally:
+        gc.enable()
