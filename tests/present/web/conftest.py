@@ -11,8 +11,9 @@ from tests.daemon import Daemon, serving
 from tests.present.web.browser import launch
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def browser() -> Iterator[Browser]:
+    # Playwright's event loop runs in this thread until the end: no other package's tests may run meanwhile.
     with sync_playwright() as playwright:
         started = launch(playwright)
         yield started
