@@ -76,7 +76,7 @@ release-files: $(VENV)/.dev
 # The newest versions that fit, from a fresh environment; run the tests with them before they are committed.
 constraints:
 	rm -rf build/constraints && $(PYTHON) -m venv build/constraints
-	build/constraints/bin/pip install --quiet --disable-pip-version-check .
+	build/constraints/bin/pip install --quiet --disable-pip-version-check '.[nvml]'
 	{ sed -n '/^#/p' deploy/constraints.txt; build/constraints/bin/pip freeze --exclude pulsed; } > build/constraints.txt
 	mv build/constraints.txt deploy/constraints.txt
 

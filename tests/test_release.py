@@ -122,7 +122,7 @@ def check_sbom(document: dict[str, Any]) -> None:
     for name, version in pinned:
         if name.lower() in named:
             assert named[name.lower()] == version
-    assert {"fastapi", "pydantic", "uvicorn", "pyyaml"} <= named.keys()
+    assert {"fastapi", "pydantic", "uvicorn", "pyyaml", "nvidia-ml-py"} <= named.keys()
     assert not {"pip", "pytest", "mypy"} & named.keys()
 
 

@@ -145,7 +145,7 @@ def _write_sbom(wheel: Path, target: Path, epoch: str) -> None:
         venv.create(folder)
         python = Path(folder) / "bin" / "python"
         constraint = "--constraint", ROOT / "deploy" / "constraints.txt"
-        run(sys.executable, "-m", "pip", "--python", python, "install", "--quiet", *constraint, wheel)
+        run(sys.executable, "-m", "pip", "--python", python, "install", "--quiet", *constraint, f"{wheel}[nvml]")
         run(
             *(sys.executable, "-m", "cyclonedx_py", "environment", "--pyproject", ROOT / "pyproject.toml"),
             *("--output-reproducible", "--output-file", target, python),

@@ -17,6 +17,7 @@ SOURCES: dict[str, Values] = {
     "dcgmi on the node": {"source": {"kind": "dcgmi"}},
     "dcgmi by a Service": {"source": {"kind": "dcgmi", "dcgmi": {"via": "service"}}},
     "dcgmi by its address": {"source": {"kind": "dcgmi", "dcgmi": {"host": "unix:///run/nv.sock"}}},
+    "driver": {"source": {"kind": "nvml"}},
     "demo": {"source": {"kind": "demo"}},
 }
 
@@ -28,6 +29,7 @@ REACHED: dict[str, tuple[str, object]] = {
     "dcgmi on the node": ("dcgmi", f"{HOST}:5555"),
     "dcgmi by a Service": ("dcgmi", f"nvidia-dcgm.{NAMESPACE}.svc:5555"),
     "dcgmi by its address": ("dcgmi", "unix:///run/nv.sock"),
+    "driver": ("nvml", None),
     "demo": ("demo", None),
 }
 
@@ -103,6 +105,15 @@ SINGLE: dict[str, Values] = {
     "the default ServiceAccount": {"serviceAccount": {"create": False}},
     "network policy": {"networkPolicy": {"enabled": True}},
     "network policy of dcgmi": {"networkPolicy": {"enabled": True}, "source": {"kind": "dcgmi"}},
+    "driver of the default runtime": {
+        "source": {"kind": "nvml", "nvml": {"runtimeClassName": "", "visibleDevices": "0,1"}},
+        "networkPolicy": {"enabled": True},
+    },
+    "processes of the node": {
+        "source": {"kind": "nvml"},
+        "hostPID": True,
+        "config": {"attribution": {"processes": True, "process_owners": True}},
+    },
     "network policy of the demo": {"networkPolicy": {"enabled": True}, "source": {"kind": "demo"}},
     "narrow network policy": {
         "networkPolicy": {
@@ -225,7 +236,7 @@ REFUSED: dict[str, tuple[Values, str]] = {
         "adapter/config",
     ),
     "unknown value": ({"tolerance": []}, "tolerance"),
-    "unknown source": ({"source": {"kind": "nvml"}}, "source/kind"),
+    "unknown source": ({"source": {"kind": "ganglia"}}, "source/kind"),
     "unknown key of the source": ({"source": {"exporter": {"url": "http://a"}}}, "url"),
     "targets that are no URLs": ({"source": {"exporter": {"targets": ["gpu1:9400"]}}}, "targets/0"),
     "port as text": ({"port": "9401"}, "port"),

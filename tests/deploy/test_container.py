@@ -154,6 +154,10 @@ def test_the_build_makes_a_pulsed_that_serves_and_writes_nothing(image: Path, tm
     assert not (programs / "pip").exists()
     (wheel,) = (image / "dist").glob("*.whl")
     assert wheel.name.startswith(f"pulsed-{__version__}-")
+    nvml = subprocess.run(
+        [programs / "pulsed", "snapshot", "--source", "nvml"], capture_output=True, text=True, check=False
+    )
+    assert "libnvidia-ml.so.1 is not found" in nvml.stderr, "nvidia-ml-py is there; a driver comes with the node"
 
     before = everything(image)
     port = free_port()

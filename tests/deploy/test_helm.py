@@ -55,7 +55,7 @@ def test_every_object_is_valid_and_the_pods_are_harmless(name: str, tmp_path: Pa
     reads_pods = reads_pods or name in ("workloads of pods", "workloads with the host engine")
     assert ("ClusterRole" in kinds or "Role" in kinds) == (reads_pods and name != "own role")
     for pod in pods(manifests):
-        if not name.startswith(("kernel log", "pods from the kubelet")):
+        if not name.startswith(("kernel log", "pods from the kubelet", "processes of the node")):
             check_restricted(pod, has_token=reads_pods and "restartPolicy" not in pod)
     configured(manifests, tmp_path)
 
@@ -83,6 +83,33 @@ def test_pulsed_reads_what_the_values_say(name: str, tmp_path: Path) -> None:
         assert tuple(str(target) for target in seen.source.exporter.targets) == reached
     elif kind == "dcgmi":
         assert seen.source.dcgmi.host == reached
+
+
+def test_a_driver_comes_from_the_container_toolkit(tmp_path: Path) -> None:
+    manifests = render(SOURCES["driver"])
+    pod = only(manifests, "DaemonSet")["spec"]["template"]["spec"]
+    assert pod["runtimeClassName"] == "nvidia"
+    assert "nvidia.com/gpu" not in json.dumps(pod["containers"]), "a request would keep a GPU from jobs"
+    given = environment_of(manifests, HOST)
+    assert (given["NVIDIA_VISIBLE_DEVICES"], given["NVIDIA_DRIVER_CAPABILITIES"]) == ("all", "utility")
+    assert not {name for name in given if name.startswith("PULSED_SOURCE")}
+    seen = configured(manifests, tmp_path)
+    assert seen.source.exporter.discovery == "static"
+    assert not any("Role" in manifest["kind"] for manifest in manifests)
+
+    other = only(render(SINGLE["driver of the default runtime"]), "DaemonSet")["spec"]["template"]["spec"]
+    assert "runtimeClassName" not in other
+    assert environment_of(render(SINGLE["driver of the default runtime"]), HOST)["NVIDIA_VISIBLE_DEVICES"] == "0,1"
+    own = only(render({**SOURCES["driver"], "runtimeClassName": "gvisor"}), "DaemonSet")["spec"]["template"]["spec"]
+    assert own["runtimeClassName"] == "gvisor"
+    for name in ("exporter in a pod", "demo"):
+        spec = only(render(SOURCES[name]), "DaemonSet")["spec"]["template"]["spec"]
+        assert "runtimeClassName" not in spec
+        assert "NVIDIA_VISIBLE_DEVICES" not in environment_of(render(SOURCES[name]), HOST)
+
+
+def test_the_process_namespace_of_the_node_is_shared_on_request() -> None:
+    assert only(render(SINGLE["processes of the node"]), "DaemonSet")["spec"]["template"]["spec"]["hostPID"] is True
 
 
 def test_the_judges_see_what_is_wrong() -> None:
@@ -308,6 +335,7 @@ def test_the_web_configuration_reaches_probes_and_monitors() -> None:
         (SINGLE["exporter pods of one namespace"], [53, 53, 9500, 443, 6443]),
         ({"source": {"kind": "dcgmi"}}, [53, 53, 5555]),
         ({"source": {"kind": "demo"}}, [53, 53]),
+        (SOURCES["driver"], [53, 53]),
         (SOURCES["exporters by URL"], [53, 53, 9400]),
         (
             {
