@@ -66,7 +66,7 @@ async def _run(config: Config, access: ClusterAccess, web: WebConfigReloader | N
     daemons = DaemonPods(
         given.selectors, given.namespace or "", given.container_port, given.scheme, given.route_prefix or ""
     )
-    pods = ResourceWatch(client, PODS, {}, daemons.reader())
+    pods = ResourceWatch(client, PODS, {}, daemons.reader(), is_paged=True)
     stale_after = given.stale_after or STALE_INTERVALS * given.interval
     gpus = ClusterGpus(scraper, pods, daemons, given.fields, stale_after)
     app = AdapterApp(MetricsApi(gpus, scale_metrics(given.fields)))

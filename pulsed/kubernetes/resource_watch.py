@@ -29,6 +29,8 @@ class ResourceWatch(Generic[_T]):
         query: its selectors.
         read: takes an object as JSON; its result is kept.
         changed: called after every change of the objects or the error.
+        is_paged: whether the first list comes in pages, too: from etcd instead of the memory of the API server, which
+            has no pages.
 
     Attributes:
         objects: by namespace and name.
@@ -44,6 +46,7 @@ class ResourceWatch(Generic[_T]):
         read: Callable[[JsonObject], _T],
         changed: Callable[[], None] = lambda: None,
         *,
+        is_paged: bool = False,
         sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
         random: Callable[[], float] = random_module.random,
     ) -> None:
@@ -51,7 +54,7 @@ class ResourceWatch(Generic[_T]):
         self._sleep, self._random = sleep, random
         self._backoff = Backoff(_FIRST_PAUSE, _LONGEST_PAUSE, random)
         self._version: str | None = None
-        self._list_version = "0"  # any version that the API server has in memory
+        self._list_version = "" if is_paged else "0"  # 0: any version that the API server has in memory
         self.objects: dict[tuple[str, str], _T] = {}
         self.is_listed = False
         self.error = ""

@@ -16,7 +16,7 @@ from copy import deepcopy
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import parse_qs, urlsplit
 
 from tests.certificates import make_authority
@@ -29,6 +29,31 @@ _FIELDS: Mapping[str, Callable[[Pod], str]] = {
     "spec.nodeName": lambda pod: str(pod["spec"].get("nodeName", "")),
     "status.phase": lambda pod: str(pod["status"].get("phase", "")),
 }
+
+
+ITEM_KEYS = ("metadata", "spec", "status")
+"""Keys of an item of a list, which has neither kind nor version."""
+
+KINDS = {
+    "deployments": "Deployment",
+    "replicasets": "ReplicaSet",
+    "statefulsets": "StatefulSet",
+    "daemonsets": "DaemonSet",
+    "jobs": "Job",
+    "cronjobs": "CronJob",
+    "rollouts": "Rollout",
+    "jobsets": "JobSet",
+    "rayclusters": "RayCluster",
+    "rayjobs": "RayJob",
+    "leaderworkersets": "LeaderWorkerSet",
+}
+
+EXPIRED_PAGE = (
+    "The provided continue parameter is too old to display a consistent list result. You can start a new list without "
+    "the continue parameter, or use the continue token in this response to retrieve the remainder of the results. "
+    "Continuing with the provided token results in an inconsistent list - objects that were created, modified, or "
+    "deleted between the time the first chunk was returned and now may show up in the list."
+)
 
 
 def pod(name: str, address: str = "127.0.0.1", port: int = 9400, **more: Any) -> Pod:
@@ -56,6 +81,7 @@ def pod(name: str, address: str = "127.0.0.1", port: int = 9400, **more: Any) ->
             "containers": [
                 {
                     "name": "exporter",
+                    "image": "exporter",
                     "ports": [{"name": more.get("port_name", "metrics"), "containerPort": port, "protocol": "TCP"}],
                 }
             ],
@@ -75,11 +101,62 @@ def reference(version: str, kind: str, name: str, controller: bool = True) -> di
 
 
 class StatusError(Exception):
-    """An answer that is a Status object."""
+    """An answer that is a Status object.
 
-    def __init__(self, code: int, reason: str) -> None:
+    Args:
+        more: further keys of the object, as details.
+    """
+
+    def __init__(self, code: int, reason: str, message: str = "", **more: object) -> None:
         super().__init__(reason)
         self.code = code
+        head: dict[str, object] = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure"}
+        self.document = {**head, "message": message or reason, "reason": reason, **more, "code": code}
+
+
+class UnknownApi(Exception):
+    """There is no such API group: the answer is no Status object."""
+
+
+class ResourcePath(NamedTuple):
+    """The parts of a path of the API; empty without one."""
+
+    group: str
+    version: str
+    namespace: str
+    plural: str
+    name: str
+
+    @property
+    def details(self) -> dict[str, str]:
+        """The details of a Status object."""
+        found = {"name": self.name, "group": self.group, "kind": self.plural}
+        return {key: value for key, value in found.items() if value}
+
+    def __str__(self) -> str:
+        resource = f"{self.plural}.{self.group}" if self.group else self.plural
+        return f'{resource} "{self.name}"' if self.name else resource
+
+    def not_found(self) -> StatusError:
+        """Return the answer for an object that does not exist."""
+        return StatusError(404, "NotFound", f"{self} not found", details=self.details)
+
+    def forbidden(self) -> StatusError:
+        """Return the answer for a user without rights."""
+        verb, where = "get" if self.name else "list", f'in the namespace "{self.namespace}"'
+        message = (
+            f'{self} is forbidden: User "reader" cannot {verb} resource "{self.plural}" in API group "{self.group}" '
+            f"{where if self.namespace else 'at the cluster scope'}"
+        )
+        return StatusError(403, "Forbidden", message, details=self.details)
+
+
+def resource_path(path: str) -> ResourcePath:
+    """Return the parts of a path of the API. Raises a StatusError 404 for another path."""
+    found = re.fullmatch(r"/(?:api|apis/([^/]+))/(v[^/]+)/(?:namespaces/([^/]+)/)?([^/]+)(?:/([^/]+))?", path)
+    if found is None:
+        raise StatusError(404, "NotFound", "the server could not find the requested resource", details={})
+    return ResourcePath(*(part or "" for part in found.groups()))
 
 
 @dataclass
@@ -99,7 +176,7 @@ class FakeApiServer:
 
     Attributes:
         token: what requests must bear.
-        denied: whether the ServiceAccount may not read pods.
+        denied: whether the ServiceAccount may read nothing.
         denied_paths: parts of paths that it may not read.
         fault: status of all answers instead of 200; 0: none.
         retry_after: the header of these; empty for none.
@@ -125,37 +202,50 @@ class FakeApiServer:
         self.token_file.write_text(self.token)
         self.changed = threading.Condition()
         self.pods: dict[tuple[str, str], Pod] = {}
-        self.objects: dict[str, Pod] = {}
+        self.objects: dict[ResourcePath, Pod] = {}
+        self.apis = {("", "v1"), ("apps", "v1"), ("batch", "v1")}
         self.version, self.oldest, self.cuts = 100, 100, 0
         self._log: list[tuple[int, Pod | None, Pod | None]] = []
 
     def put(self, new: Pod) -> None:
-        """Create or change a pod."""
+        """Create or change a pod. A new one is Pending at first, until its kubelet writes the status."""
         key = (new["metadata"]["namespace"], new["metadata"]["name"])
         with self.changed:
-            self.version += 1
-            new = deepcopy(new)
-            new["metadata"]["resourceVersion"] = str(self.version)
-            self._log.append((self.version, self.pods.get(key), new))
-            self.pods[key] = new
-            self.changed.notify_all()
+            if key not in self.pods:
+                self._write(key, {**new, "status": {"phase": "Pending"}})
+            self._write(key, new)
 
-    def put_object(self, version: str, plural: str, name: str, owner: object = None, **more: Any) -> None:
-        """Create or change an object that is no pod; `more` has the keys namespace, uid."""
-        namespace = more.get("namespace", "ml")
-        metadata = {"name": name, "namespace": namespace, "uid": more.get("uid", f"uid-{name}")}
+    def _write(self, key: tuple[str, str], new: Pod | None) -> None:
+        self.version += 1
+        before = self.pods.pop(key, None)
+        if new is not None:
+            new = self.pods[key] = deepcopy(new)
+            new["metadata"]["resourceVersion"] = str(self.version)
+        self._log.append((self.version, before, new))
+        self.changed.notify_all()
+
+    def put_object(self, version: str, plural: str, name: str, owner: object = None, **more: Any) -> dict[str, Any]:
+        """Create or change an object that is no pod, and return the reference to it.
+
+        `more` has the keys namespace, uid.
+        """
+        group, _, number = version.rpartition("/")
+        path = ResourcePath(group, number, more.get("namespace", "ml"), plural, name)
+        metadata = {"name": name, "namespace": path.namespace, "uid": more.get("uid", f"uid-{name}")}
         metadata["ownerReferences"] = [owner] if owner else []
-        root = "apis" if "/" in version else "api"
-        self.objects[f"/{root}/{version}/namespaces/{namespace}/{plural}/{name}"] = {"metadata": metadata}
+        kind = KINDS.get(plural, plural)
+        self.objects[path] = {"kind": kind, "apiVersion": version, "metadata": metadata}
+        self.apis.add((group, number))
+        return reference(version, kind, name)
 
     def delete(self, name: str, namespace: str = "gpu-operator") -> None:
         """Delete a pod."""
+        key = (namespace, name)
         with self.changed:
-            self.version += 1
-            old = deepcopy(self.pods.pop((namespace, name)))
-            old["metadata"]["resourceVersion"] = str(self.version)
-            self._log.append((self.version, old, None))
-            self.changed.notify_all()
+            ending = deepcopy(self.pods[key])
+            ending["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+            self._write(key, ending)
+            self._write(key, None)
 
     def compact(self) -> None:
         """Forget all changes: watches and pages that continue before now are answered 410."""
@@ -194,22 +284,25 @@ class FakeApiServer:
                 time.sleep(fake.delay)
                 with contextlib.suppress(ConnectionError, ssl.SSLError):
                     try:
-                        namespace, name = fake.admitted(request)
+                        resource = fake.admitted(request)
                         request.status = 200
-                        if name or namespace is None:
-                            self._send(200, fake.found(parts.path, namespace, name))
+                        if resource.name or resource.plural != "pods":
+                            self._send(200, fake.found(resource))
                         elif query.get("watch") == "true":
-                            self._watch(query, namespace)
+                            self._watch(query, resource.namespace)
                         else:
-                            self._send(200, fake.listed(query, namespace))
+                            self._send(200, fake.listed(query, resource.namespace))
+                    except UnknownApi:
+                        request.status = 404
+                        self._send(404, "404 page not found\n", "text/plain; charset=utf-8")
                     except StatusError as error:
                         request.status = error.code
-                        self._send(error.code, status_object(error))
+                        self._send(error.code, error.document)
 
-            def _send(self, code: int, document: object) -> None:
-                body = json.dumps(document).encode()
+            def _send(self, code: int, document: object, content: str = "application/json") -> None:
+                body = document.encode() if isinstance(document, str) else json.dumps(document).encode()
                 self.send_response(code)
-                self.send_header("Content-Type", "application/json")
+                self.send_header("Content-Type", content)
                 self.send_header("Content-Length", str(len(body)))
                 if fake.retry_after and code != 200:
                     self.send_header("Retry-After", fake.retry_after)
@@ -217,15 +310,14 @@ class FakeApiServer:
                 self.wfile.write(body)
 
             def _watch(self, query: dict[str, str], namespace: str) -> None:
-                events = fake.events(query, namespace)
-                first = next(events)  # 410 before the first byte is a status, as a real server has it
+                selector(query, namespace)
                 self.send_response(200)
                 self.send_header("Content-Type", "application/json")
                 self.send_header("Transfer-Encoding", "chunked")
                 self.end_headers()
-                self._event(first)
+                self.wfile.flush()
                 cuts = fake.cuts
-                for event in events:
+                for event in fake.events(query, namespace):
                     self._event(event)
                 self.close_connection = True
                 if fake.cuts == cuts:
@@ -260,30 +352,26 @@ class FakeApiServer:
                 server.shutdown()
                 thread.join()
 
-    def admitted(self, request: Request) -> tuple[str | None, str]:
-        """Return the namespace of a request for pods, empty for all, and the name of the pod, empty for a list.
-
-        The namespace is None for other objects. Raises a StatusError if the request is refused.
-        """
+    def admitted(self, request: Request) -> ResourcePath:
+        """Return what a request is for. Raises a StatusError if it is refused."""
         if request.token != self.token:
             raise StatusError(401, "Unauthorized")
         if self.fault:
             raise StatusError(self.fault, "InjectedFault")
-        if any(part in request.path for part in self.denied_paths):
-            raise StatusError(403, "Forbidden")
-        found = re.fullmatch(r"/api/v1/(?:namespaces/([^/]+)/)?pods(?:/([^/]+))?", request.path)
-        if found is None:
-            return None, ""
-        if self.denied:
-            raise StatusError(403, "Forbidden")
-        return found[1] or "", found[2] or ""
+        resource = resource_path(request.path)
+        if self.denied or any(part in request.path for part in self.denied_paths):
+            raise resource.forbidden()
+        return resource
 
-    def found(self, path: str, namespace: str | None, name: str) -> Pod:
-        """Return one object. Raises a StatusError 404 without one."""
+    def found(self, resource: ResourcePath) -> Pod:
+        """Return one object. Raises a StatusError 404, or UnknownApi, without one."""
+        if (resource.group, resource.version) not in self.apis:
+            raise UnknownApi
         with self.changed:
-            item = self.objects.get(path) if namespace is None else self.pods.get((namespace, name))
+            key = (resource.namespace, resource.name)
+            item = self.pods.get(key) if resource.plural == "pods" else self.objects.get(resource)
             if item is None:
-                raise StatusError(404, "NotFound")
+                raise resource.not_found()
             return deepcopy(item)
 
     def listed(self, query: dict[str, str], namespace: str) -> object:
@@ -292,22 +380,32 @@ class FakeApiServer:
         with self.changed:
             start, version = 0, self.version
             if "continue" in query:
+                if "resourceVersion" in query:
+                    message = "specifying resource version is not allowed when using continue"
+                    raise StatusError(400, "BadRequest", message)
                 start, version = map(int, query["continue"].split(":"))
                 if version < self.oldest:
-                    raise StatusError(410, "Expired")
+                    raise StatusError(410, "Expired", EXPIRED_PAGE, metadata={"continue": f"{start}:-1"})
             found = [deepcopy(each) for key, each in sorted(self.pods.items()) if matches(each)]
-        limit = int(query.get("limit", "0")) or len(found) or 1
-        metadata = {"resourceVersion": str(version)}
-        if start + limit < len(found):
-            metadata["continue"] = f"{start + limit}:{version}"
-        return {"kind": "PodList", "apiVersion": "v1", "metadata": metadata, "items": found[start : start + limit]}
+        # A list from memory, which the version 0 admits, has no pages.
+        limit = 0 if query.get("resourceVersion") == "0" else int(query.get("limit", "0"))
+        end = start + limit if limit else len(found)
+        metadata: dict[str, object] = {"resourceVersion": str(version)}
+        if end < len(found):
+            metadata["continue"] = f"{end}:{version}"
+            if not {"labelSelector", "fieldSelector"} & query.keys():
+                metadata["remainingItemCount"] = len(found) - end
+        items = [{key: value for key, value in each.items() if key in ITEM_KEYS} for each in found[start:end]]
+        return {"kind": "PodList", "apiVersion": "v1", "metadata": metadata, "items": items}
 
     def events(self, query: dict[str, str], namespace: str) -> Iterator[object]:
         """Yield the events of a watch until it is cut or its time is over."""
         matches, since = selector(query, namespace), int(query["resourceVersion"])
         end, cuts = time.monotonic() + float(query.get("timeoutSeconds", "60")), self.cuts
         if since < self.oldest:
-            raise StatusError(410, "Expired")
+            expired = StatusError(410, "Expired", f"too old resource version: {since} ({self.oldest})")
+            yield {"type": "ERROR", "object": expired.document}
+            return
         while time.monotonic() < end:
             with self.changed:
                 due = [entry for entry in self._log if entry[0] > since]
@@ -316,20 +414,19 @@ class FakeApiServer:
                     self.changed.wait(self.bookmark_seconds)
                 if self.cuts != cuts:
                     return
+            has_event = False
             for version, old, new in due:
                 was, is_now = bool(old and matches(old)), bool(new and matches(new))
                 if was or is_now:
                     kind = "DELETED" if not is_now else "MODIFIED" if was else "ADDED"
-                    yield {"type": kind, "object": new or old}
+                    item = deepcopy(new if is_now else old) or {}
+                    item["metadata"]["resourceVersion"] = str(version)
+                    has_event = True
+                    yield {"type": kind, "object": item}
                 since = version
-            if not due:
-                since = now
-                yield {"type": "BOOKMARK", "object": {"kind": "Pod", "metadata": {"resourceVersion": str(now)}}}
-
-
-def status_object(error: StatusError) -> object:
-    """Return the Status of an error, as the API server sends it."""
-    return {"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": str(error), "code": error.code}
+            if due and not has_event:  # a real server has one a minute, and two seconds before the end
+                item = {"kind": "Pod", "apiVersion": "v1", "metadata": {"resourceVersion": str(now)}}
+                yield {"type": "BOOKMARK", "object": item}
 
 
 def selector(query: dict[str, str], namespace: str) -> Callable[[Pod], bool]:
@@ -345,7 +442,7 @@ def selector(query: dict[str, str], namespace: str) -> Callable[[Pod], bool]:
 def _field_term(term: str) -> Callable[[Pod], bool]:
     found = re.fullmatch(r"([A-Za-z.]+)(==|=|!=)(.*)", term)
     if found is None or found[1] not in _FIELDS:
-        raise StatusError(400, "field label not supported")
+        raise StatusError(400, "BadRequest", f"field label not supported: {term.partition('=')[0].rstrip('!')}")
     name, operator, value = found.groups()
     return lambda each: (_FIELDS[name](each) == value) != (operator == "!=")
 

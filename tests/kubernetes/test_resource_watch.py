@@ -32,15 +32,19 @@ def server(tmp_path: Path) -> Iterator[FakeApiServer]:
 def address(item: JsonObject) -> str:
     status = item["status"]
     assert isinstance(status, dict)
-    return str(status["podIP"])
+    return str(status.get("podIP", ""))
 
 
 @asynccontextmanager
 async def watching(
-    server: FakeApiServer, sleep: Callable[[float], Awaitable[object]] = asyncio.sleep, path: str = "/api/v1/pods"
+    server: FakeApiServer,
+    sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
+    path: str = "/api/v1/pods",
+    *,
+    is_paged: bool = False,
 ) -> AsyncIterator[ResourceWatch[str]]:
     client = ApiClient(ClusterAccess(server.url, str(server.token_file), str(server.ca_file)), timeout=2, sleep=sleep)
-    watch = ResourceWatch(client, path, QUERY, address, sleep=sleep)
+    watch = ResourceWatch(client, path, QUERY, address, sleep=sleep, is_paged=is_paged)
     task = asyncio.create_task(watch.run())
     try:
         yield watch
@@ -87,9 +91,11 @@ def test_a_list_of_several_pages_is_complete(server: FakeApiServer, monkeypatch:
     async def run() -> None:
         for number in range(8):
             server.put(pod(f"p{number}"))
-        async with watching(server, hurried) as watch:
+        async with watching(server, hurried, is_paged=True) as watch:
             await eventually(lambda: len(watch.objects) == 8)
-        assert [r.query.get("limit") for r in server.requests if "watch" not in r.query] == ["3", "3", "3"]
+        lists = [request.query for request in server.requests if "watch" not in request.query]
+        assert [query.get("limit") for query in lists] == ["3", "3", "3"]
+        assert not [query for query in lists if "resourceVersion" in query], "a list from memory has no pages"
 
     asyncio.run(run())
 
