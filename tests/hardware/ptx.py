@@ -20,6 +20,10 @@ PARAMETERS = ("counter", "results", "source", "target", "mask", "nanoseconds", "
 one; the duration of a launch, and of the work in a period."""
 
 
+INNER = 16
+"""Repetitions of a kernel's instructions in one round: between two looks at the timer, whose latency must not count."""
+
+
 class Work(NamedTuple):
     """What one warp does in one round.
 
@@ -43,7 +47,7 @@ class Entry(NamedTuple):
         threads: of a block.
         blocks_per_sm: that are on an SM at once; limits the registers of a thread.
         setup: instructions before the first round.
-        round: instructions of a round.
+        round: instructions that a round repeats.
         result: instructions that gather all results in the register `%f0`.
         work: of a round.
     """
@@ -66,7 +70,7 @@ _FP32 = Entry(
     ["mov.f32 %half, 0f3F000000;", *(f"mov.f32 %f{n}, 0f00000000;" for n in range(_CHAINS))],
     [f"fma.rn.f32 %f{n}, %f{n}, %half, %half;" for n in range(_CHAINS)] * _REPEATS,
     _ADD,
-    Work(fp32=2 * WARP * _CHAINS * _REPEATS),
+    Work(fp32=2 * WARP * _CHAINS * _REPEATS * INNER),
 )
 
 _FP64 = Entry(
@@ -75,7 +79,7 @@ _FP64 = Entry(
     ["mov.f64 %dhalf, 0d3FE0000000000000;", *(f"mov.f64 %d{n}, 0d0000000000000000;" for n in range(_CHAINS))],
     [f"fma.rn.f64 %d{n}, %d{n}, %dhalf, %dhalf;" for n in range(_CHAINS)] * _REPEATS,
     [*(f"cvt.rn.f32.f64 %f{n}, %d{n};" for n in range(_CHAINS)), *_ADD],
-    Work(fp64=2 * WARP * _CHAINS * _REPEATS),
+    Work(fp64=2 * WARP * _CHAINS * _REPEATS * INNER),
 )
 
 
@@ -93,7 +97,7 @@ _TENSOR = Entry(
     ["mov.b32 %one, 0x3C003C00;", *(f"mov.f32 %f{n}, 0f00000000;" for n in range(4 * _MMA_CHAINS))],
     [_mma(chain) for chain in range(_MMA_CHAINS)] * _REPEATS,
     [f"add.f32 %f0, %f0, %f{n};" for n in range(1, 4 * _MMA_CHAINS)],
-    Work(tensor=2 * 16 * 8 * 16 * _MMA_CHAINS * _REPEATS),
+    Work(tensor=2 * 16 * 8 * 16 * _MMA_CHAINS * _REPEATS * INNER),
 )
 
 _LOADS = 8
@@ -114,7 +118,7 @@ _COPY = Entry(
     _words([*_LOAD, "add.u64 %to#, %target, %a;"])
     + [f"st.global.v4.u32 [%to{n}], {{%x{n}, %y{n}, %z{n}, %w{n}}};" for n in range(_LOADS)],
     [],
-    Work(bytes=2 * 16 * WARP * _LOADS),
+    Work(bytes=2 * 16 * WARP * _LOADS * INNER),
 )
 _STREAM = Entry(
     1024,
@@ -122,7 +126,7 @@ _STREAM = Entry(
     [*_SETUP_INDEX, "mov.b32 %sum, 0;"],
     _words(_LOAD) + [f"xor.b32 %sum, %sum, %{part}{n};" for n in range(_LOADS) for part in "xyzw"],
     ["mov.b32 %f0, %sum;"],
-    Work(bytes=16 * WARP * _LOADS),
+    Work(bytes=16 * WARP * _LOADS * INNER),
 )
 
 ENTRIES = {"fp32": _FP32, "fp64": _FP64, "tensor": _TENSOR, "copy": _COPY, "stream": _STREAM}
@@ -131,9 +135,10 @@ _TEXT = """
 .visible .entry {name}({parameters})
 .maxntid {threads}, 1, 1
 .minnctapersm {blocks}
+.pragma "nounroll";
 {{
-    .reg .pred %more, %off, %first;
-    .reg .b32 %r<4>, %one, %sum, %index, %stride, %word, %last, %block, %blocks, %threads, %thread;
+    .reg .pred %more, %off, %again, %first;
+    .reg .b32 %r<4>, %one, %sum, %index, %stride, %word, %last, %block, %blocks, %threads, %thread, %left;
     .reg .b32 %x<8>, %y<8>, %z<8>, %w<8>;
     .reg .b64 %counter, %results, %source, %target, %mask, %nanoseconds, %on, %now, %end, %phase, %rounds, %a, %from;
     .reg .b64 %to<8>;
@@ -158,9 +163,12 @@ ROUND:
     setp.ge.u64 %off, %phase, %on;
     vote.sync.any.pred %off, %off, 0xFFFFFFFF;
     @%off bra PAUSE;
-    // round
+    mov.u32 %left, {inner};
+AGAIN:
     {round}
-    // end of round
+    sub.u32 %left, %left, 1;
+    setp.ne.u32 %again, %left, 0;
+    @%again bra AGAIN;
     add.u64 %rounds, %rounds, 1;
     bra.uni ROUND;
 PAUSE:
@@ -191,6 +199,7 @@ def text(name: str) -> str:
         loads="\n".join(f"    ld.param.u64 %{each}, [{each}];" for each in PARAMETERS),
         setup="\n    ".join(entry.setup),
         period_mask=PERIOD_NS - 1,
+        inner=INNER,
         round="\n    ".join(entry.round),
         result="\n    ".join(entry.result),
     )

@@ -47,13 +47,13 @@ def test_shapes(name: str, sms: int, threads_per_sm: int, shape: tuple[int, int]
 @pytest.mark.parametrize(
     ("kernel", "rounds", "pipe", "share"),
     [
-        # An H100 at 1.98 GHz: a round of 4 x 16 mma.sync, 4096 operations each, at 4096 per clock and SM.
-        ("tensor_heavy", 132 * 1980000000 * 10 // 64, "tensor", 1.0),
-        ("fp64", 132 * 1980000000 * 10 // 64 // 2, "fp64", 0.5),  # 8,192 operations at 128
-        ("fp32_full", 132 * 1980000000 * 10 // 32, "fp32", 1.0),  # 8,192 operations at 256
+        # An H100 at 1.98 GHz. A round repeats 4 x 16 mma.sync, 4,096 operations each, at 4,096 per clock and SM.
+        ("tensor_heavy", 132 * 1980000000 * 10 // (16 * 64), "tensor", 1.0),
+        ("fp64", 132 * 1980000000 * 10 // (16 * 64) // 2, "fp64", 0.5),  # 8,192 operations at 128
+        ("fp32_full", 132 * 1980000000 * 10 // (16 * 32), "fp32", 1.0),  # 8,192 operations at 256
         # 2619 MHz on 5120 bits, two transfers per cycle: 3.352 TB/s; 8 words of 16 bytes a thread, read and written.
-        ("copy", 3352320000000 * 10 // 8192, "dram", 1.0),
-        ("stream", 3352320000000 * 10 // 8192, "dram", 0.5),
+        ("copy", 3352320000000 * 10 // (16 * 8192), "dram", 1.0),
+        ("stream", 3352320000000 * 10 // (16 * 8192), "dram", 0.5),
     ],
 )
 def test_counted_work(kernel: str, rounds: int, pipe: str, share: float) -> None:

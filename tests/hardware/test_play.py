@@ -71,6 +71,11 @@ def test_without_a_driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     done = played()
     assert done.returncode == 1
     assert done.stderr.startswith("libcuda.so.1 cannot be loaded, no NVIDIA driver is here")
+    command = [sys.executable, "-m", "tests.hardware", "--folder", str(tmp_path / "readings")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=False, env=environment())
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("libcuda.so.1 cannot be loaded")
+    assert not (tmp_path / "readings").exists()
 
 
 OPEN = "l.cuInit(0); c = c_void_p(); l.cuDevicePrimaryCtxRetain(byref(c), 7); l.cuCtxSetCurrent(c); "

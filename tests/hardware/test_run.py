@@ -17,6 +17,9 @@ from tests.hardware.readings import READINGS, kept_runs, read_run, write_run
 from tests.hardware.table import document, summary
 from tests.nvml_standin import boards
 from tests.nvml_standin.library import SCENARIO, NvmlStandin, nvml_library
+from tests.standin.install import install
+from tests.standin.scenario import Gpu, Scenario
+from tests.standin.signals import Constant, Signal
 
 __all__ = ["nvml_library"]
 
@@ -29,6 +32,9 @@ GPM = {
     "fp64_active_ratio": 11,
     "fp32_active_ratio": 12,
 }
+FIELDS = {name: 1001 + place for place, name in enumerate(GPM)}
+"""DCGM's fields."""
+
 CLOCK, MEMORY_CLOCK = 1.98e9, 2.619e9
 COPY = 6e9
 
@@ -118,6 +124,20 @@ def test_a_source_without_profiling_counters(cuda: CudaStandin, driver: NvmlStan
     problems = evaluate(kept)[1]["idle"].problems
     assert "sm_active_ratio is not measured" in problems
     assert "tensor_active_ratio is not measured" in problems
+
+
+def test_a_run_through_dcgmi(cuda: CudaStandin, tmp_path: Path) -> None:
+    kernel, gpu = KERNELS[1], runner.find_gpu()
+    values = readings_of(kernel, gpu)
+    fields: dict[int, Signal] = {FIELDS[name]: Constant(value) for name, value in values.items()}
+    fields |= dict.fromkeys((1009, 1010), Constant(0)) | dict.fromkeys((100, 113), Constant(CLOCK / 1e6))
+    scenario = Scenario(gpus=(Gpu(uuid=gpu.uuid),), values={"*": fields})
+    cuda.set(round_ns=nanoseconds_of_a_round(kernel, gpu, values))
+    dcgmi = f"source.dcgmi.path={install(tmp_path, scenario)}"
+    options = ("--set", "source.interval=200ms", "--set", dcgmi)
+    seen = evaluate(runner.run(tmp_path, 5.0, "dcgmi", lambda kernel: None, [kernel], options))[1]
+    assert summary(seen).count("DIFFERS") == 0, summary(seen)
+    assert seen[kernel.name].counted["tensor"] > 0
 
 
 def test_a_kernel_that_fails_ends_the_run(cuda: CudaStandin, driver: NvmlStandin, tmp_path: Path) -> None:
