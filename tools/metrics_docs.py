@@ -22,9 +22,11 @@ from pulsed.reader.nvml.driver_session import XID
 from pulsed.reader.nvml.field_values import FIELD_VALUES
 from pulsed.reader.nvml.gpm import GPM_METRICS
 from pulsed.reader.tick import Layout
+from pulsed.translate.exporter_versions import ANY, first_version
 from pulsed.translate.fields import DERIVED as COMPOSED
 from pulsed.translate.fields import sources
 from pulsed.translate.vocabulary import QUANTITIES, Group
+from pulsed.translate.watches import GROUPS
 from tests.hardware.table import chapter as known_kernels
 from tools.class_docs import classes
 
@@ -45,7 +47,11 @@ GPU series have the labels `node`, `gpu` (index) and `uuid`; MIG instances also 
 the target's URL, if it is another one; else the key `node`, else the name of pulsed's own host. Join and group by
 `node, gpu, uuid`.
 
-The column *NVML* has `yes` for what the source `nvml` can have, and *GPM* for what it has on Hopper and newer only.
+Three columns show which source has a quantity, where the GPU has it:
+
+* *dcgmi*: the group of `source.dcgmi.groups` that reads it; `fields`: only with its number in `source.dcgmi.fields`.
+* *exporter*: `yes`, or the oldest dcgm-exporter that certainly accepts it in its counters file.
+* *NVML*: `yes`, or `GPM` on Hopper and newer only, for the source `nvml`.
 
 On a MIG board, readings of the whole board (power, temperature, clocks, errors) are published once, for the board, so
 `sum(pulsed_gpu_power_watts)` is correct.
@@ -73,6 +79,9 @@ they are what dcgm-exporter 4.0 to 4.8.2 serves for the same fields, in its unit
 * `DCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL` is a gauge, because it is a rate.
 * XIDs have the label `err_code`, but not `err_msg`.
 * HELP texts are pulsed's. Fields without a metric below are left out.
+
+From `nvml` they are those with a value in the column *NVML*, with the names, units and labels of DCGM's fields of the
+same meaning.
 
 ## Computed
 """
@@ -133,17 +142,27 @@ def _series(name: str, labels: Iterable[str]) -> str:
 
 def _quantities() -> Iterator[str]:
     for group, title in CHAPTERS.items():
-        yield f"\n## {title}\n\n| metric | meaning | DCGM field, the first that is present | NVML | lean |"
-        yield "|---|---|---|---|---|"
-        numbered: dict[tuple[str, str, str], list[tuple[str, str, str, str, str]]] = {}
+        head = "| metric | meaning | DCGM field, the first that is present | dcgmi | exporter | NVML | lean |"
+        yield f"\n## {title}\n\n{head}\n|---|---|---|---|---|---|---|"
+        numbered: dict[tuple[str, str, str], list[tuple[str, ...]]] = {}
         for (name, quantity), family in zip(QUANTITIES.items(), QUANTITY_FAMILIES, strict=True):
             if quantity.group == group:
                 origins = [f"{field}" for field in sources(name)]
                 if name in COMPOSED:
                     origins.append(COMPOSED[name])
-                row = (family.name, quantity.meaning, ", ".join(origins), _in_nvml(name), _lean(family))
+                row = (family.name, quantity.meaning, ", ".join(origins), *_in_sources(name), _lean(family))
                 numbered.setdefault(_without_number(*row[:3]), []).append(row)
         yield from (_row(rows) for rows in numbered.values())
+
+
+def _in_sources(quantity: str) -> tuple[str, str, str]:
+    """Return how the sources `dcgmi`, `exporter` and `nvml` have a quantity; empty texts for those that do not."""
+    parts = COMPOSED[quantity].split(" ")[::2] if quantity in COMPOSED else []
+    fields = [*sources(quantity), *(field for part in parts for field in sources(part))]
+    ids = {field.id for field in fields}
+    groups = [name for name, group in GROUPS.items() if not ids.isdisjoint((*group.fast, *group.slow))]
+    since = min(first_version(field) for field in fields)
+    return (groups[0] if groups else "fields", "yes" if since == ANY else f"{since}", _in_nvml(quantity))
 
 
 def _in_nvml(quantity: str) -> str:
@@ -163,15 +182,15 @@ def _without_number(name: str, meaning: str, origin: str) -> tuple[str, str, str
     return re.sub(r"\d", "N", name), re.sub(r"\d", "N", meaning), re.sub(r"^\d+|\d", "N", origin)
 
 
-def _row(rows: list[tuple[str, str, str, str, str]]) -> str:
-    name, meaning, origin, nvml, lean = rows[0]
+def _row(rows: list[tuple[str, ...]]) -> str:
+    name, meaning, origin, *rest = rows[0]
     if len(rows) > 1:
         engines = f"[0-{len(rows) - 1}]"
         last = rows[-1][2].split()[0]
         name, meaning = re.sub(r"\d", engines, name), re.sub(r"\d", "N", meaning)
         number, field = origin.split()
         origin = f"{number} to {last} {re.sub(r'[0-9]', engines, field)}"
-    return f"| `{name}` | {meaning} | {origin} | {nvml} | {lean} |"
+    return f"| `{name}` | {meaning} | {origin} | {' | '.join(rest)} |"
 
 
 def _owners() -> Iterator[str]:
