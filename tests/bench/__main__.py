@@ -29,6 +29,7 @@ from tests.bench import (
     bench_square,
     bench_tick,
     bench_translate,
+    bench_workloads,
 )
 from tests.bench.figure import HEADER, Bench, Figure, Skipped, line
 
@@ -47,6 +48,7 @@ BENCHES: Mapping[str, ModuleType] = {
     "memory": bench_memory,
     "misbehaving": bench_misbehaving,
     "owners": bench_owners,
+    "workloads": bench_workloads,
     "soak": bench_soak,
     "fleet": bench_fleet,
     "dashboards": bench_dashboards,
