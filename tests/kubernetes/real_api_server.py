@@ -20,7 +20,7 @@ from typing import Any
 
 import pytest
 
-from tests.certificates import Pair, make
+from tests.certificates import make
 from tests.daemon import free_port
 from tests.kubernetes.fake_api_server import KINDS, Pod, reference
 from tests.tools import tool
@@ -68,13 +68,12 @@ class RealApiServer:
 
     Attributes:
         token: of the user READER, in `token_file`.
-        front_proxy: certificate of the API server as a client of aggregated APIs.
+        front_proxy_ca: of the API server's certificate `front-proxy-client` as a client of aggregated APIs.
     """
 
     folder: Path
     url: str = ""
     token: str = "first"
-    front_proxy: Pair = field(default_factory=lambda: make("front-proxy-client"))
     _processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -82,7 +81,9 @@ class RealApiServer:
         self.ca_file, _ = authority.write(self.folder, "ca")
         make("server", authority).write(self.folder, "server")
         make("service-accounts").write(self.folder, "service-accounts")
-        self.front_proxy.write(self.folder, "front-proxy")
+        front_proxy = make("front-proxy-ca", authority=True)
+        self.front_proxy_ca, _ = front_proxy.write(self.folder, "front-proxy-ca")
+        make("front-proxy-client", front_proxy).write(self.folder, "front-proxy")
         (self.folder / "tokens.csv").write_text(_TOKENS)
         self.token_file = self.folder / "token"
         self.token_file.write_text(self.token)
@@ -305,11 +306,12 @@ class RealApiServer:
             "tls-private-key-file": "server.key",
             "token-auth-file": "tokens.csv",
             "authorization-mode": "RBAC",
+            "allow-privileged": "true",
             "disable-admission-plugins": "ServiceAccount",
             "service-account-issuer": "https://kubernetes.default.svc",
             "service-account-key-file": "service-accounts.crt",
             "service-account-signing-key-file": "service-accounts.key",
-            "requestheader-client-ca-file": "front-proxy.crt",
+            "requestheader-client-ca-file": "front-proxy-ca.crt",
             "requestheader-allowed-names": "front-proxy-client",
             "requestheader-username-headers": "X-Remote-User",
             "requestheader-group-headers": "X-Remote-Group",

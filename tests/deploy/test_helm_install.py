@@ -1,0 +1,156 @@
+"""The chart installed by helm into a real API server, where KUBE_APISERVER names one: objects and rights."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.deploy.cases import SINGLE, SOURCES
+from tests.deploy.chart import CHART, NAMESPACE, RELEASE, Values, helm
+from tests.deploy.test_helm_runs import STOCK, deployed
+from tests.end_to_end.exporters import Exporter, exporting
+from tests.end_to_end.exporters import page as exporter_page
+from tests.kubernetes.fake_api_server import pod
+from tests.kubernetes.real_api_server import RealApiServer
+from tests.waiting import until
+
+pytest_plugins = ["tests.kubernetes.conftest"]
+
+VERBS = ("get", "list", "watch", "create", "update", "patch", "delete", "deletecollection")
+ACCOUNT = f"system:serviceaccount:{NAMESPACE}"
+PODS = {("pods", verb) for verb in ("get", "list", "watch")}
+CONTROLLERS = {("replicasets.apps", "get"), ("jobs.batch", "get")}
+
+INSTALLED = {
+    **{name: SOURCES[name] for name in ("exporter in a pod", "exporter on the node", "dcgmi on the node", "driver")},
+    **{
+        name: SINGLE[name]
+        for name in (
+            "network policy",
+            "kernel log of the device",
+            "pods from the kubelet",
+            "workloads of pods",
+            "everything that is extra",
+            "adapter",
+        )
+    },
+}
+
+
+@contextlib.contextmanager
+def installed(real: RealApiServer, values: Values, folder: Path) -> Iterator[list[str]]:
+    """Install a release; gives the paths of its objects. The chart is for newer versions than the tests' server."""
+    chart = folder / "pulsed"
+    shutil.copytree(CHART, chart, dirs_exist_ok=True)
+    text = (chart / "Chart.yaml").read_text()
+    (chart / "Chart.yaml").write_text(re.sub(r"kubeVersion: .*", 'kubeVersion: ">=1.20.0-0"', text))
+    options = ("--namespace", NAMESPACE, "--kubeconfig", str(real.kubeconfig("admin")))
+    # Version 1.20 fails at APIServices that are applied on the server side.
+    applied = f"--server-side={'false' if 'adapter' in values else 'true'}"
+    try:
+        helm("install", RELEASE, str(chart), "--create-namespace", applied, *options, values=values)
+        yield [path_of(real, each) for each in yaml.safe_load_all(helm("get", "manifest", RELEASE, *options)) if each]
+    finally:
+        helm("uninstall", RELEASE, "--wait=false", *options)
+
+
+def resources(real: RealApiServer) -> dict[tuple[str, str], tuple[str, bool]]:
+    """The plural of every kind that the server has, and whether it is namespaced, by API version and kind."""
+    versions = ["v1"] + [
+        version["groupVersion"] for group in real.done("/apis")["groups"] for version in group["versions"]
+    ]
+    return {
+        (version, each["kind"]): (each["name"], each["namespaced"])
+        for version in versions
+        if (answer := real.request(f"/{'apis' if '/' in version else 'api'}/{version}"))[0] == 200
+        for each in yaml.safe_load(answer[2])["resources"]
+        if "/" not in each["name"]
+    }
+
+
+def path_of(real: RealApiServer, manifest: dict[str, object]) -> str:
+    """The path of an object."""
+    version, kind, metadata = str(manifest["apiVersion"]), str(manifest["kind"]), manifest["metadata"]
+    assert isinstance(metadata, dict)
+    plural, namespaced = resources(real)[version, kind]
+    where = f"/namespaces/{metadata.get('namespace', NAMESPACE)}" if namespaced else ""
+    return f"/{'apis' if '/' in version else 'api'}/{version}{where}/{plural}/{metadata['name']}"
+
+
+@pytest.mark.parametrize("name", INSTALLED)
+def test_a_real_api_server_accepts_every_object(name: str, real: RealApiServer, tmp_path: Path) -> None:
+    with installed(real, INSTALLED[name], tmp_path) as paths:
+        assert [path for path in paths if real.request(path)[0] != 200] == []
+        assert any("/daemonsets/" in path for path in paths)
+        assert not any("/secrets/" in path for path in paths)
+
+
+def rights(real: RealApiServer, user: str) -> set[tuple[str, str, str]]:
+    """What a user may do: resource, verb, and the namespace, empty for all."""
+    kinds = {(plural, version.rpartition("/")[0]) for (version, _), (plural, _) in resources(real).items()}
+    found = set()
+    for plural, group in kinds:
+        for verb in VERBS:
+            for namespace in ("", "ml", "gpu-operator", NAMESPACE):
+                asked = {"group": group, "resource": plural, "verb": verb, "namespace": namespace}
+                groups = ["system:serviceaccounts", f"system:serviceaccounts:{NAMESPACE}", "system:authenticated"]
+                review = {"spec": {"user": user, "groups": groups, "resourceAttributes": asked}}
+                answer = real.done("/apis/authorization.k8s.io/v1/subjectaccessreviews", review)
+                if answer["status"]["allowed"]:
+                    found.add((f"{plural}.{group}".rstrip("."), verb, namespace))
+    return found
+
+
+@pytest.mark.parametrize(
+    ("values", "account", "everywhere", "in_namespace"),
+    [
+        ({}, "gpu-pulsed", PODS | CONTROLLERS, set()),
+        (SINGLE["no workloads"], "gpu-pulsed", PODS, set()),
+        (SINGLE["exporter pods of one namespace"], "gpu-pulsed", set(), PODS),
+        (SOURCES["driver"], "gpu-pulsed", set(), set()),
+        (SINGLE["adapter"], "gpu-pulsed-adapter", PODS, set()),
+    ],
+    ids=["default", "no workloads", "one namespace", "driver", "adapter"],
+)
+def test_an_account_has_exactly_the_rights_that_it_needs(
+    values: Values,
+    account: str,
+    everywhere: set[tuple[str, str]],
+    in_namespace: set[tuple[str, str]],
+    real: RealApiServer,
+    tmp_path: Path,
+) -> None:
+    real.need_namespace("gpu-operator")
+    with installed(real, values, tmp_path):
+        found = rights(real, f"{ACCOUNT}:{account}") - rights(real, f"{ACCOUNT}:another")
+    expected = {(*each, namespace) for each in everywhere for namespace in ("", "ml", "gpu-operator", NAMESPACE)}
+    assert found == expected | {(*each, "gpu-operator") for each in in_namespace}
+
+
+@pytest.mark.parametrize("installation", STOCK)
+def test_the_daemon_reads_with_the_token_of_its_account(installation: str, real: RealApiServer, tmp_path: Path) -> None:
+    page = exporter_page(0).replace('Hostname="node"', 'Hostname="node-a",namespace="ml",pod="web-1",container="main"')
+    deployment = real.put_object("apps/v1", "deployments", "web")
+    owner = real.put_object("apps/v1", "replicasets", "web-7d4", deployment)
+    real.put(pod("web-1", namespace="ml", owner=owner))
+    with exporting({"metrics": Exporter(page)}) as url, installed(real, {}, tmp_path):
+        real.put(pod("exporter-x7k2p", port=int(url.rstrip("/").rsplit(":", 1)[1]), **STOCK[installation]))
+        real.put(pod("exporter-other", "127.0.0.2", node="node-b", **STOCK[installation]))
+        token = tmp_path / "service-account-token"
+        token.write_text(real.service_account_token(NAMESPACE, "gpu-pulsed"))
+        mounted = {
+            "KUBERNETES_SERVICE_HOST": "127.0.0.1",
+            "KUBERNETES_SERVICE_PORT": real.url.rsplit(":", 1)[1],
+            "PULSED_KUBERNETES__TOKEN_FILE": str(token),
+            "PULSED_KUBERNETES__CA_FILE": str(real.ca_file),
+        }
+        with deployed({}, tmp_path, **mounted) as daemon:
+            assert daemon.wait_for("/-/ready").status == 200
+            until(lambda: 'pulsed_workload_pods{namespace="ml",workload="web"' in daemon.get("/metrics").text)
+            assert [gpu["node"] for gpu in daemon.get("/gpus").json()["gpus"]] == ["node-a"]
