@@ -20,8 +20,6 @@ from tests.kubernetes.fake_api_server import pod
 from tests.kubernetes.real_api_server import RealApiServer
 from tests.waiting import until
 
-pytest_plugins = ["tests.kubernetes.conftest"]
-
 VERBS = ("get", "list", "watch", "create", "update", "patch", "delete", "deletecollection")
 ACCOUNT = f"system:serviceaccount:{NAMESPACE}"
 PODS = {("pods", verb) for verb in ("get", "list", "watch")}
