@@ -28,6 +28,7 @@ from tests.bench import (
     bench_soak,
     bench_square,
     bench_tick,
+    bench_top,
     bench_translate,
     bench_workloads,
 )
@@ -53,6 +54,7 @@ BENCHES: Mapping[str, ModuleType] = {
     "fleet": bench_fleet,
     "dashboards": bench_dashboards,
     "square": bench_square,
+    "top": bench_top,
 }
 
 

@@ -1,0 +1,98 @@
+"""`pulsed top` in a terminal of 170x66 cells: time to the first frame, CPU and memory, and the cost of the daemon."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import pty
+import select
+import struct
+import subprocess
+import sys
+import tempfile
+import termios
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from tests.bench.children import Usage
+from tests.bench.figure import Bar, Figure
+from tests.daemon import environment, serving
+from tests.waiting import until
+
+SECONDS = 20.0
+WARM_UP_SECONDS = 4.0
+WIDTH, HEIGHT = 170, 66
+
+KEMPNERPULSE = Figure("KempnerPulse 0.5.0's view of 8 GPUs at 1 Hz", 29.0, "% of a core", note="measured once, 36 MB")
+
+
+def run() -> Iterator[Figure]:
+    with tempfile.TemporaryDirectory() as name, serving(Path(name), "--source=demo") as daemon:
+        url = f"http://{daemon.address}"
+        daemon.get("/gpus")  # the first request of the API imports it
+        idle = Usage(daemon.process.pid)
+        time.sleep(SECONDS)
+        alone = idle.cpu_percent()
+        yield KEMPNERPULSE
+        for count, bar in ((1, Bar("value", 3)), (8, None)):
+            with Screen([url] * count) as screen:
+                if count == 1:
+                    yield Figure("pulsed top: first frame", screen.first_frame, "s", bar=Bar("value", 0.5))
+                    yield Figure("pulsed top: first frame with GPUs", screen.first_gpus, "s")
+                screen.read(WARM_UP_SECONDS)
+                usage, server = Usage(screen.process.pid), Usage(daemon.process.pid)
+                screen.read(SECONDS)
+                what = f"pulsed top: {8 * count} GPUs at 1 Hz"
+                yield Figure(what, usage.cpu_percent(), "% of a core", KEMPNERPULSE if count == 1 else None, bar)
+                yield Figure(f"{what}: memory", usage.resident_megabytes(), "MB")
+                if count == 1:
+                    yield Figure(f"{what}: the daemon's part", server.cpu_percent() - alone, "% of a core")
+
+
+class Screen:
+    """A running `pulsed top` on a terminal.
+
+    Attributes:
+        first_frame: seconds from the start of the process to its first frame.
+        first_gpus: the same to the first frame with GPUs.
+    """
+
+    def __init__(self, urls: list[str]) -> None:
+        self.first_frame = self.first_gpus = 0.0
+        self._urls = urls
+
+    def __enter__(self) -> Screen:
+        self._terminal, inner = pty.openpty()
+        fcntl.ioctl(inner, termios.TIOCSWINSZ, struct.pack("HHHH", HEIGHT, WIDTH, 0, 0))
+        begun = time.monotonic()
+        variables = environment(TERM="xterm-256color", COLORTERM="truecolor")
+        variables.pop("NO_COLOR", None)
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "pulsed", "top", *self._urls],
+            stdin=inner, stdout=inner, stderr=inner, env=variables, start_new_session=True,
+        )  # fmt: skip
+        os.close(inner)
+        seen = b""
+        while b"GPUs" not in seen or b"H100" not in seen:
+            seen += self.read(0.02)
+            if b"pulsed" in seen and not self.first_frame:
+                self.first_frame = time.monotonic() - begun
+        self.first_gpus = time.monotonic() - begun
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.process.terminate()
+        until(lambda: self.read(0.05) is not None and self.process.poll() is not None)
+        os.close(self._terminal)
+
+    def read(self, seconds: float) -> bytes:
+        """Read what is drawn for so long."""
+        deadline, seen = time.monotonic() + seconds, b""
+        while (left := deadline - time.monotonic()) > 0:
+            if select.select([self._terminal], [], [], left)[0]:
+                try:
+                    seen += os.read(self._terminal, 65536)
+                except OSError:  # the program has ended
+                    break
+        return seen
