@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import isfinite
+from typing import TypeVar
 
 from pulsed.present.terminal.line import Segment
 from pulsed.present.terminal.numbers import Number
+
+_T = TypeVar("_T")
 
 _LEVELS = "▁▂▃▄▅▆▇█"
 
@@ -38,6 +41,11 @@ def bar(width: int, style: str, lower: Number, upper: Number = None, mark: Numbe
     ]
 
 
+def _mean(values: Sequence[Number]) -> Number:
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if known else None
+
+
 def _cells(ratio: float, size: int) -> int:
     """Return the cells of a ratio; one at least if it is not 0."""
     if not isfinite(ratio) or ratio <= 0:
@@ -45,13 +53,21 @@ def _cells(ratio: float, size: int) -> int:
     return min(max(round(ratio * size), 1), size)
 
 
+def parts(values: Sequence[_T], count: int) -> list[Sequence[_T]]:
+    """Return the values in at most `count` parts of about the same length, in their order."""
+    size = min(len(values), max(count, 0))
+    return [values[at * len(values) // size : (at + 1) * len(values) // size] for at in range(size)]
+
+
 def trend(values: Sequence[Number], width: int, top: float | None = None) -> str:
-    """Return the newest values as blocks of eight heights, aligned to the right. A gap is a space, 0 the lowest block.
+    """Return values as blocks of eight heights, aligned to the right. A gap is a space, 0 the lowest block.
+
+    More values than `width` are means of several.
 
     Args:
         top: value of full height; None: the largest of the values.
     """
-    shown = values[-width:] if width > 0 else []
+    shown = [_mean(part) for part in parts(values, width)]
     known = [value for value in shown if value is not None]
     full = top if top is not None else max(known, default=0.0)
     blocks = []

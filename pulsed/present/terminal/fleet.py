@@ -29,7 +29,6 @@ DRIVER = "gpu_utilization_ratio"
 _CARD_NUMBERS = (
     ("TC", "tensor_active_ratio"),
     ("DRAM", "dram_active_ratio"),
-    ("GR", "graphics_engine_active_ratio"),
     ("util", DRIVER),
 )
 
@@ -94,17 +93,20 @@ def card(gpu: GpuState, width: int, model: Model, *, is_selected: bool) -> list[
     """Return a card of `CARD_HEIGHT` lines."""
     inner = width - 4
     health = health_words(gpu)
-    edge = "select" if is_selected else health.style if health.style != "ok" else "dim"
+    edge = "key" if is_selected else health.style if health.style != "ok" else "dim"
     title = f" GPU {gpu_label(gpu, with_node=model.has_several_nodes)} {gpu.mig_profile or gpu.model} "
     title = cut(title, max(width - 5 - len(health.text), 4))
     rule = "─" * (width - 4 - cells(title) - len(health.text))
     top = line(
-        Segment("┌", edge), Segment(title, "bold"), Segment(rule, edge), Segment(f" {health.text} ", health.style)
+        Segment("┌", edge),
+        Segment(title, "select" if is_selected else "bold"),
+        Segment(rule, edge),
+        Segment(f" {health.text} ", health.style),
     )
     body = [
         _bar_line("RU ", gpu, bottleneck_style(gpu), *gpu.bounds, real_words(gpu), inner, gpu.number(DRIVER)),
-        _bar_line("MEM", gpu, "memory", gpu.memory_ratio, gpu.memory_ratio, _memory_words(gpu), inner),
-        _bar_line("PWR", gpu, "mixed", gpu.power_ratio, gpu.power_ratio, _power_words(gpu), inner),
+        _bar_line("MEM", gpu, "", gpu.memory_ratio, gpu.memory_ratio, _memory_words(gpu), inner),
+        _bar_line("PWR", gpu, "", gpu.power_ratio, gpu.power_ratio, _power_words(gpu), inner),
         class_words(gpu, model.time),
         _activity(gpu),
         _temperature_and_clocks(gpu),
@@ -157,7 +159,8 @@ def _shown(gpu: GpuState, name: str) -> float | None:
 def _temperature_and_clocks(gpu: GpuState) -> Line:
     die, memory = (whole(_shown(gpu, name)) for name in ("temperature_celsius", "memory_temperature_celsius"))
     sm, mem = (megahertz(_shown(gpu, name)) for name in ("sm_clock_hertz", "memory_clock_hertz"))
-    return line(f"{die}|{memory} C  {sm}|{mem} MHz  copy {percent(_shown(gpu, 'memory_utilization_ratio'))}")
+    engine, copy = (percent(_shown(gpu, name)) for name in ("graphics_engine_active_ratio", "memory_utilization_ratio"))
+    return line(f"{die}|{memory} C {sm}|{mem} MHz GR {engine} cp {copy}")
 
 
 def _traffic(gpu: GpuState) -> Line:

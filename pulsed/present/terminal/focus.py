@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from pulsed.present.terminal.bar import bar, trend
+from pulsed.present.terminal.bar import bar, parts, trend
 from pulsed.present.terminal.fleet import fleet, held_words
 from pulsed.present.terminal.line import Line, Segment, joined, line, wrapped
 from pulsed.present.terminal.model import Document, GpuHistory, GpuState, Model, ratio
@@ -22,6 +23,9 @@ from pulsed.present.terminal.words import (
     health_words,
     real_words,
 )
+
+HEALTH_ORDER = ("crit", "hot", "warn", "info", "unknown", "ok")
+"""The worst first."""
 
 MINI_FLEET_FROM = 140
 """Width from which the other GPUs are beside the one."""
@@ -180,7 +184,7 @@ def _why(gpu: GpuState, detail: Document) -> Iterator[Line]:
 
 def _health(detail: Document, width: int) -> Iterator[Line]:
     checks = detail.get("health", {}).get("checks", [])
-    for check in sorted(checks, key=lambda each: each["state"]):
+    for check in sorted(checks, key=lambda each: HEALTH_ORDER.index(each["state"])):
         if check["state"] in ("ok", "unknown"):
             continue
         evidence = ", ".join(f"{name} {whole(value) if value is None or value == int(value) else value}"
@@ -197,6 +201,7 @@ def _health(detail: Document, width: int) -> Iterator[Line]:
 def _table(gpu: GpuState, detail: Document, series: GpuHistory | None, width: int) -> Iterator[Line]:
     name_width, now_width = (26, 11) if width >= 70 else (18, 10)
     bar_width = 18 if width >= 90 else 10 if width >= 60 else 0
+    span = "" if series is None or not series.times else f" of {duration(series.times[-1] - series.times[0])}"
     trend_width = max(width - name_width - now_width - bar_width - 3, 0)
     for group, metrics in GROUPS.items():
         titles = (
@@ -204,7 +209,7 @@ def _table(gpu: GpuState, detail: Document, series: GpuHistory | None, width: in
             right("now", now_width),
             left("of max" if bar_width else "", bar_width),
         )
-        yield line(Segment(f"{titles[0]} {titles[1]} {titles[2]} trend", "title"))
+        yield line(Segment(f"{titles[0]} {titles[1]} {titles[2]} trend{span}", "title"))
         for each in metrics:
             value = _value(gpu, detail, each.field)
             past = series.fields.get(each.field, ()) if series is not None else ()
@@ -235,11 +240,9 @@ def _strip(series: GpuHistory | None, width: int) -> Iterator[Line]:
     """Yield the class of each point as its mark."""
     if series is None or not series.times:
         return
-    classes = series.fields.get("workload_class", ())[-width:]
-    marks = [Segment(*class_mark(each)) for each in classes]
-    first = series.times[-len(classes) :][0] if classes else 0.0
-    yield line(Segment(f"class over the last {duration(series.times[-1] - first)}: ", "title"), _legend())
-    yield Line(marks)
+    classes = parts(series.fields.get("workload_class", ()), width)
+    yield line(Segment(f"class over the last {duration(series.times[-1] - series.times[0])}: ", "title"), _legend())
+    yield Line([Segment(*class_mark(Counter(part).most_common(1)[0][0])) for part in classes])
 
 
 def _legend() -> Segment:

@@ -19,6 +19,9 @@ Filter
   numbers: {", ".join(NUMBERS)}
   texts: {", ".join(TEXTS)}
   ru<.1 & class!=idle     use=held     health=crit | stale=yes     tensor=-- (no reading)
+Cards
+  in %: SM active/occupancy, TC tensor, GR graphics engine, cp memory utilization (copies), util GPU utilization
+  temperatures GPU|memory, clocks SM|memory, PCIe received/sent, NVL NVLink, lim the resource nearest to its limit
 Marks
   [████··|··]  a known value; | is what the driver calls GPU utilization
   [██▒▒▒····]  bounds: at least what is solid, at most what is hatched, because inputs are missing

@@ -64,9 +64,13 @@ def _rows(model: Model, columns: Sequence[str]) -> Iterator[Line]:
                 Segment(_row(_values(owner, part, gpu, model), columns), "" if gpu is None else _style(gpu, part))
             )
         for process in _processes(model, job):
-            memory = f"{gibibytes(process['memory_bytes'])} GiB"
-            text = f"  pid {process['pid']} {process['user']} host memory {memory}  {process['command']}"
-            yield line(Segment(text, "dim"))
+            yield _process_line(process)
+    for source, processes in model.processes.items():
+        others = [process for process in processes or () if process["gpus"] and not _has_owner(process, source, model)]
+        if others:
+            yield line(Segment("processes without a known owner", "title"))
+        for process in others:
+            yield _process_line(process)
 
 
 def _style(gpu: GpuState, part: Mapping[str, Any]) -> str:
@@ -103,9 +107,29 @@ def _share(part: Number, whole: Number) -> str:
     return "--" if share is None else f"{percent(share)} %"
 
 
-def _processes(model: Model, job: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    owner = job["owner"]
-    for process in model.processes.get(job["source"]) or ():
-        is_job = owner["kind"] == "slurm_job" and process["slurm_job"] == owner["id"]
-        if is_job or (owner["kind"] == "pod" and owner["uid"] and process["pod_uid"] == owner["uid"]):
-            yield process
+def _processes(model: Model, job: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    return [process for process in model.processes.get(job["source"]) or () if _is_of(process, job["owner"])]
+
+
+def _is_of(process: Mapping[str, Any], owner: Mapping[str, Any]) -> bool:
+    """Return whether a process is of an owner."""
+    if owner["kind"] == "slurm_job":
+        return bool(process["slurm_job"] == owner["id"])
+    if owner["kind"] == "pod":
+        return bool(owner["uid"]) and bool(process["pod_uid"] == owner["uid"])
+    return bool(owner["id"] == str(process["pid"]))
+
+
+def _has_owner(process: Mapping[str, Any], source: int, model: Model) -> bool:
+    return any(_is_of(process, job["owner"]) for job in model.jobs if job["source"] == source)
+
+
+def _process_line(process: Mapping[str, Any]) -> Line:
+    gpus = [
+        f"GPU {use['gpu']}{':' + use['mig_id'] if use['mig_id'] else ''} {gibibytes(use['memory_bytes'])} GiB"
+        f" SM {percent(use['sm_utilization_ratio'])} %"
+        for use in process["gpus"] or ()
+    ]
+    host = f"host {gibibytes(process['memory_bytes'])} GiB"
+    parts = [f"pid {process['pid']}", process["user"] or "--", *gpus, host, process["command"] or "--"]
+    return line(Segment("  " + "  ".join(parts), "dim"))

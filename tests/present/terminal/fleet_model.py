@@ -173,7 +173,17 @@ def job() -> dict[str, Any]:
 PROCESS = {
     "pid": 12345, "slurm_job": "4711", "pod_uid": None, "user": "ann", "memory_bytes": 3 * 2**30,
     "start": "2025-12-31T23:00:00.000Z", "command": "python train.py --epochs 90",
+    "gpus": [{"gpu": "0", "uuid": "GPU-node1-0000", "mig_id": None, "memory_bytes": 12 * 2**30,
+              "sm_utilization_ratio": 0.43, "mean_utilization_ratio": None, "peak_memory_bytes": None}],
 }  # fmt: skip
+
+
+STRAY: dict[str, Any] = {
+    "pid": 777, "slurm_job": None, "pod_uid": None, "user": None, "memory_bytes": None, "start": None, "command": None,
+    "gpus": [{"gpu": "7", "uuid": "GPU-node1-0007", "mig_id": "3", "memory_bytes": 2**30,
+              "sm_utilization_ratio": None, "mean_utilization_ratio": None, "peak_memory_bytes": None}],
+}  # fmt: skip
+HIDDEN = {**STRAY, "pid": 778, "gpus": None}
 
 
 def points() -> dict[str, Any]:
@@ -212,7 +222,7 @@ def answers(made: Sequence[BoardGpu] | None = None) -> Answers:
         history=points(),
         events=tuple(EVENTS),
         jobs=(job(),),
-        processes=(PROCESS,),
+        processes=(PROCESS, STRAY, HIDDEN),
     )
 
 

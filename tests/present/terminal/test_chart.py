@@ -46,3 +46,4 @@ def test_trends() -> None:
     assert trend([1.0, None, 0.25], 3, 1.0) == "█ ▃"
     assert trend([5.0, 10.0], 2) == "▅█"
     assert trend([], 3) == "   "
+    assert trend([0.0, 1.0, None, 1.0, None, None], 3, 1.0) == "▅█ "

@@ -1,0 +1,151 @@
+"""Draws deploy/pictures: frames of `pulsed top` on a moment of the demo, the same at every run.
+
+Run as `python -m tools.draw_terminal`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Iterator, Mapping
+from html import escape
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from pulsed.accounting.accounting import OwnerAccounting
+from pulsed.accounting.ended import EndedAccounts
+from pulsed.collector.collector import Pipeline
+from pulsed.collector.target_store import Target, TargetStore
+from pulsed.commands.top.feed import Connection, Feed
+from pulsed.commands.top.model_reader import model_of
+from pulsed.commands.top.session import TopSession
+from pulsed.compute.derive import ComputeSettings
+from pulsed.present.api.account_documents import Accounts
+from pulsed.present.api.application import api
+from pulsed.present.api.events import EventBroadcaster
+from pulsed.present.api.history import History
+from pulsed.present.rfc3339 import rfc3339
+from pulsed.present.terminal.line import Line
+from pulsed.present.terminal.palette import Paint, palette
+from pulsed.present.terminal.screen import render
+from pulsed.present.terminal.view_state import ViewState
+from pulsed.reader.demo.source import DemoSource
+
+PICTURES = Path(__file__).resolve().parents[1] / "deploy" / "pictures"
+START = 1767225600.0
+"""2026-01-01T00:00:00Z, in the pictures' time zone."""
+
+SECONDS = 935
+"""Moment of the demo: a GPU is hot, one has bad memory, and some are idle with an owner."""
+
+FRAMES: Mapping[str, tuple[ViewState, str, int, int]] = {
+    "top-fleet": (ViewState(), "", 120, 36),
+    "top-focus": (ViewState(view="focus"), "7", 120, 44),
+}
+"""By name: view, selected GPU, width and height."""
+
+CELL_WIDTH, CELL_HEIGHT = 7.2, 15
+FOREGROUND, BACKGROUND = "#E6EDF3", "#0D1117"
+_PAINTS = palette("dark")
+
+NO_BREAK = "\u00a0"
+"""In place of blanks, which SVG would collapse."""
+
+
+class DemoDaemon:
+    """The API of a daemon that has read the demo up to a moment, without a network; its time stands still there."""
+
+    def __init__(self) -> None:
+        source = DemoSource(node="gpu01", start=START, pace=False)
+        pipeline = Pipeline(ComputeSettings(), "gpu01")
+        target = Target("demo", "demo", 1.0, 10.0)
+        board = TargetStore("gpu01", [target])
+        history, events, accounting = History(), EventBroadcaster(lambda: "gpu01"), OwnerAccounting()
+        for _ in range(SECONDS + 1):
+            tick = pipeline.process(asyncio.run(source.read()))
+            target.accept(tick, time.monotonic())
+            history.add(tick)
+            events.publish(tick)
+            accounting.add(tick)
+        self._app = api(board, {"history": {"fields": history.fields}, "attribution": {"processes": False}},
+                        history=history, events=events, accounts=Accounts(accounting, EndedAccounts()))  # fmt: skip
+
+    def json(self, path: str) -> Any:
+        """Return the document of a path; its time is the moment, and its host is made up."""
+        document = asyncio.run(self._get(path))
+        if path == "/host":
+            gibibyte = 2**30
+            return {"cpu_count": 64, "cpu_busy_ratio": 0.23, "load_average": 14.2,
+                    "memory_bytes": 512 * gibibyte, "memory_used_bytes": 96 * gibibyte}  # fmt: skip
+        if isinstance(document, dict) and "sources" in document:
+            document["time"] = rfc3339(START + SECONDS + 0.4)
+        return document
+
+    async def _get(self, path: str) -> Any:
+        transport = httpx.ASGITransport(app=self._app)
+        async with httpx.AsyncClient(transport=transport, base_url="http://gpu01:9401") as client:
+            return (await client.get(path)).raise_for_status().json()
+
+
+def frame(daemon: DemoDaemon, view: ViewState, gpu: str, width: int, height: int) -> list[Line]:
+    """Return the lines of a view."""
+    feed = Feed(lambda: Connection(daemon, "http://gpu01:9401"), "gpu01", interval=0.0)
+    session = TopSession([feed], view)
+    for _ in range(2):
+        feed.poll()
+        model = session.model()
+        view.selected = found.key if (found := model.find(gpu)) is not None else ""
+        session.request(model)
+    if feed.answers.error:
+        raise RuntimeError(feed.answers.error)
+    model = model_of([feed.answers], feed.answers.arrived or 0.0, START + SECONDS + 0.4)
+    return render(model, view, width, height).lines
+
+
+def picture(lines: list[Line]) -> str:
+    """Return lines as SVG on a dark ground."""
+    rows = [row for number, each in enumerate(lines) if (row := "".join(_row(each, number * CELL_HEIGHT)))]
+    size = f"{lines[0].width * CELL_WIDTH + 12:.0f} {len(lines) * CELL_HEIGHT + 12}"
+    fonts = "ui-monospace,Menlo,Consolas,'DejaVu Sans Mono',monospace"
+    head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="-6 -6 {size}" font-family="{fonts}" font-size="12"'
+    ground = f'<rect x="-6" y="-6" width="100%" height="100%" fill="{BACKGROUND}"/>'
+    return "\n".join([f'{head} fill="{FOREGROUND}">', ground, *rows, "</svg>\n"])
+
+
+def _row(line: Line, y: int) -> Iterator[str]:
+    column = 0
+    for segment in line:
+        text = segment.text.strip()
+        if text:
+            begin = column + len(segment.text) - len(segment.text.lstrip())
+            place = f'x="{begin * CELL_WIDTH:.1f}"', f'"{len(text) * CELL_WIDTH:.1f}"'
+            paint = _PAINTS[segment.style]
+            if paint.reverse:
+                yield f'<rect {place[0]} y="{y + 1}" width={place[1]} height="{CELL_HEIGHT}" fill="{FOREGROUND}"/>'
+            shown = escape(text).replace(" ", NO_BREAK)
+            yield f'<text {place[0]} y="{y + 12}" textLength={place[1]}{_attributes(paint)}>{shown}</text>'
+        column += len(segment.text)
+
+
+def _attributes(paint: Paint) -> str:
+    colour = BACKGROUND if paint.reverse else paint.colour
+    parts = (f' fill="{colour}"' if colour else "", ' font-weight="bold"' * paint.bold, ' opacity=".6"' * paint.dim)
+    return "".join(parts)
+
+
+def draw(folder: Path = PICTURES) -> None:
+    """Draw all pictures, with times in UTC."""
+    os.environ["TZ"] = "UTC"
+    time.tzset()
+    folder.mkdir(exist_ok=True)
+    daemon = DemoDaemon()
+    for name, (view, gpu, width, height) in FRAMES.items():
+        lines = frame(daemon, view, gpu, width, height)
+        (folder / f"{name}.svg").write_text(picture(lines), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    draw()
