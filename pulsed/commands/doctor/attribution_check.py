@@ -20,7 +20,7 @@ class AttributionCheck:
         source: its name.
         works: whether it can be read; False too where this host does not have it.
         devices: number of GPUs and MIG instances that have an owner.
-        note: the error, or how to have the source; empty if it works.
+        note: the error, or how to have the source; if it works, what else was found.
     """
 
     source: str

@@ -32,7 +32,8 @@ def _lines(report: Report) -> Iterator[str]:
         yield from _source_lines(source)
     yield ""
     for number, check in enumerate(report["attribution"]):
-        state = f"works, {check['devices']} with owners" if check["works"] else check["note"]
+        works = f"works, {check['note'] or '{} with owners'.format(check['devices'])}"
+        state = works if check["works"] else check["note"]
         yield f"{'' if number else 'owners of GPUs':<15} {check['source']}: {state}"
     yield ""
     chosen = report["would_take"]

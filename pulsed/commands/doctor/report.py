@@ -16,6 +16,7 @@ from pulsed.commands.doctor.derived import REQUIREMENTS, Requirement
 from pulsed.commands.doctor.machine import advice, look
 from pulsed.commands.doctor.remedies import is_accepted, steps, supply
 from pulsed.commands.doctor.source_check import SourceCheck, choose, probe_all
+from pulsed.commands.doctor.workloads_check import check_workloads
 from pulsed.compute.hardware import has_profiling
 from pulsed.config import Config
 from pulsed.reader.dcgmi.watch import is_profiling
@@ -60,7 +61,8 @@ async def _look(
     config: Config, exporter: ExporterVersion | None
 ) -> tuple[Sequence[SourceCheck], Sequence[AttributionCheck]]:
     probes = await probe_all(config, exporter)
-    return probes, await check_attribution(attribution_sources(config, GpuProcessTable()), probes)
+    sources = attribution_sources(config, GpuProcessTable())
+    return probes, [*await check_attribution(sources, probes), *await check_workloads(config)]
 
 
 def _source(probe: SourceCheck, config: Config, dcgm: Sequence[str]) -> Report:
