@@ -18,6 +18,7 @@ from tests.daemon import Daemon, environment, free_port, serving
 from tests.end_to_end.dcgm_pages import Row, dcgm_page
 from tests.end_to_end.exporters import Exporter, exporting
 from tests.kubernetes.fake_api_server import FakeApiServer, pod, reference
+from tests.kubernetes.real_api_server import RealApiServer
 from tests.waiting import SECONDS, until
 
 DAEMON_LABELS = {"app.kubernetes.io/name": "pulsed"}
@@ -42,12 +43,18 @@ class Node:
 class GpuCluster:
     """Nodes, and one workload whose pods have a GPU each."""
 
-    fake: FakeApiServer
+    api: FakeApiServer | RealApiServer
     folder: Path
     nodes: Sequence[Node] = ()
     namespace: str = "ml"
     workload: str = "infer"
     pods: list[str] = field(default_factory=list)
+
+    @property
+    def fake(self) -> FakeApiServer:
+        """The fake API server."""
+        assert isinstance(self.api, FakeApiServer)
+        return self.api
 
     @property
     def replica_set(self) -> str:
@@ -59,10 +66,10 @@ class GpuCluster:
         wanted = [f"{self.replica_set}-{number:05}" for number in range(replicas)]
         for name in self.pods:
             if name not in wanted:
-                self.fake.delete(name, self.namespace)
+                self.api.delete(name, self.namespace)
         for position, name in enumerate(wanted):
             if name not in self.pods:
-                self.fake.put(self.pod(name, self.nodes[position % len(self.nodes)].name))
+                self.api.put(self.pod(name, self.nodes[position % len(self.nodes)].name))
         self.pods = wanted
 
     def pod(self, name: str, node: str) -> dict[str, Any]:
@@ -86,19 +93,18 @@ class GpuCluster:
 
 
 @contextlib.contextmanager
-def gpu_cluster(folder: Path, nodes: int, *settings: str) -> Iterator[GpuCluster]:
-    """Run a fake API server and the daemons of so many nodes."""
-    fake = FakeApiServer(folder)
+def gpu_cluster(folder: Path, nodes: int, *settings: str, real: RealApiServer | None = None) -> Iterator[GpuCluster]:
+    """Run the daemons of so many nodes, and a fake API server unless a real one is given."""
+    fake = real or FakeApiServer(folder)
     names = [f"node-{number}" for number in range(nodes)]
     exporters = {name: Exporter(dcgm_page([Row(busy(0.0), 15, name)])) for name in names}
     with contextlib.ExitStack() as stack:
-        fake.url = stack.enter_context(fake.running())
+        if isinstance(fake, FakeApiServer):
+            fake.url = stack.enter_context(fake.running())
         url = stack.enter_context(exporting(exporters))
         cluster = GpuCluster(fake, folder)
         deployment = reference("apps/v1", "Deployment", cluster.workload)
-        fake.put_object(
-            "apps/v1", "replicasets", f"{cluster.workload}-5d9c8b7f6", deployment, namespace=cluster.namespace
-        )
+        fake.put_object("apps/v1", "replicasets", cluster.replica_set, deployment)
         made = []
         for name in names:
             given = ["source.kind=exporter", "source.interval=1", "source.stale_after=3", f"node={name}"]
@@ -113,7 +119,7 @@ def gpu_cluster(folder: Path, nodes: int, *settings: str) -> Iterator[GpuCluster
         yield cluster
 
 
-def api_variables(fake: FakeApiServer) -> dict[str, str]:
+def api_variables(fake: FakeApiServer | RealApiServer) -> dict[str, str]:
     """Return the configuration of the API server as variables."""
     return {
         "PULSED_KUBERNETES__SERVER": fake.url,
@@ -173,14 +179,26 @@ def client_context(folder: Path, authority: Pair, name: str, server_ca: Path) ->
 
 
 @contextlib.contextmanager
-def adapter(cluster: GpuCluster, *settings: str, ready: bool = True, config: Path | None = None) -> Iterator[Adapter]:
-    """Run the adapter with TLS and the check of the API server's client certificate."""
+def adapter(
+    cluster: GpuCluster,
+    *settings: str,
+    ready: bool = True,
+    config: Path | None = None,
+    front_proxy: Pair | None = None,
+    name: str = "adapter",
+) -> Iterator[Adapter]:
+    """Run the adapter with TLS and the check of the API server's client certificate.
+
+    Args:
+        front_proxy: the authority of that certificate; None: one of its own.
+        name: the host name that the adapter's certificate is for.
+    """
     folder, port = cluster.folder, free_port()
-    front_proxy = make("front-proxy-ca", authority=True)
+    front_proxy = front_proxy or make("front-proxy-ca", authority=True)
     ca, _ = front_proxy.write(folder, "front-proxy-ca")
     serving_ca = make("serving-ca", authority=True)
     server_ca, _ = serving_ca.write(folder, "serving-ca")
-    make("adapter", serving_ca).write(folder, "adapter")
+    make(name, serving_ca).write(folder, "adapter")
     web = folder / "adapter-web.yml"
     web.write_text(
         "tls_server_config: {cert_file: adapter.crt, key_file: adapter.key,\n"
@@ -197,7 +215,7 @@ def adapter(cluster: GpuCluster, *settings: str, ready: bool = True, config: Pat
             ],
             stderr=log,
             stdout=log,
-            env=environment(**api_variables(cluster.fake)),
+            env=environment(**api_variables(cluster.api)),
         )
     made = Adapter(port, log_path, client_context(folder, front_proxy, "front-proxy-client", server_ca), front_proxy)
 

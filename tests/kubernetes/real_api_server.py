@@ -20,7 +20,7 @@ from typing import Any
 
 import pytest
 
-from tests.certificates import make
+from tests.certificates import Pair, make
 from tests.daemon import free_port
 from tests.kubernetes.fake_api_server import KINDS, Pod, reference
 from tests.tools import tool
@@ -68,12 +68,13 @@ class RealApiServer:
 
     Attributes:
         token: of the user READER, in `token_file`.
-        front_proxy_ca: of the API server's certificate `front-proxy-client` as a client of aggregated APIs.
+        front_proxy: authority of the API server's certificate `front-proxy-client` as a client of aggregated APIs.
     """
 
     folder: Path
     url: str = ""
     token: str = "first"
+    front_proxy: Pair = field(default_factory=lambda: make("front-proxy-ca", authority=True))
     _processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -81,9 +82,8 @@ class RealApiServer:
         self.ca_file, _ = authority.write(self.folder, "ca")
         make("server", authority).write(self.folder, "server")
         make("service-accounts").write(self.folder, "service-accounts")
-        front_proxy = make("front-proxy-ca", authority=True)
-        self.front_proxy_ca, _ = front_proxy.write(self.folder, "front-proxy-ca")
-        make("front-proxy-client", front_proxy).write(self.folder, "front-proxy")
+        self.front_proxy.write(self.folder, "front-proxy-ca")
+        make("front-proxy-client", self.front_proxy).write(self.folder, "front-proxy")
         (self.folder / "tokens.csv").write_text(_TOKENS)
         self.token_file = self.folder / "token"
         self.token_file.write_text(self.token)
@@ -135,11 +135,16 @@ class RealApiServer:
         self._end("kube-apiserver")
         self.start()
 
-    def start_controllers(self, *options: str) -> None:
-        """Start kube-controller-manager."""
+    @contextlib.contextmanager
+    def controllers(self, *options: str) -> Iterator[None]:
+        """Run kube-controller-manager."""
         config = self.kubeconfig(ADMIN)
         manager = [program("kube-controller-manager"), f"--kubeconfig={config}", "--leader-elect=false", "--port=0"]
         self._start("kube-controller-manager", [*manager, "--secure-port=0", *options])
+        try:
+            yield
+        finally:
+            self._end("kube-controller-manager")
 
     def log(self, name: str) -> str:
         """Return the end of a program's log."""

@@ -1,0 +1,131 @@
+"""A HorizontalPodAutoscaler of a real kube-controller-manager follows a load, through a real API server.
+
+The test is the scheduler and the kubelet.
+"""
+
+from __future__ import annotations
+
+import base64
+import time
+from pathlib import Path
+
+import yaml
+
+from tests.adapter.gpu_cluster import Adapter, GpuCluster, adapter, gpu_cluster, number
+from tests.deploy.chart import CHART
+from tests.kubernetes.fake_api_server import pod
+from tests.kubernetes.real_api_server import RealApiServer
+from tests.waiting import SECONDS
+
+CUSTOM = "/apis/custom.metrics.k8s.io"
+DEPLOYMENTS = "/apis/apps/v1/namespaces/ml/deployments"
+AUTOSCALER = "/apis/autoscaling/v2beta2/namespaces/ml/horizontalpodautoscalers"
+PODS = "/api/v1/namespaces/ml/pods"
+CONTROLLERS = (
+    "--controllers=deployment,replicaset,horizontalpodautoscaling",
+    "--horizontal-pod-autoscaler-sync-period=1s",
+)
+NAMESPACE, SERVICE = "gpu", "adapter"
+
+
+class Load:
+    """A deployment that shares a load, in GPUs."""
+
+    def __init__(self, real: RealApiServer, cluster: GpuCluster) -> None:
+        self.real, self.cluster, self.total = real, cluster, 0.0
+        self.history: list[tuple[float, float, int]] = []
+        self._begun = time.monotonic()
+
+    def step(self) -> int:
+        """Run what was scheduled, end what was deleted; return the replicas that the deployment shall have."""
+        running = []
+        for each in self.real.done(f"{PODS}?labelSelector=app%3Dinfer")["items"]:
+            name = each["metadata"]["name"]
+            if "deletionTimestamp" in each["metadata"]:
+                self.real.delete(name, "ml")
+                continue
+            if not each["spec"].get("nodeName"):
+                target = {"apiVersion": "v1", "kind": "Node", "name": self.cluster.nodes[0].name}
+                self.real.done(f"{PODS}/{name}/binding", {"metadata": {"name": name}, "target": target})
+                self.real.patched(f"{PODS}/{name}/status", {"status": pod(name)["status"]})
+            running.append(name)
+        self.cluster.pods = running
+        if running:
+            self.cluster.load(min(1.0, self.total / len(running)))
+        replicas = int(self.real.done(f"{DEPLOYMENTS}/infer")["spec"]["replicas"])
+        if not self.history or self.history[-1][1:] != (self.total, replicas):
+            self.history.append((time.monotonic() - self._begun, self.total, replicas))
+        return replicas
+
+    def settles_at(self, replicas: int, syncs: int = 5) -> None:
+        """Wait until the deployment has so many replicas for some seconds."""
+        deadline, seen = time.monotonic() + 2 * SECONDS, 0
+        while seen < syncs:
+            assert time.monotonic() < deadline, f"{self.history}: {self.status()}"
+            seen = seen + 1 if self.step() == replicas == len(self.cluster.pods) else 0
+            time.sleep(1)
+
+    def status(self) -> object:
+        """The status of the autoscaler."""
+        return self.real.done(f"{AUTOSCALER}/infer")["status"]
+
+
+def register(real: RealApiServer, metrics: Adapter, folder: Path) -> None:
+    """Have the API server pass the metrics APIs on to the adapter."""
+    real.need_namespace(NAMESPACE)
+    service = {"type": "ExternalName", "externalName": "localhost"}
+    real.done(f"/api/v1/namespaces/{NAMESPACE}/services", {"metadata": {"name": SERVICE}, "spec": service})
+    for group, version in (("custom", "v1beta1"), ("custom", "v1beta2"), ("external", "v1beta1")):
+        spec = {
+            "group": f"{group}.metrics.k8s.io",
+            "version": version,
+            "groupPriorityMinimum": 100,
+            "versionPriority": 100,
+            "service": {"name": SERVICE, "namespace": NAMESPACE, "port": metrics.port},
+            "caBundle": base64.b64encode((folder / "serving-ca.crt").read_bytes()).decode(),
+        }
+        path = "/apis/apiregistration.k8s.io/v1/apiservices"
+        real.done(path, {"metadata": {"name": f"{version}.{group}.metrics.k8s.io"}, "spec": spec})
+
+
+def deploy(real: RealApiServer) -> None:
+    """Create the deployment, and the autoscaler of the example, which scales down after five seconds."""
+    real.need_namespace("ml")
+    labels = {"app": "infer"}
+    template = {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "server", "image": "server"}]}}
+    spec = {"replicas": 1, "selector": {"matchLabels": labels}, "template": template}
+    real.done(DEPLOYMENTS, {"metadata": {"name": "infer"}, "spec": spec})
+    example = yaml.safe_load((CHART / "examples" / "hpa-pods.yaml").read_text())
+    example["apiVersion"] = "autoscaling/v2beta2"
+    example["spec"]["behavior"]["scaleDown"]["stabilizationWindowSeconds"] = 5
+    real.done(AUTOSCALER, example)
+
+
+def test_replicas_follow_the_load_and_hold_without_data(real: RealApiServer, tmp_path: Path) -> None:
+    name = f"{SERVICE}.{NAMESPACE}.svc"
+    with (
+        gpu_cluster(tmp_path, 1, real=real) as cluster,
+        adapter(cluster, front_proxy=real.front_proxy, name=name) as metrics,
+        real.controllers(*CONTROLLERS),
+    ):
+        register(real, metrics, tmp_path)
+        deploy(real)
+        load = Load(real, cluster)
+        for total, replicas in ((0.5, 1), (2.4, 4), (4.6, 8), (0.5, 1), (1.2, 2)):
+            load.total = total
+            load.settles_at(replicas)
+        for version in ("v1beta1", "v1beta2"):
+            items = real.done(f"{CUSTOM}/{version}/namespaces/ml/pods/*/gpu_real_utilization")["items"]
+            assert {item["describedObject"]["name"]: number(item["value"]) for item in items} == dict.fromkeys(
+                cluster.pods, 0.6
+            )
+        before = len(load.history)
+        cluster.nodes[0].exporter.body = "not a page"
+        load.cluster.nodes = ()
+        deadline = time.monotonic() + 15
+        while time.monotonic() < deadline:
+            assert real.done(f"{DEPLOYMENTS}/infer")["spec"]["replicas"] == 2
+            time.sleep(1)
+        conditions = {each["type"]: each["status"] for each in real.done(f"{AUTOSCALER}/infer")["status"]["conditions"]}
+        assert conditions["ScalingActive"] == "False", "stale data is absent, and the replicas stay"
+        assert len(load.history) == before
