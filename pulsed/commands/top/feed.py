@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, Protocol
 from urllib.parse import quote, urlencode
 
 from pulsed.commands.daemon_client import RequestRefused
+from pulsed.commands.top.history_update import newest_points, with_newest
 from pulsed.errors import PulsedError
 from pulsed.present.terminal.model import SUMMARY_FIELDS
 from pulsed.present.terminal.text import clean, cleaned
@@ -21,6 +22,9 @@ Document = Mapping[str, Any]
 
 SLOW_SECONDS = 5.0
 """Time between two requests of jobs and of the host, and the longest between two of a daemon that does not answer."""
+
+REST = 4.0
+"""Least time between requests, as a multiple of the time that they took: large answers are read less often."""
 
 EVENTS = 300
 _SUMMARY = f"/gpus?{urlencode({'view': 'summary', 'fields': ','.join(SUMMARY_FIELDS)}, safe=',')}"
@@ -111,6 +115,7 @@ class Feed:
         self._wanted = Wanted()
         self._due: dict[str, float] = {}
         self._wake, self._is_over = threading.Event(), False
+        self._history_read: HistoryWanted | None = None
         self._failures = 0
         self._thread: threading.Thread | None = None
 
@@ -155,7 +160,8 @@ class Feed:
             self.poll()
             self._changed()
             pause = min(self._interval * 2**self._failures, max(SLOW_SECONDS, self._interval))
-            self._wake.wait(max(pause - (time.monotonic() - begun), 0.01))
+            used = time.monotonic() - begun
+            self._wake.wait(max(pause - used, REST * used, 0.01))
 
     def _read(self, client: Requests) -> None:
         begun = time.monotonic()
@@ -204,7 +210,18 @@ class Feed:
             kept = frozenset(_read(client, "/config")["history"]["fields"])
             self.answers = replace(self.answers, kept_fields=kept)
         fields = tuple(name for name in wanted.fields if name in self.answers.kept_fields)
-        document = _read(client, _history_path(wanted._replace(fields=fields))) if fields else None
+        if not fields:
+            self.answers = replace(self.answers, history=None)
+            return
+        request, before, document = wanted._replace(fields=fields), self.answers.history, None
+        if before is not None and self._history_read == request:
+            seconds, points = newest_points(before)
+            document = with_newest(
+                before, _read(client, _history_path(request._replace(seconds=seconds, points=points)))
+            )
+        if document is None:
+            document = _read(client, _history_path(request))
+        self._history_read = request
         self.answers = replace(self.answers, history=document)
 
     def _history_step(self, wanted: HistoryWanted) -> float:

@@ -26,6 +26,9 @@ WIDEST_CARD = 60
 DRIVER = "gpu_utilization_ratio"
 """What the driver calls GPU utilization."""
 
+_WORDS = 15
+"""Cells of the numbers beside a bar."""
+
 _CARD_NUMBERS = (
     ("TC", "tensor_active_ratio"),
     ("DRAM", "dram_active_ratio"),
@@ -105,7 +108,7 @@ def card(gpu: GpuState, width: int, model: Model, *, is_selected: bool) -> list[
     )
     body = [
         _bar_line("RU ", gpu, bottleneck_style(gpu), *gpu.bounds, real_words(gpu), inner, gpu.number(DRIVER)),
-        _bar_line("MEM", gpu, "", gpu.memory_ratio, gpu.memory_ratio, _memory_words(gpu), inner),
+        _bar_line("MEM", gpu, "", gpu.memory_ratio, gpu.memory_ratio, _memory_and_share(gpu), inner),
         _bar_line("PWR", gpu, "", gpu.power_ratio, gpu.power_ratio, _power_words(gpu), inner),
         class_words(gpu, model.time),
         _activity(gpu),
@@ -135,7 +138,7 @@ def _bar_line(
     mark: float | None = None,
 ) -> Line:
     known = None if gpu.stale else lower
-    size = max(width - 18, 6)
+    size = max(width - 4 - _WORDS - 1, 6)
     return line(
         f"{name} ", *bar(size, style, known, upper, None if gpu.stale else mark), " ", right(words, width - size - 5)
     )
@@ -143,7 +146,14 @@ def _bar_line(
 
 def _memory_words(gpu: GpuState) -> str:
     used, size = gpu.number("memory_used_bytes"), gpu.number("memory_bytes")
-    return "--" if gpu.stale or (used is None and size is None) else f"{gibibytes(used)}/{gibibytes(size)} GiB"
+    if gpu.stale or (used is None and size is None):
+        return "--"
+    return f"{gibibytes(used)}/{gibibytes(size)} GiB"
+
+
+def _memory_and_share(gpu: GpuState) -> str:
+    words = _memory_words(gpu)
+    return words if words == "--" else f"{words.removesuffix(' GiB')} {percent(gpu.memory_ratio)} %"
 
 
 def _power_words(gpu: GpuState) -> str:
