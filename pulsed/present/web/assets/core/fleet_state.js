@@ -156,10 +156,11 @@ export class FleetState extends EventTarget {
     );
   }
 
-  /** Name of a GPU in the API. */
+  /** Name of a GPU in the API: its UUID, unless it has characters that paths and lists do not allow. */
   apiName(position) {
     const { gpu, uuid, mig_id: mig } = this.gpus;
-    return `${uuid[position] || gpu[position]}${mig[position] ? `:${mig[position]}` : ""}`;
+    const board = /^[\w.:-]+$/.test(uuid[position] ?? "") ? uuid[position] : gpu[position];
+    return `${board}${mig[position] ? `:${mig[position]}` : ""}`;
   }
 
   /** Path and query of a GPU in the API. */
