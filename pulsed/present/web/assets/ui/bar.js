@@ -9,7 +9,7 @@ export class Bar {
     this.label = label;
     this.isHidden = isHidden;
     const parts = ["known", "open", "ghost-mark"].map((name) => h("i", { class: name }));
-    this.element = h("span", { class: isSmall ? "bar small" : "bar", ...(isHidden ? { "aria-hidden": "true" } : { role: "img" }) }, parts);
+    this.element = h("span", { class: isSmall ? "bar small" : "bar", ...(isHidden ? { "aria-hidden": "true" } : { role: "img", "aria-label": `${label}: no reading` }) }, parts);
   }
 
   /** Draws a ratio with bounds; null is a missing value. */
