@@ -31,6 +31,7 @@ from tests.bench import (
     bench_top,
     bench_translate,
     bench_workloads,
+    bench_web,
 )
 from tests.bench.figure import HEADER, Bench, Figure, Skipped, line
 
@@ -55,6 +56,7 @@ BENCHES: Mapping[str, ModuleType] = {
     "dashboards": bench_dashboards,
     "square": bench_square,
     "top": bench_top,
+    "web": bench_web,
 }
 
 

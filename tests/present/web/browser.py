@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from importlib.resources import files
@@ -19,6 +20,11 @@ RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"
 
 Theme = Literal["light", "dark"]
 THEMES: tuple[Theme, ...] = ("light", "dark")
+
+
+def has_chromium() -> bool:
+    """Return whether the system has Chromium."""
+    return shutil.which("chromium") is not None
 
 
 def launch(playwright: Playwright) -> Browser:

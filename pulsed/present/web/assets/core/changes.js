@@ -32,7 +32,7 @@ export class Changes extends EventTarget {
         this.fleet.classSince.set(keyOfEvent(change), Date.parse(change.time) / 1000);
       }
     }
-    this.list.length = Math.min(this.list.length, MAX);
-    this.dispatchEvent(new CustomEvent("change", { detail: changes }));
+    if (this.list.length > MAX) this.list.length = MAX;
+    this.dispatchEvent(new Event("change"));
   }
 }

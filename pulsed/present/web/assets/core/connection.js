@@ -10,10 +10,14 @@ import { StreamSlots } from "./stream_slots.js";
 const BACK_OFF_MS = [1000, 30000];
 const POLL_MS = 2000;
 const POLL_LARGE_MS = 15000; // from LARGE GPUs on
-const LARGE = 1000;
+const LARGE = 1000; // GPUs
+const LARGE_RATE = 0.2; // batches per second
+const REFRESH_MS = 500;
+const REFRESH_LARGE_MS = 15000;
 const HIDDEN_MS = 30000;
 const SILENT_MS = 50000; // the server sends a comment, which scripts do not see, after 15 s; samples may be as rare
-const CHANGES = ["workload_class", "health", "removal", "owner", "finding", "xid"];
+const CHANGES = ["health", "removal", "owner", "finding", "xid"];
+const MOST_CLASS_CHANGES = 256; // GPUs; the classes of more change too often to be sent one by one
 
 export class Connection extends EventTarget {
   constructor(fleet) {
@@ -54,7 +58,7 @@ export class Connection extends EventTarget {
     }
     if (!this.stream && this.state !== "offline" && this.state !== "signin") {
       this.become("polling");
-      this.later(this.fleet.size >= LARGE ? POLL_LARGE_MS : POLL_MS);
+      this.later(this.isLarge ? POLL_LARGE_MS : POLL_MS);
     }
   }
 
@@ -68,7 +72,9 @@ export class Connection extends EventTarget {
       this.retryAt = performance.now() + BACK_OFF_MS[1];
       return;
     }
-    const stream = new EventSource(address("events", { format: "columns", fields: LIVE_FIELDS.join(), max_rate: 1 }));
+    const changes = this.fleet.size > MOST_CLASS_CHANGES ? CHANGES : [...CHANGES, "workload_class"];
+    const types = ["tick", ...changes].join();
+    const stream = new EventSource(address("events", { format: "columns", fields: LIVE_FIELDS.join(), max_rate: this.isLarge ? LARGE_RATE : 1, types }));
     this.stream = stream;
     this.opened = performance.now();
     stream.addEventListener("open", () => {
@@ -86,7 +92,7 @@ export class Connection extends EventTarget {
       else this.restart();
     });
     stream.addEventListener("lag", () => this.restart());
-    for (const kind of CHANGES) {
+    for (const kind of changes) {
       stream.addEventListener(kind, ({ data }) => this.onChange({ event: kind, ...JSON.parse(data) }));
     }
     stream.addEventListener("error", () => {
@@ -106,8 +112,14 @@ export class Connection extends EventTarget {
 
   /** Fetches owners and sources anew, which are in the summary only. */
   refreshSoon() {
-    clearTimeout(this.summaryTimer);
-    this.summaryTimer = setTimeout(() => this.restart(), 500);
+    this.summaryTimer ||= setTimeout(() => {
+      this.summaryTimer = 0;
+      this.restart();
+    }, this.isLarge ? REFRESH_LARGE_MS : REFRESH_MS);
+  }
+
+  get isLarge() {
+    return this.fleet.size >= LARGE;
   }
 
   onVisibility() {

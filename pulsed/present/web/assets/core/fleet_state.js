@@ -36,12 +36,14 @@ export class FleetState extends EventTarget {
     this.gpus = { node: [], gpu: [], uuid: [], mig_id: [], mig_profile: [], model: [] };
     this.owners = [];
     this.keys = [];
+    this.all = []; // all positions
     this.positions = new Map();
     this.current = new Frame({}, [], [], 0);
     this.frames = [];
     this.at = null; // index of the frame that is shown while paused
     this.classSince = new Map(); // key -> Unix seconds
     this.isLoaded = false;
+    this.version = 0; // of the data; increases with each batch
     this.kept = -Infinity;
     this.arrived = 0; // performance.now() of the newest data
   }
@@ -67,11 +69,13 @@ export class FleetState extends EventTarget {
       this.size = summary.gpus.gpu.length;
       this.keys = summary.gpus.gpu.map((_, i) => keyOf(summary.gpus, i));
       this.positions = new Map(this.keys.map((key, i) => [key, i]));
+      this.all = Array.from({ length: this.size }, (_, i) => i);
       this.frames = [];
       this.at = null;
     }
     this.current = new Frame(summary.fields, summary.sample_time, summary.stale, Date.parse(summary.time) / 1000);
     this.isLoaded = true;
+    this.version++;
     this.arrived = performance.now();
     this.dispatchEvent(new CustomEvent("change", { detail: { all: true, roster: isNew } }));
   }
@@ -80,6 +84,7 @@ export class FleetState extends EventTarget {
   apply(batch) {
     if (batch.roster !== this.roster) return false;
     this.keep();
+    this.version++;
     this.arrived = performance.now();
     const { current } = this;
     for (const [name, column] of Object.entries(batch.fields)) {

@@ -29,6 +29,9 @@ const VIEWS = [
   ["sources", "Sources", SourcesView],
 ];
 
+const LARGE = 1000; // GPUs, from which on the page is drawn once per second
+const LARGE_PAUSE_MS = 1000;
+
 applyTheme();
 const fleet = new FleetState();
 const connection = new Connection(fleet);
@@ -55,7 +58,7 @@ const draw = oncePerFrame(() => {
   drawBanner();
   context.view?.update({ all });
   all = false;
-});
+}, () => (fleet.size >= LARGE ? LARGE_PAUSE_MS : 0));
 
 function show() {
   const { router } = context;
@@ -71,7 +74,7 @@ function show() {
     if (!isFirst) scrollTo(0, 0);
   }
   all = true;
-  draw();
+  draw(true);
 }
 
 function drawBanner() {
@@ -99,16 +102,16 @@ document.querySelector(".skip").addEventListener("click", (event) => {
 context.router.addEventListener("change", show);
 fleet.addEventListener("change", ({ detail }) => {
   all ||= detail.all;
-  draw();
+  draw(detail.all);
 });
-connection.addEventListener("state", draw);
+connection.addEventListener("state", () => draw());
 connection.addEventListener("change", ({ detail }) => {
   if (detail.event === "health" && !detail.check && detail.before !== "unknown") {
     context.announcer.announce(`GPU ${detail.gpu} of ${detail.node}: health ${detail.after}`);
   }
 });
-context.changes.addEventListener("change", draw);
+context.changes.addEventListener("change", () => draw());
 listenForKeys(context, VIEWS);
-catalog().then(draw, () => {});
+catalog().then(() => draw(), () => {});
 show();
 connection.start();

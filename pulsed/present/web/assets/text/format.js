@@ -50,8 +50,9 @@ export function memory(value) {
 
 export function memoryOf(used, total) {
   if (used === null && total === null) return MISSING;
-  const amount = used === null ? MISSING : number(used / 2 ** 30, used < 10 * 2 ** 30 ? 1 : 0);
-  return `${amount}/${memory(total)}`;
+  if (total === null) return `${memory(used)}/${MISSING}`;
+  const [unit, digits] = total >= 10240 * 2 ** 30 ? [2 ** 40, 1] : [2 ** 30, (used ?? 0) < 10 * 2 ** 30 ? 1 : 0];
+  return `${used === null ? MISSING : number(used / unit, digits)}/${memory(total)}`;
 }
 
 export const powerOf = (used, limit) => `${used === null ? MISSING : number(used)}/${watts(limit)}`;

@@ -7,6 +7,3 @@ export const LETTER = { compute: "C", memory: "M", io: "I", mixed: "X", idle: "-
 export const HEALTH = ["crit", "hot", "warn", "info", "ok", "unknown"];
 export const HEALTH_GLYPH = { crit: "x", hot: "^", warn: "!", info: "i", ok: "", unknown: "?", stale: "~" };
 export const SEVERITY = { unknown: -1, ok: 0, info: 1, warn: 2, hot: 3, crit: 4 };
-
-export const worst = (states) =>
-  states.reduce((worst_, state) => ((SEVERITY[state] ?? -1) > (SEVERITY[worst_] ?? -1) ? state : worst_), "unknown");

@@ -1,35 +1,55 @@
-// Sums over GPUs. Stale and missing values are not in them; how many are is part of the result.
+// Sums over GPUs, in one pass. Stale and missing values are not in them; how many are is part of the result.
 
-import { isHeld } from "./filter.js";
-import { worst } from "./states.js";
+import { SEVERITY } from "./states.js";
 
+const FIELDS = {
+  ru: "real_utilization_ratio", lower: "real_utilization_lower_ratio", upper: "real_utilization_upper_ratio",
+  power: "power_watts", memoryUsed: "memory_used_bytes", memory: "memory_bytes",
+};
+
+/** Counts by state, and for each of FIELDS its `sum`, `mean` and `count`; sum and mean are null without any value. */
 export function totalsOf(fleet, positions) {
-  const boards = positions.filter((i) => !isPartOfBoard(fleet, i));
-  const fresh = boards.filter((i) => !fleet.isStale(i));
-  const counts = { gpus: boards.length, busy: 0, held: 0, free: 0, unknown: 0, stale: boards.length - fresh.length };
-  const health = {};
-  for (const i of fresh) {
-    const class_ = fleet.get("workload_class", i);
-    if (class_ === "idle") counts[isHeld(fleet, i) ? "held" : "free"]++;
-    else if (class_ === "unknown" || class_ === null) counts.unknown++;
-    else counts.busy++;
+  const { fields, stale } = fleet.frame;
+  const classes = fields.workload_class ?? [];
+  const totals = { gpus: 0, busy: 0, held: 0, free: 0, unknown: 0, stale: 0 };
+  const columns = Object.entries(FIELDS).map(([name, field]) => [fields[field] ?? [], (totals[name] = { sum: null, mean: null, count: 0 })]);
+  for (const i of positions) {
+    if (isPartOfBoard(fleet, i)) continue;
+    totals.gpus++;
+    if (stale[i]) {
+      totals.stale++;
+      continue;
+    }
+    const class_ = classes[i] ?? "unknown";
+    if (class_ === "idle") totals[fleet.owners[i]?.length ? "held" : "free"]++;
+    else if (class_ === "unknown") totals.unknown++;
+    else totals.busy++;
+    for (const [column, total] of columns) {
+      const value = column[i] ?? null;
+      if (value === null) continue;
+      total.sum += value;
+      total.count++;
+    }
   }
-  for (const i of boards) {
-    const state = fleet.get("health_state", i) ?? "unknown";
-    health[state] = (health[state] ?? 0) + 1;
-  }
-  return {
-    ...counts,
-    health,
-    worstHealth: worst(Object.keys(health)),
-    ru: meanOf(fleet, fresh, "real_utilization_ratio"),
-    lower: meanOf(fleet, fresh, "real_utilization_lower_ratio"),
-    upper: meanOf(fleet, fresh, "real_utilization_upper_ratio"),
-    power: sumOf(fleet, fresh, "power_watts"),
-    memoryUsed: sumOf(fleet, fresh, "memory_used_bytes"),
-    memory: sumOf(fleet, fresh, "memory_bytes"),
-  };
+  for (const [, total] of columns) if (total.count) total.mean = total.sum / total.count;
+  totals.health = healthOf(fleet, positions);
+  return totals;
 }
+
+/** Numbers of GPUs by health. */
+export function healthOf(fleet, positions) {
+  const states = fleet.frame.fields.health_state ?? [];
+  const counts = {};
+  for (const i of positions) {
+    if (isPartOfBoard(fleet, i)) continue;
+    const state = states[i] ?? "unknown";
+    counts[state] = (counts[state] ?? 0) + 1;
+  }
+  return counts;
+}
+
+export const worstOf = (counts) =>
+  Object.keys(counts).reduce((worst, state) => ((SEVERITY[state] ?? -1) > (SEVERITY[worst] ?? -1) ? state : worst), "unknown");
 
 /** Whether a row is a MIG instance whose board has a row, too: sums would count it twice. */
 function isPartOfBoard(fleet, i) {
@@ -41,14 +61,4 @@ function isPartOfBoard(fleet, i) {
     fleet.boards = { roster: fleet.roster, names };
   }
   return fleet.boards.names.has(`${node[i]} ${uuid[i]} ${gpu[i]}`);
-}
-
-function sumOf(fleet, positions, field) {
-  const values = positions.map((i) => fleet.get(field, i)).filter((value) => value !== null);
-  return { value: values.length ? values.reduce((sum, value) => sum + value, 0) : null, count: values.length };
-}
-
-function meanOf(fleet, positions, field) {
-  const { value, count } = sumOf(fleet, positions, field);
-  return { value: value === null ? null : value / count, count };
 }

@@ -8,7 +8,7 @@ export class Bar {
   constructor({ label, isSmall = false, isHidden = false }) {
     this.label = label;
     this.isHidden = isHidden;
-    const parts = ["known", "open", "ghost-mark"].map((name) => h("i", { class: name }));
+    const parts = (this.parts = ["known", "open", "ghost-mark"].map((name) => h("i", { class: name })));
     this.element = h("span", { class: isSmall ? "bar small" : "bar", ...(isHidden ? { "aria-hidden": "true" } : { role: "img", "aria-label": `${label}: no reading` }) }, parts);
   }
 
@@ -20,9 +20,11 @@ export class Bar {
     setAttribute(element, "data-bottleneck", bottleneck);
     setAttribute(element, "data-open", !isMissing && upper !== null && upper - lower > 0.005);
     setAttribute(element, "data-ghost", ghost !== null);
-    setProperty(element, "--low", width(lower));
-    setProperty(element, "--high", width(upper));
-    setProperty(element, "--ghost-at", width(ghost));
+    const [known, open, mark] = this.parts; // positions on the parts themselves: variables would restyle all of them
+    setProperty(known, "width", width(lower));
+    setProperty(open, "left", width(lower));
+    setProperty(open, "width", width(upper - lower));
+    setProperty(mark, "left", width(ghost));
     if (!this.isHidden) {
       const value = isStale ? "stale" : isMissing ? "no reading" : percentRange(ratio, lower, upper);
       const smi = ghost === null ? "" : `; nvidia-smi ${percent(ghost)}`;

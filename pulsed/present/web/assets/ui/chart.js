@@ -26,6 +26,8 @@ export class Chart {
     this.place.addEventListener("keydown", (event) => this.onKey(event));
     this.resized = new ResizeObserver(() => this.fit());
     this.resized.observe(this.place);
+    this.seen = new IntersectionObserver(([entry]) => this.onSeen(entry.isIntersecting), { rootMargin: "100px" });
+    this.seen.observe(this.place);
     this.onTheme = () => this.rebuild();
     themeChanges.addEventListener("change", this.onTheme);
   }
@@ -34,9 +36,22 @@ export class Chart {
   draw(series, limits = {}) {
     this.series = series;
     this.limits = limits;
+    this.isDrawn = this.isInView;
+    if (this.isInView) this.paint();
+  }
+
+  paint() {
     if (!this.plot) this.rebuild();
     else this.plot.setData(this.data(), !this.isZoomed);
     this.showValues();
+  }
+
+  /** Charts out of view are not painted. */
+  onSeen(isInView) {
+    this.isInView = isInView;
+    if (!isInView || this.isDrawn || !this.series) return;
+    this.isDrawn = true;
+    this.paint();
   }
 
   data() {
@@ -160,6 +175,7 @@ export class Chart {
 
   destroy() {
     this.resized.disconnect();
+    this.seen.disconnect();
     themeChanges.removeEventListener("change", this.onTheme);
     this.plot?.destroy();
   }

@@ -43,15 +43,21 @@ export function setProperty(element, name, value) {
   if (element.style.getPropertyValue(name) !== value) element.style.setProperty(name, value);
 }
 
-/** Runs a function at most once per frame, however often it is requested. */
-export function oncePerFrame(run) {
+/** Runs a function at most once per frame, or per pause in milliseconds, however often it is requested. */
+export function oncePerFrame(run, pause = () => 0) {
   let isRequested = false;
-  return () => {
-    if (isRequested) return;
-    isRequested = true;
+  let last = -Infinity;
+  const frame = () =>
     requestAnimationFrame(() => {
       isRequested = false;
+      last = performance.now();
       run();
     });
+  return (isUrgent = false) => {
+    const wait = isUrgent ? 0 : last + pause() - performance.now();
+    if (isRequested && !isUrgent) return;
+    isRequested = true;
+    if (wait > 0) setTimeout(frame, wait);
+    else frame();
   };
 }

@@ -3,7 +3,7 @@
 import { setting } from "../core/settings.js";
 import { FILTER_NAMES, FilterError, parseFilter } from "../text/filter.js";
 import { clock, span } from "../text/format.js";
-import { totalsOf } from "../text/totals.js";
+import { healthOf, worstOf } from "../text/totals.js";
 import { h, setAttribute, setText, svg } from "./dom.js";
 import { drawFavicon } from "./favicon.js";
 import { HealthChip } from "./marks.js";
@@ -96,10 +96,11 @@ export class Header {
   drawHealth() {
     const { fleet } = this.context;
     if (!fleet.isLoaded) return;
-    const { health, worstHealth } = totalsOf(fleet, Array.from({ length: fleet.size }, (_, i) => i));
-    const count = health[worstHealth] ?? 0;
-    this.chip.draw(worstHealth, worstHealth === "ok" ? "ok" : `${count} ${worstHealth}`);
-    drawFavicon(worstHealth, count, fleet.node);
+    const health = healthOf(fleet, fleet.all);
+    const worst = worstOf(health);
+    const count = health[worst] ?? 0;
+    this.chip.draw(worst, worst === "ok" ? "ok" : `${count} ${worst}`);
+    drawFavicon(worst, count, fleet.node);
   }
 
   drawAge() {

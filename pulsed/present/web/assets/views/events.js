@@ -30,6 +30,15 @@ export class EventsView {
     );
   }
 
+  /** Fetches the changes of classes, which the stream of a large fleet does not have. */
+  fetchClasses() {
+    const { changes, fleet } = this.context;
+    const now = performance.now();
+    if (fleet.size <= 256 || !this.kinds().includes("workload_class") || now - (this.fetched ?? -Infinity) < 5000) return;
+    this.fetched = now;
+    changes.fetch();
+  }
+
   kinds() {
     const given = this.context.router.get("k");
     return given ? given.split(",").filter((kind) => kind in KINDS) : DEFAULT_KINDS;
@@ -44,6 +53,7 @@ export class EventsView {
   update() {
     const { changes, fleet, router } = this.context;
     const kinds = this.kinds();
+    this.fetchClasses();
     this.buttons.forEach(([kind, button]) => button.setAttribute("aria-pressed", String(kinds.includes(kind))));
     const text = router.get("q").toLowerCase();
     const isWords = !/[<>=|&]/.test(text);

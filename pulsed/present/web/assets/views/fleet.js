@@ -40,7 +40,8 @@ export class FleetView {
 
   update({ all = true } = {}) {
     const { fleet, router } = this.context;
-    if (!fleet.isLoaded) return;
+    if (!fleet.isLoaded || (!all && fleet.version === this.version)) return;
+    this.version = fleet.version;
     const kind = kindOf(fleet, router);
     if (!(this.view instanceof KINDS[kind])) {
       this.view?.destroy?.();
@@ -76,7 +77,8 @@ function kindOf(fleet, router) {
 
 /** Positions of the GPUs that the filter selects; all if it is not valid. */
 export function selected({ fleet, router }) {
-  const all = Array.from({ length: fleet.size }, (_, i) => i);
+  const all = fleet.all;
+  if (!router.get("q")) return all;
   try {
     const matches = parseFilter(router.get("q"));
     return all.filter((i) => matches(fleet, i));
@@ -104,10 +106,10 @@ class Totals {
     const counts = [[busy, "busy"], [held, "held idle"], [free, "idle"], [unknown, "unknown"], [stale, "stale"]];
     const shown = counts.filter(([count], i) => count || i < 1).map(([count, text]) => `${count} ${text}`);
     setText(this.parts.GPUs, `${gpus}: ${shown.join(", ")}`);
-    const range = percentRange(totals.ru.value, totals.lower.value, totals.upper.value);
+    const range = percentRange(totals.ru.mean, totals.lower.mean, totals.upper.mean);
     setText(this.parts["Real utilization"], range + of(totals.ru.count, gpus));
-    setText(this.parts.Power, watts(totals.power.value) + of(totals.power.count, gpus));
-    setText(this.parts.Memory, memoryOf(totals.memoryUsed.value, totals.memory.value) + of(totals.memoryUsed.count, gpus));
+    setText(this.parts.Power, watts(totals.power.sum) + of(totals.power.count, gpus));
+    setText(this.parts.Memory, memoryOf(totals.memoryUsed.sum, totals.memory.sum) + of(totals.memoryUsed.count, gpus));
     this.drawHost();
     this.drawHealth(totals.health);
   }

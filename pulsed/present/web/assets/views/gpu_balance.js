@@ -12,7 +12,7 @@ const TAIL_SECONDS = 60;
 export class BalancePanel {
   constructor() {
     this.points = [];
-    this.canvas = h("canvas", { role: "img", class: "balance" });
+    this.canvas = h("canvas", { role: "img", class: "balance", "aria-label": "Compute and memory: no reading" });
     this.element = h("section", { class: "panel balance-panel" }, h("h2", {}, "Balance ", h("small", { class: "muted" }, "shares of the peaks, last minute")), this.canvas);
   }
 

@@ -6,7 +6,7 @@ import { Chart } from "../ui/chart.js";
 import { h } from "../ui/dom.js";
 
 const SECONDS = [60, 300, 600];
-const MAX_POINTS = 600;
+const MAX_POINTS = 300;
 const TAIL_POINTS = 8; // of each short request
 
 const CHARTS = [
@@ -81,8 +81,7 @@ export class GpuCharts {
       return;
     }
     if (series !== this.series || fleet.isPaused) return;
-    const limits = gpu.metrics;
-    for (const chart of this.charts) chart.draw(series, limits);
+    for (const chart of this.charts) chart.draw(series, gpu.metrics);
   }
 
   /** Fetches points; fields that the configuration does not keep are left out, and stay empty. */

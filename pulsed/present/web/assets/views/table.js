@@ -13,6 +13,9 @@ const COLUMNS = [
 ];
 const NUMBERS = new Set(["sm", "tensor", "dram", "util", "power", "temp", "mem"]);
 
+/** Widths are fixed, so that a new value does not lay out the whole table. */
+const WIDTHS = { "": "c-gpu", health: "c-health", ru: "c-ru", class: "c-class", mem: "c-mem", util: "c-util", owner: null };
+
 export class TableView {
   constructor(context, caption = "GPUs") {
     this.context = context;
@@ -22,7 +25,8 @@ export class TableView {
     this.body = h("tbody");
     this.caption = h("caption", { class: "visually-hidden" }, caption);
     this.empty = h("p", { class: "empty" }, "No GPU matches the filter.");
-    const table = h("table", { class: "gpus" }, this.caption, h("thead", {}, h("tr", {}, this.headers)), this.body);
+    const columns = h("colgroup", {}, COLUMNS.map(([, sort]) => h("col", { class: sort in WIDTHS ? WIDTHS[sort] : "c-number" })));
+    const table = h("table", { class: "gpus" }, this.caption, columns, h("thead", {}, h("tr", {}, this.headers)), this.body);
     this.element = h("div", {}, h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": caption }, table), this.empty);
   }
 

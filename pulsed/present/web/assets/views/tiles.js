@@ -107,7 +107,9 @@ class Tile {
     this.chip.draw(reading.isStale ? "stale" : reading.health, reading.isStale ? staleText(reading) : undefined);
     this.mark.draw(reading.isStale ? "unknown" : reading.bottleneck);
     setText(this.ru, ruText(reading));
-    setText(this.class_, this.className(reading, i));
+    const name = this.className(reading, i);
+    setText(this.class_, name);
+    setAttribute(this.class_, "title", name);
     this.bar.draw({ ...reading, ghost: reading.isStale ? null : reading.ghost });
     setText(this.smi, `nvidia-smi ${percent(get("gpu_utilization_ratio"))}`);
     const limit = get("limiting_resource");

@@ -1,0 +1,139 @@
+"""Modules of the page without a view, run in the browser that they are for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, Page
+
+from tests.daemon import Daemon
+from tests.present.web.browser import tab, url
+
+
+@pytest.fixture
+def page(browser: Browser, demo: Daemon) -> Iterator[Page]:
+    with tab(browser, url(demo)) as opened:
+        yield opened.open()
+
+
+def run(page: Page, module: str, expression: str) -> Any:
+    """Return the value of an expression in which `m` is a module."""
+    main = page.locator('script[type="module"]').get_attribute("src")
+    assert main
+    path = main.replace("core/main.js", module)
+    return page.evaluate(
+        f"async (path) => {{ const m = await import(new URL(path, document.baseURI)); return {expression}; }}", path
+    )
+
+
+@pytest.mark.parametrize(
+    ("call", "text"),
+    [
+        ("percent(null)", "--"),
+        ("percent(0)", "0\u00a0%"),
+        ("percent(0.001)", "<1\u00a0%"),
+        ("percent(1)", "100\u00a0%"),
+        ("percentRange(null, 0.381, 0.612)", "38..61\u00a0%"),
+        ("percentRange(0.5, 0.5, 0.5)", "50\u00a0%"),
+        ("percentRange(0.5, 0.4, 0.6)", "50\u00a0% (40..60)"),
+        ("percentRange(null, null, null)", "--"),
+        ("watts(null)", "--"),
+        ("watts(0)", "0\u00a0W"),
+        ("watts(31240)", "31\u00a0kW"),
+        ("memoryOf(null, null)", "--"),
+        ("memoryOf(null, 80 * 2 ** 30)", "--/80\u00a0GiB"),
+        ("memoryOf(0, 80 * 2 ** 30)", "0/80\u00a0GiB"),
+        ("memoryOf(10607 * 2 ** 30, 20480 * 2 ** 30)", "10.4/20\u00a0TiB"),
+        ("energy(null)", "--"),
+        ("energy(3600 * 1234)", "1.23\u00a0kWh"),
+        ("span(59.4)", "59\u00a0s"),
+        ("span(3600 * 3 + 61)", "3\u00a0h\u00a01\u00a0m"),
+        ("span(null)", "--"),
+        ("ownersText(null)", "owner not known"),
+        ("ownersText([])", "free"),
+        ('ownersText(["slurm_job:47", "pod:ml/train/main"])', "job 47, ml/train"),
+    ],
+)
+def test_format(page: Page, call: str, text: str) -> None:
+    assert run(page, "text/format.js", f"m.{call}") == text
+
+
+FLEET = """{
+    gpus: {node: ["a", "a", "b"], gpu: ["0", "1", "0"], uuid: ["U0", "U1", "U2"], model: ["H100", "H100", "T4"]},
+    owners: [["slurm_job:7"], [], null],
+    columns: {
+        real_utilization_ratio: [0, 0.5, null], workload_class: ["idle", "memory_bound", "unknown"],
+        health_state: ["ok", "crit", "unknown"], power_watts: [70, 400, 0], memory_used_bytes: [1, 3, null],
+        memory_bytes: [4, 4, 4],
+    },
+    get(name, i) { return this.columns[name]?.[i] ?? null; },
+    isStale: (i) => false,
+}"""
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("", [0, 1, 2]),
+        ("ru<.1", [0]),
+        ("ru>=0", [0, 1]),
+        ("ru!=.5", [0]),
+        ("ru<10%", [0]),
+        ("power=0", [2]),
+        ("mem>.5", [1]),
+        ("class!=idle", [1, 2]),
+        ("class=unknown", [2]),
+        ("health>=warn", [1]),
+        ("health<ok", [2]),
+        ("held=yes", [0]),
+        ("node=a & ru>.1 | model=t4", [1, 2]),
+        ("job 7", [0]),
+        ("memory_bound", [1]),
+    ],
+)
+def test_filter(page: Page, text: str, found: list[int]) -> None:
+    expression = f"(({{f}}) => [0, 1, 2].filter((i) => m.parseFilter({text!r})(f, i)))({{f: {FLEET}}})"
+    assert run(page, "text/filter.js", expression) == found
+
+
+@pytest.mark.parametrize("text", ["nothing<1", "ru<x", "ru<", "health>bad", "class<idle"])
+def test_a_filter_that_is_not_valid(page: Page, text: str) -> None:
+    expression = f"(() => {{ try {{ m.parseFilter({text!r}); }} catch (e) {{ return e.constructor.name; }} }})()"
+    assert run(page, "text/filter.js", expression) == "FilterError"
+
+
+def test_points_of_the_stream_leave_gaps(page: Page) -> None:
+    script = """(() => {
+        const series = new m.Series(["x"], 60);
+        const x = {mean: [1, 2, null], min: [1, 1, null], max: [1, 3, null]};
+        series.merge({step_seconds: 2, time: [100, 102, 104]}, {interval_seconds: 1, fields: {x}});
+        series.push(106.5, {x: 5});
+        series.push(107.1, {x: 6});
+        series.push(116, {x: 7});
+        series.merge({step_seconds: 2, time: [114, 116, 118]}, {fields: {x: {mean: [4, 7, 8]}}});
+        return [series.time, series.fields.x, series.high.x.slice(0, 2)];
+    })()"""
+    time, values, high = run(page, "core/history.js", script)
+    assert time == [100, 102, 104, 106, 108, 110, 112, 114, 116, 118]
+    assert values == [1, 2, None, 5, None, None, None, 4, 7, 8]
+    assert high == [1, 3]
+
+
+def test_the_router_keeps_what_it_is_given(page: Page) -> None:
+    page.goto(page.url.split("#")[0] + "#/gpu/n%2F1%3A0?s=60&q=ru%3C.1%20%26%20a%7Cb")
+    found = run(
+        page, "core/router.js", "((r) => [r.view, r.rest, r.get('s'), r.get('q'), r.to('gpu', 'a/b')])(new m.Router())"
+    )
+    assert found == ["gpu", "n/1:0", "60", "ru<.1 & a|b", "#/gpu/a%2Fb?q=ru%3C.1+%26+a%7Cb"]
+
+
+def test_text_is_copied_without_a_secure_context(page: Page) -> None:
+    script = """(async () => {
+        Object.defineProperty(navigator, "clipboard", {value: undefined});
+        let copied = null;
+        document.addEventListener("copy", () => (copied = document.activeElement.value));
+        return [await m.copyText("nvidia-smi -r"), copied];
+    })()"""
+    assert run(page, "ui/copy.js", script) == [True, "nvidia-smi -r"]
