@@ -30,8 +30,8 @@ from tests.bench import (
     bench_tick,
     bench_top,
     bench_translate,
-    bench_workloads,
     bench_web,
+    bench_workloads,
 )
 from tests.bench.figure import HEADER, Bench, Figure, Skipped, line
 

@@ -131,6 +131,7 @@ class Row {
       ownersText(fleet.owners[i]),
     ];
     values.forEach((value, at) => setText(this.cells[at], value));
+    setAttribute(this.cells[7], "title", values[7]);
     setAttribute(this.cells[7], "data-held", reading.class_ === "idle" && Boolean(fleet.owners[i]?.length));
   }
 }
