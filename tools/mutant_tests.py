@@ -10,6 +10,7 @@ import shutil
 import sys
 from collections.abc import Iterator, Sequence
 from functools import cache
+from multiprocessing.connection import Connection
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
@@ -37,8 +38,6 @@ hypothesis.settings.register_profile(
 hypothesis.settings.load_profile("mutants")
 """
 
-_RAN = 100
-"""Added to pytest's exit code: an error outside pytest ends a process with 1."""
 _CONTEXT = multiprocessing.get_context("forkserver")
 _CONTEXT.set_forkserver_preload(["asyncio", "hypothesis.strategies", "pydantic", "pytest", "yaml"])
 
@@ -67,12 +66,18 @@ def passes(folder: Path, files: Sequence[Path]) -> bool:
     Raises:
         RuntimeError: pytest did not run.
     """
-    process = _CONTEXT.Process(target=_run, args=(folder, files))
+    receiver, sender = _CONTEXT.Pipe(duplex=False)
+    process = _CONTEXT.Process(target=_run, args=(folder, files, sender))
     process.start()
+    sender.close()
+    try:
+        code = receiver.recv()
+    except EOFError:
+        code = None
     process.join()
-    if process.exitcode not in (_RAN, _RAN + 1, _RAN + 2):  # passed, failed, a module cannot be imported
-        raise RuntimeError(f"pytest ended with {process.exitcode}: {(folder / 'pytest.log').read_text()}")
-    return process.exitcode == _RAN
+    if code not in (0, 1, 2):  # passed, failed, a module cannot be imported
+        raise RuntimeError(f"pytest ended with {code}: {(folder / 'pytest.log').read_text()}")
+    return bool(code == 0)
 
 
 def test_files(path: Path) -> list[list[Path]]:
@@ -102,7 +107,7 @@ def all_test_files() -> list[Path]:
     return sorted(file.relative_to(ROOT) for each in PACKAGES for file in (ROOT / "tests" / each).rglob("test_*.py"))
 
 
-def _run(folder: Path, files: Sequence[Path]) -> None:
+def _run(folder: Path, files: Sequence[Path], result: Connection) -> None:
     os.chdir(folder)
     os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
     log = os.open("pytest.log", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
@@ -115,7 +120,7 @@ def _run(folder: Path, files: Sequence[Path]) -> None:
 
     plugins = [argument for plugin in PLUGINS for argument in ("-p", plugin)]
     options = ["-x", "-q", "-p", "no:cacheprovider", f"--timeout={TEST_TIMEOUT}", "--tb=no"]
-    sys.exit(_RAN + pytest.main([*options, *plugins, *map(str, files)]))
+    result.send(int(pytest.main([*options, *plugins, *map(str, files)])))
 
 
 def _closure(path: Path) -> set[Path]:
