@@ -8,11 +8,12 @@ suite. The test files that are nearest to the mutated module run first, and the 
 
 Survivors that no test can or should notice, with examples:
 
-- changes that only cost time: `due = 1` in `health/gpu.py` evaluates one more rule, `>= known` counts no codes;
-- initial values that are replaced before use: `_is_settled` in `tracker.py`, the severity in `health/summary.py`;
-- caps that a consistent input does not reach but by rounding: `min(total, 1.0)` in `mig_rollup.py`;
+- changes that only cost time: `self.seen | bit` in `health/clock_events.py` looks at more reasons, `due | plan.on_xids`
+  in `health/gpu.py` reads the codes with every sample;
+- initial values that are replaced before use: `time` of `SampleClock`, `age` in `counters/accumulator.py`;
+- comparisons of equal values with the same result: `value <= 0.0` of a value that is cut to 0;
 - limits that are compared within a tolerance of microseconds;
-- sizes of memories: `REMEMBERED` boxes of the classifier, `MOST_SELECTIONS` of rules.
+- sizes of memories: `REMEMBERED` boxes of the classifier, `MOST_SELECTIONS` of rules, `MOST_HELD_EVENTS`.
 
 Everything else is a gap: close its kind with a table or a property rather than the one mutant.
 """

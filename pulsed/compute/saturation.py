@@ -207,11 +207,7 @@ def _share(activity: Value, peak: float) -> Value:
 
 
 def _largest(values: tuple[Value, ...]) -> Value:
-    largest = None
-    for value in values:
-        if value is not None and (largest is None or value > largest):
-            largest = value
-    return largest
+    return max([value for value in values if value is not None], default=None)
 
 
 def _link_share(transmit: Value, receive: Value, peak: Value) -> Value:
@@ -219,7 +215,7 @@ def _link_share(transmit: Value, receive: Value, peak: Value) -> Value:
     if transmit is None or receive is None:
         known = receive if transmit is None else transmit
         return 1.0 if known is not None and peak is not None and known >= peak else None
-    larger = transmit if transmit > receive else receive
+    larger = max(transmit, receive)
     if larger <= 0.0:
         return 0.0
     return None if peak is None else _share(larger, peak)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pulsed.compute.hardware import has_quantity
+from pulsed.compute.hardware import has_profiling, has_quantity
 from pulsed.translate.tick import Device, Entity
 
 BOARD, INSTANCE = Entity("gpu", "0", "GPU-0"), Entity("mig", "0", "GPU-0", "1", "1g.10gb")
@@ -30,3 +30,25 @@ def test_a_quantity_exists_for_the_models_that_have_it(model: str, quantity: str
 def test_an_instance_has_no_quantities_of_its_board() -> None:
     found = [has_quantity(Device(INSTANCE), name) for name in ("temperature_celsius", "graphics_engine_active_ratio")]
     assert found == [False, True]
+
+
+@pytest.mark.parametrize(
+    ("device", "expected"),
+    [
+        (Device(BOARD, model="NVIDIA H100 80GB HBM3"), True),
+        (Device(INSTANCE, model="NVIDIA H100 80GB HBM3"), True),
+        (Device(BOARD), True),
+        (Device(BOARD, model="NVIDIA GeForce RTX 4090"), False),
+        (Device(BOARD, model="NVIDIA TITAN RTX"), False),
+        (Device(BOARD, model="NVIDIA A40-48Q", guest=True), False),
+    ],
+)
+def test_guests_and_consumer_boards_have_no_profiling_counters(device: Device, expected: bool) -> None:
+    assert has_profiling(device) is expected
+
+
+@pytest.mark.parametrize(
+    ("model", "has_nvlink"), [("NVIDIA H100 80GB HBM3", True), ("NVIDIA L40S", False), ("a model of next year", True)]
+)
+def test_nvlink_exists_unless_a_model_is_known_to_have_none(model: str, has_nvlink: bool) -> None:
+    assert has_quantity(Device(BOARD, model=model), "nvlink_crc_errors_total") is has_nvlink

@@ -255,3 +255,38 @@ def test_a_gpu_of_which_nothing_is_known_is_observed_all_the_same() -> None:
     found = run(sample(float(clock), NOTHING) for clock in range(3))[-1]
     assert counted(found, "workload_class_seconds", "unknown") == 2.0
     assert found.results[0].account.value("real_utilization_seconds") is None
+
+
+def test_a_lost_gpu_keeps_its_counters_and_is_shown_after_the_others() -> None:
+    alive, beside = IDLE._replace(temperature_celsius=40.0), BUSY._replace(temperature_celsius=50.0)
+    found = run(
+        [sample(float(now), alive, beside) for now in range(4)] + [sample(float(now), alive) for now in (4, 5, 6)]
+    )
+    assert [len(tick.lost) for tick in found] == [0, 0, 0, 0, 0, 1, 1]
+    last = found[-1]
+    assert (last.devices, dict(last.lost)) == ((GPU, OTHER), {1: DAY + 3.0})
+    assert counted(last, "observed_seconds", position=1) == 3.0
+    assert last.devices is found[-2].devices
+
+
+def test_a_lost_gpu_that_is_forgotten_leaves_the_others_as_they_are() -> None:
+    third = Device(Entity("gpu", "2", "GPU-2"))
+    devices = [GPU, OTHER, third]
+    readings = [each._replace(temperature_celsius=40.0) for each in (IDLE, BUSY, MEMORY)]
+    computer = ComputeLayer(ComputeSettings())
+    computer.compute(sample(0.0, *readings, devices=devices))
+    for now in (1.0, 2.0):
+        computer.compute(sample(now, readings[1], devices=[OTHER]))
+    assert [track.device for track in computer.absent] == [GPU, third]
+    removal, tick = computer.forget(computer.absent[0])
+    assert removal.track.device is GPU
+    assert tick is not None
+    assert (tick.devices, list(tick.lost)) == ((OTHER, third), [1])
+    assert [len(tick.readings), len(tick.results)] == [2, 2]
+    assert tick.readings[0].temperature_celsius == 40.0
+    later = computer.compute(sample(3.0, readings[1], devices=[OTHER]))
+    assert later.devices == (OTHER, third)
+
+
+def test_a_gpu_that_is_forgotten_before_any_tick_has_lost_nothing() -> None:
+    assert ComputeLayer(ComputeSettings()).absent == ()

@@ -273,7 +273,8 @@ def _changes(position: int, gpu: GpuHealth, before: Health, after: Health) -> li
     ]
     whole: State = before.state
     if whole != after.state and (before.checks or after.severity > 0):
-        worst = max(after.checks, key=lambda check: check.severity if check.applies else -1, default=None)
+        applying = [check for check in after.checks if check.applies]
+        worst = max(applying, key=lambda check: check.severity, default=None)
         message, remedy = (worst.message, worst.remedy) if worst is not None else ("", "")
         found.append(HealthChange(position, "", whole, after.state, gpu.time, message, remedy, gpu.device))
     return found

@@ -301,3 +301,27 @@ def test_messages_of_the_kernel_are_events_with_their_own_time() -> None:
     messages = [KernelEvent("xid", 31, DAY + second, gpu.pci_bus_id) for second in (10.25, 10.5)]
     assert xids(11.0, *messages) == [(31, 10.5, 2, 2)]
     assert xids(12.0) == []
+
+
+def test_the_time_without_a_gpu_that_returns_was_observed() -> None:
+    sim = Sim(devices=[GPU, OTHER])
+    for _ in range(5):
+        sim.tick(ALIVE, ALIVE)
+    for _ in range(30):
+        sim.tick(ALIVE, devices=[GPU])
+    assert sim.last is not None
+    tick = sim.tick(ALIVE, ALIVE, devices=[GPU, OTHER])
+    assert [health.check("telemetry").state for health in tick.healths] == ["ok", "ok"]
+
+
+def test_the_change_of_a_gpu_names_the_worst_check_that_applies() -> None:
+    sim = Sim()
+    sim.tick(ALIVE)
+    hot = {**ALIVE, "temperature_celsius": 95.0, "temperature_margin_celsius": 20.0}  # superseded by the margin
+    for _ in range(40):
+        tick = sim.tick({**hot, "persistence_mode": 0.0})
+    assert tick.healths[0].state == "info"
+    sim = Sim()
+    sim.tick(ALIVE)
+    (check, whole) = sim.tick({**ALIVE, "persistence_mode": 0.0}).changes
+    assert (check.check, whole.check, whole.message) == ("config_drift", "", "Unexpected GPU settings")

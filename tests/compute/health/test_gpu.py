@@ -232,3 +232,16 @@ def test_xids_of_a_configuration_without_their_checks_are_counted() -> None:
     sim = Sim(HealthSettings(disabled=frozenset({"xid_critical", "xid_warning", "xid_repeat", "gpu_lost"})))
     sim.health(**STEADY)
     assert dict(sim.health(**{**STEADY, "xid_last_code": 13.0}).xid_events)[13] == 1
+
+
+def test_a_code_of_unknown_age_changes_the_number_of_latches() -> None:
+    sim = Sim(HealthSettings(disabled=frozenset({"xid_warning"})))
+    for _ in range(7):
+        sim.health(**{**STEADY, "xid_last_code": None})
+    (before,) = sim.health_evaluator.latched.values()
+    health = sim.health(**{**STEADY, "xid_last_code": 79.0, "memory_used_bytes": 1e9})
+    (after,) = sim.health_evaluator.latched.values()
+    assert health.xid_last is not None
+    assert (health.xid_last.code, health.xid_last.time) == (79, None)
+    raised = [check.id for check in health.checks if check.since == sim.time]
+    assert after - before == 1 + len(raised)
