@@ -11,7 +11,7 @@ from typing import Literal
 _M_MMAP_THRESHOLD = -3  # malloc.h of glibc
 _LARGE_BYTES = 2**20
 
-THRESHOLDS = (10_000, 5, 10)
+THRESHOLDS = (10_000, 5, 5)
 """Of the three generations: a collection holds the interpreter for some 10 ms per 50,000 objects that it looks at."""
 
 LONG_SECONDS = 0.08
