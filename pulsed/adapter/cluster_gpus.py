@@ -86,7 +86,9 @@ class DaemonPods:
 
 
 class _NodeRows(NamedTuple):
-    rows: Sequence[PodGpu]
+    """The rows of a node by namespace, and when they arrived, in monotonic seconds."""
+
+    rows: Mapping[str, Sequence[PodGpu]]
     arrived: float
 
 
@@ -100,6 +102,7 @@ class ClusterGpus:
         clock: returns monotonic seconds.
 
     Attributes:
+        is_ready: whether the pods are known, and the daemons among them have been tried once.
         daemons: by URL, the error of the last reading; empty if it succeeded.
     """
 
@@ -116,12 +119,8 @@ class ClusterGpus:
         self._stale_after, self._clock = stale_after, clock
         self._nodes: dict[str, _NodeRows] = {}
         self._read_once: set[str] = set()
+        self.is_ready = False
         self.daemons: Mapping[str, str] = {}
-
-    @property
-    def is_ready(self) -> bool:
-        """Whether the pods are known, and every daemon has been tried."""
-        return self._pods.is_listed and self._urls() <= self.daemons.keys()
 
     @property
     def problem(self) -> str:
@@ -134,20 +133,19 @@ class ClusterGpus:
         ready = {self._url(pod) for pod in self._daemon_pods() if pod.is_ready}
         return next((self.daemons.get(url, url) for url in sorted(ready - self._read_once) if url), "")
 
-    def pods(self, namespace: str, matches: Callable[[Labels], bool]) -> Sequence[str]:
-        """Return the names of the pods of a namespace whose labels match."""
-        return sorted(
-            name for (found, name), pod in self._pods.objects.items() if found == namespace and matches(pod.labels)
-        )
+    def labels(self, namespace: str, pod: str) -> Labels:
+        """Return the labels of a pod; none if it does not exist."""
+        found = self._pods.objects.get((namespace, pod))
+        return found.labels if found is not None else {}
 
     def rows(self, namespace: str) -> list[PodGpu]:
         """Return the rows of the pods of a namespace that exist, with `stale` as of now."""
         now, known = self._clock(), self._pods.objects
         return [
-            row._replace(stale=row.stale or now - node.arrived > self._stale_after)
+            row._replace(stale=True) if now - node.arrived > self._stale_after else row
             for node in self._nodes.values()
-            for row in node.rows
-            if row.namespace == namespace and (namespace, row.pod) in known
+            for row in node.rows.get(namespace, ())
+            if (namespace, row.pod) in known
         ]
 
     async def run(self, interval: float) -> None:
@@ -176,6 +174,7 @@ class ClusterGpus:
             elif not error and before.get(url):
                 log.info("a daemon is read again", extra={"url": url})
         self._drop()
+        self.is_ready = self.is_ready or self._pods.is_listed
 
     def _urls(self) -> set[str]:
         return {url for pod in self._daemon_pods() if (url := self._url(pod))}
@@ -194,18 +193,18 @@ class ClusterGpus:
             return str(error.args[0])
         except ValidationError:
             return f"{url} is not served by this version of pulsed"
-        rows = [PodGpu(**dict(row)) for row in found.gpus]
+        rows: dict[str, list[PodGpu]] = {}
+        for row in found.gpus:
+            rows.setdefault(row.namespace, []).append(PodGpu(**dict(row)))
         self._nodes[found.node] = _NodeRows(rows, self._clock())
         self._read_once.add(url)
         return ""
 
     def _drop(self) -> None:
-        """Drop rows whose pods do not exist any more."""
+        """Drop nodes that are not read any more and have no pod left."""
         self._read_once.intersection_update(self.daemons)
         known = self._pods.objects
         for node, (rows, arrived) in list(self._nodes.items()):
-            kept = [row for row in rows if (row.namespace, row.pod) in known]
-            if len(kept) < len(rows):
-                self._nodes[node] = _NodeRows(kept, arrived)
-            if not kept and self._clock() - arrived > self._stale_after:
+            is_old = self._clock() - arrived > self._stale_after
+            if is_old and not any((row.namespace, row.pod) in known for each in rows.values() for row in each):
                 del self._nodes[node]

@@ -97,21 +97,21 @@ class MetricsApi:
         if name != "*":
             found = self._workload(namespace, described.kind, name, metric)
             return value_list(CUSTOM, version, [custom_value(version, described, namespace, name, metric, found)])
-        wanted = set(self._gpus.pods(namespace, _selector(query, "labelSelector")))
-        of_pods = _grouped((row.pod, row) for row in self._gpus.rows(namespace) if row.pod in wanted)
+        matches = _selector(query, "labelSelector")
         items = []
-        for pod, rows in of_pods.items():
-            with suppress(NumberUnknown):
-                found = aggregate(rows, metric.how, metric.field)
-                items.append(custom_value(version, described, namespace, pod, metric, found))
+        for pod, rows in _grouped((row.pod, row) for row in self._gpus.rows(namespace)).items():
+            if matches(self._gpus.labels(namespace, pod)):
+                with suppress(NumberUnknown):
+                    found = aggregate(rows, metric.how, metric.field)
+                    items.append(custom_value(version, described, namespace, pod, metric, found))
         return value_list(CUSTOM, version, items)
 
     def _workload(self, namespace: str, kind: str, name: str, metric: ScaleMetric) -> Aggregate:
         rows = self._gpus.rows(namespace)
         own = [row for row in rows if row.is_of(namespace, kind, name)]
+        if kind != POD_KIND and (not own or metric.how == "sum"):
+            _refuse_unresolved(rows)
         if not own:
-            if kind != POD_KIND:
-                _refuse_unresolved(rows)
             raise RequestFailed(404, f"{kind} {namespace}/{name} has no GPU")
         return self._number(own, metric, f"{kind} {namespace}/{name}")
 

@@ -66,7 +66,13 @@ async def _run(config: Config, access: ClusterAccess, web: WebConfigReloader | N
     daemons = DaemonPods(
         given.selectors, given.namespace or "", given.container_port, given.scheme, given.route_prefix or ""
     )
-    pods = ResourceWatch(client, PODS, {}, daemons.reader(), is_paged=True)
+    listed = asyncio.Event()
+
+    def changed() -> None:
+        if pods.is_listed:
+            listed.set()
+
+    pods = ResourceWatch(client, PODS, {}, daemons.reader(), changed, is_paged=True)
     stale_after = given.stale_after or STALE_INTERVALS * given.interval
     gpus = ClusterGpus(scraper, pods, daemons, given.fields, stale_after)
     app = AdapterApp(MetricsApi(gpus, scale_metrics(given.fields)))
@@ -75,7 +81,12 @@ async def _run(config: Config, access: ClusterAccess, web: WebConfigReloader | N
         asyncio.get_running_loop().add_signal_handler(number, server.stop, number)
     for listener in listeners:
         log.info("serving", extra={"version": __version__, "apis": f"{listener.url(tls=server.tls)}/apis"})
-    tasks = [asyncio.create_task(pods.run()), asyncio.create_task(gpus.run(given.interval))]
+
+    async def read_daemons() -> None:
+        await listed.wait()
+        await gpus.run(given.interval)
+
+    tasks = [asyncio.create_task(pods.run()), asyncio.create_task(read_daemons())]
     configure_memory()
     try:
         await server.serve(sockets=[listener.socket for listener in listeners])

@@ -257,12 +257,13 @@ def test_the_sum_over_daemons_counts_each_gpu_once(running: Running) -> None:
     path = "/autoscale/v1/sum/ml/Deployment/infer/real_utilization"
     answers: Sequence[Answer] = ()
 
-    def total() -> float:
+    def are_current() -> bool:
         nonlocal answers
         answers = [node.daemon.get(path) for node in running.cluster.nodes]
-        return float(sum(answer.json()["value"] for answer in answers if answer.status == 200))
+        return {answer.status for answer in answers} == {200}
 
-    until(lambda: total() == pytest.approx(sum(ACTIVITIES)))
+    until(are_current)
+    assert sum(answer.json()["value"] for answer in answers) == pytest.approx(sum(ACTIVITIES))
     assert [answer.json()["gpus"] for answer in answers] == [2, 1, 1]
     other = [node.daemon.get(path.replace("infer", "other")) for node in running.cluster.nodes]
     assert [(answer.status, answer.json()["value"]) for answer in other] == [(200, 0.0)] * 3

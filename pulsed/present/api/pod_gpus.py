@@ -41,8 +41,8 @@ def pod_gpus(board: TargetStore, now: float, fields: Iterable[str]) -> list[PodG
     ]
 
 
-def no_workload_reason(board: TargetStore, rows: Iterable[PodGpu], namespace: str, now: float) -> str:
-    """Return why a workload that has no GPU may have one nevertheless; empty if it certainly has none."""
+def uncertainty(board: TargetStore, rows: Iterable[PodGpu], namespace: str, now: float) -> str:
+    """Return why a workload may have more GPUs than these rows show; empty if it certainly has not."""
     for target in board.targets:
         if not target.fresh(now):
             return f"{target.name} has no current data" + (f": {target.error}" if target.error else "")

@@ -19,6 +19,7 @@ from pulsed.present.api.routes.autoscale import autoscale_router
 from tests.present.boards import SETTLED, TIME, Gpu, board, gpu, mig, target, tick
 
 INFER = {"workload": "infer", "workload_kind": "Deployment"}
+FIELD = "real_utilization_ratio"
 HOWS = ("sum", "avg", "max", "min")
 
 
@@ -90,7 +91,8 @@ async def test_a_workload_that_is_not_here_is_0_in_a_sum_and_else_not_found(how:
 async def test_stale_data_is_unavailable(how: str) -> None:
     status, document, headers = await get(path(how), current(*TWO, age=60.0))
     assert (status, headers["retry-after"]) == (503, "5")
-    assert document == {"error": "real_utilization_ratio: 2 of 2 GPUs are stale, 0 have no value"}
+    expected = "target 60.0 has no current data"
+    assert document == {"error": expected if how == "sum" else f"{FIELD}: 2 of 2 GPUs are stale, 0 have no value"}
 
 
 async def test_a_sum_needs_every_gpu_and_a_mean_takes_those_that_are_current() -> None:
@@ -116,6 +118,8 @@ async def test_absence_is_not_certain_while_the_workload_of_a_pod_is_not_known(h
     assert (status, "the workload of pod ml/c is not known" in document["error"]) == (503, True)
     status = 200 if how == "sum" else 404
     assert (await get(path(how, namespace="other"), unresolved))[0] == status
+    beside = current(*TWO, held(gpu(2), of("c")))
+    assert (await get(path(how), beside))[0] == (503 if how == "sum" else 200), "the pod may be one of the workload"
     assert (await get(path(how, "Pod/x"), unresolved))[0] == status
 
 

@@ -11,7 +11,7 @@ from pulsed.collector.target_store import TargetStore
 from pulsed.errors import NumberUnknown
 from pulsed.present.api import schema
 from pulsed.present.api.json_response import REFUSED, json_response
-from pulsed.present.api.pod_gpus import no_workload_reason, pod_gpus
+from pulsed.present.api.pod_gpus import pod_gpus, uncertainty
 from pulsed.present.api.query_fields import some_of
 from pulsed.present.api.sample_fields import GAUGES
 from pulsed.present.autoscale import POD_KIND, Aggregate, How, aggregate
@@ -66,13 +66,15 @@ def autoscale_router(board: TargetStore) -> APIRouter:
         now = time.monotonic()
         rows = pod_gpus(board, now, [field])
         own = [row for row in rows if row.is_of(namespace, kind, name)]
+        if not own or how == "sum":
+            others = () if kind == POD_KIND else rows
+            if reason := uncertainty(board, others, namespace, now):
+                return _unavailable(reason)
         if own:
             try:
                 return json_response(_document(aggregate(own, how, field)))
             except NumberUnknown as error:
                 return _unavailable(str(error))
-        if reason := no_workload_reason(board, () if kind == POD_KIND else rows, namespace, now):
-            return _unavailable(reason)
         if how == "sum":
             return json_response(_document(Aggregate(0.0, 0, 0, time.time(), False)))
         return json_response({"error": f"{kind} {namespace}/{name} has no GPU on node {board.node}"}, 404)

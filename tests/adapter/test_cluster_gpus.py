@@ -1,0 +1,189 @@
+"""The rows of a cluster, with a fetcher and a clock made by hand: what is old, gone, or has never been read."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import pytest
+
+from pulsed.adapter.cluster_gpus import ClusterGpus, ClusterPod, DaemonPods
+from pulsed.errors import ScrapeFailed
+from pulsed.kubernetes.api_client import ApiClient
+from pulsed.kubernetes.cluster_access import ClusterAccess
+from pulsed.kubernetes.resource_watch import ResourceWatch
+from tests.adapter.gpu_cluster import DAEMON_LABELS
+from tests.kubernetes.fake_api_server import Pod, pod
+
+FIELD = "real_utilization_ratio"
+
+
+def page(node: str, *pods: str, stale: bool = False) -> str:
+    """Return the rows of a node."""
+    rows = [
+        {
+            "namespace": "ml", "pod": name, "container": "main", "workload": "infer", "workload_kind": "Deployment",
+            "gpu": f"{node}/{name}", "share": 1.0, "time": 5.0, "stale": stale, "values": {FIELD: 0.5},
+        }
+        for name in pods
+    ]  # fmt: skip
+    return json.dumps({"node": node, "time": "2026-01-01T00:00:00.000Z", "gpus": rows})
+
+
+def daemon(node: str, address: str, **more: object) -> Pod:
+    """Return the pod of a daemon."""
+    return pod(
+        f"pulsed-{node}", address, 9401, node=node, namespace="gpu", port_name="http", labels=DAEMON_LABELS, **more
+    )
+
+
+@dataclass
+class Cluster:
+    """The pods of a cluster, and the pages of its daemons by address; one without a page does not answer."""
+
+    daemons: DaemonPods = field(default_factory=lambda: DaemonPods(("app.kubernetes.io/name=pulsed",), "gpu"))
+    pages: dict[str, str] = field(default_factory=dict)
+    urls: list[str] = field(default_factory=list)
+    now: float = 100.0
+
+    def __post_init__(self) -> None:
+        client = ApiClient(ClusterAccess("https://127.0.0.1:1"))
+        self._read = self.daemons.reader()
+        self.watch: ResourceWatch[ClusterPod] = ResourceWatch(client, "/api/v1/pods", {}, self._read)
+        self.watch.is_listed = True
+        self.gpus = ClusterGpus(self, self.watch, self.daemons, [FIELD], 30.0, lambda: self.now)
+
+    async def fetch(self, url: str) -> bytes:
+        """Return a page."""
+        self.urls.append(url)
+        for address, text in self.pages.items():
+            if f"//{address}:" in url:
+                return text.encode()
+        raise ScrapeFailed("no answer", "")
+
+    def put(self, *pods: Pod) -> None:
+        """Add pods."""
+        for each in pods:
+            self.watch.objects[each["metadata"]["namespace"], each["metadata"]["name"]] = self._read(each)
+
+    def delete(self, namespace: str, name: str) -> None:
+        """Delete a pod."""
+        del self.watch.objects[namespace, name]
+
+    def stale(self) -> Mapping[str, bool]:
+        """Return whether the row of each pod is stale."""
+        return {row.pod: row.stale for row in self.gpus.rows("ml")}
+
+
+def cluster_of(**nodes: str) -> Cluster:
+    """Return a cluster with a pod on each node, given the nodes' addresses."""
+    cluster = Cluster()
+    for node, address in nodes.items():
+        cluster.put(daemon(node, address), pod(f"pod-{node}", namespace="ml"))
+        cluster.pages[address] = page(node, f"pod-{node}")
+    return cluster
+
+
+async def test_rows_become_stale_and_stay_while_a_daemon_does_not_answer() -> None:
+    cluster = cluster_of(a="10.0.0.1", b="10.0.0.2")
+    before = cluster.gpus.is_ready
+    await cluster.gpus.read()
+    assert (before, cluster.gpus.is_ready) == (False, True)
+    assert cluster.stale() == {"pod-a": False, "pod-b": False}
+    del cluster.pages["10.0.0.2"]
+    cluster.now += 31.0
+    await cluster.gpus.read()
+    assert cluster.stale() == {"pod-a": False, "pod-b": True}
+    cluster.now += 3600.0
+    await cluster.gpus.read()
+    assert cluster.stale() == {"pod-a": False, "pod-b": True}, "not known is not gone"
+    cluster.pages["10.0.0.2"] = page("b", "pod-b")
+    await cluster.gpus.read()
+    assert cluster.stale() == {"pod-a": False, "pod-b": False}
+
+
+async def test_rows_that_a_daemon_calls_stale_are_stale() -> None:
+    cluster = cluster_of(a="10.0.0.1")
+    cluster.pages["10.0.0.1"] = page("a", "pod-a", stale=True)
+    await cluster.gpus.read()
+    assert cluster.stale() == {"pod-a": True}
+
+
+async def test_rows_end_with_their_pods_and_nodes_with_their_last() -> None:
+    cluster = cluster_of(a="10.0.0.1")
+    await cluster.gpus.read()
+    cluster.delete("ml", "pod-a")
+    assert cluster.stale() == {}
+    cluster.delete("gpu", "pulsed-a")
+    cluster.now += 31.0
+    await cluster.gpus.read()
+    cluster.put(pod("pod-a", namespace="ml"))
+    assert cluster.stale() == {}, "the node's rows are dropped"
+    assert cluster.gpus.rows("other") == []
+
+
+async def test_a_replaced_daemon_reports_the_same_node() -> None:
+    cluster = cluster_of(a="10.0.0.1")
+    await cluster.gpus.read()
+    cluster.delete("gpu", "pulsed-a")
+    cluster.now += 31.0
+    assert cluster.stale() == {"pod-a": True}
+    new = daemon("a", "10.0.0.9")
+    new["metadata"]["name"] = "pulsed-a-2"
+    cluster.put(new)
+    cluster.pages["10.0.0.9"] = page("a", "pod-a")
+    await cluster.gpus.read()
+    assert cluster.stale() == {"pod-a": False}
+
+
+@pytest.mark.parametrize(("ready", "known"), [(True, False), (False, True)])
+async def test_a_ready_daemon_that_was_never_read_makes_sums_unknown(ready: bool, known: bool) -> None:
+    cluster = cluster_of(a="10.0.0.1")
+    await cluster.gpus.read()
+    cluster.put(daemon("b", "10.0.0.2", ready=ready))
+    assert (cluster.gpus.unknown_nodes == "") == known, "not tried yet"
+    await cluster.gpus.read()
+    assert cluster.gpus.is_ready
+    assert (cluster.gpus.unknown_nodes == "") == known
+    cluster.pages["10.0.0.2"] = page("b")
+    await cluster.gpus.read()
+    assert cluster.gpus.unknown_nodes == ""
+
+
+@pytest.mark.parametrize("text", ["", "[]", "<html>", '{"node": "a"}', '{"error": "not found"}'])
+async def test_an_answer_that_is_none_is_an_error(text: str) -> None:
+    cluster = cluster_of(a="10.0.0.1")
+    cluster.pages["10.0.0.1"] = text
+    await cluster.gpus.read()
+    assert cluster.stale() == {}
+    assert list(cluster.gpus.daemons.values()) == [f"{cluster.urls[0]} is not served by this version of pulsed"]
+
+
+@pytest.mark.parametrize(
+    ("daemons", "url"),
+    [
+        (DaemonPods(("app.kubernetes.io/name=pulsed",)), "http://10.0.0.1:9401/autoscale/v1/gpus?fields=a,b"),
+        (DaemonPods(("x", "app.kubernetes.io/name"), "gpu", 80, "https", "/p"), "https://10.0.0.1:80/p/autoscale"),
+        (DaemonPods(("app.kubernetes.io/name=pulsed",), port="metrics"), ""),
+        (DaemonPods(("app.kubernetes.io/name=pulsed",), "other"), None),
+        (DaemonPods(("app=other",)), None),
+    ],
+)
+def test_addresses_of_daemons(daemons: DaemonPods, url: str | None) -> None:
+    found = daemons.reader()(daemon("a", "10.0.0.1"))
+    assert found.labels == DAEMON_LABELS
+    if url is None:
+        assert found.daemon is None
+        return
+    assert found.daemon is not None
+    made = daemons.url(found.daemon, ["a", "b"])
+    assert made.startswith(url)
+    assert bool(made) == bool(url)
+
+
+def test_addresses_of_version_6_and_of_pods_without_one() -> None:
+    daemons = DaemonPods(("app.kubernetes.io/name=pulsed",))
+    found = [daemons.reader()(daemon("a", address)).daemon for address in ("fd00::1", "")]
+    urls = [daemons.url(each, ["a"]) for each in found if each is not None]
+    assert urls == ["http://[fd00::1]:9401/autoscale/v1/gpus?fields=a", ""]
