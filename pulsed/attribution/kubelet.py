@@ -70,13 +70,13 @@ class Kubelet:
         Raises:
             AttributionError: the kubelet is stopped, does not answer, or refuses.
         """
-        from pulsed.attribution.grpc_call import unary_call  # loads h2, which few hosts need
+        if not self._has_directory():
+            return None
+        from pulsed.attribution.grpc_call import unary_call  # loads h2, which hosts without a kubelet do not need
 
         try:
             response = await unary_call(self.socket, METHOD, max_bytes=MAX_BYTES)
         except OSError as error:
-            if isinstance(error, FileNotFoundError) and not Path(self.socket).parent.is_dir():
-                return None
             remedy = "check that the kubelet runs, and attribution.kubelet.socket"
             if isinstance(error, PermissionError):
                 remedy = "only root may open it: run pulsed as root, or set attribution.kubelet.socket to off"
@@ -89,6 +89,12 @@ class Kubelet:
         last.has_assigned = last.has_assigned or bool(owners)
         last.unknown, new = unknown, max(0, unknown - last.unknown)
         return Claims(owners, last.has_assigned, {"unknown_device": new} if new else {})
+
+    def _has_directory(self) -> bool:
+        try:
+            return Path(self.socket).parent.is_dir()
+        except OSError:  # it may not be looked at; opening the socket has the reason
+            return True
 
     async def close(self) -> None:
         """Nothing is open between two looks."""

@@ -17,6 +17,7 @@ from tests.bench.figure import Bar, Figure
 from tests.daemon import Daemon, free_port, serving
 from tests.nvml_standin import boards
 from tests.nvml_standin.library import NvmlStandin, compiled
+from tests.nvml_standin.library import usage as usage_of
 from tests.standin.install import install
 from tests.standin.scenario import Scenario, gpus
 
@@ -33,11 +34,13 @@ NVML_DELAYS = {
     "nvmlDeviceGetMemoryInfo_v2": 12,
     "nvmlDeviceGetFieldValues": 100,
     "nvmlDeviceGetFanSpeed": 137,
+    "nvmlDeviceGetComputeRunningProcesses_v3": 2250,
+    "nvmlDeviceGetGraphicsRunningProcesses_v3": 2250,
     "nvmlGpmSampleGet": 1000,
     "nvmlGpmMetricsGet": 2000,
 }
-"""Microseconds that the stand-in's calls wait: the first, second and fourth as reported of a driver (MangoHud#2104);
-the others are assumed, and not known to be those of any hardware."""
+"""Microseconds that the stand-in's calls take: utilization, memory, fan and processes as reported of a driver
+(MangoHud#2104), field values and profiling counters assumed, and not known to be those of any hardware."""
 
 
 class _Case(NamedTuple):
@@ -45,6 +48,7 @@ class _Case(NamedTuple):
     arguments: tuple[str, ...]
     cpu: Bar | None = None
     environment: Mapping[str, str] = {}
+    report: Path | None = None
 
 
 def run() -> Iterator[Figure]:
@@ -81,7 +85,8 @@ def run() -> Iterator[Figure]:
                     f"nvml, {interval}",
                     ("--source", "nvml", "--set", f"source.interval={interval}"),
                     Bar("value", most),
-                    driver.environment(),
+                    driver.environment(folder / interval),
+                    folder / interval,
                 )
                 for interval, most in (("1s", 0.3), ("100ms", 2.0))
             ),
@@ -123,3 +128,11 @@ def _measured(stack: contextlib.ExitStack, folder: Path, cases: tuple[_Case, ...
     for case, usage in zip(cases, usages, strict=True):
         yield Figure(f"{case.name}: CPU", usage.cpu_percent(), "% of a core", cpu, case.cpu)
         yield Figure(f"{case.name}: memory", usage.resident_megabytes(), "MB", memory, note="history of half a minute")
+    for case, daemon in zip(cases, daemons, strict=True):
+        if case.report is not None:
+            daemon.stop()
+            standin = usage_of(case.report)
+            percent = 100 * standin.cpu / standin.seconds
+            per_second = standin.calls / standin.seconds
+            note = f"part of the figure above, {per_second:.0f} calls a second, most of it their sleeps"
+            yield Figure(f"{case.name}: CPU in the stand-in", percent, "% of a core", note=note)

@@ -112,7 +112,7 @@ CALLS: tuple[DriverCall, ...] = (
         instance=True,
     ),
     _call(FAST, "SM_CLOCK", _of("ClockInfo", 1)),
-    _call(FAST, "MEM_CLOCK", _of("ClockInfo", 2)),
+    _call(SECOND, "MEM_CLOCK", _of("ClockInfo", 2)),
     _call(SECOND, "VIDEO_CLOCK", _of("ClockInfo", 3)),
     _call(
         FAST,
@@ -120,7 +120,7 @@ CALLS: tuple[DriverCall, ...] = (
         NativeCall("nvmlDeviceGetCurrentClocksEventReasons", "Q"),
         NativeCall("nvmlDeviceGetCurrentClocksThrottleReasons", "Q"),
     ),
-    _call(FAST, "GPU_TEMP", NativeCall("nvmlDeviceGetTemperatureV", "8xi", version=1), _of("Temperature", 0)),
+    _call(SECOND, "GPU_TEMP", NativeCall("nvmlDeviceGetTemperatureV", "8xi", version=1), _of("Temperature", 0)),
     _call(FAST, "POWER_USAGE", NativeCall("nvmlDeviceGetPowerUsage", divide=1000.0), backup=True),
     _call(FAST, "TOTAL_ENERGY_CONSUMPTION", NativeCall("nvmlDeviceGetTotalEnergyConsumption", "Q"), backup=True),
     _call(SECOND, "GPU_UTIL MEM_COPY_UTIL", NativeCall("nvmlDeviceGetUtilizationRates", "II")),

@@ -226,8 +226,13 @@ class DriverSession:
     def _list_processes(self, now: float) -> None:
         """List the processes of the GPUs that are due; unknown as long as a GPU has no list."""
         gone = {reader.device.uuid for reader in self._readers if reader.gone}
-        if any([each.read(now) for each in self._process_lists if each.uuid not in gone]):  # noqa: C419 - all are read
-            known = [each.processes for each in self._process_lists if each.uuid not in gone]
+        before, self._process_lists = (
+            self._process_lists,
+            [each for each in self._process_lists if each.uuid not in gone],
+        )
+        is_new = [each.read(now) for each in self._process_lists]
+        if any(is_new) or len(before) > len(is_new):
+            known = [each.processes for each in self._process_lists]
             self._processes = None if None in known else tuple(chain.from_iterable(part or () for part in known))
 
     def _release(self, nvml: ModuleType) -> None:

@@ -273,12 +273,14 @@ def test_every_error_of_every_call_costs_values_and_nothing_else(nvml: LoadedSta
     nvml.write()
     for code, is_late in itertools.product(CODES, (False, True)):
         nvml.gpus[0] |= {"temperature.0": 44, "power": 1000, "fi.185": 640_250, "fi.83": 5000, "memory.used": 2**30}
+        nvml.gpus[0] |= {"processes": "41:5:", "processes.busy": "41:9", "accounting": 1, "accounting.41": "1:1"}
         nvml.write(**{f"{function}.error": 0})
         with reading() as reader:
             if is_late:
                 reader.tick()
                 good = reader.numbers()
             nvml.gpus[0] |= {"temperature.0": 45, "fi.185": 1000, "fi.83": 6000, "memory.used": 2**31}
+            nvml.gpus[0] |= {"processes": "42:6:", "processes.busy": "42:37", "accounting": 1, "accounting.42": "61:7"}
             nvml.write(**{f"{function}.error": code})
             for _ in range(2):
                 found: dict[str, dict[str, float]] = {}
@@ -291,6 +293,9 @@ def test_every_error_of_every_call_costs_values_and_nothing_else(nvml: LoadedSta
                     # The older call counts what is reserved as used.
                     "memory_used_bytes": 2.0**31 + (561 * 2.0**20 if function == "nvmlDeviceGetMemoryInfo_v2" else 0.0),
                 }
+                for process in reader.processes or ():
+                    assert process[:5] == (42, "0", boards.uuid_of(0), "", 6)
+                    assert all(was in (None, is_) for was, is_ in zip(process[5:], (0.37, 0.61, 7), strict=True))
                 for name, value in expected.items():
                     assert found.get("0", {}).get(name) in (None, value), (function, code, name)
             nvml.write(**{f"{function}.error": 0})
