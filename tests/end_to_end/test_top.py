@@ -85,7 +85,7 @@ def test_an_own_source_without_a_daemon() -> None:
 
 def test_wrong_usage(url: str) -> None:
     for arguments, message in (
-        ((url,), "stdin and stdout are not a terminal"),
+        ((url,), "stdin, stdout or stderr is not a terminal"),
         (("--source=demo", url), "--source is for an own source: leave out the URL"),
         (("--interval=0.1", url), "--interval is at least 250ms"),
         (("ftp://x", "--once"), "'ftp://x' is not the URL of a pulsed"),

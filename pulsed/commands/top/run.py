@@ -82,8 +82,8 @@ def _interactive(
     interval: float,
     gpu: str,
 ) -> int:
-    if not (sys.stdout.isatty() and sys.stdin.isatty()):
-        raise UsageError("top: stdin and stdout are not a terminal", "`pulsed top --once` prints one frame")
+    if not all(stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr)):  # Textual draws on stderr
+        raise UsageError("top: stdin, stdout or stderr is not a terminal", "`pulsed top --once` prints one frame")
     try:
         from pulsed.commands.top.app import TopApp
     except ModuleNotFoundError as error:

@@ -10,10 +10,11 @@ from pulsed.present.terminal.focus import focus
 from pulsed.present.terminal.header import footer, header
 from pulsed.present.terminal.help_text import help_text
 from pulsed.present.terminal.jobs import jobs
-from pulsed.present.terminal.line import Line, Segment, line
+from pulsed.present.terminal.line import Line, Segment, line, wrapped
 from pulsed.present.terminal.model import GpuState, Model
 from pulsed.present.terminal.plot import plot
 from pulsed.present.terminal.source_list import source_list
+from pulsed.present.terminal.text import clean
 from pulsed.present.terminal.view_state import ViewState
 
 MIN_WIDTH, MIN_HEIGHT = 41, 8
@@ -35,8 +36,21 @@ class Screen(NamedTuple):
 def render(model: Model, view: ViewState, width: int, height: int) -> Screen:
     """Return the screen. The filter of `view` must be valid."""
     if width < MIN_WIDTH or height < MIN_HEIGHT:
-        small = line(Segment(f"needs {MIN_WIDTH}x{MIN_HEIGHT} cells"))
-        return Screen([small.fitted(width), *[Line().fitted(width)] * (height - 1)], [])
+        return _only([line(Segment(f"needs {MIN_WIDTH}x{MIN_HEIGHT} cells"))], width, height)
+    try:
+        return _screen(model, view, width, height)
+    except (LookupError, TypeError, ValueError, AttributeError) as error:
+        text = f"this view cannot show what the daemon answered, which may be of another version: {clean(repr(error))}"
+        rows = [Line([Segment(row.text, "crit")]) for row in wrapped(text, width, "")]
+        return _only([*rows, footer(Model(model.time), view, None, width)], width, height)
+
+
+def _only(lines: list[Line], width: int, height: int) -> Screen:
+    shown = [*lines, *[Line()] * (height - len(lines))][:height]
+    return Screen([each.fitted(width) for each in shown], [])
+
+
+def _screen(model: Model, view: ViewState, width: int, height: int) -> Screen:
     in_gpus = view.view in ("fleet", "focus", "plot")
     shown = view.shown(model) if in_gpus else list(model.gpus)
     above = header(model, view, shown, width)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -99,6 +100,22 @@ def test_too_small_a_terminal_says_what_it_needs(shown: Model) -> None:
     screen = render(shown, ViewState(), MIN_WIDTH - 1, MIN_HEIGHT)
     assert screen.lines[0].text.startswith(f"needs {MIN_WIDTH}x{MIN_HEIGHT}")
     assert len(screen.lines) == MIN_HEIGHT
+
+
+@pytest.mark.parametrize("view", ["focus", "job", "events", "sources"])
+def test_a_document_of_another_version_is_an_error_of_its_view(shown: Model, view: Any) -> None:
+    other = {"version": "\x1b[2J"}
+    strange = replace(
+        shown,
+        details={gpu.key: {"health": {"checks": [other]}} for gpu in shown.gpus},
+        events=(other,),
+        jobs=(other,),
+        sources=tuple(replace(source, sources=(other,)) for source in shown.sources),
+    )
+    screen = render(strange, ViewState(view=view), 120, 30)
+    assert [each.width for each in screen.lines] == [120] * 30
+    assert "this view cannot show what the daemon answered" in text_of(screen)
+    assert "\x1b" not in text_of(screen)
 
 
 def test_every_view_has_a_frame_without_any_data() -> None:
