@@ -19,7 +19,7 @@ def host_list(text: str) -> list[str]:
 
 def time_span(text: str) -> float:
     """Return the seconds of a duration such as `60s`."""
-    from pulsed.config.value_parsers import duration
+    from pulsed.durations import duration
 
     try:
         return duration(float(text) if text.replace(".", "", 1).isdecimal() else text)

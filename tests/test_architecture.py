@@ -34,7 +34,8 @@ MAY_IMPORT = {
         "accounting attribution background errors suggestions reader.tick translate compute collector.target_store"
     ),
     "present.terminal": "",
-    "config": "errors kubernetes suggestions reader.tick reader translate compute present",
+    "durations": "",
+    "config": "durations errors kubernetes suggestions reader.tick reader translate compute present",
     "collector": (
         "accounting background errors kubernetes attribution reader.tick reader translate compute "
         "collector.target_store config"
@@ -46,7 +47,7 @@ MAY_IMPORT = {
         "collector.target_store present present.terminal config collector server"
     ),
     "command_parser": "errors suggestions",
-    "argument_types": "hostlist translate config",
+    "argument_types": "durations hostlist translate",
     "cli": "argument_types command_parser errors log present config commands",
     "__main__": "cli",
 }

@@ -5,16 +5,15 @@ They raise ValueError with a text that continues the value: "'12 parsecs' is not
 
 from __future__ import annotations
 
-import math
 import os
 import re
 from datetime import datetime, timezone
 from ipaddress import IPv6Address
 from itertools import pairwise
-from typing import TypeGuard
 from urllib.parse import urlsplit
 
 from pulsed.config.gpu_selection import parse
+from pulsed.durations import is_number
 from pulsed.errors import UsageError
 from pulsed.present.exposition.page import COMPATIBLE
 from pulsed.reader.exporter.scraper import masked
@@ -23,9 +22,6 @@ from pulsed.translate.watches import GROUPS
 UNIX = "unix:"
 """How the listen address of a Unix socket begins."""
 
-_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
-_DURATION = re.compile(r"(?:\d{1,12}(?:\.\d+)?(?:ms|s|m|h|d))+")
-_DURATION_PART = re.compile(r"(\d{1,12}(?:\.\d+)?)(ms|s|m|h|d)")
 _SIZES = {"": 1, "B": 1, "kB": 10**3, "KB": 10**3, "MB": 10**6, "GB": 10**9}
 _SIZES |= {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "Ki": 2**10, "Mi": 2**20, "Gi": 2**30}
 _SIZE = re.compile(r"(\d{1,15}(?:\.\d+)?) ?([A-Za-z]*)")
@@ -34,33 +30,6 @@ _HOST_AND_PORT = re.compile(r"(.*@)?(\[[^\]/]*\]|[^/:\s]+):\d+(/.*)?")
 _LABEL_TERM = r"(!?[\w./-]+|[\w./-]+ *(=|==|!=) *[\w.-]*|[\w./-]+ +(in|notin) +\([\w., -]*\))"
 _LABEL_NAME = re.compile(r"([a-z0-9]([a-z0-9.-]*[a-z0-9])?/)?[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?")
 _LABEL_SELECTOR = re.compile(rf"{_LABEL_TERM}( *, *{_LABEL_TERM})*")
-
-
-def is_number(value: object) -> TypeGuard[int | float]:
-    """Whether this is a finite number; `true` and `false`, which Python counts as numbers, are none."""
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
-
-
-def duration(value: object) -> float:
-    """Seconds of a duration: a number of seconds, or `100ms`, `15s`, `1h30m`."""
-    if is_number(value):
-        seconds = float(value)
-    elif isinstance(value, str) and _DURATION.fullmatch(value.strip()):
-        seconds = sum(float(number) * _UNITS[unit] for number, unit in _DURATION_PART.findall(value))
-    elif isinstance(value, str) and value.strip().startswith("-"):
-        raise ValueError("is negative")
-    else:
-        raise ValueError("is not a duration")
-    if seconds < 0:
-        raise ValueError("is negative")
-    if seconds == 0:
-        raise ValueError("is not a positive duration")
-    return seconds
-
-
-def duration_or_none(value: object) -> float:
-    """Seconds of a duration, or 0."""
-    return 0.0 if value in (0, "0", "0s") and not isinstance(value, bool) else duration(value)
 
 
 def size(value: object) -> int:

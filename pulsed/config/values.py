@@ -17,8 +17,6 @@ from pulsed.compute.health.xids import XidSeverity
 from pulsed.config.value_parsers import (
     ascending,
     compatible_program,
-    duration,
-    duration_or_none,
     exporter_target,
     external_url,
     field_group,
@@ -36,6 +34,7 @@ from pulsed.config.value_parsers import (
     server_url,
     size,
 )
+from pulsed.durations import duration, duration_or_none
 from pulsed.present.exposition.page import COMPATIBLE
 from pulsed.translate.watches import GROUPS
 

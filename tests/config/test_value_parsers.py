@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pulsed.config.value_parsers import duration, duration_or_none, host_and_port, moment, resolve_path, shown, size
+from pulsed.config.value_parsers import host_and_port, moment, resolve_path, shown, size
+from pulsed.durations import duration, duration_or_none
 
 
 @pytest.mark.parametrize(

@@ -99,7 +99,7 @@ def test_a_remote_view_imports_no_layer_and_no_framework(url: str) -> None:
     program = f"""
 import sys
 from pulsed.cli import main
-assert main(["top", "--once", {url!r}]) == 0
+assert main(["top", "--once", "--interval=2s", {url!r}]) == 0
 if "--app" in sys.argv:
     import pulsed.commands.top.app
 found = {{name.split(".")[1] for name in sys.modules if name.startswith("pulsed.")}}

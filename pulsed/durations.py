@@ -1,0 +1,38 @@
+"""Durations as text: `100ms`, `15s`, `1h30m`. Must not import any layer."""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import TypeGuard
+
+_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+_DURATION = re.compile(r"(?:\d{1,12}(?:\.\d+)?(?:ms|s|m|h|d))+")
+_DURATION_PART = re.compile(r"(\d{1,12}(?:\.\d+)?)(ms|s|m|h|d)")
+
+
+def is_number(value: object) -> TypeGuard[int | float]:
+    """Whether this is a finite number; `true` and `false`, which Python counts as numbers, are none."""
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def duration(value: object) -> float:
+    """Seconds of a duration: a number of seconds, or `100ms`, `15s`, `1h30m`."""
+    if is_number(value):
+        seconds = float(value)
+    elif isinstance(value, str) and _DURATION.fullmatch(value.strip()):
+        seconds = sum(float(number) * _UNITS[unit] for number, unit in _DURATION_PART.findall(value))
+    elif isinstance(value, str) and value.strip().startswith("-"):
+        raise ValueError("is negative")
+    else:
+        raise ValueError("is not a duration")
+    if seconds < 0:
+        raise ValueError("is negative")
+    if seconds == 0:
+        raise ValueError("is not a positive duration")
+    return seconds
+
+
+def duration_or_none(value: object) -> float:
+    """Seconds of a duration, or 0."""
+    return 0.0 if value in (0, "0", "0s") and not isinstance(value, bool) else duration(value)
