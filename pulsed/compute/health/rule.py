@@ -199,7 +199,7 @@ class Rule(ABC):
 
     def grade(self, measure: float) -> tuple[int, int]:
         """Return the severity that a measure reaches, and the one that it keeps."""
-        measure = self._signed(measure)
+        measure = -measure if self.below else measure
         reached = kept = 0
         for severity, reach, keep in self._reach:
             if measure >= keep:
@@ -218,7 +218,7 @@ class Rule(ABC):
         state.measure = measure = self.measure(state, inputs, now)
         reached = kept = SEVERITY["unknown"]
         if measure is not None:
-            if held == 0 and was_covered and self._signed(measure) < self._harmless:
+            if held == 0 and was_covered and (-measure if self.below else measure) < self._harmless:
                 state.reached_since = None
                 return False
             reached, kept = self.severities(state, measure)
@@ -236,10 +236,6 @@ class Rule(ABC):
             if value is not None:
                 found.setdefault(name, value)
         return tuple(found.items())
-
-    def _signed(self, measure: float) -> float:
-        """Return a measure with the sign with which larger is worse."""
-        return -measure if self.below else measure
 
     def _conditional(self, reached: int, kept: int, inputs: GpuInputs) -> tuple[int, int]:
         """Return the severities under the conditions: ok if one is false, unknown if one is unknown."""
