@@ -57,7 +57,12 @@ class NativeCall:
     @property
     def head(self) -> bytes:
         """What the buffer begins with."""
-        return b"" if self.version is None else struct.pack("I", struct.calcsize(self.result) | self.version << 24)
+        return b"" if self.version is None else struct.pack("I", self.size | self.version << 24)
+
+    @property
+    def size(self) -> int:
+        """Bytes of the buffer."""
+        return struct.calcsize(self.result)
 
     def bind(self, nvml: ModuleType, handle: Handle) -> BoundCall:
         """Prepare the call for a device. Raises `NVMLError` if the driver does not have the function."""
