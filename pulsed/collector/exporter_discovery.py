@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from pulsed.collector.own_node import OwnNodePage
 from pulsed.collector.source_factory import discovery_node, exporter_settings
 from pulsed.config import Config
 from pulsed.errors import ExporterNotFound, OtherNode
@@ -15,15 +16,13 @@ from pulsed.kubernetes.exporter_pods import ExporterEndpoint, PageAddress, endpo
 from pulsed.kubernetes.resource_watch import ResourceWatch
 from pulsed.reader.exporter.scraper import Scraper
 from pulsed.reader.exporter.source import ExporterSource
-from pulsed.reader.tick import Layout, RawTick, Source
-from pulsed.translate.identity import Labels, is_loopback, is_same_host
+from pulsed.reader.tick import RawTick, Source
 
 log = logging.getLogger(__name__)
 
 NO_EXPORTER = "kubernetes"
 """Name of the target while no exporter has been found."""
 
-_HOST_LABELS = ("Hostname", "hostname")
 _REMEDY = (
     "Install the GPU operator or dcgm-exporter there, correct source.exporter.kubernetes.selectors and .namespace, or "
     "set source.exporter.discovery: static"
@@ -140,50 +139,18 @@ class DiscoveredExporter:
     restarts = 0
 
     def __init__(self, endpoint: ExporterEndpoint, node: str, source: ExporterSource) -> None:
-        self.endpoint, self._node, self._source = endpoint, node, source
+        self.endpoint, self._source = endpoint, source
         self.target, self.interval = endpoint.target, source.interval
-        self._read: Layout | None = None
-        self._layout = Layout("exporter", ())
-        self._foreign: Mapping[str, Sequence[int]] = {}
+        remedy = "See which host engine the exporter reads (`-r`), and its variable NODE_NAME"
+        self._page = OwnNodePage(node, f"{endpoint.url} of pod {endpoint.pod}", remedy, endpoint.pod)
 
     async def read(self) -> RawTick:
         """Read the page. Raises as `ExporterSource.read`, and `OtherNode` for a page of another node."""
-        tick = await self._source.read()
-        if tick.layout is not self._read:
-            self._read, self._layout, self._foreign = tick.layout, *self._checked(tick.layout)
-        for host, series in self._foreign.items():
-            if any(tick.values[position] is not None for position in series):
-                raise OtherNode(
-                    f"{self.endpoint.url} of pod {self.endpoint.pod} has the GPUs of node {host}, not of {self._node}",
-                    "See which host engine the exporter reads (`-r`), and its variable NODE_NAME",
-                )
-        return replace(tick, target=self.target, layout=self._layout)
+        return replace(self._page.checked(await self._source.read()), target=self.target)
 
     async def close(self) -> None:
         """Close the connection. Safe to call twice."""
         await self._source.close()
-
-    def _checked(self, layout: Layout) -> tuple[Layout, Mapping[str, Sequence[int]]]:
-        """Return the layout with the node in place of the pod's name, and the positions of other hosts' series.
-
-        Exporters without NODE_NAME publish the name of their pod as the host. A layout keeps series that are gone.
-        """
-        foreign: dict[str, list[int]] = {}
-        labels: dict[Labels, Labels] = {}
-        for position, series in enumerate(layout.series):
-            for name, host in series.labels:
-                if name not in _HOST_LABELS or not host or is_loopback(host) or is_same_host(host, self._node):
-                    continue
-                if host != self.endpoint.pod:
-                    foreign.setdefault(host, []).append(position)
-                elif series.labels not in labels:
-                    labels[series.labels] = tuple(
-                        (key, self._node if key in _HOST_LABELS else value) for key, value in series.labels
-                    )
-        if labels:
-            series_here = (replace(each, labels=labels.get(each.labels, each.labels)) for each in layout.series)
-            layout = replace(layout, series=tuple(series_here))
-        return layout, foreign
 
 
 class MissingExporter:

@@ -181,7 +181,7 @@ def exporter_settings(config: Config) -> ExporterSettings:
     from pulsed.reader.exporter.scraper import ExporterSettings
 
     given = config.source.exporter
-    other = {"targets", "discovery", "kubernetes", "password", "password_file", "bearer_token"}
+    other = {"targets", "own_node", "discovery", "kubernetes", "password", "password_file", "bearer_token"}
     return ExporterSettings(
         interval=_exporter_interval(config),
         max_gpus=config.source.max_gpus,
@@ -197,9 +197,15 @@ def _exporter(config: Config, hurried: bool) -> Sequence[Source]:
 
     targets, settings = config.source.exporter.targets, exporter_settings(config)
     if not hurried:
-        return exporter_sources(targets, settings)
-    scraper = Scraper(settings)
-    return [ExporterSource(target, settings, scraper) for target in targets]
+        sources = exporter_sources(targets, settings)
+    else:
+        scraper = Scraper(settings)
+        sources = [ExporterSource(target, settings, scraper) for target in targets]
+    if not config.source.exporter.own_node:
+        return sources
+    from pulsed.collector.own_node import OwnNodeExporter
+
+    return [OwnNodeExporter(source, node_name(config)) for source in sources]
 
 
 def _auto(config: Config, hurried: bool) -> Sequence[Source]:

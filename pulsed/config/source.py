@@ -105,6 +105,11 @@ class Exporter(Section):
         description="URLs (http, https) or files of saved pages, which are read again each time. Credentials in a URL "
         "are used for that target and never shown.",
     )
+    own_node: Switch = Field(
+        default=False,
+        description="Refuse pages of `targets` with GPUs of another host than `node`, such as those of a Service that "
+        "does not route to the exporter of this node.",
+    )
     discovery: Literal["static", "kubernetes"] = Field(
         default="static",
         description="`static` reads `targets`. `kubernetes` reads the exporters on the node `node` instead, which the "

@@ -87,7 +87,8 @@ def asked(url: str, **headers: str) -> int:
 
 
 def test_the_rendered_daemon_reads_the_exporter_of_its_node(tmp_path: Path) -> None:
-    with exporting({"metrics": Exporter(exporter_page(0))}) as url:
+    page = exporter_page(0).replace('Hostname="node"', 'Hostname="node-a"')
+    with exporting({"metrics": Exporter(page)}) as url:
         port = int(url.rstrip("/").rsplit(":", 1)[1])
         values = {"source": {"exporter": {"via": "hostIP", "port": port}}, "config": {"source": {"interval": "1s"}}}
         with deployed(values, tmp_path, "127.0.0.1") as daemon:
@@ -95,6 +96,24 @@ def test_the_rendered_daemon_reads_the_exporter_of_its_node(tmp_path: Path) -> N
             page = daemon.get("/metrics").text
             assert re.search(r"^pulsed_source_up\{[^}]*\} 1(\.0)?$", page, re.MULTILINE), page
             assert daemon.get("/gpus").json()["node"] == "node-a"
+
+
+def test_the_rendered_daemon_refuses_the_page_of_another_node(tmp_path: Path) -> None:
+    """As of a Service that does not route to the pod of the node."""
+    given = Exporter(exporter_page(0).replace('Hostname="node"', 'Hostname="node-b"'))
+    with exporting({"metrics": given}) as url:
+        exporter = {"via": "hostIP", "port": int(url.rstrip("/").rsplit(":", 1)[1])}
+        values: dict[str, Any] = {"source": {"exporter": exporter}, "config": {"source": {"interval": "1s"}}}
+        with deployed(values, tmp_path, "127.0.0.1") as daemon:
+            until(lambda: "has the GPUs of node node-b, not of node-a" in daemon.log())
+            assert daemon.get("/gpus").json()["gpus"] == []
+            assert "internalTrafficPolicy: Local" in daemon.log()
+            given.body = given.body.replace("node-b", "node-a.example.com")
+            assert daemon.wait_for("/-/ready").status == 200
+        values["config"]["source"]["exporter"] = {"own_node": False}
+        given.body = given.body.replace("node-a.example.com", "node-b")
+        with deployed(values, tmp_path, "127.0.0.1") as daemon:
+            assert daemon.wait_for("/-/ready").status == 200
 
 
 STOCK: dict[str, dict[str, Any]] = {

@@ -156,6 +156,9 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- $_ := set $source "dcgmi" (dict "host" .Values.source.dcgmi.host) }}
 {{- end }}
 {{- $base := dict }}
+{{- if and (eq .Values.source.kind "exporter") (not .Values.source.exporter.targets) (not (include "pulsed.readsPods" .)) }}
+{{- $_ := set $base "source" (dict "exporter" (dict "own_node" true)) }}
+{{- end }}
 {{- if .Values.webConfig.existingSecret }}
 {{- $_ := set $base "web" (dict "open_probes" true) }}
 {{- end }}
