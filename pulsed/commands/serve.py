@@ -14,6 +14,7 @@ from pathlib import Path
 import uvloop
 
 from pulsed import __version__
+from pulsed.accounting.account import OwnerAccount
 from pulsed.accounting.accounting import OwnerAccounting
 from pulsed.accounting.ended import EndedAccounts
 from pulsed.accounting.findings import FindingDetector
@@ -40,6 +41,7 @@ from pulsed.present.asgi import PROBES, App
 from pulsed.present.exposition.owner_families import OwnerFamilies
 from pulsed.present.exposition.page import Pages
 from pulsed.present.exposition.telemetry import Telemetry
+from pulsed.present.workload_totals import WorkloadTotals
 from pulsed.server.app import DaemonApp
 from pulsed.server.auth import AuthMiddleware
 from pulsed.server.configured_headers import ConfiguredHeaders
@@ -109,7 +111,8 @@ class Daemon:
         )
         self._collectors = CollectorPool(self._store, self._telemetry.observe, consumers.take, self._saved)
         self._ended = EndedAccounts()
-        self._accounting = OwnerAccounting(self._collectors.attribution.ended_at, self._ended.add)
+        self._accounting = OwnerAccounting(self._collectors.attribution.ended_at, self._end_account)
+        self._workloads = WorkloadTotals()
         self._findings = FindingDetector(self._accounting)
         folder = Path(config.state_dir) if config.state_dir else None
         self._account_files = AccountFiles(folder, self._accounting, self._ended)
@@ -145,6 +148,7 @@ class Daemon:
             config.publish.max_owners,
             catalog.owners,
             config.publish.scale_target,
+            self._workloads,
         )
         self._telemetry.owners = self._owner_families.collect
         self._telemetry.attribution = lambda: self._collectors.attribution.states
@@ -160,6 +164,7 @@ class Daemon:
             url = f"{listener.url(tls=server.tls)}{self._config.web.prefix}{self._config.telemetry_path}"
             log.info("serving", extra={"version": __version__, "metrics": url})
         self._account_files.restore()
+        self._workloads.skip(self._accounting.unfinished)
         self._collectors.apply(self._config)
         for target in self._store.targets:
             log.info("reading", extra={"source": target.kind, "target": target.name, "interval": target.interval})
@@ -285,6 +290,11 @@ class Daemon:
             self._events.announce(finding_change(finding))
             yield
 
+    def _end_account(self, account: OwnerAccount) -> None:
+        """Keep the account of an owner that has ended, and add it to its workload."""
+        self._ended.add(account)
+        self._workloads.end(account)
+
     def _announce(self, changes: Sequence[OwnerChange]) -> None:
         """Send the begins and ends of owners to subscribers."""
         for change in changes:
@@ -306,7 +316,7 @@ class Daemon:
             config.compute_settings().preset_name,
             history=self._history,
             events=self._events,
-            accounts=Accounts(self._accounting, self._ended, config.prices.prices()),
+            accounts=Accounts(self._accounting, self._ended, config.prices.prices(), self._workloads),
             processes=self._collectors.attribution.gpu_processes,
             external_path=config.web.external_path if config.web.external_url else None,
         )

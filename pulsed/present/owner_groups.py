@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple
 
 from pulsed.accounting.account import GpuKey, OwnerAccount, gpu_key
 from pulsed.accounting.accounting import HeldGpu, OwnerAccounting
-from pulsed.accounting.counter_vector import EMPTY, CounterVector, added, observed, total, value
+from pulsed.accounting.counter_vector import EMPTY, CounterVector, added, observed, scaled, total, value
 from pulsed.attribution.owner import Owner
 from pulsed.collector.target_store import TargetStore
 from pulsed.translate.vocabulary import Value
@@ -58,6 +58,45 @@ JOB, USER = OwnerGroup("job", _job), OwnerGroup("user", _user)
 GROUPS: Mapping[GroupName, OwnerGroup] = {group.name: group for group in (POD, WORKLOAD, JOB, USER)}
 
 
+class AccountTotals(NamedTuple):
+    """Counters of accounts.
+
+    Attributes:
+        counters: of a shared GPU an equal share.
+        observed: seconds, also of shared GPUs in full.
+        joules: energy, also of the time in which pulsed did not run; None if never known.
+    """
+
+    counters: CounterVector
+    observed: float
+    joules: Value
+
+    def plus(self, other: AccountTotals, factor: float = 1.0) -> AccountTotals:
+        """Return the sum with another one, times a factor."""
+        joules = self.joules if other.joules is None else (self.joules or 0.0) + factor * other.joules
+        counters = added(self.counters, scaled(other.counters, factor))
+        return AccountTotals(counters, self.observed + factor * other.observed, joules)
+
+    def minus(self, other: AccountTotals) -> AccountTotals:
+        """Return the growth since another one of the same accounts."""
+        return self if other is NO_TOTALS else self.plus(other, -1.0)
+
+
+NO_TOTALS = AccountTotals(EMPTY, 0.0, None)
+
+
+def totals_of(account: OwnerAccount) -> AccountTotals:
+    """Return the counters of an account."""
+    found = NO_TOTALS
+    for each in account.gpus.values():
+        counters = each.estimate
+        joules = total(counters, "class_energy_joules")
+        if joules is not None or each.bridged_joules:
+            joules = (joules or 0.0) + each.bridged_joules
+        found = found.plus(AccountTotals(counters, each.observed, joules))
+    return found
+
+
 @dataclass(slots=True)
 class GroupSums:
     """Sums over the GPUs of an owner, or of several with equal labels; of a shared GPU an equal share.
@@ -68,9 +107,7 @@ class GroupSums:
         pods: names of the pods.
         known: GPUs of which the real utilization is known, by shares.
         classes: GPUs by workload class, by shares.
-        counters: of the accounts.
-        observed: seconds, also of shared GPUs in full.
-        joules: energy, also of the time in which pulsed did not run; None if never known.
+        totals: of the accounts.
     """
 
     gpus: set[GpuKey] = field(default_factory=set)
@@ -81,9 +118,12 @@ class GroupSums:
     classes: dict[str, float] = field(default_factory=dict)
     memory_used_bytes: Value = None
     power_watts: Value = None
-    counters: CounterVector = EMPTY
-    observed: float = 0.0
-    joules: Value = None
+    totals: AccountTotals = NO_TOTALS
+
+    @property
+    def counters(self) -> CounterVector:
+        """Counters of the accounts."""
+        return self.totals.counters
 
     def add_gpu(self, held: HeldGpu) -> None:
         """Add what a GPU does now."""
@@ -101,16 +141,6 @@ class GroupSums:
             self.memory_used_bytes = (self.memory_used_bytes or 0.0) + share * used
         if (watts := held.reading.power_watts) is not None:
             self.power_watts = (self.power_watts or 0.0) + share * watts
-
-    def add_account(self, account: OwnerAccount) -> None:
-        """Add the counters of an account."""
-        for each in account.gpus.values():
-            counters = each.estimate
-            self.counters = added(self.counters, counters)
-            self.observed += each.observed
-            joules = total(counters, "class_energy_joules")
-            if joules is not None or each.bridged_joules:
-                self.joules = (self.joules or 0.0) + (joules or 0.0) + each.bridged_joules
 
     @property
     def mean_real_utilization(self) -> Value:
@@ -178,7 +208,9 @@ FAMILIES: tuple[OwnerFamily, ...] = (
     OwnerFamily("memory_used_bytes", "gauge", "Device memory in use", lambda sums: sums.memory_used_bytes),
     OwnerFamily("power_watts", "gauge", "Power", lambda sums: sums.power_watts),
     OwnerFamily("gpu_seconds", "counter", "Observed GPU time", lambda sums: observed(sums.counters)),
-    OwnerFamily("observed_seconds", "counter", "Observed GPU time, shared GPUs in full", lambda sums: sums.observed),
+    OwnerFamily(
+        "observed_seconds", "counter", "Observed GPU time, shared GPUs in full", lambda sums: sums.totals.observed
+    ),
     OwnerFamily(
         "real_utilization_seconds",
         "counter",
@@ -192,11 +224,17 @@ FAMILIES: tuple[OwnerFamily, ...] = (
         lambda sums: value(sums.counters, "real_utilization_unknown_seconds") or 0.0,
     ),
     OwnerFamily(
-        "idle_seconds", "counter", "Observed idle GPU time", lambda sums: total(sums.counters, "idle_seconds") or 0.0
+        "idle_seconds",
+        "counter",
+        "Observed idle GPU time",
+        lambda sums: total(sums.counters, "idle_seconds") or 0.0,
     ),
-    OwnerFamily("energy_joules", "counter", "Energy", lambda sums: sums.joules),
+    OwnerFamily("energy_joules", "counter", "Energy", lambda sums: sums.totals.joules),
     OwnerFamily(
-        "idle_energy_joules", "counter", "Energy while idle", lambda sums: total(sums.counters, "idle_energy_joules")
+        "idle_energy_joules",
+        "counter",
+        "Energy while idle",
+        lambda sums: total(sums.counters, "idle_energy_joules"),
     ),
 )
 
@@ -224,16 +262,29 @@ def rows_of(group: OwnerGroup, accounts: Iterable[OwnerAccount]) -> Mapping[Grou
     """Return the accounts of a group by its labels, without empty ones."""
     found: dict[GroupLabels, list[OwnerAccount]] = {}
     for account in accounts:
-        if (labels := group.labels(account.owner)) is not None:
-            found.setdefault(tuple([pair for pair in labels.items() if pair[1]]), []).append(account)
+        if (labels := row_labels(group, account.owner)) is not None:
+            found.setdefault(labels, []).append(account)
     return found
 
 
-def sums_of(accounts: Iterable[OwnerAccount], owned: Owned) -> GroupSums:
-    """Return the sums over accounts, which have to be settled."""
+def row_labels(group: OwnerGroup, owner: Owner) -> GroupLabels | None:
+    """Return the labels of an owner in a group without empty ones; None if it is not in the group."""
+    labels = group.labels(owner)
+    return None if labels is None else tuple([pair for pair in labels.items() if pair[1]])
+
+
+def sums_of(accounts: Iterable[OwnerAccount], owned: Owned, totals: AccountTotals | None = None) -> GroupSums:
+    """Return the sums over accounts, which have to be settled.
+
+    Args:
+        totals: instead of the counters of the accounts.
+    """
     sums = GroupSums()
     for account in accounts:
-        sums.add_account(account)
+        if totals is None:
+            sums.totals = sums.totals.plus(totals_of(account))
         for held in owned[account]:
             sums.add_gpu(held)
+    if totals is not None:
+        sums.totals = totals
     return sums

@@ -13,16 +13,20 @@ from pulsed.attribution.owner import Owner
 from pulsed.present.job_advice import advice_of
 from pulsed.present.job_cost import NO_PRICES, Prices, cost_of
 from pulsed.present.rfc3339 import rfc3339
+from pulsed.present.workload_totals import WorkloadTotals
 
 Document = dict[str, Any]
 
 
 class Accounts(NamedTuple):
-    """Where accounts are found: those of owners that have a GPU, and those of owners that have ended; and prices."""
+    """Where accounts are found: those of owners that have a GPU, and those of owners that have ended; prices; and
+    counters of workloads, None without those of pods that are gone.
+    """
 
     running: OwnerAccounting
     ended: EndedAccounts
     prices: Prices = NO_PRICES
+    workloads: WorkloadTotals | None = None
 
 
 class AccountFilter(NamedTuple):

@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from pulsed.collector.target_store import TargetStore
 from pulsed.present.api.account_documents import Accounts
 from pulsed.present.api.event_documents import finite
-from pulsed.present.owner_groups import OwnerGroup, families_of, fresh_owners, rows_of, sums_of
+from pulsed.present.owner_groups import (
+    WORKLOAD,
+    AccountTotals,
+    GroupLabels,
+    OwnerGroup,
+    families_of,
+    fresh_owners,
+    rows_of,
+    sums_of,
+)
 
 
 def workloads_document(
@@ -19,9 +29,13 @@ def workloads_document(
     """
     owned = fresh_owners(board, accounts.running, now)
     accounts.running.settle(owned)
+    totals: Mapping[GroupLabels, AccountTotals] = {}
+    if group is WORKLOAD and accounts.workloads is not None:
+        accounts.workloads.take(owned)
+        totals = accounts.workloads.sums
     found = []
     for labels, members in rows_of(group, owned).items():
-        sums = sums_of(members, owned)
+        sums = sums_of(members, owned, totals.get(labels))
         row: dict[str, Any] = {**dict(labels), "classes": sums.classes}
         for family in families_of(group.name):
             number = family.get(sums)

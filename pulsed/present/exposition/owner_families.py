@@ -34,6 +34,7 @@ from pulsed.present.owner_groups import (
     rows_of,
     sums_of,
 )
+from pulsed.present.workload_totals import WorkloadTotals
 from pulsed.translate.tick import Device
 
 MAX_OWNERS = 256
@@ -105,6 +106,7 @@ class OwnerFamilies:
         max_owners: owners with series of their own, and workloads, the oldest first.
         published: the families to collect, of `OWNER_NAMES`.
         scale_target: real utilization that scale hints aim at.
+        workloads: counters of workloads, which also get the accounts that have ended.
     """
 
     board: TargetStore
@@ -113,6 +115,7 @@ class OwnerFamilies:
     max_owners: int = MAX_OWNERS
     published: frozenset[str] = frozenset(OWNER_NAMES)
     scale_target: float = SCALE_TARGET
+    workloads: WorkloadTotals = field(default_factory=WorkloadTotals)
     _left_out: dict[str, frozenset[object]] = field(default_factory=dict)
     _dropped: dict[str, int] = field(default_factory=dict)
 
@@ -121,13 +124,15 @@ class OwnerFamilies:
         owned = fresh_owners(self.board, self.accounting, now)
         shown = self._limited("series", {account.owner.key: account for account in owned}).values()
         workloads = self._limited("workloads", rows_of(WORKLOAD, owned))
-        self.accounting.settle({*shown, *chain.from_iterable(workloads.values())})
+        self.accounting.settle({*shown, *chain.from_iterable(rows_of(WORKLOAD, owned).values())})
+        self.workloads.take(owned)
         if f"{_INFO}_info" in self.published:
             yield from self._info_family(shown, owned)
         yield from self._finding_families(shown, owned)
         for group in PUBLISHED_GROUPS:
             rows = workloads if group is WORKLOAD else rows_of(group, shown)
-            sums = {labels: sums_of(accounts, owned) for labels, accounts in rows.items()}
+            totals = self.workloads.sums if group is WORKLOAD else {}
+            sums = {labels: sums_of(accounts, owned, totals.get(labels)) for labels, accounts in rows.items()}
             yield from self._group_families(group, sums)
             if group is WORKLOAD:
                 yield from self._hint_family(sums)

@@ -17,6 +17,7 @@ from pulsed.collector.target_store import Target, TargetStore
 from pulsed.present.api import schema
 from pulsed.present.api.account_documents import Accounts
 from pulsed.present.api.routes.workloads import workload_router
+from pulsed.present.workload_totals import WorkloadTotals
 from pulsed.translate.vocabulary import Reading
 from tests.accounting.streams import Node
 from tests.compute.streams import activity
@@ -38,10 +39,9 @@ async def get(query: str, gpus: Sequence[tuple[Owners | None, Reading]], age: fl
     target = Target("exporter", "test", 1.0, 10.0)
     target.accept(node.tick, time.monotonic() - age)
     app = FastAPI()
+    accounts = Accounts(node.accounting, EndedAccounts(), workloads=WorkloadTotals())
     store = TargetStore("here", [target])
-    app.include_router(
-        workload_router(store, Accounts(node.accounting, EndedAccounts()), {"publish": {"scale_target": 0.5}})
-    )
+    app.include_router(workload_router(store, accounts, {"publish": {"scale_target": 0.5}}))
     transport = httpx.ASGITransport(app=app)
     async with httpx.AsyncClient(transport=transport, base_url="http://pulsed") as client:
         answer = await client.get(f"/workloads{query}")

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 
+from pulsed.accounting.accounting import OwnerAccounting
 from pulsed.accounting.findings import FindingDetector
 from pulsed.attribution.owner import Owner, Owners, pod
 from pulsed.collector.target_store import Target, TargetStore
@@ -167,6 +169,37 @@ def test_all_pods_of_a_workload_count_though_their_own_series_are_limited() -> N
     assert of_workloads(series, "pods") == {"x": 4, "y": 4}
     dropped = {labels["reason"]: number for labels, number in series["pulsed_jobs_dropped_total"]}
     assert dropped == {"series": 10, "workloads": 1, "accounts": 0}
+
+
+def test_counters_of_a_workload_never_decrease_while_its_pods_come_and_go() -> None:
+    published = Published()
+    node, totals = published.node, published.families.workloads
+    node.accounting = OwnerAccounting(on_end=totals.end)
+    published.families.accounting = node.accounting
+    found = []
+    for number in range(12):  # a new pod every 5 s, and a short one that no scrape sees
+        first, other = of("w", f"a-{number}"), of("w", f"b-{number}")
+        published.sees(((first,), WORKS), ((other,), RESTS), times=2)
+        published.sees(((first,), WORKS), ((), RESTS), times=3)
+        found.append(of_workloads(published.series(), "gpu_seconds_total")["w"])
+    growth = [after - before for before, after in pairwise(found)]
+    assert growth == pytest.approx([4.0 + 1.0] * 11), "the sample of a change counts for none of both"
+    published.sees(((), RESTS), ((), RESTS), times=5)
+    assert of_workloads(published.series(), "gpu_seconds_total") == {}
+    published.sees(((of("w", "late"),), WORKS), ((), RESTS), times=3)
+    assert of_workloads(published.series(), "gpu_seconds_total")["w"] > found[-1]
+
+
+def test_counters_of_a_workload_begin_with_0_though_accounts_are_older() -> None:
+    published = Published()
+    published.sees(((of("w", "a"),), WORKS), times=10)
+    published.families.workloads.skip(published.node.accounting.unfinished)
+    assert of_workloads(published.series(), "gpu_seconds_total") == {"w": 0.0}
+    published.sees(((of("w", "a"),), WORKS), times=10)
+    series = published.series()
+    assert of_workloads(series, "gpu_seconds_total") == pytest.approx({"w": 10.0})
+    assert of_workloads(series, "energy_joules_total") == pytest.approx({"w": 5000.0})
+    assert series["pulsed_pod_gpu_seconds_total"][0][1] == pytest.approx(19.0)
 
 
 def test_chosen_labels_of_pods_are_those_of_the_info() -> None:
