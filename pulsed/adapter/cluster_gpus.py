@@ -11,16 +11,15 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, get_type_hints
 
-from pydantic import ValidationError
+from pydantic import ValidationError, create_model
 
 from pulsed.errors import ScrapeFailed
 from pulsed.kubernetes.api_client import JsonObject
 from pulsed.kubernetes.exporter_pods import ExporterPod, exporter_pod
 from pulsed.kubernetes.label_selector import Labels, parse_selector
 from pulsed.kubernetes.resource_watch import ResourceWatch
-from pulsed.present.api.schema import PodGpus
 from pulsed.present.autoscale import PodGpu
 
 log = logging.getLogger(__name__)
@@ -29,6 +28,12 @@ MAX_CONCURRENT = 16
 """Daemons that are read at a time."""
 
 PATH = "/autoscale/v1/gpus"
+
+
+_ROW: dict[str, Any] = {name: (kind, ...) for name, kind in get_type_hints(PodGpu).items()}
+_Row = create_model("_Row", **_ROW)
+_Page = create_model("_Page", node=(str, ...), gpus=(list[_Row], ...))  # type: ignore[valid-type] # made at run time
+"""What is used of a daemon's answer; a newer daemon may have more keys."""
 
 
 class Fetcher(Protocol):
@@ -188,7 +193,7 @@ class ClusterGpus:
     async def _read(self, url: str) -> str:
         """Read one daemon; return the error, empty if it was read."""
         try:
-            found = PodGpus.model_validate_json(await self._fetcher.fetch(url))
+            found: Any = _Page.model_validate_json(await self._fetcher.fetch(url))
         except ScrapeFailed as error:
             return str(error.args[0])
         except ValidationError:

@@ -107,7 +107,7 @@ def gpu_cluster(folder: Path, nodes: int, *settings: str, real: RealApiServer | 
         fake.put_object("apps/v1", "replicasets", cluster.replica_set, deployment)
         made = []
         for name in names:
-            given = ["source.kind=exporter", "source.interval=1", "source.stale_after=3", f"node={name}"]
+            given = ["source.kind=exporter", "source.interval=1", "source.stale_after=5", f"node={name}"]
             given += [f"source.exporter.targets={url}{name}", "attribution.workloads.enabled=true", *settings]
             arguments = [f"--set={each}" for each in given]
             daemon = stack.enter_context(serving(folder, *arguments, ready=True, **api_variables(fake)))
@@ -204,7 +204,7 @@ def adapter(
         "tls_server_config: {cert_file: adapter.crt, key_file: adapter.key,\n"
         f"  client_auth_type: RequireAndVerifyClientCert, client_ca_file: {ca.name}}}\n"
     )
-    given = ["adapter.interval=500ms", "adapter.stale_after=3s", "adapter.client_names=front-proxy-client", *settings]
+    given = ["adapter.interval=1s", "adapter.stale_after=6s", "adapter.client_names=front-proxy-client", *settings]
     files = [f"--web.config.file={web}", *([f"--config.file={config}"] if config else [])]
     log_path = folder / "adapter.log"
     with log_path.open("w") as log:

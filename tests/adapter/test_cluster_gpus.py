@@ -151,6 +151,15 @@ async def test_a_ready_daemon_that_was_never_read_makes_sums_unknown(ready: bool
     assert cluster.gpus.unknown_nodes == ""
 
 
+async def test_keys_of_newer_daemons_are_ignored() -> None:
+    cluster = cluster_of(a="10.0.0.1")
+    document = json.loads(page("a", "pod-a"))
+    document["gpus"][0]["new"] = document["new"] = {"a": 1}
+    cluster.pages["10.0.0.1"] = json.dumps(document)
+    await cluster.gpus.read()
+    assert cluster.stale() == {"pod-a": False}
+
+
 @pytest.mark.parametrize("text", ["", "[]", "<html>", '{"node": "a"}', '{"error": "not found"}'])
 async def test_an_answer_that_is_none_is_an_error(text: str) -> None:
     cluster = cluster_of(a="10.0.0.1")

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from tests.adapter.gpu_cluster import gpu_cluster
 from tests.daemon import Answer, Daemon, free_port, serving
 from tests.end_to_end.dcgm_pages import Row, dcgm_page
 from tests.end_to_end.exporters import Exporter, exporting
@@ -314,3 +315,20 @@ def test_summary(tmp_path: Path, rows: Sequence[Row], expected: Sequence[float])
     with serving_pages(tmp_path, {"page": dcgm_page(rows)}) as (daemon, _):
         until(lambda: count(daemon.get(PATH)) > 0)
         assert tuple(summary(daemon.get(PATH).json()).values()) == expected
+
+
+def test_workloads_are_those_of_the_resolver(tmp_path: Path) -> None:
+    with gpu_cluster(tmp_path, 1) as cluster:
+        daemon = cluster.nodes[0].daemon
+        cluster.scale(2)
+        cluster.load(0.5)
+
+        def workloads() -> list[tuple[str | None, str | None]]:
+            rows = daemon.get(f"{PATH}?namespace=ml").json()
+            return [(row.get("workload_name"), row.get("workload_kind")) for row in rows]
+
+        until(lambda: workloads() == [("infer", "Deployment")] * 2)
+        (free,) = [row for row in daemon.get(PATH).json() if not row["pod"]]
+        assert not {"workload_name", "workload_kind"} & free.keys()
+        keys = list(daemon.get(f"{PATH}?namespace=ml").json()[0])
+    assert keys[7:10] == ["namespace", "workload_name", "workload_kind"]
