@@ -69,6 +69,12 @@ def test_selected_gpus(url: str) -> None:
     assert "GPUs 2/8" in done.stdout
 
 
+def test_the_daemon_at_listen_is_found(daemon: Daemon) -> None:
+    done = pulsed("top", "--once", f"--set=listen=[127.0.0.1:{daemon.port}]", COLUMNS="150", LINES="34")
+    assert done.returncode == 0, done.stderr
+    assert f"http://127.0.0.1:{daemon.port}" in done.stdout.splitlines()[0]
+
+
 def test_an_own_source_without_a_daemon() -> None:
     done = pulsed("top", "--once", "--source=demo", COLUMNS="150", LINES="34")
     assert done.returncode == 0, done.stderr
