@@ -1,9 +1,11 @@
-"""Keys, commands, filters and marks."""
+"""Keys, commands, filters and marks, and what the program costs."""
 
 from __future__ import annotations
 
 from pulsed.present.terminal.gpu_filter import NUMBERS, TEXTS
 from pulsed.present.terminal.line import Line, Segment, line
+from pulsed.present.terminal.model import Model
+from pulsed.present.terminal.source_list import own_cost
 from pulsed.present.terminal.view_state import SORTS, ViewState
 
 _TEXT = f"""\
@@ -31,8 +33,9 @@ Marks
 """
 
 
-def help_text(view: ViewState, height: int) -> list[Line]:
+def help_text(model: Model, view: ViewState, height: int) -> list[Line]:
     """Return the help, from `view.scroll` on."""
     lines = [line(Segment(row, "" if row.startswith(" ") else "title")) for row in _TEXT.splitlines()]
+    lines += own_cost(model)
     first = max(min(view.scroll, len(lines) - height), 0)
     return lines[first : first + height]

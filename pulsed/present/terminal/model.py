@@ -154,7 +154,6 @@ class DaemonState:
         age: seconds since its last answer; None before the first.
         sources: what it reads, as in `/gpus`.
         seconds: duration of the last request.
-        size: bytes of the last answer.
     """
 
     label: str
@@ -165,7 +164,6 @@ class DaemonState:
     sources: tuple[Document, ...] = ()
     host: Document | None = None
     seconds: float | None = None
-    size: int | None = None
 
     @property
     def is_demo(self) -> bool:

@@ -79,4 +79,4 @@ def _body(model: Model, view: ViewState, shown: list[GpuState], width: int, heig
         return changes(model, view, width, height)
     if view.view == "sources":
         return source_list(model, view, width, height)
-    return help_text(view, height)
+    return help_text(model, view, height)

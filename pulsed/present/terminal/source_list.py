@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from pulsed.present.terminal.line import Line, Segment, line, wrapped
 from pulsed.present.terminal.model import DaemonState, Document, Model
-from pulsed.present.terminal.numbers import duration, gibibytes, metric, percent
+from pulsed.present.terminal.numbers import duration, gibibytes, percent
 from pulsed.present.terminal.summary import seconds_of
 from pulsed.present.terminal.view_state import ViewState
 
@@ -14,11 +14,17 @@ from pulsed.present.terminal.view_state import ViewState
 def source_list(model: Model, view: ViewState, width: int, height: int) -> list[Line]:
     """Return daemons and their sources, from `view.scroll` on."""
     lines = [row for source in model.sources for row in _daemon(source, model, width)]
-    if model.cost is not None:
-        share, memory = model.cost
-        lines.append(line(Segment(f"pulsed top: {100 * share:.1f} % of a core, {memory / 2**20:.0f} MiB", "dim")))
+    lines += own_cost(model)
     first = max(min(view.scroll, len(lines) - height), 0)
     return lines[first : first + height]
+
+
+def own_cost(model: Model) -> list[Line]:
+    """Return what this program costs, as a line; none if it was not measured."""
+    if model.cost is None:
+        return []
+    share, memory = model.cost
+    return [line(Segment(f"pulsed top: {100 * share:.1f} % of a core, {memory / 2**20:.0f} MiB", "dim"))]
 
 
 def _daemon(source: DaemonState, model: Model, width: int) -> Iterator[Line]:
@@ -29,8 +35,7 @@ def _daemon(source: DaemonState, model: Model, width: int) -> Iterator[Line]:
         yield from (Line([Segment(each.text, "crit")]) for each in wrapped(source.error, width, "  "))
     if source.age is not None:
         request = "" if source.seconds is None else f", request {1000 * source.seconds:.0f} ms"
-        size = "" if source.size is None else f", {metric(source.size, 'B')}"
-        yield line(Segment(f"  last answer {duration(source.age)} ago{request}{size}", "dim"))
+        yield line(Segment(f"  last answer {duration(source.age)} ago{request}", "dim"))
     if source.host is not None:
         host = source.host
         yield line(
