@@ -39,7 +39,7 @@ def test_ten_thousand_gpus(browser: Browser, tmp_path: Path) -> None:
         page = opened.open()
         canvas = page.locator("canvas.heatmap")
         expect(canvas).to_have_attribute("aria-label", "Map of 10000 GPUs by real utilization")
-        expect(page.locator(".totals")).to_contain_text("10000: 8750 busy")
+        expect(page.locator(".totals")).to_contain_text("10,000: 8,750 busy")
         box = canvas.bounding_box()
         assert box
         assert box["height"] < 1500

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -37,7 +38,7 @@ def test_missing_inputs_are_bounds_and_dashes(browser: Browser, tmp_path: Path) 
         expect(tiles.nth(1).locator(".tile-pipes")).to_have_text("SM --Tensor --DRAM 30")
         expect(tiles.nth(2).locator(".big")).to_have_text("0..100\u00a0%")
         expect(tiles.nth(2).locator(".bar")).to_have_attribute("data-state", "missing")
-        expect(tiles.nth(2).locator(".tile-board")).to_have_text("--/--41\u00a0°C--")
+        expect(tiles.nth(2).locator(".tile-board")).to_have_text("--41\u00a0°C--")
         expect(tiles.nth(3).locator(".big")).to_have_text("0\u00a0%")
         expect(tiles.nth(3).locator(".tile-pipes")).to_have_text("SM 0Tensor 0DRAM 0")
         totals = page.locator(".totals")
@@ -119,6 +120,29 @@ def test_a_source_that_is_down_makes_its_gpus_stale_and_returns(browser: Browser
         page.goto(f"{opened.url}#/")
         expect(page.locator(".tile .big").first).to_have_text("59\u00a0%")
         expect(page.locator(".banner")).to_be_hidden()
+
+
+def test_what_is_wrong_and_what_to_do(browser: Browser, tmp_path: Path) -> None:
+    failing = {**FULL, "DCGM_FI_DEV_ROW_REMAP_FAILURE": 1, "DCGM_FI_DEV_ROW_REMAP_PENDING": 1}
+    with showing(browser, tmp_path, Row(0, FULL), Row(1, failing)) as (opened, _, _):
+        page = opened.open("#/?sort=health")
+        expect(page.locator(".tile").first).to_contain_text("GPU 1")
+        expect(page.locator(".tile").first.locator(".chip")).to_have_attribute("data-health", "crit")
+        expect(page).to_have_title(re.compile(r"^\(1 crit\)"))
+        page.get_by_role("link", name="GPU 1").click()
+        checks = page.locator("article.check")
+        expect(checks).to_have_count(2)
+        expect(checks.first).to_contain_text("row remap failure1")
+        expect(checks.first).to_contain_text("What to do")
+        checks.first.get_by_role("button").click()
+        unknown = page.locator("details", has_text="unknown").last
+        unknown.locator("summary").click()
+        expect(unknown).to_contain_text("needs ")
+        assert opened.violations() == []
+        page.goto(f"{opened.url}#/events")
+        expect(page.get_by_role("row", name="row remap failed")).to_contain_text("unknown → crit")
+        page.goto(f"{opened.url}#/?q=health>=warn")
+        expect(page.locator(".tile")).to_have_count(1)
 
 
 HOSTILE = (

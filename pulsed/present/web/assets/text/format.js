@@ -55,7 +55,8 @@ export function memoryOf(used, total) {
   return `${used === null ? MISSING : number(used / unit, digits)}/${memory(total)}`;
 }
 
-export const powerOf = (used, limit) => `${used === null ? MISSING : number(used)}/${watts(limit)}`;
+export const powerOf = (used, limit) =>
+  limit === null ? watts(used) : `${used === null ? MISSING : number(used)}/${watts(limit)}`;
 
 export function energy(joules) {
   if (joules === null || joules === undefined) return MISSING;

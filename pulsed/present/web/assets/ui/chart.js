@@ -36,8 +36,8 @@ export class Chart {
   draw(series, limits = {}) {
     this.series = series;
     this.limits = limits;
-    this.isDrawn = this.isInView;
-    if (this.isInView) this.paint();
+    this.isDrawn = this.isInView || !this.plot;
+    if (this.isDrawn) this.paint();
   }
 
   paint() {
@@ -46,7 +46,7 @@ export class Chart {
     this.showValues();
   }
 
-  /** Charts out of view are not painted. */
+  /** Charts out of view are painted once, and again when they are seen. */
   onSeen(isInView) {
     this.isInView = isInView;
     if (!isInView || this.isDrawn || !this.series) return;
@@ -84,7 +84,7 @@ export class Chart {
       {
         width,
         height: HEIGHT,
-        padding: [8, 8, 0, 0],
+        padding: [8, 16, 0, 0],
         legend: { show: false },
         cursor: { sync: { key: this.group, scales: ["x", null] }, drag: { x: true, y: false }, points: { size: 6 } },
         scales: { x: { time: true }, y: { range: this.range ? () => this.range : (_, low, high) => [0, high > 0 ? 1.08 * high : 1] } },

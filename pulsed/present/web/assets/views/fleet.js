@@ -104,8 +104,8 @@ class Totals {
     const totals = totalsOf(this.fleet, positions);
     const { busy, held, free, unknown, stale, gpus } = totals;
     const counts = [[busy, "busy"], [held, "held idle"], [free, "idle"], [unknown, "unknown"], [stale, "stale"]];
-    const shown = counts.filter(([count], i) => count || i < 1).map(([count, text]) => `${count} ${text}`);
-    setText(this.parts.GPUs, `${gpus}: ${shown.join(", ")}`);
+    const shown = counts.filter(([count], i) => count || i < 1).map(([count, text]) => `${number(count)} ${text}`);
+    setText(this.parts.GPUs, `${number(gpus)}: ${shown.join(", ")}`);
     const range = percentRange(totals.ru.mean, totals.lower.mean, totals.upper.mean);
     setText(this.parts["Real utilization"], range + of(totals.ru.count, gpus));
     setText(this.parts.Power, watts(totals.power.sum) + of(totals.power.count, gpus));
@@ -130,4 +130,4 @@ class Totals {
   }
 }
 
-const of = (count, all) => (count === all ? "" : `, ${count}/${all}`);
+const of = (count, all) => (count === all ? "" : `, ${number(count)}/${number(all)}`);

@@ -71,6 +71,9 @@ export class GpuCharts {
     this.select.value = String(seconds);
     const { series } = this;
     const step = seconds / Math.min(MAX_POINTS, seconds);
+    const now = performance.now();
+    if (series.time.length && now - this.fetched < 1500 * step) return; // every second point is soon enough
+    this.fetched = now;
     const isNew = !series.time.length || gpu.time_seconds - series.time.at(-1) > TAIL_POINTS * step;
     const points = isNew ? seconds / step : TAIL_POINTS;
     try {

@@ -43,7 +43,7 @@ export class SaturationPanel {
     });
     const limiting = saturation.limiting_resource;
     RESOURCES.forEach(([name, , quantity, kind], i) => this.drawResource(this.resources[i], gpu, name, quantity, kind, name === limiting));
-    setText(this.limit, limiting && limiting !== "none" && !stale ? `limit: ${words(limiting)}, ${percentRange(saturation.ratio, saturation.lower, saturation.upper)} of its peak` : "");
+    setText(this.limit, limitText(gpu));
   }
 
   drawResource(place, gpu, name, quantity, kind, isLimit) {
@@ -66,4 +66,11 @@ function traffic(metrics, name) {
   const values = ["receive", "transmit"].map((way) => metrics[`${name}_${way}_bytes_per_second`] ?? null);
   const known = values.filter((value) => value !== null);
   return known.length ? rate(Math.max(...known)) : MISSING;
+}
+
+function limitText({ saturation, stale }) {
+  const { limiting_resource: limit, ratio, lower, upper } = saturation;
+  if (stale || !limit || limit === "none") return "";
+  const share = percentRange(ratio, lower, upper);
+  return limit === "unknown" ? `limit not known: ${share} of a peak` : `limit: ${words(limit)}, ${share} of its peak`;
 }

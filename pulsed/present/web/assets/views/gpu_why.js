@@ -60,22 +60,27 @@ export class WhyPanel {
     return [
       h("p", {}, `The inputs allow several classes: ${gpu.workload.candidates.map(words).join(", ")}.`),
       h("h3", {}, inputs.length > 1 ? "These inputs would settle it" : "This input would settle it"),
-      ...inputs.map((name) => this.howToGet(name, tables)),
+      h("ul", {}, inputs.map((name) => inputItem(name, tables.quantities[name]))),
+      ...this.howToGet(inputs.map((name) => tables.quantities[name])),
       h("p", { class: "muted" }, h("code", {}, "pulsed doctor"), " on the node lists what each input needs."),
       h("details", {}, h("summary", {}, "Rules that are possible"), ruleList(possible)),
     ];
   }
 
-  /** A missing quantity with its DCGM field, and the line that adds it. */
-  howToGet(name, tables) {
-    const { meaning, fields, counters_line: line } = tables.quantities[name];
-    const field = fields[0] ? `DCGM field ${fields[0].id} ${fields[0].name}` : "computed by pulsed from other readings";
+  /** What adds missing quantities to the source: lines of dcgm-exporter's counters file, or a setting for dcgmi. */
+  howToGet(quantities) {
     const kinds = new Set(this.context.fleet.sources.map((source) => source.kind));
-    const steps = [];
-    if (kinds.has("dcgmi") && fields[0]) steps.push(copyable(`--set source.dcgmi.fields=[${fields[0].id}]`));
-    else if (line && !kinds.has("nvml")) steps.push(h("p", { class: "muted" }, "Line of dcgm-exporter's counters file:"), copyable(line));
-    return h("div", { class: "how" }, h("p", {}, h("b", {}, name), `: ${meaning}. ${field}.`), ...steps);
+    const ids = quantities.flatMap(({ fields }) => fields.slice(0, 1).map((field) => field.id));
+    const lines = quantities.map((quantity) => quantity.counters_line).filter(Boolean);
+    if (kinds.has("dcgmi") && ids.length) return [h("p", {}, "Option of pulsed:"), copyable(`--set source.dcgmi.fields=[${ids.join()}]`)];
+    if (!lines.length || kinds.has("nvml")) return [];
+    return [h("p", {}, "Lines of dcgm-exporter's counters file:"), copyable(lines.join("\n"))];
   }
+}
+
+function inputItem(name, { meaning, fields }) {
+  const field = fields[0] ? `DCGM field ${fields[0].id} ${fields[0].name}` : "computed by pulsed from other readings";
+  return h("li", {}, h("b", {}, name), `: ${meaning}. `, h("span", { class: "muted" }, field));
 }
 
 function ruleList(rules) {

@@ -1,0 +1,62 @@
+"""Takes pictures of the page on the demo: `python -m tools.take_screenshots FOLDER [SECONDS]`.
+
+Needs Chromium and the font DejaVu. The demo is the same in each run, and the pictures are taken after so many seconds
+(620 by default: ten minutes of history, and GPUs 6 and 7 have trouble).
+"""
+
+from __future__ import annotations
+
+import io
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from PIL import Image
+from playwright.sync_api import sync_playwright
+
+from tests.daemon import serving
+from tests.present.web.browser import Theme, launch, new_context
+
+SECONDS = 620.0
+SIZE = {"width": 1280, "height": 800}
+COLOURS = 160
+MAX_BYTES = 150_000
+
+PICTURES: tuple[tuple[str, str, Theme, bool], ...] = (
+    ("fleet", "#/", "dark", False),
+    ("fleet-light", "#/", "light", False),
+    ("gpu", "#/gpu/6", "dark", True),
+    ("plot", "#/plot", "dark", False),
+    ("events", "#/events", "dark", False),
+    ("work", "#/work", "dark", False),
+)
+"""Name, hash, theme, and whether the whole page is in the picture."""
+
+
+def take(folder: Path, seconds: float) -> None:
+    """Start a demo, wait, and write the pictures."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory() as scratch, serving(Path(scratch), "--source", "demo") as daemon:
+        time.sleep(seconds)
+        with sync_playwright() as playwright:
+            browser = launch(playwright)
+            for name, hash_, theme, is_whole in PICTURES:
+                size = {**SIZE, "height": 1800} if is_whole else SIZE
+                page = new_context(browser, theme, viewport=size).new_page()
+                page.goto(f"http://{daemon.address}/{hash_}")
+                page.locator(".live[data-state=live]").wait_for()
+                page.wait_for_timeout(5000)
+                picture = Image.open(io.BytesIO(page.screenshot(full_page=is_whole))).convert("RGB")
+                page.context.close()
+                file = folder / f"{name}.png"
+                picture.quantize(COLOURS, dither=Image.Dither.NONE).save(file, optimize=True)
+                size = file.stat().st_size
+                print(f"{file}: {size / 1000:.0f} kB")
+                if size > MAX_BYTES:
+                    raise SystemExit(f"{file} has more than {MAX_BYTES / 1000:.0f} kB")
+            browser.close()
+
+
+if __name__ == "__main__":
+    take(Path(sys.argv[1]), float(sys.argv[2]) if len(sys.argv) > 2 else SECONDS)
