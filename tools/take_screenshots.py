@@ -42,8 +42,8 @@ def take(folder: Path, seconds: float) -> None:
         with sync_playwright() as playwright:
             browser = launch(playwright)
             for name, hash_, theme, is_whole in PICTURES:
-                size = {**SIZE, "height": 1800} if is_whole else SIZE
-                page = new_context(browser, theme, viewport=size).new_page()
+                viewport = {**SIZE, "height": 1800} if is_whole else SIZE
+                page = new_context(browser, theme, viewport=viewport).new_page()
                 page.goto(f"http://{daemon.address}/{hash_}")
                 page.locator(".live[data-state=live]").wait_for()
                 page.wait_for_timeout(5000)
