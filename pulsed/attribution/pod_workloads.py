@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random as random_module
+import re
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
@@ -34,6 +35,8 @@ MAX_LABELS = 16
 """Labels of a pod that are kept."""
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 60.0
+_NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
+"""Names of namespaces and pods; labels of pages may hold anything."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,9 +142,9 @@ class PodWorkloads:
 
     def complete(self, owner: Owner) -> Owner:
         """Return an owner with what is known of its pod, and begin to resolve one that is not. Does not wait."""
-        if owner.kind != "pod":
-            return owner
         key = (owner.namespace, owner.name)
+        if owner.kind != "pod" or not all(map(_NAME.fullmatch, key)):
+            return owner
         known = self._pods.get(key)
         if known is None or (owner.uid and known.uid and owner.uid != known.uid):
             if known is None and len(self._pods) >= MAX_PODS:

@@ -112,6 +112,16 @@ async def test_other_owners_are_left_as_they_are(server: FakeApiServer) -> None:
         assert cluster.pods.complete(job) is job
 
 
+@pytest.mark.parametrize(("namespace", "name"), [("", "a"), ("ml", ""), ("..", ".."), ("ml", "a/../b"), ("ml", "A")])
+async def test_names_that_no_pod_has_are_not_requested(server: FakeApiServer, namespace: str, name: str) -> None:
+    put(server, "real", None, node="node-b")
+    async with resolving(server) as cluster:
+        odd = Owner("pod", "odd", namespace=namespace, name=name)
+        assert cluster.pods.complete(odd) is odd
+        await cluster.has("real", "Pod", "real")
+        assert cluster.paths() == ["/api/v1/pods", "/api/v1/namespaces/ml/pods/real"]
+
+
 @pytest.mark.parametrize(
     ("owner", "labels", "kind", "name"),
     [

@@ -220,6 +220,24 @@ def test_pods_have_the_names_of_their_workloads(cluster: Cluster) -> None:
             assert 'pulsed_attribution_up{source="kubernetes"} 1' in found
 
 
+def test_a_reload_begins_and_ends_the_names_of_workloads(cluster: Cluster, tmp_path: Path) -> None:
+    file = tmp_path / "pulsed.yaml"
+    file.write_text("attribution: {workloads: {enabled: false}}")
+    with exporter(Exporter(owned_page())) as port:
+        cluster.fake.put(pod("exporter-a", port=port))
+        put_deployment(cluster)
+        with cluster.daemon(PULSED_CONFIG_FILE=str(file)) as daemon:
+            until(lambda: "pulsed_pod_gpus" in daemon.get("/metrics").text)
+            assert "workload=" not in daemon.get("/metrics").text
+            file.write_text("attribution: {workloads: {enabled: true}}")
+            until(lambda: f"pulsed_workload_gpus{{{WEB}}} 1" in daemon.get("/metrics").text)
+            file.write_text("attribution: {workloads: {enabled: true, pod_labels: [team]}}")
+            until(lambda: 'label_team="vision"' in daemon.get("/metrics").text)
+            file.write_text("attribution: {workloads: {enabled: false}}")
+            until(lambda: "workload=" not in daemon.get("/metrics").text)
+            assert "internal error" not in daemon.log()
+
+
 def test_a_dead_api_server_costs_the_names_of_workloads_only(cluster: Cluster) -> None:
     with exporter(Exporter(owned_page())) as port:
         cluster.fake.put(pod("exporter-a", port=port))
