@@ -14,6 +14,7 @@ import yaml
 from tests.deploy.cases import SINGLE, SOURCES
 from tests.deploy.chart import CHART, NAMESPACE, RELEASE, Values, helm
 from tests.deploy.test_helm_runs import STOCK, deployed
+from tests.deploy.test_values_examples import PLATFORMS, values
 from tests.end_to_end.exporters import Exporter, exporting
 from tests.end_to_end.exporters import page as exporter_page
 from tests.kubernetes.fake_api_server import pod
@@ -38,11 +39,13 @@ INSTALLED = {
             "adapter",
         )
     },
+    **{name: values(name) for name in PLATFORMS if not {"serviceMonitor", "prometheusRule"} & values(name).keys()},
 }
+"""Without objects of the Prometheus operator, whose kinds the server lacks."""
 
 
 @contextlib.contextmanager
-def installed(real: RealApiServer, values: Values, folder: Path) -> Iterator[list[str]]:
+def installed(real: RealApiServer, given: Values, folder: Path) -> Iterator[list[str]]:
     """Install a release; gives the paths of its objects. The chart is for newer versions than the tests' server."""
     chart = folder / "pulsed"
     shutil.copytree(CHART, chart, dirs_exist_ok=True)
@@ -50,9 +53,9 @@ def installed(real: RealApiServer, values: Values, folder: Path) -> Iterator[lis
     (chart / "Chart.yaml").write_text(re.sub(r"kubeVersion: .*", 'kubeVersion: ">=1.20.0-0"', text))
     options = ("--namespace", NAMESPACE, "--kubeconfig", str(real.kubeconfig("admin")))
     # Version 1.20 fails at APIServices that are applied on the server side.
-    applied = f"--server-side={'false' if 'adapter' in values else 'true'}"
+    applied = f"--server-side={'false' if 'adapter' in given else 'true'}"
     try:
-        helm("install", RELEASE, str(chart), "--create-namespace", applied, *options, values=values)
+        helm("install", RELEASE, str(chart), "--create-namespace", applied, *options, values=given)
         yield [path_of(real, each) for each in yaml.safe_load_all(helm("get", "manifest", RELEASE, *options)) if each]
     finally:
         helm("uninstall", RELEASE, "--wait=false", *options)
@@ -106,7 +109,7 @@ def rights(real: RealApiServer, user: str) -> set[tuple[str, str, str]]:
 
 
 @pytest.mark.parametrize(
-    ("values", "account", "everywhere", "in_namespace"),
+    ("given", "account", "everywhere", "in_namespace"),
     [
         ({}, "gpu-pulsed", PODS | CONTROLLERS, set()),
         (SINGLE["no workloads"], "gpu-pulsed", PODS, set()),
@@ -117,7 +120,7 @@ def rights(real: RealApiServer, user: str) -> set[tuple[str, str, str]]:
     ids=["default", "no workloads", "one namespace", "driver", "adapter"],
 )
 def test_an_account_has_exactly_the_rights_that_it_needs(
-    values: Values,
+    given: Values,
     account: str,
     everywhere: set[tuple[str, str]],
     in_namespace: set[tuple[str, str]],
@@ -125,7 +128,7 @@ def test_an_account_has_exactly_the_rights_that_it_needs(
     tmp_path: Path,
 ) -> None:
     real.need_namespace("gpu-operator")
-    with installed(real, values, tmp_path):
+    with installed(real, given, tmp_path):
         found = rights(real, f"{ACCOUNT}:{account}") - rights(real, f"{ACCOUNT}:another")
     expected = {(*each, namespace) for each in everywhere for namespace in ("", "ml", "gpu-operator", NAMESPACE)}
     assert found == expected | {(*each, "gpu-operator") for each in in_namespace}
