@@ -22,6 +22,10 @@ from tests.waiting import until
 
 SECONDS = 20.0
 WARM_UP_SECONDS = 4.0
+
+STARTS = 5
+"""The best of so many: whatever else runs only makes it later."""
+
 WIDTH, HEIGHT = 170, 66
 
 KEMPNERPULSE = Figure("KempnerPulse 0.5.0's view of 8 GPUs at 1 Hz", 29.0, "% of a core", note="measured once, 36 MB")
@@ -34,12 +38,12 @@ def run() -> Iterator[Figure]:
         idle = Usage(daemon.process.pid)
         time.sleep(SECONDS)
         alone = idle.cpu_percent()
+        starts = [_start(url) for _ in range(STARTS)]
+        yield Figure("pulsed top: first frame", min(frame for frame, _ in starts), "s", bar=Bar("value", 0.5))
+        yield Figure("pulsed top: first frame with GPUs", min(gpus for _, gpus in starts), "s")
         yield KEMPNERPULSE
         for count, bar in ((1, Bar("value", 3)), (8, None)):
             with Screen([url] * count) as screen:
-                if count == 1:
-                    yield Figure("pulsed top: first frame", screen.first_frame, "s", bar=Bar("value", 0.5))
-                    yield Figure("pulsed top: first frame with GPUs", screen.first_gpus, "s")
                 screen.read(WARM_UP_SECONDS)
                 usage, server = Usage(screen.process.pid), Usage(daemon.process.pid)
                 screen.read(SECONDS)
@@ -48,6 +52,12 @@ def run() -> Iterator[Figure]:
                 yield Figure(f"{what}: memory", usage.resident_megabytes(), "MB")
                 if count == 1:
                     yield Figure(f"{what}: the daemon's part", server.cpu_percent() - alone, "% of a core")
+
+
+def _start(url: str) -> tuple[float, float]:
+    """Return the seconds to the first frame, and to the first one with GPUs."""
+    with Screen([url]) as screen:
+        return screen.first_frame, screen.first_gpus
 
 
 class Screen:
