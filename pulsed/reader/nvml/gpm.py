@@ -17,11 +17,11 @@ from pulsed.reader.nvml.field_values import Values
 from pulsed.reader.nvml.library import REFUSALS
 from pulsed.reader.nvml.native_call import Handle, native_function
 
-LEAST_SPACING = 0.1
-"""Seconds between two samples (nvml.h)."""
+LEAST_SPACING = 0.11
+"""Seconds between two samples: more than 0.1 (nvml.h). At 10 Hz, therefore, a sample is taken with every second tick,
+and its values hold for two: all time is covered once."""
 
-_BUFFERS = 3
-"""At 10 Hz the sample before may be too young, and the one before that is taken."""
+_BUFFERS = 2
 
 _MEBIBYTES_PER_SECOND = 1 / 1048576
 
@@ -111,7 +111,7 @@ class GpmSampler:
         self._blank: Values = dict(self.values)
         self._choose(metrics)
         self._samples: list[_GpmSample] = []
-        self._code, self._has_pair = 0, False
+        self._code, self._is_due, self._has_pair = 0, False, False
         try:
             for _ in range(_BUFFERS):
                 self._samples.append(_GpmSample(nvml.nvmlGpmSampleAlloc()))
@@ -129,34 +129,41 @@ class GpmSampler:
         self._unpack = struct.Struct(_ENTRY * len(metrics)).unpack_from
 
     def take(self, now: float) -> None:
-        """Take a sample.
+        """Take a sample, unless the last one is too young.
 
         Args:
             now: seconds of a clock that never steps.
         """
-        newest = self._samples.pop(0)
-        self._samples.append(newest)
-        self._code = self._take(newest.pointer)
-        newest.time = -math.inf if self._code else now
+        self._is_due = now - self._samples[-1].time > LEAST_SPACING
+        if not self._is_due:
+            return
+        sample = self._samples.pop(0)
+        self._code = self._take(sample.pointer)
+        if self._code:
+            sample.time = -math.inf
+            self._samples.insert(0, sample)
+        else:
+            sample.time = now
+            self._samples.append(sample)
 
     def compare(self) -> None:
-        """Compare the sample with the newest of those before that is neither too close nor too old."""
-        *earlier, newest = self._samples
-        self._has_pair = False
-        if self._code:
+        """Compare the sample with the one before, unless that is too old."""
+        older, newest = self._samples
+        if not self._is_due or self._code:
             return
-        for older in reversed(earlier):
-            if LEAST_SPACING < newest.time - older.time <= self._longest:
-                struct.pack_into(_HEAD, self._request, 0, 1, len(self._metrics), older.address, newest.address)
-                self._code, self._has_pair = self._compare(self._request), True
-                return
+        self._has_pair = newest.time - older.time <= self._longest
+        if self._has_pair:
+            struct.pack_into(_HEAD, self._request, 0, 1, len(self._metrics), older.address, newest.address)
+            self._code = self._compare(self._request)
 
     def decode(self) -> None:
-        """Update the values; there are none without a pair, as in the first tick.
+        """Update the values, if a sample was taken; there are none without a pair, as in the first tick.
 
         Raises:
             NVMLError: no sample could be taken, or none compared.
         """
+        if not self._is_due:
+            return
         values = self.values
         values.update(self._blank)
         if self._code:

@@ -69,6 +69,10 @@ def test_at_10_hz_pairs_of_samples_are_further_apart_than_100_ms(nvml: LoadedSta
         assert has_any == [False, False, True, True, True]
         assert "sm_active_ratio" not in reader.numbers(60.0)["0"], "a pair over a gap is not a sample"
         assert "sm_active_ratio" in reader.numbers(0.2)["0"]
+        nvml.gpus[0]["gpm.2"] = 50.0
+        nvml.write()
+        values = [reader.numbers(0.1)["0"]["sm_active_ratio"] for _ in range(4)]
+        assert values == [0.883, 0.5, 0.5, 0.5], "every second tick has a sample, whose values hold for two"
 
 
 @pytest.mark.parametrize(
