@@ -17,8 +17,10 @@ from pulsed.present.web.assets import Assets
 from tests.bench.children import Usage, child
 from tests.bench.exporters import url
 from tests.bench.figure import Bar, Figure, Skipped
+from tests.bench.ticks import GPUS
 from tests.daemon import Daemon, free_port, serving
 from tests.present.web.browser import has_chromium, launch, new_context
+from tests.waiting import until
 
 SECONDS = 20.0
 PAINTS = 9
@@ -88,7 +90,8 @@ def _large(browser: Browser, folder: Path, nodes: int, what: str, interval: floa
         }
         flags = [word for name, value in settings.items() for word in ("--set", f"{name}={json.dumps(value)}")]
         with serving(folder, "--source", "exporter", *flags) as daemon:
-            time.sleep(2 * interval)
+            until(lambda: len(daemon.get("/gpus?view=summary&fields=health_state").json()["stale"]) == nodes * GPUS)
+            time.sleep(interval)
             address = f"http://{daemon.address}/"
             page = _open(browser, address)
             yield _tab(page, address, "#/", f"tab: {what}", limit, max(SECONDS, 2 * interval))
@@ -105,7 +108,7 @@ def _open(browser: Browser, address: str) -> Page:
 def _tab(page: Page, address: str, hash_: str, name: str, limit: float, seconds: float = SECONDS) -> Figure:
     """Measure the CPU of the tab's process, and of all of Chromium, which paints without a GPU here."""
     page.goto(f"{address}{hash_}")
-    time.sleep(5)
+    time.sleep(max(5.0, seconds / 2))
     renderers, others = _chromium(page)
     begun = time.monotonic()
     time.sleep(seconds)

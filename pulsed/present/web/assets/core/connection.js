@@ -13,7 +13,7 @@ const POLL_LARGE_MS = 15000; // from LARGE GPUs on
 const LARGE = 1000; // GPUs
 const LARGE_RATE = 0.2; // batches per second
 const REFRESH_MS = 500;
-const REFRESH_LARGE_MS = 15000;
+const REFRESH_LARGE_MS = 5000;
 const HIDDEN_MS = 30000;
 const SILENT_MS = 50000; // the server sends a comment, which scripts do not see, after 15 s; samples may be as rare
 const CHANGES = ["health", "removal", "owner", "finding", "xid"];
@@ -82,14 +82,14 @@ export class Connection extends EventTarget {
       this.become("live");
     });
     stream.addEventListener("roster", ({ data }) => {
-      if (JSON.parse(data).roster !== this.fleet.roster) this.restart();
+      if (JSON.parse(data).roster !== this.fleet.roster) this.refreshSoon();
     });
     stream.addEventListener("columns", ({ data }) => {
       const batch = JSON.parse(data);
       const isTurned = batch.at.some((position, i) => batch.stale[i] !== this.fleet.current.stale[position]);
       if (isTurned) this.refreshSoon(); // a source went down or came back
       if (this.fleet.apply(batch)) this.become("live");
-      else this.restart();
+      else this.refreshSoon();
     });
     stream.addEventListener("lag", () => this.restart());
     for (const kind of changes) {
@@ -110,7 +110,7 @@ export class Connection extends EventTarget {
     if (change.event === "owner" || change.event === "removal") this.refreshSoon();
   }
 
-  /** Fetches owners and sources anew, which are in the summary only. */
+  /** Fetches a new roster, owners and sources, which are in the summary. */
   refreshSoon() {
     this.summaryTimer ||= setTimeout(() => {
       this.summaryTimer = 0;
