@@ -1,6 +1,6 @@
 // Requests to the JSON API. All addresses are relative to the page, so that any path prefix works.
 
-export class ApiError extends Error {
+class ApiError extends Error {
   constructor(status, message) {
     super(message);
     this.status = status; // 0: no response

@@ -7,6 +7,7 @@ const INTERVAL_MS = 10000;
 export class Host {
   constructor(connection) {
     this.document_ = null;
+    this.pulsedShare = null; // of a core, between the last two requests
     this.connection = connection;
     this.fetch();
     setInterval(() => this.fetch(), INTERVAL_MS);
@@ -16,7 +17,10 @@ export class Host {
   async fetch() {
     if (document.hidden || ["offline", "signin"].includes(this.connection.state)) return;
     try {
+      const before = this.document_ ? { at: this.at, cpu: this.document_.pulsed_cpu_seconds } : null;
       this.document_ = await getJson("host");
+      this.at = performance.now() / 1000;
+      if (before) this.pulsedShare = (this.document_.pulsed_cpu_seconds - before.cpu) / (this.at - before.at);
     } catch {
       this.document_ = null;
     }

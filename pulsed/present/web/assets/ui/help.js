@@ -1,9 +1,8 @@
 // The help: keys, legend, how the filter works, and what pulsed itself costs.
 
-import { getJson } from "../core/api.js";
 import { setSetting } from "../core/settings.js";
 import { FILTER_NAMES } from "../text/filter.js";
-import { MISSING, percent, si, span } from "../text/format.js";
+import { MISSING, number, si, span } from "../text/format.js";
 import { BOTTLENECKS, HEALTH } from "../text/states.js";
 import { Bar } from "./bar.js";
 import { h } from "./dom.js";
@@ -38,26 +37,13 @@ export class Help {
     document.body.append(this.element);
   }
 
-  async open() {
-    this.element.showModal();
-    const { fleet } = this.context;
+  open() {
+    const { fleet, host } = this.context;
     const age = fleet.isLoaded ? span((performance.now() - fleet.arrived) / 1000) : MISSING;
-    try {
-      const before = this.host ?? (await this.measure());
-      const now = await this.measure();
-      const elapsed = now.at - before.at;
-      const cpu = elapsed > 1 ? (now.cpu - before.cpu) / elapsed : null;
-      this.host = before;
-      const share = cpu === null ? "measured from one opening of this help to the next" : `${percent(cpu)} of a core`;
-      this.cost.textContent = `CPU: ${share}. Memory: ${si(now.memory, "B")}. Age of the newest data: ${age}.`;
-    } catch {
-      this.cost.textContent = `Not known without a connection. Age of the newest data: ${age}.`;
-    }
-  }
-
-  async measure() {
-    const host = await getJson("host");
-    return { at: performance.now() / 1000, cpu: host.pulsed_cpu_seconds, memory: host.pulsed_memory_bytes };
+    const cpu = host.pulsedShare === null ? MISSING : `${number(100 * host.pulsedShare, 1)}\u00a0% of a core`;
+    const memory = si(host.document_?.pulsed_memory_bytes, "B");
+    this.cost.textContent = `CPU: ${cpu}. Memory: ${memory}. Age of the newest data: ${age}.`;
+    this.element.showModal();
   }
 }
 

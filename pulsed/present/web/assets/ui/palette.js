@@ -11,7 +11,7 @@ export function colour(name) {
   return cache.get(name);
 }
 
-export const isDark = () => document.documentElement.dataset.theme === "dark";
+const isDark = () => document.documentElement.dataset.theme === "dark";
 
 /** Colour of a ratio on the ramp: the larger, the further from the background. */
 export function heat(ratio) {
