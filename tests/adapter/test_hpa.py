@@ -11,13 +11,15 @@ from pathlib import Path
 
 import yaml
 
-from tests.adapter.gpu_cluster import Adapter, GpuCluster, adapter, gpu_cluster, number
+from tests.adapter.gpu_cluster import Adapter, GpuCluster, adapter, busy, gpu_cluster, number
 from tests.deploy.chart import CHART
+from tests.end_to_end.dcgm_pages import Row, dcgm_page
 from tests.kubernetes.fake_api_server import pod
 from tests.kubernetes.real_api_server import RealApiServer
 from tests.waiting import SECONDS
 
 CUSTOM = "/apis/custom.metrics.k8s.io"
+EXTERNAL = "/apis/external.metrics.k8s.io/v1beta1"
 DEPLOYMENTS = "/apis/apps/v1/namespaces/ml/deployments"
 AUTOSCALER = "/apis/autoscaling/v2beta2/namespaces/ml/horizontalpodautoscalers"
 PODS = "/api/v1/namespaces/ml/pods"
@@ -26,6 +28,7 @@ CONTROLLERS = (
     "--horizontal-pod-autoscaler-sync-period=1s",
 )
 NAMESPACE, SERVICE = "gpu", "adapter"
+GPUS = 16
 
 
 class Load:
@@ -35,6 +38,7 @@ class Load:
         self.real, self.cluster, self.total = real, cluster, 0.0
         self.history: list[tuple[float, float, int]] = []
         self._begun = time.monotonic()
+        self._gpus: dict[str, int] = {}
 
     def step(self) -> int:
         """Run what was scheduled, end what was deleted; return the replicas that the deployment shall have."""
@@ -50,12 +54,26 @@ class Load:
                 self.real.patched(f"{PODS}/{name}/status", {"status": pod(name)["status"]})
             running.append(name)
         self.cluster.pods = running
-        if running:
-            self.cluster.load(min(1.0, self.total / len(running)))
+        self._publish(running)
         replicas = int(self.real.done(f"{DEPLOYMENTS}/infer")["spec"]["replicas"])
         if not self.history or self.history[-1][1:] != (self.total, replicas):
             self.history.append((time.monotonic() - self._begun, self.total, replicas))
         return replicas
+
+    def _publish(self, pods: list[str]) -> None:
+        """Have each pod on a GPU of its own, as long as it runs; the other GPUs are idle."""
+        self._gpus = {name: gpu for name, gpu in self._gpus.items() if name in pods}
+        for name in pods:
+            self._gpus.setdefault(name, min(set(range(GPUS)) - set(self._gpus.values())))
+        names = {gpu: name for name, gpu in self._gpus.items()}
+        node, activity = self.cluster.nodes[0], min(1.0, self.total / max(len(pods), 1))
+        rows = [
+            Row(busy(activity), gpu, node.name, names[gpu], "ml", "server")
+            if gpu in names
+            else Row(busy(0.0), gpu, node.name)
+            for gpu in range(GPUS)
+        ]
+        node.exporter.body = dcgm_page(rows)
 
     def settles_at(self, replicas: int, syncs: int = 5) -> None:
         """Wait until the deployment has so many replicas for some seconds."""
@@ -119,9 +137,13 @@ def test_replicas_follow_the_load_and_hold_without_data(real: RealApiServer, tmp
             assert {item["describedObject"]["name"]: number(item["value"]) for item in items} == dict.fromkeys(
                 cluster.pods, 0.6
             )
+        deployment = real.done(f"{CUSTOM}/v1beta2/namespaces/ml/deployments.apps/infer/gpu_real_utilization")
+        assert [number(item["value"]) for item in deployment["items"]] == [0.6]
+        selector = "workload%3Dinfer%2Cworkload_kind%3DDeployment"
+        external = real.done(f"{EXTERNAL}/namespaces/ml/gpu_real_utilization_sum?labelSelector={selector}")
+        assert [number(item["value"]) for item in external["items"]] == [1.2]
         before = len(load.history)
         cluster.nodes[0].exporter.body = "not a page"
-        load.cluster.nodes = ()
         deadline = time.monotonic() + 15
         while time.monotonic() < deadline:
             assert real.done(f"{DEPLOYMENTS}/infer")["spec"]["replicas"] == 2

@@ -14,7 +14,7 @@ import yaml
 from tests.deploy.cases import SINGLE, SOURCES
 from tests.deploy.chart import CHART, NAMESPACE, RELEASE, Values, helm
 from tests.deploy.test_helm_runs import STOCK, deployed
-from tests.deploy.test_values_examples import PLATFORMS, values
+from tests.deploy.test_values_examples import OLD, PLATFORMS, values
 from tests.end_to_end.exporters import Exporter, exporting
 from tests.end_to_end.exporters import page as exporter_page
 from tests.kubernetes.fake_api_server import pod
@@ -46,19 +46,35 @@ INSTALLED = {
 
 @contextlib.contextmanager
 def installed(real: RealApiServer, given: Values, folder: Path) -> Iterator[list[str]]:
-    """Install a release; gives the paths of its objects. The chart is for newer versions than the tests' server."""
+    """Install a release; gives the paths of its objects."""
+    # Version 1.20 fails at APIServices that are applied on the server side.
+    applied = f"--server-side={'false' if 'adapter' in given else 'true'}"
+    options = release_options(real)
+    try:
+        helm("install", RELEASE, str(copied(folder)), "--create-namespace", applied, *options, values=given)
+        yield paths(real)
+    finally:
+        helm("uninstall", RELEASE, "--wait=false", *options)
+
+
+def copied(folder: Path) -> Path:
+    """The chart, for the version of the tests' server, which is older than those that it is for."""
     chart = folder / "pulsed"
     shutil.copytree(CHART, chart, dirs_exist_ok=True)
     text = (chart / "Chart.yaml").read_text()
     (chart / "Chart.yaml").write_text(re.sub(r"kubeVersion: .*", 'kubeVersion: ">=1.20.0-0"', text))
-    options = ("--namespace", NAMESPACE, "--kubeconfig", str(real.kubeconfig("admin")))
-    # Version 1.20 fails at APIServices that are applied on the server side.
-    applied = f"--server-side={'false' if 'adapter' in given else 'true'}"
-    try:
-        helm("install", RELEASE, str(chart), "--create-namespace", applied, *options, values=given)
-        yield [path_of(real, each) for each in yaml.safe_load_all(helm("get", "manifest", RELEASE, *options)) if each]
-    finally:
-        helm("uninstall", RELEASE, "--wait=false", *options)
+    return chart
+
+
+def release_options(real: RealApiServer) -> tuple[str, ...]:
+    """Where the release is."""
+    return ("--namespace", NAMESPACE, "--kubeconfig", str(real.kubeconfig("admin")))
+
+
+def paths(real: RealApiServer) -> list[str]:
+    """The paths of the release's objects."""
+    text = helm("get", "manifest", RELEASE, *release_options(real))
+    return [path_of(real, each) for each in yaml.safe_load_all(text) if each]
 
 
 def resources(real: RealApiServer) -> dict[tuple[str, str], tuple[str, bool]]:
@@ -86,10 +102,21 @@ def path_of(real: RealApiServer, manifest: dict[str, object]) -> str:
 
 @pytest.mark.parametrize("name", INSTALLED)
 def test_a_real_api_server_accepts_every_object(name: str, real: RealApiServer, tmp_path: Path) -> None:
-    with installed(real, INSTALLED[name], tmp_path) as paths:
-        assert [path for path in paths if real.request(path)[0] != 200] == []
-        assert any("/daemonsets/" in path for path in paths)
-        assert not any("/secrets/" in path for path in paths)
+    with installed(real, INSTALLED[name], tmp_path) as found:
+        assert [path for path in found if real.request(path)[0] != 200] == []
+        assert any("/daemonsets/" in path for path in found)
+        assert not any("/secrets/" in path for path in found)
+
+
+def test_a_release_with_the_values_of_the_first_chart_is_upgraded(real: RealApiServer, tmp_path: Path) -> None:
+    chart = tmp_path / "pulsed"
+    with installed(real, yaml.safe_load(OLD.read_text()), tmp_path) as before:
+        assert not [path for path in before if "clusterrole" in path]
+        reused = ("--reset-then-reuse-values", "--set", "source.exporter.via=pod", *release_options(real))
+        helm("upgrade", RELEASE, str(chart), *reused)
+        after = paths(real)
+        assert {path.rsplit("/", 2)[1] for path in set(after) - set(before)} == {"clusterroles", "clusterrolebindings"}
+        assert [path for path in after if real.request(path)[0] != 200] == []
 
 
 def rights(real: RealApiServer, user: str) -> set[tuple[str, str, str]]:

@@ -1,6 +1,8 @@
 """A real Kubernetes API server for tests: etcd and the kube-apiserver that the variable KUBE_APISERVER names.
 
-It has no nodes and no kubelets: what they report of pods is written by the tests.
+It has no nodes and no kubelets: what they report of pods is written by the tests. Debian's source package kubernetes
+1.20 builds with golang-1.19 and rsync, and with reflect2 1.0.2 of golang-github-modern-go-reflect2-dev in its folder of
+vendored code: `FORCE_HOST_GO=y CGO_ENABLED=0 GOPROXY=off make WHAT="cmd/kube-apiserver cmd/kube-controller-manager"`.
 """
 
 from __future__ import annotations
