@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pulsed.reader.tick import Layout, RawValue
 from pulsed.translate.identity import SeriesEntity
 from pulsed.translate.tick import Entity, Extras
+from pulsed.translate.units import is_blank
 
 _FAMILIES: Mapping[str, tuple[str, str]] = {
     "DCGM_EXP_XID_ERRORS_COUNT": ("xid_counts", "xid"),
@@ -20,9 +21,6 @@ _FAMILIES: Mapping[str, tuple[str, str]] = {
     "DCGM_EXP_CLOCK_EVENTS_COUNT": ("clock_events", "clock_event"),
 }
 """By metric: the attribute of `Extras` that it fills, and the label with its code."""
-
-_MOST = 1e15
-"""Values above are DCGM's blanks."""
 
 _Slot = tuple[int, str]
 """Position in the layout, and the value of the label; empty on the one series that an exporter gives for no XID."""
@@ -73,7 +71,7 @@ def _read(slots: Sequence[_Slot], values: Sequence[RawValue]) -> dict[str, float
     is_there = False
     for position, label in slots:
         value = values[position]
-        if isinstance(value, (int, float)) and 0 <= value < _MOST:
+        if isinstance(value, (int, float)) and value >= 0 and not is_blank(value, "int64"):
             is_there = True
             if label:
                 found[label] = max(value, found.get(label, 0.0))

@@ -113,6 +113,15 @@ def test_instances_of_unknown_profile_share_what_the_others_leave() -> None:
     assert bounds.high == pytest.approx(Inputs(0.5, 0.5, 0.5, 0.5, 0.5))
 
 
+def test_what_the_lowest_shares_leave_goes_to_the_most_active_instance_up_to_its_highest_share() -> None:
+    rollup = MigRollup(
+        [instance(number, profile, H100) for number, profile in enumerate(("3g.40gb", "3g.40gb", "1g.10gb"))]
+    )
+    bounds = rollup.bounds([Bounds(*[Inputs(*[value] * 5)] * 2) for value in (1.0, 0.5, 0.0)])
+    assert bounds.low.sm == pytest.approx(3 / 8.5 * 1.5)
+    assert bounds.high.sm == pytest.approx(4 / 8 + (1 - 4 / 8 - 1 / 8.5) * 0.5)
+
+
 def test_instances_that_are_more_than_a_board_have_no_certain_share() -> None:
     rollup = MigRollup([instance(number, "1g.10gb", A100) for number in range(9)])
     busy, idle = (Bounds(*[Inputs(value, value, value, value, value)] * 2) for value in (1.0, 0.0))

@@ -76,6 +76,7 @@ def test_every_architecture_has_a_row_and_every_number_a_source() -> None:
     assert {row.resource for row in PRACTICAL_PEAKS if row.architecture == DEFAULT} == set(RESOURCES) - set(LINKS)
     assert len({row[:2] for row in PRACTICAL_PEAKS}) == len(PRACTICAL_PEAKS), "no number twice"
     assert all(row.source for row in (*PRACTICAL_PEAKS, *NVLINKS))
+    assert all(0 < row.efficiency <= 1 for row in NVLINKS)
 
 
 def test_practical_peaks_are_those_of_the_table() -> None:

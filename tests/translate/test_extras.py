@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from pulsed.translate.tick import CanonicalTick, Extras
 from pulsed.translate.translator import Translator
 from tests.translate.build import Row, page_tick, tick
@@ -53,6 +55,6 @@ DCGM_EXP_XID_ERRORS_COUNT{gpu="0",UUID="GPU-0",GPU_I_ID="2",GPU_I_PROFILE="1g.10
 
 def test_a_blank_is_no_count() -> None:
     labels = {"gpu": "0", "UUID": "GPU-0", "xid": "31"}
-    for blank in (9223372036854775794.0, None):
+    for blank in (9223372036854775794.0, 140737488355328.0, 2147483632.0, math.nan, -1.0, None):
         rows: list[Row] = [("DCGM_FI_DEV_GPU_TEMP", labels, 40.0), ("DCGM_EXP_XID_ERRORS_COUNT", labels, blank)]
         assert Translator("n").translate(tick(rows)).extras == {}
