@@ -47,8 +47,8 @@ event `removal`. All state of the GPU is dropped; if it returns, its counters st
 | `forgotten` | `pulsed health --forget GPU` or `POST /-/forget?gpu=GPU`, with `--web.enable-lifecycle` |
 
 * GPUs that the key `gpus` does not select are not watched, and therefore not lost.
-* A GPU that a restart of its node does not bring back stays lost: it may be dead. Only as many as there are new boards in
-  the first sample after the restart are replaced by these, wherever they are.
+* A GPU that a restart of its node does not bring back stays lost: it may be dead. Only as many as there are new boards
+  in the first sample after the restart are replaced by these, wherever they are.
 * A restart of the node is detected where the source is on this machine: `dcgmi`, or an exporter whose address is a
   loopback address or this host's name, and whose page names no other host.
 * A shorter list of an exporter (`dcgm-exporter -d`) is not distinguished from a lost GPU. Failed scrapes, empty pages,
