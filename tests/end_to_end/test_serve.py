@@ -84,10 +84,13 @@ def test_the_api_answers(tmp_path: Path) -> None:
         for path in ("/-/healthy", "/health", "/-/ready"):
             assert daemon.get(path).status == 200
             assert daemon.get(path, method="HEAD").status == 200
-        landing = daemon.get("/")
-        assert landing.headers["content-type"].startswith("text/html")
-        for path in re.findall(r'href="([^"]+)"', landing.text):
-            assert daemon.get(f"/{path}").status == 200
+        assert daemon.get("/").headers["content-type"].startswith("text/plain")
+        page = daemon.get("/", {"Accept": "text/html"})
+        assert page.headers["content-type"].startswith("text/html")
+        paths = [path for path in re.findall(r'(?:href|src)="([^"#]+)"', page.text) if path != "/"]
+        assert paths
+        for path in paths:
+            assert daemon.get(f"/{path.removeprefix('/')}").status == 200, path
         docs = daemon.get("/docs").text
         assert "http://" not in docs.replace(f"http://{daemon.address}", "")
         assert "https://" not in docs, "the documentation must work without internet"

@@ -20,7 +20,7 @@ def browser() -> Iterator[Browser]:
         started.close()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
     with serving(tmp_path_factory.mktemp("demo"), "--source", "demo") as daemon:
         yield daemon
