@@ -13,11 +13,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, get_type_hints
 
-from pydantic import ValidationError, create_model
+from pydantic import ConfigDict, ValidationError, create_model
 
 from pulsed.errors import ScrapeFailed
 from pulsed.kubernetes.api_client import JsonObject
 from pulsed.kubernetes.exporter_pods import ExporterPod, exporter_pod
+from pulsed.kubernetes.json_fields import mapping, text
 from pulsed.kubernetes.label_selector import Labels, parse_selector
 from pulsed.kubernetes.resource_watch import ResourceWatch
 from pulsed.present.autoscale import PodGpu
@@ -31,7 +32,7 @@ PATH = "/autoscale/v1/gpus"
 
 
 _ROW: dict[str, Any] = {name: (kind, ...) for name, kind in get_type_hints(PodGpu).items()}
-_Row = create_model("_Row", **_ROW)
+_Row = create_model("_Row", __config__=ConfigDict(allow_inf_nan=False), **_ROW)
 _Page = create_model("_Page", node=(str, ...), gpus=(list[_Row], ...))  # type: ignore[valid-type] # made at run time
 """What is used of a daemon's answer; a newer daemon may have more keys."""
 
@@ -69,12 +70,11 @@ class DaemonPods:
 
     def reader(self) -> Callable[[JsonObject], ClusterPod]:
         """Return the function that takes from a pod in JSON what is kept of it."""
-        selectors = [parse_selector(text) for text in self.selectors]
+        selectors = list(map(parse_selector, self.selectors))
 
         def read(item: JsonObject) -> ClusterPod:
-            metadata = item.get("metadata")
-            given = metadata.get("labels") if isinstance(metadata, dict) else None
-            labels = given if isinstance(given, dict) else {}
+            given = mapping(mapping(item.get("metadata")).get("labels"))
+            labels = {name: text(value) for name, value in given.items()}
             pod = exporter_pod(item)
             is_wanted = self.namespace in ("", pod.namespace) and any(matches(labels) for matches in selectors)
             return ClusterPod(labels, pod if is_wanted else None)
@@ -133,10 +133,14 @@ class ClusterGpus:
         return self._pods.error
 
     @property
-    def unknown_nodes(self) -> str:
-        """The error of a daemon that is ready and has never been read; empty without one."""
+    def uncertainty(self) -> str:
+        """Why pods may have more GPUs than `rows` shows; empty if they certainly have not.
+
+        Pods may be unknown, or a daemon that is ready has never been read.
+        """
         ready = {self._url(pod) for pod in self._daemon_pods() if pod.is_ready}
-        return next((self.daemons.get(url, url) for url in sorted(ready - self._read_once) if url), "")
+        unread = (self.daemons.get(url, url) for url in sorted(ready - self._read_once) if url)
+        return self.problem or next(unread, "")
 
     def labels(self, namespace: str, pod: str) -> Labels:
         """Return the labels of a pod; none if it does not exist."""

@@ -128,7 +128,7 @@ class MetricsApi:
         return value_list(EXTERNAL, version, items)
 
     def _number(self, rows: Sequence[PodGpu], metric: ScaleMetric, what: str) -> Aggregate:
-        if metric.how == "sum" and (error := self._gpus.unknown_nodes):
+        if metric.how == "sum" and (error := self._gpus.uncertainty):
             raise RequestFailed(503, f"{metric.name} of {what} is not known: {error}")
         try:
             return aggregate(rows, metric.how, metric.field)

@@ -12,7 +12,7 @@ from pathlib import Path
 import uvloop
 
 from pulsed import __version__
-from pulsed.adapter.app import AdapterApp
+from pulsed.adapter.app import ALIVE, READY, AdapterApp
 from pulsed.adapter.cluster_gpus import ClusterGpus, DaemonPods
 from pulsed.adapter.metrics_api import MetricsApi
 from pulsed.adapter.scale_metrics import scale_metrics
@@ -23,7 +23,9 @@ from pulsed.kubernetes.api_client import ApiClient
 from pulsed.kubernetes.cluster_access import ClusterAccess, server_of_pod
 from pulsed.kubernetes.resource_watch import ResourceWatch
 from pulsed.memory import configure_memory
+from pulsed.present.asgi import App
 from pulsed.reader.exporter.scraper import Scraper
+from pulsed.server.auth import AuthMiddleware
 from pulsed.server.http_server import Server
 from pulsed.server.listeners import Listener, listen
 from pulsed.server.reloader import WebConfigReloader
@@ -75,7 +77,10 @@ async def _run(config: Config, access: ClusterAccess, web: WebConfigReloader | N
     pods = ResourceWatch(client, PODS, {}, daemons.reader(), changed, is_paged=True)
     stale_after = given.stale_after or STALE_INTERVALS * given.interval
     gpus = ClusterGpus(scraper, pods, daemons, given.fields, stale_after)
-    app = AdapterApp(MetricsApi(gpus, scale_metrics(given.fields)))
+    app: App = AdapterApp(MetricsApi(gpus, scale_metrics(given.fields)))
+    if web is not None:
+        open_paths = frozenset((*ALIVE, *READY)) if config.web.open_probes else frozenset[str]()
+        app = AuthMiddleware(app, web, lambda path, status: None, open_paths=open_paths)
     server = Server(app, config.web, web, common_names=given.client_names)
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, server.stop, number)

@@ -10,6 +10,7 @@ from typing import Generic, TypeVar
 
 from pulsed.backoff import Backoff
 from pulsed.kubernetes.api_client import ApiClient, JsonObject, KubernetesError, ResourceExpired, WatchEvent
+from pulsed.kubernetes.json_fields import mapping, text
 
 log = logging.getLogger(__name__)
 
@@ -71,6 +72,10 @@ class ResourceWatch(Generic[_T]):
                 self._version, self._list_version = None, ""
             except KubernetesError as error:
                 self._fail(str(error))
+            except Exception:
+                log.exception("internal error in a list of Kubernetes; please report it", extra={"path": self._path})
+                self._version = None  # the change that failed comes again with the list
+                self._fail("internal error")
             await self._sleep(self._backoff.next())
 
     async def _list(self) -> None:
@@ -91,9 +96,8 @@ class ResourceWatch(Generic[_T]):
 
     def _take(self, event: WatchEvent) -> None:
         self._backoff.reset()
-        metadata = event.item.get("metadata")
-        if isinstance(metadata, dict) and (version := metadata.get("resourceVersion")):
-            self._version = str(version)
+        if version := text(mapping(event.item.get("metadata")).get("resourceVersion")):
+            self._version = version
         if event.kind == "BOOKMARK":
             return
         if event.kind == "DELETED":
@@ -116,7 +120,5 @@ class ResourceWatch(Generic[_T]):
 
 
 def _key(item: JsonObject) -> tuple[str, str]:
-    metadata = item.get("metadata")
-    if not isinstance(metadata, dict):
-        return "", ""
-    return str(metadata.get("namespace", "")), str(metadata.get("name", ""))
+    metadata = mapping(item.get("metadata"))
+    return text(metadata.get("namespace")), text(metadata.get("name"))

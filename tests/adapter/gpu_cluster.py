@@ -186,12 +186,14 @@ def adapter(
     config: Path | None = None,
     front_proxy: Pair | None = None,
     name: str = "adapter",
+    web_settings: str = "",
 ) -> Iterator[Adapter]:
     """Run the adapter with TLS and the check of the API server's client certificate.
 
     Args:
         front_proxy: the authority of that certificate; None: one of its own.
         name: the host name that the adapter's certificate is for.
+        web_settings: lines of the web configuration after those of TLS.
     """
     folder, port = cluster.folder, free_port()
     front_proxy = front_proxy or make("front-proxy-ca", authority=True)
@@ -203,6 +205,7 @@ def adapter(
     web.write_text(
         "tls_server_config: {cert_file: adapter.crt, key_file: adapter.key,\n"
         f"  client_auth_type: RequireAndVerifyClientCert, client_ca_file: {ca.name}}}\n"
+        f"{web_settings}"
     )
     given = ["adapter.interval=1s", "adapter.stale_after=6s", "adapter.client_names=front-proxy-client", *settings]
     files = [f"--web.config.file={web}", *([f"--config.file={config}"] if config else [])]

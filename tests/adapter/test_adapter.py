@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import base64
+import http.client
 import re
 import ssl
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import bcrypt
 import pytest
 
 from tests.adapter.gpu_cluster import Adapter, GpuCluster, adapter, busy, client_context, gpu_cluster
 from tests.certificates import make
 from tests.daemon import pulsed
 from tests.end_to_end.dcgm_pages import Row, dcgm_page
-from tests.waiting import until
+from tests.waiting import SECONDS, until
 
 CUSTOM = "/apis/custom.metrics.k8s.io"
 PODS = f"{CUSTOM}/v1beta2/namespaces/ml/pods"
@@ -183,6 +186,21 @@ def test_before_the_pods_are_known_it_is_not_ready(tmp_path: Path) -> None:
                 status, document = made.request(path)
                 assert (status, document["reason"]) == (503, "ServiceUnavailable")
                 assert "answered 403" in document["message"]
+
+
+def test_passwords_of_the_web_configuration_are_required(tmp_path: Path) -> None:
+    users = f"basic_auth_users: {{alice: {bcrypt.hashpw(b'secret', bcrypt.gensalt(4)).decode()}}}\n"
+    with gpu_cluster(tmp_path, 0) as cluster, adapter(cluster, "web.open_probes=true", web_settings=users) as made:
+        connection = http.client.HTTPSConnection("127.0.0.1", made.port, timeout=SECONDS, context=made.context)
+        statuses = []
+        for path, password in (("/readyz", ""), ("/apis", ""), ("/apis", "wrong"), ("/apis", "secret")):
+            login = base64.b64encode(f"alice:{password}".encode()).decode()
+            connection.request("GET", path, headers={"Authorization": f"Basic {login}"} if password else {})
+            answer = connection.getresponse()
+            answer.read()
+            statuses.append(answer.status)
+        connection.close()
+    assert statuses == [200, 401, 401, 200]
 
 
 def test_outside_of_a_cluster_there_is_a_remedy() -> None:

@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 import pytest
 
 from pulsed.adapter.cluster_gpus import ClusterGpus, ClusterPod, DaemonPods
+from pulsed.adapter.metrics_api import MetricsApi, RequestFailed
+from pulsed.adapter.scale_metrics import scale_metrics
 from pulsed.errors import ScrapeFailed
 from pulsed.kubernetes.api_client import ApiClient
 from pulsed.kubernetes.cluster_access import ClusterAccess
@@ -142,13 +144,29 @@ async def test_a_ready_daemon_that_was_never_read_makes_sums_unknown(ready: bool
     cluster = cluster_of(a="10.0.0.1")
     await cluster.gpus.read()
     cluster.put(daemon("b", "10.0.0.2", ready=ready))
-    assert (cluster.gpus.unknown_nodes == "") == known, "not tried yet"
+    assert (cluster.gpus.uncertainty == "") == known, "not tried yet"
     await cluster.gpus.read()
     assert cluster.gpus.is_ready
-    assert (cluster.gpus.unknown_nodes == "") == known
+    assert (cluster.gpus.uncertainty == "") == known
     cluster.pages["10.0.0.2"] = page("b")
     await cluster.gpus.read()
-    assert cluster.gpus.unknown_nodes == ""
+    assert cluster.gpus.uncertainty == ""
+
+
+async def test_pods_that_may_be_unknown_make_sums_unknown() -> None:
+    """While the watch of the pods fails, rows of new pods are left out."""
+    cluster = cluster_of(a="10.0.0.1")
+    await cluster.gpus.read()
+    api = MetricsApi(cluster.gpus, scale_metrics([FIELD]))
+    path = "custom.metrics.k8s.io/v1beta2/namespaces/ml/deployments.apps/infer/gpu_real_utilization"
+    cluster.watch.error = "API server X answered 403 Forbidden"
+    assert api.get(path.split("/"), {})["items"][0]["value"] == "500m"
+    with pytest.raises(
+        RequestFailed, match="gpu_real_utilization_sum of Deployment ml/infer is not known: API server X"
+    ):
+        api.get(f"{path}_sum".split("/"), {})
+    cluster.watch.error = ""
+    assert api.get(f"{path}_sum".split("/"), {})["items"][0]["value"] == "500m"
 
 
 async def test_keys_of_newer_daemons_are_ignored() -> None:
@@ -160,7 +178,7 @@ async def test_keys_of_newer_daemons_are_ignored() -> None:
     assert cluster.stale() == {"pod-a": False}
 
 
-@pytest.mark.parametrize("text", ["", "[]", "<html>", '{"node": "a"}', '{"error": "not found"}'])
+@pytest.mark.parametrize("text", ["", "[]", "<html>", '{"node": "a"}', page("a", "pod-a").replace("0.5", "NaN")])
 async def test_an_answer_that_is_none_is_an_error(text: str) -> None:
     cluster = cluster_of(a="10.0.0.1")
     cluster.pages["10.0.0.1"] = text

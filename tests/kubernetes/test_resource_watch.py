@@ -100,6 +100,20 @@ def test_a_list_of_several_pages_is_complete(server: FakeApiServer, monkeypatch:
     asyncio.run(run())
 
 
+def test_an_internal_error_is_shown_and_the_objects_are_listed_again(server: FakeApiServer) -> None:
+    async def run() -> None:
+        server.put(pod("one"))
+        async with watching(server, hurried) as watch:
+            await eventually(lambda: names(watch) == {"one"})
+            server.put({**pod("two"), "status": "not an object"})  # `address` cannot read it
+            await eventually(lambda: watch.error == "internal error")
+            assert "one" in names(watch)
+            server.put(pod("two", "10.0.0.2"))
+            await eventually(lambda: watch.objects.get(("gpu-operator", "two")) == "10.0.0.2" and not watch.error)
+
+    asyncio.run(run())
+
+
 @pytest.mark.parametrize("fault", [401, 403, 429, 500])
 def test_what_was_read_stays_while_the_api_server_refuses(server: FakeApiServer, fault: int) -> None:
     async def run() -> None:
