@@ -49,7 +49,7 @@ def test_the_help(browser: Browser, demo: Daemon, theme: Theme) -> None:
 def test_narrow_screens_scroll_in_one_direction_only(browser: Browser, demo: Daemon, hash_: str, width: int) -> None:
     with tab(browser, url(demo), viewport={"width": width, "height": 800}) as opened:
         page = opened.open(hash_)
-        page.locator(VIEWS[hash_].replace(".u-wrap canvas", ".chart")).first.scroll_into_view_if_needed()
+        page.locator(VIEWS[hash_].replace(".u-wrap canvas", ".chart")).first.evaluate("e => e.scrollIntoView()")
         page.locator(VIEWS[hash_]).first.wait_for()
         assert page.evaluate("document.documentElement.scrollWidth") <= width
 
