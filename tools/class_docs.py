@@ -69,8 +69,8 @@ def classes() -> Iterator[str]:
     yield "\n## Workload class\n"
     yield "The first rule that matches names the class. The thresholds are `compute.workload.thresholds`; `io` is the"
     yield "larger PCIe direction. The class is `unknown` unless all possible values of the missing inputs lead to it."
-    yield "Missing PCIe traffic is none while neither the graphics engine nor device memory can be active; NVML rounds"
-    yield "its time shares to percent, so that little traffic can go unnoticed where only these are known.\n"
+    yield "Missing PCIe traffic counts as none while neither the graphics engine nor device memory can be active; NVML"
+    yield "rounds its time shares to percent, so little traffic can go unnoticed where only these are known.\n"
     yield "| class | bottleneck | rule |\n|---|---|---|"
     reasons = []
     for rule in RULES:

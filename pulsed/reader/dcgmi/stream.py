@@ -151,7 +151,7 @@ class DmonStream:
         self._talk += len(data)
         if self._talk > _LONGEST_TALK:
             name = f"{self._command[0]} dmon"
-            self._refuse(StreamHung(f"{name} prints what is no table of dmon", "See what source.dcgmi.path runs"))
+            self._refuse(StreamHung(f"{name} does not print a dmon table", "See what source.dcgmi.path runs"))
             return
         self._chunks += 1
         self._received = self._loop.time()
