@@ -78,8 +78,6 @@ _TEXTS = [field.name for field in fields(Owner) if field.type == "str"]
 Owners = tuple[Owner, ...]
 """The owners of one device, without repetition; several share it. Empty: it is free."""
 
-NOBODY = Owner("nobody", "nobody")
-
 
 def pod(namespace: str, name: str, container: str = "", uid: str = "") -> Owner:
     """Return the owner that a pod's container is."""

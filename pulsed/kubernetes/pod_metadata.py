@@ -52,7 +52,7 @@ class PodMetadata:
     """What attribution uses of a pod.
 
     Attributes:
-        labels: those that were asked for.
+        labels: those that are kept.
         controller: None of a bare pod.
     """
 

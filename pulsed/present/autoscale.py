@@ -6,14 +6,12 @@ A number that is not certain is refused and never guessed: the autoscaler then k
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Literal, NamedTuple, get_args
+from typing import Literal, NamedTuple
 
 from pulsed.errors import NumberUnknown
 from pulsed.translate.vocabulary import Value
 
 How = Literal["sum", "avg", "max", "min"]
-
-HOWS: tuple[How, ...] = get_args(How)
 
 POD_KIND = "Pod"
 """The kind of a workload that is one pod, by its name; any pod is found so, whatever controls it."""

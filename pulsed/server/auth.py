@@ -1,6 +1,6 @@
 """Access control: the rate limit and basic authentication, in front of the application.
 
-In the order of exporter-toolkit: what is too much is refused before anybody's password is looked at.
+In the order of exporter-toolkit: what is too much is refused before a password is checked.
 """
 
 from __future__ import annotations

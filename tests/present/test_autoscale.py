@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import get_args
+
 import pytest
 
 from pulsed.errors import NumberUnknown
-from pulsed.present.autoscale import HOWS, PodGpu, aggregate
+from pulsed.present.autoscale import How, PodGpu, aggregate
 
 FIELD = "real_utilization_ratio"
 
@@ -27,7 +29,7 @@ def row(
     ],
 )
 def test_numbers(rows: list[PodGpu], sum_: float, avg: float, most: float, least: float, gpus: int, pods: int) -> None:
-    found = {how: aggregate(rows, how, FIELD) for how in HOWS}
+    found = {how: aggregate(rows, how, FIELD) for how in get_args(How)}
     assert {how: each.value for how, each in found.items()} == pytest.approx(
         {"sum": sum_, "avg": avg, "max": most, "min": least}
     )
@@ -44,7 +46,7 @@ def test_what_is_not_known_is_left_out_but_not_of_a_sum(left_out: PodGpu) -> Non
         aggregate(rows, "sum", FIELD)
 
 
-@pytest.mark.parametrize("how", HOWS)
+@pytest.mark.parametrize("how", get_args(How))
 @pytest.mark.parametrize("rows", [[], [row(None)], [row(0.5, stale=True)]])
 def test_without_a_current_value_there_is_no_number(rows: list[PodGpu], how: str) -> None:
     with pytest.raises(NumberUnknown):

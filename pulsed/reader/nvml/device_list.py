@@ -46,19 +46,19 @@ def list_devices(nvml: ModuleType, known: Sequence[NvmlDevice]) -> tuple[list[Nv
     """
     driver = _text(nvml, nvml.nvmlSystemGetDriverVersion)
     found: list[NvmlDevice] = []
-    code = 0
+    codes: list[int] = []
     for index in range(nvml.nvmlDeviceGetCount()):
         try:
             found += list(_of_gpu(nvml, index, driver, known))
         except nvml.NVMLError as error:  # noqa: PERF203 - of one GPU
             if error.value in ENDED:
                 raise
-            code = error.value
-            if code in GONE:
+            codes.append(error.value)
+            if error.value in GONE:
                 found += [device for device in known if device.index == index]
-    if code and not found:
-        raise source_error(code)
-    return found, code in GONE
+    if codes and not found:
+        raise source_error(codes[-1])
+    return found, not GONE.isdisjoint(codes)
 
 
 def _of_gpu(nvml: ModuleType, index: int, driver: str, known: Sequence[NvmlDevice]) -> Iterator[NvmlDevice]:

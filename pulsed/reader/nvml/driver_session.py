@@ -269,13 +269,13 @@ class DriverSession:
     def _lay_out(self) -> Layout:
         series: list[Series] = []
         self._blocks = []
-        heard = set(self._events.uuids.values()) if self._events is not None else set()
+        with_events = set(self._events.uuids.values()) if self._events is not None else set()
         for reader in self._readers:
             uuid, labels, names = reader.device.uuid, reader.device.labels, reader.names
             codes: tuple[int, ...] = ()
             shown = [name in names for name in reader.all_names]
             series += [Series(name, labels) for name in compress(reader.all_names, shown)]
-            if uuid in heard and reader.device.instance is None:
+            if uuid in with_events and reader.device.instance is None:
                 codes = (0, *sorted(self._xids[uuid].totals))  # 0 has no label: no XID so far
                 series.append(Series(XID, labels))
                 series += [Series(_XID_TOTAL, (*labels, ("xid", str(code))) if code else labels) for code in codes]

@@ -120,10 +120,10 @@ async def test_wrong_questions_about_history(query: str, said: str) -> None:
 
 async def test_wrong_questions_about_events() -> None:
     known = Known([gpu(0)])
-    assert "'tock' is no event; there are tick, workload_class, health" in await known.refused(
+    assert "'tock' is not an event; allowed: tick, workload_class, health" in await known.refused(
         "/events?types=tick,tock", 400
     )
-    assert "'' is no event" in await known.refused("/events?types=", 400)
+    assert "'' is not an event" in await known.refused("/events?types=", 400)
 
 
 async def test_no_place_for_events() -> None:

@@ -47,7 +47,7 @@ def event_router(board: TargetStore, events: EventBroadcaster) -> APIRouter:
             return json_response({"error": problem}, 400)
         for name in wanted:
             if name not in KINDS:
-                return json_response({"error": f"types: {name!r} is no event; there are {', '.join(KINDS)}"}, 400)
+                return json_response({"error": f"types: {name!r} is not an event; allowed: {', '.join(KINDS)}"}, 400)
         if format == "json":
             return EventStreamResponse(events, wanted, gpu)
         reader = ColumnReader(board, shown, gpu, 1 / max_rate) if TICK in wanted else None
@@ -69,7 +69,7 @@ def event_router(board: TargetStore, events: EventBroadcaster) -> APIRouter:
         for name in wanted:
             if name not in CHANGE_KINDS:
                 return json_response(
-                    {"error": f"types: {name!r} is no change; there are {', '.join(CHANGE_KINDS)}"}, 400
+                    {"error": f"types: {name!r} is not a change; allowed: {', '.join(CHANGE_KINDS)}"}, 400
                 )
         found = events.recent.find(wanted, gpu, since, limit, board.node)
         return json_response({"node": board.node, "time": rfc3339(time.time()), "changes": found})
