@@ -23,6 +23,7 @@ from pulsed.commands.top.feed import Connection, Feed
 from pulsed.commands.top.model_reader import model_of
 from pulsed.commands.top.session import TopSession
 from pulsed.compute.derive import ComputeSettings
+from pulsed.config.model import Config
 from pulsed.present.api.account_documents import Accounts
 from pulsed.present.api.application import api
 from pulsed.present.api.events import EventBroadcaster
@@ -70,8 +71,9 @@ class DemoDaemon:
             history.add(tick)
             events.publish(tick)
             accounting.add(tick)
-        self._app = api(board, {"history": {"fields": history.fields}, "attribution": {"processes": False}},
-                        history=history, events=events, accounts=Accounts(accounting, EndedAccounts()))  # fmt: skip
+        config = {**Config().masked(), "history": {"fields": history.fields}, "attribution": {"processes": False}}
+        accounts = Accounts(accounting, EndedAccounts())
+        self._app = api(board, config, history=history, events=events, accounts=accounts)
 
     def json(self, path: str) -> Any:
         """Return the document of a path; its time is the moment, and its host is made up."""

@@ -87,6 +87,7 @@ class Answers:
     events: tuple[Document, ...] = ()
     jobs: tuple[Document, ...] = ()
     processes: tuple[Document, ...] | None = None
+    catalog: Document | None = None
 
 
 class Feed:
@@ -192,13 +193,11 @@ class Feed:
             self._read_host(client)
 
     def _read_detail(self, client: Requests, gpu: Gpu) -> None:
-        try:
-            found = _read(client, f"/gpus/{quote(gpu.name, safe='')}?{urlencode({'node': gpu.node})}")
-        except RequestRefused as error:
-            if error.status != 404:  # it is gone
-                raise
-            found = {}
-        self.answers = replace(self.answers, details={gpu: found})
+        found = _read_if_there(client, f"/gpus/{quote(gpu.name, safe='')}?{urlencode({'node': gpu.node})}")
+        catalog = self.answers.catalog
+        if catalog is None:
+            catalog = _read_if_there(client, "/catalog")
+        self.answers = replace(self.answers, details={gpu: found}, catalog=catalog)
 
     def _read_host(self, client: Requests) -> None:
         host = _read(client, "/host")
@@ -238,6 +237,16 @@ class Feed:
 def _read(client: Requests, path: str) -> Any:
     """Return a document without anything in its texts that a terminal interprets."""
     return cleaned(client.json(path))
+
+
+def _read_if_there(client: Requests, path: str) -> Any:
+    """Return a document; an empty one if there is none, as of a GPU that is gone."""
+    try:
+        return _read(client, path)
+    except RequestRefused as error:
+        if error.status != 404:
+            raise
+        return {}
 
 
 def _history_path(wanted: HistoryWanted) -> str:

@@ -20,6 +20,7 @@ def model_of(
     details: dict[str, Document] = {}
     history: dict[str, GpuHistory] = {}
     processes: dict[int, tuple[Document, ...] | None] = {}
+    catalogs: dict[int, Document] = {}
     events: list[Document] = []
     jobs: list[Document] = []
     for number, answers in enumerate(all_answers):
@@ -29,12 +30,15 @@ def model_of(
         details |= {by_name[gpu]: document for gpu, document in answers.details.items() if gpu in by_name}
         history |= _history(answers, mine)
         processes[number] = answers.processes
+        catalogs[number] = answers.catalog or {}
         events += [{**each, "source": number} for each in answers.events]
         jobs += [{**each, "source": number} for each in answers.jobs]
     if len(all_answers) > 1:
         events.sort(key=lambda event: -seconds_of(event["time"]))
     sources = [_source(answers, now) for answers in all_answers]
-    return Model(wall_time, tuple(gpus), tuple(sources), details, history, tuple(events), tuple(jobs), processes, cost)
+    return Model(
+        wall_time, tuple(gpus), tuple(sources), details, history, tuple(events), tuple(jobs), processes, catalogs, cost
+    )
 
 
 def _gpus(number: int, answers: Answers, now: float) -> list[GpuState]:

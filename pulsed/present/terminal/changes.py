@@ -3,30 +3,42 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from pulsed.present.terminal.line import Line, Segment, line, wrapped
 from pulsed.present.terminal.model import Model
+from pulsed.present.terminal.numbers import duration
 from pulsed.present.terminal.summary import seconds_of
 from pulsed.present.terminal.text import left
 from pulsed.present.terminal.view_state import ViewState
+
+RECENT_SECONDS = 600.0
+"""The time of the first line."""
 
 _STATES = frozenset(("info", "warn", "hot", "crit"))
 
 
 def changes(model: Model, view: ViewState, width: int, height: int) -> list[Line]:
-    """Return changes, the newest first; `view.filter` is looked for in their text."""
+    """Return changes, the newest first; `view.filter` is looked for in their text. Those of classes need a filter."""
     rows = []
     wanted = view.filter.lower()
-    for event in model.events:
+    checks = {_moment(event) for event in model.events if event["event"] == "health" and event["check"]}
+    events = [event for event in model.events if _is_news(event, checks)]
+    for event in events:
+        if event["event"] == "workload_class" and not wanted:
+            continue
         row = change_line(event, with_node=model.has_several_nodes)
         if wanted in row.text.lower():
             rows.append((row, event))
     if not rows:
-        return [line(Segment("no changes so far" if not model.events else "no change has this text", "dim"))]
+        return [
+            _last_minutes(events, model.time),
+            line(Segment("no change has this text" if wanted else "no changes so far", "dim")),
+        ]
     first = max(min(view.scroll, len(rows) - 1), 0)
-    lines: list[Line] = []
+    lines = [_last_minutes(events, model.time)]
     for number, (row, event) in enumerate(rows[first:]):
         if len(lines) >= height:
             break
@@ -36,15 +48,39 @@ def changes(model: Model, view: ViewState, width: int, height: int) -> list[Line
     return lines[:height]
 
 
+def _moment(event: Mapping[str, Any]) -> tuple[object, ...]:
+    return tuple(event[name] for name in ("node", "gpu", "mig_id", "time"))
+
+
+def _is_news(event: Mapping[str, Any], checks: Collection[tuple[object, ...]]) -> bool:
+    """Return whether a change is more than that health became known, or than the change of a check at that moment."""
+    if event["event"] != "health":
+        return True
+    if {event["before"], event["after"]} <= {"ok", "unknown"}:
+        return False
+    return bool(event["check"]) or _moment(event) not in checks
+
+
+def _last_minutes(events: Sequence[Mapping[str, Any]], now: float) -> Line:
+    """Return the numbers of recent changes by kind."""
+    recent = Counter(_kind(event) for event in events if now - seconds_of(event["time"]) <= RECENT_SECONDS)
+    text = ", ".join(f"{count} {kind}" for kind, count in sorted(recent.items())) or "no change"
+    text += " (/class lists the classes)" if recent["class"] else ""
+    return line(Segment(f"last {duration(RECENT_SECONDS)}: {text}", "title"))
+
+
+def _kind(event: Mapping[str, Any]) -> str:
+    return str(event["event"]).replace("workload_class", "class")
+
+
 def change_line(event: Mapping[str, Any], *, with_node: bool) -> Line:
     """Return a change as one line."""
     clock = time.strftime("%m-%d %H:%M:%S", time.localtime(seconds_of(event["time"])))
     place = f"{event['node']}/" if with_node else ""
     place += f"{event['gpu']}:{event['mig_id']}" if event["mig_id"] else str(event["gpu"])
     style, text = _TEXTS.get(event["event"], _other)(event)
-    kind = str(event["event"]).replace("workload_class", "class")
-    return line(Segment(f"{clock} ", "dim"), f"GPU {left(place, 4 if not with_node else 14)} ", left(kind, 8), " ",
-                Segment(text, style))  # fmt: skip
+    where = f"GPU {left(place, 4 if not with_node else 14)} "
+    return line(Segment(f"{clock} ", "dim"), where, left(_kind(event), 8), " ", Segment(text, style))
 
 
 def _details(event: Mapping[str, Any], width: int) -> Iterator[Line]:

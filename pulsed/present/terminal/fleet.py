@@ -115,10 +115,15 @@ def card(gpu: GpuState, width: int, model: Model, *, is_selected: bool) -> list[
         _temperature_and_clocks(gpu),
         _traffic(gpu),
         _last(gpu),
-        line(Segment(gpu.problem, health.style) if gpu.problem and not gpu.stale else owner_words(gpu)),
+        line(Segment(gpu.problem, health.style) if gpu.problem and not gpu.stale else _card_owner(gpu)),
     ]  # fmt: skip
     framed = [line(Segment("│ ", edge), *each.fitted(inner), Segment(" │", edge)) for each in body]
     return [Line([*top, Segment("┐", edge)]).fitted(width), *framed, line(Segment(f"└{'─' * (width - 2)}┘", edge))]
+
+
+def _card_owner(gpu: GpuState) -> Segment:
+    words = owner_words(gpu)
+    return Segment(f"idle, held by {words}", "warn") if gpu.use == "held" else Segment(words)
 
 
 def _activity(gpu: GpuState) -> Line:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from pulsed.present.terminal.bar import bar, parts, trend
+from pulsed.present.terminal.class_rule import class_reasons
 from pulsed.present.terminal.fleet import fleet, held_words
 from pulsed.present.terminal.line import Line, Segment, joined, line, wrapped
 from pulsed.present.terminal.model import Document, GpuHistory, GpuState, Model, ratio
@@ -143,7 +144,10 @@ def _lines(gpu: GpuState, model: Model, width: int) -> Iterator[Line]:
         "   ",
     )
     yield class_words(gpu, model.time)
-    yield from _why(gpu, detail)
+    if not gpu.stale:
+        for reason in class_reasons(detail, model.catalogs.get(gpu.source, {})):
+            yield from wrapped(reason, width, "  ")
+    yield from _why(detail, width)
     if held := held_words(gpu, model.time):
         yield line(Segment(held, "warn"))
     yield from _health(detail, width)
@@ -171,11 +175,11 @@ def _value(gpu: GpuState, detail: Document, name: str) -> Number:
     return _metric(detail, name) if value is None else value
 
 
-def _why(gpu: GpuState, detail: Document) -> Iterator[Line]:
+def _why(detail: Document, width: int) -> Iterator[Line]:
     real = detail.get("real_utilization", {})
     if real.get("missing_inputs"):
-        missing = ", ".join(name for name in real["missing_inputs"])
-        yield line(Segment(f"  missing: {missing}; `pulsed doctor` lists how to supply them", "unknown"))
+        missing = ", ".join(real["missing_inputs"])
+        yield from wrapped(f"missing: {missing}; `pulsed doctor` lists how to supply them", width, "  ")
     saturation = detail.get("saturation", {})
     if saturation.get("limiting_resource") not in (None, "unknown"):
         shares = [f"{name} {percent(value)} %" for name, value in saturation["resources"].items() if value is not None]
@@ -190,7 +194,8 @@ def _health(detail: Document, width: int) -> Iterator[Line]:
         evidence = ", ".join(f"{name} {whole(value) if value is None or value == int(value) else value}"
                              for name, value in check["evidence"].items())  # fmt: skip
         since = "" if check["since"] is None else f" since {check['since'][:19].replace('T', ' ')}"
-        yield line(Segment(f"{check['state'].upper()} {check['message']}{since}", check["state"]))
+        for each in wrapped(f"{check['state'].upper()} {check['message']}{since}", width, ""):
+            yield line(Segment(each.text, check["state"]))
         yield line(Segment(f"  evidence: {evidence}", "dim"))
         yield from wrapped(f"What to do: {check['remedy']}", width, "  ")
     unknown = [check["id"] for check in checks if check["state"] == "unknown"]

@@ -48,7 +48,8 @@ def _freshness(model: Model, view: ViewState) -> Segment:
     ages = [gpu.age for gpu in model.gpus if not gpu.stale]
     if not ages:
         return Segment("no data yet" if not model.gpus else "STALE", "stale")
-    return Segment(f"live {min(ages):.1f} s", "ok")
+    youngest = min(ages)
+    return Segment(f"live {youngest:.1f} s" if youngest < 60 else f"live {duration(youngest)}", "ok")
 
 
 def _sums(model: Model, shown: list[GpuState], width: int) -> Line:

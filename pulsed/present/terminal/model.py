@@ -195,6 +195,7 @@ class Model:
         events: changes, the newest first, each with `source`.
         jobs: accounts of owners, each with `source`.
         processes: by daemon; None if they are not published.
+        catalogs: by daemon, its class rules and quantities, as of `/catalog`.
         cost: share of a core, and bytes of memory of this program.
     """
 
@@ -206,6 +207,7 @@ class Model:
     events: tuple[Document, ...] = ()
     jobs: tuple[Document, ...] = ()
     processes: Mapping[int, tuple[Document, ...] | None] = field(default_factory=dict)
+    catalogs: Mapping[int, Document] = field(default_factory=dict)
     cost: tuple[float, int] | None = None
 
     @property

@@ -21,6 +21,7 @@ class FakeDaemon:
         self.documents: dict[str, Any] = {
             "/gpus": made.summary,
             "/gpus/2": next(iter(made.details.values())),
+            "/catalog": made.catalog,
             "/host": made.host,
             "/version": {"version": "0.1.0"},
             "/config": {"history": {"fields": list(HISTORY_FIELDS)}},

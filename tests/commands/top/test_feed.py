@@ -17,6 +17,8 @@ def test_only_what_the_view_needs_is_read() -> None:
     assert daemon.routes() == ["/gpus"]
     feed.want(Wanted(detail=Gpu("node1", "2"), events=True))
     feed.poll()
+    assert daemon.routes() == ["/gpus", "/gpus/2", "/catalog", "/events/recent"]
+    feed.poll()
     assert daemon.routes() == ["/gpus", "/gpus/2", "/events/recent"]
     feed.want(Wanted(jobs=True))
     feed.poll()

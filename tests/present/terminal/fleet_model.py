@@ -7,7 +7,7 @@ import json
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any
 
 from pulsed.attribution.owner import Owner
@@ -16,7 +16,9 @@ from pulsed.commands.top.model_reader import model_of
 from pulsed.compute.health.model import Health
 from pulsed.compute.saturation import Saturation
 from pulsed.compute.tick import HeldWorkload, RealUtilization, Result, Workload
+from pulsed.compute.workload.class_table import ClassThresholds
 from pulsed.present.terminal.model import SUMMARY_FIELDS, Model
+from pulsed.present.web.catalog import catalog_document
 from pulsed.translate.vocabulary import Reading
 from tests.present.api.test_application import Known
 from tests.present.boards import COUNTED, NOT_SATURATED, OPEN, SETTLED, SICK, TIME, gpu, mig
@@ -116,6 +118,7 @@ def documents(made: Sequence[BoardGpu]) -> dict[str, Any]:
         return {
             "summary": await get(f"/gpus?view=summary&fields={fields}"),
             "detail": await get("/gpus/2"),
+            "catalog": catalog_document({"profile": "pulsed", "thresholds": asdict(ClassThresholds())}, {}),
             "host": {
                 "cpu_count": 64, "cpu_busy_ratio": 0.125, "load_average": 3.5,
                 "memory_bytes": 512 * 2**30, "memory_used_bytes": 30 * 2**30,
@@ -223,6 +226,7 @@ def answers(made: Sequence[BoardGpu] | None = None) -> Answers:
         events=tuple(EVENTS),
         jobs=(job(),),
         processes=(PROCESS, STRAY, HIDDEN),
+        catalog=found["catalog"],
     )
 
 

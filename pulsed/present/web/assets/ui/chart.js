@@ -90,7 +90,7 @@ export class Chart {
         scales: { x: { time: true }, y: { range: this.range ? () => this.range : (_, low, high) => [0, high > 0 ? 1.08 * high : 1] } },
         axes: [
           { ...axis, gap: STRIP + 6, size: 34, values: (_, ticks) => ticks.map((tick) => clock(tick).slice(0, 5)), incrs: [60, 120, 300, 600] },
-          { ...axis, size: 58, incrs: this.format === memory ? GIB_STEPS : undefined, values: (_, ticks) => ticks.map((tick) => this.format(tick)) },
+          { ...axis, size: 58, incrs: this.format === memory ? GIB_STEPS : undefined, values: (plot, ticks) => this.labels(plot, ticks) },
         ],
         series,
         bands,
@@ -103,6 +103,13 @@ export class Chart {
       this.data(),
       this.place,
     );
+  }
+
+  /** Labels of the y axis; none twice, and none of a chart without any reading. */
+  labels(plot, ticks) {
+    const hasReading = plot.data.slice(1).some((column) => column?.some((value) => (value ?? null) !== null));
+    const texts = ticks.map((tick) => this.format(tick));
+    return texts.map((text, i) => (!(hasReading || this.range) || text === texts[i - 1] ? "" : text));
   }
 
   drawStrip(plot) {

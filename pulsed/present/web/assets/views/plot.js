@@ -1,4 +1,4 @@
-// Nine charts with a line per GPU of the filter. The legend is shared, and turns lines off.
+// Charts with a line per GPU of the filter. The legend is shared, and turns lines off.
 
 import { fetchPoints, Series } from "../core/history.js";
 import { celsius, memory, percent, rate, watts } from "../text/format.js";

@@ -51,25 +51,29 @@ export class WorkView {
     this.key = key;
     this.empty.hidden = rows.length > 0;
     const held = rows.reduce((sum, row) => sum + row.idleNow, 0);
-    this.summary.textContent = `${rows.filter((row) => row.isRunning).length} owners now. ${held ? `${held} GPUs are idle but held` : "No GPU is idle but held"}.`;
+    const running = rows.filter((row) => row.isRunning).length;
+    this.summary.textContent = `${running} ${running === 1 ? "owner" : "owners"} now. ${held ? `${held} ${held > 1 ? "GPUs are" : "GPU is"} idle but held` : "No GPU is idle but held"}.`;
     this.body.replaceChildren(...rows.map((row) => this.element_(row)));
   }
 
   rowOf(job) {
     const { fleet } = this.context;
     const { counters } = job.total;
-    const idle = sum(counters.idle_seconds);
-    const joules = sum(counters.idle_energy_joules);
     const observed = counters.observed_seconds;
-    const real = observed && counters.real_utilization_seconds !== undefined ? counters.real_utilization_seconds / (observed - (counters.real_utilization_unknown_seconds ?? 0) || observed) : null;
+    const isClassKnown = isSome(observed, counters.workload_class_seconds?.unknown);
+    const idle = isClassKnown ? sum(counters.idle_seconds) : null;
+    const joules = isClassKnown ? sum(counters.idle_energy_joules) : null;
+    const unknown = counters.real_utilization_unknown_seconds ?? 0;
+    const work = isSome(observed, unknown) ? (counters.real_utilization_seconds ?? null) : null;
+    const real = work === null ? null : work / (observed - unknown);
     const isRunning = job.state === "running";
     const idleGpus = isRunning ? job.gpus.filter((gpu) => fleet.get("workload_class", fleet.positions.get(keyOfEvent(gpu)) ?? -1) === "idle") : [];
     const longest = Math.max(0, ...idleGpus.map((gpu) => gpu.idle_runs.last_seconds));
     const peak = Math.max(...job.gpus.map((gpu) => gpu.peaks.memory_used_bytes ?? -1));
     const name = ownerName(`${job.owner.kind}:${job.owner.id}`);
     const texts = [
-      String(job.gpu_count), percent(real), idleGpus.length ? `${idleGpus.length}${longest ? `, ${span(longest)}` : ""}` : isRunning ? "0" : MISSING,
-      `${percent(observed ? idle / observed : null)}, ${energy(joules)}`, energy(sum(counters.class_energy_joules)), memory(peak < 0 ? null : peak),
+      String(job.gpu_count), percent(real), idleGpus.length ? `${idleGpus.length}${longest ? ` for ${span(longest)}` : ""}` : isRunning ? "0" : MISSING,
+      `${percent(idle === null ? null : idle / observed)}, ${energy(joules)}`, energy(sum(counters.class_energy_joules)), memory(peak < 0 ? null : peak),
       isRunning ? `${span(job.elapsed_seconds)}` : `ended, ${span(job.elapsed_seconds)}`,
     ];
     const who = [job.owner.user, job.owner.account, job.owner.workload].filter(Boolean).join(", ");
@@ -89,7 +93,7 @@ export class WorkView {
       h("td", { class: "number" }, texts[0], " ", h("small", {}, "(", gpus, ")")),
       h("td", { class: "number ru" }, bar.element, texts[1]),
       texts.slice(2).map((text, i) => h("td", { class: i === 0 && idleNow ? "number held" : "number" }, text)),
-      h("td", { class: "what" }, advice.length ? h("ul", {}, advice) : h("span", { class: "muted" }, job.elapsed_seconds < 180 ? "after 3 minutes" : "no advice")),
+      h("td", { class: "what" }, advice.length ? h("ul", {}, advice) : h("span", { class: "muted" }, job.elapsed_seconds < 180 ? "advice after 3 minutes" : "no advice")),
     );
   }
 
@@ -111,6 +115,9 @@ export class WorkView {
     clearInterval(this.timer);
   }
 }
+
+/** Whether something of the observed time remains without the unknown part; the sums are of rounded numbers. */
+const isSome = (observed, unknown) => (observed ?? 0) - (unknown ?? 0) > 1e-6;
 
 /** Sum of a counter by kind; null if there is none. */
 function sum(byKind) {
