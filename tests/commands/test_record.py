@@ -258,7 +258,9 @@ async def test_a_source_that_fails_is_recorded_again_when_it_works(
 
     def turn() -> None:
         if len(tape) == 5:
-            fails.write_text(page(1))
+            written = tmp_path / "written"
+            written.write_text(page(1))
+            written.rename(fails)  # at once: an empty page would be another failure
 
     settings = ExporterSettings(interval=0.01)
     sources = [Taped(ExporterSource(str(path), settings), tape, turn) for path in (works, fails)]

@@ -6,7 +6,7 @@ data is processed like a real page. All identity is marked as demo data.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from itertools import chain
 from operator import attrgetter
 from typing import NamedTuple
@@ -118,6 +118,20 @@ FIXED: tuple[tuple[DemoField, float], ...] = tuple((f, f.value) for f in FIELDS 
 _pick = attrgetter(*(attribute for _, attribute in MEASURED))
 _FIXED_VALUES: tuple[float, ...] = tuple(value for _, value in FIXED for _ in ROWS)
 
+BLANK = 140737488355328.0
+"""DCGM's value of a number that it does not have: DCGM_FP64_BLANK."""
+
+_PROFILING_PLACES: tuple[tuple[int, ...], ...] = tuple(
+    tuple(
+        family * len(ROWS) + row
+        for family, (field, _) in enumerate((*MEASURED, *FIXED))
+        if field.name.startswith("DCGM_FI_PROF_")
+        for row, (index, _) in enumerate(ROWS)
+        if index == gpu
+    )
+    for gpu in range(len(SCENES))
+)
+
 OwnerLabels = tuple[tuple[tuple[str, str], ...], ...]
 
 _PCI_BUSES = ("1B", "29", "45", "4E", "9B", "A4", "BA", "C3")
@@ -154,7 +168,11 @@ def gpu_labels(index: int, node: str) -> tuple[tuple[str, str], ...]:
     )
 
 
-def demo_values(readings: Sequence[board.SimulatedReading]) -> list[float]:
-    """Put one reading per GPU into the layout's order."""
+def demo_values(readings: Sequence[board.SimulatedReading], profiled: Collection[int] = ()) -> list[float]:
+    """Put one reading per GPU into the layout's order; profiling fields of `profiled` GPUs are blank."""
     rows = list(map(_pick, readings))
-    return [*chain.from_iterable(zip(*[rows[index] for index, _ in ROWS], strict=True)), *_FIXED_VALUES]
+    values = [*chain.from_iterable(zip(*[rows[index] for index, _ in ROWS], strict=True)), *_FIXED_VALUES]
+    for gpu in profiled:
+        for place in _PROFILING_PLACES[gpu]:
+            values[place] = BLANK
+    return values

@@ -265,6 +265,7 @@ class Scene:
         owners: several share the GPU; without any it is not allocated.
         period: seconds after which everything but lifetime counters repeats; a multiple of 20.
         reset_each_period: whether the GPU is reset at the end of each period: its counters start from 0.
+        profiled: begin and end, in seconds of each period, of a profiler's use of the GPU's profiling counters.
     """
 
     activity: Callable[[float, Wobble], Activity]
@@ -274,6 +275,11 @@ class Scene:
     faults: Callable[[float], Faults] | None = None
     reset_each_period: bool = False
     seconds_per_replay: float = inf
+    profiled: tuple[float, float] | None = None
+
+    def is_profiled(self, t: float) -> bool:
+        """Return whether a profiler has the profiling counters at `t` seconds: DCGM's fields are blank then."""
+        return self.profiled is not None and self.profiled[0] <= t % self.period < self.profiled[1]
 
 
 _JOB = (DemoOwner(job="4711"),)
@@ -282,7 +288,7 @@ _CHAT = (DemoOwner("demo-chat-7c9d8b6f4d-x2k7q", "server"), DemoOwner("demo-sear
 SCENES: tuple[Scene, ...] = (
     Scene(training, _JOB),
     Scene(inference, _CHAT),
-    Scene(simulation, (DemoOwner(job="4712", turn=SOLVER_TURN),)),
+    Scene(simulation, (DemoOwner(job="4712", turn=SOLVER_TURN),), profiled=(180.0, 300.0)),
     Scene(
         data_loading,
         (DemoOwner("demo-image-loader", "loader", turn=LOADER_TURN),),

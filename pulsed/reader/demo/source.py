@@ -26,7 +26,8 @@ class Node:
 
     def sample(self, t: float) -> list[float]:
         """Read all GPUs `t` seconds (0 or more) after the start, in the order of `demo_layout`."""
-        return demo_values([board.read(t) for board in self._boards])
+        profiled = [index for index, scene in enumerate(SCENES) if scene.is_profiled(t)]
+        return demo_values([board.read(t) for board in self._boards], profiled)
 
 
 class DemoSource:

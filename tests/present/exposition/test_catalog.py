@@ -82,7 +82,7 @@ def test_error_counters_and_limits_are_the_same_in_both() -> None:
 
 
 async def test_no_gpu_ever_has_more_than_a_hundred_series_besides_those_by_check_and_xid() -> None:
-    """An hour of samples every second, after which GPU 7 has had eight checks and three XIDs."""
+    """An hour of samples every second: GPU 7 has eight checks and three XIDs, GPU 2 an unknown class at times."""
     source, pipeline = DemoSource(0, 1.0, pace=False, start=1767225600.0), Pipeline(ComputeSettings(), "n")
     board = TargetStore("n", [Target("demo", "demo", 1.0, 60.0)])
     pages = Pages(board, Telemetry(board), LEAN)
@@ -99,7 +99,7 @@ async def test_no_gpu_ever_has_more_than_a_hundred_series_besides_those_by_check
             most_of_all |= every
             most |= Counter(row.label("gpu") for row in found if not row.label("check") and not row.label("xid"))
     assert len(most) == 8
-    assert max(most.values()) <= 92
+    assert max(most.values()) <= 96
     assert max(most_of_all.values()) <= 115
     assert min(most.values()) > 75, "inputs are missing"
     of_all = [row for row in rows(page) if not row.label("uuid") and not row.name.startswith(OWN_PREFIXES)]
