@@ -1,4 +1,4 @@
-"""The charging of a GPU's time and energy to the owners that it has, or to nobody."""
+"""The charging of a GPU's time and energy to the owners that it has, or to `nobody`."""
 
 from __future__ import annotations
 

@@ -11,9 +11,9 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol, get_type_hints
+from typing import Annotated, Any, NamedTuple, Protocol, get_type_hints
 
-from pydantic import ConfigDict, ValidationError, create_model
+from pydantic import ConfigDict, Field, ValidationError, create_model
 
 from pulsed.errors import ScrapeFailed
 from pulsed.kubernetes.api_client import JsonObject
@@ -32,6 +32,7 @@ PATH = "/autoscale/v1/gpus"
 
 
 _ROW: dict[str, Any] = {name: (kind, ...) for name, kind in get_type_hints(PodGpu).items()}
+_ROW["share"] = (Annotated[float, Field(gt=0.0, le=1.0)], ...)  # a mean divides by it
 _Row = create_model("_Row", __config__=ConfigDict(allow_inf_nan=False), **_ROW)
 _Page = create_model("_Page", node=(str, ...), gpus=(list[_Row], ...))  # type: ignore[valid-type] # made at run time
 """What is used of a daemon's answer; a newer daemon may have more keys."""
@@ -161,7 +162,10 @@ class ClusterGpus:
         """Read all daemons at an interval until cancelled."""
         while True:
             begun = self._clock()
-            await self.read()
+            try:
+                await self.read()
+            except Exception:  # rows become stale then, and the next reading may work
+                log.exception("internal error in the reading of daemons; please report it")
             await asyncio.sleep(max(0.0, interval - (self._clock() - begun)))
 
     async def read(self) -> None:

@@ -170,7 +170,7 @@ class PodWorkloads:
                 await self._wait()
                 try:
                     await self._resolve_due()
-                except Exception:
+                except Exception:  # names are lost until the next attempt; ending here would freeze them for good
                     log.exception("internal error in the names of workloads; please report it")
                     self._count("internal")
                     self._failures.until = self._clock() + _LONGEST_PAUSE

@@ -72,7 +72,7 @@ class ResourceWatch(Generic[_T]):
                 self._version, self._list_version = None, ""
             except KubernetesError as error:
                 self._fail(str(error))
-            except Exception:
+            except Exception:  # of a reader's code; ending here would serve old objects for good
                 log.exception("internal error in a list of Kubernetes; please report it", extra={"path": self._path})
                 self._version = None  # the change that failed comes again with the list
                 self._fail("internal error")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -169,6 +170,31 @@ async def test_pods_that_may_be_unknown_make_sums_unknown() -> None:
     assert api.get(f"{path}_sum".split("/"), {})["items"][0]["value"] == "500m"
 
 
+async def test_an_internal_error_ends_no_later_reading(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    cluster = cluster_of(a="10.0.0.1")
+    cluster.pages["10.0.0.1"] = page("a", "pod-a")
+    fetch, failures = cluster.fetch, iter([RuntimeError("bug")])
+
+    async def failing(url: str) -> bytes:
+        for error in failures:
+            raise error
+        return await fetch(url)
+
+    monkeypatch.setattr(cluster, "fetch", failing)
+    reading = asyncio.create_task(cluster.gpus.run(0.01))
+    for _ in range(3000):
+        if cluster.stale():
+            break
+        await asyncio.sleep(0.01)
+    reading.cancel()
+    assert cluster.stale() == {"pod-a": False}
+    assert [message.message for message in caplog.records if message.exc_info] == [
+        "internal error in the reading of daemons; please report it"
+    ]
+
+
 async def test_keys_of_newer_daemons_are_ignored() -> None:
     cluster = cluster_of(a="10.0.0.1")
     document = json.loads(page("a", "pod-a"))
@@ -178,7 +204,12 @@ async def test_keys_of_newer_daemons_are_ignored() -> None:
     assert cluster.stale() == {"pod-a": False}
 
 
-@pytest.mark.parametrize("text", ["", "[]", "<html>", '{"node": "a"}', page("a", "pod-a").replace("0.5", "NaN")])
+NONE_OF_A_GPU = page("a", "pod-a").replace('"share": 1.0', '"share": 0.0')
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[]", "<html>", '{"node": "a"}', page("a", "pod-a").replace("0.5", "NaN"), NONE_OF_A_GPU]
+)
 async def test_an_answer_that_is_none_is_an_error(text: str) -> None:
     cluster = cluster_of(a="10.0.0.1")
     cluster.pages["10.0.0.1"] = text

@@ -86,6 +86,7 @@ class DriverSession:
         self._devices: list[NvmlDevice] = []
         self._readers: list[DeviceReader] = []
         self._events: XidEvents | None = None
+        self._events_failed = False
         self._process_lists: list[ProcessList] = []
         self._processes: tuple[GpuProcess, ...] | None = None
         self._xids: dict[str, _XidCounts] = {}
@@ -187,7 +188,7 @@ class DriverSession:
             raise TooManyGpus(self._settings.max_gpus, TARGET)
         if is_any_gone:
             self._retry(now)
-        if devices == self._devices and self._readers:
+        if devices == self._devices and self._readers and not self._events_failed:
             return
         self._release(nvml)
         split = {device.uuid for device in devices if device.instance is not None}
@@ -208,7 +209,7 @@ class DriverSession:
                 self._retry(now)
         self._devices = devices
         boards = {device.uuid: device.board for device in devices}
-        self._events = XidEvents(nvml, boards)
+        self._events, self._events_failed = XidEvents(nvml, boards), False
         whole = [device for device in devices if device.instance is None]
         self._process_lists = [
             ProcessList(
@@ -245,7 +246,12 @@ class DriverSession:
 
     def _poll_xids(self) -> set[str]:
         """Count new XIDs; return the GPUs that have any."""
-        events = self._events.poll() if self._events is not None else []
+        if self._events is None:
+            return set()
+        before = len(self._events.uuids)
+        events = self._events.poll()
+        if len(self._events.uuids) < before:  # codes are missing until the next list of GPUs
+            self._layout, self._events_failed = None, True
         for uuid, code in events:
             if code not in self._xids[uuid].totals:
                 self._layout = None

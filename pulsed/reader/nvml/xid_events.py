@@ -46,7 +46,10 @@ class XidEvents:
             self.uuids[_address(handle)] = uuid
 
     def poll(self) -> list[tuple[str, int]]:
-        """Return UUID and XID of the events since the last call, oldest first; never waits."""
+        """Return UUID and XID of the events since the last call, oldest first; never waits.
+
+        After an error `uuids` is empty: events may be lost.
+        """
         events: list[tuple[str, int]] = []
         if not self.uuids:
             return events
@@ -55,7 +58,10 @@ class XidEvents:
             code = self._wait(self._set, ctypes.byref(event), 0)
             if code in ENDED:
                 raise nvml.NVMLError(code)
-            if code:  # a timeout: there are no more
+            if code == nvml.NVML_ERROR_TIMEOUT:  # there are no more
+                break
+            if code:
+                self.uuids = {}
                 break
             uuid = self.uuids.get(_address(event.device))
             if uuid and event.eventType == nvml.nvmlEventTypeXidCriticalError:

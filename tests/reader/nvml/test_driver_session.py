@@ -187,6 +187,18 @@ def test_xids_are_counted_one_by_one(nvml: LoadedStandin) -> None:
         assert reader.tick().extras[0].xid_totals == ((48, 2.0), (63, 2.0))
 
 
+@pytest.mark.parametrize(("code", "xid"), [(15, 48), (999, 63)])
+def test_codes_are_missing_while_events_cannot_be_read(nvml: LoadedStandin, code: int, xid: int) -> None:
+    nvml.gpus = [boards.hopper(0) | {"xids": f" {xid}"}]
+    nvml.write()
+    with reading() as reader:
+        assert reader.numbers()["0"]["xid_last_code"] == xid
+        nvml.write(nvmlEventSetWait_v2_error=code)
+        assert "xid_last_code" not in reader.numbers()["0"], "an old code is not the current one"
+        nvml.write(nvmlEventSetWait_v2_error=0)
+        assert reader.numbers(10.0)["0"]["xid_last_code"] == xid, "with the next list of GPUs"
+
+
 def test_a_lost_gpu_leaves_and_comes_back_while_the_others_go_on(nvml: LoadedStandin) -> None:
     nvml.gpus = [boards.hopper(0), boards.hopper(1)]
     nvml.write()
