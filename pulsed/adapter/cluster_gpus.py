@@ -10,26 +10,22 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Annotated, Any, NamedTuple, Protocol, get_type_hints
 
 from pydantic import ConfigDict, Field, ValidationError, create_model
 
 from pulsed.errors import ScrapeFailed
 from pulsed.kubernetes.api_client import JsonObject
-from pulsed.kubernetes.exporter_pods import ExporterPod, exporter_pod
+from pulsed.kubernetes.exporter_pods import ExporterPod, PageAddress, exporter_pod
 from pulsed.kubernetes.json_fields import mapping, text
 from pulsed.kubernetes.label_selector import Labels, parse_selector
 from pulsed.kubernetes.resource_watch import ResourceWatch
-from pulsed.present.autoscale import PodGpu
+from pulsed.present.autoscale import GPUS_ROUTE, ROUTES, PodGpu
 
 log = logging.getLogger(__name__)
 
 MAX_CONCURRENT = 16
 """Daemons that are read at a time."""
-
-PATH = "/autoscale/v1/gpus"
-
 
 _ROW: dict[str, Any] = {name: (kind, ...) for name, kind in get_type_hints(PodGpu).items()}
 _ROW["share"] = (Annotated[float, Field(gt=0.0, le=1.0)], ...)  # a mean divides by it
@@ -52,43 +48,28 @@ class ClusterPod(NamedTuple):
     daemon: ExporterPod | None
 
 
-@dataclass(frozen=True, slots=True)
-class DaemonPods:
-    """Which pods are daemons, and how they are reached.
+def pod_reader(selectors: Iterable[str], namespace: str = "") -> Callable[[JsonObject], ClusterPod]:
+    """Return the function that takes from a pod in JSON what is kept of it.
 
-    Attributes:
+    Args:
         selectors: label selectors; a pod that matches any is a daemon.
-        namespace: empty: any.
-        port: number, or name of a container port.
-        prefix: of their routes.
+        namespace: of daemons; empty: any.
     """
+    parsed = list(map(parse_selector, selectors))
 
-    selectors: Sequence[str]
-    namespace: str = ""
-    port: int | str = "http"
-    scheme: str = "http"
-    prefix: str = ""
+    def read(item: JsonObject) -> ClusterPod:
+        given = mapping(mapping(item.get("metadata")).get("labels"))
+        labels = {name: text(value) for name, value in given.items()}
+        pod = exporter_pod(item)
+        is_daemon = namespace in ("", pod.namespace) and any(matches(labels) for matches in parsed)
+        return ClusterPod(labels, pod if is_daemon else None)
 
-    def reader(self) -> Callable[[JsonObject], ClusterPod]:
-        """Return the function that takes from a pod in JSON what is kept of it."""
-        selectors = list(map(parse_selector, self.selectors))
+    return read
 
-        def read(item: JsonObject) -> ClusterPod:
-            given = mapping(mapping(item.get("metadata")).get("labels"))
-            labels = {name: text(value) for name, value in given.items()}
-            pod = exporter_pod(item)
-            is_wanted = self.namespace in ("", pod.namespace) and any(matches(labels) for matches in selectors)
-            return ClusterPod(labels, pod if is_wanted else None)
 
-        return read
-
-    def url(self, pod: ExporterPod, fields: Iterable[str]) -> str:
-        """Return the URL of a daemon's rows; empty if it has no address or no such port yet."""
-        port = self.port if isinstance(self.port, int) else pod.ports.get(self.port)
-        if not pod.address or port is None:
-            return ""
-        host = f"[{pod.address}]" if ":" in pod.address else pod.address
-        return f"{self.scheme}://{host}:{port}{self.prefix}{PATH}?fields={','.join(fields)}"
+def daemon_page(port: int | str, scheme: str, prefix: str, fields: Iterable[str]) -> PageAddress:
+    """Return where daemons have their rows with these fields; `prefix` is that of their routes."""
+    return PageAddress(port, scheme, f"{prefix}{ROUTES}{GPUS_ROUTE}?fields={','.join(fields)}")
 
 
 class _NodeRows(NamedTuple):
@@ -103,7 +84,7 @@ class ClusterGpus:
 
     Args:
         pods: a watch of all pods of the cluster.
-        fields: of the rows.
+        page: where daemons have their rows.
         stale_after: seconds after which the rows of a daemon that does not answer are stale.
         clock: returns monotonic seconds.
 
@@ -116,12 +97,11 @@ class ClusterGpus:
         self,
         fetcher: Fetcher,
         pods: ResourceWatch[ClusterPod],
-        daemons: DaemonPods,
-        fields: Sequence[str],
+        page: PageAddress,
         stale_after: float,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._fetcher, self._pods, self._daemons, self._fields = fetcher, pods, daemons, fields
+        self._fetcher, self._pods, self._page = fetcher, pods, page
         self._stale_after, self._clock = stale_after, clock
         self._nodes: dict[str, _NodeRows] = {}
         self._read_once: set[str] = set()
@@ -133,13 +113,12 @@ class ClusterGpus:
         """Why the pods may not be known completely; empty if they are."""
         return self._pods.error
 
-    @property
-    def uncertainty(self) -> str:
-        """Why pods may have more GPUs than `rows` shows; empty if they certainly have not.
+    def missing(self) -> str:
+        """Return why pods may have more GPUs than `rows` returns; empty if they certainly have not.
 
         Pods may be unknown, or a daemon that is ready has never been read.
         """
-        ready = {self._url(pod) for pod in self._daemon_pods() if pod.is_ready}
+        ready = {self._page.url(pod) for pod in self._daemon_pods() if pod.is_ready}
         unread = (self.daemons.get(url, url) for url in sorted(ready - self._read_once) if url)
         return self.problem or next(unread, "")
 
@@ -190,13 +169,10 @@ class ClusterGpus:
         self.is_ready = self.is_ready or self._pods.is_listed
 
     def _urls(self) -> set[str]:
-        return {url for pod in self._daemon_pods() if (url := self._url(pod))}
+        return {url for pod in self._daemon_pods() if (url := self._page.url(pod))}
 
     def _daemon_pods(self) -> Iterator[ExporterPod]:
         return (pod.daemon for pod in self._pods.objects.values() if pod.daemon is not None)
-
-    def _url(self, pod: ExporterPod) -> str:
-        return self._daemons.url(pod, self._fields)
 
     async def _read(self, url: str) -> str:
         """Read one daemon; return the error, empty if it was read."""

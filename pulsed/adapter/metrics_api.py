@@ -27,7 +27,15 @@ from pulsed.adapter.documents import (
 from pulsed.adapter.scale_metrics import ScaleMetric
 from pulsed.errors import NumberUnknown
 from pulsed.kubernetes.label_selector import Labels, parse_selector
-from pulsed.present.autoscale import POD_KIND, Aggregate, PodGpu, aggregate
+from pulsed.present.autoscale import (
+    POD_KIND,
+    Aggregate,
+    PodGpu,
+    WorkloadKey,
+    aggregate,
+    unresolved_pod,
+    workload_number,
+)
 from pulsed.suggestions import did_you_mean
 
 _Key = TypeVar("_Key")
@@ -95,7 +103,8 @@ class MetricsApi:
         if not _selector(query, "metricLabelSelector")({}):
             return value_list(CUSTOM, version, [])
         if name != "*":
-            found = self._workload(namespace, described.kind, name, metric)
+            workload = WorkloadKey(namespace, described.kind, name)
+            found = self._number(self._gpus.rows(namespace), workload, metric)
             return value_list(CUSTOM, version, [custom_value(version, described, namespace, name, metric, found)])
         matches = _selector(query, "labelSelector")
         items = []
@@ -106,34 +115,27 @@ class MetricsApi:
                     items.append(custom_value(version, described, namespace, pod, metric, found))
         return value_list(CUSTOM, version, items)
 
-    def _workload(self, namespace: str, kind: str, name: str, metric: ScaleMetric) -> Aggregate:
-        rows = self._gpus.rows(namespace)
-        own = [row for row in rows if row.is_of(namespace, kind, name)]
-        if kind != POD_KIND and (not own or metric.how == "sum"):
-            _refuse_unresolved(rows)
-        if not own:
-            raise RequestFailed(404, f"{kind} {namespace}/{name} has no GPU")
-        return self._number(own, metric, f"{kind} {namespace}/{name}")
-
     def _external(self, version: str, namespace: str, metric: ScaleMetric, query: Mapping[str, str]) -> Document:
         matches = _selector(query, "labelSelector")
         rows = self._gpus.rows(namespace)
-        _refuse_unresolved(rows)
+        if reason := unresolved_pod(rows, namespace):
+            raise RequestFailed(503, reason)
         items = []
         for (kind, name), own in _grouped(((row.workload_kind, row.workload), row) for row in rows).items():
             labels = {"namespace": namespace, "workload": name, "workload_kind": kind}
             if matches(labels):
-                found = self._number(own, metric, f"{kind} {namespace}/{name}")
+                found = self._number(own, WorkloadKey(namespace, kind, name), metric)
                 items.append(external_value(metric, labels, found))
         return value_list(EXTERNAL, version, items)
 
-    def _number(self, rows: Sequence[PodGpu], metric: ScaleMetric, what: str) -> Aggregate:
-        if metric.how == "sum" and (error := self._gpus.uncertainty):
-            raise RequestFailed(503, f"{metric.name} of {what} is not known: {error}")
+    def _number(self, rows: Sequence[PodGpu], workload: WorkloadKey, metric: ScaleMetric) -> Aggregate:
         try:
-            return aggregate(rows, metric.how, metric.field)
+            found = workload_number(rows, workload, metric.how, metric.field, self._gpus.missing)
         except NumberUnknown as error:
-            raise RequestFailed(503, f"{metric.name} of {what} is not known: {error}") from error
+            raise RequestFailed(503, f"{metric.name} of {workload} is not known: {error}") from error
+        if found is None:
+            raise RequestFailed(404, f"{workload} has no GPU")
+        return found
 
     def _metric(self, name: str) -> ScaleMetric:
         metric = self._metrics.get(name)
@@ -148,15 +150,6 @@ def _grouped(pairs: Iterable[tuple[_Key, PodGpu]]) -> Mapping[_Key, list[PodGpu]
     for key, row in pairs:
         found.setdefault(key, []).append(row)
     return found
-
-
-def _refuse_unresolved(rows: Sequence[PodGpu]) -> None:
-    """Raise an error if the workload of a pod is not known: it may be any."""
-    if unresolved := next((row for row in rows if not row.workload), None):
-        pod = f"{unresolved.namespace}/{unresolved.pod}"
-        raise RequestFailed(
-            503, f"the workload of pod {pod} is not known; the daemons resolve them with attribution.workloads.enabled"
-        )
 
 
 def _selector(query: Mapping[str, str], name: str) -> Callable[[Labels], bool]:

@@ -13,7 +13,7 @@ import uvloop
 
 from pulsed import __version__
 from pulsed.adapter.app import ALIVE, READY, AdapterApp
-from pulsed.adapter.cluster_gpus import ClusterGpus, DaemonPods
+from pulsed.adapter.cluster_gpus import ClusterGpus, daemon_page, pod_reader
 from pulsed.adapter.metrics_api import MetricsApi
 from pulsed.adapter.scale_metrics import scale_metrics
 from pulsed.collector.source_factory import exporter_settings
@@ -65,18 +65,16 @@ async def _run(config: Config, access: ClusterAccess, web: WebConfigReloader | N
     client = ApiClient(access, config.kubernetes.timeout, spacing=SPACING_SECONDS)
     scraper = Scraper(replace(exporter_settings(config), interval=given.interval))
     scraper.retain()
-    daemons = DaemonPods(
-        given.selectors, given.namespace or "", given.container_port, given.scheme, given.route_prefix or ""
-    )
     listed = asyncio.Event()
 
     def changed() -> None:
         if pods.is_listed:
             listed.set()
 
-    pods = ResourceWatch(client, PODS, {}, daemons.reader(), changed, is_paged=True)
-    stale_after = given.stale_after or STALE_INTERVALS * given.interval
-    gpus = ClusterGpus(scraper, pods, daemons, given.fields, stale_after)
+    reader = pod_reader(given.selectors, given.namespace or "")
+    pods = ResourceWatch(client, PODS, {}, reader, changed, is_paged=True)
+    page = daemon_page(given.container_port, given.scheme, given.route_prefix or "", given.fields)
+    gpus = ClusterGpus(scraper, pods, page, given.stale_after or STALE_INTERVALS * given.interval)
     app: App = AdapterApp(MetricsApi(gpus, scale_metrics(given.fields)))
     if web is not None:
         open_paths = frozenset((*ALIVE, *READY)) if config.web.open_probes else frozenset[str]()

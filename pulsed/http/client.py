@@ -65,6 +65,11 @@ def _encoded(part: str, marks: str) -> str:
     return quote(_STRAY_PERCENT.sub("%25", part), safe=marks)
 
 
+def url_host(host: str) -> str:
+    """Return a host name or address as URLs have it: IPv6 in brackets."""
+    return f"[{host}]" if ":" in host else host
+
+
 @lru_cache(_KNOWN_URLS)
 def address_of(url: str) -> Address:
     """Take a URL apart; what a URL must not hold is percent-encoded, a foreign host name written by IDNA.
@@ -81,7 +86,7 @@ def address_of(url: str) -> Address:
     usual = 443 if secure else 80
     port = usual if parts.port is None else parts.port
     host = host.replace("%25", "%") if ":" in host else host  # the zone of a link-local address (RFC 6874)
-    named = f"[{host.partition('%')[0]}]" if ":" in host else host  # a zone means nothing to the other side
+    named = url_host(host.partition("%")[0])  # a zone means nothing to the other side
     target = _encoded(parts.path, _PATH_MARKS) or "/"
     if parts.query:
         target += "?" + _encoded(parts.query, _QUERY_MARKS)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from pulsed.errors import ConfigError
+from pulsed.http.client import url_host
 
 SERVICE_ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
 """Folder of the token and the certificate authority in a pod with a ServiceAccount token."""
@@ -39,4 +40,4 @@ def server_of_pod(environment: Mapping[str, str]) -> str:
             "this is not a pod of Kubernetes: KUBERNETES_SERVICE_HOST is not set",
             "Outside of a cluster set kubernetes.server, kubernetes.ca_file and kubernetes.token_file",
         )
-    return f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}"
+    return f"https://{url_host(host)}:{port}"

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from urllib.parse import quote
 
+from pulsed.http.client import url_host
 from pulsed.kubernetes.api_client import JsonObject
 from pulsed.kubernetes.json_fields import mapping, mappings, text
 
@@ -48,6 +49,13 @@ class PageAddress:
     port: int | str = "metrics"
     scheme: str = "http"
     path: str = "/metrics"
+
+    def url(self, pod: ExporterPod) -> str:
+        """Return the URL of a pod's page; empty if the pod has no address or no such port."""
+        port = self.port if isinstance(self.port, int) else pod.ports.get(self.port)
+        if not pod.address or port is None:
+            return ""
+        return f"{self.scheme}://{url_host(pod.address)}:{port}{quote(self.path, safe='/?=&%,')}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,16 +105,13 @@ def endpoints(pods: Iterable[ExporterPod], page: PageAddress) -> tuple[Sequence[
     found: dict[str, ExporterEndpoint] = {}
     reasons: list[str] = []
     for pod in sorted(pods, key=lambda pod: (pod.created, pod.name)):
-        port = page.port if isinstance(page.port, int) else pod.ports.get(page.port)
         if not pod.is_ready:
             reasons.append(f"pod {pod.namespace}/{pod.name} is not Running and Ready")
         elif not pod.address:
             reasons.append(f"pod {pod.namespace}/{pod.name} has no address")
-        elif port is None:
+        elif not (url := page.url(pod)):
             names = ", ".join(sorted(name for name in pod.ports if name)) or "none"
             reasons.append(f"pod {pod.namespace}/{pod.name} has no port {page.port!r}; its named ports: {names}")
         else:
-            host = f"[{pod.address}]" if ":" in pod.address else pod.address
-            url = f"{page.scheme}://{host}:{port}{quote(page.path, safe='/?=&%')}"
             found[pod.target] = ExporterEndpoint(pod.target, url, pod.name)
     return [found[target] for target in sorted(found)], reasons

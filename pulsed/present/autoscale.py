@@ -5,7 +5,7 @@ A number that is not certain is refused and never guessed: the autoscaler then k
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Literal, NamedTuple
 
 from pulsed.errors import NumberUnknown
@@ -13,8 +13,27 @@ from pulsed.translate.vocabulary import Value
 
 How = Literal["sum", "avg", "max", "min"]
 
+ROUTES = "/autoscale/v1"
+GPUS_ROUTE = "/gpus"
+"""Below `ROUTES`: the rows of a daemon."""
+
 POD_KIND = "Pod"
 """The kind of a workload that is one pod, by its name; any pod is found so, whatever controls it."""
+
+
+class WorkloadKey(NamedTuple):
+    """A workload, or a pod as the kind `POD_KIND`.
+
+    >>> str(WorkloadKey("ml", "Deployment", "infer"))
+    'Deployment ml/infer'
+    """
+
+    namespace: str
+    kind: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.namespace}/{self.name}"
 
 
 class PodGpu(NamedTuple):
@@ -40,10 +59,10 @@ class PodGpu(NamedTuple):
     stale: bool
     values: Mapping[str, Value]
 
-    def is_of(self, namespace: str, kind: str, name: str) -> bool:
+    def is_of(self, workload: WorkloadKey) -> bool:
         """Return whether it belongs to a workload."""
-        own = (POD_KIND, self.pod) if kind == POD_KIND else (self.workload_kind, self.workload)
-        return (namespace, kind, name) == (self.namespace, *own)
+        own = (POD_KIND, self.pod) if workload.kind == POD_KIND else (self.workload_kind, self.workload)
+        return workload == (self.namespace, *own)
 
 
 class Aggregate(NamedTuple):
@@ -61,6 +80,34 @@ class Aggregate(NamedTuple):
     pods: int
     time: float
     stale: bool
+
+
+def workload_number(
+    rows: Sequence[PodGpu], workload: WorkloadKey, how: How, field: str, missing: Callable[[], str]
+) -> Aggregate | None:
+    """Return a number of a workload; None if it certainly has no GPU.
+
+    Args:
+        rows: of all pods of its namespace, and maybe of others.
+        missing: returns why there may be further rows; empty if there are certainly none.
+
+    Raises:
+        NumberUnknown: as `aggregate`; or the workload may have further GPUs, and a sum or its absence depends on them.
+    """
+    own = [row for row in rows if row.is_of(workload)]
+    if not own or how == "sum":
+        unresolved = "" if workload.kind == POD_KIND else unresolved_pod(rows, workload.namespace)
+        if reason := missing() or unresolved:
+            raise NumberUnknown(reason)
+    return aggregate(own, how, field) if own else None
+
+
+def unresolved_pod(rows: Iterable[PodGpu], namespace: str) -> str:
+    """Return why a pod of a namespace may belong to any workload; empty if there is no such pod."""
+    pod = next((row.pod for row in rows if row.namespace == namespace and not row.workload), "")
+    if not pod:
+        return ""
+    return f"the workload of pod {namespace}/{pod} is not known; daemons resolve it with attribution.workloads.enabled"
 
 
 def aggregate(rows: Sequence[PodGpu], how: How, field: str) -> Aggregate:

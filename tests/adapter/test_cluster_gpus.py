@@ -9,17 +9,20 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from pulsed.adapter.cluster_gpus import ClusterGpus, ClusterPod, DaemonPods
+from pulsed.adapter.cluster_gpus import ClusterGpus, ClusterPod, daemon_page, pod_reader
 from pulsed.adapter.metrics_api import MetricsApi, RequestFailed
 from pulsed.adapter.scale_metrics import scale_metrics
 from pulsed.errors import ScrapeFailed
 from pulsed.kubernetes.api_client import ApiClient
 from pulsed.kubernetes.cluster_access import ClusterAccess
+from pulsed.kubernetes.exporter_pods import PageAddress
 from pulsed.kubernetes.resource_watch import ResourceWatch
 from tests.adapter.gpu_cluster import DAEMON_LABELS
 from tests.kubernetes.fake_api_server import Pod, pod
 
 FIELD = "real_utilization_ratio"
+SELECTOR = "app.kubernetes.io/name=pulsed"
+PAGE = daemon_page("http", "http", "", [FIELD])
 
 
 def page(node: str, *pods: str, stale: bool = False) -> str:
@@ -45,17 +48,16 @@ def daemon(node: str, address: str, **more: object) -> Pod:
 class Cluster:
     """The pods of a cluster, and the pages of its daemons by address; one without a page does not answer."""
 
-    daemons: DaemonPods = field(default_factory=lambda: DaemonPods(("app.kubernetes.io/name=pulsed",), "gpu"))
     pages: dict[str, str] = field(default_factory=dict)
     urls: list[str] = field(default_factory=list)
     now: float = 100.0
 
     def __post_init__(self) -> None:
         client = ApiClient(ClusterAccess("https://127.0.0.1:1"))
-        self._read = self.daemons.reader()
+        self._read = pod_reader([SELECTOR], "gpu")
         self.watch: ResourceWatch[ClusterPod] = ResourceWatch(client, "/api/v1/pods", {}, self._read)
         self.watch.is_listed = True
-        self.gpus = ClusterGpus(self, self.watch, self.daemons, [FIELD], 30.0, lambda: self.now)
+        self.gpus = ClusterGpus(self, self.watch, PAGE, 30.0, lambda: self.now)
 
     async def fetch(self, url: str) -> bytes:
         """Return a page."""
@@ -145,16 +147,16 @@ async def test_a_ready_daemon_that_was_never_read_makes_sums_unknown(ready: bool
     cluster = cluster_of(a="10.0.0.1")
     await cluster.gpus.read()
     cluster.put(daemon("b", "10.0.0.2", ready=ready))
-    assert (cluster.gpus.uncertainty == "") == known, "not tried yet"
+    assert (cluster.gpus.missing() == "") == known, "not tried yet"
     await cluster.gpus.read()
     assert cluster.gpus.is_ready
-    assert (cluster.gpus.uncertainty == "") == known
+    assert (cluster.gpus.missing() == "") == known
     cluster.pages["10.0.0.2"] = page("b")
     await cluster.gpus.read()
-    assert cluster.gpus.uncertainty == ""
+    assert cluster.gpus.missing() == ""
 
 
-async def test_pods_that_may_be_unknown_make_sums_unknown() -> None:
+async def test_pods_that_may_be_unknown_make_sums_and_absence_unknown() -> None:
     """While the watch of the pods fails, rows of new pods are left out."""
     cluster = cluster_of(a="10.0.0.1")
     await cluster.gpus.read()
@@ -166,7 +168,12 @@ async def test_pods_that_may_be_unknown_make_sums_unknown() -> None:
         RequestFailed, match="gpu_real_utilization_sum of Deployment ml/infer is not known: API server X"
     ):
         api.get(f"{path}_sum".split("/"), {})
+    absent = path.replace("infer", "other").split("/")
+    with pytest.raises(RequestFailed, match="gpu_real_utilization of Deployment ml/other is not known"):
+        api.get(absent, {})
     cluster.watch.error = ""
+    with pytest.raises(RequestFailed, match="Deployment ml/other has no GPU"):
+        api.get(absent, {})
     assert api.get(f"{path}_sum".split("/"), {})["items"][0]["value"] == "500m"
 
 
@@ -219,29 +226,19 @@ async def test_an_answer_that_is_none_is_an_error(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("daemons", "url"),
+    ("selectors", "namespace", "is_daemon"),
     [
-        (DaemonPods(("app.kubernetes.io/name=pulsed",)), "http://10.0.0.1:9401/autoscale/v1/gpus?fields=a,b"),
-        (DaemonPods(("x", "app.kubernetes.io/name"), "gpu", 80, "https", "/p"), "https://10.0.0.1:80/p/autoscale"),
-        (DaemonPods(("app.kubernetes.io/name=pulsed",), port="metrics"), ""),
-        (DaemonPods(("app.kubernetes.io/name=pulsed",), "other"), None),
-        (DaemonPods(("app=other",)), None),
+        ([SELECTOR], "", True),
+        (["x", "app.kubernetes.io/name"], "gpu", True),
+        ([SELECTOR], "other", False),
+        (["app=other"], "", False),
     ],
 )
-def test_addresses_of_daemons(daemons: DaemonPods, url: str | None) -> None:
-    found = daemons.reader()(daemon("a", "10.0.0.1"))
+def test_daemons_are_selected_by_labels_and_namespace(selectors: list[str], namespace: str, is_daemon: bool) -> None:
+    found = pod_reader(selectors, namespace)(daemon("a", "10.0.0.1"))
     assert found.labels == DAEMON_LABELS
-    if url is None:
-        assert found.daemon is None
-        return
-    assert found.daemon is not None
-    made = daemons.url(found.daemon, ["a", "b"])
-    assert made.startswith(url)
-    assert bool(made) == bool(url)
+    assert (found.daemon is not None) == is_daemon
 
 
-def test_addresses_of_version_6_and_of_pods_without_one() -> None:
-    daemons = DaemonPods(("app.kubernetes.io/name=pulsed",))
-    found = [daemons.reader()(daemon("a", address)).daemon for address in ("fd00::1", "")]
-    urls = [daemons.url(each, ["a"]) for each in found if each is not None]
-    assert urls == ["http://[fd00::1]:9401/autoscale/v1/gpus?fields=a", ""]
+def test_the_page_of_daemons() -> None:
+    assert daemon_page(80, "https", "/p", ["a", "b"]) == PageAddress(80, "https", "/p/autoscale/v1/gpus?fields=a,b")

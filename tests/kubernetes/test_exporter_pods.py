@@ -16,7 +16,7 @@ STOCK = PageAddress()
         (pod("a", "10.0.0.7"), STOCK, "http://10.0.0.7:9400/metrics"),
         (pod("a", "10.0.0.7", 9500), STOCK, "http://10.0.0.7:9500/metrics"),
         (pod("a", "fd00::7"), STOCK, "http://[fd00::7]:9400/metrics"),
-        (pod("a", "10.0.0.7"), PageAddress(1234, "https", "/gpu"), "https://10.0.0.7:1234/gpu"),
+        (pod("a", "10.0.0.7"), PageAddress(1234, "https", "/gpu?a=b,c d"), "https://10.0.0.7:1234/gpu?a=b,c%20d"),
     ],
 )
 def test_the_url_of_a_pod(given: Pod, page: PageAddress, url: str) -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import doctest
 from typing import get_args
 
 import pytest
 
 from pulsed.errors import NumberUnknown
-from pulsed.present.autoscale import How, PodGpu, aggregate
+from pulsed.present import autoscale as module
+from pulsed.present.autoscale import How, PodGpu, WorkloadKey, aggregate
 
 FIELD = "real_utilization_ratio"
 
@@ -62,5 +64,9 @@ def test_the_time_is_that_of_the_oldest_sample() -> None:
     [("Deployment", "infer", True), ("Pod", "p", True), ("Pod", "infer", False), ("StatefulSet", "infer", False)],
 )
 def test_a_workload_is_found_by_kind_and_name_and_a_pod_by_its_own(kind: str, name: str, is_of: bool) -> None:
-    assert row(0.5).is_of("ml", kind, name) == is_of
-    assert not row(0.5).is_of("other", kind, name)
+    assert row(0.5).is_of(WorkloadKey("ml", kind, name)) == is_of
+    assert not row(0.5).is_of(WorkloadKey("other", kind, name))
+
+
+def test_the_examples_are_right() -> None:
+    assert doctest.testmod(module).failed == 0

@@ -41,14 +41,11 @@ def pod_gpus(board: TargetStore, now: float, fields: Iterable[str]) -> list[PodG
     ]
 
 
-def uncertainty(board: TargetStore, rows: Iterable[PodGpu], namespace: str, now: float) -> str:
-    """Return why a workload may have more GPUs than these rows show; empty if it certainly has not."""
+def missing_targets(board: TargetStore, now: float) -> str:
+    """Return why pods may have more GPUs than `pod_gpus` returns; empty if they certainly have not."""
     for target in board.targets:
         if not target.fresh(now):
             return f"{target.name} has no current data" + (f": {target.error}" if target.error else "")
-    for row in rows:
-        if row.namespace == namespace and not row.workload:
-            return f"the workload of pod {namespace}/{row.pod} is not known; see attribution.workloads"
     return ""
 
 

@@ -11,10 +11,10 @@ from pulsed.collector.target_store import TargetStore
 from pulsed.errors import NumberUnknown
 from pulsed.present.api import schema
 from pulsed.present.api.json_response import REFUSED, json_response
-from pulsed.present.api.pod_gpus import pod_gpus, uncertainty
+from pulsed.present.api.pod_gpus import missing_targets, pod_gpus
 from pulsed.present.api.query_fields import some_of
 from pulsed.present.api.sample_fields import GAUGES
-from pulsed.present.autoscale import POD_KIND, Aggregate, How, aggregate
+from pulsed.present.autoscale import GPUS_ROUTE, POD_KIND, ROUTES, Aggregate, How, WorkloadKey, workload_number
 from pulsed.present.rfc3339 import rfc3339
 from pulsed.suggestions import did_you_mean
 
@@ -30,10 +30,10 @@ _UNKNOWN: dict[int | str, dict[str, Any]] = {
 
 def autoscale_router(board: TargetStore) -> APIRouter:
     """Return the routes `/autoscale/v1/gpus` and `/autoscale/v1/{how}/{namespace}/{kind}/{name}/{metric}`."""
-    router = APIRouter(prefix="/autoscale/v1")
+    router = APIRouter(prefix=ROUTES)
 
     @router.get(
-        "/gpus", response_model=schema.PodGpus, responses=REFUSED, summary="GPUs of pods, with values to scale on"
+        GPUS_ROUTE, response_model=schema.PodGpus, responses=REFUSED, summary="GPUs of pods, with values to scale on"
     )
     async def rows(fields: str = some_of(GAUGES, "fields", default=",".join(DEFAULT_FIELDS))) -> Response:
         wanted = list(dict.fromkeys(fields.split(",")))
@@ -63,21 +63,17 @@ def autoscale_router(board: TargetStore) -> APIRouter:
         field = metric if metric in GAUGES else f"{metric}_ratio"
         if field not in GAUGES:
             return _not_a_number("metric", metric)
-        now = time.monotonic()
+        now, workload = time.monotonic(), WorkloadKey(namespace, kind, name)
         rows = pod_gpus(board, now, [field])
-        own = [row for row in rows if row.is_of(namespace, kind, name)]
-        if not own or how == "sum":
-            others = () if kind == POD_KIND else rows
-            if reason := uncertainty(board, others, namespace, now):
-                return _unavailable(reason)
-        if own:
-            try:
-                return json_response(_document(aggregate(own, how, field)))
-            except NumberUnknown as error:
-                return _unavailable(str(error))
-        if how == "sum":
-            return json_response(_document(Aggregate(0.0, 0, 0, time.time(), False)))
-        return json_response({"error": f"{kind} {namespace}/{name} has no GPU on node {board.node}"}, 404)
+        try:
+            found = workload_number(rows, workload, how, field, lambda: missing_targets(board, now))
+        except NumberUnknown as error:
+            return json_response({"error": str(error)}, 503, {"Retry-After": "5"})
+        if found is None and how == "sum":
+            found = Aggregate(0.0, 0, 0, time.time(), False)
+        if found is None:
+            return json_response({"error": f"{workload} has no GPU on node {board.node}"}, 404)
+        return json_response(_document(found))
 
     return router
 
@@ -95,7 +91,3 @@ def _document(found: Aggregate) -> dict[str, object]:
 def _not_a_number(parameter: str, name: str) -> Response:
     hint = did_you_mean(name, GAUGES, "METRICS.md lists the quantities")
     return json_response({"error": f"{parameter}: {name!r} is not a number to scale on; {hint}"}, 400)
-
-
-def _unavailable(reason: str) -> Response:
-    return json_response({"error": reason}, 503, {"Retry-After": "5"})
