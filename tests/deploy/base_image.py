@@ -29,7 +29,11 @@ def run(*words: str | Path) -> str:
 
 @contextlib.contextmanager
 def base_image(name: str) -> Iterator[list[str]]:
-    """Make a base image of this name; gives the options of `buildah build` for it and for the machine's registries."""
+    """Make a base image; gives the options of `buildah build` for it and for the machine's registries.
+
+    buildah keeps the images of the whole machine in one place: the process id keeps two runs of this test apart.
+    """
+    name = f"{name}-{os.getpid()}"
     if os.geteuid():
         missing("mounting an image needs root")
     buildah = tool("buildah", "buildah")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shlex
 import signal
@@ -18,7 +19,7 @@ from tests.daemon import free_port
 from tests.deploy.base_image import ROOT, base_image, run
 from tests.waiting import SECONDS, until
 
-BASE, IMAGE = "localhost/pulsed-test-base", "localhost/pulsed-test"
+BASE, IMAGE = "localhost/pulsed-test-base", f"localhost/pulsed-test-{os.getpid()}"
 MOST_MEGABYTES = 50
 USER = 65532
 
