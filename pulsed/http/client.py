@@ -114,10 +114,11 @@ class HttpClient:
 
     Args:
         idle_seconds: how long an unused connection is kept.
+        refusal_bytes: limit of the body of an answer with another status than 200; 0: it is not read.
     """
 
-    def __init__(self, idle_seconds: float) -> None:
-        self._idle_seconds = idle_seconds
+    def __init__(self, idle_seconds: float, refusal_bytes: int = 0) -> None:
+        self._idle_seconds, self._refusal_bytes = idle_seconds, refusal_bytes
         self._open: set[ClientConnection] = set()
         self._idle: dict[_Key, list[ClientConnection]] = {}
         self._sweeper: asyncio.TimerHandle | None = None
@@ -155,7 +156,7 @@ class HttpClient:
             except BrokenAnswer:
                 if not kept.silent:
                     raise
-        connection = ClientConnection(partial(self._forget, key))
+        connection = ClientConnection(partial(self._forget, key), self._refusal_bytes)
         self._open.add(connection)
         waiter = connection.send(request, body)
         connecting = loop.create_task(_connect(connection, address, context))

@@ -38,7 +38,7 @@ class Answer:
         status: 101, or 200 and above.
         reason: the words beside the status, printable.
         location: where a redirect leads, printable, empty without one.
-        page: what `Body.end` gave, empty with another status than 200.
+        page: what `Body.end` gave; with another status than 200 its body if the client reads it, else empty.
         retry_seconds: the header Retry-After, if it is a number; None without.
     """
 
@@ -57,10 +57,11 @@ class ClientConnection(asyncio.Protocol):
 
     Args:
         lost: called when the connection has ended, or is given up before it is established.
+        refusal_bytes: limit of the body of an answer with another status than 200; 0: it is not read.
     """
 
-    def __init__(self, lost: Callable[[ClientConnection], None]) -> None:
-        self._lost = lost
+    def __init__(self, lost: Callable[[ClientConnection], None], refusal_bytes: int = 0) -> None:
+        self._lost, self._refusal_bytes = lost, refusal_bytes
         self._transport: asyncio.Transport | None = None
         # Parser and protocol refer to each other; both are released with the connection.
         self._parser: httptools.HttpResponseParser | None = httptools.HttpResponseParser(self)
@@ -89,10 +90,12 @@ class ClientConnection(asyncio.Protocol):
         """Send a request.
 
         Returns:
-            A future of the answer: with status 200 once it is complete, otherwise as soon as the status has come. Its
-            errors are BrokenAnswer, DeadlineMissed, BadBody, and the argument of `fail`.
+            A future of the answer: once it is complete, or as soon as the status has come if the body is not read. Its
+            errors are BrokenAnswer, DeadlineMissed, BadBody, and the argument of `fail`. A refusal whose body is broken
+            or too large is an answer without a body.
         """
         self._request, self._body = request, body
+        self._read: Body | None = None  # the body that is read, of a page or a refusal
         self._received = self._body_bytes = self._headers = self._header_bytes = self._status = 0
         self._reason = b""
         self._wanted: dict[bytes, bytes] = {}
@@ -107,7 +110,9 @@ class ClientConnection(asyncio.Protocol):
         self.fail(self._body.no_share() if self._body.is_waiting else DeadlineMissed())
 
     def fail(self, error: BaseException) -> None:
-        """End the connection; a pending answer fails with the error."""
+        """End the connection; a pending answer fails with the error, unless its status is a refusal."""
+        if self._status not in (0, 200):
+            self._answer(b"")
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_exception(error)
         self.close()
@@ -152,8 +157,8 @@ class ClientConnection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """End the answer, whole or broken."""
         if self._waiter is not None and not self._waiter.done():
-            if self._is_complete or (exc is None and self._ends_with_the_connection()):
-                self._complete()
+            if self._read is not None and (self._is_complete or (exc is None and self._ends_with_the_connection())):
+                self._complete(self._read)
             else:
                 broken = BrokenAnswer(getattr(exc, "strerror", None) or "connection closed")
                 broken.__cause__ = exc
@@ -164,9 +169,9 @@ class ClientConnection(asyncio.Protocol):
         self._lost(self)
 
     def _ends_with_the_connection(self) -> bool:
-        """Whether nothing but the end of the connection can end this answer (RFC 9112, 6.3)."""
+        """Whether nothing but the end of the connection can end the body that is read (RFC 9112, 6.3)."""
         chunked = self._wanted.get(b"transfer-encoding", b"").lower().endswith(b"chunked")
-        return self._status == 200 and not chunked and b"content-length" not in self._wanted
+        return not chunked and b"content-length" not in self._wanted
 
     # --- called by httptools: what these raise stops it, and comes out of its `feed_data`
 
@@ -199,20 +204,21 @@ class ClientConnection(asyncio.Protocol):
         if status < 200 and status != 101:
             return  # an interim answer: the final one follows
         self._status = status
-        if status == 200:
-            encoding = self._wanted.get(b"content-encoding", b"identity")
-            length = self._wanted.get(b"content-length", b"")
-            # httptools has checked the number.
-            announced = int(length) if length.isdigit() else 0
-            self._body.begin(_shown(encoding[:_MAX_SHOWN].lower()), announced, self._resume)
-        else:
+        if status != 200 and not self._refusal_bytes:
             self._answer(b"")
+            return
+        self._read = self._body if status == 200 else Body(self._refusal_bytes)
+        encoding = self._wanted.get(b"content-encoding", b"identity")
+        length = self._wanted.get(b"content-length", b"")
+        # httptools has checked the number.
+        announced = int(length) if length.isdigit() else 0
+        self._read.begin(_shown(encoding[:_MAX_SHOWN].lower()), announced, self._resume)
 
     def on_body(self, data: bytes) -> None:
         """A piece of the body, without chunk framing."""
         self._body_bytes += len(data)
-        if self._status == 200:
-            self._body.feed(data)
+        if self._read is not None:
+            self._read.feed(data)
 
     def on_message_complete(self) -> None:
         """The last byte of an answer."""
@@ -220,18 +226,18 @@ class ClientConnection(asyncio.Protocol):
             return  # that was an interim answer
         assert self._parser is not None
         self._kept = self._parser.should_keep_alive()
-        if self._status == 200:
-            self._complete()
+        if self._read is not None:
+            self._complete(self._read)
         else:
             self._whole = True
 
-    def _complete(self) -> None:
+    def _complete(self, body: Body) -> None:
         """Give the answer, whose last byte has come, as soon as its body has its share of memory."""
         self._is_complete = True
-        if self._body.is_waiting:
+        if body.is_waiting:
             return
         try:
-            page = self._body.end()
+            page = body.end()
         except BadBody as error:
             self.fail(error)
         else:
@@ -251,7 +257,7 @@ class ClientConnection(asyncio.Protocol):
         if self._transport is not None and not self._transport.is_closing():
             self._transport.resume_reading()
         if self._is_complete:
-            self._complete()
+            self._complete(self._body)
 
     def _answer(self, page: bytes) -> None:
         if self._waiter is not None and not self._waiter.done():

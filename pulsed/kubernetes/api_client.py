@@ -31,6 +31,8 @@ PAGE_OBJECTS = 250
 _MAX_LIST_BYTES = 64 * 2**20
 _MAX_OBJECT_BYTES = 4 * 2**20
 _MAX_EVENT_BYTES = 4 * 2**20
+_MAX_REFUSAL_BYTES = 64 * 2**10
+_MAX_MESSAGE_LENGTH = 300
 _IDLE_SECONDS = 30.0
 _WATCH_GRACE_SECONDS = 30.0
 _REMEDIES: Mapping[int, str] = {
@@ -91,7 +93,7 @@ class ApiClient:
         self._access, self._timeout, self._clock, self._sleep = access, timeout, clock, sleep
         self._spacing = REQUEST_SECONDS if spacing is None else spacing
         self._address = address_of(access.server)
-        self._http = HttpClient(_IDLE_SECONDS)
+        self._http = HttpClient(_IDLE_SECONDS, _MAX_REFUSAL_BYTES)
         self._watcher: FileWatcher | None = None
         self._tls: ssl.SSLContext | None = None
         self._next_request = 0.0
@@ -170,7 +172,7 @@ class ApiClient:
             raise self._error("sent something else than a change", "See whether this is an API server")
         if kind == "ERROR":
             code = item.get("code")
-            raise self._refusal(code if isinstance(code, int) else 500, str(item.get("reason", "")), "watch")
+            raise self._refusal(code if isinstance(code, int) else 500, str(item.get("reason", "")), "watch", item)
         return WatchEvent(kind, item)
 
     async def _get(self, path: str, query: Mapping[str, str], body: Body, seconds: float) -> Answer:
@@ -192,7 +194,7 @@ class ApiClient:
             if answer.status in (429, 503) and answer.retry_seconds is not None:
                 pause = min(float(answer.retry_seconds), MAX_RETRY_SECONDS)
                 self._next_request = max(self._next_request, self._clock() + pause)
-            raise self._refusal(answer.status, answer.reason, path)
+            raise self._refusal(answer.status, answer.reason, path, _document(answer.page))
         return answer
 
     async def _wait_for_turn(self) -> None:
@@ -226,18 +228,28 @@ class ApiClient:
         return self._tls
 
     def _parsed(self, text: bytes) -> JsonObject:
-        try:
-            document = json.loads(text)
-        except ValueError:
-            document = None
+        document = _document(text)
         if not isinstance(document, dict):
             raise self._error("sent something else than JSON objects", "See whether this is an API server")
         return document
 
-    def _refusal(self, status: int, reason: str, what: str) -> KubernetesError:
+    def _refusal(self, status: int, reason: str, what: str, document: object) -> KubernetesError:
+        """Return the error for a refused request, with the message of the Status object that came with it."""
         remedy = _REMEDIES.get(status, "See the log of the API server")
-        message = f"API server {self._access.server} answered {status} {reason}".rstrip()
-        return _REFUSALS.get(status, KubernetesError)(f"{message} for {what}", remedy)
+        message = f"{f'API server {self._access.server} answered {status} {reason}'.rstrip()} for {what}"
+        said = document.get("message") if isinstance(document, dict) else None
+        if isinstance(said, str) and said not in ("", reason):
+            shown = said[:_MAX_MESSAGE_LENGTH].rstrip(" .")
+            message += f": {''.join(each if each.isprintable() else '?' for each in shown)}"
+        return _REFUSALS.get(status, KubernetesError)(message, remedy)
 
     def _error(self, what: str, remedy: str) -> KubernetesError:
         return KubernetesError(f"API server {self._access.server} {what}", remedy)
+
+
+def _document(text: bytes) -> object:
+    """Return the value of a JSON text; None if it is none."""
+    try:
+        return json.loads(text)
+    except ValueError:
+        return None

@@ -215,6 +215,61 @@ async def test_a_status_is_told_without_waiting_for_its_body(status: int) -> Non
         assert f"answered {status} Some? Reason" in await failure(site.url)
 
 
+REFUSAL = b'{"message": "no"}'
+REFUSALS = {
+    "length": (b"Content-Length: 17\r\n\r\n" + REFUSAL, REFUSAL),
+    "chunked": (b"Transfer-Encoding: chunked\r\n\r\n11\r\n%b\r\n0\r\n\r\n" % REFUSAL, REFUSAL),
+    "gzip": (b"Content-Encoding: gzip\r\nConnection: close\r\n\r\n" + gzip.compress(REFUSAL), REFUSAL),
+    "eof": (b"\r\n" + REFUSAL, REFUSAL),
+    "none": (b"Content-Length: 0\r\n\r\n", b""),
+    "large": (b"Content-Length: 65\r\n\r\n" + b"x" * 65, b""),
+    "large in chunks": (b"Transfer-Encoding: chunked\r\n\r\n41\r\n" + b"x" * 65 + b"\r\n0\r\n\r\n", b""),
+    "not gzip": (b"Content-Encoding: gzip\r\n\r\n" + REFUSAL, b""),
+    "cut": (b"Content-Length: 18\r\n\r\n" + REFUSAL, b""),
+}
+"""Bodies of a refusal, and what a client with a limit of 64 bytes reads of them."""
+
+
+async def refused(url: str, seconds: float = 10.0) -> Answer:
+    client, address = HttpClient(30.0, refusal_bytes=64), address_of(url)
+    try:
+        return await client.get(address, request_bytes(address, {}), Body(1000), seconds, None)
+    finally:
+        await client.close()
+
+
+@pytest.mark.parametrize(("rest", "page"), REFUSALS.values(), ids=REFUSALS)
+@on_both_loops
+async def test_the_body_of_a_refusal_is_read_if_wanted(rest: bytes, page: bytes) -> None:
+    async with serving(answering(b"HTTP/1.1 403 Forbidden\r\n" + rest)) as site:
+        answer = await refused(site.url)
+        assert (answer.status, answer.reason, answer.page) == (403, "Forbidden", page)
+
+
+@on_both_loops
+async def test_a_refusal_whose_body_stalls_is_still_a_refusal() -> None:
+    async def handle(peer: Peer) -> None:
+        await peer.request()
+        peer.send(b"HTTP/1.1 403 Forbidden\r\nContent-Length: 17\r\n\r\n{")
+        await peer.gone()
+
+    async with serving(handle) as site:
+        answer = await refused(site.url, 0.2)
+        assert (answer.status, answer.page) == (403, b"")
+
+
+@on_both_loops
+async def test_a_connection_serves_again_after_a_refusal_that_was_read() -> None:
+    refusal = b"HTTP/1.1 403 Forbidden\r\n" + REFUSALS["length"][0]
+    async with serving(answering(refusal, WHOLE)) as site:
+        client, address = HttpClient(30.0, refusal_bytes=64), address_of(site.url)
+        request = request_bytes(address, {})
+        assert (await client.get(address, request, Body(1000), 10.0, None)).page == REFUSAL
+        assert (await client.get(address, request, Body(1000), 10.0, None)).page == PAGE
+        assert len(site.peers) == 1
+        await client.close()
+
+
 # --- connections that are kept
 
 

@@ -104,14 +104,16 @@ class StatusError(Exception):
     """An answer that is a Status object.
 
     Args:
+        document: another body; None: a Status object.
         more: further keys of the object, as details.
     """
 
-    def __init__(self, code: int, reason: str, message: str = "", **more: object) -> None:
+    def __init__(self, code: int, reason: str, message: str = "", document: object = None, **more: object) -> None:
         super().__init__(reason)
         self.code = code
         head: dict[str, object] = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure"}
-        self.document = {**head, "message": message or reason, "reason": reason, **more, "code": code}
+        status = {**head, "message": message or reason, "reason": reason, **more, "code": code}
+        self.document = status if document is None else document
 
 
 class UnknownApi(Exception):
@@ -179,6 +181,7 @@ class FakeApiServer:
         denied: whether the ServiceAccount may read nothing.
         denied_paths: parts of paths that it may not read.
         fault: status of all answers instead of 200; 0: none.
+        fault_document: their body; None: a Status object.
         retry_after: the header of these; empty for none.
         delay: seconds before each answer.
         requests: all that came.
@@ -189,6 +192,7 @@ class FakeApiServer:
     denied: bool = False
     denied_paths: tuple[str, ...] = ()
     fault: int = 0
+    fault_document: object = None
     retry_after: str = ""
     delay: float = 0.0
     bookmark_seconds: float = 0.1
@@ -357,7 +361,7 @@ class FakeApiServer:
         if request.token != self.token:
             raise StatusError(401, "Unauthorized")
         if self.fault:
-            raise StatusError(self.fault, "InjectedFault")
+            raise StatusError(self.fault, "InjectedFault", document=self.fault_document)
         resource = resource_path(request.path)
         if self.denied or any(part in request.path for part in self.denied_paths):
             raise resource.forbidden()

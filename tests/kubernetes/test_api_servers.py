@@ -97,6 +97,7 @@ async def test_a_user_without_rights_has_a_remedy(cluster: Cluster) -> None:
         async with watching(cluster) as watch:
             await eventually(lambda: "403" in watch.error)
             assert "get, list and watch of pods" in watch.error
+            assert 'cannot list resource "pods"' in watch.error
             cluster.denied = False
             await eventually(lambda: watch.is_listed and not watch.error)
     finally:

@@ -137,9 +137,29 @@ def test_a_first_list_that_is_forbidden_has_a_remedy(server: FakeApiServer) -> N
         async with watching(server, hurried) as watch:
             await eventually(lambda: "403" in watch.error)
             assert "get, list and watch of pods" in watch.error
+            assert 'User "reader" cannot list resource "pods"' in watch.error
             assert not watch.is_listed
             server.denied = False
             await eventually(lambda: watch.is_listed and not watch.error)
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize(
+    ("document", "reason"),
+    [
+        ({"kind": "Status", "message": "no \x1b quota\n" + 500 * "x"}, "for /api/v1/pods: no ? quota?xxx"),
+        ({"kind": "Status", "message": 7}, "for /api/v1/pods."),
+        ([], "for /api/v1/pods."),
+        ("nonsense", "for /api/v1/pods."),
+    ],
+)
+def test_the_message_of_a_refusal_is_in_the_error(server: FakeApiServer, document: object, reason: str) -> None:
+    async def run() -> None:
+        server.fault, server.fault_document = 400, document
+        async with watching(server, hurried) as watch:
+            await eventually(lambda: reason in watch.error)
+            assert len(watch.error) < 600
 
     asyncio.run(run())
 

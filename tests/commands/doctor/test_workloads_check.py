@@ -41,7 +41,9 @@ def test_what_is_readable_and_what_is_not(server: FakeApiServer) -> None:
     assert "kubernetes: works, pods on node-a: 1\n" in told(config)
     server.denied_paths = ("/jobs/",)
     text = told(config)
-    assert "answered 403 Forbidden for /apis/batch/v1/namespaces/default/jobs/pulsed-doctor. Grant its" in text
+    path = "/apis/batch/v1/namespaces/default/jobs/pulsed-doctor"
+    assert f'answered 403 Forbidden for {path}: jobs.batch "pulsed-doctor" is forbidden: User "reader" cannot' in text
+    assert 'in the namespace "default". Grant its' in text
     server.fault = 500
     _, found = report(config)
     (check,) = [each for each in found["attribution"] if each["source"] == "kubernetes"]
