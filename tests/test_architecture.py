@@ -43,12 +43,10 @@ MAY_IMPORT = {
     "adapter": "errors kubernetes present suggestions",
     "server": "errors file_watcher config collector.target_store present",
     "commands": (
-        "accounting adapter attribution errors kubernetes log memory file_watcher reader.tick reader translate compute "
-        "collector.target_store present present.terminal config collector server"
+        "accounting adapter attribution durations errors file_watcher hostlist kubernetes log memory suggestions "
+        "reader.tick reader translate compute collector.target_store present present.terminal config collector server"
     ),
-    "command_parser": "errors suggestions",
-    "argument_types": "durations hostlist translate",
-    "cli": "argument_types command_parser errors log present config commands",
+    "cli": "commands errors",
     "__main__": "cli",
 }
 """Packages and modules of pulsed in their order, each with what it imports: only entries above it.

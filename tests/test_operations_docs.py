@@ -19,7 +19,7 @@ import pytest
 import yaml
 
 from pulsed.cli import argument_parser
-from pulsed.commands.serve import RESTART_KEYS
+from pulsed.commands.daemon import RESTART_KEYS
 from pulsed.compute.health.model import SEVERITY
 from pulsed.config import Config
 from pulsed.config.load import check

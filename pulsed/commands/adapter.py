@@ -2,102 +2,22 @@
 
 from __future__ import annotations
 
-import asyncio
-import logging
-import os
-import signal
-from dataclasses import replace
-from pathlib import Path
+import argparse
 
-import uvloop
-
-from pulsed import __version__
-from pulsed.adapter.app import ALIVE, READY, AdapterApp
-from pulsed.adapter.cluster_gpus import ClusterGpus, daemon_page, pod_reader
-from pulsed.adapter.metrics_api import MetricsApi
-from pulsed.adapter.scale_metrics import scale_metrics
-from pulsed.collector.source_factory import exporter_settings
-from pulsed.config import Config
-from pulsed.config.source import STALE_INTERVALS
-from pulsed.kubernetes.api_client import ApiClient
-from pulsed.kubernetes.cluster_access import ClusterAccess, server_of_pod
-from pulsed.kubernetes.resource_watch import ResourceWatch
-from pulsed.memory import configure_memory
-from pulsed.present.asgi import App
-from pulsed.reader.exporter.scraper import Scraper
-from pulsed.server.auth import AuthMiddleware
-from pulsed.server.http_server import Server
-from pulsed.server.listeners import Listener, listen
-from pulsed.server.reloader import WebConfigReloader
-
-log = logging.getLogger(__name__)
-
-PODS = "/api/v1/pods"
-
-SPACING_SECONDS = 0.1
-"""Least time between two requests to the API server: one adapter reads the pages of all pods of a cluster."""
+from pulsed.commands.command_parser import CommandParser
+from pulsed.commands.options import add_listen_option, add_log_options, configuration
 
 
-def adapter(config: Config) -> int:
-    """Run the adapter until SIGTERM or SIGINT; return the exit code.
-
-    Raises:
-        ListenError: a listen address cannot be bound.
-        ConfigError: the API server is not known, or the web configuration is not valid.
-    """
-    access = _access(config)
-    web = WebConfigReloader(Path(config.web.config_file)) if config.web.config_file else None
-    listeners = listen(config.listen)
-    try:
-        return uvloop.run(_run(config, access, web, listeners))
-    finally:
-        for listener in listeners:
-            listener.close()
+def add_arguments(parser: CommandParser) -> None:
+    """Add the arguments."""
+    parser.description = "Answers custom.metrics.k8s.io and external.metrics.k8s.io, for HorizontalPodAutoscalers."
+    add_log_options(parser)
+    add_listen_option(parser)
+    parser.add_argument("--web.config.file", dest="web.config_file", metavar="FILE", help="TLS, clients (YAML)")
 
 
-def _access(config: Config) -> ClusterAccess:
-    cluster = config.kubernetes
-    return ClusterAccess(cluster.server or server_of_pod(os.environ), cluster.token_file, cluster.ca_file)
+def run(options: argparse.Namespace) -> int:
+    """Run the adapter until SIGTERM or SIGINT; return the exit code."""
+    from pulsed.commands.adapter_server import serve_apis
 
-
-async def _run(config: Config, access: ClusterAccess, web: WebConfigReloader | None, listeners: list[Listener]) -> int:
-    given = config.adapter
-    client = ApiClient(access, config.kubernetes.timeout, spacing=SPACING_SECONDS)
-    scraper = Scraper(replace(exporter_settings(config), interval=given.interval))
-    scraper.retain()
-    listed = asyncio.Event()
-
-    def changed() -> None:
-        if pods.is_listed:
-            listed.set()
-
-    reader = pod_reader(given.selectors, given.namespace or "")
-    pods = ResourceWatch(client, PODS, {}, reader, changed, is_paged=True)
-    page = daemon_page(given.container_port, given.scheme, given.route_prefix or "", given.fields)
-    gpus = ClusterGpus(scraper, pods, page, given.stale_after or STALE_INTERVALS * given.interval)
-    app: App = AdapterApp(MetricsApi(gpus, scale_metrics(given.fields)))
-    if web is not None:
-        open_paths = frozenset((*ALIVE, *READY)) if config.web.open_probes else frozenset[str]()
-        app = AuthMiddleware(app, web, lambda path, status: None, open_paths=open_paths)
-    server = Server(app, config.web, web, common_names=given.client_names)
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, server.stop, number)
-    for listener in listeners:
-        log.info("serving", extra={"version": __version__, "apis": f"{listener.url(tls=server.tls)}/apis"})
-
-    async def read_daemons() -> None:
-        await listed.wait()
-        await gpus.run(given.interval)
-
-    tasks = [asyncio.create_task(pods.run()), asyncio.create_task(read_daemons())]
-    configure_memory()
-    try:
-        await server.serve(sockets=[listener.socket for listener in listeners])
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        await scraper.release()
-        await client.close()
-    log.info("stopped")
-    return 0
+    return serve_apis(configuration(options))

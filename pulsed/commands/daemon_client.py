@@ -12,9 +12,8 @@ from urllib.error import HTTPError, URLError
 from urllib.parse import SplitResult, unquote, urlsplit
 from urllib.request import HTTPSHandler, OpenerDirector, Request, build_opener
 
+from pulsed.commands.options import DEFAULT_URL
 from pulsed.errors import PulsedError, UsageError
-
-DEFAULT_URL = "http://localhost:9401"
 
 
 class DaemonUnreachable(PulsedError):

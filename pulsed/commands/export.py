@@ -2,15 +2,36 @@
 
 from __future__ import annotations
 
-import asyncio
+import argparse
+import contextlib
+import sys
 from dataclasses import replace
 from functools import partial
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
 
-from pulsed.collector.pool import collect
-from pulsed.compute.tick import ComputedTick
-from pulsed.config import Config
-from pulsed.present.csv import kempnerpulse, pulsed_csv
+from pulsed.commands.command_parser import CommandParser
+from pulsed.commands.options import add_gpu_options, configuration
+
+if TYPE_CHECKING:
+    from pulsed.compute.tick import ComputedTick
+    from pulsed.config import Config
+
+
+def add_arguments(parser: CommandParser) -> None:
+    """Add the arguments."""
+    add_gpu_options(parser)
+    parser.add_argument("--columns", default="default", help="default, all, or names with commas")
+    parser.add_argument(
+        "--schema", choices=["pulsed", "kempnerpulse"], default="pulsed",
+        help="columns and units; kempnerpulse implies compute.workload.profile=kempnerpulse",
+    )  # fmt: skip
+
+
+def run(options: argparse.Namespace) -> int:
+    """Print ticks until the sources end or an interrupt; return the exit code."""
+    with contextlib.suppress(KeyboardInterrupt):
+        export(configuration(options), options.columns, sys.stdout, options.schema)
+    return 0
 
 
 def export(config: Config, columns: str, out: TextIO, schema: str = "pulsed") -> None:
@@ -24,6 +45,11 @@ def export(config: Config, columns: str, out: TextIO, schema: str = "pulsed") ->
         NothingRead: no source delivered a tick.
         UsageError: a column is unknown.
     """
+    import asyncio
+
+    from pulsed.collector.pool import collect
+    from pulsed.present.csv import kempnerpulse, pulsed_csv
+
     settings = config.compute_settings()
     if schema == "kempnerpulse":
         names = kempnerpulse.columns(columns)

@@ -1,330 +1,56 @@
-"""`pulsed serve`: composes collectors, pages, API and HTTP server into the daemon, runs it, and reloads it."""
+"""`pulsed serve`: runs the daemon."""
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
-import logging
+import argparse
 import os
-import resource
-import signal
-from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
 
-import uvloop
-
-from pulsed import __version__
-from pulsed.accounting.account import OwnerAccount
-from pulsed.accounting.accounting import OwnerAccounting
-from pulsed.accounting.ended import EndedAccounts
-from pulsed.accounting.findings import FindingDetector
-from pulsed.accounting.owner_roster import OwnerChange
-from pulsed.collector.account_files import AccountFiles
-from pulsed.collector.finding_log import log_finding
-from pulsed.collector.health_log import log_health_change, log_removal
-from pulsed.collector.pool import CollectorPool
-from pulsed.collector.source_factory import node_name
-from pulsed.collector.state_file import SavedHealth, StateFile
-from pulsed.collector.target_store import TargetStore
-from pulsed.collector.tick_consumers import TickConsumers
-from pulsed.compute.tick import ComputedTick
-from pulsed.config import Config
-from pulsed.errors import PulsedError
-from pulsed.file_watcher import WATCH_SECONDS, FileWatcher
-from pulsed.log import setup
-from pulsed.memory import configure_memory
-from pulsed.present.api.account_documents import Accounts
-from pulsed.present.api.event_documents import finding_change, owner_change, removal_change
-from pulsed.present.api.events import EventBroadcaster
-from pulsed.present.api.history import History
-from pulsed.present.asgi import PROBES, App
-from pulsed.present.exposition.owner_families import OwnerFamilies
-from pulsed.present.exposition.page import Pages
-from pulsed.present.exposition.telemetry import Telemetry
-from pulsed.present.workload_totals import WorkloadTotals
-from pulsed.server.app import DaemonApp
-from pulsed.server.auth import AuthMiddleware
-from pulsed.server.configured_headers import ConfiguredHeaders
-from pulsed.server.http_server import Server
-from pulsed.server.listeners import Listener, from_systemd, listen
-from pulsed.server.reloader import WebConfigReloader
-from pulsed.server.systemd_notify import Notifier
-
-log = logging.getLogger(__name__)
-
-STATE_FILE = "latches.json"
-"""The file in `state_dir` that keeps latched health."""
-
-RESTART_KEYS = ("state_dir", "listen", "telemetry_path", "enable_lifecycle", "web", "history", "events")
-"""Keys that need a restart: a reload does not change them."""
+from pulsed.commands.command_parser import CommandParser
+from pulsed.commands.options import add_gpu_options, add_listen_option, config_file, configuration, load_config
 
 
-def serve(config: Config, load: Callable[[], Config], file: Path | None = None) -> int:
-    """Run the daemon until SIGTERM or SIGINT; return the exit code.
+def add_arguments(parser: CommandParser) -> None:
+    """Add the arguments; those of the web are exporter-toolkit's."""
+    add_gpu_options(parser)
+    add_listen_option(parser)
+    parser.add_argument(
+        "--web.telemetry-path",
+        dest="telemetry_path",
+        metavar="PATH",
+        help="path of the metrics page; default: /metrics",
+    )
+    parser.add_argument(
+        "--web.max-requests",
+        dest="max_requests",
+        metavar="N",
+        help="concurrent requests of the metrics page; 0: no limit",
+    )
+    parser.add_argument(
+        "--web.enable-lifecycle", dest="enable_lifecycle", action="store_true", default=None,
+        help="allow POST /-/reload and /-/forget",
+    )  # fmt: skip
+    parser.add_argument(
+        "--web.external-url",
+        dest="web.external_url",
+        metavar="URL",
+        help="URL under which clients reach pulsed; its path prefixes all routes",
+    )
+    parser.add_argument(
+        "--web.route-prefix",
+        dest="web.route_prefix",
+        metavar="PATH",
+        help="prefix of all routes; default: the path of --web.external-url",
+    )
+    parser.add_argument("--web.config.file", dest="web.config_file", metavar="FILE", help="TLS, users, headers (YAML)")
+    parser.add_argument(
+        "--web.systemd-socket", dest="web.systemd_socket", action="store_true", default=None,
+        help="serve on the sockets of systemd",
+    )  # fmt: skip
 
-    Args:
-        load: loads the configuration again, for a reload.
-        file: the configuration file; the daemon reloads when it changes.
 
-    Raises:
-        ListenError: a listen address cannot be bound.
-        ConfigError: a source cannot be made from the configuration, or the web configuration is not valid.
-    """
-    _raise_descriptor_limit()
-    daemon = Daemon(config, load, file)
-    listeners = from_systemd(os.environ) if config.web.systemd_socket else listen(config.listen)
-    try:
-        return uvloop.run(daemon.run(listeners))
-    finally:
-        for listener in listeners:
-            listener.close()
+def run(options: argparse.Namespace) -> int:
+    """Run the daemon until SIGTERM or SIGINT; return the exit code."""
+    from pulsed.commands.daemon import serve
+    from pulsed.config.load import file_of
 
-
-def _raise_descriptor_limit() -> None:
-    """Allow as many open files as the system permits: every target has a connection, every child a few pipes."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft != hard:
-        with contextlib.suppress(ValueError, OSError):  # some systems report no limit and have one
-            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-
-
-class Daemon:
-    """All parts of the daemon, and the configuration in force."""
-
-    def __init__(self, config: Config, load: Callable[[], Config], file: Path | None) -> None:
-        self._config, self._load, self._file = config, load, file
-        self._store = TargetStore(node_name(config))
-        self._telemetry = Telemetry(self._store)
-        self._history = History(config.history.seconds, config.history.max_bytes, config.history.fields)
-        self._events = EventBroadcaster(
-            lambda: self._store.node, config.events.max_subscribers, config.events.heartbeat
-        )
-        self._saved = SavedHealth(StateFile(Path(config.state_dir) / STATE_FILE)) if config.state_dir else None
-        consumers = TickConsumers(
-            {
-                "log": self._log_health,
-                "history": self._history.add,
-                "events": self._events.publish_in_steps,
-                "accounts": self._account,
-                "findings": self._find,
-            }
-        )
-        self._collectors = CollectorPool(self._store, self._telemetry.observe, consumers.take, self._saved)
-        self._ended = EndedAccounts()
-        self._accounting = OwnerAccounting(self._collectors.attribution.ended_at, self._end_account)
-        self._workloads = WorkloadTotals()
-        self._findings = FindingDetector(self._accounting)
-        folder = Path(config.state_dir) if config.state_dir else None
-        self._account_files = AccountFiles(folder, self._accounting, self._ended)
-        catalog = config.publish.catalog()
-        self._pages = Pages(
-            self._store,
-            self._telemetry,
-            catalog,
-            config.compute_settings().saturators.peaks,
-            passthrough=config.publish.passthrough,
-            owner_labels=config.publish.owner_labels,
-            compat=config.publish.compat,
-        )
-        self._app = DaemonApp(
-            self._store,
-            self._pages,
-            self._make_api,
-            self._telemetry,
-            config.telemetry_path,
-            config.max_requests,
-            self.reload if config.enable_lifecycle else None,
-            self.forget if config.enable_lifecycle else None,
-            config.web.prefix,
-        )
-        self._web = WebConfigReloader(Path(config.web.config_file)) if config.web.config_file else None
-        self._notifier = Notifier(os.environ)
-        self._last_reload_successful = True
-        self._telemetry.config_in_force = self._in_force
-        self._owner_families = OwnerFamilies(
-            self._store,
-            self._accounting,
-            self._findings,
-            config.publish.max_owners,
-            catalog.owners,
-            config.publish.scale_target,
-            self._workloads,
-        )
-        self._telemetry.owners = self._owner_families.collect
-        self._telemetry.attribution = lambda: self._collectors.attribution.states
-
-    async def run(self, listeners: Sequence[Listener]) -> int:
-        """Serve until a signal; return the exit code."""
-        server = self._server()
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self._stop, server, number)
-        loop.add_signal_handler(signal.SIGHUP, self.reload)
-        for listener in listeners:
-            url = f"{listener.url(tls=server.tls)}{self._config.web.prefix}{self._config.telemetry_path}"
-            log.info("serving", extra={"version": __version__, "metrics": url})
-        self._account_files.restore()
-        self._workloads.skip(self._accounting.unfinished)
-        self._collectors.apply(self._config)
-        for target in self._store.targets:
-            log.info("reading", extra={"source": target.kind, "target": target.name, "interval": target.interval})
-        background = [
-            asyncio.create_task(self._notifier.keep_alive()),
-            asyncio.create_task(self._account_files.write_regularly(self._announce)),
-        ]
-        if self._saved is not None:
-            background.append(
-                asyncio.create_task(
-                    self._saved.write_regularly(lambda: self._collectors.health_evaluators, self._collectors.in_use)
-                )
-            )
-        if self._file is not None:
-            background.append(asyncio.create_task(self._watch(self._file)))
-        configure_memory()
-        try:
-            await server.serve(sockets=[listener.socket for listener in listeners])
-        finally:
-            self._notifier.stopping()
-            for task in background:
-                task.cancel()
-            await asyncio.gather(*background, return_exceptions=True)
-            evaluators = self._collectors.health_evaluators
-            await self._collectors.stop()
-            if self._saved is not None:
-                self._saved.write(evaluators)
-            self._account_files.write()
-        log.info("stopped")
-        return 0
-
-    def reload(self) -> str:
-        """Load the configuration again and apply it; one that is not valid changes nothing.
-
-        Returns:
-            The error; empty if the configuration is in force.
-        """
-        self._notifier.reloading()
-        problem = ""
-        try:
-            config = self._load()
-            self._collectors.apply(config)
-        except PulsedError as error:
-            problem = str(error)
-            log.error("the configuration is not valid; the previous one stays in force", extra={"error": problem})
-        else:
-            self._apply(config)
-            log.info("configuration reloaded")
-        self._last_reload_successful = not problem
-        self._notifier.ready("the last configuration is not valid" if problem else "")
-        return problem
-
-    async def forget(self, gpu: str, node: str | None = None) -> str:
-        """Forget an absent GPU everywhere; return a line about it. Raises as `CollectorPool.forget`."""
-        removals = await self._collectors.forget(gpu, node)
-        for removal in removals:
-            log_removal(removal, self._store.node)
-            self._history.forget(removal.track.device)
-            self._events.announce(removal_change(removal))
-        entity = removals[0].track.device.entity
-        return f"forgotten: GPU {entity.gpu} of {entity.node or self._store.node} {entity.uuid}".rstrip()
-
-    def _in_force(self) -> bool:
-        """Return whether the configuration of the files is in force."""
-        return self._last_reload_successful and (self._web is None or self._web.last_reload_successful)
-
-    def _apply(self, config: Config) -> None:
-        """Apply a configuration that the collectors have accepted to all other parts."""
-        for key in RESTART_KEYS:
-            if getattr(config, key) != getattr(self._config, key):
-                log.warning("a change of this key needs a restart", extra={"key": key})
-        setup(config.log.level, config.log.format)
-        catalog = config.publish.catalog()
-        families = self._owner_families
-        families.max_owners, families.published = config.publish.max_owners, catalog.owners
-        families.scale_target = config.publish.scale_target
-        self._pages.configure(
-            catalog,
-            config.compute_settings().saturators.peaks,
-            passthrough=config.publish.passthrough,
-            owner_labels=config.publish.owner_labels,
-            compat=config.publish.compat,
-        )
-        self._app.max_requests = config.max_requests
-        self._config = config
-        self._app.reset_api()
-
-    def _server(self) -> Server:
-        web = self._config.web
-        app: App = self._app
-        if self._web is not None:
-            app = AuthMiddleware(
-                ConfiguredHeaders(app, self._web),
-                self._web,
-                self._telemetry.count_request,
-                named=PROBES | {self._config.telemetry_path},
-                open_paths=PROBES if web.open_probes else frozenset(),
-                route_prefix=web.prefix,
-            )
-        return Server(app, web, self._web, lambda: self._notifier.ready(""))
-
-    def _log_health(self, tick: ComputedTick) -> Iterator[None]:
-        yield
-        for change in tick.health_changes:
-            log_health_change(change, self._store.node)
-            yield
-        for removal in tick.removed:
-            log_removal(removal, self._store.node)
-            yield
-
-    def _account(self, tick: ComputedTick) -> Iterator[None]:
-        changes = self._accounting.add(tick)
-        yield
-        for change in changes:
-            self._events.announce(owner_change(change))
-            yield
-
-    def _find(self, tick: ComputedTick) -> Iterator[None]:
-        findings = self._findings.add(tick)
-        yield
-        for finding in findings:
-            log_finding(finding, self._store.node)
-            self._events.announce(finding_change(finding))
-            yield
-
-    def _end_account(self, account: OwnerAccount) -> None:
-        """Keep the account of an owner that has ended, and add it to its workload."""
-        self._ended.add(account)
-        self._workloads.end(account)
-
-    def _announce(self, changes: Sequence[OwnerChange]) -> None:
-        """Send the begins and ends of owners to subscribers."""
-        for change in changes:
-            self._events.announce(owner_change(change))
-
-    def _stop(self, server: Server, number: signal.Signals) -> None:
-        """End event streams, which would keep the server open, and stop the server."""
-        self._events.close()
-        server.stop(number)
-
-    def _make_api(self) -> App:
-        from pulsed.present.api.application import api
-
-        config = self._config
-        return api(
-            self._store,
-            config.masked(),
-            config.telemetry_path,
-            config.compute_settings().preset_name,
-            history=self._history,
-            events=self._events,
-            accounts=Accounts(self._accounting, self._ended, config.prices.prices(), self._workloads),
-            processes=self._collectors.attribution.gpu_processes,
-            external_path=config.web.external_path if config.web.external_url else None,
-        )
-
-    async def _watch(self, file: Path) -> None:
-        """Reload when the configuration file has changed."""
-        watcher = FileWatcher([file])
-        while True:
-            await asyncio.sleep(WATCH_SECONDS)
-            if watcher.has_changed():
-                self.reload()
+    return serve(configuration(options), lambda: load_config(options), file_of(config_file(options), os.environ))

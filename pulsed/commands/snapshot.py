@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
-import json
+import argparse
 import logging
+import sys
 import time
 from dataclasses import replace
-from typing import TextIO
+from typing import TYPE_CHECKING
 
-from pulsed.collector.pool import collect
-from pulsed.collector.target_store import Target
-from pulsed.config import Config
-from pulsed.present.api import documents
-from pulsed.present.csv import pulsed_csv
-from pulsed.present.exposition.page import Pages
-from pulsed.present.exposition.telemetry import Telemetry
-from pulsed.present.table import table
+from pulsed.commands.command_parser import CommandParser
+from pulsed.commands.options import add_gpu_options, configuration
+
+if TYPE_CHECKING:
+    from pulsed.collector.target_store import Target
 
 log = logging.getLogger(__name__)
 
@@ -24,17 +21,35 @@ MOST_TICKS = 4
 """Ticks of a target after which the last one is printed, even if it is empty: profiling counters need two samples."""
 
 
-def snapshot(config: Config, format: str, columns: str, out: TextIO) -> int:
-    """Print one tick of every target; return the exit code.
+def add_arguments(parser: CommandParser) -> None:
+    """Add the arguments."""
+    add_gpu_options(parser)
+    parser.add_argument("--format", choices=["table", "json", "csv", "prometheus"], default="table")
+    parser.add_argument("--columns", help="columns of --format csv: default, all (default), or names with commas")
 
-    Args:
-        format: `table`, `json`, `csv` or `prometheus`.
+
+def run(options: argparse.Namespace) -> int:
+    """Print one tick of every target; return the exit code.
 
     Raises:
         NothingRead: no target delivered a tick.
         UsageError: a column is unknown.
     """
-    names = pulsed_csv.columns(columns)
+    import asyncio
+    import json
+
+    from pulsed.collector.pool import collect
+    from pulsed.present.api import documents
+    from pulsed.present.csv import pulsed_csv
+    from pulsed.present.exposition.page import Pages
+    from pulsed.present.exposition.telemetry import Telemetry
+    from pulsed.present.table import table
+
+    format, out = options.format, sys.stdout
+    if options.columns is not None and format != "csv":
+        options.parser.error("--columns needs --format csv")
+    config = configuration(options)
+    names = pulsed_csv.columns(options.columns or "all")
     settings = replace(config.compute_settings(), hold=0.0)  # one tick: its class is not debounced
     store = asyncio.run(collect(config, settings, _is_done, is_logged=False))
     for target in store.targets:

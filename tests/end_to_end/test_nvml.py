@@ -148,7 +148,7 @@ def test_without_the_library_one_line_names_the_remedy(tmp_path: Path) -> None:
 
 
 def test_other_sources_do_not_import_nvidia_ml_py() -> None:
-    code = "import sys, pulsed.commands.serve, pulsed.collector.source_factory; sys.exit('pynvml' in sys.modules)"
+    code = "import sys, pulsed.commands.daemon, pulsed.collector.source_factory; sys.exit('pynvml' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 

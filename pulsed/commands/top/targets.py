@@ -6,7 +6,8 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 from urllib.parse import parse_qs, urlsplit
 
-from pulsed.commands.daemon_client import DEFAULT_URL, DaemonClient
+from pulsed.commands.daemon_client import DaemonClient
+from pulsed.commands.options import DEFAULT_URL
 from pulsed.commands.top.feed import Connection
 from pulsed.commands.top.own_daemon import OwnDaemon
 from pulsed.errors import PulsedError

@@ -1,0 +1,127 @@
+"""Requests of `pulsed health` to daemons: problems of the GPUs with their remedies, and an exit code.
+
+The state comes from a running daemon: latched states, rates and lost GPUs need its history.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import TextIO
+from urllib.parse import urlencode
+
+from pulsed.commands.daemon_client import DaemonClient, DaemonUnreachable, RequestRefused
+from pulsed.errors import HealthUsageError, PulsedError, UsageError
+from pulsed.present.asgi import FORGET
+from pulsed.present.health_report import UNKNOWN, Row, exit_code_of, health_line, health_table
+
+PATH = "/health/gpus"
+
+
+class HealthUnavailable(PulsedError):
+    """The only daemon did not answer, so the health is unknown."""
+
+    exit_code = UNKNOWN
+
+
+class NotForgotten(PulsedError):
+    """A daemon did not forget a GPU."""
+
+
+def health(urls: Sequence[str], format: str, out: TextIO, *, timeout: float = 10.0, ca_file: str | None = None) -> int:
+    """Print the health of all GPUs of one or several daemons; return the exit code.
+
+    Args:
+        urls: of the daemons; a login in one is used. If there are several, one without an answer is an unknown row.
+        format: `table`, `json`, or `line`: one line with performance data, for Nagios.
+        out: where to print.
+        timeout: of each request, in seconds.
+        ca_file: certificates to trust, for https.
+
+    Raises:
+        HealthUnavailable: the only daemon did not answer, or the certificates cannot be read.
+        HealthUsageError: an address is not a URL.
+    """
+    clients = [_client(url, timeout, ca_file) for url in urls]
+    rows = [row for client in clients for row in _rows_of(client, is_only=len(clients) == 1)]
+    out.write(_FORMATS[format](rows))
+    return exit_code_of(rows)
+
+
+def _rows_of(client: DaemonClient, *, is_only: bool) -> list[Row]:
+    """Return the rows of a daemon; one of several that did not answer is one unknown row."""
+    try:
+        return _fetch(client)
+    except (DaemonUnreachable, RequestRefused) as error:
+        if is_only:
+            raise HealthUnavailable(error.args[0], error.remedy) from None
+        return [_unreachable_row(client, error)]
+
+
+def _client(url: str, timeout: float, ca_file: str | None) -> DaemonClient:
+    try:
+        return DaemonClient(url, timeout=timeout, ca_file=ca_file)
+    except UsageError as error:
+        raise HealthUsageError(f"health: {error.args[0]}", error.remedy) from None
+
+
+def _fetch(client: DaemonClient) -> list[Row]:
+    """Return the GPUs and targets of a daemon as `/health/gpus` has them."""
+    found = client.json(PATH)
+    if not isinstance(found, list):
+        raise DaemonUnreachable(
+            f"{client.address}{PATH}: the answer is not a list", "Check that the URL is of a pulsed"
+        )
+    return found
+
+
+def _unreachable_row(client: DaemonClient, error: PulsedError) -> Row:
+    problem = {"id": "daemon", "state": "unknown", "since": None, "message": error.args[0], "remedy": error.remedy}
+    return {
+        "node": "",
+        "gpu": None,
+        "uuid": None,
+        "mig": None,
+        "model": None,
+        "target": client.address,
+        "stale": True,
+        "state": "unknown",
+        "severity": -1,
+        "coverage": 0.0,
+        "last_reset": None,
+        "problems": [problem],
+    }
+
+
+def forget(
+    url: str, gpu: str, node: str | None, out: TextIO, *, timeout: float = 10.0, ca_file: str | None = None
+) -> None:
+    """Have a daemon forget an absent GPU.
+
+    Args:
+        url: of the daemon.
+        gpu: UUID or index of the GPU.
+        node: its host, if several have such a GPU.
+        out: where to print what was forgotten.
+
+    Raises:
+        NotForgotten: the daemon refused; the message has its reason.
+        HealthUnavailable: the daemon did not answer.
+        HealthUsageError: the address is not a URL.
+    """
+    query = urlencode({"gpu": gpu} | ({} if node is None else {"node": node}))
+    try:
+        answer = _client(url, timeout, ca_file).request(f"{FORGET}?{query}", "POST")
+    except DaemonUnreachable as error:
+        raise HealthUnavailable(error.args[0], error.remedy) from None
+    except RequestRefused as error:
+        text = error.text if error.status in (400, 403, 404, 409) else ""
+        raise NotForgotten(text or error.args[0], "" if text else error.remedy) from None
+    out.write(answer.decode())
+
+
+def _json(rows: Sequence[Row]) -> str:
+    return json.dumps(rows, indent=2) + "\n"
+
+
+_FORMATS: Mapping[str, Callable[[Sequence[Row]], str]] = {"table": health_table, "json": _json, "line": health_line}
