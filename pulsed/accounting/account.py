@@ -30,7 +30,8 @@ def gpu_key(device: Device) -> GpuKey:
 class OwnerEvent(NamedTuple):
     """A change of a GPU's health while the owner had it, or of a finding; Unix time, states.
 
-    `check` is the id of the check, empty for the GPU as a whole, or the name of the finding.
+    `check` is the id of the check, empty for the GPU as a whole, or the name of the finding. `remedy` is empty for
+    findings, and where a check is no longer raised.
     """
 
     time: float
@@ -38,6 +39,7 @@ class OwnerEvent(NamedTuple):
     before: str
     after: str
     message: str
+    remedy: str = ""
 
 
 @dataclass(slots=True)

@@ -251,7 +251,7 @@ def _add_events(owned: Iterable[AccountedGpu], tick: ComputedTick) -> None:
     gpus = list(owned)
     for change in tick.health_changes:
         board = gpu_key(change.device)[:2]
-        event = OwnerEvent(change.time, change.check, change.before, change.after, change.message)
+        event = OwnerEvent(change.time, change.check, change.before, change.after, change.message, change.remedy)
         for gpu in gpus:
             if gpu_key(gpu.device)[:2] == board:
                 for account in gpu.owners:

@@ -67,7 +67,7 @@ def _events(account: Account) -> Iterator[Advice]:
             if check in FINDING_TEXTS:
                 yield Advice(check, evidence, FINDING_TEXTS[check])
             else:
-                yield Advice("health", evidence, f"See `pulsed health`, and HEALTH.md for {check}.")
+                yield Advice("health", evidence, event["remedy"] or "See the health of this GPU.")
 
 
 FINDING_TEXTS: Mapping[str, str] = {

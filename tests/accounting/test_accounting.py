@@ -437,3 +437,15 @@ def test_numbers_that_json_lacks_do_not_cost_an_account(number: float) -> None:
 
 def test_an_empty_vector_adds_nothing() -> None:
     assert added(EMPTY, EMPTY) is EMPTY
+
+
+def test_an_account_keeps_what_to_do_about_a_health_event() -> None:
+    node = Node()
+    for failure in (0, 0, 1):
+        node.sees(((A,), WORKS._replace(row_remap_failure=failure)))
+    saved = json.loads(json.dumps(dump_account(node.running(A))))
+    events = {event.check: event for event in load_account(saved).on(GPU).events}
+    assert (events["row_remap_failed"].after, events["row_remap_failed"].remedy) == (
+        "crit",
+        "Row repair failed (spares used up or write failed): run field diagnostics and replace the GPU.",
+    )

@@ -11,7 +11,7 @@ from pulsed.present.job_cost import Prices, cost_of
 from pulsed.present.job_report import job_line, job_report, job_table
 from tests.present.accounts import BEGIN, document, gpu_account
 
-XID = OwnerEvent(BEGIN + 7320.0, "xid", "ok", "warn", "XID 31 of a program")
+XID = OwnerEvent(BEGIN + 7320.0, "xid", "ok", "warn", "XID 31 of a program", "Restart the program.")
 
 
 def test_the_report() -> None:
@@ -33,7 +33,7 @@ def test_the_report() -> None:
         "  2          4.0       10 %   2.0  1.2      48.0",
         "  all       12.0       30 %   2.9  4.8",
         "",
-        "What to do  GPU 2: XID 31 of a program, at 2026-01-01 02:02 UTC. See `pulsed health`, and HEALTH.md for xid.",
+        "What to do  GPU 2: XID 31 of a program, at 2026-01-01 02:02 UTC. Restart the program.",
         "            GPU 2: idle for the last 2 h of 4 h. Its program has ended, waits or has stopped: end the job when"
         " the work is done.",
         "Not known   host CPU and memory; whether this is good for this program",

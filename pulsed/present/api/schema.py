@@ -268,6 +268,7 @@ class OwnerEventShape(Shape):
     before: str
     after: str
     message: str
+    remedy: str = Field(description="what to do; empty for findings and where a check is no longer raised")
 
 
 class GpuAccountShape(CountedShape):

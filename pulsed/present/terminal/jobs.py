@@ -23,7 +23,7 @@ _IMPORTANCE = ("owner", "gpu", "real", "memory", "status", "user", "idle", "held
 
 TITLES = {
     "owner": "OWNER", "user": "USER", "gpu": "GPU", "gid": "MIG", "status": "*STATUS", "memory": "*MEM GiB",
-    "util": "*UTIL", "real": "*RU %", "tensor": "*TENSOR", "held": "HELD", "idle": "IDLE", "energy": "ENERGY",
+    "util": "*UTIL", "real": "*RU %", "tensor": "*TENSOR", "held": "TIME", "idle": "IDLE", "energy": "ENERGY",
 }  # fmt: skip
 
 
@@ -32,7 +32,7 @@ def jobs(model: Model, view: ViewState, width: int, height: int) -> list[Line]:
     columns = _columns(width)
     head = line(Segment(_row(TITLES, columns), "title"))
     rows = [row for row in _rows(model, columns) if view.filter.lower() in row.text.lower()]
-    note = "* of the GPU, shared by all of its owners. ENERGY, IDLE: since the owner has the GPU."
+    note = "* of the GPU, for all of its owners. TIME: with the GPU; IDLE, ENERGY: in it."
     if not model.jobs:
         note = "no owner has a GPU: owners come from pod labels, or from attribution.jobs.directories"
     elif not any(model.processes.values()):

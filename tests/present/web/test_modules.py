@@ -29,6 +29,21 @@ def run(page: Page, module: str, expression: str) -> Any:
 
 
 @pytest.mark.parametrize(
+    ("kind", "one", "several"),
+    [
+        ("health", "1 change of health", "2 changes of health"),
+        ("xid", "1 XID", "2 XIDs"),
+        ("finding", "1 finding", "2 findings"),
+        ("removal", "1 removal", "2 removals"),
+        ("owner", "1 change of owners", "2 changes of owners"),
+        ("workload_class", "1 change of class", "2 changes of class"),
+    ],
+)
+def test_counts_of_changes(page: Page, kind: str, one: str, several: str) -> None:
+    assert run(page, "text/change_text.js", f"[1, 2].map((count) => m.countText('{kind}', count))") == [one, several]
+
+
+@pytest.mark.parametrize(
     ("call", "text"),
     [
         ("percent(null)", "--"),

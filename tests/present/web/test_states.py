@@ -145,6 +145,14 @@ def test_what_is_wrong_and_what_to_do(browser: Browser, tmp_path: Path) -> None:
         expect(page.locator(".tile")).to_have_count(1)
 
 
+def test_a_gpu_without_an_owner_may_be_free(browser: Browser, tmp_path: Path) -> None:
+    labels = {"pod": "train-0", "namespace": "ml", "container": "main"}
+    with showing(browser, tmp_path, Row(0, FULL, labels), Row(1, IDLE)) as (opened, _, _):
+        page = opened.open("#/gpu/1")
+        owners = page.locator(".panel", has=page.get_by_role("heading", name="Owners"))
+        expect(owners.locator("p")).to_have_text("Not known: no source names an owner. This GPU may be free.")
+
+
 HOSTILE = (
     "<img src=x onerror=alert(1)>",
     '"><script>alert(2)</script>',

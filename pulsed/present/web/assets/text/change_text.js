@@ -4,6 +4,18 @@ import { quantityName, words } from "./format.js";
 
 export const KINDS = { health: "Health", xid: "XID", finding: "Findings", removal: "Removals", owner: "Owners", workload_class: "Classes" };
 
+const COUNTED = {
+  health: ["change of health", "changes of health"],
+  xid: ["XID", "XIDs"],
+  finding: ["finding", "findings"],
+  removal: ["removal", "removals"],
+  owner: ["change of owners", "changes of owners"],
+  workload_class: ["change of class", "changes of class"],
+};
+
+/** A number of changes of a kind, in words. */
+export const countText = (kind, count) => `${count} ${COUNTED[kind][count === 1 ? 0 : 1]}`;
+
 /** Health that only becomes known is no news. */
 export const isNews = (change) =>
   change.event !== "health" || !(["unknown", "ok"].includes(change.before) && ["unknown", "ok"].includes(change.after));

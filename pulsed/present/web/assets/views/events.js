@@ -1,7 +1,7 @@
 // What has happened: changes of health, XIDs, findings, owners and classes, the newest first.
 
 import { keyOfEvent } from "../core/fleet_state.js";
-import { changeText, isNews, KINDS, stateOf } from "../text/change_text.js";
+import { changeText, countText, isNews, KINDS, stateOf } from "../text/change_text.js";
 import { clock, span } from "../text/format.js";
 import { copyable } from "../ui/copy.js";
 import { h, setText } from "../ui/dom.js";
@@ -70,8 +70,8 @@ export class EventsView {
   drawSummary(shown, fleet) {
     const now = fleet.current.time;
     const recent = shown.filter((change) => now - Date.parse(change.time) / 1000 <= RECENT_SECONDS);
-    const counts = Object.entries(KINDS).map(([kind, title]) => [recent.filter((change) => change.event === kind).length, title.toLowerCase()]).filter(([count]) => count);
-    setText(this.summary, `Last 10 minutes: ${counts.map(([count, title]) => `${count} ${title}`).join(", ") || "nothing"}`);
+    const counts = Object.keys(KINDS).map((kind) => [kind, recent.filter((change) => change.event === kind).length]).filter(([, count]) => count);
+    setText(this.summary, `Last 10 minutes: ${counts.map(([kind, count]) => countText(kind, count)).join(", ") || "nothing"}`);
   }
 
   row(change) {

@@ -31,7 +31,7 @@ export class OwnersPanel extends FactsPanel {
 
   draw(gpu) {
     const { known, owners } = gpu.attribution;
-    if (!known) return this.show(h("p", {}, "Not known: the source gives no owners."));
+    if (!known) return this.show(h("p", {}, "Not known: no source names an owner. This GPU may be free."));
     if (!owners.length) return this.show(h("p", {}, "Free: no job or pod has this GPU."));
     const note = owners.length > 1 ? [h("p", { class: "muted" }, `${owners.length} owners share this GPU.`)] : [];
     this.show(...note, ...owners.map((owner) => ownerFacts(owner, this.context.router)));
