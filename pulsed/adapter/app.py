@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import logging
+from collections.abc import Collection
 from urllib.parse import parse_qsl, unquote
 
 from pulsed.adapter.documents import Document, failure
 from pulsed.adapter.metrics_api import MetricsApi, RequestFailed
-from pulsed.present.asgi import Receive, Scope, Send
+from pulsed.present.asgi import CLIENT_NAMES, Receive, Scope, Send
 
 log = logging.getLogger(__name__)
 
@@ -17,10 +18,14 @@ READY = ("/readyz", "/-/ready")
 
 
 class AdapterApp:
-    """Answers the API server, and probes."""
+    """Answers the API server, and probes.
 
-    def __init__(self, api: MetricsApi) -> None:
-        self._api = api
+    Args:
+        client_names: common names of client certificates, one of which all requests but probes need; empty: none.
+    """
+
+    def __init__(self, api: MetricsApi, client_names: Collection[str] = ()) -> None:
+        self._api, self._client_names = api, frozenset(client_names)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -39,6 +44,14 @@ class AdapterApp:
             log.debug("request failed", extra={"path": scope["path"], "error": str(error)})
             return error.code, failure(error.code, str(error))
 
+    def _check_client(self, names: frozenset[str]) -> None:
+        if self._client_names and not self._client_names & names:
+            given = f"its common name is {', '.join(sorted(names))}" if names else "there is none"
+            raise RequestFailed(
+                401,
+                f"a client certificate of adapter.client_names ({', '.join(self._client_names)}) is needed; {given}",
+            )
+
     def _document(self, scope: Scope) -> Document:
         if scope["method"] not in ("GET", "HEAD"):
             raise RequestFailed(405, "only GET and HEAD")
@@ -48,6 +61,7 @@ class AdapterApp:
         if path in READY:
             self._api.check_ready()
             return {"status": "ok"}
+        self._check_client(scope["state"].get(CLIENT_NAMES, frozenset()))
         # Decoded part by part: the API server sends `*` as %2A, and a name may hold a slash.
         root, *parts = [unquote(part) for part in scope["raw_path"].decode("ascii").strip("/").split("/")]
         if root != "apis":

@@ -116,6 +116,7 @@ def value_list(group: str, version: str, items: Sequence[Document]) -> Document:
 
 _REASONS: Mapping[int, str] = {
     400: "BadRequest",
+    401: "Unauthorized",
     404: "NotFound",
     405: "MethodNotAllowed",
     503: "ServiceUnavailable",

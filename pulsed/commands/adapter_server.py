@@ -19,6 +19,7 @@ from pulsed.adapter.scale_metrics import scale_metrics
 from pulsed.collector.source_factory import exporter_settings
 from pulsed.config import Config
 from pulsed.config.source import STALE_INTERVALS
+from pulsed.errors import ConfigError
 from pulsed.kubernetes.api_client import ApiClient
 from pulsed.kubernetes.cluster_access import ClusterAccess, server_of_pod
 from pulsed.kubernetes.resource_watch import ResourceWatch
@@ -47,6 +48,12 @@ def serve_apis(config: Config) -> int:
     """
     access = _access(config)
     web = WebConfigReloader(Path(config.web.config_file)) if config.web.config_file else None
+    if config.adapter.client_names and (web is None or not web.now.settings.tls_server_config.verifies_clients):
+        raise ConfigError(
+            "adapter.client_names: the web configuration does not verify client certificates; every request would be "
+            "refused",
+            "There, set client_ca_file and client_auth_type to VerifyClientCertIfGiven",
+        )
     listeners = listen(config.listen)
     try:
         return uvloop.run(_run(config, access, web, listeners))
@@ -75,11 +82,11 @@ async def _run(config: Config, access: ClusterAccess, web: WebConfigReloader | N
     pods = ResourceWatch(client, PODS, {}, reader, changed, is_paged=True)
     page = daemon_page(given.container_port, given.scheme, given.route_prefix or "", given.fields)
     gpus = ClusterGpus(scraper, pods, page, given.stale_after or STALE_INTERVALS * given.interval)
-    app: App = AdapterApp(MetricsApi(gpus, scale_metrics(given.fields)))
+    app: App = AdapterApp(MetricsApi(gpus, scale_metrics(given.fields)), given.client_names)
     if web is not None:
         open_paths = frozenset((*ALIVE, *READY)) if config.web.open_probes else frozenset[str]()
         app = AuthMiddleware(app, web, lambda path, status: None, open_paths=open_paths)
-    server = Server(app, config.web, web, common_names=given.client_names)
+    server = Server(app, config.web, web)
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, server.stop, number)
     for listener in listeners:

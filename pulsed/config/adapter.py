@@ -48,8 +48,9 @@ class AdapterSection(Section):
     )
     client_names: CommonNames = Field(
         default=(),
-        description="Common names of client certificates that are accepted, if the web configuration verifies them. "
-        "Unset: any. That of the API server is usually `front-proxy-client`.",
+        description="Common names of client certificates, one of which every request but probes needs; the web "
+        "configuration verifies the certificates. Unset: any client that it accepts. That of the API server is usually "
+        "`front-proxy-client`.",
         examples=[("front-proxy-client",)],
     )
 

@@ -26,5 +26,8 @@ def route_of(scope: Scope, prefix: str) -> str | None:
     return path[len(prefix) :] if path.startswith(f"{prefix}/") else None
 
 
+CLIENT_NAMES = "client_names"
+"""Key of a scope's `state`: common names of the client's certificate, which TLS has verified; missing without one."""
+
 HEAD_ONLY = "pulsed.head"
 """Key of a scope whose request was HEAD: for answers that would not end."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import http
-import ssl
 from collections.abc import Callable
 
 import httptools
@@ -17,15 +16,17 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
 from pulsed.config.model import Web
+from pulsed.present.asgi import CLIENT_NAMES
 from pulsed.server.connection_limits import (
     LINGER_SECONDS,
     MOST_BODY_BYTES,
     MOST_HEADER_BYTES,
     STUCK_SECONDS,
 )
+from pulsed.server.tls_context import Certificate, common_names
 
-Admits = Callable[[ssl.SSLObject], bool]
-"""Returns whether a client is admitted, by its TLS certificate."""
+Admits = Callable[[Certificate], bool]
+"""Returns whether a client is admitted, by its certificate, which TLS has verified."""
 
 
 class _Refused(Exception):
@@ -37,7 +38,7 @@ class _Refused(Exception):
 
 
 class ServerConnection(HttpToolsProtocol):
-    """A connection and its limits; `admits` decides about a TLS client once its handshake is done.
+    """A connection and its limits; `admits` decides about a client with a certificate once its handshake is done.
 
     `active` is the loop time of the last request's first byte; before any, of the connection's begin.
     """
@@ -47,7 +48,7 @@ class ServerConnection(HttpToolsProtocol):
         config: uvicorn.Config,
         server_state: ServerState,
         limits: Web,
-        admits: Admits | None,
+        admits: Admits,
         opened: Callable[[], object],
     ) -> None:
         super().__init__(config=config, server_state=server_state, app_state={})
@@ -77,10 +78,13 @@ class ServerConnection(HttpToolsProtocol):
         """Begin, or refuse a client whose certificate has the wrong name."""
         super().connection_made(transport)
         self._opened()
-        if self._admits is not None:
-            tls = transport.get_extra_info("ssl_object")
-            if tls is not None and not self._admits(tls):
-                self.drop()
+        tls = transport.get_extra_info("ssl_object")
+        certificate = tls.getpeercert() if tls is not None else None
+        if not certificate:
+            return
+        self.app_state[CLIENT_NAMES] = common_names(certificate)
+        if not self._admits(certificate):
+            self.drop()
 
     def data_received(self, data: bytes) -> None:
         """Take a piece of a request."""

@@ -15,7 +15,7 @@ import logging
 import signal
 import socket
 import ssl
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterator
 
 import uvicorn
 
@@ -24,7 +24,7 @@ from pulsed.present.asgi import App
 from pulsed.server.connection import Admits, ServerConnection
 from pulsed.server.connection_limiter import ConnectionLimiter
 from pulsed.server.reloader import WebConfigReloader
-from pulsed.server.tls_context import has_common_name, is_allowed
+from pulsed.server.tls_context import is_allowed
 
 log = logging.getLogger(__name__)
 
@@ -45,9 +45,6 @@ class Server(uvicorn.Server):
     """Serves an application on sockets that listen already; without a web configuration as plain HTTP for all.
 
     Without uvicorn's own signal handling: it would end the process by the signal, not with an exit code.
-
-    Args:
-        common_names: of client certificates that are accepted; empty: any that the web configuration accepts.
     """
 
     def __init__(
@@ -56,7 +53,6 @@ class Server(uvicorn.Server):
         limits: Web,
         live: WebConfigReloader | None = None,
         on_ready: Callable[[], None] = lambda: None,
-        common_names: Collection[str] = (),
     ) -> None:
         super().__init__(
             uvicorn.Config(
@@ -77,7 +73,6 @@ class Server(uvicorn.Server):
         self._live = live
         self.limiter = ConnectionLimiter(self.server_state, limits)
         self._on_ready = on_ready
-        self._common_names = common_names
         self._stopping = asyncio.Event()
 
     @property
@@ -135,12 +130,9 @@ class Server(uvicorn.Server):
     def _protocol(self, opened: Callable[[], object]) -> ServerConnection:
         return ServerConnection(self.config, self.server_state, self._limits, self._admits(), opened)
 
-    def _admits(self) -> Admits | None:
+    def _admits(self) -> Admits:
         sans = self._live.now.settings.tls_server_config.client_allowed_sans if self._live is not None else ()
-        names = self._common_names
-        if not sans and not names:
-            return None
-        return lambda client: is_allowed(client.getpeercert(), sans) and has_common_name(client.getpeercert(), names)
+        return lambda certificate: is_allowed(certificate, sans)
 
 
 class ConnectionAcceptor:

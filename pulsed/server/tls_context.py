@@ -13,10 +13,14 @@ import ssl
 import warnings
 from collections.abc import Collection, Iterator
 from pathlib import Path
+from typing import TypeAlias
 
 from pulsed.errors import ConfigError
 from pulsed.server.tls_names import CIPHERS, CURVES, VERSIONS
 from pulsed.server.web_config import Pem, TlsServerSection, WebConfig
+
+Certificate: TypeAlias = "ssl._PeerCertRetDictType"
+"""A certificate that TLS has verified, as `getpeercert` returns it."""
 
 
 def make_context(web: WebConfig) -> ssl.SSLContext | None:
@@ -57,22 +61,20 @@ def _make(tls: TlsServerSection, cert: Pem, key: Pem, client_ca: Pem | None) -> 
     return context
 
 
-def is_allowed(certificate: ssl._PeerCertRetDictType | None, sans: Collection[str]) -> bool:
-    """Whether a client's verified certificate has one of the names. Without a certificate the TLS settings decide."""
-    if not sans or not certificate:
-        return True
-    return any(_comparable(str(value)) in {_comparable(san) for san in sans} for _, value in _names_of(certificate))
+def is_allowed(certificate: Certificate, sans: Collection[str]) -> bool:
+    """Return whether a client's verified certificate has one of the names; any is allowed if there are none."""
+    return not sans or any(
+        _comparable(str(value)) in {_comparable(san) for san in sans} for _, value in _names_of(certificate)
+    )
 
 
-def has_common_name(certificate: ssl._PeerCertRetDictType | None, names: Collection[str]) -> bool:
-    """Whether a client's verified certificate has one of the common names. Without one the TLS settings decide."""
-    if not names or not certificate:
-        return True
-    subject: tuple[tuple[tuple[str, str], ...], ...] = certificate.get("subject", ())  # type: ignore[assignment] # as above
-    return any(key == "commonName" and value in names for part in subject for key, value in part)
+def common_names(certificate: Certificate) -> frozenset[str]:
+    """Return the common names of a certificate."""
+    subject: tuple[tuple[tuple[str, str], ...], ...] = certificate.get("subject", ())  # type: ignore[assignment] # as below
+    return frozenset(value for part in subject for key, value in part if key == "commonName")
 
 
-def _names_of(certificate: ssl._PeerCertRetDictType) -> tuple[tuple[str, str], ...]:
+def _names_of(certificate: Certificate) -> tuple[tuple[str, str], ...]:
     return certificate.get("subjectAltName", ())  # type: ignore[return-value] # typeshed: a mixture of all fields
 
 

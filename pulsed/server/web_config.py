@@ -125,6 +125,11 @@ class TlsServerSection(Section):
     prefer_server_cipher_suites: ExactSwitch = True
     curve_preferences: Curves = ()
 
+    @property
+    def verifies_clients(self) -> bool:
+        """Whether certificates of clients are verified."""
+        return self.client_auth_type in _VERIFYING
+
     def inline(self, name: str) -> str:
         """Return the PEM text of `cert`, `key` or `client_ca`."""
         return self.key.get_secret_value() if name == "key" and self.key else str(getattr(self, name) or "")
@@ -134,7 +139,7 @@ class TlsServerSection(Section):
         has_cert, has_key, has_ca = (
             bool(self.inline(name) or getattr(self, f"{name}_file")) for name in ("cert", "key", "client_ca")
         )
-        verifies = self.client_auth_type in _VERIFYING
+        verifies = self.verifies_clients
         if not has_cert and (has_key or has_ca or verifies):
             yield "cert_file", "is missing; TLS needs a certificate and its key"
         if not has_key and (has_cert or has_ca or verifies):

@@ -186,6 +186,7 @@ def adapter(
     config: Path | None = None,
     front_proxy: Pair | None = None,
     name: str = "adapter",
+    client_auth: str = "VerifyClientCertIfGiven",
     web_settings: str = "",
 ) -> Iterator[Adapter]:
     """Run the adapter with TLS and the check of the API server's client certificate.
@@ -204,7 +205,7 @@ def adapter(
     web = folder / "adapter-web.yml"
     web.write_text(
         "tls_server_config: {cert_file: adapter.crt, key_file: adapter.key,\n"
-        f"  client_auth_type: RequireAndVerifyClientCert, client_ca_file: {ca.name}}}\n"
+        f"  client_auth_type: {client_auth}, client_ca_file: {ca.name}}}\n"
         f"{web_settings}"
     )
     given = ["adapter.interval=1s", "adapter.stale_after=6s", "adapter.client_names=front-proxy-client", *settings]

@@ -157,24 +157,50 @@ def test_only_reading_is_allowed(running: Running) -> None:
     assert running.adapter.request("/livez", "HEAD") == (200, None)
 
 
-def test_clients_need_the_certificate_of_the_api_server(running: Running, tmp_path: Path) -> None:
-    """It is signed by another authority, has another name, or there is none."""
-    folder = running.cluster.folder
-    server_ca = folder / "serving-ca.crt"
-    strangers = [
-        client_context(tmp_path, make("other-ca", authority=True), "front-proxy-client", server_ca),
-        ssl.create_default_context(cafile=str(server_ca)),
-    ]
-    for context in strangers:
-        with pytest.raises((ssl.SSLError, ConnectionError)):
-            running.adapter.request(PODS, context=context)
-    assert running.adapter.request("/readyz")[0] == 200
+@pytest.mark.parametrize("path", ["/apis", f"{PODS}/%2A/gpu_power_watts", "/openapi/v2", "/"])
+@pytest.mark.parametrize("name", ["", "kubelet"])
+def test_other_clients_than_the_api_server_get_probes_only(
+    running: Running, tmp_path: Path, name: str, path: str
+) -> None:
+    """They have no certificate, or one for another name."""
+    server_ca = running.cluster.folder / "serving-ca.crt"
+    context = ssl.create_default_context(cafile=str(server_ca))
+    if name:
+        context = client_context(tmp_path, running.adapter.authority, name, server_ca)
+    status, document = running.adapter.request(path, context=context)
+    assert (status, document["kind"], document["reason"]) == (401, "Status", "Unauthorized")
+    assert "adapter.client_names" in document["message"]
+    for probe in ("/livez", "/readyz"):
+        assert running.adapter.request(probe, context=context) == (200, {"status": "ok"})
 
 
-def test_a_client_of_another_name_is_refused(running: Running, tmp_path: Path) -> None:
-    context = client_context(tmp_path, running.adapter.authority, "kubelet", running.cluster.folder / "serving-ca.crt")
+def test_certificates_of_other_authorities_are_refused(running: Running, tmp_path: Path) -> None:
+    other, server_ca = make("other-ca", authority=True), running.cluster.folder / "serving-ca.crt"
     with pytest.raises((ssl.SSLError, ConnectionError)):
-        running.adapter.request(PODS, context=context)
+        running.adapter.request("/livez", context=client_context(tmp_path, other, "front-proxy-client", server_ca))
+
+
+def test_without_client_names_every_client_that_tls_accepts_can_read(tmp_path: Path) -> None:
+    with (
+        gpu_cluster(tmp_path, 0) as cluster,
+        adapter(cluster, "adapter.client_names=[]", client_auth="RequireAndVerifyClientCert") as made,
+    ):
+        server_ca = tmp_path / "serving-ca.crt"
+        with pytest.raises((ssl.SSLError, ConnectionError)):
+            made.request("/livez", context=ssl.create_default_context(cafile=str(server_ca)))
+        context = client_context(tmp_path, made.authority, "any", server_ca)
+        assert made.request("/apis", context=context)[0] == 200
+
+
+@pytest.mark.parametrize("web", ["", "tls_server_config: {cert_file: a.crt, key_file: a.key}"])
+def test_client_names_need_verified_certificates(tmp_path: Path, web: str) -> None:
+    make("a").write(tmp_path, "a")
+    file = tmp_path / "web.yml"
+    file.write_text(web)
+    done = pulsed(
+        "adapter", f"--web.config.file={file}", "--set=adapter.client_names=a", "--set=kubernetes.server=https://a"
+    )
+    assert (done.returncode, "set client_ca_file and client_auth_type" in done.stderr) == (2, True), done.stderr
 
 
 def test_before_the_pods_are_known_it_is_not_ready(tmp_path: Path) -> None:

@@ -87,6 +87,26 @@ def test_the_configuration_follows_the_daemons(tmp_path: Path) -> None:
     assert (seen.source.exporter.insecure_skip_verify, seen.source.exporter.timeout) == (True, 3.0)
 
 
+@pytest.mark.parametrize(
+    ("front_proxy", "client_auth", "probe"),
+    [
+        ({}, "NoClientCert", "httpGet"),
+        ({"ca": "-----BEGIN CERTIFICATE-----"}, "VerifyClientCertIfGiven", "httpGet"),
+        ({"ca": "-----BEGIN CERTIFICATE-----", "names": []}, "RequireAndVerifyClientCert", "tcpSocket"),
+    ],
+)
+def test_probes_need_no_client_certificate(front_proxy: Values, client_auth: str, probe: str) -> None:
+    manifests = render({"adapter": {**ADAPTER["adapter"], "frontProxy": front_proxy}})
+    data = named(manifests, "ConfigMap")["data"]
+    tls = yaml.safe_load(data["web-config.yml"])["tls_server_config"]
+    assert tls.get("client_auth_type", "NoClientCert") == client_auth
+    assert ("client_names" in yaml.safe_load(data["config.yaml"])["adapter"]) == (
+        client_auth == "VerifyClientCertIfGiven"
+    )
+    (container,) = named(manifests, "Deployment")["spec"]["template"]["spec"]["containers"]
+    assert all(probe in container[f"{name}Probe"] for name in ("startup", "liveness", "readiness"))
+
+
 def test_the_rendered_adapter_finds_the_rendered_daemons(tmp_path: Path) -> None:
     manifests = render(ADAPTER)
     file = tmp_path / "config.yaml"

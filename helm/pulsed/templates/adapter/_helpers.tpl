@@ -46,7 +46,8 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- define "pulsed.adapter.web" -}}
 {{- $tls := dict "cert_file" "/etc/pulsed-tls/tls.crt" "key_file" "/etc/pulsed-tls/tls.key" }}
 {{- if .Values.adapter.frontProxy.ca }}
-{{- $_ := set $tls "client_auth_type" "RequireAndVerifyClientCert" }}
+{{- /* With names, the adapter itself refuses requests without a certificate, but not probes. */}}
+{{- $_ := set $tls "client_auth_type" (ternary "VerifyClientCertIfGiven" "RequireAndVerifyClientCert" (not (empty .Values.adapter.frontProxy.names))) }}
 {{- $_ := set $tls "client_ca_file" "front-proxy-ca.crt" }}
 {{- end }}
 {{- dict "tls_server_config" $tls | toYaml }}
@@ -54,9 +55,11 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 
 {{/* A probe; kubelets have no client certificate. Call with (list . $path). */}}
 {{- define "pulsed.adapter.probe" -}}
-{{- if (index . 0).Values.adapter.frontProxy.ca -}}
+{{- with (index . 0).Values.adapter.frontProxy }}
+{{- if and .ca (not .names) -}}
 tcpSocket: {port: https}
 {{- else -}}
-httpGet: {path: {{ index . 1 }}, port: https, scheme: HTTPS}
+httpGet: {path: {{ index $ 1 }}, port: https, scheme: HTTPS}
+{{- end }}
 {{- end }}
 {{- end }}
