@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import json
 import logging
-import sys
 from datetime import datetime, timezone
-from typing import Literal, TextIO
+from typing import Literal
 
 Level = Literal["debug", "info", "warn", "error"]
 Format = Literal["logfmt", "json"]
@@ -24,9 +23,9 @@ _NAMES = {number: name for name, number in _LEVELS.items()} | {logging.CRITICAL:
 _RECORD_KEYS = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName", "color_message"}
 
 
-def setup(level: Level = "info", format: Format = "logfmt", stream: TextIO | None = None) -> None:
-    """Send everything that is logged in this process to `stream` (stderr), from `level` up."""
-    handler = logging.StreamHandler(stream or sys.stderr)
+def setup(level: Level = "info", format: Format = "logfmt") -> None:
+    """Send everything that is logged in this process to stderr, from `level` up."""
+    handler = logging.StreamHandler()
     handler.setFormatter(_Json() if format == "json" else _Logfmt())
     root = logging.getLogger()
     root.handlers[:] = [handler]

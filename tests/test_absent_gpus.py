@@ -16,7 +16,7 @@ from pulsed.compute.health.model import State
 from pulsed.compute.tick import ComputedTick
 from pulsed.config.gpu_selection import EVERYTHING, GpuSelection, parse
 from pulsed.errors import GpuNotForgettable, GpuNotFound
-from pulsed.reader.exposition import PageParser
+from pulsed.reader.exposition.parser import PageParser
 from pulsed.reader.tick import RawTick
 
 START = 1767225600.0

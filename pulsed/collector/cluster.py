@@ -6,7 +6,6 @@ The client is imported when it is needed: most hosts have no cluster.
 from __future__ import annotations
 
 import asyncio
-import os
 from typing import TYPE_CHECKING
 
 from pulsed.attribution.attribution import Attribution
@@ -53,7 +52,7 @@ class Cluster:
         if not (discovers_exporters(config) or resolves_workloads(config)):
             return None
         is_same = self._config is not None and self._config.kubernetes == config.kubernetes
-        return self._client if is_same and self._client is not None else api_client(config, os.environ)
+        return self._client if is_same and self._client is not None else api_client(config)
 
     def apply(self, config: Config, client: ApiClient | None) -> None:
         """Read by this configuration from now on; what has not changed is not interrupted."""

@@ -21,6 +21,7 @@ from pulsed.translate.identity import is_loopback
 
 if TYPE_CHECKING:
     from pulsed.kubernetes.api_client import ApiClient
+    from pulsed.kubernetes.cluster_access import ClusterAccess
     from pulsed.reader.exporter.scraper import ExporterSettings
 
 
@@ -50,7 +51,7 @@ async def found_sources(config: Config, kind: str | None = None, *, hurried: boo
         return open_sources(config, hurried=hurried) if kind is None else _KINDS[kind](config, True)
     from pulsed.collector.exporter_discovery import ExporterDiscovery
 
-    client = api_client(config, os.environ)
+    client = api_client(config)
     discovery = ExporterDiscovery(config, client)
     discovery.start()
     try:
@@ -66,20 +67,25 @@ def discovers_exporters(config: Config) -> bool:
     return config.source.kind == "exporter" and config.source.exporter.discovery == "kubernetes"
 
 
-def api_client(config: Config, environment: Mapping[str, str]) -> ApiClient:
+def api_client(config: Config) -> ApiClient:
     """Return a client of the configured API server of Kubernetes, else of the cluster that pulsed runs in.
 
     Raises:
         ConfigError: there is neither, or exporters of an unknown node are to be found.
     """
     from pulsed.kubernetes.api_client import ApiClient
-    from pulsed.kubernetes.cluster_access import ClusterAccess, server_of_pod
 
     if discovers_exporters(config):
         discovery_node(config)
+    return ApiClient(cluster_access(config), config.kubernetes.timeout)
+
+
+def cluster_access(config: Config) -> ClusterAccess:
+    """Return where the API server is and how to log in. Raises `ConfigError` if there is none."""
+    from pulsed.kubernetes.cluster_access import ClusterAccess, server_of_pod
+
     given = config.kubernetes
-    server = given.server or server_of_pod(environment)
-    return ApiClient(ClusterAccess(server, given.token_file, given.ca_file), given.timeout)
+    return ClusterAccess(given.server or server_of_pod(os.environ), given.token_file, given.ca_file)
 
 
 def discovery_node(config: Config) -> str:
@@ -276,7 +282,7 @@ def _replay(config: Config, hurried: bool) -> Sequence[Source]:
 
 
 def _demo(config: Config, hurried: bool) -> Sequence[Source]:
-    from pulsed.reader.demo import DemoSource
+    from pulsed.reader.demo.source import DemoSource
 
     return [DemoSource(config.source.demo.seed, config.source.seconds() or 1.0, node_name(config))]
 

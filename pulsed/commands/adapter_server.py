@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import signal
 from dataclasses import replace
 from pathlib import Path
@@ -16,12 +15,12 @@ from pulsed.adapter.app import ALIVE, READY, AdapterApp
 from pulsed.adapter.cluster_gpus import ClusterGpus, daemon_page, pod_reader
 from pulsed.adapter.metrics_api import MetricsApi
 from pulsed.adapter.scale_metrics import scale_metrics
-from pulsed.collector.source_factory import exporter_settings
+from pulsed.collector.source_factory import cluster_access, exporter_settings
 from pulsed.config import Config
 from pulsed.config.source import STALE_INTERVALS
 from pulsed.errors import ConfigError
 from pulsed.kubernetes.api_client import ApiClient
-from pulsed.kubernetes.cluster_access import ClusterAccess, server_of_pod
+from pulsed.kubernetes.cluster_access import ClusterAccess
 from pulsed.kubernetes.resource_watch import ResourceWatch
 from pulsed.memory import configure_memory
 from pulsed.present.asgi import App
@@ -46,7 +45,7 @@ def serve_apis(config: Config) -> int:
         ListenError: a listen address cannot be bound.
         ConfigError: the API server is not known, or the web configuration is not valid.
     """
-    access = _access(config)
+    access = cluster_access(config)
     web = WebConfigReloader(Path(config.web.config_file)) if config.web.config_file else None
     if config.adapter.client_names and (web is None or not web.now.settings.tls_server_config.verifies_clients):
         raise ConfigError(
@@ -60,11 +59,6 @@ def serve_apis(config: Config) -> int:
     finally:
         for listener in listeners:
             listener.close()
-
-
-def _access(config: Config) -> ClusterAccess:
-    cluster = config.kubernetes
-    return ClusterAccess(cluster.server or server_of_pod(os.environ), cluster.token_file, cluster.ca_file)
 
 
 async def _run(config: Config, access: ClusterAccess, web: WebConfigReloader | None, listeners: list[Listener]) -> int:

@@ -1,7 +1,7 @@
 """Selection of GPUs, by `--gpus` or the environment of a job. Pure functions; independent of devices.
 
 A job's indexes are not always the node's: in a cgroup, CUDA counts from 0 what the job may see. They are turned into
-UUIDs where these are known, or into Slurm's numbers, which are the node's (SLURM_JOB_GPUS in srun's manual page).
+Slurm's numbers, which are the node's (SLURM_JOB_GPUS in srun's manual page).
 """
 
 from __future__ import annotations
@@ -112,20 +112,17 @@ def parse(text: str, origin: str = "--gpus") -> GpuSelection:
     return _selection(parts, origin)
 
 
-def from_environment(environment: Mapping[str, str], visible: Sequence[str] = ()) -> GpuSelection:
+def from_environment(environment: Mapping[str, str]) -> GpuSelection:
     """Return the GPUs of a job by its environment: the first of CUDA's, NVIDIA's and Slurm's variables that is set.
 
     Nonsense in a variable never raises: what comes after it does not count, which is CUDA's own rule.
-
-    Args:
-        visible: UUIDs of the GPUs that the job can see, in CUDA's order, where they are known.
     """
     slurm = _slurm(environment)
     cuda = environment.get("CUDA_VISIBLE_DEVICES")
     if cuda is not None:
         parts = list(_sound(cuda))
         if parts and all(_INDEX.fullmatch(part) for part in parts):
-            parts = _on_the_node([int(part) for part in parts], visible, [*slurm.values()])
+            parts = _on_the_node([int(part) for part in parts], [*slurm.values()])
         return _selection(parts, "CUDA_VISIBLE_DEVICES")
     nvidia = environment.get("NVIDIA_VISIBLE_DEVICES", "void").strip()
     if nvidia.lower() == "all":
@@ -145,10 +142,8 @@ def _slurm(environment: Mapping[str, str]) -> dict[str, list[str]]:
     return {name: list(_expanded(_sound(text))) for name, text in numbers.items() if text}
 
 
-def _on_the_node(numbers: Sequence[int], visible: Sequence[str], slurm: Sequence[Sequence[str]]) -> list[str]:
-    """Turn CUDA's indexes into UUIDs, or into the node's indexes."""
-    if visible:
-        return [visible[number] for number in numbers if number < len(visible)]
+def _on_the_node(numbers: Sequence[int], slurm: Sequence[Sequence[str]]) -> list[str]:
+    """Turn CUDA's indexes into the node's indexes."""
     for allocated in slurm:
         # With devices in a cgroup CUDA counts what is allocated; without, it uses the node's numbers, and Slurm sets
         # just these. Both agree where all that is allocated is visible.

@@ -21,6 +21,12 @@ log = logging.getLogger(__name__)
 GIVE_UP_AFTER = 3
 """Failures in a row after which the other sources are tried again."""
 
+FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 1.0, 60.0
+"""Pause before the second round through all of them, which doubles with every further one, and the longest."""
+
+SECOND_LOOK_SECONDS = 300.0
+"""Time after which a limited source is left, if another has come to work by then."""
+
 
 @dataclass(frozen=True, slots=True)
 class SourceCandidate:
@@ -40,13 +46,7 @@ class _Trial:
 
 
 class AutoSource:
-    """The first candidate that delivers a tick, else a limited one.
-
-    Args:
-        first_pause: seconds before the second round through all of them; doubles with every further one.
-        longest_pause: seconds.
-        second_look: seconds after which a limited one is left, if another has come to work by then.
-    """
+    """The first candidate that delivers a tick, else a limited one."""
 
     failures = (NoSourceWorks,)
 
@@ -54,15 +54,12 @@ class AutoSource:
         self,
         candidates: Sequence[SourceCandidate],
         *,
-        first_pause: float = 1.0,
-        longest_pause: float = 60.0,
-        second_look: float = 300.0,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
         random: Callable[[], float] = random_module.random,
     ) -> None:
-        self._candidates, self._second_look, self._clock, self._sleep = candidates, second_look, clock, sleep
-        self._pauses = Backoff(first_pause, longest_pause, random)
+        self._candidates, self._clock, self._sleep = candidates, clock, sleep
+        self._pauses = Backoff(FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS, random)
         self._pause = 0.0
         self._chosen: Source | None = None
         self._candidate: SourceCandidate | None = None
@@ -127,7 +124,7 @@ class AutoSource:
         """Now and then, if the chosen one is limited, begin to look for one that is not; the ticks go on meanwhile."""
         if self._search is not None or self._clock() < self._look_at:
             return
-        self._look_at = self._clock() + self._second_look
+        self._look_at = self._clock() + SECOND_LOOK_SECONDS
         if self._chosen is not None and self._candidate is not None and self._candidate.limited(self._chosen):
             others = [candidate for candidate in self._candidates if candidate is not self._candidate]
             self._search = asyncio.create_task(_first_that_works(others, [], limited=False), name="auto: second look")
@@ -150,7 +147,7 @@ class AutoSource:
         log.info("source chosen", extra={"source": self.kind, "target": self.target})
         self._pause, self._failed = 0.0, 0
         self._pauses.reset()
-        self._look_at = self._clock() + self._second_look
+        self._look_at = self._clock() + SECOND_LOOK_SECONDS
         return trial.tick
 
     async def _drop(self) -> None:

@@ -20,6 +20,9 @@ CSV (`gpu_utilization_ratio`)."""
 MAX_GPUS = 1024
 """GPUs and MIG instances of one target; by default, a target with more fails."""
 
+Labels = tuple[tuple[str, str], ...]
+"""Label pairs: names and values."""
+
 RawValue = float | str | None
 """A number, a text (dmon's string columns), or None where the source has no value."""
 
@@ -35,7 +38,7 @@ class Series:
     """
 
     name: str
-    labels: tuple[tuple[str, str], ...] = ()
+    labels: Labels = ()
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -17,13 +17,19 @@ from uvicorn.server import ServerState
 
 from pulsed.config.model import Web
 from pulsed.present.asgi import CLIENT_NAMES
-from pulsed.server.connection_limits import (
-    LINGER_SECONDS,
-    MOST_BODY_BYTES,
-    MOST_HEADER_BYTES,
-    STUCK_SECONDS,
-)
 from pulsed.server.tls_context import Certificate, common_names
+
+MOST_HEADER_BYTES = 64 * 1024
+"""Request line and headers of one request; Prometheus sends some 400."""
+
+MOST_BODY_BYTES = 64 * 1024
+"""No route takes a body: this much is read and thrown away, so that a client gets its response."""
+
+STUCK_SECONDS = 30.0
+"""How long a client may take nothing of what waits for it, or leave a closed connection half open."""
+
+LINGER_SECONDS = 1.0
+"""How long a refused client has to read why, before the connection goes."""
 
 Admits = Callable[[Certificate], bool]
 """Returns whether a client is admitted, by its certificate, which TLS has verified."""

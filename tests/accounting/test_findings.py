@@ -11,7 +11,7 @@ from pulsed.accounting.findings import FindingChange, FindingDetector
 from pulsed.attribution.owner import Owner
 from pulsed.compute.derive import ComputeSettings
 from pulsed.compute.layer import ComputeLayer
-from pulsed.reader.demo import DemoSource
+from pulsed.reader.demo.source import DemoSource
 from pulsed.translate.tick import Device, Entity
 from pulsed.translate.translator import Translator
 from pulsed.translate.vocabulary import Reading

@@ -9,7 +9,7 @@ from pulsed.compute.derive import ComputeSettings
 from pulsed.compute.health.checks import CHECKS
 from pulsed.compute.health.settings import HealthSettings
 from pulsed.compute.layer import ComputeLayer
-from pulsed.reader.demo import DemoSource
+from pulsed.reader.demo.source import DemoSource
 from pulsed.translate.tick import CanonicalTick
 from pulsed.translate.translator import Translator
 from tests.bench.figure import Bar, Figure

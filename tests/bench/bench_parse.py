@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from pulsed.reader.exposition import PageParser
+from pulsed.reader.exposition.parser import PageParser
 from tests.bench.figure import Bar, Figure
 from tests.bench.measure import cpu_seconds
 from tests.bench.ticks import FIELDS, GPUS, pages

@@ -14,7 +14,7 @@ from pulsed.compute.derive import ComputeSettings
 from pulsed.present.api.history import History
 from pulsed.present.exposition.page import Pages
 from pulsed.present.exposition.telemetry import Telemetry
-from pulsed.reader.dmon import DmonParser
+from pulsed.reader.dmon.parser import DmonParser
 from pulsed.reader.tick import RawTick
 from tests.bench.captures import capture
 from tests.bench.figure import Bar, Figure

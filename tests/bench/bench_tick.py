@@ -17,7 +17,7 @@ from pulsed.memory import configure_memory
 from pulsed.present.exposition.catalog import catalog
 from pulsed.present.exposition.page import Pages
 from pulsed.present.exposition.telemetry import Telemetry
-from pulsed.reader.exposition import PageParser
+from pulsed.reader.exposition.parser import PageParser
 from pulsed.reader.tick import RawTick
 from tests.bench.bench_parse import read_with_prometheus_client
 from tests.bench.figure import Bar, Figure

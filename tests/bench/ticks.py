@@ -8,7 +8,7 @@ from pulsed.collector.collector import Pipeline
 from pulsed.collector.target_store import Target, TargetStore
 from pulsed.compute.derive import ComputeSettings
 from pulsed.compute.tick import ComputedTick
-from pulsed.reader.exposition import PageParser
+from pulsed.reader.exposition.parser import PageParser
 from pulsed.reader.tick import RawTick
 from tests.bench.pages import exporter_page
 

@@ -27,7 +27,7 @@ from pulsed.config import Config
 from pulsed.config.load import load
 from pulsed.errors import NothingRead, UsageError
 from pulsed.present.csv import pulsed_csv
-from pulsed.reader.demo import DemoSource
+from pulsed.reader.demo.source import DemoSource
 from pulsed.reader.exporter.scraper import ExporterSettings
 from pulsed.reader.exporter.source import ExporterSource
 from pulsed.reader.record.file import RecordFailed, open_record

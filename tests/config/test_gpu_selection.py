@@ -103,10 +103,6 @@ def test_a_jobs_numbers_become_the_nodes() -> None:
     assert taken(from_environment(a_task)) == [2, 3, 4]
 
 
-def test_uuids_that_the_job_sees_settle_it() -> None:
-    assert taken(from_environment({"CUDA_VISIBLE_DEVICES": "0,9"}, visible=[B, C])) == [1]
-
-
 def test_nobody_says_anything() -> None:
     assert from_environment({}) == EVERYTHING
 

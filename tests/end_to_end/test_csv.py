@@ -15,7 +15,7 @@ from pulsed.collector.collector import Pipeline
 from pulsed.commands.export import export
 from pulsed.config.load import load
 from pulsed.present.csv import pulsed_csv as rows
-from pulsed.reader.demo import DemoSource
+from pulsed.reader.demo.source import DemoSource
 from pulsed.reader.tick import Source
 from tests.bench.pages import exporter_page
 from tests.daemon import pulsed

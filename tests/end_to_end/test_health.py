@@ -16,7 +16,7 @@ import pytest
 from pulsed.collector.collector import Pipeline
 from pulsed.compute.derive import ComputeSettings
 from pulsed.present.csv import pulsed_csv
-from pulsed.reader.demo import DemoSource
+from pulsed.reader.demo.source import DemoSource
 from tests.daemon import Daemon, pulsed, serving
 from tests.waiting import SECONDS, until
 

@@ -16,7 +16,7 @@ import uvloop
 
 from pulsed.config.model import Web
 from pulsed.server import connection
-from pulsed.server.connection_limits import MOST_BODY_BYTES, MOST_HEADER_BYTES
+from pulsed.server.connection import MOST_BODY_BYTES, MOST_HEADER_BYTES
 from pulsed.server.http_server import Server
 from pulsed.server.reloader import WebConfigReloader
 from tests.certificates import make

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from itertools import count
 
-from pulsed.reader.dmon import DmonParser
-from pulsed.reader.exposition import PageParser
+from pulsed.reader.dmon.parser import DmonParser
+from pulsed.reader.exposition.parser import PageParser
 from pulsed.reader.tick import Dialect, Layout, RawTick, RawValue, Series
 from pulsed.translate.tick import CanonicalTick, Device
 from pulsed.translate.vocabulary import Reading

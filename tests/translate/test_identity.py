@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import pytest
 
 from pulsed.attribution.owner import Owner, pod
-from pulsed.reader.exposition import PageParser
+from pulsed.reader.exposition.parser import PageParser
 from pulsed.translate.tick import Device, Entity
 from pulsed.translate.translator import Translator
 from tests.translate.build import Row, by_key, dmon_ticks, page_tick, present, raw_tick, tick

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pulsed.reader.exposition import PageParser
+from pulsed.reader.exposition.parser import PageParser
 from pulsed.reader.tick import Dialect, RawValue
 from pulsed.translate.fields import AMBIGUOUS_NAME, FIELDS, DcgmField
 from pulsed.translate.identity import blocks_of, exporter_entities

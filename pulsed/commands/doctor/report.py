@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 from pulsed import __version__
@@ -28,15 +27,14 @@ from pulsed.translate.vocabulary import QUANTITIES, Reading
 Report = dict[str, Any]
 
 
-def examine(config: Config, exporter: ExporterVersion | None = None, root: Path = Path("/")) -> Report:
+def examine(config: Config, exporter: ExporterVersion | None) -> Report:
     """Check the sources and this machine.
 
     Args:
         exporter: version of the dcgm-exporters; None to conclude it from their pages.
-        root: of the file system.
     """
     probes, attribution = asyncio.run(_look(config, exporter))
-    machine = look(root)
+    machine = look()
     choice = choose(probes, config.source.kind)
     return {
         "version": __version__,

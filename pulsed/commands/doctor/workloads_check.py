@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 from collections.abc import Sequence
 
 from pulsed.attribution.pod_workloads import NAME
@@ -26,7 +25,7 @@ async def check_workloads(config: Config) -> Sequence[AttributionCheck]:
     if not resolves_workloads(config):
         return ()
     try:
-        client = api_client(config, os.environ)
+        client = api_client(config)
     except ConfigError as error:
         return (AttributionCheck(NAME, False, note=str(error)),)
     try:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import socket
 import subprocess
 import sys
@@ -13,7 +12,7 @@ from typing import IO
 
 from pulsed.commands.daemon_client import DaemonClient
 from pulsed.errors import PulsedError
-from pulsed.reader.dcgmi import die_with_parent
+from pulsed.reader.dcgmi.die_with_parent import dying_with_parent
 
 START_SECONDS = 20.0
 END_SECONDS = 5.0
@@ -42,7 +41,7 @@ class OwnDaemon:
         self.stop()
         self._log = tempfile.TemporaryFile()  # noqa: SIM115 (as long as the process)
         self._process = process = subprocess.Popen(
-            [sys.executable, "-I", "-S", str(die_with_parent.__file__), str(os.getpid()), *command],
+            dying_with_parent(command),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=self._log,

@@ -18,7 +18,7 @@ from statistics import median
 
 from pulsed.errors import BadCapture
 from pulsed.reader.csv.records import IDENTITY, REMEDY, TIME, Records, read_header
-from pulsed.reader.tick import Layout, RawValue, Series
+from pulsed.reader.tick import Labels, Layout, RawValue, Series
 
 DERIVED = frozenset(
     {
@@ -43,7 +43,6 @@ _STEPS_FOR_PACE = 32
 _ROWS_FOR_PACE = 100_000
 _BREATH = 1000  # rows without a tick after which other tasks may run
 
-_Labels = tuple[tuple[str, str], ...]
 _Key = tuple[str, ...]
 
 
@@ -113,7 +112,7 @@ class _Rows:
         """The key of the row's GPU."""
         return tuple([cells[place] for place in self._places])
 
-    def labels(self, key: _Key) -> _Labels:
+    def labels(self, key: _Key) -> Labels:
         """The identity of a key as labels; what is empty is left out."""
         return tuple((name, cell) for (name, _), cell in zip(self._identity, key, strict=True) if cell)
 
@@ -125,7 +124,7 @@ class _Gpu:
     A layout has no series for columns that are always empty.
     """
 
-    labels: _Labels
+    labels: Labels
     filled: tuple[int, ...] = ()
     last: int | None = None
 

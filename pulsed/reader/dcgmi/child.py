@@ -10,13 +10,11 @@ import contextlib
 import os
 import shutil
 import signal
-import sys
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import cast
 
 from pulsed.errors import CommandMissing
-from pulsed.reader.dcgmi import die_with_parent
+from pulsed.reader.dcgmi.die_with_parent import dying_with_parent
 
 _STDOUT, _STDERR = 1, 2
 _STDERR_BYTES = 8192
@@ -65,11 +63,10 @@ class Child(asyncio.SubprocessProtocol):
     ) -> Child:
         """Start a command, the first word a path. Raises `CommandMissing` if no process can be started."""
         child = cls(on_output, on_end)
-        leashed = (sys.executable, "-I", "-S", str(Path(die_with_parent.__file__)), str(os.getpid()), *command)
         try:
             await child._loop.subprocess_exec(
                 lambda: child,
-                *leashed,
+                *dying_with_parent(command),
                 stdin=asyncio.subprocess.DEVNULL,
                 env=environment(os.environ),
                 start_new_session=True,

@@ -1,6 +1,6 @@
 """Run as a program: becomes the given command, which the kernel kills as soon as pulsed is gone.
 
-`python -I -S leash.py PARENT_PID COMMAND [ARGUMENT ...]`
+`python -I -S die_with_parent.py PARENT_PID COMMAND [ARGUMENT ...]`
 
 Why a program and no `preexec_fn`: that runs Python between fork and exec, which can deadlock where threads are, and
 Python 3.12 warns of it. This one costs some 15 ms a start, once, and leaves nothing behind: exec keeps the setting.
@@ -14,11 +14,17 @@ import ctypes
 import os
 import signal
 import sys
+from collections.abc import Sequence
 
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
 CANNOT_RUN, NOT_FOUND = 126, 127
 """Exit codes of a shell for a command that is no program, and for one that is not there."""
+
+
+def dying_with_parent(command: Sequence[str]) -> tuple[str, ...]:
+    """Return the command line by which a command is run as long as this process lives."""
+    return (sys.executable, "-I", "-S", os.path.abspath(__file__), str(os.getpid()), *command)
 
 
 def main(parent: int, command: list[str]) -> int:

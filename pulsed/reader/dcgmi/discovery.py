@@ -15,9 +15,7 @@ from pulsed.errors import SourceError, StreamBroke, StreamHung
 from pulsed.reader.dcgmi.child import Child
 from pulsed.reader.dcgmi.failures import failure_of
 from pulsed.reader.dmon.cells import read_text
-
-Labels = tuple[tuple[str, str], ...]
-"""Label pairs, as a `Series` has them."""
+from pulsed.reader.tick import Labels
 
 _MOST_BYTES = 2**20
 

@@ -20,7 +20,8 @@ from urllib.parse import SplitResult, unquote, urlsplit
 from pulsed.background import in_background, turn
 from pulsed.errors import BadPage, ConfigError, ScrapeFailed, TooManyGpus
 from pulsed.reader.exporter.scraper import ExporterSettings, Login, Scraper, masked, without_login
-from pulsed.reader.exposition import PageParser, limits_for
+from pulsed.reader.exposition.parser import PageParser
+from pulsed.reader.exposition.row import limits_for
 from pulsed.reader.tick import RawTick
 
 _AT_ONCE = 8

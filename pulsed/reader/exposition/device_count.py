@@ -5,10 +5,12 @@ A device that is parsed, translated and evaluated costs a hundred times as much 
 
 from __future__ import annotations
 
+from pulsed.reader.tick import Labels
+
 _NOT_A_GPU = frozenset({"nvlink", "nvswitch", "cpu", "cpucore"})
 
 
-def device_of(labels: tuple[tuple[str, str], ...]) -> int | None:
+def device_of(labels: Labels) -> int | None:
     """Return a hash of the GPU or MIG instance that labels name; None if they name none.
 
     `translate.identity` identifies devices by the same labels; a test holds both equal on all samples.

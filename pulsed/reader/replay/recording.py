@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import BinaryIO, Literal, cast
 
 from pulsed.errors import BadCapture
-from pulsed.reader.csv import header_of, problem_of
-from pulsed.reader.dmon import message_of
+from pulsed.reader.csv.records import header_of, problem_of
+from pulsed.reader.dmon.parser import message_of
 from pulsed.reader.record.lines import SESSION_MARK
 
 Recording = Literal["dmon", "page", "folder", "record", "csv"]

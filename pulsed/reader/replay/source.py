@@ -22,9 +22,10 @@ from pathlib import Path
 from typing import Protocol
 
 from pulsed.errors import BadCapture, BadPage, SourceError, TooManyGpus
-from pulsed.reader.csv import CsvTick, csv_ticks, interval_of
-from pulsed.reader.dmon import DmonParser
-from pulsed.reader.exposition import PageParser, limits_for
+from pulsed.reader.csv.ticks import CsvTick, csv_ticks, interval_of
+from pulsed.reader.dmon.parser import DmonParser
+from pulsed.reader.exposition.parser import PageParser
+from pulsed.reader.exposition.row import limits_for
 from pulsed.reader.record.player import play, recorded_targets
 from pulsed.reader.replay.pacing import Pacer
 from pulsed.reader.replay.passes import Pass, Passes

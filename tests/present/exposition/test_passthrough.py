@@ -5,7 +5,7 @@ import pytest
 from pulsed.collector.target_store import Target
 from pulsed.present.exposition.page import Pages
 from pulsed.present.exposition.telemetry import Telemetry
-from pulsed.reader.exposition import PageParser
+from pulsed.reader.exposition.parser import PageParser
 from pulsed.reader.tick import Layout, RawValue, Series
 from tests.present.boards import board, gpu, target, tick
 from tests.present.exposition.pages import NOW, count_of_dcgm, families_of, page_of, republished

@@ -8,7 +8,6 @@ import pytest
 from pulsed.errors import HostEngineUnavailable, StreamBroke, StreamHung
 from pulsed.reader.dcgmi.discovery import (
     NOTHING_KNOWN,
-    Labels,
     Topology,
     discover,
     is_outdated,
@@ -16,6 +15,7 @@ from pulsed.reader.dcgmi.discovery import (
     parse_listing,
     topology_of,
 )
+from pulsed.reader.tick import Labels
 from tests.reader.dcgmi.processes import children, script
 from tests.standin.install import install
 from tests.standin.scenario import Scenario, gpus, with_mig

@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pulsed.errors import ConfigError
-from pulsed.reader.demo import DemoSource, Node
 from pulsed.reader.demo.fields import BLANK, demo_layout, owner_labels
 from pulsed.reader.demo.scenes import ROWS, SCENES, Activity, Noise
 from pulsed.reader.demo.simulated_gpu import RunningIntegral, settled
+from pulsed.reader.demo.source import DemoSource, Node
 from pulsed.reader.demo.troubles import failing_cooling, failing_memory
 from pulsed.reader.tick import Source
 from tests.sources import FakeClock, cancel_read, turns_during

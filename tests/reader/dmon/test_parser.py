@@ -11,8 +11,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pulsed.reader.dmon import DmonMessage, DmonParser, DmonTick, message_of
 from pulsed.reader.dmon.cells import STRING_COLUMNS
+from pulsed.reader.dmon.parser import DmonMessage, DmonParser, DmonTick, message_of
 from pulsed.reader.tick import RawValue
 from tests.dmon_writer import (
     ABSENT,

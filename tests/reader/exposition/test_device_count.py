@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from pulsed.errors import BadPage, TooManyGpus
-from pulsed.reader.exposition import PageLimits, PageParser, limits_for
 from pulsed.reader.exposition.device_count import device_of
+from pulsed.reader.exposition.parser import PageParser
+from pulsed.reader.exposition.row import PageLimits, limits_for
 from pulsed.translate.translator import Translator
 from tests.bench.pages import FIELDS, exporter_page
 from tests.samples import SAMPLES, needs_samples

@@ -14,8 +14,8 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families as text_families
 
 from pulsed.errors import BadPage
-from pulsed.reader.exposition import Page, PageLimits, PageParser
-from pulsed.reader.exposition.parser import FORGET_AFTER_PAGES
+from pulsed.reader.exposition.parser import FORGET_AFTER_PAGES, Page, PageParser
+from pulsed.reader.exposition.row import PageLimits
 from tests.bench.pages import exporter_page
 from tests.samples import SAMPLES, needs_samples
 
