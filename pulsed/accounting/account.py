@@ -24,7 +24,7 @@ VIOLATIONS = ("power_violation_seconds_total", "thermal_violation_seconds_total"
 def gpu_key(device: Device) -> GpuKey:
     """Return the key of a GPU or MIG instance."""
     entity = device.entity
-    return (entity.node, entity.uuid or entity.gpu, entity.mig_id)
+    return (*entity.board, entity.mig_id)
 
 
 class OwnerEvent(NamedTuple):

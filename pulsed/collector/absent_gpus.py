@@ -51,7 +51,7 @@ def choose_absent(absent: Sequence[AbsentGpu], store: TargetStore, gpu: str, nod
         raise GpuNotForgettable(f"GPU {gpu} is present; only absent GPUs can be forgotten", remedy)
     if not found:
         raise GpuNotFound(f"there is no absent GPU {gpu!r}", remedy)
-    if len({(one.entity.node, one.entity.uuid or one.entity.gpu) for one in found}) > 1:
+    if len({one.entity.board for one in found}) > 1:
         raise GpuNotForgettable(f"there are several absent GPUs {gpu}: give the UUID or the node", remedy)
     return found
 

@@ -64,9 +64,9 @@ class OwnerLookup:
         of_parts: dict[tuple[str, str], dict[tuple[str, str], Owner]] = {}
         for device, owners in zip(devices, found, strict=True):
             if device.entity.kind != "gpu":
-                of_parts.setdefault(_board(device), {}).update((owner.key, owner) for owner in owners or ())
+                of_parts.setdefault(device.entity.board, {}).update((owner.key, owner) for owner in owners or ())
         for device, owners in zip(devices, found, strict=True):
-            if device.entity.kind == "gpu" and (parts := of_parts.get(_board(device))):
+            if device.entity.kind == "gpu" and (parts := of_parts.get(device.entity.board)):
                 owners = tuple(({owner.key: owner for owner in owners or ()} | parts).values())
             yield device if owners == device.owners else replace(device, owners=owners)
 
@@ -86,7 +86,3 @@ class OwnerLookup:
             own = [f"{key}/{entity.mig_id}" for key in keys]
             keys = (*([device.mig_uuid.lower()] if device.mig_uuid else ()), *own, *keys)
         return keys
-
-
-def _board(device: Device) -> tuple[str, str]:
-    return (device.entity.node, device.entity.uuid or device.entity.gpu)

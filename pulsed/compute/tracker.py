@@ -266,12 +266,12 @@ class Tracker:
             track = self._find(device, tracks)
             tracks[track.key] = track
             if device.entity.kind == "gpu":
-                boards[_board(device.entity)] = track
+                boards[device.entity.board] = track
         found = tuple(tracks.values())
         self._update_absent(tick, tracks, restarted)
         self._roster = Roster(
             found,
-            tuple([boards.get(_board(track.device.entity), track) for track in found]),
+            tuple([boards.get(track.device.entity.board, track) for track in found]),
             tuple([track for track in self.absent if self._is_watched(track.device)]),
         )
 
@@ -407,10 +407,6 @@ def _replacements(absent: Iterable[GpuTrack], new: Iterable[Device], restarted: 
             if uuid:
                 found[track.key] = spare.pop(uuid)
     return found
-
-
-def _board(entity: Entity) -> tuple[str, str]:
-    return (entity.node, entity.uuid or entity.gpu)
 
 
 def _is_divided(board: Entity, devices: Iterable[Device]) -> bool:

@@ -136,8 +136,7 @@ def _missing_inputs(found: list[Match]) -> Iterable[str]:
     for match in found:
         missing = match.result.real_utilization.missing
         if missing:
-            entity = match.device.entity
-            name = (entity.gpu or entity.uuid) + (f":{entity.mig_id}" if entity.mig_id else "")
+            name = match.device.entity.name
             groups.setdefault(missing, []).append(_clean(f"{match.node}/{name}" if several else name))
     for missing, names in groups.items():
         shown = "all GPUs" if len(names) == len(found) and len(found) > 1 else "GPU " + _listed(names)

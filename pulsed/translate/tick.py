@@ -34,6 +34,17 @@ class Entity:
     mig_profile: str = ""
     node: str = ""
 
+    @property
+    def board(self) -> tuple[str, str]:
+        """The key of the GPU, also of a MIG instance of it: its node, and its UUID or else its index."""
+        return (self.node, self.uuid or self.gpu)
+
+    @property
+    def name(self) -> str:
+        """The name in the API, as in `3` or `3:7`: its index or else its UUID, then the MIG id."""
+        gpu = self.gpu or self.uuid
+        return f"{gpu}:{self.mig_id}" if self.mig_id else gpu
+
 
 @dataclass(frozen=True, slots=True)
 class Device:

@@ -105,7 +105,7 @@ def _is_profiled(quantity: str) -> bool:
 
 def _unavailable(found: Iterable[tuple[Device, Reading]]) -> list[str]:
     """Return the GPUs without profiling counters by their model."""
-    return [_name(device) for device, _ in found if not has_profiling(device)]
+    return [device.entity.name for device, _ in found if not has_profiling(device)]
 
 
 def _derived(derived: Requirement, probe: SourceCheck, config: Config) -> Report:
@@ -116,7 +116,7 @@ def _derived(derived: Requirement, probe: SourceCheck, config: Config) -> Report
         for quantity in derived.missing(
             reading, device, settings, lambda quantity: not versions or is_accepted(quantity, versions)
         ):
-            missing.setdefault(quantity, []).append(_name(device))
+            missing.setdefault(quantity, []).append(device.entity.name)
     return {
         "name": derived.name,
         "inputs": [list(choice) for choice in derived.inputs(settings)],
@@ -131,7 +131,7 @@ def _boards(probe: SourceCheck) -> list[Report]:
     for device in probe.tick.devices if probe.tick else ():
         entity = device.entity
         instances = boards.setdefault(device.model, {})
-        board = (entity.node, entity.uuid or entity.gpu) if entity.uuid or entity.gpu else ("", "")
+        board = entity.board if entity.uuid or entity.gpu else ("", "")
         instances[board] = instances.get(board, 0) + (entity.kind == "mig")
     return [
         {
@@ -158,10 +158,4 @@ def _devices(probe: SourceCheck) -> Iterator[tuple[Device, Reading]]:
 def _gpu(device: Device) -> Report:
     entity = device.entity
     mig = {"id": entity.mig_id, "profile": entity.mig_profile} if entity.kind == "mig" else None
-    return {"name": _name(device), "node": entity.node, "uuid": entity.uuid, "model": device.model, "mig": mig}
-
-
-def _name(device: Device) -> str:
-    """As `/gpus/{gpu}` takes it."""
-    entity = device.entity
-    return f"{entity.gpu}:{entity.mig_id}" if entity.mig_id else entity.gpu or entity.uuid
+    return {"name": entity.name, "node": entity.node, "uuid": entity.uuid, "model": device.model, "mig": mig}

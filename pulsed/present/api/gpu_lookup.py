@@ -30,5 +30,4 @@ def _choices(found: Sequence[tuple[str, Device]]) -> str:
     nodes = sorted({node for node, _ in found})
     if len(nodes) > 1:
         return f"add ?node= with one of {', '.join(nodes)}"
-    entities = [device.entity for _, device in found]
-    return f"use one of {', '.join(f'{entity.gpu or entity.uuid}:{entity.mig_id}' for entity in entities)}"
+    return f"use one of {', '.join(device.entity.name for _, device in found)}"

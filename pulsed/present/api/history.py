@@ -207,15 +207,13 @@ class History:
 
     def forget(self, gpu: Device) -> None:
         """Hide all samples of a GPU and of its parts; their memory is freed when they expire."""
-        board = _board(gpu)
+        board = gpu.entity.board
         hidden: dict[int, tuple[Device, ...]] = {}
         for segment in self._segments:
             devices = segment.devices
             if id(devices) not in hidden:
-                is_here = any(_board(each) == board for each in devices)
-                hidden[id(devices)] = (
-                    tuple([_FORGOTTEN if _board(each) == board else each for each in devices]) if is_here else devices
-                )
+                shown = tuple([_FORGOTTEN if each.entity.board == board else each for each in devices])
+                hidden[id(devices)] = devices if shown == devices else shown
             segment.devices = hidden[id(devices)]
 
     async def write(self, window: HistoryWindow, fields: Sequence[str], head: Mapping[str, Any]) -> bytes:
@@ -309,8 +307,3 @@ class History:
             source.open = None
         if not source.segments:
             del self._sources[source.name]
-
-
-def _board(device: Device) -> tuple[str, str]:
-    entity = device.entity
-    return (entity.node, entity.uuid or entity.gpu)

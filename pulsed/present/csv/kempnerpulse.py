@@ -109,11 +109,6 @@ def _memory_used_percent(row: KempnerPulseRow) -> float | None:
     return used / size * 100 if size and used is not None else None
 
 
-def _gpu_id(entity: Entity) -> str:
-    gpu = entity.gpu or entity.uuid
-    return f"{gpu}:{entity.mig_id}" if entity.mig_id else gpu
-
-
 def _text(value: float | None, digits: int) -> str:
     return "" if value is None or not isfinite(value) else f"{value:.{digits}f}"
 
@@ -137,7 +132,7 @@ def _nothing(row: KempnerPulseRow) -> str:
 
 COLUMNS: Mapping[str, Cell] = {
     "timestamp": lambda row: f"{row.sample.time:.2f}",
-    "gpu_id": lambda row: _gpu_id(row.sample.device.entity),
+    "gpu_id": lambda row: row.sample.device.entity.name,
     "model": lambda row: model(row.sample.device.model),
     "real_util_pct": lambda row: _text(row.real_utilization, 2),
     "status": lambda row: STATUS.get(row.sample.result.workload.raw_class, ""),

@@ -86,18 +86,14 @@ class TargetJobstats:
 
 def _rows(devices: tuple[Device, ...], here: str) -> Iterator[tuple[int, Owner | None, str]]:
     """Yield position, job and labels of each row."""
-    split = {_board(device) for device in devices if device.entity.kind == "mig"}
+    split = {device.entity.board for device in devices if device.entity.kind == "mig"}
     for position, device in enumerate(devices):
         if device.entity.kind == "vgpu":
             continue
-        owners = () if device.entity.kind == "gpu" and _board(device) in split else device.owners or ()
+        owners = () if device.entity.kind == "gpu" and device.entity.board in split else device.owners or ()
         jobs: list[Owner | None] = [owner for owner in owners if owner.kind == "slurm_job"]
         for job in jobs or [None]:
             yield position, job, label_pairs(_labels(device, job, here))
-
-
-def _board(device: Device) -> tuple[str, str]:
-    return device.entity.node, device.entity.uuid or device.entity.gpu
 
 
 def _labels(device: Device, job: Owner | None, here: str) -> Iterator[tuple[str, str]]:
