@@ -30,10 +30,11 @@ MAY_IMPORT = {
     "compute": "attribution errors suggestions reader.tick translate",
     "accounting": "attribution compute translate",
     "collector.target_store": "compute",
-    "present": (
-        "accounting attribution background errors suggestions reader.tick translate compute collector.target_store"
-    ),
     "present.terminal": "",
+    "present": (
+        "accounting attribution background errors suggestions reader.tick translate compute collector.target_store "
+        "present.terminal"
+    ),
     "durations": "",
     "config": "durations errors kubernetes suggestions reader.tick reader translate compute present",
     "collector": (

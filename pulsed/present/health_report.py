@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime
 from typing import Any
 
 from pulsed.compute.health.model import SEVERITY, STATES, State
+from pulsed.present.rfc3339 import moment_of
+from pulsed.present.terminal.text import clean
 
 OK, WARNING, CRITICAL, UNKNOWN = 0, 1, 2, 3
 """Exit codes of Nagios plugins."""
@@ -40,8 +41,8 @@ def health_table(rows: Sequence[Row]) -> str:
                 "",
                 f"{_name(row)}  {problem['state'].upper()}  {problem['id']}"
                 + (f"  since {problem['since']}" if problem["since"] else ""),
-                f"  {_plain(problem['message'])}",
-                f"  -> {_plain(problem['remedy'])}",
+                f"  {clean(problem['message'])}",
+                f"  -> {clean(problem['remedy'])}",
             ]
     lines += ["", *(_verdict(row) for row in rows)]
     return "\n".join(lines).rstrip() + "\n"
@@ -66,14 +67,14 @@ def health_line(rows: Sequence[Row]) -> str:
 
 def _last_reset(rows: Sequence[Row]) -> str:
     """Return the performance data of the earliest of the last resets; empty if a GPU was not seen to be reset."""
-    times = [datetime.fromisoformat(time.replace("Z", "+00:00")) for row in rows if (time := row.get("last_reset"))]
+    times = [moment_of(time) for row in rows if (time := row.get("last_reset"))]
     return f" last_reset={int(min(times).timestamp())}" if times and len(times) == len(rows) else ""
 
 
 def _name(row: Row) -> str:
     if row["gpu"] is None:
-        return _plain(row["target"])
-    return _plain(f"{row['node']} GPU {row['gpu'] or row['uuid']}" + (f":{row['mig']['id']}" if row["mig"] else ""))
+        return clean(row["target"])
+    return clean(f"{row['node']} GPU {row['gpu'] or row['uuid']}" + (f":{row['mig']['id']}" if row["mig"] else ""))
 
 
 def _summary(rows: Sequence[Row]) -> str:
@@ -97,8 +98,3 @@ def _coverage(rows: Sequence[Row]) -> int:
 
 def _percent(coverage: float) -> str:
     return f"{100 * coverage:.0f} % of the checks have data"
-
-
-def _plain(text: str) -> str:
-    """Return a text without control characters: names come from elsewhere, and this goes to a terminal."""
-    return "".join(letter for letter in text if letter.isprintable())

@@ -6,7 +6,6 @@ Each advice names its numbers. Being memory bound is not a fault. Without enough
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from datetime import datetime, timezone
 from typing import NamedTuple
 
 from pulsed.present.duration_text import duration_text
@@ -19,6 +18,7 @@ from pulsed.present.job_counters import (
     mean,
     seconds,
 )
+from pulsed.present.rfc3339 import moment_of
 
 MIN_COVERAGE = 0.9
 MIN_SAMPLES = 10
@@ -190,5 +190,4 @@ def _percent(ratio: float) -> str:
 
 
 def _moment(time: str) -> str:
-    moment = datetime.fromisoformat(time.replace("Z", "+00:00")).astimezone(timezone.utc)
-    return f"{moment:%Y-%m-%d %H:%M} UTC"
+    return f"{moment_of(time):%Y-%m-%d %H:%M} UTC"

@@ -23,6 +23,7 @@ from pulsed.present.job_counters import (
     mean,
     seconds,
 )
+from pulsed.present.terminal.text import clean
 
 MISSING = "-"
 GIBIBYTE = 2**30
@@ -49,7 +50,7 @@ def job_report(account: Account) -> str:
     problems = [f"{each['evidence']}. {each['text']}" for each in account["advice"]]
     lines += _list("What to do", problems or [_no_advice(account)])
     lines += _list("Not known", list(_unknown(account)))
-    return "\n".join(map(_plain, lines)) + "\n"
+    return "\n".join(map(clean, lines)) + "\n"
 
 
 def _head(account: Account) -> str:
@@ -299,7 +300,7 @@ def _list(title: str, texts: Sequence[str]) -> Iterator[str]:
 
 def _aligned(rows: Sequence[Sequence[str]], left: int = 1, indent: str = "  ") -> Iterator[str]:
     """Yield rows in columns, of which the first ones are aligned to the left."""
-    rows = [list(map(_plain, row)) for row in rows]
+    rows = [list(map(clean, row)) for row in rows]
     last = len(rows[0]) - 1
     widths = [max(len(row[at]) for row in rows) for at in range(last + 1)]
     for row in rows:
@@ -307,8 +308,3 @@ def _aligned(rows: Sequence[Sequence[str]], left: int = 1, indent: str = "  ") -
             text.ljust(widths[at]) if at < left or at == last else text.rjust(widths[at]) for at, text in enumerate(row)
         ]
         yield f"{indent}{'  '.join(cells)}".rstrip()
-
-
-def _plain(text: str) -> str:
-    """Return a text without control characters: names come from elsewhere, and this goes to a terminal."""
-    return "".join(letter for letter in text if letter.isprintable())

@@ -9,3 +9,13 @@ def rfc3339(seconds: float) -> str:
     """Return Unix seconds as `2026-01-01T00:00:00.100Z`, rounded to the millisecond."""
     moment = datetime.fromtimestamp(round(seconds, 3), timezone.utc)
     return moment.isoformat(timespec="milliseconds").removesuffix("+00:00") + "Z"
+
+
+def rfc3339_or_none(seconds: float | None) -> str | None:
+    """Return Unix seconds as `rfc3339` does; None if they are None."""
+    return None if seconds is None else rfc3339(seconds)
+
+
+def moment_of(text: str) -> datetime:
+    """Return the moment of a timestamp, in UTC."""
+    return datetime.fromisoformat(text.replace("Z", "+00:00")).astimezone(timezone.utc)

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from math import isfinite
 from typing import NamedTuple
-from unicodedata import east_asian_width
 
 from pulsed.collector.target_store import TargetStore
 from pulsed.present.api.documents import Match, matches
+from pulsed.present.terminal.text import cells, clean, left, right
 
 WIDTH = 120
 MISSING = "-"
@@ -21,11 +21,11 @@ Cell = Callable[[Match], str]
 
 
 class Column(NamedTuple):
-    """A column: title, maximum width in cells, alignment, and the text of a cell."""
+    """A column: title, maximum width in cells, alignment (`left` or `right`), and the text of a cell."""
 
     title: str
     width: int
-    right: bool
+    fitted: Callable[[str, int], str]
     cell: Cell
 
 
@@ -41,9 +41,9 @@ def table(board: TargetStore, now: float) -> str:
     else:
         lines.append("no GPUs")
     lines.extend(_missing_inputs(found))
-    lines.extend(f"stale: {_clean(target.name)}" for target in board.targets if target.tick and not target.fresh(now))
+    lines.extend(f"stale: {clean(target.name)}" for target in board.targets if target.tick and not target.fresh(now))
     lines.extend(
-        f"down: {_clean(target.name)}: {_clean(target.error or 'no data yet')}"
+        f"down: {clean(target.name)}: {clean(target.error or 'no data yet')}"
         for target in board.targets
         if not target.up and not target.ended
     )
@@ -85,37 +85,37 @@ def _owners(match: Match) -> str:
     return (f"({len(names)}) " if len(names) > 1 else "") + names[0] if names else ""
 
 
-_NODE = Column("NODE", 24, False, lambda match: match.node)
+_NODE = Column("NODE", 24, left, lambda match: match.node)
 
 _COLUMNS = (
     _NODE,
-    Column("GPU", 4, True, lambda match: match.device.entity.gpu or MISSING),
-    Column("MIG", 11, False, _mig),
-    Column("MODEL", 32, False, lambda match: match.device.model.removeprefix("NVIDIA ") or MISSING),
-    Column("REAL UTIL", 12, True, _real_utilization),
-    Column("CLASS", 20, False, lambda match: match.result.held.workload_class),
-    Column("SM", 4, True, _percent("sm_active_ratio")),
-    Column("TENS", 4, True, _percent("tensor_active_ratio")),
-    Column("DRAM", 4, True, _percent("dram_active_ratio")),
-    Column("GR", 4, True, _percent("graphics_engine_active_ratio")),
-    Column("UTIL", 4, True, _percent("gpu_utilization_ratio")),
-    Column("MEM GiB", 11, True, _memory),
-    Column("W", 4, True, _number("power_watts", lambda value: f"{value:.0f}")),
-    Column("°C", 3, True, _number("temperature_celsius", lambda value: f"{value:.0f}")),
-    Column("OWNER", 20, False, _owners),
+    Column("GPU", 4, right, lambda match: match.device.entity.gpu or MISSING),
+    Column("MIG", 11, left, _mig),
+    Column("MODEL", 32, left, lambda match: match.device.model.removeprefix("NVIDIA ") or MISSING),
+    Column("REAL UTIL", 12, right, _real_utilization),
+    Column("CLASS", 20, left, lambda match: match.result.held.workload_class),
+    Column("SM", 4, right, _percent("sm_active_ratio")),
+    Column("TENS", 4, right, _percent("tensor_active_ratio")),
+    Column("DRAM", 4, right, _percent("dram_active_ratio")),
+    Column("GR", 4, right, _percent("graphics_engine_active_ratio")),
+    Column("UTIL", 4, right, _percent("gpu_utilization_ratio")),
+    Column("MEM GiB", 11, right, _memory),
+    Column("W", 4, right, _number("power_watts", lambda value: f"{value:.0f}")),
+    Column("°C", 3, right, _number("temperature_celsius", lambda value: f"{value:.0f}")),
+    Column("OWNER", 20, left, _owners),
 )
 
 
 def _rows(found: list[Match], columns: list[Column]) -> Iterable[str]:
-    cells = [[_clean(column.cell(match)) for column in columns] for match in found]
+    texts = [[clean(column.cell(match)) for column in columns] for match in found]
     # An empty column (MIG where there is none) is omitted.
-    used = [at for at in range(len(columns)) if any(row[at] for row in cells)]
+    used = [at for at in range(len(columns)) if any(row[at] for row in texts)]
     widths = {
-        at: min(columns[at].width, max(_width(columns[at].title), *(_width(row[at]) for row in cells))) for at in used
+        at: min(columns[at].width, max(cells(columns[at].title), *(cells(row[at]) for row in texts))) for at in used
     }
     _give_way(widths, columns)
-    for row in [[column.title for column in columns], *cells]:
-        yield "  ".join(_fit(row[at], widths[at], right=columns[at].right) for at in used).rstrip()
+    for row in [[column.title for column in columns], *texts]:
+        yield "  ".join(columns[at].fitted(row[at], widths[at]) for at in used).rstrip()
 
 
 def _give_way(widths: dict[int, int], columns: list[Column]) -> None:
@@ -137,7 +137,7 @@ def _missing_inputs(found: list[Match]) -> Iterable[str]:
         missing = match.result.real_utilization.missing
         if missing:
             name = match.device.entity.name
-            groups.setdefault(missing, []).append(_clean(f"{match.node}/{name}" if several else name))
+            groups.setdefault(missing, []).append(clean(f"{match.node}/{name}" if several else name))
     for missing, names in groups.items():
         shown = "all GPUs" if len(names) == len(found) and len(found) > 1 else "GPU " + _listed(names)
         yield f"missing on {shown}: {', '.join(missing)}"
@@ -145,22 +145,3 @@ def _missing_inputs(found: list[Match]) -> Iterable[str]:
 
 def _listed(names: list[str], most: int = 16) -> str:
     return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
-
-
-def _clean(text: str) -> str:
-    return "".join(character if character.isprintable() else "?" for character in text)
-
-
-def _width(text: str) -> int:
-    """Return the width of a text in cells of a terminal."""
-    return len(text) if text.isascii() else sum(2 if east_asian_width(character) in "WF" else 1 for character in text)
-
-
-def _fit(text: str, width: int, *, right: bool) -> str:
-    """Return a text cut or padded to a width in cells."""
-    if _width(text) > width:
-        while _width(text) > width - 1:
-            text = text[:-1]
-        text += "…"
-    fill = " " * (width - _width(text))
-    return fill + text if right else text + fill

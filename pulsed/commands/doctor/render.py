@@ -6,14 +6,14 @@ from collections.abc import Iterator, Sequence
 
 from pulsed.commands.doctor.machine import NVML
 from pulsed.commands.doctor.report import Report
+from pulsed.present.terminal.text import clean
 
 _MOST_NAMED = 8
 
 
 def render(report: Report) -> Iterator[str]:
     """Yield the lines of the report. Control characters in texts from elsewhere are replaced."""
-    for line in _lines(report):
-        yield "".join(character if character.isprintable() else "?" for character in line)
+    yield from map(clean, _lines(report))
 
 
 def _lines(report: Report) -> Iterator[str]:

@@ -12,7 +12,7 @@ from pulsed.accounting.ended import EndedAccounts
 from pulsed.attribution.owner import Owner
 from pulsed.present.job_advice import advice_of
 from pulsed.present.job_cost import NO_PRICES, Prices, cost_of
-from pulsed.present.rfc3339 import rfc3339
+from pulsed.present.rfc3339 import rfc3339, rfc3339_or_none
 from pulsed.present.workload_totals import WorkloadTotals
 
 Document = dict[str, Any]
@@ -112,7 +112,7 @@ def account_document(account: OwnerAccount, here: str, prices: Prices = NO_PRICE
         "owner": owner_document(account.owner),
         "state": "running" if account.end is None else "ended",
         "begin": rfc3339(account.begin),
-        "end": None if account.end is None else rfc3339(account.end),
+        "end": rfc3339_or_none(account.end),
         "last_sample_time": rfc3339(account.last_seen),
         "elapsed_seconds": max(moment - account.begin, 0.0),
         "gpu_count": len(gpus),

@@ -9,9 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from fastapi import FastAPI
-from fastapi.exceptions import RequestValidationError
 from fastapi_offline import FastAPIOffline
-from starlette.exceptions import HTTPException
 
 from pulsed import __version__
 from pulsed.attribution.gpu_processes import GpuProcessTable
@@ -20,7 +18,7 @@ from pulsed.present.api.account_documents import Accounts
 from pulsed.present.api.events import EventBroadcaster
 from pulsed.present.api.history import History
 from pulsed.present.api.json_compression import JsonCompression
-from pulsed.present.api.json_response import failure, refusal
+from pulsed.present.api.json_response import ERROR_HANDLERS
 from pulsed.present.api.openapi import openapi_document
 from pulsed.present.api.response_headers import ResponseHeaders
 from pulsed.present.api.routes.autoscale import autoscale_router
@@ -67,12 +65,11 @@ def api(
         version=__version__,
         summary=SUMMARY,
         root_path_in_servers=external_path is None,
+        exception_handlers=ERROR_HANDLERS,
         license_info={"name": "Apache-2.0", "identifier": "Apache-2.0"},
     )
     app.add_middleware(JsonCompression)
     app.add_middleware(ResponseHeaders)
-    app.add_exception_handler(HTTPException, failure)
-    app.add_exception_handler(RequestValidationError, refusal)
     for router in (
         page_router(board, telemetry_path, external_path),
         docs_router(),

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, cast
 from pulsed.compute.declaration import DerivedDetail, DerivedNumber, DerivedState, DerivedValue, DerivedVector
 from pulsed.compute.derived_results import DERIVED_VALUES, ordered
 from pulsed.compute.tick import Result
-from pulsed.present.rfc3339 import rfc3339
+from pulsed.present.rfc3339 import rfc3339_or_none
 from pulsed.translate.vocabulary import Reading
 
 FIRST_SECTIONS = ("real_utilization", "saturation", "workload", "health")
@@ -45,15 +45,11 @@ def _detail(key: str, value: DerivedDetail) -> JsonField:
         "ratio": (float | None, get),
         "ratios": (dict[str, float | None], lambda reading, result: dict(get(reading, result))),
         "names": (list[str], lambda reading, result: list(get(reading, result))),
-        "time": (str | None, lambda reading, result: _moment(get(reading, result))),
+        "time": (str | None, lambda reading, result: rfc3339_or_none(get(reading, result))),
         "setting": (str, None),
     }
     type_, converted = kinds[value.kind]
     return JsonField(key, type_, value.help, converted)
-
-
-def _moment(seconds: float | None) -> str | None:
-    return None if seconds is None else rfc3339(seconds)
 
 
 def _sections() -> Mapping[str, Sequence[JsonField]]:

@@ -19,7 +19,7 @@ from pulsed.compute.tick import Result
 from pulsed.present.api.account_documents import owner_document
 from pulsed.present.api.derived_fields import derived_sections
 from pulsed.present.gpu_keys import key_of, names_of, node_of, repeated
-from pulsed.present.rfc3339 import rfc3339
+from pulsed.present.rfc3339 import rfc3339, rfc3339_or_none
 from pulsed.translate.tick import Device
 from pulsed.translate.vocabulary import Reading
 
@@ -90,7 +90,7 @@ def gpu_document(match: Match, now: float, preset: str) -> Document:
         "stale": is_stale(match, now),
         **derived,
         "metrics": _metrics(match.reading),
-        "accounting": {"since": _rfc3339_or_none(result.account.created), "counters": by_name(result.account.values)},
+        "accounting": {"since": rfc3339_or_none(result.account.created), "counters": by_name(result.account.values)},
         "attribution": _attribution(device),
     }
 
@@ -119,7 +119,7 @@ def health_document(board: TargetStore, now: float, checks: Collection[str] = ()
                 "state": health.state,
                 "severity": health.severity,
                 "coverage": health.coverage,
-                "last_reset": _rfc3339_or_none(health.last_reset),
+                "last_reset": rfc3339_or_none(health.last_reset),
                 "problems": [check_document(check) for check in health.checks if check.severity > 0],
             }
         )
@@ -238,7 +238,7 @@ def _checks(health: Health) -> Document:
         else {
             "code": last.code,
             "description": last.description,
-            "time": _rfc3339_or_none(last.time),
+            "time": rfc3339_or_none(last.time),
         },
     }
 
@@ -248,8 +248,8 @@ def check_document(check: CheckState) -> Document:
     return {
         "id": check.id,
         "state": check.state,
-        "since": _rfc3339_or_none(check.since),
-        "last_event": _rfc3339_or_none(check.last_event),
+        "since": rfc3339_or_none(check.since),
+        "last_event": rfc3339_or_none(check.last_event),
         "covered": check.covered,
         "message": check.message,
         "evidence": {name: value if isfinite(value) else None for name, value in check.evidence},
@@ -279,7 +279,7 @@ def _source(target: Target, now: float) -> Document:
         "up": target.up and target.fresh(now),  # as on the page: one that hangs has not failed yet
         "error": target.error or None,
         "interval_seconds": target.interval,
-        "last_sample_time": None if target.tick is None else rfc3339(target.tick.time),
+        "last_sample_time": rfc3339(target.tick.time) if target.tick else None,
         "demo": target.kind == "demo",
     }
 
@@ -303,7 +303,3 @@ def _all_sources(sources: list[Document]) -> Mapping[str, Any]:
         "last_sample_time": max(times, default=None),
         "demo": any(source["demo"] for source in sources),
     }
-
-
-def _rfc3339_or_none(time: float | None) -> str | None:
-    return None if time is None else rfc3339(time)

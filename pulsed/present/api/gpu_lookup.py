@@ -5,24 +5,25 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Annotated, Any
 
-from fastapi import Path, Query, Response
+from fastapi import Path, Query
 
 from pulsed.present.api import schema
-from pulsed.present.api.json_response import json_response
+from pulsed.present.api.json_response import ApiError
 from pulsed.translate.tick import Device
 
 GpuPath = Annotated[str, Path(description="an index, a UUID, a MIG UUID, or `index:MIG id`")]
 NodeQuery = Annotated[str | None, Query(description="node, if several have a GPU of that index")]
 
 NOT_ONE_GPU: dict[int | str, dict[str, Any]] = {status: {"model": schema.Failure} for status in (404, 409)}
-"""The responses of `not_one_gpu`, for the documentation of a route."""
+"""The errors of `require_one`, for the documentation of a route."""
 
 
-def not_one_gpu(wanted: str, found: Sequence[tuple[str, Device]]) -> Response:
-    """Return the error for a name of no GPU, or of several."""
+def require_one(wanted: str, found: Sequence[tuple[str, Device]]) -> None:
+    """Raise `ApiError` for a name of no GPU, 404, or of several, 409; they are found with their nodes."""
     if not found:
-        return json_response({"error": f"GPU {wanted!r} not found; /gpus lists all GPUs"}, 404)
-    return json_response({"error": f"{wanted!r} is ambiguous: {_choices(found)}"}, 409)
+        raise ApiError(404, f"GPU {wanted!r} not found; /gpus lists all GPUs")
+    if len(found) > 1:
+        raise ApiError(409, f"{wanted!r} is ambiguous: {_choices(found)}")
 
 
 def _choices(found: Sequence[tuple[str, Device]]) -> str:

@@ -24,8 +24,14 @@ def json_response(
     return Response(text, status, headers, media_type="application/json")
 
 
+class ApiError(HTTPException):
+    """An error of a route, whose message is the whole error; `detail` has what is wrong and what to do."""
+
+
 async def failure(request: Request, error: Exception) -> Response:
-    """Return an error of the API as JSON."""
+    """Return an error of the API as JSON; those of the framework begin with the path."""
+    if isinstance(error, ApiError):
+        return json_response({"error": error.detail}, error.status_code, error.headers)
     status = error.status_code if isinstance(error, HTTPException) else 500
     message = error.detail if isinstance(error, HTTPException) else "internal error"
     headers = error.headers if isinstance(error, HTTPException) else None  # a 405 requires the header Allow
@@ -37,3 +43,7 @@ async def refusal(request: Request, error: Exception) -> Response:
     found = error.errors() if isinstance(error, RequestValidationError) else ()
     message = "; ".join(f"{each['loc'][-1]}: {each['msg']}" for each in found)
     return json_response({"error": f"{request.url.path}: {message}"}, 400)
+
+
+ERROR_HANDLERS: dict[Any, Any] = {HTTPException: failure, RequestValidationError: refusal}
+"""The handlers of an application's errors."""

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Container, Sequence
 from typing import Any
 
 from fastapi import Query
 
 from pulsed.errors import UsageError
+from pulsed.present.api.json_response import ApiError
 from pulsed.present.api.sample_fields import check_fields
 
 
@@ -21,10 +22,27 @@ def some_of(names: Sequence[str], meaning: str, default: str | None = None) -> A
     )
 
 
-def unknown_field(wanted: Sequence[str]) -> str:
-    """Return the error for the first unknown field; empty if all are known."""
+def chosen(parameter: str, text: str, known: Container[str], error: Callable[[str], str]) -> list[str]:
+    """Return the names in a list, each once.
+
+    Args:
+        error: returns what is wrong with an unknown name.
+
+    Raises:
+        ApiError: 400, a name is unknown.
+    """
+    wanted = list(dict.fromkeys(text.split(",")))
+    for name in wanted:
+        if name not in known:
+            raise ApiError(400, f"{parameter}: {error(name)}")
+    return wanted
+
+
+def chosen_fields(text: str) -> list[str]:
+    """Return the names in a list of `FIELDS`, each once. Raises `ApiError` 400 for an unknown one."""
+    wanted = list(dict.fromkeys(text.split(",")))
     try:
         check_fields(wanted)
     except UsageError as error:
-        return f"fields: {error}"
-    return ""
+        raise ApiError(400, f"fields: {error}") from None
+    return wanted

@@ -10,9 +10,9 @@ from fastapi import APIRouter, Path, Response
 from pulsed.collector.target_store import TargetStore
 from pulsed.errors import NumberUnknown
 from pulsed.present.api import schema
-from pulsed.present.api.json_response import REFUSED, json_response
+from pulsed.present.api.json_response import REFUSED, ApiError, json_response
 from pulsed.present.api.pod_gpus import missing_targets, pod_gpus
-from pulsed.present.api.query_fields import some_of
+from pulsed.present.api.query_fields import chosen, some_of
 from pulsed.present.api.sample_fields import GAUGES
 from pulsed.present.autoscale import GPUS_ROUTE, POD_KIND, ROUTES, Aggregate, How, WorkloadKey, workload_number
 from pulsed.present.rfc3339 import rfc3339
@@ -36,10 +36,7 @@ def autoscale_router(board: TargetStore) -> APIRouter:
         GPUS_ROUTE, response_model=schema.PodGpus, responses=REFUSED, summary="GPUs of pods, with values to scale on"
     )
     async def rows(fields: str = some_of(GAUGES, "fields", default=",".join(DEFAULT_FIELDS))) -> Response:
-        wanted = list(dict.fromkeys(fields.split(",")))
-        for name in wanted:
-            if name not in GAUGES:
-                return _not_a_number("fields", name)
+        wanted = chosen("fields", fields, GAUGES, _not_a_number)
         found = pod_gpus(board, time.monotonic(), wanted)
         return json_response(
             {"node": board.node, "time": rfc3339(time.time()), "gpus": [row._asdict() for row in found]}
@@ -62,17 +59,17 @@ def autoscale_router(board: TargetStore) -> APIRouter:
     ) -> Response:
         field = metric if metric in GAUGES else f"{metric}_ratio"
         if field not in GAUGES:
-            return _not_a_number("metric", metric)
+            raise ApiError(400, f"metric: {_not_a_number(metric)}")
         now, workload = time.monotonic(), WorkloadKey(namespace, kind, name)
         rows = pod_gpus(board, now, [field])
         try:
             found = workload_number(rows, workload, how, field, lambda: missing_targets(board, now))
         except NumberUnknown as error:
-            return json_response({"error": str(error)}, 503, {"Retry-After": "5"})
+            raise ApiError(503, str(error), {"Retry-After": "5"}) from None
         if found is None and how == "sum":
             found = Aggregate(0.0, 0, 0, time.time(), False)
         if found is None:
-            return json_response({"error": f"{workload} has no GPU on node {board.node}"}, 404)
+            raise ApiError(404, f"{workload} has no GPU on node {board.node}")
         return json_response(_document(found))
 
     return router
@@ -88,6 +85,6 @@ def _document(found: Aggregate) -> dict[str, object]:
     }
 
 
-def _not_a_number(parameter: str, name: str) -> Response:
+def _not_a_number(name: str) -> str:
     hint = did_you_mean(name, GAUGES, "METRICS.md lists the quantities")
-    return json_response({"error": f"{parameter}: {name!r} is not a number to scale on; {hint}"}, 400)
+    return f"{name!r} is not a number to scale on; {hint}"

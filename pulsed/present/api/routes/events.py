@@ -14,7 +14,7 @@ from pulsed.present.api.event_stream_response import EventStreamResponse
 from pulsed.present.api.events import EventBroadcaster
 from pulsed.present.api.gpu_columns import ColumnReader
 from pulsed.present.api.json_response import REFUSED, json_response
-from pulsed.present.api.query_fields import some_of, unknown_field
+from pulsed.present.api.query_fields import chosen, chosen_fields, some_of
 from pulsed.present.api.recent_changes import MAX_CHANGES
 from pulsed.present.api.sample_fields import FIELDS
 from pulsed.present.rfc3339 import rfc3339
@@ -41,13 +41,8 @@ def event_router(board: TargetStore, events: EventBroadcaster) -> APIRouter:
         fields: str = some_of(FIELDS, "columns", default=",".join(TICK_FIELDS)),
         max_rate: Annotated[float, Query(ge=0.01, le=10, description="batches of columns per second")] = 1.0,
     ) -> Response:
-        wanted = types.split(",")
-        shown = list(dict.fromkeys(fields.split(",")))
-        if problem := unknown_field(shown):
-            return json_response({"error": problem}, 400)
-        for name in wanted:
-            if name not in KINDS:
-                return json_response({"error": f"types: {name!r} is not an event; allowed: {', '.join(KINDS)}"}, 400)
+        shown = chosen_fields(fields)
+        wanted = chosen("types", types, KINDS, lambda name: f"{name!r} is not an event; allowed: {', '.join(KINDS)}")
         if format == "json":
             return EventStreamResponse(events, wanted, gpu)
         reader = ColumnReader(board, shown, gpu, 1 / max_rate) if TICK in wanted else None
@@ -65,12 +60,9 @@ def event_router(board: TargetStore, events: EventBroadcaster) -> APIRouter:
         since: Annotated[float, Query(description="not before this Unix time", allow_inf_nan=False)] = 0.0,
         limit: Annotated[int, Query(ge=1, le=MAX_CHANGES * len(CHANGE_KINDS))] = 100,
     ) -> Response:
-        wanted = types.split(",")
-        for name in wanted:
-            if name not in CHANGE_KINDS:
-                return json_response(
-                    {"error": f"types: {name!r} is not a change; allowed: {', '.join(CHANGE_KINDS)}"}, 400
-                )
+        wanted = chosen(
+            "types", types, CHANGE_KINDS, lambda name: f"{name!r} is not a change; allowed: {', '.join(CHANGE_KINDS)}"
+        )
         found = events.recent.find(wanted, gpu, since, limit, board.node)
         return json_response({"node": board.node, "time": rfc3339(time.time()), "changes": found})
 

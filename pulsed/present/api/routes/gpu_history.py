@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
+from functools import partial
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Response
@@ -12,11 +13,11 @@ from pulsed.background import in_background
 from pulsed.collector.target_store import TargetStore
 from pulsed.present.api import documents, schema
 from pulsed.present.api.event_documents import identity_document
-from pulsed.present.api.gpu_lookup import NOT_ONE_GPU, GpuPath, NodeQuery, not_one_gpu
+from pulsed.present.api.gpu_lookup import NOT_ONE_GPU, GpuPath, NodeQuery, require_one
 from pulsed.present.api.history import History
 from pulsed.present.api.history_points import points_document
-from pulsed.present.api.json_response import REFUSED, json_response
-from pulsed.present.api.query_fields import some_of
+from pulsed.present.api.json_response import REFUSED, ApiError, json_response
+from pulsed.present.api.query_fields import chosen, some_of
 from pulsed.present.api.sample_fields import FIELDS
 from pulsed.present.gpu_keys import node_of
 from pulsed.suggestions import did_you_mean
@@ -37,6 +38,7 @@ MAX_POINTS, MAX_GPUS, MAX_VALUES = 2000, 256, 500_000
 def history_router(board: TargetStore, history: History) -> APIRouter:
     """Return the routes `/gpus/{gpu}/history` and `/history`."""
     router = APIRouter()
+    unkept = partial(_unkept, kept=history.fields)
 
     def places_of(wanted: str, node: str | None) -> list[tuple[str, Device]]:
         """Return target and device of the GPUs with a name, else of those that are gone."""
@@ -68,12 +70,9 @@ def history_router(board: TargetStore, history: History) -> APIRouter:
         ] = history.seconds,
         fields: str = some_of(history.fields, "fields"),
     ) -> Response:
-        wanted = list(dict.fromkeys(fields.split(",")))
-        if problem := _unkept(wanted, history.fields):
-            return json_response({"error": problem}, 400)
+        wanted = chosen("fields", fields, history.fields, unkept)
         places = places_of(gpu, node)
-        if len(places) != 1:
-            return not_one_gpu(gpu, [(node_of(device, board.node), device) for _, device in places])
+        require_one(gpu, [(node_of(device, board.node), device) for _, device in places])
         window = history.window(*places[0], seconds)
         head = identity_document(window.device, board.node)
         head |= {"interval_seconds": window.interval, "seconds": window.seconds}
@@ -95,19 +94,15 @@ def history_router(board: TargetStore, history: History) -> APIRouter:
         points: Annotated[int, Query(ge=2, le=MAX_POINTS, description="number of points")] = 120,
         fields: str = some_of(history.fields, "fields", default=",".join(_charted(history.fields))),
     ) -> Response:
-        wanted = list(dict.fromkeys(fields.split(",")))
-        if problem := _unkept(wanted, history.fields):
-            return json_response({"error": problem}, 400)
+        wanted = chosen("fields", fields, history.fields, unkept)
         places: dict[tuple[str, Device], None] = {}
         for name in dict.fromkeys(gpu.split(",")) if gpu else ():
             found = places_of(name, node)
-            if not found:
-                return not_one_gpu(name, [])
+            require_one(name, found[:1])
             places |= dict.fromkeys(found)
         if not gpu:
             places = dict.fromkeys(all_places(node))
-        if problem := _too_many(len(places), points, len(wanted)):
-            return json_response({"error": problem}, 400)
+        _check_size(len(places), points, len(wanted))
         windows = [history.window(*place, seconds) for place in places]
         document = await points_document(history, windows, wanted, points, min(seconds, history.seconds), board.node)
         return await in_background(lambda: json_response(document))
@@ -120,22 +115,17 @@ def _charted(kept: Sequence[str]) -> list[str]:
     return [name for name in CHART_FIELDS if name in kept] or list(kept)
 
 
-def _too_many(gpus: int, points: int, fields: int) -> str:
-    """Return the error for a request of too many GPUs or values; empty if it is none."""
+def _check_size(gpus: int, points: int, fields: int) -> None:
+    """Raise `ApiError` 400 for a request of too many GPUs or values."""
     if gpus > MAX_GPUS:
-        return f"gpu: {gpus} GPUs; name at most {MAX_GPUS}"
+        raise ApiError(400, f"gpu: {gpus} GPUs; name at most {MAX_GPUS}")
     if gpus * points * fields > MAX_VALUES:
-        return f"{gpus} GPUs x {points} points x {fields} fields are more than {MAX_VALUES}; reduce them"
-    return ""
+        raise ApiError(400, f"{gpus} GPUs x {points} points x {fields} fields are more than {MAX_VALUES}; reduce them")
 
 
-def _unkept(wanted: Iterable[str], kept: Sequence[str]) -> str:
-    """Return the error for the first field that is not kept; empty if all are."""
-    for name in wanted:
-        if name in kept:
-            continue
-        if name in FIELDS:
-            return f"fields: {name!r} is not kept; add it to history.fields"
-        hint = did_you_mean(name, kept, did_you_mean(name, FIELDS, f"allowed: {', '.join(kept)}"))
-        return f"fields: {name!r} is not a field; {hint}"
-    return ""
+def _unkept(name: str, kept: Sequence[str]) -> str:
+    """Return what is wrong with a field that is not kept."""
+    if name in FIELDS:
+        return f"{name!r} is not kept; add it to history.fields"
+    hint = did_you_mean(name, kept, did_you_mean(name, FIELDS, f"allowed: {', '.join(kept)}"))
+    return f"{name!r} is not a field; {hint}"

@@ -12,9 +12,9 @@ from pulsed.background import in_background
 from pulsed.collector.target_store import TargetStore
 from pulsed.present.api import documents, schema
 from pulsed.present.api.gpu_columns import MAX_ROWS, SUMMARY_FIELDS, summary_document
-from pulsed.present.api.gpu_lookup import NOT_ONE_GPU, GpuPath, NodeQuery, not_one_gpu
+from pulsed.present.api.gpu_lookup import NOT_ONE_GPU, GpuPath, NodeQuery, require_one
 from pulsed.present.api.json_response import REFUSED, json_response
-from pulsed.present.api.query_fields import some_of, unknown_field
+from pulsed.present.api.query_fields import chosen_fields, some_of
 from pulsed.present.api.sample_fields import FIELDS
 
 
@@ -32,9 +32,7 @@ def gpu_router(board: TargetStore, preset: str) -> APIRouter:
         view: Annotated[Literal["full", "summary"], Query(description="summary: columns")] = "full",
         fields: str = some_of(FIELDS, "columns of the summary", default=",".join(SUMMARY_FIELDS)),
     ) -> Response:
-        wanted = list(dict.fromkeys(fields.split(",")))
-        if problem := unknown_field(wanted):
-            return json_response({"error": problem}, 400)
+        wanted = chosen_fields(fields)
         if view == "summary":
             return await columns(wanted)
         return json_response(documents.gpus_document(board, time.monotonic(), time.time(), preset))
@@ -58,8 +56,7 @@ def gpu_router(board: TargetStore, preset: str) -> APIRouter:
     async def one_gpu(gpu: GpuPath, node: NodeQuery = None) -> Response:
         now = time.monotonic()
         found = documents.find(board, gpu, node, now)
-        if len(found) != 1:
-            return not_one_gpu(gpu, [(match.node, match.device) for match in found])
+        require_one(gpu, [(match.node, match.device) for match in found])
         return json_response(documents.gpu_document(found[0], now, preset))
 
     return router

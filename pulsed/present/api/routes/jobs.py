@@ -19,7 +19,7 @@ from pulsed.present.api.account_documents import (
     ended_accounts,
     running_accounts,
 )
-from pulsed.present.api.json_response import REFUSED, json_response
+from pulsed.present.api.json_response import REFUSED, ApiError, json_response
 from pulsed.present.rfc3339 import rfc3339
 
 MAX_JOBS = 1000
@@ -64,7 +64,7 @@ def job_router(board: TargetStore, accounts: Accounts) -> APIRouter:
     ) -> Response:
         found = [account_document(each, board.node, accounts.prices) for each in accounts_named(accounts, id)]
         if not found:
-            return json_response({"error": f"job {id!r} not found; /jobs lists all jobs"}, 404)
+            raise ApiError(404, f"job {id!r} not found; /jobs lists all jobs")
         return json_response(found if all else found[0])
 
     return router
