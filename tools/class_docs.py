@@ -36,23 +36,22 @@ DIFFERENCES = (
     Difference(
         ("tensor_heavy_compute",),
         ("dram",),
-        "tensor pipes that are active half of the time decide the class, even if device memory is closer to its limit",
+        "active tensor pipes decide the class, even if device memory is closer to its limit",
     ),
     Difference(
         tuple(name for name in _COMPUTE if name != "tensor_heavy_compute"),
         ("dram",),
-        f"below {_SATURATED} of DRAM activity the class follows the SMs. They count as active while their warps wait,"
-        " so that no pipe needs to be near its limit",
+        f"below {_SATURATED} of DRAM activity the class follows the SMs, which count as active while their warps wait",
     ),
     Difference(
         ("memory_bound",),
         PIPES,
-        f"from {_SATURATED} of DRAM activity on the class is `memory_bound`, even if a pipe is closer to its limit",
+        f"DRAM activity from {_SATURATED} on decides the class, even if a pipe is closer to its limit",
     ),
     Difference(
         ("io_or_data_loading",),
         (*PIPES, "dram", "nvlink"),
-        "the class follows PCIe traffic in bytes per second, which is little for a fast link, while few SMs are active",
+        "PCIe traffic that decides the class is little for a fast link",
     ),
     Difference(
         tuple(name for name in CLASSES if name != "io_or_data_loading"),
@@ -69,8 +68,8 @@ def classes() -> Iterator[str]:
     yield "\n## Workload class\n"
     yield "The first rule that matches names the class. The thresholds are `compute.workload.thresholds`; `io` is the"
     yield "larger PCIe direction. The class is `unknown` unless all possible values of the missing inputs lead to it."
-    yield "Missing PCIe traffic counts as none while neither the graphics engine nor device memory can be active; NVML"
-    yield "rounds its time shares to percent, so little traffic can go unnoticed where only these are known.\n"
+    yield "Missing PCIe traffic counts as none while neither the graphics engine nor device memory can be active (by"
+    yield "NVML's time shares alone, which are rounded, a little traffic can be missed).\n"
     yield "| class | bottleneck | rule |\n|---|---|---|"
     reasons = []
     for rule in RULES:
@@ -82,7 +81,7 @@ def classes() -> Iterator[str]:
     yield ""
     yield from reasons
     yield "\nThe bottleneck follows from the class, `pulsed_gpu_limiting_resource` from activity over practical peaks."
-    yield "They can differ:\n"
+    yield "Where they differ:\n"
     yield "| class | limiting resource | reason |\n|---|---|---|"
     for difference in DIFFERENCES:
         yield f"| {_several(difference.classes)} | {_names(difference.resources)} | {difference.reason} |"

@@ -36,55 +36,87 @@ _GPM = {metric.name for metric in GPM_METRICS}
 HEAD = """\
 # Metrics
 
-The series of `/metrics`. The name after `pulsed_gpu_` is also the key in JSON (`/gpus`) and the column in CSV
-(`pulsed export`). Units are base units: ratios 0..1, bytes, seconds, hertz, watts, joules, degrees Celsius.
+The series of `/metrics`. The name after `pulsed_gpu_` is also the key in JSON and the column in CSV. Units are base
+units: ratios 0..1, bytes, seconds, hertz, watts, joules, degrees Celsius.
 
-**A missing reading is absent**, never 0. When a target's data is older than `source.stale_after`, its GPU series end,
-and Prometheus marks them stale. Values are those of the last sample (`pulsed_gpu_last_sample_timestamp_seconds`).
+* **A missing reading is absent**, never 0. The series of a GPU end when its data is older than `source.stale_after`.
+* GPU series have the labels `node`, `gpu` (index) and `uuid`: join and group by these. MIG instances also have `mig_id`
+  and `mig_profile`, with the `uuid` of their board.
+* `node` is the host that an exporter's page names; else the host of the target's URL, if it is another one; else the
+  key `node`, else this host's name.
+* Readings of a whole MIG board (power, temperature, clocks, errors) are published once, for the board:
+  `sum(pulsed_gpu_power_watts)` is correct.
+* A counter that appears is 0 first, for two scrapes (30 s to 2 min), so that `increase()` misses nothing.
 
-GPU series have the labels `node`, `gpu` (index) and `uuid`; MIG instances also `mig_id` and `mig_profile`, with the
-`uuid` of the board. `pulsed_gpu_info` has the rest. `node` is the host that an exporter's page names; else the host of
-the target's URL, if it is another one; else the key `node`, else the name of pulsed's own host. Join and group by
-`node, gpu, uuid`.
-
-Three columns show which source has a quantity, where the GPU has it:
-
-* *dcgmi*: the group of `source.dcgmi.groups` that reads it; `fields`: only with its number in `source.dcgmi.fields`.
-* *exporter*: `yes`, or the oldest dcgm-exporter that certainly accepts it in its counters file.
-* *NVML*: `yes`, or `GPM` on Hopper and newer only, for the source `nvml`.
-
-On a MIG board, readings of the whole board (power, temperature, clocks, errors) are published once, for the board, so
-`sum(pulsed_gpu_power_watts)` is correct.
+## Lean and full
 
 `publish.series: lean`, the default, has at most 100 series per GPU, 3 more per raised check and one per XID code, and
-all that the dashboards, rules and alerts use. `full` has every series of this page. The column *lean*:
+all that the dashboards, rules and alerts use. `full` has every series of this page; `publish.include` adds families in
+their full form, `publish.exclude` removes families.
 
-* yes: the family is the same in both.
-* current state: the one state that holds, with the value 1. `count by (class) (pulsed_gpu_workload_class == 1)` works
-  in both; for shares of time use the counters of seconds.
-* raised: checks that are worse than ok. `pulsed_health_checks` has the number of GPUs by check and state.
-* if they differ: bounds. `X_bound_ratio{bound="upper"} or ignoring (bound) X_ratio` works in both.
-* once above 0: counters by label; add `or 0 * pulsed_gpu_observed_seconds_total` where one may be absent.
-* not 0 in 10 min: gauges that are 0 on most GPUs. `pulsed_quantity_gpus` distinguishes 0 from not measured.
-* full: not in lean. `publish.include` adds families in their full form, `publish.exclude` removes families.
+| mark | series in lean |
+|---|---|
+| none | as in full |
+| *current state* | only the state that holds, with the value 1: `count by (class) (pulsed_gpu_workload_class == 1)` |
+| *raised* | only checks worse than ok; `pulsed_health_checks` has the number of GPUs |
+| *if they differ* | `X_bound_ratio{bound="upper"} or ignoring (bound) X_ratio` works in both |
+| *once above 0* | add `or 0 * pulsed_gpu_observed_seconds_total` where one may be absent |
+| *not 0 in 10 min* | `pulsed_quantity_gpus` distinguishes 0 from not measured |
+| *full* | none |
 
-A counter that appears is published at 0 first, for two scrapes (30 s at least, 2 min at most), so that `increase()`
-misses nothing.
+## Passthrough
 
-`publish.passthrough: true` adds the source's own `DCGM_FI_*` series unchanged. From `dcgmi dmon` (live or a capture)
-they are what dcgm-exporter 4.0 to 4.8.2 serves for the same fields, in its units, with these differences:
+`publish.passthrough: true` adds the source's own `DCGM_FI_*` series unchanged. From `dcgmi dmon` they are those of
+dcgm-exporter 4.0 to 4.8.2, in its units, except that
 
-* On a MIG board, values of the board come once, without `GPU_I_*` labels, not on every instance. While boards are
-  shown, instances whose board dmon does not name are left out.
-* `DCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL` is a gauge, because it is a rate.
-* XIDs have the label `err_code`, but not `err_msg`.
-* HELP texts are pulsed's. Fields without a metric below are left out.
+* values of a MIG board come once, without `GPU_I_*` labels, and instances of boards that dmon does not name are left
+  out;
+* `DCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL`, a rate, is a gauge;
+* XIDs have the label `err_code`, but no `err_msg`;
+* fields without a metric below are left out, and HELP texts are pulsed's.
 
-From `nvml` they are those with a value in the column *NVML*, with the names, units and labels of DCGM's fields of the
-same meaning.
+From `nvml` they are those of the fields that it has.
 
 ## Computed
 """
+
+QUANTITIES_HEAD = """
+## Quantities
+
+The first DCGM field that is present has the value. In brackets:
+
+* a number: the oldest dcgm-exporter that certainly accepts it in its counters file
+* `fields`: `dcgmi` reads it only if its number is in `source.dcgmi.fields`
+* `GPM`: `nvml` has it on Hopper and newer only; `no NVML`: not at all"""
+
+OWNERS_HEAD = """
+## Owners
+
+`pulsed_gpu_owner_info` has a series per GPU and owner, with `kind` (`slurm_job`, `pod`, `process`), all labels below,
+and those of `attribution.workloads.pod_labels` as `label_NAME`. To join it:
+`pulsed_gpu_owner_info * on (node, gpu, uuid, mig_id) group_left () pulsed_gpu_real_utilization_ratio`.
+
+`pulsed_job_*` have the labels `job_id`, `user`, `account`, `partition`. The same metrics exist as `pulsed_pod_*`
+(`namespace`, `pod`, `container`) and `pulsed_workload_*` (`namespace`, `workload`, `workload_kind`).
+
+* Counters begin and end with the owner. Of a GPU that N owners share, each has 1/N, in `pulsed_workload_gpus` too.
+* A workload (`attribution.workloads`) has all its pods on the node. Its counters go on while pods come and go, and
+  begin with 0 when pulsed starts.
+* At most `publish.max_owners` have series.
+* `publish.owner_labels` puts the labels on every series of a GPU; several owners are separated by commas.
+
+| metric | meaning |
+|---|---|"""
+
+JOBSTATS_HEAD = """
+## Series of jobstats
+
+With `publish.compat: [jobstats]`, as jobstats' own exporter has them, and with `node`. Labels: `ordinal`,
+`minor_number`, `uuid` (of the MIG instance), `name`, `GPU_I_ID`, `jobid`, `userid`. Jobs that share a GPU have a series
+each.
+
+| metric | meaning |
+|---|---|"""
 
 CHAPTERS: dict[Group, str] = {
     "activity": "Activity",
@@ -104,34 +136,34 @@ def metrics() -> str:
 
 def _counted() -> Iterator[str]:
     yield "\n## Counters of observed time\n"
-    yield "They start with the first sample of a GPU (`pulsed_gpu_accounting_created_timestamp_seconds`)."
     yield "Quotients are exact at any scrape interval:"
-    yield "`rate(pulsed_gpu_real_utilization_seconds_total[5m]) / rate(pulsed_gpu_observed_seconds_total[5m])`."
-    yield "`X_unknown_seconds_total` is observed time in which X had no value.\n"
-    yield "| metric | meaning | lean |\n|---|---|---|"
+    yield "`rate(pulsed_gpu_real_utilization_seconds_total[5m]) / rate(pulsed_gpu_observed_seconds_total[5m])`.\n"
+    yield "| metric | meaning |\n|---|---|"
     for family in COUNTER_FAMILIES:
         if not family.name.endswith("_unknown_seconds_total"):
             series = _series(family.name, [family.label] if family.label else [])
-            yield f"| {series} | {family.help} | {_lean(family)} |"
+            yield f"| {series} | {_meaning(family, family.help)} |"
     unknown = [family.name for family in COUNTER_FAMILIES if family.name.endswith("_unknown_seconds_total")]
     names = ", ".join(f"`{name}`" for name in unknown)
     yield f"\nUnknown time: {names}."
-    yield "In lean once above 0; that of real utilization always."
+    yield "Observed time in which the value was missing; in lean once above 0, that of real utilization always."
 
 
 def _computed() -> Iterator[str]:
-    yield "| metric | meaning | lean |\n|---|---|---|"
+    yield "| metric | meaning |\n|---|---|"
     for family in DERIVED:
-        yield f"| {_series(family.name, family.labels)} | {family.help} | {_lean(family)} |"
-    yield "\n## Over all GPUs\n\n| metric | type | meaning |\n|---|---|---|"
+        yield f"| {_series(family.name, family.labels)} | {_meaning(family, family.help)} |"
+    yield "\n## Over all GPUs\n\n| metric | meaning |\n|---|---|"
     for summary in SUMMARIES:
         labels = [label for label in summary.labels if label != "le"]
-        yield f"| {_series(summary.name, labels)} | {summary.type} | {summary.help} |"
+        yield f"| {_series(summary.name, labels)} | {summary.help} |"
 
 
-def _lean(family: Family) -> str:
+def _meaning(family: Family, help_text: str) -> str:
+    """Return a HELP text with the mark of the family's form on a lean page."""
     form = lean_form(family.name)
-    return "full" if form is None else "raised" if family.name.endswith("health_check") else FORMS[form]
+    mark = "full" if form is None else "raised" if family.name.endswith("health_check") else FORMS[form]
+    return f"{help_text}; *{mark}*" if mark else help_text
 
 
 def _series(name: str, labels: Iterable[str]) -> str:
@@ -141,38 +173,39 @@ def _series(name: str, labels: Iterable[str]) -> str:
 
 
 def _quantities() -> Iterator[str]:
+    yield QUANTITIES_HEAD
     for group, title in CHAPTERS.items():
-        head = "| metric | meaning | DCGM field, the first that is present | dcgmi | exporter | NVML | lean |"
-        yield f"\n## {title}\n\n{head}\n|---|---|---|---|---|---|---|"
+        yield f"\n### {title}\n\n| metric | meaning | DCGM field |\n|---|---|---|"
         numbered: dict[tuple[str, str, str], list[tuple[str, ...]]] = {}
         for (name, quantity), family in zip(QUANTITIES.items(), QUANTITY_FAMILIES, strict=True):
             if quantity.group == group:
                 origins = [f"{field}" for field in sources(name)]
                 if name in COMPOSED:
                     origins.append(COMPOSED[name])
-                row = (family.name, quantity.meaning, ", ".join(origins), *_in_sources(name), _lean(family))
+                row = (family.name, _meaning(family, quantity.meaning), ", ".join(origins), _availability(name))
                 numbered.setdefault(_without_number(*row[:3]), []).append(row)
         yield from (_row(rows) for rows in numbered.values())
 
 
-def _in_sources(quantity: str) -> tuple[str, str, str]:
-    """Return how the sources `dcgmi`, `exporter` and `nvml` have a quantity; empty texts for those that do not."""
+def _availability(quantity: str) -> str:
+    """Return, in brackets, what limits a quantity to some versions, settings or GPUs; empty without limits."""
     parts = COMPOSED[quantity].split(" ")[::2] if quantity in COMPOSED else []
     fields = [*sources(quantity), *(field for part in parts for field in sources(part))]
     ids = {field.id for field in fields}
-    groups = [name for name, group in GROUPS.items() if not ids.isdisjoint((*group.fast, *group.slow))]
+    is_watched = any(not ids.isdisjoint((*group.fast, *group.slow)) for group in GROUPS.values())
     since = min(first_version(field) for field in fields)
-    return (groups[0] if groups else "fields", "yes" if since == ANY else f"{since}", _in_nvml(quantity))
+    limits = ["" if since == ANY else f"{since}", "" if is_watched else "fields", _in_nvml(quantity)]
+    return f" ({', '.join(filter(None, limits))})" if any(limits) else ""
 
 
 def _in_nvml(quantity: str) -> str:
-    """Return whether the source `nvml` has a quantity: `yes`, `GPM` (Hopper and newer), or nothing."""
+    """Return the limit of a quantity in the source `nvml`: `GPM` (Hopper and newer), `no NVML`, or none."""
     fields = {name for field in sources(quantity) for name in field.names}
     if quantity in COMPOSED:
         fields |= {name for part in COMPOSED[quantity].split(" ")[::2] for each in sources(part) for name in each.names}
     if fields & _NVML:
-        return "yes"
-    return "GPM" if fields & _GPM else ""
+        return ""
+    return "GPM" if fields & _GPM else "no NVML"
 
 
 def _without_number(name: str, meaning: str, origin: str) -> tuple[str, str, str]:
@@ -183,57 +216,38 @@ def _without_number(name: str, meaning: str, origin: str) -> tuple[str, str, str
 
 
 def _row(rows: list[tuple[str, ...]]) -> str:
-    name, meaning, origin, *rest = rows[0]
+    name, meaning, origin, availability = rows[0]
     if len(rows) > 1:
         engines = f"[0-{len(rows) - 1}]"
         last = rows[-1][2].split()[0]
         name, meaning = re.sub(r"\d", engines, name), re.sub(r"\d", "N", meaning)
         number, field = origin.split()
         origin = f"{number} to {last} {re.sub(r'[0-9]', engines, field)}"
-    return f"| `{name}` | {meaning} | {origin} | {' | '.join(rest)} |"
+    return f"| `{name}` | {meaning} | {origin}{availability} |"
 
 
 def _owners() -> Iterator[str]:
-    joined = "pulsed_gpu_owner_info * on (node, gpu, uuid, mig_id) group_left () pulsed_gpu_real_utilization_ratio"
-    yield "\n## Owners\n"
-    yield "`pulsed_gpu_owner_info` has a series per GPU and owner, with `kind` (`slurm_job`, `pod`, `process`) and,"
-    yield "where known, `job_id`, `user`, `account`, `partition`, `namespace`, `pod`, `container`, `workload`,"
-    yield "`workload_kind`, and the labels of `attribution.workloads.pod_labels` as `label_NAME`. To join them:"
-    yield f"`{joined}`.\n"
-    yield "The others exist per `job` (`job_id`, `user`, `account`, `partition`), `pod` (`namespace`, `pod`,"
-    yield "`container`) and `workload` (`namespace`, `workload`, `workload_kind`):\n"
-    yield "* Counters begin and end with the owner, and are exact between scrapes. Of a GPU that N owners share each"
-    yield "  has 1/N, in `pulsed_workload_gpus` too."
-    yield "* Workloads are those of `attribution.workloads`, with all their pods on the node. Their counters go on"
-    yield "  while pods come and go, and begin with 0 when pulsed starts."
-    yield "* At most `publish.max_owners` have series. `publish.exclude` removes families, such as `pulsed_workload_*`."
-    yield "* `publish.owner_labels` puts the labels, without `kind`, on every series of a GPU; several owners are"
-    yield "  separated by commas.\n"
-    yield "| metric | type | meaning |\n|---|---|---|"
-    yield "| `pulsed_gpu_owner_info` | info | Owners of the GPU, to be joined with its series |"
-    yield from (f"| `{name}` | gauge | {help} |" for name, help in FINDING_FAMILIES.values())
+    yield OWNERS_HEAD
+    yield "| `pulsed_gpu_owner_info` | Owners of the GPU, to be joined with its series |"
+    yield from (f"| `{name}` | {help} |" for name, help in FINDING_FAMILIES.values())
     for family in families_of("job"):
-        yield f"| `{family.full_name('job')}` | {family.type} | {family.help} |"
+        yield f"| `{family.full_name('job')}` | {family.help} |"
     for family in families_of("workload"):
         if family not in families_of("job") and family.name != "gpus":
-            yield f"| `{family.full_name('workload')}` | {family.type} | {family.help} |"
-    yield f"| `pulsed_workload_scale_hint` | gauge | {HINT_HELP} |"
-    yield "| `pulsed_jobs_dropped_total{reason}` | counter | Owners without an account or series of their own |"
+            yield f"| `{family.full_name('workload')}` | {family.help} |"
+    yield f"| `pulsed_workload_scale_hint` | {HINT_HELP} |"
+    yield "| `pulsed_jobs_dropped_total{reason}` | Owners without an account or series of their own |"
 
 
 def _jobstats() -> Iterator[str]:
-    yield "\n## Series of jobstats\n"
-    yield "With `publish.compat: [jobstats]`, as jobstats' own exporter has them, with the labels `ordinal`,"
-    yield "`minor_number`, `uuid` (of the MIG instance), `name`, `GPU_I_ID`, `jobid` and `userid` (empty without a"
-    yield "job), and `node`. Jobs that share a GPU have a row each.\n"
-    yield "| metric | type | meaning |\n|---|---|---|"
+    yield JOBSTATS_HEAD
     for family in JOBSTATS:
-        yield f"| `{family.name}` | gauge | {family.help} |"
+        yield f"| `{family.name}` | {family.help} |"
 
 
 def _own() -> Iterator[str]:
     yield "\n## Metrics of pulsed\n\nAlso `process_*`, the standard process metrics of Prometheus clients.\n"
-    yield "| metric | type | meaning |\n|---|---|---|"
+    yield "| metric | meaning |\n|---|---|"
     board = TargetStore("node", [Target("demo", "demo", 1.0, 3.0)])
     board.targets[0].rejected["bad_value"] = 1
     board.targets[0].errors["scrape_failed"] = 1
@@ -247,4 +261,4 @@ def _own() -> Iterator[str]:
         if not family.name.startswith("process_"):
             suffix = {"counter": "_total", "info": "_info"}.get(family.type, "")
             labels = dict.fromkeys(label for sample in family.samples for label in sample.labels if label != "le")
-            yield f"| {_series(family.name + suffix, labels)} | {family.type} | {family.documentation} |"
+            yield f"| {_series(family.name + suffix, labels)} | {family.documentation} |"

@@ -9,9 +9,13 @@ from tests.hardware.kernels import KERNELS, NEVER, KnownKernel, Range
 from tests.hardware.readings import Run, kept_runs
 
 _SHORT = {
-    "graphics_engine_active_ratio": "graphics engine",
+    "dram_active_ratio": "DRAM",
+    "fp32_active_ratio": "FP32",
+    "fp64_active_ratio": "FP64",
+    "graphics_engine_active_ratio": "GR",
     "pcie_receive_bytes_per_second": "PCIe",
     "sm_active_ratio": "SM",
+    "sm_occupancy_ratio": "occupancy",
 }
 
 
@@ -19,25 +23,21 @@ def chapter() -> Iterator[str]:
     """Yield the lines of the chapter, with all runs that are kept."""
     runs = [evaluate(folder) for folder in kept_runs()]
     yield "\n## Known kernels\n"
-    yield "`make hardware` plays twelve small kernels of known kind on the first GPU of a node, 10 s each, while"
-    yield "`pulsed record` reads its source. It compares class, bottleneck and inputs with what the documented meaning"
-    yield "of the counters requires, readings with the operations and bytes that the kernels count themselves, and the"
-    yield "integral of bursts with their schedule. It needs profiling counters, a GPU without other work, compute"
-    yield "capability 8.0 and no MIG instances."
+    yield "`make hardware` plays twelve small kernels on the first GPU of a node, 10 s each, and compares class,"
+    yield "inputs and counted work with what the documented meaning of the counters requires. It needs profiling"
+    yield "counters, compute capability 8.0, and a GPU without other work and MIG instances."
     if not runs:
         yield "\n**It has not run on hardware yet**: no reading confirms this table."
     yield f"\n{document(runs)}"
-    never = f"{NEVER[1]:.0%}".replace("%", " %")
-    yield f"\nTensor, FP64 and DRAM activity that are not named are at most {never}. Real utilization follows from the"
-    yield "inputs."
+    yield f"\nGR: graphics engine. Tensor, FP64 and DRAM activity that are not named: at most {NEVER[1] * 100:g} %."
 
 
 def document(runs: Sequence[tuple[Run, Mapping[str, Seen]]]) -> str:
     """Return the table with a column for each run."""
     heads = [f"{run.gpu.name}, driver {run.driver}, {run.source}, {run.date}" for run, _ in runs]
     lines = [
-        f"| {' | '.join(('kernel', 'what it does', 'class', 'expected', *(heads or ['seen'])))} |",
-        f"|{'---|' * (4 + max(1, len(runs)))}",
+        f"| {' | '.join(('kernel', 'what it does', 'class', 'expected', *heads))} |",
+        f"|{'---|' * (4 + len(runs))}",
     ]
     for kernel in KERNELS:
         columns = [_seen(kernel, seen[kernel.name]) if kernel.name in seen else "not run" for _, seen in runs]
@@ -46,7 +46,7 @@ def document(runs: Sequence[tuple[Run, Mapping[str, Seen]]]) -> str:
             kernel.does,
             f"`{kernel.workload_class}`",
             _expected(kernel),
-            *(columns or ["not run"]),
+            *columns,
         )
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
@@ -66,8 +66,7 @@ def summary(seen: Mapping[str, Seen]) -> str:
 
 
 def _expected(kernel: KnownKernel) -> str:
-    ranges = {**kernel.inputs, "real_utilization_ratio": kernel.real_utilization()}
-    return ", ".join(f"{_name(name)} {_range(name, bounds)}" for name, bounds in ranges.items())
+    return ", ".join(f"{_name(name)} {_range(name, bounds)}" for name, bounds in kernel.inputs.items())
 
 
 def _seen(kernel: KnownKernel, seen: Seen) -> str:
@@ -83,7 +82,7 @@ def _name(quantity: str) -> str:
 
 def _range(quantity: str, bounds: Range) -> str:
     low, high = (_number(quantity, bound) for bound in bounds)
-    return f"{low.split(' ')[0]} to {high}"
+    return f"{low.split(' ')[0]}..{high}"
 
 
 def _number(quantity: str, value: float) -> str:

@@ -40,8 +40,8 @@ none; those that were not 0 in the last ten minutes (`recent`); or as `CounterFo
 
 FORMS: Mapping[Form, str] = MappingProxyType(
     {
-        "every": "yes",
-        "zero_first": "yes",
+        "every": "",
+        "zero_first": "",
         "current": "current state",
         "differing": "if they differ",
         "counted": "once above 0",
@@ -49,7 +49,7 @@ FORMS: Mapping[Form, str] = MappingProxyType(
         "recent": "not 0 in 10 min",
     }
 )
-"""Each form in words, for METRICS.md."""
+"""Mark of each form in METRICS.md; empty where a lean page has the series of a full one."""
 
 _COUNTED = ("workload_class_seconds", "class_energy_joules", "idle_seconds", "idle_energy_joules")
 _RECENT = (
