@@ -9,7 +9,7 @@ from urllib.parse import parse_qsl, unquote
 
 from pulsed.adapter.documents import Document, failure
 from pulsed.adapter.metrics_api import MetricsApi, RequestFailed
-from pulsed.present.asgi import CLIENT_NAMES, Receive, Scope, Send
+from pulsed.present.asgi import CLIENT_NAMES, Receive, Scope, Send, respond
 
 log = logging.getLogger(__name__)
 
@@ -32,10 +32,8 @@ class AdapterApp:
         if scope["type"] != "http":
             return
         code, document = self._answer(scope)
-        body = b"" if scope["method"] == "HEAD" else json.dumps(document, separators=(",", ":")).encode()
-        headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
-        await send({"type": "http.response.start", "status": code, "headers": headers})
-        await send({"type": "http.response.body", "body": body})
+        body = json.dumps(document, separators=(",", ":")).encode()
+        await respond(scope, send, code, body, content_type=b"application/json")
 
     def _answer(self, scope: Scope) -> tuple[int, Document]:
         try:

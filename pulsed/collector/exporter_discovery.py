@@ -5,12 +5,11 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 
-from pulsed.collector.own_node import OwnNodePage
+from pulsed.collector.own_node import OwnNodeExporter
 from pulsed.collector.source_factory import discovery_node, exporter_settings
 from pulsed.config import Config
-from pulsed.errors import ExporterNotFound, OtherNode
+from pulsed.errors import ExporterNotFound
 from pulsed.kubernetes.api_client import ApiClient
 from pulsed.kubernetes.exporter_pods import ExporterEndpoint, PageAddress, endpoints, exporter_pod
 from pulsed.kubernetes.resource_watch import ResourceWatch
@@ -131,26 +130,15 @@ class ExporterDiscovery:
         return DiscoveredExporter(endpoint, self._node, ExporterSource(endpoint.url, self._settings, self._scraper))
 
 
-class DiscoveredExporter:
+class DiscoveredExporter(OwnNodeExporter):
     """The exporter of a pod on this node; pages of other nodes are refused."""
 
-    kind = "exporter"
-    failures = (*ExporterSource.failures, OtherNode, ExporterNotFound)
-    restarts = 0
+    failures = (*OwnNodeExporter.failures, ExporterNotFound)
 
     def __init__(self, endpoint: ExporterEndpoint, node: str, source: ExporterSource) -> None:
-        self.endpoint, self._source = endpoint, source
-        self.target, self.interval = endpoint.target, source.interval
         remedy = "See which host engine the exporter reads (`-r`), and its variable NODE_NAME"
-        self._page = OwnNodePage(node, f"{endpoint.url} of pod {endpoint.pod}", remedy, endpoint.pod)
-
-    async def read(self) -> RawTick:
-        """Read the page. Raises as `ExporterSource.read`, and `OtherNode` for a page of another node."""
-        return replace(self._page.checked(await self._source.read()), target=self.target)
-
-    async def close(self) -> None:
-        """Close the connection. Safe to call twice."""
-        await self._source.close()
+        super().__init__(source, node, f"{endpoint.url} of pod {endpoint.pod}", remedy, endpoint.pod)
+        self.endpoint, self.target = endpoint, endpoint.target
 
 
 class MissingExporter:

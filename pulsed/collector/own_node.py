@@ -5,41 +5,58 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from pulsed.errors import OtherNode
+from pulsed.errors import OtherNode, SourceError
 from pulsed.reader.exporter.source import ExporterSource
-from pulsed.reader.tick import Layout, RawTick
-from pulsed.translate.identity import Labels, is_loopback, is_same_host
+from pulsed.reader.tick import Labels, Layout, RawTick
+from pulsed.translate.identity import is_loopback, is_same_host
 
 _HOST_LABELS = ("Hostname", "hostname")
+_SERVICE_REMEDY = (
+    "A Service needs internalTrafficPolicy: Local, and the exporter the variable NODE_NAME with the node's name; to "
+    "read other nodes, set source.exporter.own_node: false"
+)
 
 
-class OwnNodePage:
-    """The pages of one exporter, which should be those of one node.
+class OwnNodeExporter:
+    """An exporter whose pages should be those of one node, though its address may lead to another.
 
     Args:
-        what: the exporter, for the error.
+        source: the exporter.
+        node: name of the node.
+        what: the exporter, for the error; empty: its target.
         remedy: what to do about a page of another node.
         pod: name of the exporter's pod: exporters without NODE_NAME publish it as the host. Empty if it is unknown.
     """
 
-    def __init__(self, node: str, what: str, remedy: str, pod: str = "") -> None:
-        self._node, self._what, self._remedy, self._pod = node, what, remedy, pod
+    kind = "exporter"
+    failures: tuple[type[SourceError], ...] = (*ExporterSource.failures, OtherNode)
+    restarts = 0
+
+    def __init__(
+        self, source: ExporterSource, node: str, what: str = "", remedy: str = _SERVICE_REMEDY, pod: str = ""
+    ) -> None:
+        self._source, self.target, self.interval = source, source.target, source.interval
+        self._node, self._what, self._remedy, self._pod = node, what or source.target, remedy, pod
         self._read: Layout | None = None
         self._layout = Layout("exporter", ())
         self._foreign: Mapping[str, Sequence[int]] = {}
 
-    def checked(self, tick: RawTick) -> RawTick:
-        """Return the tick, with the node in place of the pod's name.
+    async def read(self) -> RawTick:
+        """Read the page, with the node in place of the pod's name.
 
-        Raises:
-            OtherNode: it has GPUs of another node.
+        Raises as `ExporterSource.read`, and `OtherNode` for a page of another node.
         """
+        tick = await self._source.read()
         if tick.layout is not self._read:
             self._read, self._layout, self._foreign = tick.layout, *self._examined(tick.layout)
         for host, series in self._foreign.items():
             if any(tick.values[position] is not None for position in series):
                 raise OtherNode(f"{self._what} has the GPUs of node {host}, not of {self._node}", self._remedy)
-        return tick if self._layout is tick.layout else replace(tick, layout=self._layout)
+        return replace(tick, layout=self._layout, target=self.target)
+
+    async def close(self) -> None:
+        """Close the connection. Safe to call twice."""
+        await self._source.close()
 
     def _examined(self, layout: Layout) -> tuple[Layout, Mapping[str, Sequence[int]]]:
         """Return the layout with the node's name, and the positions of other hosts' series.
@@ -62,27 +79,3 @@ class OwnNodePage:
             series_here = (replace(each, labels=labels.get(each.labels, each.labels)) for each in layout.series)
             layout = replace(layout, series=tuple(series_here))
         return layout, foreign
-
-
-class OwnNodeExporter:
-    """An exporter at an address that may lead to another node, such as that of a Service."""
-
-    kind = "exporter"
-    failures = (*ExporterSource.failures, OtherNode)
-    restarts = 0
-
-    def __init__(self, source: ExporterSource, node: str) -> None:
-        self._source, self.target, self.interval = source, source.target, source.interval
-        remedy = (
-            "A Service needs internalTrafficPolicy: Local, and the exporter the variable NODE_NAME with the node's "
-            "name; to read other nodes, set source.exporter.own_node: false"
-        )
-        self._page = OwnNodePage(node, source.target, remedy)
-
-    async def read(self) -> RawTick:
-        """Read the page. Raises as `ExporterSource.read`, and `OtherNode` for a page of another node."""
-        return self._page.checked(await self._source.read())
-
-    async def close(self) -> None:
-        """Close the connection. Safe to call twice."""
-        await self._source.close()

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Callable, Container
 from datetime import datetime, timezone
 from ipaddress import IPv6Address
 from itertools import pairwise
@@ -15,9 +16,7 @@ from urllib.parse import urlsplit
 from pulsed.config.gpu_selection import parse
 from pulsed.durations import is_number
 from pulsed.errors import UsageError
-from pulsed.present.exposition.page import COMPATIBLE
 from pulsed.reader.exporter.scraper import masked
-from pulsed.translate.watches import GROUPS
 
 UNIX = "unix:"
 """How the listen address of a Unix socket begins."""
@@ -28,8 +27,37 @@ _SIZE = re.compile(r"(\d{1,15}(?:\.\d+)?) ?([A-Za-z]*)")
 _HOST_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?")
 _HOST_AND_PORT = re.compile(r"(.*@)?(\[[^\]/]*\]|[^/:\s]+):\d+(/.*)?")
 _LABEL_TERM = r"(!?[\w./-]+|[\w./-]+ *(=|==|!=) *[\w.-]*|[\w./-]+ +(in|notin) +\([\w., -]*\))"
-_LABEL_NAME = re.compile(r"([a-z0-9]([a-z0-9.-]*[a-z0-9])?/)?[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?")
-_LABEL_SELECTOR = re.compile(rf"{_LABEL_TERM}( *, *{_LABEL_TERM})*")
+
+
+def matching(pattern: str, problem: str) -> Callable[[str], str]:
+    """Return a check that the whole of a text matches a regular expression."""
+    compiled = re.compile(pattern)
+
+    def check(value: str) -> str:
+        if not compiled.fullmatch(value):
+            raise ValueError(problem)
+        return value
+
+    return check
+
+
+def one_of(words: Container[str], problem: str) -> Callable[[str], str]:
+    """Return a check that a text is one of some words."""
+
+    def check(value: str) -> str:
+        if value not in words:
+            raise ValueError(problem)
+        return value
+
+    return check
+
+
+http_path = matching(r"/[A-Za-z0-9._~/-]*", "is not a path of a page")
+label_name = matching(
+    r"([a-z0-9]([a-z0-9.-]*[a-z0-9])?/)?[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?", "is not the name of a label"
+)
+label_selector = matching(rf"{_LABEL_TERM}( *, *{_LABEL_TERM})*", "is not a label selector")
+object_kind = matching(r"[A-Z][A-Za-z0-9]*(\.[a-z0-9-]+)+", "is not a kind with its API group")
 
 
 def size(value: object) -> int:
@@ -100,13 +128,6 @@ def resolve_path(file: str, name: str) -> str:
     return os.path.join(os.path.dirname(file), name) if name and is_path(name) else name
 
 
-def compatible_program(value: str) -> str:
-    """Return a program of `publish.compat`."""
-    if value not in COMPATIBLE:
-        raise ValueError("is not a program that pulsed has series for")
-    return value
-
-
 def listen_address(value: str) -> str:
     """Return a listen address; a port alone becomes `:port`."""
     if value.startswith(UNIX):
@@ -130,13 +151,6 @@ def exporter_target(value: str) -> str:
         raise ValueError("does not begin with http:// or https://")
     if not usable:
         raise ValueError("names no host")
-    return value
-
-
-def http_path(value: str) -> str:
-    """Return the path of a page."""
-    if not re.fullmatch(r"/[A-Za-z0-9._~/-]*", value):
-        raise ValueError("is not a path of a page")
     return value
 
 
@@ -168,31 +182,10 @@ def server_url(value: str) -> str:
     return value
 
 
-def label_name(value: str) -> str:
-    """Return the name of a label of Kubernetes, with or without a prefix."""
-    if not _LABEL_NAME.fullmatch(value):
-        raise ValueError("is not the name of a label")
-    return value
-
-
 def label_pattern(value: str) -> str:
     """Return the name of a label, or the begin of names and a `*`."""
     if value != "*":
         label_name(f"{value[:-1]}a" if value.endswith("*") else value)
-    return value
-
-
-def object_kind(value: str) -> str:
-    """Return a kind of objects of Kubernetes with its API group, as `RayJob.ray.io`."""
-    if not re.fullmatch(r"[A-Z][A-Za-z0-9]*(\.[a-z0-9-]+)+", value):
-        raise ValueError("is not a kind with its API group")
-    return value
-
-
-def label_selector(value: str) -> str:
-    """Return a label selector of Kubernetes."""
-    if not _LABEL_SELECTOR.fullmatch(value):
-        raise ValueError("is not a label selector")
     return value
 
 
@@ -201,13 +194,6 @@ def pod_port(value: object) -> object:
     is_port = isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= 65535
     if not is_port and not (isinstance(value, str) and re.fullmatch(r"(?=.*[a-z])[a-z0-9-]{1,15}", value)):
         raise ValueError("is not a port")
-    return value
-
-
-def field_group(value: str) -> str:
-    """Return a name of a group of DCGM fields."""
-    if value not in GROUPS:
-        raise ValueError("is not a group of fields")
     return value
 
 

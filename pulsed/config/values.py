@@ -16,10 +16,8 @@ from pulsed.compute.health.checks import BY_ID
 from pulsed.compute.health.xids import XidSeverity
 from pulsed.config.value_parsers import (
     ascending,
-    compatible_program,
     exporter_target,
     external_url,
-    field_group,
     gpu_list,
     http_path,
     label_name,
@@ -29,6 +27,7 @@ from pulsed.config.value_parsers import (
     moment,
     not_empty,
     object_kind,
+    one_of,
     pod_port,
     route_prefix,
     server_url,
@@ -213,7 +212,13 @@ FieldNames = Annotated[
 CommonNames = OneOrMany[
     Annotated[str, AfterValidator(not_empty), Notation("common name", "names; one or a list of them", "text")]
 ]
-Groups = Words[Annotated[str, AfterValidator(field_group), Notation("group", f"some of {', '.join(GROUPS)}", "text")]]
+Groups = Words[
+    Annotated[
+        str,
+        AfterValidator(one_of(GROUPS, "is not a group of fields")),
+        Notation("group", f"some of {', '.join(GROUPS)}", "text"),
+    ]
+]
 FieldIds = OneOrMany[
     Annotated[int, Strict(), Field(ge=1, le=65535), Notation("field", "ids of DCGM fields, such as [1017]")]
 ]
@@ -225,7 +230,11 @@ Families = Words[
     ]
 ]
 Programs = Words[
-    Annotated[str, AfterValidator(compatible_program), Notation("program", f"some of {', '.join(COMPATIBLE)}", "text")]
+    Annotated[
+        str,
+        AfterValidator(one_of(COMPATIBLE, "is not a program that pulsed has series for")),
+        Notation("program", f"some of {', '.join(COMPATIBLE)}", "text"),
+    ]
 ]
 CheckIds = Words[Annotated[str, Notation("check", f"some of {', '.join(BY_ID)}", "text")]]
 CheckThresholds = Annotated[

@@ -10,6 +10,9 @@ Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
+Header = tuple[bytes, bytes]
+
+PLAIN_TEXT = b"text/plain; charset=utf-8"
 
 HEALTHY, HEALTH, READY, RELOAD, FORGET = "/-/healthy", "/health", "/-/ready", "/-/reload", "/-/forget"
 """Paths that the server answers itself."""
@@ -31,3 +34,12 @@ CLIENT_NAMES = "client_names"
 
 HEAD_ONLY = "pulsed.head"
 """Key of a scope whose request was HEAD: for answers that would not end."""
+
+
+async def respond(
+    scope: Scope, send: Send, status: int, body: bytes, *headers: Header, content_type: bytes = PLAIN_TEXT
+) -> None:
+    """Send a whole response; without its body where the request was HEAD."""
+    start = [(b"content-type", content_type), (b"content-length", str(len(body)).encode()), *headers]
+    await send({"type": "http.response.start", "status": status, "headers": start})
+    await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else body})

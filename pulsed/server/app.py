@@ -21,17 +21,17 @@ from pulsed.present.asgi import (
     READY,
     RELOAD,
     App,
+    Header,
     Message,
     Receive,
     Scope,
     Send,
+    respond,
     route_of,
 )
 from pulsed.present.exposition.negotiation import accepts_gzip, choose_format
 from pulsed.present.exposition.page import Pages
 from pulsed.present.exposition.telemetry import Telemetry
-
-Header = tuple[bytes, bytes]
 
 
 class DaemonApp:
@@ -95,7 +95,7 @@ class DaemonApp:
             return
         if self.max_requests and self._running >= self.max_requests:
             self._telemetry.count_request(self._telemetry_path, 503)
-            await _plain(send, scope, 503, "too many requests at the same time\n", (b"retry-after", b"1"))
+            await respond(scope, send, 503, b"too many requests at the same time\n", (b"retry-after", b"1"))
             return
         self._running += 1
         try:
@@ -114,15 +114,8 @@ class DaemonApp:
         gzip = accepts_gzip(encoding)
         self._telemetry.count_request(self._telemetry_path, 200)
         body = await self._pages.serve(time.monotonic(), openmetrics=chosen.openmetrics, gzip=gzip)
-        headers: list[Header] = [
-            (b"content-type", chosen.content_type.encode()),
-            (b"content-length", str(len(body)).encode()),
-            (b"vary", b"Accept, Accept-Encoding"),
-        ]
-        if gzip:
-            headers.append((b"content-encoding", b"gzip"))
-        await send({"type": "http.response.start", "status": 200, "headers": headers})
-        await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else body})
+        headers = [(b"vary", b"Accept, Accept-Encoding"), *([(b"content-encoding", b"gzip")] if gzip else ())]
+        await respond(scope, send, 200, body, *headers, content_type=chosen.content_type.encode())
 
     async def _probe(self, path: str, scope: Scope, send: Send) -> None:
         if await self._refused(path, scope, send):
@@ -136,7 +129,7 @@ class DaemonApp:
                 why = "".join(f"{target.name}: {target.error or 'no data yet'}\n" for target in self._board.targets)
                 status, text, headers = 503, f"no fresh data\n{why}", ((b"retry-after", b"5"),)
         self._telemetry.count_request(path, status)
-        await _plain(send, scope, status, text, *headers)
+        await respond(scope, send, status, text.encode(), *headers)
 
     async def _manage(self, path: str, scope: Scope, send: Send) -> None:
         """Answer a request that changes something: they are refused unless they are enabled."""
@@ -152,14 +145,14 @@ class DaemonApp:
         else:
             status, text = await _forgotten(self._forget, parse_qs(scope["query_string"].decode("latin-1")))
         self._telemetry.count_request(path, status)
-        await _plain(send, scope, status, f"{text}\n", *headers)
+        await respond(scope, send, status, f"{text}\n".encode(), *headers)
 
     async def _refused(self, path: str, scope: Scope, send: Send) -> bool:
         """Answer a request that would change something; there is nothing to change."""
         if scope["method"] in ("GET", "HEAD"):
             return False
         self._telemetry.count_request(path, 405)
-        await _plain(send, scope, 405, "only GET and HEAD\n", (b"allow", b"GET, HEAD"))
+        await respond(scope, send, 405, b"only GET and HEAD\n", (b"allow", b"GET, HEAD"))
         return True
 
     async def _outside(self, scope: Scope, send: Send) -> None:
@@ -173,7 +166,7 @@ class DaemonApp:
         elif scope["path"] in PROBES:
             status, headers = 302, ((b"location", f"{self._route_prefix}{scope['path']}".encode()),)
         self._telemetry.count_request("other", status)
-        await _plain(send, scope, status, f"all pages are below {root}\n", *headers)
+        await respond(scope, send, status, f"all pages are below {root}\n".encode(), *headers)
 
     async def _others(self, scope: Scope, receive: Receive, send: Send) -> None:
         status = 500
@@ -210,14 +203,3 @@ async def _forgotten(
         return 404, str(error)
     except GpuNotForgettable as error:
         return 409, str(error)
-
-
-async def _plain(send: Send, scope: Scope, status: int, text: str, *headers: Header) -> None:
-    body = text.encode()
-    start: list[Header] = [
-        (b"content-type", b"text/plain; charset=utf-8"),
-        (b"content-length", str(len(body)).encode()),
-        *headers,
-    ]
-    await send({"type": "http.response.start", "status": status, "headers": start})
-    await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else body})

@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from pulsed.present.asgi import App, Receive, Scope, Send, route_of
+from pulsed.present.asgi import App, Header, Receive, Scope, Send, respond, route_of
 from pulsed.server.reloader import WebConfigReloader
 from pulsed.server.users import Busy
 from pulsed.server.web_config import RateLimitSection
@@ -70,16 +70,10 @@ class AuthMiddleware:
         path = route_of(scope, self._route_prefix)
         return (scope["path"] if path is None else path) in self._open_paths
 
-    async def _refuse(self, scope: Scope, send: Send, status: int, body: bytes, header: tuple[bytes, bytes]) -> None:
+    async def _refuse(self, scope: Scope, send: Send, status: int, body: bytes, header: Header) -> None:
         path = route_of(scope, self._route_prefix)
         self._count(path if path in self._named else "other", status)
-        headers = [
-            (b"content-type", b"text/plain; charset=utf-8"),
-            (b"content-length", str(len(body)).encode()),
-            header,
-        ]
-        await send({"type": "http.response.start", "status": status, "headers": headers})
-        await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else body})
+        await respond(scope, send, status, body, header)
 
 
 class Bucket:

@@ -7,7 +7,6 @@ exporters of a node. The files that it names are read by `tls_context`.
 from __future__ import annotations
 
 import platform
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,27 +16,12 @@ from pydantic import AfterValidator, Field, Strict
 
 from pulsed.config.schema import Schema
 from pulsed.config.section import Problem, Section
-from pulsed.config.value_parsers import shown
+from pulsed.config.value_parsers import matching, one_of, shown
 from pulsed.config.values import Count, DurationOrNone, Notation, Secret, Switch
 from pulsed.config.yaml import Given
 from pulsed.server.tls_names import CIPHERS, CURVES, TLS13_CIPHERS, selectable_curves
 
-_HASH = re.compile(r"\$2[abxy]\$(0[4-9]|[12][0-9]|3[01])\$[./A-Za-z0-9]{53}")
-_USER = re.compile(r"[^:\0-\x1f\ud800-\udfff]+")  # RFC 7617: the first colon ends the name
-_HEADER_VALUE = re.compile(r"[\t -~\x80-\xff]+")
 _PEM = "PEM, from its first -----BEGIN to its last -----END line"
-
-
-def _header_value(value: str) -> str:
-    if not _HEADER_VALUE.fullmatch(value):
-        raise ValueError("cannot be sent in a header")
-    return value
-
-
-def _cipher(value: str) -> str:
-    if value not in CIPHERS and value not in TLS13_CIPHERS:
-        raise ValueError("is not a cipher suite")
-    return value
 
 
 def _curves(value: tuple[str, ...]) -> tuple[str, ...]:
@@ -65,18 +49,12 @@ def _client_auth(value: str) -> str:
     return value
 
 
-def _user(value: str) -> str:
-    if not _USER.fullmatch(value):
-        raise ValueError("is empty, or has a colon or a control character")
-    return value
-
-
-def _hash(value: str) -> str:
-    if not _HASH.fullmatch(value):
-        raise ValueError("is not a bcrypt hash")
-    return value
-
-
+_user = matching(  # RFC 7617: the first colon ends the name
+    r"[^:\0-\x1f\ud800-\udfff]+", "is empty, or has a colon or a control character"
+)
+_hash = matching(r"\$2[abxy]\$(0[4-9]|[12][0-9]|3[01])\$[./A-Za-z0-9]{53}", "is not a bcrypt hash")
+_header_value = matching(r"[\t -~\x80-\xff]+", "cannot be sent in a header")
+_cipher = one_of((*CIPHERS, *TLS13_CIPHERS), "is not a cipher suite")
 _VERIFYING = ("VerifyClientCertIfGiven", "RequireAndVerifyClientCert")
 
 ExactSwitch = Annotated[Switch, Strict()]

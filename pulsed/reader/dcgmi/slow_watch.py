@@ -42,7 +42,6 @@ class SlowWatch:
         self._stream: DmonStream | None = None
         self._latest: Arrival | None = None
         self._is_failing = False
-        self.failures = 0
 
     def start(self) -> None:
         """Begin to read, if there is anything to read."""
@@ -82,7 +81,6 @@ class SlowWatch:
                         self._is_failing = False
                         log.info("the slow fields are available again")
             except SourceError as error:
-                self.failures += 1
                 if not self._is_failing:
                     self._is_failing = True
                     log.warning("the slow fields cannot be read", extra={"reason": error.reason, "error": str(error)})

@@ -96,7 +96,6 @@ class DcgmiSource:
             self._tell_lost,
         )
         self._stream: DmonStream | None = None
-        self._late = 0
         self._began = 0.0
         self._topology = NOTHING_KNOWN
         self._asks_for_instances = True
@@ -126,16 +125,6 @@ class DcgmiSource:
     def why(self) -> Mapping[str, str]:
         """By reason, the text of the last refusal, with its remedy."""
         return dict(self._slow_watch.why) | dict(self._watch.why)
-
-    @property
-    def late_ticks(self) -> int:
-        """Ticks that waited for pulsed while it stood still, and were left out: their age is not known."""
-        return self._late + (self._stream.late if self._stream else 0)
-
-    @property
-    def slow_failures(self) -> int:
-        """How often the stream of the slow fields failed."""
-        return self._slow.failures
 
     @property
     def pid(self) -> int | None:
@@ -315,6 +304,5 @@ class DcgmiSource:
         stream, self._stream = self._stream, None
         ends = [self._slow.stop()]
         if stream is not None:
-            self._late += stream.late
             ends.append(stream.end() if in_order else stream.end_now())
         await asyncio.gather(*ends)

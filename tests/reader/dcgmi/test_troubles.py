@@ -157,7 +157,6 @@ async def test_ticks_that_come_at_once_are_given_one_by_one(standin: Standin) ->
     standin.change(burst=4)
     async with reading(standin.path, fast=PLAIN) as source:
         ticks = [await read(source) for _ in range(16)]
-        assert source.late_ticks == 0
     clocks = [tick.clock for tick in ticks]
     assert all(b - a > 0.05 for a, b in pairwise(clocks))
 
@@ -173,7 +172,6 @@ async def test_a_pulsed_that_stands_still_loses_no_tick(standin: Standin) -> Non
         ticks = [before]
         while ticks[-1].clock < back:
             ticks.append(await read(source))
-        assert source.late_ticks == 0
     seen = [row(tick, "0")["POWER"] for tick in ticks]
     first = int(float(str(seen[0])))
     assert seen == [float(first + number) for number in range(len(seen))], "a tick was lost"
