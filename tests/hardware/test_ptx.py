@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
 import struct
 import subprocess
 from collections import Counter
@@ -11,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.deploy.tools import fetched
 from tests.hardware.kernels import KERNELS
 from tests.hardware.ptx import ENTRIES, INNER, PARAMETERS, WARP, Work, text
 
@@ -50,11 +50,9 @@ def test_every_entry_is_played() -> None:
 @pytest.mark.parametrize("name", ENTRIES)
 def test_the_assembler_keeps_all_work(name: str, target: str, tmp_path: Path) -> None:
     """Also that the blocks of an SM fit into its registers, so that all of them run at once."""
-    if (ptxas := shutil.which("ptxas")) is None:
-        pytest.skip("ptxas is not installed, and Debian's main archive has none: PTX is not assembled here")
     source, binary = tmp_path / "kernel.ptx", tmp_path / "kernel.cubin"
     source.write_text(text(name))
-    command = [ptxas, "-v", "-Werror", f"-arch={target}", str(source), "-o", str(binary)]
+    command = [str(fetched("ptxas")), "-v", "-Werror", f"-arch={target}", str(source), "-o", str(binary)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr
     (registers,) = re.findall(r"Used (\d+) registers", done.stderr)

@@ -156,7 +156,9 @@ def test_a_source_that_does_not_work_ends_the_run(cuda: CudaStandin, driver: Nvm
 def test_readings_from_hardware_have_the_expected_classes() -> None:
     folders = kept_runs()
     if not folders:
-        pytest.skip(f"no readings from hardware are kept in {READINGS}: make hardware on a GPU node takes them")
+        pytest.skip(
+            f"{READINGS} has no readings from hardware: run `make hardware` on a GPU node and add the folder it writes"
+        )
     for folder in folders:
         run, seen = evaluate(folder)
         assert {name: each.workload_class for name, each in seen.items()} == {
@@ -169,7 +171,7 @@ def test_the_known_kernels_on_this_gpu(tmp_path: Path) -> None:
     try:
         runner.find_gpu()
     except runner.NotPossible as error:
-        pytest.skip(f"no GPU for known kernels: {error}")
+        pytest.skip(f"no GPU for known kernels: {error}; run this test on a node with an NVIDIA GPU and its driver")
     kept = runner.run(tmp_path, 10.0, runner.usual_source(), lambda kernel: print(kernel.name, file=sys.stderr))
     done, seen = evaluate(kept)
     assert not any(each.problems for each in seen.values()), f"{document([(done, seen)])}\n{summary(seen)}"
