@@ -9,6 +9,8 @@ from collections.abc import Iterator
 import hypothesis
 import pytest
 
+pytest_plugins = ("tests.kubernetes.api_servers", "tests.nvml_standin.library")
+
 # A shell's background job ignores SIGINT, and so would every child of ours: tests that send it need it as usual.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)

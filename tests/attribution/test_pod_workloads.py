@@ -5,9 +5,8 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,7 +14,6 @@ import pytest
 from pulsed.attribution.owner import Owner
 from pulsed.attribution.owner import pod as owner_of
 from pulsed.attribution.pod_workloads import PodSettings, PodWorkloads
-from pulsed.kubernetes import api_client
 from pulsed.kubernetes.api_client import ApiClient
 from pulsed.kubernetes.cluster_access import ClusterAccess
 from pulsed.kubernetes.workload_resolver import KEPT_SECONDS
@@ -24,14 +22,6 @@ from tests.waiting import eventually
 
 SET = reference("apps/v1", "ReplicaSet", "web-7d4")
 SETTINGS = PodSettings("node-a", ("app.kubernetes.io/name",), (), ("team", "example.com/*"))
-
-
-@pytest.fixture
-def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeApiServer]:
-    monkeypatch.setattr(api_client, "REQUEST_SECONDS", 0.0)
-    fake = FakeApiServer(tmp_path)
-    with fake.running() as fake.url:
-        yield fake
 
 
 class Clock:

@@ -116,22 +116,19 @@ def test_a_source_with_more_gpus_than_the_limit_fails(tmp_path: Path, kind: str)
     assert target.error.endswith("increase source.max_gpus")
 
 
-def test_the_limit_follows_the_configuration(tmp_path: Path) -> None:
-    async def run() -> None:
-        store = TargetStore("n")
-        pool = CollectorPool(store, lambda layer, seconds: None, lambda tick: None)
-        path = tmp_path / "page.prom"
-        path.write_text(page(4))
-        settings = ["source.kind=exporter", f"source.exporter.targets=[{path}]", "source.interval=1s"]
-        pool.apply(load(None, settings, {}))
-        await eventually(lambda: store.targets[0].up)
-        pool.apply(load(None, [*settings, "source.max_gpus=3"], {}))
-        await eventually(lambda: "more than 3 GPUs" in store.targets[0].error)
-        pool.apply(load(None, settings, {}))
-        await eventually(lambda: store.targets[0].up)
-        await pool.stop()
-
-    asyncio.run(run())
+async def test_the_limit_follows_the_configuration(tmp_path: Path) -> None:
+    store = TargetStore("n")
+    pool = CollectorPool(store, lambda layer, seconds: None, lambda tick: None)
+    path = tmp_path / "page.prom"
+    path.write_text(page(4))
+    settings = ["source.kind=exporter", f"source.exporter.targets=[{path}]", "source.interval=1s"]
+    pool.apply(load(None, settings, {}))
+    await eventually(lambda: store.targets[0].up)
+    pool.apply(load(None, [*settings, "source.max_gpus=3"], {}))
+    await eventually(lambda: "more than 3 GPUs" in store.targets[0].error)
+    pool.apply(load(None, settings, {}))
+    await eventually(lambda: store.targets[0].up)
+    await pool.stop()
 
 
 @pytest.mark.parametrize("kind", ["capture", "dcgmi"])

@@ -34,6 +34,9 @@ from pulsed.errors import ConfigError
                 "LONGEST": 600,
                 "SHARES_WINDOW": 60,
                 "FEWEST_SAMPLES": 3,
+                "SW_THERMAL_BIT": 0x20,
+                "HW_THERMAL_BIT": 0x40,
+                "POWER_BRAKE_BIT": 0x80,
                 "UNNAMED_BIT": 0x10000,
                 "REASONS": {
                     1: "gpu_idle",

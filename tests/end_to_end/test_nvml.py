@@ -14,13 +14,11 @@ import pytest
 from pulsed.attribution.processes import are_visible
 from tests.daemon import pulsed, serving
 from tests.nvml_standin import boards
-from tests.nvml_standin.library import NvmlStandin, compiled, nvml_library
+from tests.nvml_standin.library import NvmlStandin, compiled
 from tests.standin.install import install
 from tests.standin.scenario import Gpu, Scenario
 from tests.standin.signals import Constant
 from tests.waiting import until
-
-__all__ = ["nvml_library"]
 
 
 @pytest.fixture

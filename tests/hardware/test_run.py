@@ -16,12 +16,10 @@ from tests.hardware.ptx import ENTRIES, WARP
 from tests.hardware.readings import READINGS, kept_runs, read_run, write_run
 from tests.hardware.table import document, summary
 from tests.nvml_standin import boards
-from tests.nvml_standin.library import SCENARIO, NvmlStandin, nvml_library
+from tests.nvml_standin.library import SCENARIO, NvmlStandin
 from tests.standin.install import install
 from tests.standin.scenario import Gpu, Scenario
 from tests.standin.signals import Constant, Signal
-
-__all__ = ["nvml_library"]
 
 GPM = {
     "graphics_engine_active_ratio": 1,

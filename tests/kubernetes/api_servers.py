@@ -1,4 +1,4 @@
-"""API servers: the fake one, and a real one where KUBE_APISERVER names its program."""
+"""Fixtures of API servers: the fake one, and a real one where KUBE_APISERVER names its program."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from pulsed.kubernetes import api_client
 from tests.kubernetes.exchanges import Cluster
 from tests.kubernetes.fake_api_server import FakeApiServer
 from tests.kubernetes.real_api_server import RealApiServer, program
@@ -25,6 +26,15 @@ def real(running_api_server: RealApiServer) -> RealApiServer:
     """A real API server without pods and workloads."""
     running_api_server.clear()
     return running_api_server
+
+
+@pytest.fixture
+def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeApiServer]:
+    """The fake one, which clients may ask as often as they like."""
+    monkeypatch.setattr(api_client, "REQUEST_SECONDS", 0.0)
+    fake = FakeApiServer(tmp_path)
+    with fake.running() as fake.url:
+        yield fake
 
 
 @pytest.fixture(params=["fake", "real"])

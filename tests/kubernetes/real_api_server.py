@@ -60,7 +60,9 @@ def program(name: str = "kube-apiserver") -> str:
     """Return the path of a program of Kubernetes; skip the test without KUBE_APISERVER."""
     given = os.environ.get(PROGRAM)
     if not given:
-        pytest.skip(f"no kube-apiserver: build it as {Path(__file__).name} describes, and set {PROGRAM} to its path")
+        pytest.skip(
+            f"no kube-apiserver: build it as tests/kubernetes/real_api_server.py describes, and set {PROGRAM} to its path"
+        )
     return str(Path(given).with_name(name))
 
 

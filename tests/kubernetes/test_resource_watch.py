@@ -64,85 +64,70 @@ def names(watch: ResourceWatch[str]) -> set[str]:
     return {name for _, name in watch.objects}
 
 
-def test_pods_come_and_go(server: FakeApiServer) -> None:
-    async def run() -> None:
-        server.put(pod("one"))
-        server.put(pod("elsewhere", node="node-b"))
-        server.put(pod("other", labels={"app": "web"}))
-        async with watching(server, hurried) as watch:
-            await eventually(lambda: names(watch) == {"one"})
-            server.put(pod("two", "10.0.0.2"))
-            await eventually(lambda: names(watch) == {"one", "two"})
-            server.put(pod("two", "10.0.0.3"))
-            await eventually(lambda: watch.objects["gpu-operator", "two"] == "10.0.0.3")
-            server.put(pod("one", labels={}))
-            await eventually(lambda: names(watch) == {"two"})
-            server.delete("two")
-            await eventually(lambda: names(watch) == set())
-            assert watch.error == ""
-        assert {request.query["fieldSelector"] for request in server.requests} == {"spec.nodeName=node-a"}
-
-    asyncio.run(run())
+async def test_pods_come_and_go(server: FakeApiServer) -> None:
+    server.put(pod("one"))
+    server.put(pod("elsewhere", node="node-b"))
+    server.put(pod("other", labels={"app": "web"}))
+    async with watching(server, hurried) as watch:
+        await eventually(lambda: names(watch) == {"one"})
+        server.put(pod("two", "10.0.0.2"))
+        await eventually(lambda: names(watch) == {"one", "two"})
+        server.put(pod("two", "10.0.0.3"))
+        await eventually(lambda: watch.objects["gpu-operator", "two"] == "10.0.0.3")
+        server.put(pod("one", labels={}))
+        await eventually(lambda: names(watch) == {"two"})
+        server.delete("two")
+        await eventually(lambda: names(watch) == set())
+        assert watch.error == ""
+    assert {request.query["fieldSelector"] for request in server.requests} == {"spec.nodeName=node-a"}
 
 
-def test_a_list_of_several_pages_is_complete(server: FakeApiServer, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_list_of_several_pages_is_complete(server: FakeApiServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(api_client, "PAGE_OBJECTS", 3)
 
-    async def run() -> None:
-        for number in range(8):
-            server.put(pod(f"p{number}"))
-        async with watching(server, hurried, is_paged=True) as watch:
-            await eventually(lambda: len(watch.objects) == 8)
-        lists = [request.query for request in server.requests if "watch" not in request.query]
-        assert [query.get("limit") for query in lists] == ["3", "3", "3"]
-        assert not [query for query in lists if "resourceVersion" in query], "a list from memory has no pages"
-
-    asyncio.run(run())
+    for number in range(8):
+        server.put(pod(f"p{number}"))
+    async with watching(server, hurried, is_paged=True) as watch:
+        await eventually(lambda: len(watch.objects) == 8)
+    lists = [request.query for request in server.requests if "watch" not in request.query]
+    assert [query.get("limit") for query in lists] == ["3", "3", "3"]
+    assert not [query for query in lists if "resourceVersion" in query], "a list from memory has no pages"
 
 
-def test_an_internal_error_is_shown_and_the_objects_are_listed_again(server: FakeApiServer) -> None:
-    async def run() -> None:
-        server.put(pod("one"))
-        async with watching(server, hurried) as watch:
-            await eventually(lambda: names(watch) == {"one"})
-            server.put({**pod("two"), "status": "not an object"})  # `address` cannot read it
-            await eventually(lambda: watch.error == "internal error")
-            assert "one" in names(watch)
-            server.put(pod("two", "10.0.0.2"))
-            await eventually(lambda: watch.objects.get(("gpu-operator", "two")) == "10.0.0.2" and not watch.error)
-
-    asyncio.run(run())
+async def test_an_internal_error_is_shown_and_the_objects_are_listed_again(server: FakeApiServer) -> None:
+    server.put(pod("one"))
+    async with watching(server, hurried) as watch:
+        await eventually(lambda: names(watch) == {"one"})
+        server.put({**pod("two"), "status": "not an object"})  # `address` cannot read it
+        await eventually(lambda: watch.error == "internal error")
+        assert "one" in names(watch)
+        server.put(pod("two", "10.0.0.2"))
+        await eventually(lambda: watch.objects.get(("gpu-operator", "two")) == "10.0.0.2" and not watch.error)
 
 
 @pytest.mark.parametrize("fault", [401, 403, 429, 500])
-def test_what_was_read_stays_while_the_api_server_refuses(server: FakeApiServer, fault: int) -> None:
-    async def run() -> None:
-        server.put(pod("one"))
-        async with watching(server, hurried) as watch:
-            await eventually(lambda: names(watch) == {"one"})
-            server.fault = fault
-            server.cut()
-            await eventually(lambda: str(fault) in watch.error)
-            assert names(watch) == {"one"}
-            server.put(pod("two"))
-            server.fault = 0
-            await eventually(lambda: names(watch) == {"one", "two"} and not watch.error)
-
-    asyncio.run(run())
+async def test_what_was_read_stays_while_the_api_server_refuses(server: FakeApiServer, fault: int) -> None:
+    server.put(pod("one"))
+    async with watching(server, hurried) as watch:
+        await eventually(lambda: names(watch) == {"one"})
+        server.fault = fault
+        server.cut()
+        await eventually(lambda: str(fault) in watch.error)
+        assert names(watch) == {"one"}
+        server.put(pod("two"))
+        server.fault = 0
+        await eventually(lambda: names(watch) == {"one", "two"} and not watch.error)
 
 
-def test_a_first_list_that_is_forbidden_has_a_remedy(server: FakeApiServer) -> None:
-    async def run() -> None:
-        server.denied = True
-        async with watching(server, hurried) as watch:
-            await eventually(lambda: "403" in watch.error)
-            assert "get, list and watch of pods" in watch.error
-            assert 'User "reader" cannot list resource "pods"' in watch.error
-            assert not watch.is_listed
-            server.denied = False
-            await eventually(lambda: watch.is_listed and not watch.error)
-
-    asyncio.run(run())
+async def test_a_first_list_that_is_forbidden_has_a_remedy(server: FakeApiServer) -> None:
+    server.denied = True
+    async with watching(server, hurried) as watch:
+        await eventually(lambda: "403" in watch.error)
+        assert "get, list and watch of pods" in watch.error
+        assert 'User "reader" cannot list resource "pods"' in watch.error
+        assert not watch.is_listed
+        server.denied = False
+        await eventually(lambda: watch.is_listed and not watch.error)
 
 
 @pytest.mark.parametrize(
@@ -154,145 +139,118 @@ def test_a_first_list_that_is_forbidden_has_a_remedy(server: FakeApiServer) -> N
         ("nonsense", "for /api/v1/pods."),
     ],
 )
-def test_the_message_of_a_refusal_is_in_the_error(server: FakeApiServer, document: object, reason: str) -> None:
-    async def run() -> None:
-        server.fault, server.fault_document = 400, document
-        async with watching(server, hurried) as watch:
-            await eventually(lambda: reason in watch.error)
-            assert len(watch.error) < 600
-
-    asyncio.run(run())
+async def test_the_message_of_a_refusal_is_in_the_error(server: FakeApiServer, document: object, reason: str) -> None:
+    server.fault, server.fault_document = 400, document
+    async with watching(server, hurried) as watch:
+        await eventually(lambda: reason in watch.error)
+        assert len(watch.error) < 600
 
 
-def test_a_slow_api_server_fails_by_name_and_loses_nothing(server: FakeApiServer) -> None:
-    async def run() -> None:
-        server.put(pod("one"))
-        server.delay = 3
-        async with watching(server, hurried) as watch:
-            await eventually(lambda: "did not answer in 2 s" in watch.error)
-            server.delay = 0
-            await eventually(lambda: names(watch) == {"one"})
-
-    asyncio.run(run())
+async def test_a_slow_api_server_fails_by_name_and_loses_nothing(server: FakeApiServer) -> None:
+    server.put(pod("one"))
+    server.delay = 3
+    async with watching(server, hurried) as watch:
+        await eventually(lambda: "did not answer in 2 s" in watch.error)
+        server.delay = 0
+        await eventually(lambda: names(watch) == {"one"})
 
 
-def test_a_cut_watch_continues_without_a_list(server: FakeApiServer) -> None:
-    async def run() -> None:
-        server.put(pod("one"))
-        async with watching(server, hurried) as watch:
-            await eventually(lambda: names(watch) == {"one"})
-            for name in ("two", "three"):
-                await eventually(lambda: server.requests[-1].query.get("watch") == "true")
-                server.cut()
-                server.put(pod(name))
-                await eventually(lambda name=name: name in names(watch))  # type: ignore[misc]
-        watches = [request for request in server.requests if "watch" in request.query]
-        assert len(watches) > 1
-        assert len(server.requests) - len(watches) == 1
-
-    asyncio.run(run())
+async def test_a_cut_watch_continues_without_a_list(server: FakeApiServer) -> None:
+    server.put(pod("one"))
+    async with watching(server, hurried) as watch:
+        await eventually(lambda: names(watch) == {"one"})
+        for name in ("two", "three"):
+            await eventually(lambda: server.requests[-1].query.get("watch") == "true")
+            server.cut()
+            server.put(pod(name))
+            await eventually(lambda name=name: name in names(watch))  # type: ignore[misc]
+    watches = [request for request in server.requests if "watch" in request.query]
+    assert len(watches) > 1
+    assert len(server.requests) - len(watches) == 1
 
 
-def test_an_expired_version_is_listed_again(server: FakeApiServer) -> None:
-    async def run() -> None:
-        server.put(pod("one"))
-        async with watching(server, hurried) as watch:
-            await eventually(lambda: names(watch) == {"one"})
-            with server.changed:
-                del server.pods["gpu-operator", "one"]
-            server.compact()
-            await eventually(lambda: names(watch) == set())
-        lists = [request.query for request in server.requests if "watch" not in request.query]
-        assert [query.get("resourceVersion") for query in lists] == ["0", None], "from memory, then consistent"
-
-    asyncio.run(run())
+async def test_an_expired_version_is_listed_again(server: FakeApiServer) -> None:
+    server.put(pod("one"))
+    async with watching(server, hurried) as watch:
+        await eventually(lambda: names(watch) == {"one"})
+        with server.changed:
+            del server.pods["gpu-operator", "one"]
+        server.compact()
+        await eventually(lambda: names(watch) == set())
+    lists = [request.query for request in server.requests if "watch" not in request.query]
+    assert [query.get("resourceVersion") for query in lists] == ["0", None], "from memory, then consistent"
 
 
-def test_a_renewed_token_is_used_by_the_next_request(server: FakeApiServer) -> None:
-    async def run() -> None:
-        server.put(pod("one"))
-        async with watching(server, hurried) as watch:
-            await eventually(lambda: names(watch) == {"one"})
-            server.rotate("second")
-            server.put(pod("two"))
-            await eventually(lambda: names(watch) == {"one", "two"})
-        assert {request.token for request in server.requests} == {"first", "second"}
-
-    asyncio.run(run())
+async def test_a_renewed_token_is_used_by_the_next_request(server: FakeApiServer) -> None:
+    server.put(pod("one"))
+    async with watching(server, hurried) as watch:
+        await eventually(lambda: names(watch) == {"one"})
+        server.rotate("second")
+        server.put(pod("two"))
+        await eventually(lambda: names(watch) == {"one", "two"})
+    assert {request.token for request in server.requests} == {"first", "second"}
 
 
-def test_churning_pods_cost_no_requests(server: FakeApiServer) -> None:
+async def test_churning_pods_cost_no_requests(server: FakeApiServer) -> None:
     """50 changes a second, watches cut and lists expired meanwhile: less than a request a second."""
 
-    async def run() -> None:
-        stop = threading.Event()
+    stop = threading.Event()
 
-        def churn() -> None:
-            for number in range(10**6):
-                if stop.wait(0.02):
-                    return
-                server.put(pod(f"p{number}"))
-                if number >= 3:
-                    server.delete(f"p{number - 3}")
-                if number % 100 == 50:
-                    server.cut()
-                if number % 200 == 120:
-                    server.compact()
+    def churn() -> None:
+        for number in range(10**6):
+            if stop.wait(0.02):
+                return
+            server.put(pod(f"p{number}"))
+            if number >= 3:
+                server.delete(f"p{number - 3}")
+            if number % 100 == 50:
+                server.cut()
+            if number % 200 == 120:
+                server.compact()
 
-        thread = threading.Thread(target=churn)
-        begun = time.monotonic()
-        async with watching(server) as watch:
-            thread.start()
-            await eventually(lambda: server.version > 900)
-            stop.set()
-            thread.join()
-            await eventually(lambda: names(watch) == {name for _, name in server.pods})
-            assert len(server.requests) <= 1 + time.monotonic() - begun
-
-    asyncio.run(run())
+    thread = threading.Thread(target=churn)
+    begun = time.monotonic()
+    async with watching(server) as watch:
+        thread.start()
+        await eventually(lambda: server.version > 900)
+        stop.set()
+        thread.join()
+        await eventually(lambda: names(watch) == {name for _, name in server.pods})
+        assert len(server.requests) <= 1 + time.monotonic() - begun
 
 
-def test_requests_stay_apart_while_everything_fails(server: FakeApiServer) -> None:
-    async def run() -> None:
-        waited: list[float] = []
+async def test_requests_stay_apart_while_everything_fails(server: FakeApiServer) -> None:
+    waited: list[float] = []
 
-        async def sleep(seconds: float) -> None:
-            waited.append(seconds)
-            await hurried(seconds)
+    async def sleep(seconds: float) -> None:
+        waited.append(seconds)
+        await hurried(seconds)
 
-        server.fault = 500
-        async with watching(server, sleep):
-            await eventually(lambda: len(server.requests) > 8)
-        assert max(waited) > 30, "up to a minute"
-        assert sum(waited) >= len(server.requests) - 1
-
-    asyncio.run(run())
+    server.fault = 500
+    async with watching(server, sleep):
+        await eventually(lambda: len(server.requests) > 8)
+    assert max(waited) > 30, "up to a minute"
+    assert sum(waited) >= len(server.requests) - 1
 
 
-def test_another_authority_is_refused(server: FakeApiServer, tmp_path: Path) -> None:
-    async def run() -> None:
-        server.ca_file = tmp_path / "other.crt"
-        async with watching(server, hurried) as watch:
-            await eventually(lambda: "certificate that is not trusted" in watch.error)
-        assert server.requests == []
-
-    asyncio.run(run())
+async def test_another_authority_is_refused(server: FakeApiServer, tmp_path: Path) -> None:
+    server.ca_file = tmp_path / "other.crt"
+    async with watching(server, hurried) as watch:
+        await eventually(lambda: "certificate that is not trusted" in watch.error)
+    assert server.requests == []
 
 
 @pytest.mark.parametrize("content", [None, "", "two words"])
-def test_a_bad_token_file_is_named_and_nothing_is_sent(
+async def test_a_bad_token_file_is_named_and_nothing_is_sent(
     server: FakeApiServer, tmp_path: Path, content: str | None
 ) -> None:
-    async def run() -> None:
-        server.token_file = tmp_path / "other-token"
-        if content is not None:
-            server.token_file.write_text(content)
-        async with watching(server, hurried) as watch:
-            await eventually(lambda: f"token file {server.token_file}" in watch.error)
-            assert "automountServiceAccountToken" in watch.error
-        assert server.requests == []
-
-    asyncio.run(run())
+    server.token_file = tmp_path / "other-token"
+    if content is not None:
+        server.token_file.write_text(content)
+    async with watching(server, hurried) as watch:
+        await eventually(lambda: f"token file {server.token_file}" in watch.error)
+        assert "automountServiceAccountToken" in watch.error
+    assert server.requests == []
 
 
 @pytest.mark.parametrize(

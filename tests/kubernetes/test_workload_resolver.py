@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
-from pulsed.kubernetes import api_client
 from pulsed.kubernetes.api_client import AccessDenied, ApiClient, KubernetesError, ResourceNotFound
 from pulsed.kubernetes.cluster_access import ClusterAccess
 from pulsed.kubernetes.pod_metadata import PodMetadata, parse_kind, pod_metadata
@@ -33,14 +31,6 @@ KINDS = tuple(
         ),
     )
 )
-
-
-@pytest.fixture
-def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeApiServer]:
-    monkeypatch.setattr(api_client, "REQUEST_SECONDS", 0.0)
-    fake = FakeApiServer(tmp_path)
-    with fake.running() as fake.url:
-        yield fake
 
 
 class Clock:

@@ -2,22 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 
-from pulsed.kubernetes import api_client
 from tests.commands.doctor.setting import configured, report, told
 from tests.kubernetes.fake_api_server import FakeApiServer, pod
-
-
-@pytest.fixture
-def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeApiServer]:
-    monkeypatch.setattr(api_client, "REQUEST_SECONDS", 0.0)
-    fake = FakeApiServer(tmp_path)
-    with fake.running() as fake.url:
-        yield fake
 
 
 def settings(server: FakeApiServer) -> dict[str, object]:

@@ -7,10 +7,7 @@ import random
 import pytest
 
 from pulsed.compute.health.clock_events import (
-    HW_THERMAL_BIT,
-    POWER_BRAKE_BIT,
     REASONS,
-    SW_THERMAL_BIT,
     UNNAMED_BIT,
     ClockEvents,
 )
@@ -109,23 +106,6 @@ def test_an_unnamed_slowdown_is_one_of_a_busy_gpu_without_a_named_reason(
 ) -> None:
     events = followed({float(now): float(mask) for now in range(11)}, is_busy)
     assert events.seen == mask | (UNNAMED_BIT if expected else 0)
-
-
-def test_bits_of_the_mask_and_their_names() -> None:
-    assert REASONS == {
-        1: "gpu_idle",
-        2: "clocks_setting",
-        4: "power_cap",
-        8: "hw_slowdown",
-        16: "sync_boost",
-        32: "sw_thermal",
-        64: "hw_thermal",
-        128: "hw_power_brake",
-        256: "display_clocks",
-        512: "board_limit",
-        1024: "reliability",
-    }
-    assert (SW_THERMAL_BIT, HW_THERMAL_BIT, POWER_BRAKE_BIT, UNNAMED_BIT) == (32, 64, 128, 65536)
 
 
 def test_before_the_first_sample_there_are_no_shares() -> None:
