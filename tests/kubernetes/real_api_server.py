@@ -60,9 +60,8 @@ def program(name: str = "kube-apiserver") -> str:
     """Return the path of a program of Kubernetes; skip the test without KUBE_APISERVER."""
     given = os.environ.get(PROGRAM)
     if not given:
-        pytest.skip(
-            f"no kube-apiserver: build it as tests/kubernetes/real_api_server.py describes, and set {PROGRAM} to its path"
-        )
+        how = "build it as tests/kubernetes/real_api_server.py describes"
+        pytest.skip(f"{PROGRAM} is not set to the path of a kube-apiserver: {how}")
     return str(Path(given).with_name(name))
 
 
