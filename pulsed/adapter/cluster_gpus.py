@@ -7,9 +7,10 @@ gone with their pods.
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Annotated, Any, NamedTuple, Protocol, get_type_hints
 
 from pydantic import ConfigDict, Field, ValidationError, create_model
@@ -72,15 +73,15 @@ def daemon_page(port: int | str, scheme: str, prefix: str, fields: Iterable[str]
     return PageAddress(port, scheme, f"{prefix}{ROUTES}{GPUS_ROUTE}?fields={','.join(fields)}")
 
 
-class _NodeRows(NamedTuple):
-    """The rows of a node by namespace, and when they arrived, in monotonic seconds."""
+class _DaemonRows(NamedTuple):
+    """The rows of a daemon by namespace, and when they arrived, in monotonic seconds."""
 
     rows: Mapping[str, Sequence[PodGpu]]
     arrived: float
 
 
 class ClusterGpus:
-    """The rows of all nodes.
+    """The rows of all daemons.
 
     Args:
         pods: a watch of all pods of the cluster.
@@ -103,7 +104,8 @@ class ClusterGpus:
     ) -> None:
         self._fetcher, self._pods, self._page = fetcher, pods, page
         self._stale_after, self._clock = stale_after, clock
-        self._nodes: dict[str, _NodeRows] = {}
+        # By target and node of the daemon's pod, as the API server has them, in order of arrival.
+        self._rows: dict[tuple[str, str], _DaemonRows] = {}
         self._read_once: set[str] = set()
         self.is_ready = False
         self.daemons: Mapping[str, str] = {}
@@ -128,14 +130,22 @@ class ClusterGpus:
         return found.labels if found is not None else {}
 
     def rows(self, namespace: str) -> list[PodGpu]:
-        """Return the rows of the pods of a namespace that exist, with `stale` as of now."""
+        """Return the rows of the pods of a namespace that exist, with `stale` as of now.
+
+        Of a GPU that several daemons report, the row that arrived last counts.
+        """
         now, known = self._clock(), self._pods.objects
-        return [
-            row._replace(stale=True) if now - node.arrived > self._stale_after else row
-            for node in self._nodes.values()
-            for row in node.rows.get(namespace, ())
-            if (namespace, row.pod) in known
-        ]
+        found: list[PodGpu] = []
+        seen: set[tuple[str, str, str]] = set()
+        for rows, arrived in reversed(self._rows.values()):
+            new = [
+                row._replace(stale=True) if now - arrived > self._stale_after else row
+                for row in rows.get(namespace, ())
+                if (namespace, row.pod) in known and (row.pod, row.container, row.gpu) not in seen
+            ]
+            seen.update((row.pod, row.container, row.gpu) for row in new)
+            found += new
+        return found
 
     async def run(self, interval: float) -> None:
         """Read all daemons at an interval until cancelled."""
@@ -151,13 +161,15 @@ class ClusterGpus:
         """Read all daemons once."""
         limit = asyncio.Semaphore(MAX_CONCURRENT)
 
-        async def error_of(url: str) -> str:
-            async with limit:
-                return await self._read(url)
+        found = {url: pod for pod in self._daemon_pods() if (url := self._page.url(pod))}
+        nodes = {pod.node for pod in found.values()}
 
-        urls = sorted(self._urls())
-        errors = await asyncio.gather(*map(error_of, urls))
-        before, self.daemons = self.daemons, dict(zip(urls, errors, strict=True))
+        async def error_of(url: str, pod: ExporterPod) -> str:
+            async with limit:
+                return await self._read(url, pod, nodes)
+
+        errors = await asyncio.gather(*itertools.starmap(error_of, found.items()))
+        before, self.daemons = self.daemons, dict(zip(found, errors, strict=True))
         for url, error in self.daemons.items():
             if error and error != before.get(url):
                 log.warning(
@@ -168,32 +180,36 @@ class ClusterGpus:
         self._drop()
         self.is_ready = self.is_ready or self._pods.is_listed
 
-    def _urls(self) -> set[str]:
-        return {url for pod in self._daemon_pods() if (url := self._page.url(pod))}
-
     def _daemon_pods(self) -> Iterator[ExporterPod]:
         return (pod.daemon for pod in self._pods.objects.values() if pod.daemon is not None)
 
-    async def _read(self, url: str) -> str:
-        """Read one daemon; return the error, empty if it was read."""
+    async def _read(self, url: str, pod: ExporterPod, nodes: Collection[str]) -> str:
+        """Read one daemon; return the error, empty if it was read. `nodes` are those of all daemons."""
         try:
             found: Any = _Page.model_validate_json(await self._fetcher.fetch(url))
         except ScrapeFailed as error:
             return str(error.args[0])
         except ValidationError:
             return f"{url} is not served by this version of pulsed"
+        if found.node != pod.node and found.node in nodes:
+            return (
+                f"{url} says that its node is {found.node}, but its pod runs on {pod.node}, and another daemon on "
+                f"{found.node}; correct `node` in its configuration"
+            )
         rows: dict[str, list[PodGpu]] = {}
         for row in found.gpus:
             rows.setdefault(row.namespace, []).append(PodGpu(**dict(row)))
-        self._nodes[found.node] = _NodeRows(rows, self._clock())
+        place = pod.target, pod.node
+        self._rows.pop(place, None)
+        self._rows[place] = _DaemonRows(rows, self._clock())
         self._read_once.add(url)
         return ""
 
     def _drop(self) -> None:
-        """Drop nodes that are not read any more and have no pod left."""
+        """Drop the rows of daemons that are not read any more, once their pods are gone."""
         self._read_once.intersection_update(self.daemons)
         known = self._pods.objects
-        for node, (rows, arrived) in list(self._nodes.items()):
+        for place, (rows, arrived) in list(self._rows.items()):
             is_old = self._clock() - arrived > self._stale_after
             if is_old and not any((row.namespace, row.pod) in known for each in rows.values() for row in each):
-                del self._nodes[node]
+                del self._rows[place]

@@ -12,8 +12,8 @@ from pulsed.translate.identity import is_loopback, is_same_host
 
 _HOST_LABELS = ("Hostname", "hostname")
 _SERVICE_REMEDY = (
-    "A Service needs internalTrafficPolicy: Local, and the exporter the variable NODE_NAME with the node's name; to "
-    "read other nodes, set source.exporter.own_node: false"
+    "If that is the name of the exporter's pod, set its variable NODE_NAME from spec.nodeName; if it is a node, the "
+    "Service needs internalTrafficPolicy: Local; to read other nodes, set source.exporter.own_node: false"
 )
 
 

@@ -16,6 +16,7 @@ class ExporterPod:
     """What discovery uses of a pod.
 
     Attributes:
+        node: that it runs on; empty if it has none yet.
         controller: kind and name of the object that owns it; empty without one.
         address: its IP address; empty if it has none yet.
         ports: numbers of the declared container ports by name.
@@ -25,6 +26,7 @@ class ExporterPod:
 
     namespace: str
     name: str
+    node: str
     controller: tuple[str, str]
     address: str
     ports: Mapping[str, int]
@@ -89,6 +91,7 @@ def exporter_pod(item: JsonObject) -> ExporterPod:
     return ExporterPod(
         namespace=text(metadata.get("namespace")),
         name=text(metadata.get("name")),
+        node=text(spec.get("nodeName")),
         controller=(text(owners[0].get("kind")), text(owners[0].get("name"))) if owners else ("", ""),
         address=text(status.get("podIP")),
         ports=ports,

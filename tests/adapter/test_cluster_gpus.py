@@ -142,6 +142,44 @@ async def test_a_replaced_daemon_reports_the_same_node() -> None:
     assert cluster.stale() == {"pod-a": False}
 
 
+async def test_a_daemon_that_claims_the_node_of_another_is_refused() -> None:
+    cluster = cluster_of(a="10.0.0.1", b="10.0.0.2")
+    cluster.pages["10.0.0.1"] = page("b", "pod-a")
+    await cluster.gpus.read()
+    assert cluster.stale() == {"pod-b": False}
+    (error,) = filter(None, cluster.gpus.daemons.values())
+    assert "says that its node is b, but its pod runs on a, and another daemon on b" in error
+    assert error == cluster.gpus.missing()
+
+
+async def test_a_daemon_may_call_its_node_as_no_other_is_called() -> None:
+    """Such as one without a node's name in its configuration, or one that reads many nodes."""
+    cluster = cluster_of(a="10.0.0.1", b="10.0.0.2")
+    for node, address in (("a", "10.0.0.1"), ("b", "10.0.0.2")):
+        cluster.pages[address] = page("central", f"pod-{node}")
+    await cluster.gpus.read()
+    assert cluster.stale() == {"pod-a": False, "pod-b": False}
+
+
+async def test_gpus_that_two_daemons_have_count_once_as_the_last_one_read_them() -> None:
+    """A daemon of another DaemonSet, or a bare one that was replaced and runs elsewhere now."""
+    cluster = cluster_of(a="10.0.0.1")
+    await cluster.gpus.read()
+    del cluster.pages["10.0.0.1"]
+    cluster.now += 31.0
+    assert cluster.stale() == {"pod-a": True}
+    other = daemon("a", "10.0.0.2", owner="central")
+    other["metadata"]["name"] = "central"
+    cluster.put(other)
+    cluster.pages["10.0.0.2"] = page("a", "pod-a", "pod-a")
+    await cluster.gpus.read()
+    assert [(row.pod, row.stale) for row in cluster.gpus.rows("ml")] == [("pod-a", False)] * 2, "rows of one page stay"
+    cluster.pages["10.0.0.1"] = cluster.pages.pop("10.0.0.2")
+    cluster.now += 31.0
+    await cluster.gpus.read()
+    assert [(row.pod, row.stale) for row in cluster.gpus.rows("ml")] == [("pod-a", False)] * 2
+
+
 @pytest.mark.parametrize(("ready", "known"), [(True, False), (False, True)])
 async def test_a_ready_daemon_that_was_never_read_makes_sums_unknown(ready: bool, known: bool) -> None:
     cluster = cluster_of(a="10.0.0.1")

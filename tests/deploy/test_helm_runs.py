@@ -108,6 +108,13 @@ def test_the_rendered_daemon_refuses_the_page_of_another_node(tmp_path: Path) ->
             until(lambda: "has the GPUs of node node-b, not of node-a" in daemon.log())
             assert daemon.get("/gpus").json()["gpus"] == []
             assert "internalTrafficPolicy: Local" in daemon.log()
+            given.body = given.body.replace("node-b", "nvidia-dcgm-exporter-x7k2p")
+            until(lambda: "has the GPUs of node nvidia-dcgm-exporter-x7k2p, not of node-a" in daemon.log())
+            assert (
+                "If that is the name of the exporter's pod, set its variable NODE_NAME from spec.nodeName"
+                in daemon.log()
+            )
+            given.body = given.body.replace("nvidia-dcgm-exporter-x7k2p", "node-b")
             given.body = given.body.replace("node-b", "node-a.example.com")
             assert daemon.wait_for("/-/ready").status == 200
         values["config"]["source"]["exporter"] = {"own_node": False}
