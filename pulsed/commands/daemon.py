@@ -116,16 +116,8 @@ class Daemon:
         self._findings = FindingDetector(self._accounting)
         folder = Path(config.state_dir) if config.state_dir else None
         self._account_files = AccountFiles(folder, self._accounting, self._ended)
-        catalog = config.publish.catalog()
-        self._pages = Pages(
-            self._store,
-            self._telemetry,
-            catalog,
-            config.compute_settings().saturators.peaks,
-            passthrough=config.publish.passthrough,
-            owner_labels=config.publish.owner_labels,
-            compat=config.publish.compat,
-        )
+        page_settings = config.page_settings()
+        self._pages = Pages(self._store, self._telemetry, page_settings)
         self._app = DaemonApp(
             self._store,
             self._pages,
@@ -146,7 +138,7 @@ class Daemon:
             self._accounting,
             self._findings,
             config.publish.max_owners,
-            catalog.owners,
+            page_settings.catalog.owners,
             config.publish.scale_target,
             self._workloads,
         )
@@ -237,17 +229,11 @@ class Daemon:
             if getattr(config, key) != getattr(self._config, key):
                 log.warning("a change of this key needs a restart", extra={"key": key})
         setup(config.log.level, config.log.format)
-        catalog = config.publish.catalog()
+        page_settings = config.page_settings()
         families = self._owner_families
-        families.max_owners, families.published = config.publish.max_owners, catalog.owners
+        families.max_owners, families.published = config.publish.max_owners, page_settings.catalog.owners
         families.scale_target = config.publish.scale_target
-        self._pages.configure(
-            catalog,
-            config.compute_settings().saturators.peaks,
-            passthrough=config.publish.passthrough,
-            owner_labels=config.publish.owner_labels,
-            compat=config.publish.compat,
-        )
+        self._pages.configure(page_settings)
         self._app.max_requests = config.max_requests
         self._config = config
         self._app.reset_api()

@@ -67,15 +67,7 @@ def run(options: argparse.Namespace) -> int:
             if target.tick is not None:
                 pulsed_csv.write_tick(out, names, target.tick)
     else:
-        pages = Pages(
-            store,
-            Telemetry(store),
-            config.publish.catalog(),
-            settings.saturators.peaks,
-            passthrough=config.publish.passthrough,
-            owner_labels=config.publish.owner_labels,
-            compat=config.publish.compat,
-        )
+        pages = Pages(store, Telemetry(store), config.page_settings())
         out.write(pages.page(now, openmetrics=False, gzip=False).decode())
     return 0
 

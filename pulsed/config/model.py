@@ -45,6 +45,7 @@ from pulsed.present.api.history import MAX_BYTES, SECONDS
 from pulsed.present.api.sample_fields import DEFAULT_FIELDS, FIELDS
 from pulsed.present.exposition.catalog import NAMES, OWN_PREFIXES, Catalog, SeriesChoice, catalog, matching
 from pulsed.present.exposition.owner_families import MAX_OWNERS
+from pulsed.present.exposition.page import PageSettings
 from pulsed.present.owner_groups import SCALE_TARGET
 from pulsed.reader.exporter.scraper import masked
 from pulsed.suggestions import did_you_mean
@@ -253,6 +254,16 @@ class Config(Section):
             plausible=self.compute.plausibility.plausible(),
             health=self.health.settings(),
             forget_after=self.health.forget_after,
+        )
+
+    def page_settings(self) -> PageSettings:
+        """Return the settings of the metrics page."""
+        return PageSettings(
+            self.publish.catalog(),
+            self.compute.saturation.saturators().peaks,
+            self.publish.passthrough,
+            self.publish.owner_labels,
+            self.publish.compat,
         )
 
     def masked(self) -> dict[str, JsonValue]:

@@ -10,7 +10,7 @@ from functools import partial
 from prometheus_client import CollectorRegistry, generate_latest
 
 from pulsed.present.exposition.catalog import SeriesChoice, catalog
-from pulsed.present.exposition.page import Pages
+from pulsed.present.exposition.page import Pages, PageSettings
 from pulsed.present.exposition.telemetry import Telemetry
 from tests.bench.figure import Figure
 from tests.bench.measure import cpu_seconds
@@ -52,7 +52,7 @@ def _pages(gpus: int) -> Iterator[Figure]:
     yield baseline
 
     for form in SERIES:
-        families = catalog(form)
+        families = PageSettings(catalog(form))
         bare, whole = Pages(board, _NoTelemetry(board), families), Pages(board, Telemetry(board), families)
         seconds = cpu_seconds(partial(bare.page, NOW, openmetrics=False, gzip=False), prepare=advance)
         yield Figure(f"{gpus} GPUs: {form} page, GPU families", seconds * 1e3, "ms", baseline)

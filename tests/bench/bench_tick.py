@@ -15,7 +15,7 @@ from pulsed.collector.collector import Pipeline
 from pulsed.compute.derive import ComputeSettings
 from pulsed.memory import configure_memory
 from pulsed.present.exposition.catalog import catalog
-from pulsed.present.exposition.page import Pages
+from pulsed.present.exposition.page import Pages, PageSettings
 from pulsed.present.exposition.telemetry import Telemetry
 from pulsed.reader.exposition.parser import PageParser
 from pulsed.reader.tick import RawTick
@@ -41,7 +41,7 @@ def _of(gpus: int, limit: float) -> Iterator[Figure]:
     board = board_of(computed)
     telemetry = Telemetry(board)
     pipeline = Pipeline(ComputeSettings(), "bench", telemetry.observe)
-    everything = Pages(board, telemetry, catalog("lean"))
+    everything = Pages(board, telemetry, PageSettings(catalog("lean")))
     parser, seconds, clock = PageParser(), count(), count(NOW)
 
     def read(page: bytes) -> RawTick:

@@ -57,7 +57,7 @@ async def replayed(path: Path | str, *overrides: str) -> Output:
             target.accept(pipeline.process(await source.read()), 0.0)
     except SourceEnded:
         await source.close()
-    pages = Pages(board, Telemetry(board), config.publish.catalog(), passthrough=config.publish.passthrough)
+    pages = Pages(board, Telemetry(board), config.page_settings())
     document = gpus_document(board, 0.0, DEFAULT_START + 60, settings.preset_name)
     return Output(
         text=_lasting(pages.page(0.0, openmetrics=False, gzip=False)),

@@ -10,6 +10,7 @@ import asyncio
 import time
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from io import BytesIO
 
@@ -57,10 +58,11 @@ class _Place:
         self.hidden_series: frozenset[int] = frozenset()
 
 
-class Pages:
-    """The page in every format and coding.
+@dataclass(frozen=True, slots=True)
+class PageSettings:
+    """What is on the page.
 
-    Args:
+    Attributes:
         catalog: the families of GPUs.
         peaks: practical peaks by architecture.
         passthrough: whether the source's own series are republished.
@@ -68,17 +70,20 @@ class Pages:
         compat: programs whose series are published as well.
     """
 
-    def __init__(
-        self,
-        board: TargetStore,
-        telemetry: Telemetry,
-        catalog: Catalog = FULL,
-        peaks: Mapping[str, Peaks] = DEFAULT_PEAKS,
-        *,
-        passthrough: bool = False,
-        owner_labels: bool = False,
-        compat: Sequence[str] = (),
-    ) -> None:
+    catalog: Catalog = FULL
+    peaks: Mapping[str, Peaks] = field(default_factory=lambda: DEFAULT_PEAKS)
+    passthrough: bool = False
+    owner_labels: bool = False
+    compat: Sequence[str] = ()
+
+
+_EVERYTHING = PageSettings()
+
+
+class Pages:
+    """The page in every format and coding."""
+
+    def __init__(self, board: TargetStore, telemetry: Telemetry, settings: PageSettings = _EVERYTHING) -> None:
         self._board = board
         self._telemetry = telemetry
         self._memory = SeriesMemory()
@@ -86,22 +91,13 @@ class Pages:
         self._lock = asyncio.Lock()
         self._cache_key = CacheKey()
         self._pages: dict[tuple[bool, bool], bytes] = {}
-        self.configure(catalog, peaks, passthrough=passthrough, owner_labels=owner_labels, compat=compat)
+        self.configure(settings)
 
-    def configure(
-        self,
-        catalog: Catalog,
-        peaks: Mapping[str, Peaks],
-        *,
-        passthrough: bool,
-        owner_labels: bool = False,
-        compat: Sequence[str] = (),
-    ) -> None:
-        """Render other families from the next page on; what was published of a GPU before is remembered."""
-        self._catalog, self._peaks, self._passthrough = catalog, peaks, passthrough
-        self._owner_labels, self._compat = owner_labels, compat
+    def configure(self, settings: PageSettings) -> None:
+        """Render by these settings from the next page on; what was published of a GPU before is remembered."""
+        self._settings = settings
         self._memory.change_forms()
-        self._headers = tuple([_headers(catalog, openmetrics) for openmetrics in (False, True)])
+        self._headers = tuple([_headers(settings.catalog, openmetrics) for openmetrics in (False, True)])
         self._pages.clear()
         self._places: dict[int, _Place] = {}
         self._shown: list[int] = []
@@ -157,7 +153,7 @@ class Pages:
 
     def _render(self, page: BytesIO, ticks: Sequence[TargetTick], openmetrics: bool) -> Iterator[None]:
         """Render the families of the GPUs and, if they are republished, of the source, in many short steps."""
-        republishes = self._passthrough
+        settings, republishes = self._settings, self._settings.passthrough
         fresh = self._update(ticks, republishes)
         chunks: list[list[bytes]] = []
         for place, tick in fresh:
@@ -175,9 +171,9 @@ class Pages:
             place.counts.update(tick, place.renderer.keys, place.hidden, self._distributions)
             yield
         counts = [place.counts for place, _ in fresh]
-        summaries = summary_lines(self._catalog.summaries, counts, self._distributions, self._peaks, openmetrics)
+        summaries = summary_lines(settings.catalog.summaries, counts, self._distributions, settings.peaks, openmetrics)
         page.write("".join(summaries).encode("utf-8", "replace"))
-        if "jobstats" in self._compat:
+        if "jobstats" in settings.compat:
             page.writelines(_of_jobstats(fresh, openmetrics))
             yield
         if republishes:
@@ -209,7 +205,9 @@ class Pages:
         return fresh
 
     def _renderer(self) -> TargetRenderer:
-        return TargetRenderer(self._board.node, self._catalog, self._memory, owner_labels=self._owner_labels)
+        return TargetRenderer(
+            self._board.node, self._settings.catalog, self._memory, owner_labels=self._settings.owner_labels
+        )
 
     def _share_devices(self, fresh: list[_Place]) -> None:
         for place, hidden in zip(fresh, repeated(place.renderer.keys for place in fresh), strict=True):

@@ -7,7 +7,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
 from pulsed.collector.target_store import TargetStore
-from pulsed.present.exposition.page import Pages
+from pulsed.present.exposition.page import Pages, PageSettings
 from pulsed.present.exposition.telemetry import Telemetry
 
 NOW = 100.0
@@ -15,7 +15,7 @@ NOW = 100.0
 
 def page_of(made: TargetStore, openmetrics: bool = False, *, passthrough: bool = True) -> str:
     """Return the page at NOW, with the source's own series unless told otherwise."""
-    pages = Pages(made, Telemetry(made), passthrough=passthrough)
+    pages = Pages(made, Telemetry(made), PageSettings(passthrough=passthrough))
     return pages.page(NOW, openmetrics=openmetrics, gzip=False).decode()
 
 

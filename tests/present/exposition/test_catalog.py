@@ -13,7 +13,7 @@ from pulsed.collector.collector import Pipeline
 from pulsed.collector.target_store import Target, TargetStore
 from pulsed.compute.derive import ComputeSettings
 from pulsed.present.exposition.catalog import FULL, NAMES, OWN_PREFIXES, SeriesChoice, catalog, lean_form
-from pulsed.present.exposition.page import Pages
+from pulsed.present.exposition.page import Pages, PageSettings
 from pulsed.present.exposition.series_memory import LEAST_HOLD_SECONDS
 from pulsed.present.exposition.telemetry import Telemetry
 from pulsed.reader.demo.source import DemoSource
@@ -43,7 +43,7 @@ def page_of(
     made: TargetStore, series: SeriesChoice, now: float = NOW
 ) -> dict[tuple[str, frozenset[tuple[str, str]]], Row]:
     """Return the GPU series of a page on which new counters have their values."""
-    pages = Pages(made, Telemetry(made), catalog(series))
+    pages = Pages(made, Telemetry(made), PageSettings(catalog(series)))
     for seconds in (0.0, LEAST_HOLD_SECONDS / 2, LEAST_HOLD_SECONDS):
         text = pages.page(now + seconds, openmetrics=False, gzip=False).decode()
     return {(row.name, row.labels): row for row in rows(text) if row.name.startswith("pulsed_gpu_")}
@@ -85,7 +85,7 @@ async def test_no_gpu_ever_has_more_than_a_hundred_series_besides_those_by_check
     """An hour of samples every second: GPU 7 has eight checks and three XIDs, GPU 2 an unknown class at times."""
     source, pipeline = DemoSource(0, 1.0, pace=False, start=1767225600.0), Pipeline(ComputeSettings(), "n")
     board = TargetStore("n", [Target("demo", "demo", 1.0, 60.0)])
-    pages = Pages(board, Telemetry(board), LEAN)
+    pages = Pages(board, Telemetry(board), PageSettings(LEAN))
     most, most_of_all = Counter[str](), Counter[str]()
     for number in range(3600):
         board.targets[0].accept(pipeline.process(await source.read()), float(number))
@@ -131,6 +131,6 @@ def test_any_selection_is_a_valid_page(series: SeriesChoice, data: st.DataObject
 
     patterns = st.lists(st.sampled_from([*NAMES, "pulsed_gpu_*_total", "*ratio", "*"]), max_size=4)
     made, include, exclude = data.draw(boards()), data.draw(patterns), data.draw(patterns)
-    pages = Pages(made, Telemetry(made), catalog(series, include, exclude))
+    pages = Pages(made, Telemetry(made), PageSettings(catalog(series, include, exclude)))
     for openmetrics in (False, True):
         families_of(pages.page(NOW, openmetrics=openmetrics, gzip=False).decode(), openmetrics)

@@ -10,7 +10,7 @@ from pulsed.collector.target_store import TargetStore
 from pulsed.compute.tick import ComputedTick
 from pulsed.present.exposition import passthrough
 from pulsed.present.exposition.exporter_rows import XID, exporter_layout
-from pulsed.present.exposition.page import Pages
+from pulsed.present.exposition.page import Pages, PageSettings
 from pulsed.present.exposition.telemetry import Telemetry
 from pulsed.reader.tick import Layout, RawTick, RawValue
 from pulsed.translate.fields import BY_SHORT
@@ -308,7 +308,7 @@ def test_series_come_and_go_with_their_rows_and_with_what_is_known() -> None:
         )
     )
     made = board(target("dmon"))
-    pages = Pages(made, Telemetry(made), passthrough=True)
+    pages = Pages(made, Telemetry(made), PageSettings(passthrough=True))
     util = 'DCGM_FI_DEV_GPU_UTIL{%sHostname="here",device="nvidia%d",gpu="%d"} %s'
     xid = 'DCGM_FI_DEV_XID_ERRORS{%sHostname="here",device="nvidia0",gpu="0",err_code="%d"} %s'
     driver = 'DCGM_FI_DRIVER_VERSION="580.1",'
@@ -341,7 +341,7 @@ def test_the_series_are_worked_out_once(calls: list[Layout]) -> None:
     raws = capture([203], *([("GPU 0", [load])] for load in range(3)))
     first, second, third = computed(raws)
     made = board(target("dmon", first))
-    pages = Pages(made, Telemetry(made), passthrough=True)
+    pages = Pages(made, Telemetry(made), PageSettings(passthrough=True))
     pages.page(NOW, openmetrics=False, gzip=False)
     assert calls == [first.layout]
     for each in (second, third):

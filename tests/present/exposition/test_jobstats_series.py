@@ -8,7 +8,7 @@ import pytest
 
 from pulsed.attribution.owner import Owner, Owners, pod
 from pulsed.collector.target_store import TargetStore
-from pulsed.present.exposition.page import Pages
+from pulsed.present.exposition.page import Pages, PageSettings
 from pulsed.present.exposition.telemetry import Telemetry
 from pulsed.translate.vocabulary import Reading
 from tests.present.boards import Gpu, board, gpu, mig, target, tick
@@ -26,15 +26,15 @@ def read(number: int) -> Gpu:
     return gpu(number)._replace(reading=READ)
 
 
-def page_of(made: TargetStore, openmetrics: bool = False, **options: object) -> str:
-    pages = Pages(made, Telemetry(made), **options)  # type: ignore[arg-type]
+def page_of(made: TargetStore, settings: PageSettings | None = None, *, openmetrics: bool = False) -> str:
+    pages = Pages(made, Telemetry(made), settings or PageSettings())
     page = pages.page(NOW, openmetrics=openmetrics, gzip=False).decode()
     families_of(page, openmetrics)
     return page
 
 
 def rows(*gpus: Gpu, openmetrics: bool = False) -> list[str]:
-    page = page_of(board(target("a", tick(gpus))), openmetrics, compat=["jobstats"])
+    page = page_of(board(target("a", tick(gpus))), PageSettings(compat=["jobstats"]), openmetrics=openmetrics)
     return [line for line in page.splitlines() if line.startswith("nvidia_gpu_")]
 
 
@@ -108,7 +108,7 @@ def test_minor_numbers_are_those_of_the_device_files() -> None:
 
 def test_rows_follow_owners_and_values_and_a_gpu_of_two_targets_has_one() -> None:
     made = board(target("a", tick([owned(read(0), ANN)])), target("b", tick([read(0), read(1)])))
-    pages = Pages(made, Telemetry(made), compat=["jobstats"])
+    pages = Pages(made, Telemetry(made), PageSettings(compat=["jobstats"]))
 
     def found() -> list[str]:
         page = pages.page(NOW, openmetrics=False, gzip=False).decode()
@@ -128,7 +128,7 @@ def test_without_the_setting_there_are_none() -> None:
 def test_owner_labels_are_on_every_series_of_a_gpu() -> None:
     a, b = pod("ml", "a", "main"), pod("ml", "b")
     made = board(target("a", tick([owned(gpu(0, power_watts=5.0), a, b), owned(gpu(1, power_watts=6.0), ANN), gpu(2)])))
-    page = page_of(made, owner_labels=True)
+    page = page_of(made, PageSettings(owner_labels=True))
     lines = [line for line in page.splitlines() if line.startswith("pulsed_gpu_")]
     first, second, free = ([line for line in lines if f'gpu="{number}"' in line] for number in range(3))
     assert len(first) == len(second) == len(free) + 1 > 20

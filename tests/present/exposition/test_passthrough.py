@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from pulsed.collector.target_store import Target
-from pulsed.present.exposition.page import Pages
+from pulsed.present.exposition.page import Pages, PageSettings
 from pulsed.present.exposition.telemetry import Telemetry
 from pulsed.reader.exposition.parser import PageParser
 from pulsed.reader.tick import Layout, RawValue, Series
@@ -96,7 +96,7 @@ def test_the_first_of_several_targets_has_a_series_whatever_the_order_of_its_lab
 def test_a_new_tick_of_the_same_layout_shows_new_values() -> None:
     layout = Layout("exporter", (Series(UTIL),))
     made = board(target("a", tick([gpu(0)], series=[(layout.series[0], 1.0)], layout=layout)))
-    pages = Pages(made, Telemetry(made), passthrough=True)
+    pages = Pages(made, Telemetry(made), PageSettings(passthrough=True))
     assert f"{UTIL} 1.0" in pages.page(NOW, openmetrics=False, gzip=False).decode()
     made.targets[0].accept(tick([gpu(0)], series=[(layout.series[0], 2.0)], layout=layout), NOW)
     assert f"{UTIL} 2.0" in pages.page(NOW, openmetrics=False, gzip=False).decode()

@@ -6,9 +6,8 @@ import pytest
 
 from pulsed.collector.target_store import TargetStore
 from pulsed.compute.health.model import Health
-from pulsed.compute.saturation import DEFAULT_PEAKS
 from pulsed.present.exposition.catalog import SeriesChoice, catalog
-from pulsed.present.exposition.page import Pages
+from pulsed.present.exposition.page import Pages, PageSettings
 from pulsed.present.exposition.telemetry import Telemetry
 from tests.end_to_end.series import rows
 from tests.present.boards import SETTLED, TIME, Gpu, gpu, target, tick
@@ -21,7 +20,7 @@ class Scraped:
 
     def __init__(self, series: SeriesChoice = "lean") -> None:
         self.store = TargetStore("here", [target("a")])
-        self.pages = Pages(self.store, Telemetry(self.store), catalog(series))
+        self.pages = Pages(self.store, Telemetry(self.store), PageSettings(catalog(series)))
 
     def xids(self, now: float, *events: tuple[int, int]) -> dict[str, float]:
         """Deliver a tick and return the events by XID, and in all."""
@@ -70,7 +69,7 @@ def test_it_does_not_begin_again_when_the_devices_or_the_configuration_change() 
     assert [daemon.xids(now, (13, 2)) for now in (0, 15, 30)] == [{"13": 0.0}, {"13": 0.0}, {"13": 2.0}]
     daemon.store.replace([target("a")])
     assert daemon.xids(31, (13, 3)) == {"13": 3.0}
-    daemon.pages.configure(catalog("full"), DEFAULT_PEAKS, passthrough=False)
+    daemon.pages.configure(PageSettings(catalog("full")))
     assert daemon.xids(32, (13, 4)) == {"13": 4.0}
     daemon.accept(33, gpu(1))
     assert daemon.xids(34, (13, 5)) == {"13": 5.0}
@@ -85,7 +84,7 @@ def test_another_form_does_not_reset_counters() -> None:
         return list(daemon.values(name, now).values())
 
     assert [events(now, 7) for now in (0, 15)] == [[7.0], [7.0]]
-    daemon.pages.configure(catalog("lean"), DEFAULT_PEAKS, passthrough=False)
+    daemon.pages.configure(PageSettings(catalog("lean")))
     assert [events(now, 7) for now in (30, 45, 60)] == [[7.0], [7.0], [7.0]]
     assert events(75, 8) == [8.0]
 
