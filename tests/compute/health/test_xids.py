@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import csv
+from dataclasses import fields
+from pathlib import Path
+from typing import get_args
 
 import pytest
 
 from pulsed.attribution.owner import pod
+from pulsed.compute.health import xids
 from pulsed.compute.health.settings import HealthSettings
-from pulsed.compute.health.xids import ADVICE, RESET_LATER, XIDS, advice, xid_of
+from pulsed.compute.health.xids import ADVICE, RESET_LATER, XIDS, Action, Scope, Xid, advice, xid_of
 from pulsed.translate.tick import Device, Extras
 from tests.compute.health.sim import GPU, Sim
 from tests.samples import SAMPLES
 
 FACTS = SAMPLES.parent / "xid.tsv"
+TABLE = Path(xids.__file__).with_suffix(".tsv")
 
 
 @pytest.mark.skipif(not FACTS.is_file(), reason="the list of XIDs that the catalogue was made from is not here")
@@ -25,7 +30,18 @@ def test_the_catalogue_is_complete() -> None:
     }
 
 
+def test_every_row_is_valid_and_in_order() -> None:
+    rows = TABLE.read_text(encoding="utf-8").splitlines()
+    assert rows[0].split("\t") == [each.name for each in fields(Xid)]
+    assert [row.split("\t")[0] for row in rows[1:]] == [str(code) for code in sorted(XIDS)], "no code is there twice"
+    for xid in XIDS.values():
+        assert xid.severity in ("info", "warn", "crit"), xid
+        assert xid.scope in get_args(Scope), xid
+        assert xid.action in ADVICE, xid
+
+
 def test_every_code_has_words_and_advice() -> None:
+    assert set(ADVICE) == set(get_args(Action))
     for xid in XIDS.values():
         assert 0 < len(xid.description) <= 110
         assert ADVICE[xid.action]
