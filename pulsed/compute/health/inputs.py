@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -12,20 +12,27 @@ from pulsed.translate.tick import Extras
 from pulsed.translate.vocabulary import NOTHING, POSITION, Reading, Value
 
 if TYPE_CHECKING:
+    from pulsed.compute.health.check import GpuCheck
     from pulsed.compute.health.settings import HealthSettings
 
 ACTIVITY = "gpu_activity_ratio"
 """The larger of graphics engine activity and GPU utilization. It changes all the time: an evaluation follows only if it
 crosses the threshold of a condition."""
 
-SAMPLE_FACTS = ("sample_gap_intervals", "polls_missed", "inputs_age_seconds", "kernel_log", "activity_step")
-"""Facts about a sample; `kernel_log` is 1 while the kernel log is read, `activity_step` the number of thresholds of
-conditions that the activity is above."""
+COMPARED_FACTS = (
+    "sample_gap_intervals",
+    "polls_missed",
+    "inputs_age_seconds",
+    "kernel_log",
+    "activity_step",
+    "clock_event_hw_thermal",
+    "clock_event_hw_power_brake",
+    "xid_counts",
+)
+"""Facts whose change causes an evaluation. `kernel_log` is 1 while the kernel log is read, and `xid_counts` while
+dcgm-exporter counts XIDs; `activity_step` is the number of thresholds of conditions that the activity is above."""
 
-EXPORTER_FACTS = ("clock_event_hw_thermal", "clock_event_hw_power_brake", "xid_counts")
-"""Facts from dcgm-exporter's own metrics; `xid_counts` is 1 while there are any."""
-
-FACTS = (*SAMPLE_FACTS, *EXPORTER_FACTS, "inputs_blank_ratio", ACTIVITY, "health_watches")
+FACTS = (*COMPARED_FACTS, "inputs_blank_ratio", ACTIVITY, "health_watches")
 """Inputs that are not in a reading; `health_watches` is no number, but in `GpuInputs.extras`."""
 
 INPUT_POSITION: Mapping[str, int] = {name: position for position, name in enumerate((*POSITION, *FACTS))}
@@ -41,8 +48,7 @@ class GpuInputs:
     Attributes:
         settings: of health.
         model: product name.
-        severity_of: returns the severity of a check of this GPU by its id, given these inputs; -1 while it is unknown
-            or disabled. It holds no reference to them: reference counts alone then free a GPU that is forgotten.
+        checks: of this GPU.
         values: the reading followed by `FACTS`, by `INPUT_POSITION`, as of the last evaluation.
         extras: dcgm-exporter's own metrics.
         measured_at: seconds of the GPU's clock when the reading was first seen; a repeated one is not another one.
@@ -50,8 +56,8 @@ class GpuInputs:
     """
 
     settings: HealthSettings
-    model: str
-    severity_of: Callable[[str, GpuInputs], int]
+    model: str = ""
+    checks: Sequence[GpuCheck] = ()
     values: tuple[Value, ...] = (*NOTHING, *[None] * len(FACTS))
     extras: Extras | None = None
     measured_at: float = 0.0
@@ -63,6 +69,10 @@ class GpuInputs:
         """Return an input by name."""
         return self.values[INPUT_POSITION[name]]
 
+    def severity_of(self, id_: str) -> int:
+        """Return the severity of a check by its id; -1 while it is unknown or disabled."""
+        return next((check.severity(self) for check in self.checks if check.check.id == id_), -1)
+
 
 def activity_of(reading: Reading) -> Value:
     """Return how busy a GPU is, 0..1."""
@@ -72,15 +82,12 @@ def activity_of(reading: Reading) -> Value:
     return max(engine, utilization)
 
 
-def exporter_facts(extras: Extras | None, mask: Value) -> tuple[Value, ...]:
-    """Return the values of `EXPORTER_FACTS`: without counts of clock events where there is a mask of reasons."""
+def exporter_facts(extras: Extras | None, mask: Value) -> tuple[Value, Value, Value]:
+    """Return the last three of `COMPARED_FACTS`, without counts of clock events where there is a mask of reasons."""
     if extras is None:
-        return _NO_EXPORTER_FACTS
+        return None, None, None
     has_counts = 1.0 if extras.xid_counts is not None or extras.xid_totals is not None else None
     if extras.clock_events is None or mask is not None:
         return None, None, has_counts
     events = dict(extras.clock_events)
     return events.get("hw_thermal", 0.0), events.get("hw_power_brake", 0.0), has_counts
-
-
-_NO_EXPORTER_FACTS: tuple[Value, ...] = (None,) * len(EXPORTER_FACTS)

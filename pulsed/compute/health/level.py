@@ -163,7 +163,7 @@ def watches(
             if watch.upper() in mild and result < _FAILURE:
                 result = min(result, _MILD)
             severity, _ = rule.grade(result)
-            if not any(inputs.severity_of(check, inputs) >= severity for check in own_checks.get(watch.upper(), ())):
+            if not any(inputs.severity_of(check) >= severity for check in own_checks.get(watch.upper(), ())):
                 worst = max(worst, result)
         return worst
 

@@ -1,19 +1,26 @@
-"""The checks of a configuration, indexed by input: which rules a change of an input concerns."""
+"""Which rules a sample concerns: those whose inputs changed, and those that are due.
+
+A sample with unchanged inputs and nothing due costs only comparisons. Sets of rules are bit masks, by their number.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from functools import lru_cache
+from itertools import compress
 from math import inf, nextafter
-from operator import gt, itemgetter
+from operator import gt, itemgetter, ne
 
+from pulsed.compute.health.check import GpuCheck
+from pulsed.compute.health.counter_increase import Increase
 from pulsed.compute.health.duty import Duty
-from pulsed.compute.health.inputs import ACTIVITY, EXPORTER_FACTS, SAMPLE_FACTS
+from pulsed.compute.health.inputs import ACTIVITY, COMPARED_FACTS, GpuInputs
 from pulsed.compute.health.resets import RESET_SIGNS
 from pulsed.compute.health.rule import Rule
 from pulsed.compute.health.settings import HealthSettings
 from pulsed.compute.health.xid_rule import XidRule
 from pulsed.compute.health.xids import XIDS
-from pulsed.translate.vocabulary import POSITION
+from pulsed.translate.vocabulary import POSITION, Reading, Value
 
 XID, REASONS = "xid_last_code", "clocks_event_reasons"
 
@@ -25,19 +32,20 @@ MOST_SELECTIONS = 1000
 
 
 class HealthPlan:
-    """What all GPUs of a configuration have in common. Sets of rules are bit masks, by their number.
+    """What all GPUs of a configuration have in common.
 
     Attributes:
         checks: all enabled ones.
-        position_of: index of a check by its id.
         rules: of all checks, each with the index of its check.
         readings: number of readings that cause an evaluation.
         reasons: position of `clocks_event_reasons` among them.
         select: takes them from a reading.
-        users: for each of them, then of `SAMPLE_FACTS` and `EXPORTER_FACTS`, the rules to evaluate if it changes.
+        users: for each of them, then of `COMPARED_FACTS`, the rules to evaluate if it changes.
+        selected: returns the rules of a bit mask: number, index of the check, and rule.
         activity_levels: the activities above which a condition about it has another outcome.
-        on_blanks, on_watches, on_parts, on_xids, on_resets: the rules that depend on `inputs_blank_ratio`, on
-            `health_watches`, on duty, on XIDs, and a bit of its own for the counters that show a reset.
+        on_parts, on_gaps, on_xids, on_watches, on_blanks: the rules about duty, about duty or increases, about XIDs,
+            about `health_watches`, and about `inputs_blank_ratio`.
+        on_resets: a bit of its own for the counters that show a reset.
         all_rules: all of them.
         critical_xids: codes that are counted from 0 on.
     """
@@ -45,22 +53,17 @@ class HealthPlan:
     def __init__(self, settings: HealthSettings) -> None:
         self.settings = settings
         self.checks = settings.checks()
-        self.position_of: Mapping[str, int] = {check.id: position for position, check in enumerate(self.checks)}
         self.rules: list[tuple[int, Rule]] = [
             (position, rule) for position, check in enumerate(self.checks) for rule in check.rules
         ]
-        self._selected: dict[int, tuple[tuple[int, int, Rule], ...]] = {}
-        self.on_parts = self.on_xids = 0
+        self.selected = lru_cache(MOST_SELECTIONS)(self._select)
         self.all_rules, self.on_resets = (1 << len(self.rules)) - 1, 1 << len(self.rules)
+        self.on_parts, self.on_xids = self._of_kind(Duty), self._of_kind(XidRule)
+        self.on_gaps = self.on_parts | self._of_kind(Increase)
         users = dict.fromkeys((*MOVING, REASONS, XID), 0) | dict.fromkeys(RESET_SIGNS[1:], self.on_resets)
         for number, (position, rule) in enumerate(self.rules):
-            bit = 1 << number
-            if isinstance(rule, Duty):
-                self.on_parts |= bit
-            if isinstance(rule, XidRule):
-                self.on_xids |= bit
             for name in () if isinstance(rule, Duty) else rule.uses:
-                users[name] = users.get(name, 0) | bit
+                users[name] = users.get(name, 0) | 1 << number
             for name in self.checks[position].applicability:
                 users.setdefault(name, 0)
         self.on_blanks, self.on_watches = users.get("inputs_blank_ratio", 0), users.get("health_watches", 0)
@@ -68,7 +71,7 @@ class HealthPlan:
         self.readings, self.reasons = len(names), names.index(REASONS)
         self.select = itemgetter(*(POSITION[name] for name in names))
         users["activity_step"] = users.get(ACTIVITY, 0)
-        self.users = tuple([users.get(name, 0) for name in (*names, *SAMPLE_FACTS, *EXPORTER_FACTS)])
+        self.users = tuple([users.get(name, 0) for name in (*names, *COMPARED_FACTS)])
         conditions = [when for _, rule in self.rules for when in rule.when if when.quantity == ACTIVITY]
         self.activity_levels = sorted(
             {when.value if when.compare is gt else nextafter(when.value, -inf) for when in conditions}
@@ -76,12 +79,101 @@ class HealthPlan:
         severities: Mapping[int, str] = {code: xid.severity for code, xid in XIDS.items()} | dict(settings.xids)
         self.critical_xids = tuple(sorted(code for code, severity in severities.items() if severity == "crit"))
 
-    def selected(self, rules: int) -> tuple[tuple[int, int, Rule], ...]:
-        """Return the rules of a bit mask: number, index of the check, and rule."""
-        if (found := self._selected.get(rules)) is None:
-            if len(self._selected) >= MOST_SELECTIONS:
-                self._selected.clear()
-            numbered = enumerate(self.rules)
-            found = tuple([(number, position, rule) for number, (position, rule) in numbered if rules >> number & 1])
-            self._selected[rules] = found
-        return found
+    def _of_kind(self, kind: type[Rule]) -> int:
+        return sum(1 << number for number, (_, rule) in enumerate(self.rules) if isinstance(rule, kind))
+
+    def _select(self, rules: int) -> tuple[tuple[int, int, Rule], ...]:
+        numbered = enumerate(self.rules)
+        return tuple([(number, position, rule) for number, (position, rule) in numbered if rules >> number & 1])
+
+
+class GpuRules:
+    """The rules of one GPU, with their states.
+
+    Attributes:
+        checks: all enabled checks.
+        pending: the rules to evaluate with this sample although no compared input changed and they are not due.
+        due: when the next rule is due, in seconds of the GPU's clock.
+        blank_ratio: share of the inputs that the GPU once had and that are missing now.
+    """
+
+    def __init__(self, plan: HealthPlan) -> None:
+        self.plan = plan
+        self.checks = [GpuCheck(check) for check in plan.checks]
+        self.pending = 0
+        self.due = -inf
+        self.blank_ratio = 0.0
+        self._states = [state for check in self.checks for state in check.rules]
+        self._compared: tuple[Value, ...] = (None,) * len(plan.users)
+        self._most_present = 1
+        self._is_presence_changed = False
+
+    def interrupt(self) -> None:
+        """Take a gap: no level was reached without a break, and the source may have other fields since."""
+        self.pending |= self.plan.on_gaps
+        for state in self._states:
+            state.reached_since = None
+        self.forget_inputs()
+
+    def forget_inputs(self) -> None:
+        """Forget inputs that are not present now: the source has other fields."""
+        self._most_present = 1
+        self._set_blank_ratio(0.0)
+
+    def compare(self, values: tuple[Value, ...]) -> None:
+        """Add the rules that depend on what changed, in the order of `HealthPlan.users`, to those to evaluate.
+
+        If inputs have appeared or disappeared, those are all rules, as other checks may apply. Shares of time then
+        change only if that is so for the reasons of reduced clocks themselves.
+        """
+        before = self._compared
+        if values == before:
+            return
+        plan, self._compared = self.plan, values
+        is_settled = values[len(MOVING) :] == before[len(MOVING) :]
+        changed = list(map(ne, before[: len(MOVING)], values) if is_settled else map(ne, before, values))
+        for rules in compress(plan.users, changed):
+            self.pending |= rules
+        del changed[plan.readings :]
+        if None in compress(before, changed) or None in compress(values, changed):
+            self._is_presence_changed = True
+            present = plan.readings - values[: plan.readings].count(None)
+            self._most_present = max(self._most_present, present)
+            self.pending |= plan.all_rules & ~plan.on_parts
+            self._set_blank_ratio(round(1.0 - present / self._most_present, 2))
+            if (before[plan.reasons] is None) is not (values[plan.reasons] is None):
+                self.pending |= plan.on_parts
+
+    def evaluate(self, inputs: GpuInputs, reading: Reading, activity: Value, now: float) -> Collection[int]:
+        """Evaluate the rules that are pending or due; return the positions of the checks to conclude."""
+        plan = self.plan
+        inputs.values = reading + self._compared[plan.readings :] + (self.blank_ratio, activity, None)
+        rules, self.pending = self.pending & plan.all_rules, 0
+        is_due = now >= self.due
+        if is_due:
+            for number, state in enumerate(self._states):
+                if state.due <= now:
+                    rules |= 1 << number
+        touched: set[int] = set()
+        self._run(rules, touched, inputs, now)
+        if touched:  # results of DCGM's watches count unless another check is raised
+            self._run(plan.on_watches, touched, inputs, now)
+        self._is_presence_changed = False
+        if is_due:
+            self.due = min([state.due for state in self._states], default=inf)
+        return touched
+
+    def _run(self, rules: int, touched: set[int], inputs: GpuInputs, now: float) -> None:
+        """Evaluate rules; add the checks to conclude."""
+        for number, position, rule in self.plan.selected(rules):
+            state, check = self._states[number], self.checks[position]
+            is_changed = rule.evaluate(state, inputs, now)
+            self.due = min(self.due, state.due)
+            if is_changed or (self._is_presence_changed and check.check.applicability):
+                check.events += state.events
+                touched.add(position)
+
+    def _set_blank_ratio(self, ratio: float) -> None:
+        if ratio != self.blank_ratio:
+            self.blank_ratio = ratio
+            self.pending |= self.plan.on_blanks

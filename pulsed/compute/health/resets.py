@@ -17,7 +17,7 @@ RESET_SIGNS = (
 RESET_SECONDS = 60.0
 """A counter that is read seldom, and repeated in between, must stay fallen for so long to indicate a reset."""
 
-_POSITIONS = tuple(POSITION[name] for name in RESET_SIGNS)
+_ENERGY, *_OTHERS = (POSITION[name] for name in RESET_SIGNS)
 
 
 @dataclass(slots=True)
@@ -61,12 +61,21 @@ class Resets:
     dbe: ResetSign = field(default_factory=ResetSign)
     is_pending: bool = False
 
-    def update(self, reading: Reading, now: float) -> float | None:
-        """Take all signs but the first; return the time of a reset, None for none."""
-        moment: float | None = None
-        for sign, position in zip((self.replays, self.sbe, self.dbe), _POSITIONS[1:], strict=True):
+    def update(self, reading: Reading, now: float, is_any_changed: bool) -> float | None:
+        """Take a measurement; return the time of the newest reset that it shows, None for none.
+
+        Args:
+            reading: not a repeated one.
+            now: seconds of the GPU's clock.
+            is_any_changed: whether a sign other than the first has changed.
+        """
+        energy = reading[_ENERGY]
+        moment = None if energy is None else self.energy.update(energy, now, 0.0)
+        if not (is_any_changed or self.is_pending):
+            return moment
+        for sign, position in zip((self.replays, self.sbe, self.dbe), _OTHERS, strict=True):
             value = reading[position]
             if value is not None and (fell := sign.update(value, now, RESET_SECONDS)) is not None:
-                moment = fell
+                moment = fell if moment is None else max(moment, fell)
         self.is_pending = bool(self.replays.falls or self.sbe.falls or self.dbe.falls)
         return moment

@@ -98,7 +98,7 @@ def save(gpu: GpuHealth) -> SavedGpuState:
         },
         states={
             check.state.id: (check.state.state, check.state.since, check.state.last_event)
-            for check in gpu.checks
+            for check in gpu.rules.checks
             if check.state.severity > 0  # others start again
         },
     )
@@ -128,7 +128,7 @@ def restore(gpu: GpuHealth, saved: SavedGpuState, time: float) -> None:
         held = saved.held.get(name)
         if held is not None and held[1] > gpu.now:
             state.held, state.until = held[0], min(held[1], gpu.now + rule.hold)
-    for check in gpu.checks:
+    for check in gpu.rules.checks:
         if check.state.id in saved.states:
             check.state = CheckState(check.state.id, *saved.states[check.state.id])
 
@@ -165,6 +165,6 @@ def _adapter() -> TypeAdapter[SavedTarget]:
 def _named(gpu: GpuHealth) -> dict[str, tuple[Rule, RuleState]]:
     return {
         f"{check.state.id}/{position}/{rule.name}": (rule, state)
-        for check in gpu.checks
+        for check in gpu.rules.checks
         for position, (rule, state) in enumerate(zip(check.check.rules, check.rules, strict=True))
     }

@@ -25,7 +25,7 @@ class Follower:
 
     def __init__(self, which: Check = CHECK) -> None:
         self.check = GpuCheck(which)
-        self.inputs = GpuInputs(HealthSettings(), "", lambda check, inputs: -1)
+        self.inputs = GpuInputs(HealthSettings())
 
     def take(self, now: float, /, *, is_guest: bool = False, **values: float | None) -> bool:
         """Evaluate the rules, then the check; return whether its state changed."""

@@ -81,7 +81,7 @@ def test_by_default_there_was_no_gap_before_a_value() -> None:
 def evaluated(rule: Increase, *samples: tuple[float, float | None, float]) -> list[tuple[bool, int, float, int]]:
     """Evaluate samples: time, value of the counter, and the gap before; return what changed, the state, its due time,
     and the events."""
-    state, inputs, found = RuleState(), GpuInputs(HealthSettings(), "", lambda check, inputs: -1), []
+    state, inputs, found = RuleState(), GpuInputs(HealthSettings()), []
     for now, value, gap in samples:
         inputs.values = (*Reading(pcie_replays_total=value), *inputs.values[len(NOTHING) :])
         inputs.measured_at, inputs.gap_seconds = now, gap
@@ -129,7 +129,7 @@ def test_of_several_counters_the_first_that_is_present_counts() -> None:
     inputs = ("pcie_replays_total", "pcie_correctable_errors_total")
     rule = Increase("errors", {"warn": 1}, "errors", inputs, window=60.0)
     for first, held, events in ((0.0, 0, 0), (None, 2, 3)):
-        state, facts = RuleState(), GpuInputs(HealthSettings(), "", lambda check, inputs: -1)
+        state, facts = RuleState(), GpuInputs(HealthSettings())
         for now in (0.0, 1.0):
             reading = Reading(pcie_replays_total=first, pcie_correctable_errors_total=3 * now)
             facts.values = (*reading, *facts.values[len(NOTHING) :])

@@ -21,6 +21,7 @@ from tests.compute.health.sim import GPU, OTHER, Sim
 RULES = [rule for check in CHECKS for rule in check.rules]
 ALL = {rule.name for rule in RULES}
 DUTIES = {rule.name for rule in RULES if isinstance(rule, Duty)}
+INCREASES = {rule.name for rule in RULES if isinstance(rule, Increase)}
 REPLAYS = {"pcie_replays_over_limit", "pcie_replays_long_over_limit"}
 XIDS = {"xid"}
 
@@ -124,7 +125,7 @@ def test_results_of_dcgm_and_counts_of_xids_evaluate_their_rules(measured: list[
 def test_a_gap_evaluates_duty_and_increases(measured: list[str]) -> None:
     sim = settled(measured)
     sim.health(after=60.0, **STEADY)
-    assert set(measured) == {*DUTIES, *REPLAYS, "sample_gap_intervals", "dcgm_health_result"}
+    assert set(measured) == {*DUTIES, *INCREASES, "sample_gap_intervals", "dcgm_health_result"}
 
 
 def test_another_model_evaluates_everything_and_a_new_driver_the_xids(measured: list[str]) -> None:

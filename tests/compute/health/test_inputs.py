@@ -11,7 +11,7 @@ from pulsed.translate.vocabulary import Reading
 
 
 def test_before_the_first_sample_there_are_no_inputs() -> None:
-    inputs = GpuInputs(HealthSettings(), "", lambda check, inputs: -1)
+    inputs = GpuInputs(HealthSettings())
     assert (set(inputs.values), inputs.extras, inputs.measured_at, inputs.gap_seconds) == ({None}, None, 0.0, 0.0)
     assert inputs.value("health_watches") is None
 

@@ -27,7 +27,7 @@ class Follower:
 
     def __init__(self, rule: Rule) -> None:
         self.rule, self.state = rule, RuleState()
-        self.inputs = GpuInputs(HealthSettings(), "", lambda check, inputs: -1)
+        self.inputs = GpuInputs(HealthSettings())
         self.is_changed = False
 
     def take(self, value: float | None, now: float, measured_at: float | None = None, **others: float) -> int:

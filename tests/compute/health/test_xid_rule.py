@@ -22,7 +22,7 @@ DAY = 86400.0
 
 
 def inputs(records: dict[int, XidRecord], **values: float) -> GpuInputs:
-    found = GpuInputs(HealthSettings(), "", lambda check, inputs: -1)
+    found = GpuInputs(HealthSettings())
     all_values = list(found.values)
     for name, value in values.items():
         all_values[INPUT_POSITION[name]] = value
