@@ -14,7 +14,7 @@ _PARTS = 60
 """Parts of a window: an increase leaves it up to one part late."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Increase(Rule):
     """The measure is the increase of a counter within a window; of several inputs the first that is present counts.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from pulsed.compute.health.clock_events import FEWEST_SAMPLES
 from pulsed.compute.health.inputs import INPUT_POSITION, GpuInputs
@@ -15,7 +16,7 @@ MICROSECONDS = 1e3
 """Factor of a counter of microseconds that is read as nanoseconds."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Duty(Rule):
     """The measure is the share of a window in which the clocks were reduced for a reason.
 
@@ -38,11 +39,10 @@ class Duty(Rule):
     release: float = MINUTE
     clear_share: float = 0.5
 
-    def __post_init__(self) -> None:
-        """Compile; an uncertain share matters from a thousandth of the thresholds on."""
-        Rule.__post_init__(self)
-        if self.uncertain:
-            object.__setattr__(self, "_harmless", self._harmless / MICROSECONDS)
+    @cached_property
+    def _harmless(self) -> float:
+        """The measure below which no severity is kept: an uncertain one matters from a thousandth on."""
+        return super()._harmless / (MICROSECONDS if self.uncertain else 1.0)
 
     @property
     def states(self) -> tuple[State, ...]:

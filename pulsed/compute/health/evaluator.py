@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain, islice
 from weakref import WeakKeyDictionary
 
 from pulsed.compute.health.gpu import GpuHealth, NodeFacts
-from pulsed.compute.health.model import Health, HealthChange, HealthTick, LostGpu, State, XidEvent
+from pulsed.compute.health.model import Health, HealthChange, HealthTick, LostGpu, XidEvent
 from pulsed.compute.health.plan import HealthPlan
 from pulsed.compute.health.saved_state import VERSION, SavedGpuState, SavedTarget, as_json, restore, save, validated
 from pulsed.compute.health.settings import HealthSettings
 from pulsed.compute.health.summary import roll_up
-from pulsed.compute.health.xid_rule import severity_of
 from pulsed.compute.sample_decision import SampleDecision
 from pulsed.compute.tracker import ExpectedGpu, GpuTrack, Roster, TrackedTick, Tracker
 from pulsed.reader.tick import KernelEvent, Layout
@@ -57,6 +56,7 @@ class HealthEvaluator:
         self._held_events: tuple[KernelEvent, ...] = ()
         self._layout: Layout | None = None
         self._last: HealthTick | None = None
+        self._changes: list[HealthChange] = []
         self._xids: list[XidEvent] = []
 
     @property
@@ -101,10 +101,9 @@ class HealthEvaluator:
             reads_kernel_log=tick.kernel_events is not None,
             is_layout_new=is_layout_new,
         )
-        changes: list[HealthChange] = []
         for position, track, gpu in self._boards:
             before = gpu.health
-            after = gpu.evaluate(
+            gpu.evaluate(
                 track,
                 decision if track.status == "back" else track.decision,  # it was evaluated while it was missing
                 readings[position],
@@ -112,19 +111,31 @@ class HealthEvaluator:
                 extras.get(position) if extras else None,
                 _events_of(events, track) if events else (),
             )
-            if after is not before:
-                changes += _changes(position, gpu, before, after)
-                self._xids += _new_xids(gpu, self._plan.settings)
-        if self._missing:
-            changes += self._update_missing(tick, decision, node, events)
-        return self._deliver(changes)
+            if gpu.health is not before:
+                self._take_changes(position, gpu, before)
+        if self._missing and not self._is_empty_tolerated:
+            node = node._replace(has_peers=True, is_layout_new=False)
+            for track, gpu in self._missing:
+                before = gpu.health
+                gpu.evaluate(track, decision, NOTHING, node, kernel_events=_events_of(events, track))
+                if gpu.health is not before:
+                    self._take_changes(-1, gpu, before)
+            lost = tuple([_lost(track, gpu, tick.time) for track, gpu in self._missing if gpu.reachability.is_lost])
+            if lost != self._lost:
+                self._lost = lost
+        return self._deliver()
+
+    @property
+    def _is_empty_tolerated(self) -> bool:
+        """Whether the tick has no GPU, and so few before it had none that the source may still be starting."""
+        return 0 < self._empty <= EMPTY_POLLS
 
     def _due_events(self, tick: CanonicalTick, decision: SampleDecision) -> tuple[KernelEvent, ...]:
         """Return the kernel's messages to evaluate; those of a tick that is not evaluated wait for the next one."""
         if tick.kernel_events is None:
             return ()
         events = (*self._held_events, *tick.kernel_events)
-        is_skipped = decision.kind == "repeat" or 0 < self._empty <= EMPTY_POLLS
+        is_skipped = decision.kind == "repeat" or self._is_empty_tolerated
         self._held_events = events[-MOST_HELD_EVENTS:] if is_skipped else ()
         return () if is_skipped else events
 
@@ -137,7 +148,7 @@ class HealthEvaluator:
         self._drop(track)
         self._missing = [one for one in self._missing if one[0] is not track]
         self._lost = tuple([one for one in self._lost if one.track is not track])
-        return self._deliver([]) if self._last is not None else None
+        return self._deliver() if self._last is not None else None
 
     def _drop(self, track: GpuTrack) -> None:
         self._gpus.pop(track, None)
@@ -202,41 +213,16 @@ class HealthEvaluator:
                 restore(gpu, self._restored.pop(key), track.time)
         return gpu
 
-    def _update_missing(
-        self,
-        tick: CanonicalTick,
-        decision: SampleDecision,
-        node: NodeFacts,
-        events: tuple[KernelEvent, ...],
-    ) -> Iterable[HealthChange]:
-        if 0 < self._empty <= EMPTY_POLLS:
-            return []
-        changes: list[HealthChange] = []
-        lost: list[LostGpu] = []
-        for track, gpu in self._missing:
-            before = gpu.health
-            after = gpu.evaluate(
-                track,
-                decision,
-                NOTHING,
-                node._replace(has_peers=True, is_layout_new=False),
-                kernel_events=_events_of(events, track) if events else (),
-            )
-            if after is not before:
-                changes += _changes(-1, gpu, before, after)
-                self._xids += _new_xids(gpu, self._plan.settings)
-            if gpu.reachability.is_lost:
-                since = gpu.reachability.missed_since or tick.time
-                lost.append(LostGpu(track, gpu.device, since, gpu.reachability.last_seen, after))
-        if tuple(lost) != self._lost:
-            self._lost = tuple(lost)
-        return changes
+    def _take_changes(self, position: int, gpu: GpuHealth, before: Health) -> None:
+        self._changes += _changes(position, gpu, before)
+        self._xids += _new_xids(gpu)
 
-    def _deliver(self, changes: list[HealthChange]) -> HealthTick:
+    def _deliver(self) -> HealthTick:
         if not self._missing and self._lost:
             self._lost = ()
         healths = tuple([gpu.health for gpu in self._here])
         shares = tuple([gpu.inputs.clock_events.shares for gpu in self._here])
+        changes, self._changes = tuple(self._changes), []
         xids, self._xids = tuple(self._xids), []
         last = self._last
         if last is not None and _same(last.healths, healths) and last.lost is self._lost:
@@ -247,7 +233,7 @@ class HealthEvaluator:
             node = roll_up([*(gpu.health for _, _, gpu in self._boards), *(one.health for one in self._lost)])
             if last is not None and node == last.node:
                 node = last.node
-        self._last = HealthTick(healths, self._lost, node, tuple(changes), shares, xids)
+        self._last = HealthTick(healths, self._lost, node, changes, shares, xids)
         return self._last
 
 
@@ -266,12 +252,17 @@ def _saved_key(track: GpuTrack, saved: Mapping[str, SavedGpuState]) -> str:
     return next((key for key in (track.key, *track.other_keys) if key in saved), "")
 
 
-def _changes(position: int, gpu: GpuHealth, before: Health, after: Health) -> list[HealthChange]:
+def _lost(track: GpuTrack, gpu: GpuHealth, time: float) -> LostGpu:
+    since, last_seen = gpu.reachability.missed_since, gpu.reachability.last_seen
+    return LostGpu(track, gpu.device, since or time, last_seen, gpu.health)
+
+
+def _changes(position: int, gpu: GpuHealth, before: Health) -> list[HealthChange]:
     found = [
         HealthChange(position, new.id, old.state, new.state, gpu.time, new.message, new.remedy, gpu.device)
         for old, new in gpu.changes
     ]
-    whole: State = before.state
+    after, whole = gpu.health, before.state
     if whole != after.state and (before.checks or after.severity > 0):
         applying = [check for check in after.checks if check.applies]
         worst = max(applying, key=lambda check: check.severity, default=None)
@@ -280,9 +271,9 @@ def _changes(position: int, gpu: GpuHealth, before: Health, after: Health) -> li
     return found
 
 
-def _new_xids(gpu: GpuHealth, settings: HealthSettings) -> Iterator[XidEvent]:
+def _new_xids(gpu: GpuHealth) -> Iterator[XidEvent]:
     """Yield the XIDs that happened since the sample before."""
     for code, count in Counter(gpu.xids).items():
         record = gpu.inputs.xids.records[code]
         time = gpu.time - gpu.now + record.last
-        yield XidEvent(gpu.device, code, severity_of(code, settings.xids), time, count, record.count)
+        yield XidEvent(gpu.device, code, gpu.plan.settings.severity_of(code), time, count, record.count)

@@ -206,7 +206,7 @@ class GpuHealth:
         self.xids += codes
         for position, rule in self.plan.rules:
             if isinstance(rule, XidRule):
-                events = sum(rule.counts(code, self.plan.settings.xids) for code in codes)
+                events = sum(rule.counts(code, self.plan.settings) for code in codes)
                 self.rules.checks[position].events += events
         self._take_news()
 

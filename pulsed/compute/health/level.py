@@ -24,7 +24,7 @@ _MILD = 5.0
 """Result of a warning of a DCGM watch whose warnings are noise."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Level(Rule):
     """The measure follows from the inputs of one sample.
 
@@ -50,7 +50,7 @@ class Level(Rule):
         return found
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Codes(Level):
     """The measure is a code.
 

@@ -5,8 +5,8 @@ A sample with unchanged inputs and nothing due costs only comparisons. Sets of r
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from functools import lru_cache
+from collections.abc import Collection
+from functools import lru_cache, partial
 from itertools import compress
 from math import inf, nextafter
 from operator import gt, itemgetter, ne
@@ -56,7 +56,7 @@ class HealthPlan:
         self.rules: list[tuple[int, Rule]] = [
             (position, rule) for position, check in enumerate(self.checks) for rule in check.rules
         ]
-        self.selected = lru_cache(MOST_SELECTIONS)(self._select)
+        self.selected = lru_cache(MOST_SELECTIONS)(partial(_selected, self.rules))
         self.all_rules, self.on_resets = (1 << len(self.rules)) - 1, 1 << len(self.rules)
         self.on_parts, self.on_xids = self._of_kind(Duty), self._of_kind(XidRule)
         self.on_gaps = self.on_parts | self._of_kind(Increase)
@@ -76,15 +76,16 @@ class HealthPlan:
         self.activity_levels = sorted(
             {when.value if when.compare is gt else nextafter(when.value, -inf) for when in conditions}
         )
-        severities: Mapping[int, str] = {code: xid.severity for code, xid in XIDS.items()} | dict(settings.xids)
-        self.critical_xids = tuple(sorted(code for code, severity in severities.items() if severity == "crit"))
+        codes = sorted({*XIDS, *settings.xids})
+        self.critical_xids = tuple([code for code in codes if settings.severity_of(code) == "crit"])
 
     def _of_kind(self, kind: type[Rule]) -> int:
         return sum(1 << number for number, (_, rule) in enumerate(self.rules) if isinstance(rule, kind))
 
-    def _select(self, rules: int) -> tuple[tuple[int, int, Rule], ...]:
-        numbered = enumerate(self.rules)
-        return tuple([(number, position, rule) for number, (position, rule) in numbered if rules >> number & 1])
+
+def _selected(all_rules: list[tuple[int, Rule]], rules: int) -> tuple[tuple[int, int, Rule], ...]:
+    numbered = enumerate(all_rules)
+    return tuple([(number, position, rule) for number, (position, rule) in numbered if rules >> number & 1])
 
 
 class GpuRules:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import KW_ONLY, dataclass, field
+from functools import cached_property
 from math import inf
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -121,7 +122,7 @@ class RuleState:
             self.due = min(self.due, free)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Rule(ABC):
     """Common parts of all kinds.
 
@@ -138,7 +139,6 @@ class Rule(ABC):
         release: seconds for which a raised state must not be reached before it is left.
         clear: how far a temperature must be behind the threshold to leave a state, in degrees.
         clear_share: how far a measure must be behind it, as a share of the threshold.
-        positions: of the inputs.
     """
 
     name: str
@@ -154,22 +154,30 @@ class Rule(ABC):
     release: float = 0.0
     clear: float = 0.0
     clear_share: float = 0.0
-    positions: tuple[int, ...] = field(init=False)
-    _reach: tuple[tuple[int, float, float], ...] = field(init=False)
-    _harmless: float = field(init=False)
 
     def __post_init__(self) -> None:
-        """Compile: names to positions, thresholds to severities with the thresholds to reach and to keep them."""
+        """Take the measure for the one input, unless others are given."""
         if not self.inputs and self.name in INPUT_POSITION:
             object.__setattr__(self, "inputs", (self.name,))
-        object.__setattr__(self, "positions", tuple([INPUT_POSITION[name] for name in self.inputs]))
+
+    @cached_property
+    def positions(self) -> tuple[int, ...]:
+        """The positions of the inputs in `GpuInputs.values`."""
+        return tuple([INPUT_POSITION[name] for name in self.inputs])
+
+    @cached_property
+    def _reach(self) -> tuple[tuple[int, float, float], ...]:
+        """By severity, the measure from which on it is reached, and the one from which on it is kept."""
         sign = -1.0 if self.below else 1.0
-        reach = [
+        return tuple(
             (SEVERITY[state], sign * at, sign * at - self.clear - abs(at) * self.clear_share)
             for state, at in self.levels.items()
-        ]
-        object.__setattr__(self, "_reach", tuple(reach))
-        object.__setattr__(self, "_harmless", min([keep for *_, keep in reach], default=-inf))
+        )
+
+    @cached_property
+    def _harmless(self) -> float:
+        """The measure below which no severity is kept."""
+        return min([keep for *_, keep in self._reach], default=-inf)
 
     @property
     def states(self) -> tuple[State, ...]:

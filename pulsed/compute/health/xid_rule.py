@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from math import inf
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from pulsed.compute.health.inputs import GpuInputs
 from pulsed.compute.health.model import SEVERITY, State
 from pulsed.compute.health.rule import Rule, RuleState, duration
 from pulsed.compute.health.xid_log import REPEAT_WINDOW, XidRecord
 from pulsed.compute.health.xids import CORROBORABLE, FOLLOWER, xid_of
+
+if TYPE_CHECKING:
+    from pulsed.compute.health.settings import HealthSettings
 
 XID_INPUTS = ("xid_last_code", "xid_counts", "kernel_log")
 CORROBORATION = ("recovery_action", "ecc_dbe_volatile_total", "nvlink_link_recoveries_failed_total")
@@ -25,7 +28,7 @@ CRITICAL_SECONDS = 86400.0
 """Seconds for which a critical XID is critical. Without a reset it is a warning from then on."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class XidRule(Rule):
     """Events of XIDs.
 
@@ -49,11 +52,11 @@ class XidRule(Rule):
         """Whether events are counted as codes happen; of repeats, each time that they are raised is one."""
         return self.choose != "repeated"
 
-    def counts(self, code: int, severities: Mapping[int, str]) -> bool:
+    def counts(self, code: int, settings: HealthSettings) -> bool:
         """Return whether a code that happened is an event of this rule."""
         if isinstance(self.choose, int):
             return code == self.choose
-        severity = severity_of(code, severities)
+        severity = settings.severity_of(code)
         if self.choose == "critical":
             return severity == "crit"
         return self.choose == "warning" and severity in ("info", "warn") and code != FOLLOWER
@@ -110,7 +113,7 @@ class XidRule(Rule):
         """Return the state that a code means in this rule, None for none, and until when."""
         if isinstance(self.choose, int):
             return self._kept(self.states[0] if code == self.choose and record.dated else None, record, now)
-        severity = severity_of(code, inputs.settings.xids)
+        severity = inputs.settings.severity_of(code)
         if severity == "warn" and code in CORROBORABLE and is_corroborated:
             severity = "crit"
         is_critical = severity == "crit" and (record.dated or is_corroborated)
@@ -132,8 +135,3 @@ class XidRule(Rule):
     def _condition(self) -> str:
         states = [f"{state} for {duration(seconds)}" for state, seconds in self.keep.items()]
         return f"{', '.join(states)} {self.text}"
-
-
-def severity_of(code: int, severities: Mapping[int, str]) -> str:
-    """Return the severity of a code: the configured one, else the one of the table."""
-    return severities.get(code) or xid_of(code).severity

@@ -11,7 +11,7 @@ from pulsed.compute.health.inputs import INPUT_POSITION, GpuInputs
 from pulsed.compute.health.rule import RuleState
 from pulsed.compute.health.settings import HealthSettings
 from pulsed.compute.health.xid_log import XidRecord
-from pulsed.compute.health.xid_rule import XidRule, severity_of
+from pulsed.compute.health.xid_rule import XidRule
 from pulsed.compute.health.xids import XIDS
 
 CRITICAL, WARNING, REPEATED, FALLEN = (
@@ -148,11 +148,10 @@ def test_an_evaluation_returns_whether_anything_changed() -> None:
     ("rule", "codes"), [(CRITICAL, {48, 79}), (WARNING, {13, 94, 999}), (REPEATED, set()), (FALLEN, {79})]
 )
 def test_codes_that_are_events_of_a_rule(rule: XidRule, codes: set[int]) -> None:
-    assert {code for code in (13, 45, 48, 79, 94, 999) if rule.counts(code, {})} == codes
+    assert {code for code in (13, 45, 48, 79, 94, 999) if rule.counts(code, HealthSettings())} == codes
     assert rule.counts_events is (rule is not REPEATED)
 
 
 def test_the_configuration_replaces_severities() -> None:
-    assert [severity_of(code, {13: "crit"}) for code in (13, 48, 999)] == ["crit", "crit", "warn"]
-    assert WARNING.counts(48, {48: "ok"}) is False
-    assert CRITICAL.counts(13, {13: "crit"}) is True
+    assert WARNING.counts(48, HealthSettings(xids={48: "ok"})) is False
+    assert CRITICAL.counts(13, HealthSettings(xids={13: "crit"})) is True
