@@ -17,27 +17,24 @@ from pulsed.present.promql.rule_types import Alert
 HEAD = """# Health
 
 A check is `ok`, `info`, `warn`, `hot`, `crit`, or `unknown` while its inputs are absent. A GPU has the worst state of
-its checks; `pulsed_gpu_health_coverage_ratio` is the share of checks with inputs. `hot` ranks above `warn` because heat
-acts immediately. A MIG instance has the health of its board.
+its checks; `hot` ranks above `warn` because heat acts at once. A MIG instance has the health of its board.
+`pulsed_gpu_health_coverage_ratio` is the share of checks with inputs: dcgm-exporter's default page lacks most of them,
+and the [counters files](deploy/dcgm-exporter/README.md) add them.
 
 * A *state* (a pending repair, a link that is down) is shown while it lasts.
-* An *event* (an XID, a step of an error counter) is counted and holds its check for the time given below. It survives a
-  restart of pulsed in `state_dir`, and ends with a reset: the driver was reloaded, the node restarted, or the GPU's
-  counters started again.
-* An XID that is older than pulsed's first sample has an unknown age: it raises at most `warn` unless other inputs
-  confirm it.
+* An *event* (an XID, a step of an error counter) is counted and holds its check for the time given below, with
+  `state_dir` also over a restart of pulsed. It ends with a reset: the driver was reloaded, the node restarted, or the
+  GPU's counters started again.
+* An XID of unknown age, older than pulsed's first sample, is at most `warn` unless other inputs confirm it.
 
-Health is shown by `pulsed health` (exit code 0 ok, 1 warn or hot, 2 crit, 3 unknown or wrong usage), `/gpus`,
-`/health/gpus`, `/events`, `pulsed_gpu_health_*`, the log, and the alerts of `pulsed rules`. Configure it with
+`pulsed health` has the exit codes 0 ok or info, 1 warn or hot, 2 crit, 3 unknown or wrong usage. Health is also in
+`/gpus`, `/health/gpus`, `/events`, `pulsed_gpu_health_*`, the log, and the alerts of `pulsed rules`. Configure it with
 `health.thresholds.CHECK.KEY`, `health.disabled` and `health.xids`.
-
-dcgm-exporter's default page lacks the inputs of most checks; the counters files in `deploy/dcgm-exporter/` add them.
 
 ## Absent GPUs
 
-A GPU that was read before, and is absent while its source delivers, is `gpu_lost`; with `state_dir` also after a
-restart of pulsed. It stays so until it returns, or until it is no longer expected. That is logged, and sent once as the
-event `removal`. All state of the GPU is dropped; if it returns, its counters start at 0.
+A GPU that is absent while its source delivers is `gpu_lost`; with `state_dir` also after a restart of pulsed. It stays
+so until it returns, or is no longer expected:
 
 | reason | when |
 |---|---|
@@ -46,15 +43,14 @@ event `removal`. All state of the GPU is dropped; if it returns, its counters st
 | `expired` | it was absent for `health.forget_after` (24 h) |
 | `forgotten` | `pulsed health --forget GPU` or `POST /-/forget?gpu=GPU`, with `--web.enable-lifecycle` |
 
-* GPUs that the key `gpus` does not select are not watched, and therefore not lost.
-* A GPU that a restart of its node does not bring back stays lost: it may be dead. Only as many as there are new boards
-  in the first sample after the restart are replaced by these, wherever they are.
-* A restart of the node is detected where the source is on this machine: `dcgmi`, or an exporter whose address is a
-  loopback address or this host's name, and whose page names no other host.
-* A shorter list of an exporter (`dcgm-exporter -d`) is not distinguished from a lost GPU. Failed scrapes, empty pages,
-  a restart, counters that start again and gaps in the indexes do not help: they also follow a lost GPU, and the page of
-  the restarted exporter then lists the GPUs that are left.
-* Forget GPUs that were taken out, of the node or of the list.
+That is logged and sent as the event `removal`, and the state of the GPU is dropped: if it returns, its counters start
+at 0.
+
+* GPUs that the key `gpus` does not select are never lost.
+* After a restart of the node, new boards in the first sample replace as many absent ones; all others stay lost, as they
+  may be dead. A restart is detected where the source is on this machine: `dcgmi`, or an exporter at a loopback address
+  or this host's name whose page names no other host.
+* A shorter list of an exporter (`dcgm-exporter -d`) looks like lost GPUs. Forget those, and GPUs that were taken out.
 
 ## Checks
 
@@ -70,9 +66,8 @@ By severity and action. Other codes are `warn`.
 ALERTS_HEAD = """
 ## Alerts
 
-Those of `pulsed rules`. A check's alert, `PulsedGpuHealth` and its name, leads to the check above: critical at `crit`,
-else a warning. The others, with `…` for what their text looks up; those on plain `DCGM_FI_*` series lead to the same
-places:
+A check's alert, `PulsedGpuHealth` and its name, leads to the check above: critical at `crit`, else a warning. The other
+alerts of `pulsed rules`, also those on plain `DCGM_FI_*` series, with `…` for what their text looks up:
 """
 
 
@@ -86,13 +81,12 @@ def health() -> str:
 
 def _checks() -> Iterator[str]:
     for check in CHECKS:
-        yield f"\n### {check.id}\n\n{check.title}: {check.rule}.\n\n"
+        yield f"\n### {check.id}\n\n{check.title}: {check.rule}. ({check.source})\n\n"
         yield f"* **Do**: {_action(check.remedy)}\n"
         yield f"* **Inputs**: {_names(check.inputs)}{_condition(check)}\n"
         keys = threshold_keys(check)
         if shown := [key for key in keys if "." not in key or key.rpartition(".")[2] not in keys]:
             yield f"* **Thresholds**: {', '.join(f'`{key}` {keys[key]:g}' for key in shown)}\n"
-        yield f"* **Source**: {check.source}\n"
 
 
 def _action(remedy: str) -> str:
@@ -121,25 +115,27 @@ def _xids() -> Iterator[str]:
         groups.setdefault((xid.severity, xid.action), []).append(xid)
     for severity, action in sorted(groups, key=lambda group: (-SEVERITY[group[0]], list(ADVICE).index(group[1]))):
         yield f"\n### `{severity}`: {advice(severity, action)}\n\n"
-        for codes, scope, meaning in _alike(groups[severity, action]):
-            yield f"* {', '.join(map(str, codes))} ({scope}): {meaning}\n"
+        for codes, meaning in _alike(groups[severity, action]):
+            yield f"* {', '.join(map(str, codes))}: {meaning}\n"
 
 
-def _alike(xids: list[Xid]) -> Iterator[tuple[list[int], str, str]]:
-    """Yield codes, scope and meaning; meanings that differ in a number only (`copy engine 0 exception`) share a row."""
-    rows: dict[tuple[str, str], list[Xid]] = {}
+def _alike(xids: list[Xid]) -> Iterator[tuple[list[int], str]]:
+    """Yield codes and meaning; meanings that differ in a number only (`copy engine 0 exception`) share a row."""
+    rows: dict[str, list[Xid]] = {}
     for xid in xids:
-        rows.setdefault((xid.scope, re.sub(r"(?<= )\d+(?= exception)", "N", xid.description)), []).append(xid)
-    for (scope, meaning), alike in rows.items():
-        yield [xid.code for xid in alike], scope, meaning if len(alike) > 1 else alike[0].description
+        rows.setdefault(re.sub(r"(?<= )\d+(?= exception)", "N", xid.description), []).append(xid)
+    for meaning, alike in rows.items():
+        yield [xid.code for xid in alike], meaning if len(alike) > 1 else alike[0].description
 
 
 def _alerts() -> Iterator[str]:
+    """Yield a chapter per alert; the alert of pods refers to that of jobs."""
     for group in groups(ComputeSettings(), RuleSelection("alerting", "pulsed")):
         for alert in group.rules:
             if isinstance(alert, Alert) and not alert.runbook:
-                yield f"\n### {alert.name}\n\n{_plain(alert.summary)}: {alert.severity} after {alert.hold}.\n\n"
-                yield f"* **Do**: {_plain(alert.description)}\n"
+                yield f"\n### {alert.name}\n\n{_plain(alert.summary)}: {alert.severity} after {alert.hold}.\n"
+                job = alert.name.replace("PulsedPod", "PulsedJob")
+                yield f"\n{_plain(alert.description)}\n" if job == alert.name else f"\nAs [{job}](#{job.lower()}).\n"
 
 
 def _plain(template: str) -> str:
