@@ -9,7 +9,7 @@ import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from textwrap import wrap
+from textwrap import fill, wrap
 from typing import get_args
 
 from pydantic.fields import FieldInfo
@@ -36,28 +36,32 @@ MANUAL_HEAD = """\
 pulsed needs no configuration. The first of these that sets a key wins:
 
 1. its flag (`--log.level debug`, `--web.listen-address :9401`, `--source demo`);
-2. `--set key.path=value`; the value is YAML, and the last one counts;
-3. the environment: `PULSED_` and the key in capitals, joined by two underscores, for example
-   `PULSED_SOURCE__EXPORTER__TARGETS='[http://a:9400/metrics, http://b:9400/metrics]'`. The value is YAML, except for a
-   `<secret>`. Unknown variables are errors, except those that Kubernetes sets for a Service named `pulsed`;
+2. `--set key.path=value`, the last one; the value is YAML;
+3. the environment, for example `PULSED_SOURCE__EXPORTER__TARGETS='[http://a:9400/metrics, http://b:9400/metrics]'`. The
+   value is YAML, except for a `<secret>`. Unknown variables are errors, except those that Kubernetes sets for a Service
+   named `pulsed`;
 4. the YAML file of `--config.file FILE` or `PULSED_CONFIG_FILE`;
 5. the default.
 
 Mappings are merged, lists are replaced. Unknown and duplicate keys are errors. Relative file names start at the folder
-of the configuration file, elsewhere at the working directory.
-
-`pulsed check-config FILE` reports every mistake with line, key, value and what is allowed.
+of the configuration file, elsewhere at the working directory. `pulsed check-config FILE` reports every mistake.
 [config.example.yaml](config.example.yaml) has every key with its default.
 
 ## Notation
 
-`key: <placeholder> = default`; all keys are optional. `(a|b)` is one of these words.
+`key: <placeholder> = default`. `(a|b)` is one of these words; whole numbers are `<int>`, from 0 `<count>`, from 1
+`<positive>`; a `<ratio>` is 0 to 1, any other `<number>` 0 or more.
 
 | placeholder | value |
 |---|---|
 """
 
+SELF_EVIDENT = {"boolean", "count", "filename", "int", "number", "positive", "ratio", "secret", "string"}
+"""Placeholders without a row in the table of notations."""
+
 PEAKS = "compute.saturation.peaks"
+UNCOMMENTED = ("compute.real_utilization.weights", "compute.workload.thresholds", PEAKS)
+"""Chapters whose introduction describes all keys."""
 
 
 def manual() -> str:
@@ -66,7 +70,9 @@ def manual() -> str:
         n.name: n.allowed for field in keys(Config).values() if not section_of(field) and (n := notation_of(field))
     }
     notations["check"] = "ids of the checks in [HEALTH.md](HEALTH.md), such as [hot_idle, pcie_link]"
-    table = "".join(f"| `<{name}>` | {allowed} |\n" for name, allowed in sorted(notations.items()))
+    table = "".join(
+        f"| `<{name}>` | {allowed} |\n" for name, allowed in sorted(notations.items()) if name not in SELF_EVIDENT
+    )
     return f"{MANUAL_HEAD}{table}\n## Keys\n" + "".join(_chapter(Config, "", ""))
 
 
@@ -85,8 +91,12 @@ def _chapter(section: type[Section], name: str, description: str) -> Iterator[st
     """
     values = {key: field for key, field in section.model_fields.items() if not section_of(field)}
     if values:
-        yield f"\n### `{name}`\n\n{description}\n" if name else ""
-        yield "\n```yml\n" + "\n".join(_entry(key, field) for key, field in values.items()) + "```\n"
+        yield f"\n### `{name}`\n\n{fill(description, WIDTH)}\n" if name else ""
+        if name.startswith(UNCOMMENTED):
+            yield "\n```yml\n" + "".join(_entry(key, field) for key, field in values.items()) + "```\n"
+        else:
+            entries = (f"{_comment(field, '')}{_entry(key, field)}" for key, field in values.items())
+            yield "\n```yml\n" + "\n".join(entries) + "```\n"
     if name.startswith(f"{PEAKS}."):
         yield from _peaks()
     alike: dict[type[Section], list[str]] = {}
@@ -113,7 +123,7 @@ def _entry(key: str, field: FieldInfo) -> str:
     notation = notation_of(field)
     kind = f"<{notation.name}>" if notation else f"({'|'.join(get_args(field.annotation))})"
     default = "" if field.default is None else f" = {_written(field, field.default)}"
-    return f"{_comment(field, '')}{key}: {kind}{default}\n"
+    return f"{key}: {kind}{default}\n"
 
 
 def _example(section: type[Section], depth: int, described: set[type[Section]]) -> Iterator[str]:
@@ -145,7 +155,7 @@ def _written(field: FieldInfo, value: object) -> str:
         return value if re.match(r"[:/A-Za-z0-9]", value) else json.dumps(value)
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return json.dumps(value)
-    if notation and notation.name == "duration":
+    if notation and notation.name.startswith("duration"):
         return f"{value:g}s"
     if notation and notation.name == "size":
         return f"{value // 2**20}MiB" if isinstance(value, int) and value % 2**20 == 0 else str(value)

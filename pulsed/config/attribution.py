@@ -22,17 +22,17 @@ class JobsSection(Section):
 
     directories: Directories = Field(
         default=("/run/pulsed/jobs", "/run/gpustat"),
-        description="Directories of this host, the first with a job of a GPU decides: pulsed's own, that of jobstats,"
-        " or dcgm-exporter's HPC job mapping. One that does not exist is ignored. Files are named by index (`3`, on MIG"
-        " `3.7`) or UUID, and contain job ids, a job id and a uid, or lines such as `job_id=4711` and `user=ann`.",
+        description="Directories of this host; the first with a job of a GPU decides: pulsed's own, that of jobstats,"
+        " or dcgm-exporter's HPC job mapping. Files are named by index (`3`, on MIG `3.7`) or UUID, and contain job"
+        " ids, a job id and a uid, or lines such as `job_id=4711` and `user=ann`.",
     )
     interval: Duration = Field(
         default=1.0, description="Time between two looks; five times as long while a directory does not exist."
     )
     squeue: CommandOrOff = Field(
         default="squeue",
-        description="Slurm's `squeue`, which looks up user, account, partition, name and array of a job once, if its"
-        " file lacks any. Where there is none, or with off, jobs have what is in their files.",
+        description="Slurm's `squeue`, which looks up what the file of a job lacks: user, account, partition, name"
+        " and array, once. `off`: jobs have what is in their files.",
     )
 
 
@@ -84,15 +84,14 @@ class AttributionSection(Section):
     )
     processes: Switch = Field(
         default=False,
-        description="Publish the processes of jobs and pods, by their control groups, and with the source `nvml` those"
-        " that use a GPU, at `/processes`: user, memory, start, memory and activity per GPU, and command line without"
-        " what looks like a secret. Needs no rights, unless /proc is mounted with hidepid or the unit has"
-        " ProtectProc=invisible.",
+        description="Publish the processes of jobs and pods at `/processes`, with the source `nvml` also those that use"
+        " a GPU: user, memory, start, memory and activity per GPU, and command line without what looks like a secret."
+        " Needs rights only where /proc is mounted with hidepid or the unit has ProtectProc=invisible.",
     )
     process_owners: Switch = Field(
         default=False,
-        description="With the source `nvml`: process groups own the GPUs that they use, and Slurm jobs those that"
-        " their processes use, where no other source of this host has an owner. Every group that ever used a GPU is"
-        " one owner: for workstations and hosts with few, long programs. In containers, needs hostPID.",
+        description="With the source `nvml`: a GPU that has no owner by another source of this host is owned by the"
+        " process groups that use it, or their Slurm jobs. Every group is an owner: for workstations and hosts with"
+        " few, long programs. In containers, needs hostPID.",
     )
     jobs: JobsSection = Field(default=JobsSection(), description="Jobs from mapping directories.")

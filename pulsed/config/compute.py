@@ -116,15 +116,16 @@ class WorkloadSection(Section):
 
     profile: Profile = Field(
         default=_DEFAULTS.profile,
-        description="`kempnerpulse` has the rules of KempnerPulse 0.5: a high `memory_utilization_ratio` counts as IO, "
-        "and memory activity alone does not make a GPU `memory_bound`.",
+        description="`kempnerpulse` has the rules of KempnerPulse 0.5.",
     )
     hold: DurationOrNone = Field(
         default=_DEFAULTS.hold,
-        description="A new class counts once its samples cover this time, so that flicker is left out. 0: at once.",
+        description="A new class counts once its samples cover this time. 0: at once.",
     )
     thresholds: ThresholdsSection = Field(
-        default=ThresholdsSection(), description="Thresholds of the class table: ratios, and bytes per second."
+        default=ThresholdsSection(),
+        description="Thresholds of the class table in METRICS.md, named by class and input. With the profile "
+        "`kempnerpulse`, `memory_utilization_ratio` counts as `io` from `io_memory_utilization_ratio` on.",
     )
 
 
@@ -167,7 +168,8 @@ class SaturationSection(Section):
 
     peaks: PeaksByArchitecture = Field(
         default=PeaksByArchitecture(),
-        description="Practical peaks by architecture, in place of the built-in ones.",
+        description="Practical peaks by architecture, in place of the built-in ones: ratios of activity, and bytes per "
+        "second and direction of links, whose default is that of the link or product.",
     )
 
     def saturators(self) -> Saturators:
@@ -238,8 +240,7 @@ class Idle(Section):
     held_memory: Size = Field(
         default=int(_DEFAULTS.held_memory_bytes),
         description="An idle GPU whose owners are unknown counts as held with this much device memory in use. A CUDA "
-        "context takes 300 to 550 MiB, an unused GPU at most 128 MiB; drivers before 510 also count their "
-        "reserve: set more.",
+        "context takes 300 to 550 MiB, an unused GPU at most 128 MiB, more with drivers before 510.",
     )
 
 

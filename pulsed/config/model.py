@@ -81,12 +81,12 @@ class Publish(Section):
     compat: Programs = Field(
         default=(),
         description="Also publish the series of other exporters: `jobstats` is the `nvidia_gpu_*` series that jobstats "
-        "and jobscope query (OPERATIONS.md).",
+        "and jobscope query.",
     )
     owner_labels: Switch = Field(
         default=False,
-        description="Put the labels of the owners (`job_id`, `user`, `namespace`, `pod`, ...) on every series of a "
-        "GPU, as dcgm-exporter does. Each owner starts new series; without it, join `pulsed_gpu_owner_info`.",
+        description="Put the labels of the owners (`job_id`, `pod`, ...) on every series of a GPU, as dcgm-exporter "
+        "does. Each owner starts new series; without it, join `pulsed_gpu_owner_info`.",
     )
     max_owners: Count = Field(
         default=MAX_OWNERS,
@@ -120,8 +120,7 @@ class HistorySection(Section):
     seconds: Duration = Field(default=SECONDS, description="How long a sample is kept.")
     max_bytes: Size = Field(
         default=MAX_BYTES,
-        description="Memory limit over all GPUs; the oldest samples are dropped. With the "
-        "default fields a sample has some 150 bytes, and 10 to 90 once it is compressed.",
+        description="Memory limit over all GPUs; the oldest samples are dropped (sizes: OPERATIONS.md).",
     )
     fields: FieldNames = Field(
         default=DEFAULT_FIELDS,

@@ -184,8 +184,8 @@ class Nvml(Section):
     )
     release_file: Text = Field(
         default=_NVML.release_file,
-        description="While this file exists, nothing of the driver is held, from the next tick on: for a reset of a"
-        " GPU, a change of the MIG mode, or the unloading of the driver, which fail as long as a program uses the GPU.",
+        description="While this file exists, the driver is released, from the next tick on: a reset of a GPU, a change"
+        " of the MIG mode, and unloading the driver fail while a program uses the GPU.",
     )
     timeout: Duration | None = Field(
         default=None,
@@ -249,7 +249,7 @@ class SourceSection(Section):
     )
     max_gpus: PositiveCount = Field(
         default=MAX_GPUS,
-        description="Limit of GPUs and MIG instances of one target. A target with more fails; others are not affected.",
+        description="Limit of GPUs and MIG instances of one target. A target with more fails.",
     )
     dcgmi: Dcgmi = Field(default=Dcgmi(), description="Source `dcgmi`.")
     exporter: Exporter = Field(default=Exporter(), description="Source `exporter`.")

@@ -108,7 +108,7 @@ Duration = Annotated[
 DurationOrNone = Annotated[
     float,
     BeforeValidator(duration_or_none),
-    Notation("duration", "seconds as a number, 0 or more, or a text such as 100ms, 15s, 1m, 1h30m"),
+    Notation("duration or 0", "seconds as a number, 0 or more, or a text such as 100ms, 15s, 1m, 1h30m"),
 ]
 Size = Annotated[
     int, BeforeValidator(size), Notation("size", "bytes as a number, or a text such as 512KiB, 64MiB, 1GB")
@@ -165,7 +165,7 @@ Targets = AtLeastOne[
     ]
 ]
 ServerUrl = Annotated[
-    str, AfterValidator(server_url), Notation("url", "a URL without a path, such as https://10.96.0.1:443", "text")
+    str, AfterValidator(server_url), Notation("server", "a URL without a path, such as https://10.96.0.1:443", "text")
 ]
 LabelSelectors = AtLeastOne[
     Annotated[

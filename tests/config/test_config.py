@@ -522,6 +522,12 @@ def test_example_is_the_default() -> None:
     assert check(ROOT / "config.example.yaml") == Config()
 
 
+def test_a_placeholder_has_one_meaning() -> None:
+    notations = {notation for field in keys(Config).values() if (notation := notation_of(field))}
+    names = [notation.name for notation in notations]
+    assert sorted(names) == sorted(set(names))
+
+
 def test_every_key_has_a_description() -> None:
     assert [key for key, field in keys(Config).items() if not field.description] == []
 
