@@ -102,7 +102,7 @@ class TopApp(App[None]):
         self.draw()
         self.set_interval(self._interval, self._tick)
         for feed in self._session.feeds:
-            feed.start()
+            feed.start(self.changed)
 
     def on_unmount(self) -> None:
         """Stop reading."""

@@ -97,33 +97,24 @@ class Feed:
         connect: finds the daemon; called in the thread, again after `PulsedError`.
         label: shown until it is found.
         interval: seconds between two summaries.
-        changed: called in the thread when there is something new.
 
     Attributes:
         answers: the last ones.
     """
 
-    def __init__(
-        self,
-        connect: Callable[[], Connection],
-        label: str,
-        interval: float = 1.0,
-        changed: Callable[[], None] = lambda: None,
-    ) -> None:
+    def __init__(self, connect: Callable[[], Connection], label: str, interval: float = 1.0) -> None:
         self.answers = Answers(clean(label))
-        self._connect, self._interval, self._changed = connect, interval, changed
+        self._connect, self._interval = connect, interval
         self._connection: Connection | None = None
         self._wanted = Wanted()
         self._due: dict[str, float] = {}
         self._wake, self._is_over = threading.Event(), False
         self._history_read: HistoryWanted | None = None
         self._failures = 0
-        self._thread: threading.Thread | None = None
 
-    def start(self) -> None:
-        """Start to read."""
-        self._thread = threading.Thread(target=self._run, name="feed", daemon=True)
-        self._thread.start()
+    def start(self, changed: Callable[[], None]) -> None:
+        """Start to read; `changed` is called in the thread when there is something new."""
+        threading.Thread(target=self._run, args=(changed,), name="feed", daemon=True).start()
 
     def stop(self) -> None:
         """End the thread after its current request."""
@@ -154,12 +145,12 @@ class Feed:
             message = f"{self.answers.label}: the answer is not as this version of pulsed expects ({error!r})"
             self.answers = replace(self.answers, error=clean(message))
 
-    def _run(self) -> None:
+    def _run(self, changed: Callable[[], None]) -> None:
         while not self._is_over:
             begun = time.monotonic()
             self._wake.clear()
             self.poll()
-            self._changed()
+            changed()
             pause = min(self._interval * 2**self._failures, max(SLOW_SECONDS, self._interval))
             used = time.monotonic() - begun
             self._wake.wait(max(pause - used, REST * used, 0.01))

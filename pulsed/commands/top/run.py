@@ -2,19 +2,30 @@
 
 from __future__ import annotations
 
+import argparse
+import os
 import shutil
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING
 
 from pulsed.commands.daemon_client import DaemonClient
+from pulsed.commands.options import DEFAULT_URL, load_config
 from pulsed.commands.top.feed import Connection, Feed
 from pulsed.commands.top.once import once, wait_for_gpus
 from pulsed.commands.top.own_daemon import START_SECONDS, OwnDaemon
 from pulsed.commands.top.session import TopSession
-from pulsed.commands.top.targets import LocalTarget, opening
+from pulsed.commands.top.targets import LocalTarget, local_urls, opening
 from pulsed.errors import PulsedError, UsageError
 from pulsed.present.terminal.palette import Theme
 from pulsed.present.terminal.view_state import ViewState
+
+if TYPE_CHECKING:
+    from pulsed.commands.top.app import TopApp
+
+LEAST_SECONDS = 0.25
+"""Shortest time between two requests."""
 
 ONCE_WIDTH, ONCE_HEIGHT = 160, 50
 """Size of a frame for a pipe, unless COLUMNS and LINES are set."""
@@ -24,64 +35,66 @@ class MissingTerminalPackage(PulsedError):
     """The extra `top` is not installed."""
 
 
-def top(
-    urls: Sequence[str],
-    *,
-    own_arguments: Sequence[str] = (),
-    local_urls: Callable[[], Sequence[str]],
-    gpus: Sequence[str] = (),
-    interval: float = 1.0,
-    timeout: float = 5.0,
-    ca_file: str | None = None,
-    theme: Theme,
-    ascii: bool = False,
-    is_once: bool = False,
-) -> int:
-    """Show the GPUs of some daemons; return the exit code.
-
-    Args:
-        urls: of daemons; none: the one of this host, else a daemon of its own.
-        own_arguments: of that daemon.
-        local_urls: returns where a daemon of this host may be; empty for none.
-        gpus: names of the GPUs to show; all if empty.
-        interval: seconds between two requests.
+def top(options: argparse.Namespace) -> int:
+    """Show the GPUs of the given daemons, else of the one of this host, else of an own source; return the exit code.
 
     Raises:
         UsageError: wrong arguments.
         PulsedError: nothing can be shown.
     """
-    opened = opening(urls[0] if urls else "")
-    view = ViewState(view=opened.view, gpus=frozenset(gpus))
+    own = _own_arguments(options)
+    if options.urls and own:
+        options.parser.error(f"{own[0].partition('=')[0]} is for an own source: leave out the URL")
+    if options.interval < LEAST_SECONDS:
+        options.parser.error("--interval is at least 250ms")
+    opened = opening(options.urls[0] if options.urls else "")
+    view = ViewState(view=opened.view, gpus=_shown(options.gpus))
     if opened.window is not None:
         view.window = opened.window
-    local = LocalTarget(local_urls, OwnDaemon(own_arguments), timeout)
-    clients = [DaemonClient(url, timeout=timeout, ca_file=ca_file) for url in urls]
+    local = LocalTarget(lambda: _local_urls(options, own), OwnDaemon(own), options.timeout)
+    clients = [DaemonClient(url, timeout=options.timeout, ca_file=options.ca_file) for url in options.urls]
+    feeds = [Feed(partial(Connection, each, each.address), each.address, options.interval) for each in clients]
+    session = TopSession(feeds or [Feed(local.connect, "this host", options.interval)], view)
+    theme = theme_of(os.environ, options.theme, is_terminal=sys.stdout.isatty())
     try:
-        if is_once:
-            feeds = [_feed(client, interval) for client in clients] or [Feed(local.connect, "this host", interval)]
-            session = TopSession(feeds, view)
-            wait_for_gpus(session, START_SECONDS if not urls else 0.0)
+        if options.once:
+            wait_for_gpus(session, START_SECONDS if not options.urls else 0.0)
             width, height = shutil.get_terminal_size((ONCE_WIDTH, ONCE_HEIGHT))
-            return once(session, sys.stdout, width, height, theme, ascii=ascii, gpu=opened.gpu)
-        return _interactive(clients, local, view, theme, ascii=ascii, interval=interval, gpu=opened.gpu)
+            return once(session, sys.stdout, width, height, theme, ascii=options.ascii, gpu=opened.gpu)
+        app = _app_type()(session, theme, ascii=options.ascii, interval=options.interval, gpu=opened.gpu)
+        app.run()
+        return app.return_code or 0
     finally:
         local.stop()
 
 
-def _feed(client: DaemonClient, interval: float, changed: Callable[[], None] = lambda: None) -> Feed:
-    return Feed(lambda: Connection(client, client.address), client.address, interval, changed)
+def _own_arguments(options: argparse.Namespace) -> list[str]:
+    """Return the arguments of the daemon of an own source, which are those of `top`."""
+    pairs = [
+        ("--config.file", options.config_file),
+        ("--source", getattr(options, "source.kind")),
+        ("--log.level", getattr(options, "log.level")),
+        *(("--set", each) for each in options.overrides),
+    ]
+    return [f"{name}={value}" for name, value in pairs if value is not None]
 
 
-def _interactive(
-    clients: Sequence[DaemonClient],
-    local: LocalTarget,
-    view: ViewState,
-    theme: Theme,
-    *,
-    ascii: bool,
-    interval: float,
-    gpu: str,
-) -> int:
+def _local_urls(options: argparse.Namespace, own: Sequence[str]) -> Sequence[str]:
+    """Return where a daemon of this host may be; none if an own source is requested."""
+    if getattr(options, "source.kind") is not None:
+        return ()
+    if not own and not any(name.startswith("PULSED_") for name in os.environ):
+        return (DEFAULT_URL,)  # without the configuration, which takes long to import
+    config = load_config(options)
+    return local_urls(config.listen, config.web.prefix)
+
+
+def _shown(gpus: str | None) -> frozenset[str]:
+    names = (gpus or "").split(",")
+    return frozenset() if names[0] in ("", "all") else frozenset(names)
+
+
+def _app_type() -> type[TopApp]:
     if not all(stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr)):  # Textual draws on stderr
         raise UsageError("top: stdin, stdout or stderr is not a terminal", "`pulsed top --once` prints one frame")
     try:
@@ -91,16 +104,7 @@ def _interactive(
             f"top: the package {error.name} is missing",
             "Install it with: pip install 'pulsed[top]'. `pulsed top --once` prints one frame without it",
         ) from None
-    apps: list[TopApp] = []
-
-    def changed() -> None:
-        apps[0].changed()
-
-    feeds = [_feed(client, interval, changed) for client in clients]
-    feeds = feeds or [Feed(local.connect, "this host", interval, changed)]
-    apps.append(TopApp(TopSession(feeds, view), theme, ascii=ascii, interval=interval, gpu=gpu))
-    apps[0].run()
-    return apps[0].return_code or 0
+    return TopApp
 
 
 def theme_of(environment: Mapping[str, str], wanted: Theme | None, *, is_terminal: bool) -> Theme:

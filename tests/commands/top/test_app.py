@@ -40,11 +40,9 @@ class Running:
 @asynccontextmanager
 async def running(size: tuple[int, int] = (120, 40), **changes: Any) -> AsyncIterator[Running]:
     daemon = FakeDaemon()
-    apps: list[TopApp] = []
-    feed = Feed(daemon.connect, "node1", 0.05, lambda: apps[0].changed())
+    feed = Feed(daemon.connect, "node1", 0.05)
     view = ViewState()
     app = TopApp(TopSession([feed], view), changes.pop("theme", "dark"), **{"interval": 0.05, **changes})
-    apps.append(app)
     async with app.run_test(size=size) as pilot:
         yield Running(app, pilot, daemon)
 
