@@ -12,10 +12,10 @@ from urllib.parse import urlencode
 
 from pulsed import __version__
 from pulsed.errors import PulsedError
-from pulsed.file_watcher import FileWatcher
 from pulsed.http.bearer_token import BadToken, read_token
 from pulsed.http.body import BadBody, Body, LineBody
 from pulsed.http.client import Answer, BrokenAnswer, DeadlineMissed, HttpClient, address_of, request_bytes
+from pulsed.http.client_tls import BadTlsFiles, ClientTls
 from pulsed.http.failure import describe
 from pulsed.kubernetes.cluster_access import ClusterAccess
 
@@ -94,8 +94,7 @@ class ApiClient:
         self._spacing = REQUEST_SECONDS if spacing is None else spacing
         self._address = address_of(access.server)
         self._http = HttpClient(_IDLE_SECONDS, _MAX_REFUSAL_BYTES)
-        self._watcher: FileWatcher | None = None
-        self._tls: ssl.SSLContext | None = None
+        self._tls = ClientTls(access.ca_file)
         self._next_request = 0.0
         self._turn = asyncio.Lock()
 
@@ -214,18 +213,12 @@ class ApiClient:
         return headers
 
     def _context(self) -> ssl.SSLContext:
-        """Return the TLS context; a new one after the file of authorities has changed."""
-        if self._tls is None or self._watcher is None or self._watcher.has_changed():
-            path = self._access.ca_file
-            self._watcher = FileWatcher([path] if path else [])
-            try:
-                self._tls = ssl.create_default_context(cafile=path or None)
-            except (OSError, ssl.SSLError) as error:
-                self._tls = None
-                raise KubernetesError(
-                    f"certificate authority {path}: {error.strerror or error}", "Name a readable file in PEM format"
-                ) from error
-        return self._tls
+        try:
+            return self._tls.context()
+        except BadTlsFiles as error:
+            raise KubernetesError(
+                f"certificate authority {error.files}: {error.reason}", "Name a readable file in PEM format"
+            ) from error
 
     def _parsed(self, text: bytes) -> JsonObject:
         document = _document(text)

@@ -16,7 +16,6 @@ from urllib.parse import SplitResult, urljoin, urlsplit
 
 from pulsed import __version__
 from pulsed.errors import ScrapeFailed
-from pulsed.file_watcher import FileWatcher
 from pulsed.http.bearer_token import BadToken, read_token
 from pulsed.http.body import BadBody, Body
 from pulsed.http.body_budget import BodyBudget, Reservation
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
     import ssl
 
     from pulsed.http.client import Answer, BrokenAnswer, HttpClient
+    from pulsed.http.client_tls import ClientTls
 
 Login = tuple[str, str]
 """User name and password."""
@@ -92,7 +92,7 @@ class Scraper:
         self._settings = settings
         self._timeout = min(settings.timeout, settings.interval)
         self._client: HttpClient | None = None
-        self._contexts: dict[bool, tuple[FileWatcher, ssl.SSLContext]] = {}
+        self._tls: dict[bool, ClientTls] = {}
         self._users = 0
         self._budget = BodyBudget(settings.max_page_bytes + _SHARED_BYTES)
 
@@ -204,31 +204,20 @@ class Scraper:
         return headers
 
     def _context(self, trusted: bool) -> ssl.SSLContext:
-        """Return the TLS context; made again when files have changed and are complete, as certificates are renewed."""
-        import ssl
+        """Return the TLS context; without the client's certificate for hosts that are not trusted."""
+        from pulsed.http.client_tls import BadTlsFiles, ClientTls
 
         settings = self._settings
-        own = (settings.cert_file, settings.key_file) if trusted else ("", "")
-        files = [path for path in (settings.ca_file, *own) if path]
-        known = self._contexts.get(trusted)
-        if known is not None and not known[0].has_changed():
-            return known[1]
-        watcher = FileWatcher(files)  # from before they are read
+        if trusted not in self._tls:
+            own = (settings.cert_file, settings.key_file) if trusted else ()
+            self._tls[trusted] = ClientTls(settings.ca_file, *own, is_verified=not settings.insecure_skip_verify)
         try:
-            context = ssl.create_default_context(cafile=settings.ca_file or None)
-            if settings.insecure_skip_verify:
-                context.check_hostname = False
-                context.verify_mode = ssl.CERT_NONE
-            if own[0]:
-                context.load_cert_chain(own[0], own[1] or None)
-        except (OSError, ssl.SSLError) as error:
-            self._contexts.pop(trusted, None)
+            return self._tls[trusted].context()
+        except BadTlsFiles as error:
             raise ScrapeFailed(
-                f"the TLS files {', '.join(files)} cannot be used: {error.strerror or error}",
+                f"the TLS files {error.files} cannot be used: {error.reason}",
                 "Each must exist, be readable for pulsed's user, and be PEM; certificate and key must belong together",
             ) from error
-        self._contexts[trusted] = (watcher, context)
-        return context
 
 
 def _failure(where: str, error: BrokenAnswer | OSError) -> ScrapeFailed:

@@ -1,0 +1,54 @@
+"""The TLS of clients: authorities and a certificate in files, which are renewed while the process runs."""
+
+from __future__ import annotations
+
+import ssl
+
+from pulsed.file_watcher import FileWatcher
+
+
+class BadTlsFiles(Exception):
+    """The files of a TLS context cannot be used.
+
+    Attributes:
+        files: their names, with commas between them.
+        reason: why.
+    """
+
+    def __init__(self, files: str, reason: str) -> None:
+        super().__init__(f"{files}: {reason}")
+        self.files, self.reason = files, reason
+
+
+class ClientTls:
+    """The TLS context of a client, made again when its files have changed and are complete.
+
+    Args:
+        ca_file: PEM file of the only authorities to trust; empty: those of the system.
+        cert_file: PEM file of the client's certificate; empty: none.
+        key_file: its key, unless the certificate's file has it.
+        is_verified: whether the certificate of the server is verified.
+    """
+
+    def __init__(self, ca_file: str = "", cert_file: str = "", key_file: str = "", *, is_verified: bool = True) -> None:
+        self._ca_file, self._cert_file, self._key_file, self._is_verified = ca_file, cert_file, key_file, is_verified
+        self._files = [file for file in (ca_file, cert_file, key_file) if file]
+        self._watcher: FileWatcher | None = None
+        self._context: ssl.SSLContext | None = None
+
+    def context(self) -> ssl.SSLContext:
+        """Return the context; raises `BadTlsFiles`."""
+        if self._context is not None and self._watcher is not None and not self._watcher.has_changed():
+            return self._context
+        self._context, self._watcher = None, FileWatcher(self._files)  # from before they are read
+        try:
+            context = ssl.create_default_context(cafile=self._ca_file or None)
+            if not self._is_verified:
+                context.check_hostname = False
+                context.verify_mode = ssl.CERT_NONE
+            if self._cert_file:
+                context.load_cert_chain(self._cert_file, self._key_file or None)
+        except (OSError, ssl.SSLError) as error:
+            raise BadTlsFiles(", ".join(self._files), error.strerror or str(error)) from error
+        self._context = context
+        return context
