@@ -51,13 +51,13 @@ DIFFERENCES = (
     Difference(
         ("io_or_data_loading",),
         (*PIPES, "dram", "nvlink"),
-        "PCIe traffic that decides the class is little for a fast link",
+        "traffic of PCIe or C2C that decides the class is little for a fast link",
     ),
     Difference(
         tuple(name for name in CLASSES if name != "io_or_data_loading"),
         LINKS,
-        f"PCIe decides the class only below {_percent('io_or_data_loading_sm_ratio')} of SM activity, and NVLink has no"
-        " class",
+        f"PCIe and C2C decide the class only below {_percent('io_or_data_loading_sm_ratio')} of SM activity, and NVLink"
+        " has no class",
     ),
 )
 """All of them; a test searches for others."""
@@ -67,9 +67,14 @@ def classes() -> Iterator[str]:
     """Yield the lines of the chapter."""
     yield "\n## Workload class\n"
     yield "The first rule that matches names the class. The thresholds are `compute.workload.thresholds`; `io` is the"
-    yield "larger PCIe direction. The class is `unknown` unless all possible values of the missing inputs lead to it."
+    yield "largest direction of PCIe and C2C, the link of a superchip's GPU and processor. The class is `unknown` unless"
+    yield "all possible values of the missing inputs lead to it."
     yield "Missing PCIe traffic counts as none while neither the graphics engine nor device memory can be active (by"
     yield "NVML's time shares alone, which are rounded, a little traffic can be missed).\n"
+    yield "Missing C2C traffic counts as none, except on a superchip (GH200, GB200, GB300): there it is at most what DRAM"
+    yield "and graphics engine activity allow. An idle one stays `idle`, since 1 GB/s needs over 0.01 % of DRAM activity;"
+    yield f"others below {_percent('io_or_data_loading_sm_ratio')} of SM activity are `unknown`. dcgm-exporter's default"
+    yield "counters file lacks C2C; that of `pulsed counters` has it. The profile `kempnerpulse` ignores C2C.\n"
     yield "| class | bottleneck | rule |\n|---|---|---|"
     reasons = []
     for rule in RULES:

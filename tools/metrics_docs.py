@@ -192,7 +192,8 @@ def _availability(quantity: str) -> str:
     parts = COMPOSED[quantity].split(" ")[::2] if quantity in COMPOSED else []
     fields = [*sources(quantity), *(field for part in parts for field in sources(part))]
     ids = {field.id for field in fields}
-    is_watched = any(not ids.isdisjoint((*group.fast, *group.slow)) for group in GROUPS.values())
+    groups = GROUPS.values()
+    is_watched = any(not ids.isdisjoint((*group.fast, *group.slow, *group.superchip)) for group in groups)
     since = min(first_version(field) for field in fields)
     limits = ["" if since == ANY else f"{since}", "" if is_watched else "fields", _in_nvml(quantity)]
     return f" ({', '.join(filter(None, limits))})" if any(limits) else ""

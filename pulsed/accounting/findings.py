@@ -16,6 +16,7 @@ from pulsed.accounting.accounting import HeldGpu, OwnerAccounting
 from pulsed.accounting.counter_vector import CounterVector, increase, observed, total, value
 from pulsed.attribution.owner import Owner
 from pulsed.compute.counters.catalog import CounterSnapshot
+from pulsed.compute.peaks import c2c_of
 from pulsed.compute.tick import ComputedTick
 from pulsed.translate.tick import Device
 from pulsed.translate.vocabulary import Value
@@ -50,6 +51,7 @@ the stages of a pipeline differ by design, and then all of them do."""
 
 _PCIE = ("pcie_transmit", "pcie_receive")
 _NVLINK = ("nvlink_transmit", "nvlink_receive")
+_C2C = ("c2c_transmit", "c2c_receive")
 _MEANS = ("real_utilization", "sm_active", "dram_active")
 
 
@@ -150,8 +152,13 @@ def _step(base: CounterSnapshot, held: HeldGpu) -> _Step | None:
         return None
     utilization, sm, dram = (_mean(value(counters, f"{name}_seconds"), counters, name, seconds) for name in _MEANS)
     watts = _mean(total(counters, "class_energy_joules"), counters, "energy", seconds)
-    flows = [_mean(value(counters, f"observed_{link}_bytes"), counters, link, seconds) for link in (*_PCIE, *_NVLINK)]
-    traffic = None if None in flows[: len(_PCIE)] else sum(flow for flow in flows if flow is not None)
+    needed = (*_PCIE, *_C2C) if c2c_of(held.device.model) else _PCIE
+    flows = {
+        link: _mean(value(counters, f"observed_{link}_bytes"), counters, link, seconds)
+        for link in (*_PCIE, *_NVLINK, *_C2C)
+    }
+    is_known = all(flows[link] is not None for link in needed)
+    traffic = sum(flow for flow in flows.values() if flow is not None) if is_known else None
     reading = held.reading
     gr, clock = reading.graphics_engine_active_ratio, reading.sm_clock_hertz
     return _Step(seconds, utilization, sm, dram, traffic, watts, gr, clock)

@@ -238,16 +238,22 @@ def _lacks_profiling(source: Source) -> bool:
 
 
 def _dcgmi(config: Config, hurried: bool) -> Sequence[Source]:
+    from pulsed.compute.peaks import C2C_LINKS
     from pulsed.reader.dcgmi.settings import DcgmiSettings
     from pulsed.reader.dcgmi.source import DcgmiSource
-    from pulsed.translate.watches import fields_to_watch
+    from pulsed.translate.watches import fields_to_watch, superchip_fields
 
     given = config.source.dcgmi
     fast, slow = fields_to_watch(given.groups, given.fields)
+    by_model = {link.pattern: superchip_fields(given.groups) for link in C2C_LINKS}
     interval = config.source.seconds() or DcgmiSettings(fast).interval
     options = given.model_dump(exclude={"groups", "fields"}, exclude_none=True)
     return [
-        DcgmiSource(DcgmiSettings(fast=fast, slow=slow, interval=interval, max_gpus=config.source.max_gpus, **options))
+        DcgmiSource(
+            DcgmiSettings(
+                fast=fast, by_model=by_model, slow=slow, interval=interval, max_gpus=config.source.max_gpus, **options
+            )
+        )
     ]
 
 

@@ -82,11 +82,18 @@ def derive(
     whole = device.whole
     zero = settings.missing == "zero"
     utilization = real_utilization(reading, bounds, settings.weights, min_coverage=settings.min_coverage, zero=zero)
+    saturator = settings.saturators.of(device.model, whole)
     io = traffic(
-        reading, bounds.high, settings.thresholds, whole=whole, profile=settings.profile, missing=settings.missing
+        reading,
+        bounds.high,
+        settings.thresholds,
+        whole=whole,
+        link=saturator.link,
+        profile=settings.profile,
+        missing=settings.missing,
     )
     workload = classes.classify(bounds, (utilization.lower, utilization.upper), io)
-    return utilization, workload, settings.saturators.of(device.model, whole).of(reading, bounds)
+    return utilization, workload, saturator.of(reading, bounds)
 
 
 def result_of(device: Device, reading: Reading, settings: ComputeSettings) -> Result:

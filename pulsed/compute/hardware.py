@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from pulsed.compute.peaks import architecture_of, nvlink_of
+from pulsed.compute.peaks import architecture_of, c2c_of, nvlink_of
 from pulsed.translate.fields import sources
 from pulsed.translate.tick import Device
 
@@ -14,6 +14,7 @@ _MEMORY_SENSOR = ("memory_temperature_", "memory_max_operating_temperature_")
 _FABRIC = ("fabric_",)
 _NVLINK = ("nvlink_",)
 _ECC = ("ecc_",)
+_C2C = ("c2c_",)
 
 # Rows are remapped since Ampere, pages were retired before (NVIDIA's guide to GPU memory error management). Memory has
 # a sensor on boards with HBM; T4, L4, L40S and RTX boards report 0. NVML has the fabric's state since Hopper, behind
@@ -43,12 +44,16 @@ def missing_from_model(model: str) -> tuple[str, ...]:
         absent += _MEMORY_SENSOR
     if _CONSUMER.search(model):
         absent += (*_ECC, *_REMAPPING, *_RETIREMENT)
+    if absent and c2c_of(model) is None:
+        absent += _C2C
     return tuple(dict.fromkeys(absent))
 
 
 def has_quantity(device: Device, quantity: str) -> bool:
     """Return whether a quantity exists for a device: some exist for whole boards only, some not on every model."""
     if not device.whole and all(field.level == "board" for field in sources(quantity)):
+        return False
+    if quantity.startswith(_C2C) and c2c_of(device.model) is None:  # also of unknown products: few have one
         return False
     return not quantity.startswith(missing_from_model(device.model))
 

@@ -15,12 +15,12 @@ from typing import Final, Literal, NamedTuple, get_args
 
 from pulsed.errors import ConfigError
 
-Resource = Literal["tensor", "fp64", "fp32", "fp16", "integer", "dram", "pcie", "nvlink"]
+Resource = Literal["tensor", "fp64", "fp32", "fp16", "integer", "dram", "pcie", "nvlink", "c2c"]
 
 RESOURCES: Final[tuple[Resource, ...]] = get_args(Resource)
-"""What can limit a GPU: five compute pipes, device memory, two links. The order settles ties."""
+"""What can limit a GPU: five compute pipes, device memory, three links. The order settles ties."""
 
-LINKS: Final[tuple[Resource, ...]] = ("pcie", "nvlink")
+LINKS: Final[tuple[Resource, ...]] = ("pcie", "nvlink", "c2c")
 """The resources whose peak is a rate, and which exist on whole GPUs only."""
 
 DEFAULT: Final = "default"
@@ -88,6 +88,7 @@ class Peaks:
         tensor: activity ratio that counts as saturated, as are those up to `dram`: above 0, at most 1.
         pcie: bytes/s per direction, whatever the link; None: follow the link (`pcie_peak`).
         nvlink: bytes/s per direction, all links together; None: follow the product (`nvlink_of`).
+        c2c: bytes/s per direction; None: follow the product (`c2c_of`).
 
     Raises:
         ConfigError: a ratio is not above 0 and at most 1, or a rate is not above 0 and finite.
@@ -101,6 +102,7 @@ class Peaks:
     dram: float
     pcie: float | None = None
     nvlink: float | None = None
+    c2c: float | None = None
 
     def __post_init__(self) -> None:
         for field in fields(self):
@@ -223,6 +225,60 @@ NVLINKS: Final = (
 def nvlink_of(model: str) -> NvLinks | None:
     """Return the NVLinks of a product by its name; None if it is not in the table."""
     for row in NVLINKS:
+        if re.search(row.pattern, model):
+            return row
+    return None
+
+
+class ChipToChipLink(NamedTuple):
+    """NVLink-C2C, the link between the GPU and the processor of a superchip: it carries what PCIe does elsewhere.
+
+    Attributes:
+        pattern: found in the names of its products, and no earlier one.
+        bytes_per_second: no more than that in one direction.
+        efficiency: share of it that copies reach, 0..1; None if it is not published.
+        memory_bytes_per_second: no more than that between the GPU and its device memory.
+        source: of these numbers, in a few words.
+    """
+
+    pattern: str
+    bytes_per_second: float
+    efficiency: float | None
+    memory_bytes_per_second: float
+    source: str
+
+    @property
+    def peak(self) -> float | None:
+        """Bytes/s per direction in practice; None when unknown."""
+        return None if self.efficiency is None else self.bytes_per_second * self.efficiency
+
+    def limit(self, dram: float, graphics_engine: float) -> float:
+        """Return an upper bound of the traffic in one direction, bytes/s, from shares of time, 0..1.
+
+        A copy reads or writes device memory at the link's rate, and a kernel that uses the processor's memory instead
+        runs in the graphics engine.
+        """
+        return dram * self.memory_bytes_per_second + graphics_engine * self.bytes_per_second
+
+
+# The processor of a GB200 or GB300 has 900 GB/s in both directions for two GPUs: what one of them reaches is not
+# published.
+C2C_LINKS: Final = (
+    ChipToChipLink(
+        r"\bGH200\b",
+        450e9,
+        0.83,
+        4.9e12,
+        "data sheet: 900 GB/s both, HBM3e 4.9 TB/s; Comm|Scope copies 375 GB/s (Schieffer et al., ICPP 2024)",
+    ),
+    ChipToChipLink(r"\bGB[23]00\b", 450e9, None, 8e12, "data sheets: 900 GB/s both, HBM3e 8 TB/s"),
+)
+"""The links of superchips; no other product has one."""
+
+
+def c2c_of(model: str) -> ChipToChipLink | None:
+    """Return the chip-to-chip link of a product by its name; None if it is no superchip."""
+    for row in C2C_LINKS:
         if re.search(row.pattern, model):
             return row
     return None

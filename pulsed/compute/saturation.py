@@ -18,6 +18,7 @@ from pulsed.compute.peaks import (
     RESOURCES,
     Peaks,
     architecture_of,
+    c2c_of,
     nvlink_of,
     pcie_peak,
     peaks_by_architecture,
@@ -63,9 +64,13 @@ class Saturation(NamedTuple):
 
 
 class Saturator:
-    """Works out the saturation of one kind of device; what does not change between readings is looked up once."""
+    """Works out the saturation of one kind of device; what does not change between readings is looked up once.
 
-    __slots__ = ("_absent", "_least_pipe_peak", "_nvlink", "_peaks", "_whole")
+    Attributes:
+        link: the device's chip-to-chip link; None if it has none.
+    """
+
+    __slots__ = ("_absent", "_c2c", "_least_pipe_peak", "_nvlink", "_peaks", "_whole", "link")
 
     def __init__(self, model: str, whole: bool, peaks: Mapping[str, Peaks] = DEFAULT_PEAKS) -> None:
         """Look the peaks up.
@@ -77,13 +82,15 @@ class Saturator:
         """
         row = peaks.get(architecture_of(model), peaks[DEFAULT])
         nvlink = nvlink_of(model)
+        self.link = c2c_of(model) if whole else None
         self._peaks = row
         self._whole = whole
         self._least_pipe_peak = min(row.tensor, row.fp64, row.fp32, row.fp16, row.integer)
         self._nvlink = row.nvlink if row.nvlink is not None or nvlink is None else nvlink.peak
-        self._absent: tuple[str, ...] = () if whole else LINKS
-        if whole and nvlink is not None and nvlink.links == 0:
-            self._absent = ("nvlink",)
+        self._c2c = row.c2c if row.c2c is not None or self.link is None else self.link.peak
+        has_nvlink = nvlink is None or nvlink.links > 0
+        has = {"pcie": whole, "nvlink": whole and has_nvlink, "c2c": self.link is not None}
+        self._absent: tuple[str, ...] = tuple(link for link in LINKS if not has[link])
 
     def of(self, reading: Reading, bounds: Bounds) -> Saturation:
         """Work out the saturation of one reading of such a device.
@@ -101,10 +108,13 @@ class Saturator:
         dram = _share(reading.dram_active_ratio, peaks.dram)
         pcie = self._pcie(reading) if self._whole else None
         nvlink = self._nvlink_share(reading) if self._whole else None
-        resources = (tensor, fp64, fp32, fp16, integer, dram, pcie, nvlink)
-        missing = self._missing(resources) if None in resources else ()
+        sent, received = reading.c2c_transmit_bytes_per_second, reading.c2c_receive_bytes_per_second
+        has_c2c = self._whole and not (sent is None and received is None)
+        c2c = _link_share(sent, received, self._c2c) if has_c2c else None
+        resources = (tensor, fp64, fp32, fp16, integer, dram, pcie, nvlink, c2c)
+        missing = self._missing(resources, has_c2c) if None in resources else ()
         compute = _largest((tensor, fp64, fp32, fp16, integer))
-        ratio = _largest((compute, dram, pcie, nvlink))
+        ratio = _largest((compute, dram, pcie, nvlink, c2c))
         upper = lower = ratio or 0.0
         if missing:
             lower = self._lower(lower, bounds.low)
@@ -145,10 +155,13 @@ class Saturator:
                 transmit = both / 2
         return _link_share(transmit, receive, self._nvlink)
 
-    def _missing(self, resources: tuple[Value, ...]) -> tuple[str, ...]:
+    def _missing(self, resources: tuple[Value, ...], has_c2c: bool) -> tuple[str, ...]:
         absent = self._absent
-        pairs = zip(RESOURCES, resources, strict=False)  # strict costs, and both are eight
-        return tuple([name for name, value in pairs if value is None and name not in absent])
+        pairs = zip(RESOURCES, resources, strict=False)  # strict costs, and both are nine
+        missing = [name for name, value in pairs if value is None and name not in absent]
+        if has_c2c and resources[-1] is None and "c2c" in absent:  # read, though the product is not known to have it
+            missing.append("c2c")
+        return tuple(missing)
 
     def _lower(self, lower: float, low: Inputs) -> float:
         """Return the least saturation, given the least activity; of a missing input that is above 0 on MIG boards."""

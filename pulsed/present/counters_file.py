@@ -8,7 +8,7 @@ from pulsed.compute.hardware import missing_from_model
 from pulsed.translate.exporter_versions import ANY, ExporterVersion, first_version, name_for
 from pulsed.translate.fields import FIELDS, FIRST_BASE_UNIT_ID, DcgmField
 from pulsed.translate.vocabulary import QUANTITIES, is_counter
-from pulsed.translate.watches import GROUPS, fields_to_watch
+from pulsed.translate.watches import GROUPS, fields_to_watch, superchip_fields
 
 MOST_LINES = 127
 """Fields that dcgm-exporter before 4.8.4 can watch."""
@@ -56,7 +56,8 @@ def counters_file(version: ExporterVersion, model: str = "") -> str:
     rows = {field.id: field for field in reversed(FIELDS) if field.id < FIRST_BASE_UNIT_ID}
     fields = [f for f in FIELDS if rows.get(f.id) is f and not f.quantity.startswith(absent)]
     accepted = [field for field in fields if name_for(field, version, version)]
-    used = (_BESIDES | {number for ids in fields_to_watch(GROUPS) for number in ids}) - _ROUNDED
+    watched = (*fields_to_watch(GROUPS), superchip_fields(GROUPS))
+    used = (_BESIDES | {number for ids in watched for number in ids}) - _ROUNDED
     lines = [
         f"# What pulsed can use and dcgm-exporter {version} has; an older one may not start with all of it.",
         f"# Written by: pulsed counters --exporter-version {version}{f' --model {model!r}' if model else ''}",

@@ -71,7 +71,7 @@ class Device:
 
     @property
     def whole(self) -> bool:
-        """Whether this is a whole physical GPU: below one, PCIe traffic does not exist (not: is not measured)."""
+        """Whether this is a whole physical GPU: below one, PCIe and C2C traffic do not exist (not: is not measured)."""
         return self.entity.kind == "gpu" and not self.guest
 
 

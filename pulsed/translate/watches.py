@@ -18,11 +18,13 @@ class WatchGroup:
     Attributes:
         fast: read with every tick.
         slow: read every `source.dcgmi.slow_interval`.
+        superchip: read with every tick from superchips alone; other GPUs refuse them.
     """
 
     meaning: str
     fast: tuple[int, ...]
     slow: tuple[int, ...] = ()
+    superchip: tuple[int, ...] = ()
 
 
 GROUPS: Mapping[str, WatchGroup] = {
@@ -34,6 +36,7 @@ GROUPS: Mapping[str, WatchGroup] = {
             *(1014, 1013, 1015, 1016, 190),
         ),
         slow=(1, 54, 113, 114, 164, 160, 161, 162, 163, 110, 111, 66, 67, 74),
+        superchip=(1076, 1078),
     ),
     "health": WatchGroup(
         "XID and memory errors, row remapping, throttling, PCIe and fabric state, temperature limits",
@@ -60,3 +63,8 @@ def fields_to_watch(groups: Iterable[str], fields: Iterable[int] = ()) -> tuple[
     fast = dict.fromkeys([*(field for group in chosen for field in group.fast), *fields])
     slow = dict.fromkeys(field for group in chosen for field in group.slow)
     return tuple(fast), tuple(field for field in slow if field not in fast)
+
+
+def superchip_fields(groups: Iterable[str]) -> tuple[int, ...]:
+    """Return the ids of `GROUPS` to read with every tick from superchips, beside those of all GPUs."""
+    return tuple(dict.fromkeys(field for name in groups for field in GROUPS[name].superchip))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -48,17 +49,23 @@ CHECKPOINT = reading(0.0, 130.0, traffic=12e9, gr=0.1)
 class Job:
     """A job on some GPUs, whose findings are collected."""
 
-    def __init__(self, gpus: int = 1, owner: Owner = A, sharers: tuple[Owner, ...] = ()) -> None:
+    def __init__(
+        self,
+        gpus: int = 1,
+        owner: Owner = A,
+        sharers: tuple[Owner, ...] = (),
+        devices: Sequence[Device] = GPUS,
+    ) -> None:
         self.node = Node(10.0)
         self.detector = FindingDetector(self.node.accounting)
-        self.owners, self.gpus = (owner, *sharers), gpus
+        self.owners, self.gpus, self.devices = (owner, *sharers), gpus, devices
         self.changes: list[FindingChange] = []
 
     def does(self, minutes: float, *readings: Reading) -> Job:
         """Do this for some minutes: one reading for all GPUs, or one each."""
         each = readings * self.gpus if len(readings) == 1 else readings
         for _ in range(round(minutes * MINUTE)):
-            self.node.sees(*((self.owners, one) for one in each), devices=GPUS)
+            self.node.sees(*((self.owners, one) for one in each), devices=self.devices)
             assert self.node.tick is not None
             self.changes += self.detector.add(self.node.tick)
         return self
@@ -91,10 +98,11 @@ def test_a_deadlocked_collective_is_found_once_and_ends_with_work() -> None:
         lambda made: made.does(20, WORK).does(60, SPIN._replace(dram_active_ratio=0.3)),
         lambda made: made.does(20, WORK).does(60, SPIN._replace(pcie_receive_bytes_per_second=1e9)),
         lambda made: made.does(20, WORK).does(60, SPIN._replace(nvlink_receive_bytes_per_second=1e9)),
+        lambda made: made.does(20, WORK).does(60, SPIN._replace(c2c_receive_bytes_per_second=1e9)),
         lambda made: made.does(20, WORK).does(60, SPIN._replace(power_watts=400.0)),
         lambda made: [made.does(1, SPIN._replace(sm_active_ratio=0.1 * (at % 3))) for at in range(-20, 60)],
     ],
-    ids=["spin", "short", "idle", "checkpoint", "dram", "pcie", "nvlink", "power", "moving"],
+    ids=["spin", "short", "idle", "checkpoint", "dram", "pcie", "nvlink", "c2c", "power", "moving"],
 )
 def test_what_is_no_hang(history: Callable[[Job], object]) -> None:
     made = Job()
@@ -107,6 +115,15 @@ def test_without_an_input_a_hang_is_not_known(name: str) -> None:
     made = Job().does(20, WORK._replace(**{name: None})).does(30, SPIN._replace(**{name: None}))
     assert made.found == []
     assert made.detector.states(GPUS[0]) == {}
+
+
+def test_a_hang_of_a_superchip_is_known_with_the_counters_of_its_link_only() -> None:
+    """Its kernels can work on the processor's memory, with neither DRAM activity nor PCIe traffic."""
+    gpu = replace(GPUS[0], model="NVIDIA GH200 480GB")
+    link = dict.fromkeys(("c2c_transmit_bytes_per_second", "c2c_receive_bytes_per_second"), 0.0)
+    for more, found in (({}, []), (link, [("hang", "0", True)])):
+        made = Job(devices=(gpu,)).does(20, WORK._replace(**more)).does(20, SPIN._replace(**more))
+        assert made.found == found
 
 
 def test_a_free_gpu_and_a_shared_one_have_no_findings() -> None:

@@ -21,8 +21,11 @@ many = settings(max_examples=500)
 WHOLE = Device(Entity("gpu", "0"))
 INSTANCE = Device(Entity("mig", "0", mig_id="1"))
 GUEST = Device(Entity("gpu", "0"), guest=True)
+SUPERCHIP = Device(Entity("gpu", "0"), model="NVIDIA GH200 480GB")
+SUPERCHIP_INSTANCE = Device(Entity("mig", "0", mig_id="1"), model="NVIDIA GH200 480GB")
 
 PCIE = ("pcie_transmit_bytes_per_second", "pcie_receive_bytes_per_second")
+C2C = ("c2c_transmit_bytes_per_second", "c2c_receive_bytes_per_second")
 PIPES = ("tensor_active_ratio", "fp64_active_ratio", "fp32_active_ratio", "fp16_active_ratio", "sm_occupancy_ratio")
 RATIO_INPUTS = (
     "sm_active_ratio",
@@ -41,8 +44,12 @@ INPUTS = (
     "memory_utilization_ratio",
     *PIPES,
     *PCIE,
+    *C2C,
 )
 """Every quantity that Compute looks at."""
+
+MEMORY_RATE, C2C_RATE = 4.9e12, 450e9
+"""Bytes/s of a GH200: device memory, and one direction of its chip-to-chip link."""
 
 EDGES = sorted({getattr(DEFAULT_THRESHOLDS, field.name) for field in fields(DEFAULT_THRESHOLDS)} - {1e9})
 NEAR_EDGES = [0.0, 1.0, *(x for edge in EDGES for x in (math.nextafter(edge, 0), edge, math.nextafter(edge, 1)))]
@@ -66,6 +73,8 @@ def consistent(draw: st.DrawFn) -> Reading:
     dram = draw(ratios)
     engine = draw(at_least(sm))
     traffic = rates if dram or engine else st.just(0.0)
+    most = MEMORY_RATE * dram + C2C_RATE * engine
+    c2c = rates.map(lambda rate: min(rate, most))
     return Reading(
         sm_active_ratio=sm,
         graphics_engine_active_ratio=engine,
@@ -74,6 +83,7 @@ def consistent(draw: st.DrawFn) -> Reading:
         memory_utilization_ratio=draw(at_least(dram)),
         **{name: draw(at_most(sm)) for name in PIPES},
         **{name: draw(traffic) for name in PCIE},
+        **{name: draw(c2c) for name in C2C},
     )
 
 
@@ -81,12 +91,12 @@ def consistent(draw: st.DrawFn) -> Reading:
 def arbitrary(draw: st.DrawFn) -> Reading:
     """Any subset of the inputs with any values: noise, contradictions, a little out of range."""
     wild = st.none() | ratios | st.floats(-0.5, 2)
-    names = {name: draw(wild) for name in INPUTS if name not in PCIE}
-    return Reading(**names, **{name: draw(st.none() | rates) for name in PCIE})
+    names = {name: draw(wild) for name in INPUTS if name not in (*PCIE, *C2C)}
+    return Reading(**names, **{name: draw(st.none() | rates) for name in (*PCIE, *C2C)})
 
 
 hidden = st.sets(st.sampled_from(INPUTS))
-devices = st.sampled_from([WHOLE, WHOLE, INSTANCE, GUEST])
+devices = st.sampled_from([WHOLE, WHOLE, SUPERCHIP, INSTANCE, SUPERCHIP_INSTANCE, GUEST])
 
 
 def hide(reading: Reading, names: set[str]) -> Reading:

@@ -149,7 +149,7 @@ def test_limits_of_plausibility_settings(name: str, low: float, high: float) -> 
 
 def test_inputs_of_derived_results() -> None:
     utilization = ("sm_active_ratio", "tensor_active_ratio", "dram_active_ratio", "graphics_engine_active_ratio")
-    traffic = ("pcie_transmit_bytes_per_second", "pcie_receive_bytes_per_second")
+    traffic = tuple(f"{link}_{way}_bytes_per_second" for link in ("pcie", "c2c") for way in ("transmit", "receive"))
     clocks = ("sm_clock_hertz", "sm_clock_max_hertz")
     pipes = ("tensor_active_ratio", *(f"{pipe}_active_ratio" for pipe in ("fp64", "fp32", "fp16", "integer")))
     expected: dict[str, list[tuple[str, ...]]] = {

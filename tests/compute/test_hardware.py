@@ -21,6 +21,11 @@ BOARD, INSTANCE = Entity("gpu", "0", "GPU-0"), Entity("mig", "0", "GPU-0", "1", 
         ("NVIDIA GeForce RTX 4090", "ecc_mode", False),
         ("NVIDIA H100 PCIe", "fabric_health_mask", False),
         ("a model of next year", "fabric_health_mask", True),
+        ("NVIDIA GH200 480GB", "c2c_receive_bytes_per_second", True),
+        ("NVIDIA GB300", "c2c_receive_bytes_per_second", True),
+        ("NVIDIA H100 80GB HBM3", "c2c_receive_bytes_per_second", False),
+        ("", "c2c_receive_bytes_per_second", False),
+        ("a model of next year", "c2c_receive_bytes_per_second", False),
     ],
 )
 def test_a_quantity_exists_for_the_models_that_have_it(model: str, quantity: str, expected: bool) -> None:

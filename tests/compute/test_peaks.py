@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from pulsed.compute.peaks import (
     ARCHITECTURE_NAMES,
     ARCHITECTURES,
+    C2C_LINKS,
     DEFAULT,
     LINKS,
     NVLINKS,
@@ -18,6 +19,7 @@ from pulsed.compute.peaks import (
     RESOURCES,
     Peaks,
     architecture_of,
+    c2c_of,
     nvlink_of,
     pcie_peak,
     peaks_by_architecture,
@@ -65,7 +67,7 @@ def test_a_product_name_tells_the_architecture(model: str, architecture: str) ->
 
 
 def test_patterns_are_plain_enough_for_re2() -> None:
-    for pattern in [row.pattern for row in ARCHITECTURES] + [row.pattern for row in NVLINKS]:
+    for pattern in [row.pattern for row in ARCHITECTURES] + [row.pattern for row in (*NVLINKS, *C2C_LINKS)]:
         re.compile(pattern)
         assert not re.search(r"\(\?|\\[1-9]|[*+?]\+|\\[AZ]", pattern), "no lookaround, backreference, possessive or \\A"
 
@@ -75,7 +77,7 @@ def test_every_architecture_has_a_row_and_every_number_a_source() -> None:
     assert {row.architecture for row in PRACTICAL_PEAKS} <= set(ARCHITECTURE_NAMES)
     assert {row.resource for row in PRACTICAL_PEAKS if row.architecture == DEFAULT} == set(RESOURCES) - set(LINKS)
     assert len({row[:2] for row in PRACTICAL_PEAKS}) == len(PRACTICAL_PEAKS), "no number twice"
-    assert all(row.source for row in (*PRACTICAL_PEAKS, *NVLINKS))
+    assert all(row.source for row in (*PRACTICAL_PEAKS, *NVLINKS, *C2C_LINKS))
     assert all(0 < row.efficiency <= 1 for row in NVLINKS)
 
 
@@ -184,3 +186,25 @@ def test_a_product_has_so_many_nvlinks(model: str, links: int, gigabytes: float)
 )
 def test_a_board_whose_bridges_the_name_does_not_tell_is_unknown(model: str) -> None:
     assert nvlink_of(model) is None
+
+
+@pytest.mark.parametrize(
+    ("model", "gigabytes"),
+    [("NVIDIA GH200 480GB", 450 * 0.83), ("NVIDIA GH200 144G HBM3e", 450 * 0.83), ("GH200", 450 * 0.83)],
+)
+def test_the_peak_of_the_link_between_chips_is_measured(model: str, gigabytes: float) -> None:
+    link = c2c_of(model)
+    assert link is not None
+    assert link.peak == pytest.approx(gigabytes * 1e9)
+
+
+@pytest.mark.parametrize("model", ["NVIDIA GB200", "NVIDIA GB300"])
+def test_the_share_of_one_of_two_gpus_of_a_processor_is_unknown(model: str) -> None:
+    link = c2c_of(model)
+    assert link is not None
+    assert link.peak is None
+
+
+@pytest.mark.parametrize("model", ["", "NVIDIA H200", "NVIDIA B200", "NVIDIA B300 SXM6 AC", "NVIDIA GB10", "Tesla T4"])
+def test_only_superchips_have_a_link_between_chips(model: str) -> None:
+    assert c2c_of(model) is None

@@ -8,14 +8,15 @@ from hypothesis import strategies as st
 
 from pulsed.compute.bounds import bounds_of
 from pulsed.compute.derive import ComputeSettings
-from pulsed.compute.peaks import LINKS, RESOURCES, nvlink_of, pcie_peak, peaks_by_architecture
+from pulsed.compute.peaks import LINKS, RESOURCES, c2c_of, nvlink_of, pcie_peak, peaks_by_architecture
 from pulsed.compute.saturation import LIMITING_RESOURCES, NONE, SATURATION, UNKNOWN, Saturation, Saturator
 from pulsed.translate.vocabulary import Reading
-from tests.compute.readings import INPUTS, at_most, consistent, hide, many, rates
+from tests.compute.readings import C2C, INPUTS, at_most, consistent, hide, many, rates
 
 A100 = "NVIDIA A100-SXM4-40GB"
 H100 = "NVIDIA H100 80GB HBM3"
-MODELS = ("", "Tesla T4", A100, H100, "NVIDIA H100 NVL")
+GH200 = "NVIDIA GH200 480GB"
+MODELS = ("", "Tesla T4", A100, H100, "NVIDIA H100 NVL", GH200, "NVIDIA GB200")
 
 PIPES = ("tensor", "fp64", "fp32", "fp16", "integer")
 LINK_FIELDS = ("pcie_link_generation", "pcie_link_generation_max", "pcie_link_width", "pcie_link_width_max")
@@ -60,11 +61,38 @@ def share(saturation: Saturation, resource: str) -> float | None:
 def test_all_inputs_known() -> None:
     saturation = of(LOADED)
     pcie = 2e9 / (16 * 16e9 / 8 * 128 / 130 * 0.935)
-    assert saturation.resources == pytest.approx((0.5, 0.1, 0.2, 0.3, 0.4, 0.25, pcie, 0.5))
+    assert saturation.resources[:-1] == pytest.approx((0.5, 0.1, 0.2, 0.3, 0.4, 0.25, pcie, 0.5))
+    assert saturation.resources[-1] is None, "an A100 has no link to a processor of its own board"
     assert saturation.ratio == pytest.approx(0.5)
     assert saturation.compute == pytest.approx(0.5)
     assert saturation.memory == pytest.approx(0.25)
     assert saturation.missing == ()
+
+
+def test_the_link_of_a_superchip() -> None:
+    loading = LOADED._replace(c2c_transmit_bytes_per_second=1e9, c2c_receive_bytes_per_second=450e9 * 0.83 * 0.9)
+    saturation = of(loading, GH200)
+    assert saturation.ratio == pytest.approx(0.9)
+    assert saturation.limiting_resource == "c2c"
+    assert saturation.missing == ("nvlink",)
+    unread = of(LOADED, GH200)
+    assert (share(unread, "c2c"), unread.missing) == (None, ("nvlink", "c2c"))
+
+
+def test_the_link_of_a_superchip_whose_peak_is_unknown() -> None:
+    busy = LOADED._replace(c2c_transmit_bytes_per_second=1e9, c2c_receive_bytes_per_second=90e9)
+    saturation = of(busy, "NVIDIA GB200")
+    assert (share(saturation, "c2c"), saturation.missing) == (None, ("c2c",))
+    quiet = LOADED._replace(c2c_transmit_bytes_per_second=0.0, c2c_receive_bytes_per_second=0.0)
+    assert share(of(quiet, "NVIDIA GB200"), "c2c") == 0.0
+    peaks = peaks_by_architecture({"blackwell": {"c2c": 180e9}})
+    configured = Saturator("NVIDIA GB200", True, peaks).of(busy, bounds_of(busy))
+    assert share(configured, "c2c") == 0.5
+
+
+def test_traffic_between_chips_of_an_unknown_superchip_has_no_peak() -> None:
+    busy = LOADED._replace(c2c_transmit_bytes_per_second=1e9, c2c_receive_bytes_per_second=90e9)
+    assert of(busy, "NVIDIA VR200").missing == ("nvlink", "c2c")
 
 
 def test_a_tie_goes_to_the_first() -> None:
@@ -75,7 +103,7 @@ def test_a_tie_goes_to_the_first() -> None:
 def test_t4_page_with_nvml_time_shares_only() -> None:
     reading = Reading(gpu_utilization_ratio=0.8, memory_utilization_ratio=0.5, sm_clock_hertz=1.59e9)
     assert of(reading, "Tesla T4") == Saturation(
-        None, 0.0, 1.0, UNKNOWN, (None,) * 8, None, None, (*PIPES, "dram", "pcie")
+        None, 0.0, 1.0, UNKNOWN, (None,) * 9, None, None, (*PIPES, "dram", "pcie")
     ), "and a T4 has no NVLink to miss"
 
 
@@ -95,7 +123,7 @@ def test_memory_at_its_practical_peak_is_saturated() -> None:
 
 def test_a_mig_instance_has_no_links() -> None:
     saturation = of(LOADED._replace(pcie_receive_bytes_per_second=29e9), whole=False)
-    assert saturation.resources[-2:] == (None, None)
+    assert saturation.resources[-3:] == (None, None, None)
     assert saturation.missing == ()
     assert saturation.ratio == pytest.approx(0.5)
     assert saturation.limiting_resource == "tensor"
@@ -235,6 +263,8 @@ def test_any_input_gives_ratios_or_nothing(values: dict[str, float | None], mode
     assert saturation.memory == share(saturation, "dram")
     row = nvlink_of(model)
     absent = set() if whole else set(LINKS)
+    if c2c_of(model) is None and all(values.get(name) is None for name in C2C):
+        absent.add("c2c")
     if row is not None and row.links == 0:
         absent.add("nvlink")
     unknown = {name for name, value in zip(RESOURCES, saturation.resources, strict=True) if value is None}
@@ -257,6 +287,11 @@ def loads(draw: st.DrawFn) -> Reading:
     )
 
 
+def on(model: str, reading: Reading) -> Reading:
+    """Give the reading of a product: superchips alone have the link between chips."""
+    return reading if c2c_of(model) else hide(reading, set(C2C))
+
+
 measured = st.sets(st.sampled_from((*INPUTS, "integer_active_ratio", *NVLINK_RATES)))
 
 
@@ -265,6 +300,7 @@ measured = st.sets(st.sampled_from((*INPUTS, "integer_active_ratio", *NVLINK_RAT
 def test_more_known_inputs_never_lower_the_ratio(
     reading: Reading, hidden: set[str], more: set[str], model: str, whole: bool
 ) -> None:
+    reading = on(model, reading)
     more_known = of(hide(reading, hidden), model, whole).ratio
     less_known = of(hide(reading, hidden | more), model, whole).ratio
     assert less_known is None or (more_known is not None and more_known >= less_known)
@@ -273,6 +309,7 @@ def test_more_known_inputs_never_lower_the_ratio(
 @many
 @given(loads(), measured, st.sampled_from(MODELS), st.booleans())
 def test_the_truth_lies_between_the_bounds(reading: Reading, hidden: set[str], model: str, whole: bool) -> None:
+    reading = on(model, reading)
     full, part = of(reading, model, whole), of(hide(reading, hidden), model, whole)
     assert part.lower <= full.lower <= part.upper
 
@@ -282,6 +319,7 @@ def test_the_truth_lies_between_the_bounds(reading: Reading, hidden: set[str], m
 def test_a_ratio_without_a_pipe_or_memory_is_the_final_one(
     reading: Reading, hidden: set[str], model: str, whole: bool
 ) -> None:
+    reading = on(model, reading)
     full, part = of(reading, model, whole), of(hide(reading, hidden), model, whole)
     if part.ratio is not None and (part.compute is None or part.memory is None):
         assert part.ratio == full.ratio

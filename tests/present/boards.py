@@ -22,8 +22,8 @@ TIME = 1767225600.1
 
 COUNTED = CounterSnapshot(tuple(map(float, range(len(POSITION)))), TIME - 60, Distribution((0.25, 0.5), (3, 0, 7), 5.5))
 
-SATURATED = Saturation(0.9, 0.9, 1.0, "dram", (0.3, 0.0, 0.25, 0.0, 0.1, 0.9, None, 0.05), 0.3, 0.9, ("pcie",))
-NOT_SATURATED = Saturation(None, 0.0, 1.0, "unknown", (None,) * 8, None, None, RESOURCES)
+SATURATED = Saturation(0.9, 0.9, 1.0, "dram", (0.3, 0.0, 0.25, 0.0, 0.1, 0.9, None, 0.05, None), 0.3, 0.9, ("pcie",))
+NOT_SATURATED = Saturation(None, 0.0, 1.0, "unknown", (None,) * 9, None, None, RESOURCES)
 
 REMAPPING = CheckState(
     "row_remap_pending",

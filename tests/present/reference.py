@@ -41,7 +41,7 @@ CLASSES = (
 )
 BOTTLENECKS = ("idle", "compute", "io", "memory", "mixed", "unknown")
 
-RESOURCES = ("tensor", "fp64", "fp32", "fp16", "integer", "dram", "pcie", "nvlink")
+RESOURCES = ("tensor", "fp64", "fp32", "fp16", "integer", "dram", "pcie", "nvlink", "c2c")
 HEALTH_STATES = ("unknown", "ok", "info", "warn", "hot", "crit")
 
 SPELLED_OUT = (
@@ -63,6 +63,8 @@ INTEGRALS = {
     "pcie_receive": "observed_pcie_receive_bytes",
     "nvlink_transmit": "observed_nvlink_transmit_bytes",
     "nvlink_receive": "observed_nvlink_receive_bytes",
+    "c2c_transmit": "observed_c2c_transmit_bytes",
+    "c2c_receive": "observed_c2c_receive_bytes",
 }
 COUNTERS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ("observed_seconds", "", ("",)),

@@ -76,10 +76,10 @@ def grown(names: str, legend: str, over: str = RATE) -> tuple[Query, ...]:
     )
 
 
-def traffic(link: str) -> tuple[Query, ...]:
+def traffic(link: str, suffix: str = "") -> tuple[Query, ...]:
     """Averages of what a link sent and received, exact between two scrapes."""
     return tuple(
-        Query(f"rate(pulsed_gpu_observed_{link}_{way}_bytes_total{{{BOARD}}}[{RATE}])", word)
+        Query(f"rate(pulsed_gpu_observed_{link}_{way}_bytes_total{{{BOARD}}}[{RATE}])", f"{word}{suffix}")
         for way, word in (("transmit", "sent"), ("receive", "received"))
     )
 
@@ -334,8 +334,8 @@ TRAFFIC = Row(
         chart(
             "PCIe",
             BYTE_RATE,
-            traffic("pcie"),
-            "Data over PCIe, with headers. Much received with low SM activity: the GPU waits for data.",
+            (*traffic("pcie"), *traffic("c2c", " over C2C")),
+            "Data over PCIe and a superchip's C2C, with headers. Much received with low SM activity: the GPU waits for data.",
         ),
         chart(
             "NVLink",

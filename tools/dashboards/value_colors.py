@@ -39,7 +39,7 @@ CLASSES = _states(
 RESOURCES = _states(
     LIMITING_RESOURCES,
     (
-        *("#a352f0", "#e02f9b", "#56a64b", "#1a7f37", "#8ab8a8", "#3274d9", "#f2cc0c", "#ff9830"),
+        *("#a352f0", "#e02f9b", "#56a64b", "#1a7f37", "#8ab8a8", "#3274d9", "#f2cc0c", "#ff9830", "#c7b28a"),
         *("#6e7681", "#d0d0d0"),
     ),
 )

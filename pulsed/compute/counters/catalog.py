@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from pulsed.compute.workload.class_table import WORKLOAD_CLASSES
-from pulsed.translate.vocabulary import Value
+from pulsed.translate.vocabulary import QUANTITIES, Value
 
 IDLE_KINDS = ("free", "held", "unknown")
 """Kinds of idle time: the GPU is not in use, it is, or its memory is not known."""
@@ -61,9 +61,10 @@ INTEGRALS: tuple[TimeIntegral, ...] = (
             f"observed_{link}_{way}_bytes",
             f"{link}_{way}_bytes_per_second",
             f"{link}_{way}",
-            f"Data {done} over {name}, integrated from the rate; {link}_{way}_bytes_total is the GPU's own counter",
+            f"Data {done} over {name}, integrated from the rate"
+            + (f"; {total} is the GPU's own counter" if (total := f"{link}_{way}_bytes_total") in QUANTITIES else ""),
         )
-        for link, name in (("pcie", "PCIe"), ("nvlink", "NVLink"))
+        for link, name in (("pcie", "PCIe"), ("nvlink", "NVLink"), ("c2c", "the chip-to-chip link"))
         for way, done in (("transmit", "sent"), ("receive", "received"))
     ),
 )

@@ -14,7 +14,8 @@ from typing import Literal, NamedTuple, get_args
 from pulsed.errors import ConfigError
 
 Variable = Literal["sm", "tensor", "dram", "graphics_engine", "fp64", "real_utilization", "io"]
-"""Variables of the rules: ratios 0..1, and `io` in bytes/s (the larger PCIe direction). `Inputs` come first."""
+"""Variables of the rules: ratios 0..1, and `io` in bytes/s: the largest direction of PCIe and, in the profile `pulsed`,
+of the chip-to-chip link of a superchip. `Inputs` come first."""
 
 Profile = Literal["pulsed", "kempnerpulse"]
 """Whose rules: those of KempnerPulse 0.5 are without pulsed's own, and take a high `memory_utilization_ratio`

@@ -15,6 +15,7 @@ from functools import lru_cache
 from typing import Literal, NamedTuple
 
 from pulsed.compute.bounds import Bounds, Inputs
+from pulsed.compute.peaks import ChipToChipLink
 from pulsed.compute.tick import Workload
 from pulsed.compute.workload.class_table import (
     CLASSES,
@@ -51,19 +52,28 @@ Box = tuple[Cells, Cells]
 
 
 def traffic(
-    reading: Reading, high: Inputs, thresholds: ClassThresholds, *, whole: bool, profile: Profile, missing: Missing
+    reading: Reading,
+    high: Inputs,
+    thresholds: ClassThresholds,
+    *,
+    whole: bool,
+    link: ChipToChipLink | None = None,
+    profile: Profile,
+    missing: Missing,
 ) -> tuple[float, float]:
-    """Bound the larger PCIe direction, bytes/s.
+    """Bound the largest direction of PCIe and the chip-to-chip link, bytes/s.
 
     Below a whole GPU there is none: exactly 0. Traffic reads or writes device memory, or a kernel causes it: where
-    neither can be active, missing traffic is none. In the profile `kempnerpulse` a busy copy engine counts as traffic
-    without limit, and an unknown `memory_utilization_ratio` leaves the traffic open.
+    neither can be active, missing traffic is none. Missing traffic of a superchip's link is limited by how active both
+    can be; other products have no such link. The profile `kempnerpulse` has PCIe alone: a busy copy engine counts as
+    traffic without limit, and an unknown `memory_utilization_ratio` leaves the traffic open.
 
     Args:
         reading: what was measured.
         high: the highest that its inputs can be, from `bounds_of`.
         thresholds: of the profile `kempnerpulse`.
         whole: whether it is a whole GPU.
+        link: its chip-to-chip link; None if it is no superchip.
         profile: whose rule.
         missing: what missing traffic is.
     """
@@ -81,7 +91,15 @@ def traffic(
             return math.inf, math.inf
     elif high.dram <= 0.0 and high.graphics_engine <= 0.0:
         open_ended = False
-    return low, math.inf if open_ended and missing == "bounds" else low
+    most = math.inf if open_ended and missing == "bounds" else low
+    if profile == "kempnerpulse":
+        return low, most
+    sent = reading.c2c_transmit_bytes_per_second
+    received = reading.c2c_receive_bytes_per_second
+    low = max(low, sent or 0.0, received or 0.0)
+    if link is not None and (sent is None or received is None) and missing == "bounds":
+        most = max(most, link.limit(high.dram, high.graphics_engine))
+    return low, max(low, most)
 
 
 class Classifier:

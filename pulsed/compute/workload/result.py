@@ -7,12 +7,23 @@ from typing import TYPE_CHECKING
 
 from pulsed.compute.declaration import Alternatives, DerivedDetail, DerivedNumber, DerivedResult, DerivedState
 from pulsed.compute.real_utilization import weighted_inputs
-from pulsed.compute.workload.class_table import BOTTLENECKS, UNKNOWN, VARIABLES, WORKLOAD_CLASSES, Variable, rules_of
+from pulsed.compute.workload.class_table import (
+    BOTTLENECKS,
+    UNKNOWN,
+    VARIABLES,
+    WORKLOAD_CLASSES,
+    Profile,
+    Variable,
+    rules_of,
+)
 
 if TYPE_CHECKING:
     from pulsed.compute.derive import ComputeSettings
 
 BOTTLENECK_STATES = (*BOTTLENECKS, UNKNOWN)
+
+PCIE = ("pcie_transmit_bytes_per_second", "pcie_receive_bytes_per_second")
+C2C = ("c2c_transmit_bytes_per_second", "c2c_receive_bytes_per_second")
 
 MEASURED_BY: Mapping[Variable, tuple[str, ...]] = {
     "sm": ("sm_active_ratio",),
@@ -21,14 +32,20 @@ MEASURED_BY: Mapping[Variable, tuple[str, ...]] = {
     "graphics_engine": ("graphics_engine_active_ratio",),
     "fp64": ("fp64_active_ratio",),
     "real_utilization": (),  # has inputs of its own
-    "io": ("pcie_transmit_bytes_per_second", "pcie_receive_bytes_per_second"),
+    "io": (*PCIE, *C2C),
 }
-"""The quantities that determine each variable of the class table, all of them."""
+"""The quantities that determine each variable of the class table, all of them; superchips alone have those of C2C."""
+
+
+def inputs_of_variables(profile: Profile) -> Mapping[Variable, tuple[str, ...]]:
+    """Return `MEASURED_BY` with the inputs that a profile uses."""
+    return MEASURED_BY if profile == "pulsed" else {**MEASURED_BY, "io": PCIE}
 
 
 def _inputs(settings: ComputeSettings) -> tuple[Alternatives, ...]:
     used = {condition.variable for rule in rules_of(settings.profile) for condition in rule.conditions}
-    quantities = [quantity for variable in VARIABLES if variable in used for quantity in MEASURED_BY[variable]]
+    measured_by = inputs_of_variables(settings.profile)
+    quantities = [quantity for variable in VARIABLES if variable in used for quantity in measured_by[variable]]
     if settings.profile == "kempnerpulse":  # its IO rule
         quantities.append("memory_utilization_ratio")
     weighted = [quantity for (quantity,) in weighted_inputs(settings)] if "real_utilization" in used else []

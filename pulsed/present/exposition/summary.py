@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from pulsed.compute.counters.catalog import Distribution
 from pulsed.compute.health.model import Health
-from pulsed.compute.peaks import DEFAULT, RESOURCES, Peaks, architecture_of
+from pulsed.compute.peaks import DEFAULT, LINKS, RESOURCES, Peaks, architecture_of
 from pulsed.compute.tick import ComputedTick
 from pulsed.present.exposition.series_memory import without_gone
 from pulsed.present.exposition.text_format import MetricType, header, label_pairs
@@ -184,5 +184,5 @@ def _peaks(models: frozenset[str], peaks: Mapping[str, Peaks]) -> Iterator[Row]:
     for model in sorted(models):
         row = peaks.get(architecture_of(model), peaks[DEFAULT])
         for resource in RESOURCES:
-            if resource not in ("pcie", "nvlink"):
+            if resource not in LINKS:
                 yield (model, resource), getattr(row, resource), ""

@@ -43,6 +43,8 @@ TRAFFIC = (
     "nvlink_transmit_bytes_per_second",
     "nvlink_receive_bytes_per_second",
     "nvlink_bandwidth_bytes_per_second",
+    "c2c_transmit_bytes_per_second",
+    "c2c_receive_bytes_per_second",
 )
 """Whole GPUs only: MIG instances and vGPU guests have no links."""
 

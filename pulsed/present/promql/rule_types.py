@@ -133,6 +133,12 @@ def number(value: float) -> str:
     return short if float(short) == value and len(short) < len(text) and value >= 1e5 else text
 
 
+def found(patterns: Sequence[str], position: int) -> str:
+    """Return the selection of products that have one of several patterns in their names, and no earlier one."""
+    earlier = "".join(f", {MODEL}!~`.*(?:{pattern}).*`" for pattern in patterns[:position])
+    return f"{MODEL}=~`.*(?:{patterns[position]}).*`{earlier}"
+
+
 def indented(text: str, columns: int = 2) -> str:
     """Return an expression with all lines indented."""
     return "\n".join(" " * columns + line if line else line for line in text.splitlines())

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pulsed.compute.derive import ComputeSettings
 from pulsed.compute.peaks import (
     ARCHITECTURES,
+    C2C_LINKS,
     DEFAULT,
     LINKS,
     NVLINKS,
@@ -22,7 +23,7 @@ from pulsed.compute.peaks import (
 )
 from pulsed.compute.saturation import NONE, UNKNOWN
 from pulsed.present.promql.inputs import WHOLE, input_of
-from pulsed.present.promql.rule_types import MODEL, NOTHING, SEEN, IdentityLabels, Recording, indented, number, recorded
+from pulsed.present.promql.rule_types import NOTHING, SEEN, IdentityLabels, Recording, found, indented, number, recorded
 from pulsed.present.promql.utilization import high_of
 
 SATURATION = recorded("saturation_ratio", "max")
@@ -32,6 +33,7 @@ MISSING = recorded("resource_saturation_ratio", "high")
 LIMITING = recorded("limiting_resource", "raw")
 PCIE_PEAK = recorded("pcie_peak_bytes_per_second", "max")
 NVLINK_PEAK = recorded("nvlink_peak_bytes_per_second", "max")
+C2C_PEAK = recorded("c2c_peak_bytes_per_second", "max")
 
 PIPES = tuple(resource for resource in RESOURCES if resource not in LINKS and resource != "dram")
 
@@ -45,26 +47,22 @@ def saturation_rules(settings: ComputeSettings, identity: IdentityLabels) -> Ite
         yield Recording(RESOURCE, f"clamp_max({activity} / {peak}, 1)", labels={"resource": resource})
     yield from _pcie(peaks)
     yield from _nvlink(peaks)
+    yield from _c2c(peaks)
     yield from _missing(peaks, identity)
     yield from _whole(identity)
     yield from _limiting(identity)
 
 
-def _found(patterns: Sequence[str], position: int) -> str:
-    """Return the selection of products that match a pattern, and no earlier one."""
-    earlier = "".join(f", {MODEL}!~`.*(?:{pattern}).*`" for pattern in patterns[:position])
-    return f"{MODEL}=~`.*(?:{patterns[position]}).*`{earlier}"
-
-
 _PATTERNS = [architecture.pattern for architecture in ARCHITECTURES]
 _LINK_PATTERNS = [row.pattern for row in NVLINKS]
+_C2C_PATTERNS = [row.pattern for row in C2C_LINKS]
 
 
 def _by_architecture(values: Mapping[str, float | None], selected: str = "") -> list[str]:
     """Return the values that differ from the default, by architecture, then the default."""
     default = values[DEFAULT]
     parts = [
-        f"{number(value)} * {SEEN}{{{selected}{_found(_PATTERNS, position)}}}"
+        f"{number(value)} * {SEEN}{{{selected}{found(_PATTERNS, position)}}}"
         for position, architecture in enumerate(ARCHITECTURES)
         if (value := values[architecture.name]) is not None and value != default
     ]
@@ -116,7 +114,7 @@ def _pcie(peaks: Mapping[str, Peaks]) -> Iterator[Recording]:
 def _nvlink(peaks: Mapping[str, Peaks]) -> Iterator[Recording]:
     fixed = _by_architecture({name: row.nvlink for name, row in peaks.items()}, WHOLE + ", ")
     known = [
-        f"{number(row.peak)} * {SEEN}{{{_found(_LINK_PATTERNS, position)}}}"
+        f"{number(row.peak)} * {SEEN}{{{found(_LINK_PATTERNS, position)}}}"
         for position, row in enumerate(NVLINKS)
         if row.links
     ]
@@ -138,10 +136,33 @@ def _nvlink(peaks: Mapping[str, Peaks]) -> Iterator[Recording]:
     yield Recording(RESOURCE, f"(\n{indented(share)}\n)\n{_unless_without()}", labels={"resource": "nvlink"})
 
 
+def _c2c(peaks: Mapping[str, Peaks]) -> Iterator[Recording]:
+    fixed = _by_architecture({name: row.c2c for name, row in peaks.items()}, WHOLE + ", ")
+    known = [
+        f"{number(row.peak)} * {SEEN}{{{WHOLE}, {found(_C2C_PATTERNS, position)}}}"
+        for position, row in enumerate(C2C_LINKS)
+        if row.peak is not None
+    ]
+    yield Recording(
+        C2C_PEAK,
+        _or([*fixed, *known]),
+        "Practical peak of the chip-to-chip link of a superchip, in bytes/s per direction.",
+    )
+    sent, received = (input_of(f"c2c_{way}_bytes_per_second") for way in ("transmit", "receive"))
+    yield Recording(RESOURCE, _link(sent, received, C2C_PEAK), labels={"resource": "c2c"})
+
+
+def _superchips() -> str:
+    """Return the GPUs with a chip-to-chip link, by their names or counters."""
+    counted = (f"0 * {input_of(f'c2c_{way}_bytes_per_second')} + 1" for way in ("transmit", "receive"))
+    named = (f"{SEEN}{{{WHOLE}, {found(_C2C_PATTERNS, position)}}}" for position in range(len(C2C_LINKS)))
+    return _or([*named, *counted])
+
+
 def _unless_without() -> str:
     """Return the exclusion of products without NVLink."""
     without = [position for position, row in enumerate(NVLINKS) if not row.links]
-    return "\n".join(f"unless {SEEN}{{{_found(_LINK_PATTERNS, position)}}}" for position in without)
+    return "\n".join(f"unless {SEEN}{{{found(_LINK_PATTERNS, position)}}}" for position in without)
 
 
 def _missing(peaks: Mapping[str, Peaks], identity: IdentityLabels) -> Iterator[Recording]:
@@ -155,6 +176,7 @@ def _missing(peaks: Mapping[str, Peaks], identity: IdentityLabels) -> Iterator[R
         "dram": f"clamp_max({high_of('dram')} / {_ratio(peaks, ['dram'])}, 1)\nunless {known(['dram'])}",
         "pcie": f"{SEEN}{{{WHOLE}}}\nunless {known(['pcie'])}",
         "nvlink": f"{SEEN}{{{WHOLE}}}\nunless {known(['nvlink'])}\n{_unless_without()}",
+        "c2c": f"(\n{indented(_superchips())}\n)\nunless {known(['c2c'])}",
     }
     comment = "Upper bounds of missing resources; compute is any of the pipes."
     for resource, expr in limits.items():

@@ -11,9 +11,10 @@ from dataclasses import fields
 
 from pulsed.compute.bounds import Inputs
 from pulsed.compute.derive import ComputeSettings
+from pulsed.compute.peaks import C2C_LINKS
 from pulsed.compute.real_utilization import COVERAGE_DIGITS, SETTLED, Weights
 from pulsed.present.promql.inputs import WHOLE, input_of
-from pulsed.present.promql.rule_types import NOTHING, SEEN, IdentityLabels, Recording, indented, number, recorded
+from pulsed.present.promql.rule_types import NOTHING, SEEN, IdentityLabels, Recording, found, indented, number, recorded
 
 PIPES = ("tensor_active_ratio", "fp64_active_ratio", "fp32_active_ratio", "fp16_active_ratio", "sm_occupancy_ratio")
 """Activities that are at most that of the SMs."""
@@ -25,11 +26,13 @@ QUANTITY_OF = {
     "graphics_engine": "graphics_engine_active_ratio",
     "fp64": "fp64_active_ratio",
     "real_utilization": "real_utilization_ratio",
-    "io": "pcie_larger_bytes_per_second",
+    "io": "host_larger_bytes_per_second",
 }
 """The canonical quantity behind each variable of the rules."""
 
 BUSIEST_PIPE = recorded("busiest_pipe_ratio", "max")
+PCIE_LOW, PCIE_HIGH = recorded("pcie_larger_bytes_per_second", "low"), recorded("pcie_larger_bytes_per_second", "high")
+C2C_HIGH = recorded("c2c_larger_bytes_per_second", "high")
 LOWER, UPPER = recorded("real_utilization_ratio", "low"), recorded("real_utilization_ratio", "high")
 COVERAGE = recorded("real_utilization_coverage_ratio", "sum")
 MEAN_OF_PRESENT = recorded("real_utilization_ratio", "mean_of_present")
@@ -47,10 +50,11 @@ def high_of(variable: str) -> str:
 
 
 def utilization_rules(settings: ComputeSettings, identity: IdentityLabels) -> Iterator[Recording]:
-    """Yield the rules for the bounds, the real utilization and PCIe traffic."""
+    """Yield the rules for the bounds, the real utilization and the traffic of PCIe and chip-to-chip links."""
     yield from _zero_filled() if settings.missing == "zero" else _bounds(identity)
     yield from _real_utilization(settings)
-    yield from _traffic(settings)
+    yield from _pcie_traffic(settings)
+    yield from _traffic(settings, identity)
 
 
 def _zero_filled() -> Iterator[Recording]:
@@ -150,9 +154,9 @@ def _real_utilization(settings: ComputeSettings) -> Iterator[Recording]:
     )
 
 
-def _traffic(settings: ComputeSettings) -> Iterator[Recording]:
+def _pcie_traffic(settings: ComputeSettings) -> Iterator[Recording]:
     sent, received = input_of("pcie_transmit_bytes_per_second"), input_of("pcie_receive_bytes_per_second")
-    low, high = low_of("io"), high_of("io")
+    low, high = PCIE_LOW, PCIE_HIGH
     whole = f"{SEEN}{{{WHOLE}}}"
     copying = input_of("memory_utilization_ratio")
     larger = f"{sent} > {received} or {received} or {sent}"
@@ -179,3 +183,34 @@ def _traffic(settings: ComputeSettings) -> Iterator[Recording]:
             f"{settled}\nor {unlimited}\nor {NOTHING}",
             "Unbounded if a direction is missing, except while neither a kernel nor device memory can be active.",
         )
+
+
+def _traffic(settings: ComputeSettings, identity: IdentityLabels) -> Iterator[Recording]:
+    """Yield the rules for the variable `io`: PCIe, and but for the profile `kempnerpulse` the chip-to-chip link."""
+    lows, highs = [PCIE_LOW], [PCIE_HIGH]
+    if settings.profile != "kempnerpulse":
+        both = [input_of("c2c_transmit_bytes_per_second"), input_of("c2c_receive_bytes_per_second")]
+        lows += both
+        highs += both
+        if settings.missing != "zero":
+            yield _missing_c2c_traffic(*both)
+            highs.append(C2C_HIGH)
+    comment = "The largest direction of PCIe and the chip-to-chip link."
+    for series, parts in ((low_of("io"), lows), (high_of("io"), highs)):
+        yield Recording(series, f'max {identity.by} (\n  {{__name__=~"{"|".join(parts)}"}}\n)', comment)
+        comment = ""
+
+
+def _missing_c2c_traffic(sent: str, received: str) -> Recording:
+    patterns = [link.pattern for link in C2C_LINKS]
+    limits = [
+        f"{number(link.memory_bytes_per_second)} * {high_of('dram')}"
+        f" + {number(link.bytes_per_second)} * {high_of('graphics_engine')}"
+        f" and {SEEN}{{{WHOLE}, {found(patterns, position)}}}"
+        for position, link in enumerate(C2C_LINKS)
+    ]
+    return Recording(
+        C2C_HIGH,
+        "(\n" + indented("\nor ".join(limits)) + f"\n)\nunless ({sent} and {received})",
+        "If a direction of a superchip's chip-to-chip link is missing: what its memory and graphics engine allow.",
+    )

@@ -53,7 +53,23 @@ def _value(variable: str, detail: Document, catalog: Document) -> Number:
         return ratio
     values = [detail["metrics"].get(name) for name in catalog["variables"][variable]]
     known = [value for value in values if value is not None]
-    return max(known) if known else None  # of the directions of PCIe the larger one
+    return max(known) if known else None  # of the directions of links the largest one
+
+
+def _name(variable: str, detail: Document, catalog: Document) -> str:
+    if variable == "io" and any(name.startswith("c2c_") for name in _quantities(variable, detail, catalog)):
+        return "PCIe and C2C"
+    return _NAMES.get(variable, variable)
+
+
+def _quantities(variable: str, detail: Document, catalog: Document) -> list[str]:
+    """Return the quantities that determine a variable; those of the link between chips of superchips alone."""
+    has_c2c = "c2c" in detail.get("saturation", {}).get("missing", ())
+    return [
+        name
+        for name in catalog["variables"][variable]
+        if has_c2c or not name.startswith("c2c_") or detail["metrics"].get(name) is not None
+    ]
 
 
 def _is_possible(rule: Mapping[str, Any], detail: Document, catalog: Document) -> bool:
@@ -68,7 +84,7 @@ def _is_possible(rule: Mapping[str, Any], detail: Document, catalog: Document) -
 def _condition(condition: Sequence[Any], detail: Document, catalog: Document) -> str:
     variable, comparison, threshold = condition
     value = _value(variable, detail, catalog)
-    return f"{_NAMES.get(variable, variable)} {_text(variable, value)} ({comparison} {_text(variable, threshold)})"
+    return f"{_name(variable, detail, catalog)} {_text(variable, value)} ({comparison} {_text(variable, threshold)})"
 
 
 def _text(variable: str, value: Number) -> str:
@@ -82,7 +98,7 @@ def _deciding_inputs(detail: Document, catalog: Document, candidates: Sequence[s
     names: dict[str, None] = {}
     for rule in catalog["rules"]:
         for variable, _, _ in rule["conditions"] if rule["class"] in candidates else ():
-            quantities = catalog["variables"][variable]
+            quantities = _quantities(variable, detail, catalog)
             if variable == "real_utilization":
                 quantities = detail["real_utilization"]["missing_inputs"]
             names |= dict.fromkeys(name for name in quantities if detail["metrics"].get(name) is None)

@@ -90,16 +90,22 @@ GROUPS: Mapping[str, tuple[Metric, ...]] = {
         Metric("PCIe transmit", "pcie_transmit_bytes_per_second", _per_second, lambda gpu, detail: _half(gpu)),
         Metric("NVLink receive", "nvlink_receive_bytes_per_second", _per_second, None),
         Metric("NVLink transmit", "nvlink_transmit_bytes_per_second", _per_second, None),
+        Metric("C2C receive", "c2c_receive_bytes_per_second", _per_second, None),
+        Metric("C2C transmit", "c2c_transmit_bytes_per_second", _per_second, None),
         Metric("Power", "power_watts", _unit(whole, "W"), _of("power_limit_watts")),
         Metric("Temperature", "temperature_celsius", _unit(whole, "C"), 100.0),
         Metric("SM clock", "sm_clock_hertz", _unit(megahertz, "MHz"), _of("sm_clock_max_hertz")),
         Metric("Energy", "energy_joules_total", lambda value: metric(value, "J"), None),
     ),
 }
-"""Rows by group. Rows of tensor detail and of pipes are left out where the source has no reading and no history."""
+"""Rows by group. Rows of tensor detail, integer pipes and superchips' links are left out without reading and
+history."""
 
 _OPTIONAL = frozenset(
-    ("tensor_hmma_active_ratio", "tensor_imma_active_ratio", "tensor_dfma_active_ratio", "integer_active_ratio")
+    (
+        *("tensor_hmma_active_ratio", "tensor_imma_active_ratio", "tensor_dfma_active_ratio", "integer_active_ratio"),
+        *("c2c_receive_bytes_per_second", "c2c_transmit_bytes_per_second"),
+    )
 )
 
 HISTORY_FIELDS: tuple[str, ...] = tuple(each.field for group in GROUPS.values() for each in group)

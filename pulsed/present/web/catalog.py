@@ -8,7 +8,7 @@ from typing import Any
 from pulsed.compute.health.checks import CHECKS
 from pulsed.compute.health.inputs import FACTS
 from pulsed.compute.workload.class_table import WORKLOAD_CLASSES, ClassRule, rules_of
-from pulsed.compute.workload.result import MEASURED_BY
+from pulsed.compute.workload.result import inputs_of_variables
 from pulsed.present.counters_file import counters_line
 from pulsed.translate.fields import DcgmField, sources
 from pulsed.translate.vocabulary import QUANTITIES
@@ -27,7 +27,7 @@ def catalog_document(workload: Mapping[str, Any], weights: Mapping[str, float]) 
     return {
         "classes": list(WORKLOAD_CLASSES),
         "rules": [_rule(rule, thresholds) for rule in rules_of(workload["profile"])],
-        "variables": {name: list(quantities) for name, quantities in MEASURED_BY.items()},
+        "variables": {name: list(quantities) for name, quantities in inputs_of_variables(workload["profile"]).items()},
         "weights": dict(weights),
         "quantities": {name: _quantity(name, each.meaning, each.group) for name, each in QUANTITIES.items()},
         "checks": {

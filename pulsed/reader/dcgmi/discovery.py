@@ -37,6 +37,11 @@ class Topology:
         """Whether any GPU is split by MIG."""
         return any(entity == "GPU-I" for entity, _ in self.labels)
 
+    @property
+    def models(self) -> frozenset[str]:
+        """The product names."""
+        return frozenset(text for labels in self.labels.values() for name, text in labels if name == "model")
+
 
 NOTHING_KNOWN = Topology()
 

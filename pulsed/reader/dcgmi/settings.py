@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from pulsed.reader.tick import MAX_GPUS
 
@@ -16,6 +17,7 @@ class DcgmiSettings:
 
     Attributes:
         fast: ids of the fields of every tick, the more important ones first.
+        by_model: more fields of every tick, by a pattern: for the GPUs of a node of which one's product name has it.
         slow: ids of fields that are read every `slow_interval` only; those of `fast` are left out.
         interval: seconds between two ticks; less than `LEAST_INTERVAL` is raised to it, with a warning.
         slow_interval: seconds. Values older than three of them count as missing.
@@ -33,6 +35,7 @@ class DcgmiSettings:
     """
 
     fast: tuple[int, ...]
+    by_model: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     slow: tuple[int, ...] = ()
     interval: float = 1.0
     slow_interval: float = 30.0

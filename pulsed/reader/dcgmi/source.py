@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random as random_module
+import re
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 
@@ -164,6 +165,8 @@ class DcgmiSource:
             await self._sleep(delay)
         self._path = find(self._settings.path)
         self._topology = await self._introduce()
+        if (fields := self._fields()) != self._watch.wanted:
+            self._watch = Watch(fields)
         while True:
             try:
                 self._stream, arrival = await open_stream(
@@ -198,6 +201,14 @@ class DcgmiSource:
         except SourceError as error:
             log.warning("the GPUs have no names and UUIDs", extra={"target": self.target, "error": str(error)})
             return NOTHING_KNOWN
+
+    def _fields(self) -> tuple[int, ...]:
+        """Return the fields to request with every tick from the GPUs that are known now."""
+        chosen = dict.fromkeys(self._settings.fast)
+        for pattern, fields in self._settings.by_model.items():
+            if any(re.search(pattern, model) for model in self._topology.models):
+                chosen |= dict.fromkeys(fields)
+        return tuple(chosen)
 
     async def _discover(self) -> Topology:
         found = await discover((self._path, *self._settings.options()), self._settings.discovery_timeout)
@@ -260,7 +271,8 @@ class DcgmiSource:
         """See whether the GPUs are still the same, and whether lost profiling fields can be had again."""
         try:
             before, self._topology = self._topology, await self._discover()
-            if not self._settings.entities and is_outdated(before, self._topology):
+            changed = not self._settings.entities and is_outdated(before, self._topology)
+            if changed or self._fields() != self._watch.wanted:
                 self._wants_restart = True
         except SourceError as error:
             log.debug("the GPUs cannot be looked up now", extra={"error": str(error)})

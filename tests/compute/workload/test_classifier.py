@@ -28,12 +28,17 @@ from pulsed.compute.workload.classifier import Classifier
 from pulsed.translate.tick import Device
 from pulsed.translate.vocabulary import NOTHING, Reading
 from tests.compute.readings import (
+    C2C,
+    C2C_RATE,
     GUEST,
     INPUTS,
     INSTANCE,
+    MEMORY_RATE,
     NEAR_EDGES,
     PCIE,
     RATIO_INPUTS,
+    SUPERCHIP,
+    SUPERCHIP_INSTANCE,
     WHOLE,
     arbitrary,
     consistent,
@@ -100,7 +105,9 @@ def expected(reading: Reading, weights: Weights = PRESETS["ai"], profile: Profil
     """The class of a reading with all inputs of the table."""
     sm, tensor, dram, gr, fp64 = (min(max(getattr(reading, name), 0.0), 1.0) for name in RATIO_INPUTS)
     ru = weights.sm * sm + weights.tensor * tensor + weights.dram * dram + weights.graphics_engine * gr
-    return cascade(ru, sm, tensor, dram, gr, fp64, max(getattr(reading, name) for name in PCIE) >= 1e9, profile)
+    links = PCIE if profile == "kempnerpulse" else (*PCIE, *C2C)
+    io = max(getattr(reading, name) or 0.0 for name in links) >= 1e9
+    return cascade(ru, sm, tensor, dram, gr, fp64, io, profile)
 
 
 def just_below(threshold: float) -> float:
@@ -222,6 +229,55 @@ def test_missing_traffic_is_open_on_a_whole_gpu_only() -> None:
     assert workload(one, device=INSTANCE).raw_class == "idle"
 
 
+def c2c(sent: float | None, received: float | None) -> dict[str, float | None]:
+    return dict(zip(C2C, (sent, received), strict=True))
+
+
+@pytest.mark.parametrize("device", [SUPERCHIP, WHOLE])
+def test_traffic_between_chips_is_io(device: Device) -> None:
+    """A GH200 loads its data over NVLink-C2C: 100 GB/s are 2 % of its memory's bandwidth, and PCIe is quiet."""
+    loading = full(0.0, 0.0, 0.021, 0.0)
+    for traffic in (c2c(0.0, 100e9), c2c(1e9, 0.0), c2c(None, 1e9)):
+        assert workload(loading._replace(**traffic), device=device) == Workload("io_or_data_loading", "io")
+    little = loading._replace(**c2c(just_below(1e9), just_below(1e9)))
+    assert workload(little, device=device).raw_class == "idle"
+
+
+def test_traffic_between_chips_does_not_exist_below_a_whole_gpu() -> None:
+    loading = full(0.0, 0.0, 0.021, 0.0)._replace(**c2c(0.0, 100e9))
+    assert workload(loading, device=SUPERCHIP_INSTANCE).raw_class == "idle"
+    assert workload(loading._replace(**c2c(None, None)), device=SUPERCHIP_INSTANCE).raw_class == "idle"
+
+
+def test_the_kempnerpulse_profile_has_no_traffic_between_chips() -> None:
+    kempnerpulse = ComputeSettings(profile="kempnerpulse")
+    reading = full(0.0, 0.0, 0.021, 0.0)._replace(memory_utilization_ratio=0.1)
+    for traffic in (c2c(0.0, 100e9), c2c(None, None)):
+        assert workload(reading._replace(**traffic), kempnerpulse, SUPERCHIP).raw_class == "idle"
+
+
+def test_missing_traffic_between_chips_is_open_on_a_superchip_only() -> None:
+    maybe = full(0.0, 0.0, 0.021, 0.0)
+    open_ = Workload(UNKNOWN, UNKNOWN, ("idle", "io_or_data_loading"))
+    for traffic in (c2c(None, None), c2c(0.0, None), c2c(None, 0.0)):
+        assert workload(maybe._replace(**traffic), device=SUPERCHIP) == open_
+        assert workload(maybe._replace(**traffic)).raw_class == "idle"
+        assert workload(maybe._replace(**traffic), ComputeSettings(missing="zero"), SUPERCHIP).raw_class == "idle"
+    computing = full(0.9, 0.6, 0.3, 1.0)
+    assert workload(computing, device=SUPERCHIP).raw_class == "tensor_heavy_compute"
+
+
+@pytest.mark.parametrize("model", ["NVIDIA GH200 480GB", "NVIDIA GH200 144G HBM3e", "NVIDIA GB200", "NVIDIA GB300"])
+def test_an_idle_superchip_is_idle_without_the_counter_of_its_link(model: str) -> None:
+    """dcgm-exporter's stock page lacks it. Idle GPUs show up to 0.00006 of DRAM activity, which 1 GB/s exceeds."""
+    device = replace(SUPERCHIP, model=model)
+    for dram, engine in ((0.0, 0.0), (62e-6, 0.0), (100e-6, 0.0), (0.0, 0.002)):
+        assert workload(full(0.0, 0.0, dram, engine), device=device).raw_class == "idle"
+    assert workload(full(0.0, 0.0, 0.001, 0.0), device=device).candidates == ("idle", "io_or_data_loading")
+    stock = full(0.0, 0.0, 2e-6, 0.0)._replace(sm_active_ratio=None, fp64_active_ratio=None)
+    assert workload(stock, device=device).raw_class == "idle"
+
+
 def test_the_kempnerpulse_profile_takes_a_busy_memory_for_a_copy_engine() -> None:
     kempnerpulse = ComputeSettings(profile="kempnerpulse")
     reading = full(0.1, 0.0, 0.1, 0.2)
@@ -318,6 +374,8 @@ def test_sound_whatever_is_hidden(
     thresholds: ClassThresholds,
 ) -> None:
     options = replace(profile, thresholds=thresholds)
+    if device is not SUPERCHIP:
+        reading = hide(reading, set(C2C))  # no link
     truth = workload(reading, options, device)
     assert truth.raw_class in CLASSES
     inner = workload(hide(reading, some), options, device)
@@ -382,21 +440,31 @@ def obeys_physics(reading: Reading) -> bool:
     sm, tensor, dram, gr, fp64 = (getattr(reading, name) for name in RATIO_INPUTS)
     busy, memory = reading.gpu_utilization_ratio, reading.memory_utilization_ratio
     is_still = gr <= 0 and dram <= 0 and max(getattr(reading, name) for name in PCIE) > 0  # but with traffic
-    return bool(busy >= gr >= sm >= max(tensor, fp64) and memory >= dram and not is_still)
+    c2c = max(getattr(reading, name) for name in C2C)
+    return bool(
+        busy >= gr >= sm >= max(tensor, fp64)
+        and memory >= dram
+        and not is_still
+        and c2c <= MEMORY_RATE * dram + C2C_RATE * gr
+    )
+
+
+LINKS = {"io": PCIE, "c2c": C2C}
 
 
 @many
-@given(consistent(), st.sets(st.sampled_from([*RATIO_INPUTS, "io"]), min_size=1, max_size=2))
+@given(consistent(), st.sets(st.sampled_from([*RATIO_INPUTS, *LINKS]), min_size=1, max_size=2))
 def test_no_needless_unknown(reading: Reading, missing: set[str]) -> None:
     """Fill the missing inputs in every way on a grid: what is reached is exactly what is named."""
     # Occupancy and the other pipes would only tie SM down between the points of the grid.
     reading = reading._replace(fp32_active_ratio=None, fp16_active_ratio=None, sm_occupancy_ratio=None)
-    grid = sorted({*GRID, *(getattr(reading, name) for name in INPUTS if getattr(reading, name) is not None)} - {1e9})
+    least = [1e9 / MEMORY_RATE, 1e9 / C2C_RATE]  # that traffic between the chips needs
+    grid = sorted({*GRID, *least, *(value for name in INPUTS if (value := getattr(reading, name)) is not None)} - {1e9})
     grid = [value for value in grid if value <= 1]
     choices: list[list[dict[str, float]]] = []
     for name in sorted(missing):
-        if name == "io":
-            choices.append([dict.fromkeys(PCIE, rate) for rate in (0.0, 1e9)])
+        if name in LINKS:
+            choices.append([dict.fromkeys(LINKS[name], rate) for rate in (0.0, 1e9)])
         else:
             choices.append([{name: value} for value in grid])
     reached = set()
@@ -407,5 +475,5 @@ def test_no_needless_unknown(reading: Reading, missing: set[str]) -> None:
         if obeys_physics(filled):
             reached.add(expected(filled))
     assume(reached)
-    names = {name for item in missing for name in (PCIE if item == "io" else (item,))}
-    assert possible(workload(hide(reading, names))) == reached
+    names = {name for item in missing for name in LINKS.get(item, (item,))}
+    assert possible(workload(hide(reading, names), device=SUPERCHIP)) == reached

@@ -18,15 +18,15 @@ CLEARLY = 0.15
 OWN = {
     "compute": ("tensor", "fp64", "fp32", "fp16", "integer"),
     "memory": ("dram",),
-    "io": ("pcie",),
+    "io": ("pcie", "c2c"),
     "idle": (),
 }
 """The resources of every bottleneck that names one; `mixed` does not."""
 
-MODELS = ("NVIDIA A100-SXM4-80GB", "NVIDIA H100 80GB HBM3", "Tesla T4", "")
+MODELS = ("NVIDIA A100-SXM4-80GB", "NVIDIA H100 80GB HBM3", "NVIDIA GH200 480GB", "Tesla T4", "")
 
 
-def random_reading(chance: random.Random) -> Reading:
+def random_reading(chance: random.Random, has_c2c: bool) -> Reading:
     """Return a complete reading that obeys physics."""
     sm = chance.choice([1.0, chance.random(), chance.random() * 0.1])
     pipes = {
@@ -46,6 +46,8 @@ def random_reading(chance: random.Random) -> Reading:
         pcie_receive_bytes_per_second=rate(),
         nvlink_transmit_bytes_per_second=chance.choice([0.0, 4 * rate()]),
         nvlink_receive_bytes_per_second=0.0,
+        c2c_transmit_bytes_per_second=6 * rate() if has_c2c else None,
+        c2c_receive_bytes_per_second=6 * rate() if has_c2c else None,
         pcie_link_generation=chance.choice([3, 4, 5]),
         pcie_link_width=16,
     )
@@ -69,7 +71,7 @@ def test_every_difference_between_class_and_limiting_resource_is_documented() ->
     met = set()
     for _ in range(30_000):
         device = Device(Entity("gpu", "0"), model=chance.choice(MODELS))
-        found = difference(result_of(random_reading(chance), device=device))
+        found = difference(result_of(random_reading(chance, "GH200" in device.model), device=device))
         if found:
             met |= {found}
     assert met <= set().union(*documented)

@@ -66,6 +66,7 @@ def test_a_gpu_object_is_the_contracts() -> None:
                 "dram": 0.9,
                 "pcie": None,
                 "nvlink": 0.05,
+                "c2c": None,
             },
             "missing": ["pcie"],
             "tensor_throughput_ratio": None,

@@ -23,7 +23,7 @@ from tests.present.strategies import NOW, boards
 LEAN = catalog("lean")
 STATE_SETS = ("workload_class", "bottleneck", "limiting_resource")
 COUNTERS_BY_LABEL = ("workload_class_seconds", "class_energy_joules", "idle_seconds", "idle_energy_joules")
-INTEGRALS = r"energy|sm_active|tensor_active|dram_active|(pcie|nvlink)_(transmit|receive)"
+INTEGRALS = r"energy|sm_active|tensor_active|dram_active|(pcie|nvlink|c2c)_(transmit|receive)"
 
 AT_ZERO = re.compile(
     rf"({'|'.join(STATE_SETS)}|({'|'.join(COUNTERS_BY_LABEL)}|(health|xid)_events|({INTEGRALS})_unknown_seconds)_total"

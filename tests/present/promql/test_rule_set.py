@@ -48,7 +48,12 @@ NOISY = ComputeSettings(
     ),
     saturators=Saturators(
         peaks_by_architecture(
-            {"default": {"tensor": 0.8}, "ampere": {"pcie": 2e10, "fp16": 0.5}, "ada": {"dram": 0.7, "nvlink": 3e9}}
+            {
+                "default": {"tensor": 0.8},
+                "ampere": {"pcie": 2e10, "fp16": 0.5},
+                "ada": {"dram": 0.7, "nvlink": 3e9},
+                "blackwell": {"c2c": 2e10},
+            }
         )
     ),
 )
@@ -120,7 +125,7 @@ WRONG = [
     *same("gpu:pulsed_saturation_ratio:max", "wanted_saturation"),
     *chain.from_iterable(same(f"gpu:pulsed_{each.name}:raw", f"wanted_{each.name}") for each in recorded_numbers()),
     *both("gpu:pulsed_limiting_resource:raw == 1", "wanted_limiting", LABELS + ", resource"),
-    f"count by ({LABELS}) (gpu:pulsed_limiting_resource:raw) != 10",
+    f"count by ({LABELS}) (gpu:pulsed_limiting_resource:raw) != 11",
 ]
 
 

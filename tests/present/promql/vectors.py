@@ -13,7 +13,7 @@ from pulsed.compute.workload.class_table import RULES
 from pulsed.translate.fields import AMBIGUOUS_NAME, sources
 from pulsed.translate.translator import Translator
 from pulsed.translate.vocabulary import Reading
-from tests.compute.readings import NEAR_EDGES, PCIE, PIPES
+from tests.compute.readings import C2C, NEAR_EDGES, PCIE, PIPES
 from tests.translate.build import Row, tick
 
 SHARES = (
@@ -40,6 +40,8 @@ MODELS = (
     "NVIDIA L40S",
     "Tesla V100-SXM2-16GB",
     "NVIDIA B200",
+    "NVIDIA GH200 480GB",
+    "NVIDIA GB200",
     "NVIDIA A40",
     "Something Else",
 )
@@ -108,7 +110,7 @@ def edge_gpus(first: int, settings: ComputeSettings, seed: int) -> Iterator[Gpu]
 
 def _named(variable: str, chance: random.Random) -> tuple[str, ...]:
     if variable == "io":
-        return (chance.choice(PCIE),)
+        return (chance.choice((*PCIE, *C2C)),)
     if variable == "real_utilization":  # all inputs at the threshold: so is their mean
         return ("sm_active_ratio", "tensor_active_ratio", "dram_active_ratio", "graphics_engine_active_ratio")
     return (QUANTITY_OF[variable],)
@@ -133,7 +135,9 @@ def _share(chance: random.Random) -> float:
 
 def _rates(chance: random.Random) -> dict[str, float]:
     """Links, clocks and what else is no share; in units of every field (kB, MB, MHz) whole numbers."""
-    rates = {name: chance.choice([0.0, 1e9, 999e6, 2e9, chance.randrange(60_000) * 1e6]) for name in (*PCIE, *NVLINK)}
+    rates = {
+        name: chance.choice([0.0, 1e9, 999e6, 2e9, chance.randrange(60_000) * 1e6]) for name in (*PCIE, *NVLINK, *C2C)
+    }
     rates |= {name: chance.choice([rates[name], 3e11, 9e11]) for name in NVLINK}
     rates |= {"sm_clock_hertz": chance.randrange(210, 1980) * 1e6, "sm_clock_max_hertz": chance.choice([0.0, 1980e6])}
     for each in ("", "_max"):

@@ -19,10 +19,17 @@ METRICS = {
 }
 
 
-def gpu(raw: str, shown: str | None = None, candidates: tuple[str, ...] = (), **metrics: float | None) -> Any:
+def gpu(
+    raw: str,
+    shown: str | None = None,
+    candidates: tuple[str, ...] = (),
+    missing: tuple[str, ...] = (),
+    **metrics: float | None,
+) -> Any:
     return {
         "workload": {"class": shown or raw, "raw_class": raw, "candidates": list(candidates)},
         "real_utilization": {"ratio": 0.12, "missing_inputs": []},
+        "saturation": {"missing": list(missing)},
         "metrics": {**METRICS, **metrics},
     }
 
@@ -31,6 +38,19 @@ def test_a_class_has_its_rule_with_the_values() -> None:
     assert list(class_reasons(gpu("io_or_data_loading"), CATALOG)) == [
         "rule of io or data loading: PCIe 18.8 GB/s (>= 1.00 GB/s), SM 13 % (< 30 %)"
     ]
+
+
+def test_the_link_of_a_superchip_is_named() -> None:
+    loading = gpu("io_or_data_loading", c2c_receive_bytes_per_second=9e10, c2c_transmit_bytes_per_second=0.0)
+    assert list(class_reasons(loading, CATALOG)) == [
+        "rule of io or data loading: PCIe and C2C 90.0 GB/s (>= 1.00 GB/s), SM 13 % (< 30 %)"
+    ]
+    candidates = ("io_or_data_loading", "low_utilization")
+    _, inputs = class_reasons(gpu("unknown", candidates=candidates, missing=("c2c",)), CATALOG)
+    assert inputs == (
+        "these inputs would decide it: c2c_transmit_bytes_per_second (DCGM field 1076),"
+        " c2c_receive_bytes_per_second (DCGM field 1078)"
+    )
 
 
 def test_of_two_rules_of_a_class_the_one_that_holds_is_shown() -> None:

@@ -63,6 +63,31 @@ def test_the_input_that_would_settle_an_unknown_class(browser: Browser, tmp_path
         assert opened.violations() == []
 
 
+def test_the_link_of_a_superchip_is_shown_where_it_is(browser: Browser, tmp_path: Path) -> None:
+    """A superchip that loads data, an idle one whose exporter lacks the counters of the link, and a busy one, too."""
+    gh200 = "NVIDIA GH200 480GB"
+    loading = IDLE | {"DCGM_FI_PROF_C2C_TX_ALL_BYTES": 1e9, "DCGM_FI_PROF_C2C_RX_ALL_BYTES": 1e11}
+    little = IDLE | {"DCGM_FI_PROF_DRAM_ACTIVE": 0.02}
+    rows = (Row(0, loading, model=gh200), Row(1, IDLE, model=gh200), Row(2, little, model=gh200), Row(3, IDLE))
+    with showing(browser, tmp_path, *rows) as (opened, _, _):
+        page = opened.open("#/gpu/0")
+        why, link = page.locator(".panel", has_text="Why"), page.locator(".bar-row", has_text="C2C")
+        expect(why).to_contain_text("io or data loading matches")
+        expect(why).to_contain_text("PCIe and C2C 100 GB/s")
+        expect(link).to_contain_text("27 %")
+        page.goto(f"{opened.url}#/gpu/1")
+        expect(why.locator("h2")).to_contain_text("idle")
+        expect(why.locator(".rules").first).to_contain_text("idle possible")
+        page.goto(f"{opened.url}#/gpu/2")
+        expect(why).to_contain_text("The inputs allow several classes: idle, io or data loading")
+        expect(why).to_contain_text("DCGM field 1076 DCGM_FI_PROF_C2C_TX_ALL_BYTES")
+        expect(link).to_contain_text("--")
+        page.goto(f"{opened.url}#/gpu/3")
+        expect(why.locator("h2")).to_contain_text("idle")
+        expect(link).to_be_hidden()
+        assert opened.violations() == []
+
+
 def test_the_rules_of_the_page_lead_to_the_class_of_the_daemon(browser: Browser, demo: Daemon) -> None:
     with tab(browser, url(demo)) as opened:
         page = opened.open()

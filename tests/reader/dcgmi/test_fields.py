@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+from dataclasses import replace
 
 import pytest
 
@@ -12,7 +13,7 @@ from pulsed.reader.dcgmi.source import DcgmiSource
 from tests.reader.dcgmi.sources import FAST, PLAIN, SHORTS, fails, read, read_until, reading, recovers, row
 from tests.standin.fixture import standin
 from tests.standin.install import Standin
-from tests.standin.scenario import Fault, Refusal, gpus
+from tests.standin.scenario import Fault, Gpu, Refusal, gpus
 from tests.standin.signals import Constant
 
 __all__ = ["standin"]
@@ -115,6 +116,31 @@ async def test_an_engine_that_refuses_everything_is_an_error_and_no_storm(standi
         standin.change(refusals=())
         tick, _ = await recovers(source)
         assert list(row(tick, "0")) == [SHORTS[field] for field in PLAIN]
+
+
+GH200 = Gpu(model="NVIDIA GH200 480GB")
+LINK_OF_GH200 = {r"\bGH200\b": (1076, 1078), r"\bGB200\b": (1079,)}
+
+
+@pytest.mark.parametrize(
+    ("nodes", "more"), [((GH200,), ["C2CTXAB", "C2CRXAB"]), ((Gpu(), GH200), ["C2CTXAB", "C2CRXAB"]), ((Gpu(),), [])]
+)
+async def test_fields_of_a_product_are_requested_where_it_is(
+    standin: Standin, nodes: tuple[Gpu, ...], more: list[str]
+) -> None:
+    standin.change(gpus=nodes)
+    async with reading(standin.path, by_model=LINK_OF_GH200) as source:
+        assert await columns(source) == [*(SHORTS[field] for field in FAST), *more]
+        assert source.lost == {}
+
+
+async def test_fields_of_a_product_that_appears_later(standin: Standin) -> None:
+    """As long as dcgmi discovery fails, no product is known."""
+    standin.change(gpus=(replace(GH200, state="blank"),), version="4.5.2")
+    async with reading(standin.path, by_model=LINK_OF_GH200, upkeep_interval=0.1) as source:
+        assert "C2CTXAB" not in row(await read(source), "0")
+        standin.change(gpus=(GH200,))
+        await read_until(source, lambda tick: "C2CTXAB" in row(tick, "0"))
 
 
 async def test_slow_values_go_with_every_tick(standin: Standin) -> None:

@@ -86,7 +86,7 @@ export const words = (name) => String(name ?? MISSING).replaceAll("_", " ");
 /** A name of a quantity for people: without its unit. */
 export const quantityName = (name) =>
   words(name.replace(/_(active_ratio|ratio|bytes_per_second|bytes|watts|celsius|hertz|total|seconds_total|joules_total)$/, ""))
-    .replace(/^sm\b/, "SM").replace(/^(dram|pcie|nvlink|fp64|fp32|fp16|xid|ecc|gpu)\b/, (found) => found.toUpperCase());
+    .replace(/^sm\b/, "SM").replace(/^(dram|pcie|nvlink|c2c|fp64|fp32|fp16|xid|ecc|gpu)\b/, (found) => found.toUpperCase());
 
 /** Short name of a model: without the maker. */
 export const modelName = (model) => (model ? model.replace(/^NVIDIA\s+/, "") : "unknown model");

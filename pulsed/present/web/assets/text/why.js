@@ -13,17 +13,20 @@ export function bottleneckOf(class_) {
 /**
  * Evaluates the rules for the document of a GPU: up to the one that matches, or all that are possible.
  * Each has `state` (true, false or null: open) and its conditions with `value`, `low`, `high` and `state`.
+ * The daemon's bounds are narrower than those of the page: its class settles a rule that is open here.
  */
 export function explain(gpu, catalog) {
   const found = [];
+  const { raw_class: settled } = gpu.workload;
   for (const rule of catalog.rules) {
     const conditions = rule.conditions.map(([variable, comparison, threshold]) => {
       const bounds = boundsOf(variable, gpu, catalog);
-      return { variable, comparison, threshold, ...bounds, state: holds(bounds, comparison, threshold) };
+      const hasC2c = quantitiesOf(variable, gpu, catalog).some((name) => name.startsWith("c2c_"));
+      return { variable, comparison, threshold, hasC2c, ...bounds, state: holds(bounds, comparison, threshold) };
     });
     const state = conditions.some((each) => each.state === false) ? false : conditions.every((each) => each.state) ? true : null;
     found.push({ ...rule, conditions, state });
-    if (state === true) break;
+    if (state === true || (state === null && rule.class === settled)) break;
   }
   return found;
 }
@@ -34,7 +37,7 @@ export function decisiveInputs(rules, gpu, catalog) {
   for (const rule of rules.filter((each) => each.state === null)) {
     for (const condition of rule.conditions.filter((each) => each.state === null)) {
       const quantities =
-        condition.variable === "real_utilization" ? gpu.real_utilization.missing_inputs : catalog.variables[condition.variable];
+        condition.variable === "real_utilization" ? gpu.real_utilization.missing_inputs : quantitiesOf(condition.variable, gpu, catalog);
       for (const name of quantities) if ((gpu.metrics[name] ?? null) === null) names.add(name);
     }
   }
@@ -46,17 +49,23 @@ function boundsOf(variable, gpu, catalog) {
     const { ratio, lower, upper } = gpu.real_utilization;
     return { value: upper - lower < 1e-9 ? (ratio ?? lower) : null, low: lower, high: upper };
   }
-  if (variable === "io") return trafficOf(gpu);
+  if (variable === "io") return trafficOf(quantitiesOf(variable, gpu, catalog), gpu);
   const value = gpu.metrics[catalog.variables[variable][0]] ?? null;
   return value === null ? { value, low: 0, high: ceilingOf(variable, gpu) } : { value, low: value, high: value };
 }
 
-/** The larger direction of PCIe; the instances of a GPU have none of their own. */
-function trafficOf(gpu) {
+/** The quantities that determine a variable; those of the link between chips exist on superchips alone. */
+export function quantitiesOf(variable, gpu, catalog) {
+  const hasC2c = gpu.saturation.missing.includes("c2c");
+  return catalog.variables[variable].filter((name) => hasC2c || !name.startsWith("c2c_") || (gpu.metrics[name] ?? null) !== null);
+}
+
+/** The largest direction of PCIe and C2C; the instances of a GPU have none of their own. */
+function trafficOf(quantities, gpu) {
   if (gpu.mig) return { value: 0, low: 0, high: 0 };
-  const { pcie_transmit_bytes_per_second: sent, pcie_receive_bytes_per_second: received } = gpu.metrics;
-  const low = Math.max(sent ?? 0, received ?? 0);
-  const isOpen = (sent ?? null) === null || (received ?? null) === null;
+  const values = quantities.map((name) => gpu.metrics[name] ?? null);
+  const low = Math.max(0, ...values);
+  const isOpen = values.includes(null);
   return { value: isOpen ? null : low, low, high: isOpen ? Infinity : low };
 }
 

@@ -65,7 +65,7 @@ export class AccountingPanel extends FactsPanel {
     this.show(
       h("p", { class: "muted" }, `${span(observed)} observed${from}`),
       h("div", { class: "scroll" }, h("table", {}, h("caption", { class: "visually-hidden" }, "Time and energy by class"), h("thead", {}, h("tr", {}, ["Class", "Time", "Share", "Energy"].map((text, i) => h("th", { scope: "col", class: i ? "number" : null }, text)))), h("tbody", {}, body))),
-      facts([...idle, ["PCIe in, out", bytesOf(counters, "pcie")], ["NVLink in, out", bytesOf(counters, "nvlink")]]),
+      facts([...idle, ["PCIe in, out", bytesOf(counters, "pcie")], ["NVLink in, out", bytesOf(counters, "nvlink")], ["C2C in, out", bytesOf(counters, "c2c")]]),
     );
   }
 }

@@ -9,7 +9,7 @@ const RESOURCES = [
   ["tensor", "Tensor", "tensor_active_ratio", "compute"], ["fp64", "FP64", "fp64_active_ratio", "compute"],
   ["fp32", "FP32", "fp32_active_ratio", "compute"], ["fp16", "FP16", "fp16_active_ratio", "compute"],
   ["integer", "Integer", "integer_active_ratio", "compute"], ["dram", "DRAM", "dram_active_ratio", "memory"],
-  ["pcie", "PCIe", null, "io"], ["nvlink", "NVLink", null, "io"],
+  ["pcie", "PCIe", null, "io"], ["nvlink", "NVLink", null, "io"], ["c2c", "C2C", null, "io"],
 ];
 const PLAIN = [["SM", "sm_active_ratio"], ["Engine", "graphics_engine_active_ratio"], ["Occupancy", "sm_occupancy_ratio"], ["Memory in use", "memory_used_ratio"]];
 
@@ -48,6 +48,7 @@ export class SaturationPanel {
 
   drawResource(place, gpu, name, quantity, kind, isLimit) {
     const share = gpu.stale ? null : (gpu.saturation.resources[name] ?? null);
+    place.element.hidden = name === "c2c" && share === null && !gpu.saturation.missing.includes(name); // superchips alone have it
     place.bar.draw({ ratio: share, isStale: gpu.stale, bottleneck: kind });
     const raw = quantity ? percent(gpu.metrics[quantity] ?? null) : traffic(gpu.metrics, name);
     setText(place.text, `${percent(share)}${share === null ? "" : ` (${raw})`}`);

@@ -90,7 +90,7 @@ function ruleList(rules) {
 function ruleItem(rule) {
   const verdict = rule.state === true ? "matches" : rule.state === false ? "does not match" : "possible";
   const conditions = rule.conditions.map((condition) =>
-    h("li", { "data-state": String(condition.state) }, `${NAMES[condition.variable]} ${valueOf(condition)} `, h("span", { class: "muted" }, `${condition.comparison === "<" ? "<" : "≥"} ${format(condition.variable, condition.threshold)}`), ` ${condition.state === true ? "✓" : condition.state === false ? "✗" : "?"}`),
+    h("li", { "data-state": String(condition.state) }, `${condition.hasC2c ? "PCIe and C2C" : NAMES[condition.variable]} ${valueOf(condition)} `, h("span", { class: "muted" }, `${condition.comparison === "<" ? "<" : "≥"} ${format(condition.variable, condition.threshold)}`), ` ${condition.state === true ? "✓" : condition.state === false ? "✗" : "?"}`),
   );
   const list = conditions.length ? h("ul", {}, conditions) : h("p", { class: "muted" }, "No condition: no other rule matches.");
   return h("li", {}, h("b", {}, words(rule.class)), h("span", { class: "muted" }, ` ${verdict}`), list);
