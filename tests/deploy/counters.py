@@ -79,6 +79,8 @@ def page(names: Iterable[str]) -> str:
             rows.append(f"{name}{{{LABELS},{OWN[name]}}} 0\n")
         else:
             field = BY_NAME[name][0]
+            if field.quantity.startswith("c2c_"):
+                continue  # an H100 has no link to a processor of its own board
             value = HEALTHY.get(field.quantity, VALUES.get(field.unit.name, "50"))
             rows.append(f"{name}{{{LABELS}}} {value}\n")
     return "".join(rows)

@@ -27,7 +27,11 @@ NODES = ("gpu01", "gpu02", "gpu03")
 PLAYED_SECONDS = 45
 """For which the demos are watched: new counters stay at 0 for 30 s."""
 
-SILENT = {("Source errors and CPU", "failed: {{reason}}"): "nothing fails"}
+SILENT = {
+    ("Source errors and CPU", "failed: {{reason}}"): "nothing fails",
+    ("PCIe", "sent over C2C"): "no superchip",
+    ("PCIe", "received over C2C"): "no superchip",
+}
 """Queries that are rightly empty in the demo, by title and legend; the panel has others that are not."""
 
 GRAFANA_10_PANELS = {"timeseries", "stat", "table", "state-timeline", "heatmap", "bargauge", "row"}
@@ -282,6 +286,7 @@ def test_the_pages_families_are_the_ones_that_are_asked_for(watched: tuple[Viewe
         for family in re.findall(r"\b(?:pulsed|process)_\w+", target["expr"])
     }
     silent = {"pulsed_gpu_inputs_inconsistent", "pulsed_source_errors_total"}  # nothing is wrong with the demo
+    silent |= {f"pulsed_gpu_observed_c2c_{way}_bytes_total" for way in ("transmit", "receive")}  # it has no superchip
     silent |= {
         name for name in NAMES if lean_form(name) != "every"
     }  # absent while 0 or ok, or alternatives of full pages

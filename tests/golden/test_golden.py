@@ -103,7 +103,9 @@ async def test_pages(page: str, monkeypatch: pytest.MonkeyPatch) -> None:
     check(page.removesuffix(".prom"), await replayed(page))
 
 
-@pytest.mark.parametrize("page", ["exporter-4.8-mig.prom", "exporter-4.8-superchips.prom", "exporter-4.8-two-gpus.prom"])
+@pytest.mark.parametrize(
+    "page", ["exporter-4.8-mig.prom", "exporter-4.8-superchips.prom", "exporter-4.8-two-gpus.prom"]
+)
 async def test_full_pages(page: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """What a full page has beside the lean one, and in place of it."""
     monkeypatch.chdir(HERE / "pages")

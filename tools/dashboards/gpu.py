@@ -335,7 +335,7 @@ TRAFFIC = Row(
             "PCIe",
             BYTE_RATE,
             (*traffic("pcie"), *traffic("c2c", " over C2C")),
-            "Data over PCIe and a superchip's C2C, with headers. Much received with low SM activity: the GPU waits for data.",
+            "Data over PCIe and C2C, with headers. Much received with low SM activity: the GPU waits for data.",
         ),
         chart(
             "NVLink",
