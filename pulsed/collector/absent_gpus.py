@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from pulsed.collector.target_store import Target, TargetStore
+from pulsed.compute.absence import Removal
+from pulsed.compute.gpu_tracks import GpuTrack
 from pulsed.compute.layer import ComputeLayer
-from pulsed.compute.tracker import GpuTrack, Removal
 from pulsed.errors import GpuNotForgettable, GpuNotFound
 from pulsed.translate.tick import Entity
 

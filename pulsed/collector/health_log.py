@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 
+from pulsed.compute.absence import Removal
 from pulsed.compute.health.model import SEVERITY, HealthChange, State
-from pulsed.compute.tracker import Removal
 
 log = logging.getLogger(__name__)
 

@@ -27,10 +27,10 @@ from pulsed.collector.source_factory import (
 )
 from pulsed.collector.state_file import SavedHealth
 from pulsed.collector.target_store import Target, TargetStore
+from pulsed.compute.absence import Removal
 from pulsed.compute.derive import ComputeSettings
 from pulsed.compute.health.evaluator import HealthEvaluator
 from pulsed.compute.tick import ComputedTick
-from pulsed.compute.tracker import Removal
 from pulsed.config import Config
 from pulsed.errors import GpuNotFound, NothingRead
 from pulsed.reader.tick import Source

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from pulsed.compute.absence import FORGET_SECONDS
 from pulsed.compute.bounds import Bounds, bounds_of, zero_filled
 from pulsed.compute.health.settings import DEFAULT_HEALTH, HealthSettings
 from pulsed.compute.plausibility.rules import DEFAULT_PLAUSIBILITY, PlausibilitySettings
 from pulsed.compute.real_utilization import PRESETS, Weights, real_utilization
 from pulsed.compute.saturation import DEFAULT_SATURATORS, Saturation, Saturators
 from pulsed.compute.tick import RealUtilization, Result, Workload
-from pulsed.compute.tracker import FORGET_SECONDS
 from pulsed.compute.workload.class_table import DEFAULT_THRESHOLDS, ClassThresholds, Profile
 from pulsed.compute.workload.classifier import Classifier, Missing, classifier, traffic
 from pulsed.translate.tick import Device

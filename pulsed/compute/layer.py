@@ -7,16 +7,18 @@ from dataclasses import replace
 from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
+from pulsed.compute.absence import Removal
 from pulsed.compute.counters.accumulator import Accumulator
 from pulsed.compute.counters.catalog import NOTHING_COUNTED
 from pulsed.compute.debounce import ClassDebouncer
 from pulsed.compute.derive import ComputeSettings, derive
+from pulsed.compute.gpu_tracks import GpuTrack
 from pulsed.compute.health.evaluator import HealthEvaluator
 from pulsed.compute.health.model import LostGpu
 from pulsed.compute.mig_rollup import MigRollup, narrowed
 from pulsed.compute.plausibility.filter import PlausibilityFilter
 from pulsed.compute.tick import ClassChange, ComputedTick, Result
-from pulsed.compute.tracker import GpuTrack, Removal, Roster, Tracker
+from pulsed.compute.tracker import Roster, Tracker
 from pulsed.translate.tick import CanonicalTick, Device
 from pulsed.translate.vocabulary import NOTHING, Reading
 
@@ -59,12 +61,12 @@ class ComputeLayer:
 
     def watch(self, is_watched: Callable[[Device], bool]) -> None:
         """Set which devices are read; others are not missing."""
-        self._tracker.watch(is_watched)
+        self._tracker.absence.watch(is_watched)
 
     @property
     def absent(self) -> Sequence[GpuTrack]:
         """The whole GPUs that can be forgotten: they are remembered, and are not in the newest tick."""
-        return self._tracker.absent
+        return self._tracker.absence.boards
 
     def forget(self, track: GpuTrack) -> tuple[Removal, ComputedTick | None]:
         """Forget an absent GPU; return the removal, and the newest tick without the GPU."""

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from pulsed.attribution.owner import Owners
+from pulsed.compute.absence import Removal
 from pulsed.compute.counters.catalog import NOTHING_COUNTED, CounterSnapshot
 from pulsed.compute.health.model import NOT_EVALUATED, Health, HealthChange, NodeHealth, XidEvent
 from pulsed.compute.saturation import Saturation
-from pulsed.compute.tracker import Removal
 from pulsed.compute.workload.class_table import UNKNOWN
 from pulsed.reader.tick import Layout, RawValue
 from pulsed.translate.tick import Device

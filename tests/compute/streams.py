@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from pulsed.compute.gpu_tracks import GpuTrack
 from pulsed.compute.tick import ComputedTick
+from pulsed.compute.tracker import TrackedTick, Tracker
 from pulsed.reader.tick import Layout
 from pulsed.translate.tick import CanonicalTick, Device, Entity
-from pulsed.translate.vocabulary import Reading
+from pulsed.translate.vocabulary import NOTHING, Reading
 
 NO_SERIES = Layout("exporter", ())
 
 GPU = Device(Entity("gpu", "0", "GPU-0"))
 OTHER = Device(Entity("gpu", "1", "GPU-1"))
+PART = Device(Entity("mig", "0", "GPU-0", "1", "1g.10gb"))
+WITHOUT_UUID = Device(Entity("gpu", "0"))
 
 DAY = 1767225600.0
 """2026-01-01T00:00:00Z"""
@@ -52,3 +56,21 @@ def counted(tick: ComputedTick, name: str, state: str = "", position: int = 0) -
     value = tick.results[position].account.value(name, state)
     assert value is not None
     return value
+
+
+class TrackedTarget:
+    """A target whose ticks are tracked."""
+
+    def __init__(self) -> None:
+        self.tracker = Tracker()
+        self.clock = 1000.0
+
+    def tick(
+        self, *devices: Device, after: float = 1.0, interval: float = 1.0, time: float | None = None
+    ) -> TrackedTick:
+        self.clock += after
+        readings = [NOTHING] * len(devices)
+        return self.tracker.track(sample(self.clock, *readings, devices=devices, interval=interval, time=time))
+
+    def track(self, *devices: Device, after: float = 1.0, interval: float = 1.0, time: float | None = None) -> GpuTrack:
+        return self.tick(*devices, after=after, interval=interval, time=time).roster.tracks[0]

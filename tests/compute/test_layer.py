@@ -9,11 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pulsed.attribution.owner import pod
+from pulsed.compute.absence import KEPT
 from pulsed.compute.counters.catalog import IDLE_KINDS
 from pulsed.compute.derive import ComputeSettings
 from pulsed.compute.layer import ComputeLayer
 from pulsed.compute.tick import ClassChange, ComputedTick
-from pulsed.compute.tracker import KEPT, Tracker
+from pulsed.compute.tracker import Tracker
 from pulsed.compute.workload.class_table import WORKLOAD_CLASSES
 from pulsed.translate.tick import CanonicalTick, Device, Entity
 from pulsed.translate.vocabulary import NOTHING, Reading

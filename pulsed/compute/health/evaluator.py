@@ -7,6 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain, islice
 from weakref import WeakKeyDictionary
 
+from pulsed.compute.absence import ExpectedGpu
+from pulsed.compute.gpu_tracks import GpuTrack
 from pulsed.compute.health.gpu import GpuHealth, NodeFacts
 from pulsed.compute.health.model import Health, HealthChange, HealthTick, LostGpu, XidEvent
 from pulsed.compute.health.plan import HealthPlan
@@ -14,7 +16,7 @@ from pulsed.compute.health.saved_state import VERSION, SavedGpuState, SavedTarge
 from pulsed.compute.health.settings import HealthSettings
 from pulsed.compute.health.summary import roll_up
 from pulsed.compute.sample_decision import SampleDecision
-from pulsed.compute.tracker import ExpectedGpu, GpuTrack, Roster, TrackedTick, Tracker
+from pulsed.compute.tracker import Roster, TrackedTick, Tracker
 from pulsed.reader.tick import KernelEvent, Layout
 from pulsed.translate.tick import CanonicalTick
 from pulsed.translate.vocabulary import NOTHING, Reading
@@ -190,7 +192,9 @@ class HealthEvaluator:
         saved = validated(document)
         self._restored = {key: gpu for key, gpu in saved.gpus.items() if now - gpu.saved < FORGET_SECONDS}
         boards = [gpu for gpu in self._restored.values() if gpu.entity.kind == "gpu"]
-        self._tracker.expect(saved.target, [ExpectedGpu(gpu.device, gpu.last_seen, gpu.boot_id) for gpu in boards])
+        self._tracker.absence.expect(
+            saved.target, [ExpectedGpu(gpu.device, gpu.last_seen, gpu.boot_id) for gpu in boards]
+        )
 
     def _enroll(self, roster: Roster) -> None:
         """Find the state of the GPUs of a roster; a part of a board shares the board's."""

@@ -6,6 +6,7 @@ from bisect import bisect_left
 from typing import NamedTuple
 
 from pulsed.compute.freshness import Freshness
+from pulsed.compute.gpu_tracks import GpuTrack
 from pulsed.compute.health.inputs import GpuInputs, activity_of, exporter_facts
 from pulsed.compute.health.model import NOT_EVALUATED, CheckState, Health
 from pulsed.compute.health.plan import REASONS, XID, GpuRules, HealthPlan
@@ -15,7 +16,6 @@ from pulsed.compute.health.summary import health_of
 from pulsed.compute.health.xid_log import Jobs
 from pulsed.compute.health.xid_rule import XidRule
 from pulsed.compute.sample_decision import FIRST, SampleDecision
-from pulsed.compute.tracker import GpuTrack
 from pulsed.reader.tick import KernelEvent
 from pulsed.translate.tick import Device, Extras
 from pulsed.translate.vocabulary import POSITION, Reading, Value

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from pulsed.compute.tracker import GpuTrack
+from pulsed.compute.gpu_tracks import GpuTrack
 from pulsed.translate.tick import Device
 
 State = Literal["unknown", "ok", "info", "warn", "hot", "crit"]

@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 
 from pulsed.accounting.findings import FindingChange
 from pulsed.accounting.owner_roster import OwnerChange
+from pulsed.compute.absence import Removal
 from pulsed.compute.health.xids import advice, xid_of
 from pulsed.compute.tick import ComputedTick, Result
-from pulsed.compute.tracker import Removal
 from pulsed.present.api.account_documents import owner_document
 from pulsed.present.api.sample_fields import getter
 from pulsed.present.gpu_keys import node_of

@@ -1,0 +1,126 @@
+"""Absent GPUs: which of them are missing, and when they are forgotten."""
+
+from __future__ import annotations
+
+import pytest
+
+from pulsed.compute.absence import FORGET_SECONDS, KEPT, ExpectedGpu
+from pulsed.compute.plausibility.rules import PlausibilitySettings
+from pulsed.translate.tick import Device, Entity
+from tests.compute.streams import DAY, GPU, OTHER, PART, WITHOUT_UUID, TrackedTarget
+
+
+def test_a_board_that_is_divided_is_not_missing() -> None:
+    target = TrackedTarget()
+    target.tick(GPU, OTHER)
+    assert target.tick(PART, OTHER).roster.missing == ()
+    unknown_board = Device(Entity("mig", "", "", "1"))
+    assert target.tick(unknown_board).roster.missing == ()
+    assert [track.device for track in target.tick(OTHER).roster.missing] == [GPU]
+
+
+ADDRESS = "00000000:01:00.0"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "is_replaced"),
+    [
+        (("0", "GPU-0", ADDRESS), ("0", "GPU-9", ADDRESS), True),
+        (("0", "GPU-0", ADDRESS), ("1", "GPU-9", ADDRESS), False),
+        (("0", "GPU-0", ADDRESS), ("0", "GPU-9", "00000000:02:00.0"), False),
+        (("0", "GPU-0", ""), ("0", "GPU-9", ""), False),
+        (("", "GPU-0", ADDRESS), ("", "GPU-9", ADDRESS), False),
+    ],
+)
+@pytest.mark.parametrize("is_old_expected", [False, True])
+def test_another_board_in_the_same_slot_replaces_the_absent_one(
+    old: tuple[str, str, str], new: tuple[str, str, str], is_replaced: bool, is_old_expected: bool
+) -> None:
+    before, after = (Device(Entity("gpu", index, uuid), pci_bus_id=address) for index, uuid, address in (old, new))
+    target = TrackedTarget()
+    if is_old_expected:
+        target.tracker.absence.expect("test", [ExpectedGpu(before, DAY)])
+    else:
+        target.tick(before, time=DAY)
+    removed = target.tick(after, time=DAY).removed
+    expected = [(before, "replaced", after)] if is_replaced else []
+    assert [(each.track.device, each.reason, each.replacement) for each in removed] == expected
+
+
+def test_a_board_of_an_earlier_run_replaces_none() -> None:
+    target = TrackedTarget()
+    one, other = (Device(Entity("gpu", "0", uuid), pci_bus_id=ADDRESS) for uuid in ("GPU-0", "GPU-1"))
+    target.tracker.absence.expect("test", [ExpectedGpu(one, DAY), ExpectedGpu(other, DAY)])
+    tick = target.tick(other, time=DAY)
+    assert tick.removed == ()
+    assert [track.device for track in tick.roster.missing] == [one]
+
+
+def test_the_longest_absent_gpus_are_forgotten_first() -> None:
+    target = TrackedTarget()
+    devices = [Device(Entity("gpu", str(number), f"GPU-{number}")) for number in range(KEPT + 2)]
+    tracks = [target.track(device) for device in devices]
+    assert len(target.tick(devices[-1]).roster.missing) == KEPT
+    assert target.track(devices[1]) is tracks[1]
+    assert target.track(devices[0]) is not tracks[0]
+    assert target.track(devices[0]).now == 1.0
+
+
+def test_the_place_of_a_forgotten_gpu_is_free() -> None:
+    target = TrackedTarget()
+    unnamed = [Device(Entity("gpu", str(number))) for number in range(KEPT + 2)]
+    tracks = [target.track(device) for device in unnamed]
+    named = Device(Entity("gpu", "0", "GPU-0"))
+    assert target.track(named) is not tracks[0]
+    assert target.track(named).now == 1.0
+    last = Device(Entity("gpu", str(KEPT + 1), "GPU-last"))
+    assert target.track(last) is tracks[-1]
+
+
+def test_gpus_of_an_earlier_run_are_missing_until_they_are_seen() -> None:
+    target = TrackedTarget()
+    target.tracker.absence.expect("test", [ExpectedGpu(GPU, DAY), ExpectedGpu(OTHER, DAY)])
+    assert target.tick(time=DAY).roster.missing == (), "a tick without GPUs proves nothing"
+    roster = target.tick(GPU, time=DAY).roster
+    assert [track.device for track in roster.missing] == [OTHER]
+    assert (roster.tracks[0].status, roster.tracks[0].decision.kind) == ("new", "first")
+    track = target.track(OTHER, time=DAY)
+    assert track is roster.missing[0]
+    assert track.decision.kind == "first"
+
+
+def test_a_gpu_of_an_earlier_run_whose_uuid_is_known_now() -> None:
+    target = TrackedTarget()
+    target.tracker.absence.expect("test", [ExpectedGpu(WITHOUT_UUID, DAY)])
+    roster = target.tick(GPU, time=DAY).roster
+    assert roster.missing == ()
+    assert len(roster.tracks[0].other_keys) == 1
+
+
+@pytest.mark.parametrize(("name", "age"), [("another target", 0.0), ("test", FORGET_SECONDS)])
+def test_gpus_of_another_target_or_time_are_not_expected(name: str, age: float) -> None:
+    target = TrackedTarget()
+    target.tracker.absence.expect(name, [ExpectedGpu(OTHER, DAY - age)])
+    assert target.tick(GPU, time=DAY).roster.missing == ()
+
+
+def test_a_divided_board_grows_no_older() -> None:
+    target = TrackedTarget()
+    target.tracker.reconfigure(PlausibilitySettings(), 60.0)
+    target.tick(GPU, OTHER)
+    for _ in range(3):
+        assert target.tick(PART, OTHER, after=50.0).removed == ()
+    assert target.tracker.absence.boards == ()
+    assert [track.device for track in target.tick(OTHER).roster.missing] == [GPU]
+    assert target.tick(OTHER, after=59.0).removed == ()
+    (removal,) = target.tick(OTHER, after=1.0).removed
+    assert (removal.track.device, removal.reason) == (GPU, "expired")
+    assert target.tick(PART, OTHER).roster.tracks[0].status == "new", "parts go with their board"
+
+
+def test_the_parts_of_a_forgotten_board_are_forgotten() -> None:
+    target = TrackedTarget()
+    target.tick(GPU, PART, OTHER)
+    (absent,) = target.tick(OTHER).roster.missing
+    target.tracker.forget(absent)
+    assert [track.status for track in target.tick(PART, OTHER).roster.tracks] == ["new", "present"]
