@@ -151,7 +151,7 @@ class DriverSession:
         self._list_processes(now)
         happened = self._poll_xids()
         self._handle_gone(now)
-        if any(reader.was_narrowed() for reader in self._readers):
+        if any([reader.was_narrowed() for reader in self._readers]):  # of each: they are narrowed in the same tick
             self._layout = None
         if self._layout is None:
             self._layout = self._lay_out()

@@ -61,6 +61,15 @@ def test_profiling_counters_begin_with_the_second_sample(nvml: LoadedStandin) ->
     assert second["sm_active_ratio"] == 0.883
 
 
+def test_gpus_that_refuse_the_same_counters_change_the_series_once(nvml: LoadedStandin) -> None:
+    nvml.gpus = list(EIGHT_H100)
+    nvml.write()
+    with reading() as reader:
+        layouts = [reader.tick().layout for _ in range(5)]
+    assert layouts[0] is not layouts[1], "the first counters come with the second sample"
+    assert all(layout is layouts[1] for layout in layouts[2:])
+
+
 def test_at_10_hz_pairs_of_samples_are_further_apart_than_100_ms(nvml: LoadedStandin) -> None:
     nvml.gpus = [boards.hopper()]
     nvml.write()
