@@ -90,7 +90,7 @@ def _of(function: str, *arguments: int) -> NativeCall:
 
 
 def _first_of_two(function: str) -> NativeCall:
-    return NativeCall(f"nvmlDeviceGet{function}", "II", pointers=(0, 4), order=(0,))
+    return NativeCall(f"nvmlDeviceGet{function}", "II", pointers=(0, 4), order=(0,), divide=1.0)
 
 
 def _sram_errors(corrected: int, lifetime: int) -> NativeCall:

@@ -16,6 +16,7 @@ from pulsed.errors import DriverReleased, NvmlError, SourceError, TooManyGpus
 from pulsed.reader.nvml.device import DeviceReader
 from pulsed.reader.nvml.device_list import NvmlDevice, list_devices
 from pulsed.reader.nvml.library import GONE, RESET_REQUIRED, load_nvml, source_error
+from pulsed.reader.nvml.native_call import call_all
 from pulsed.reader.nvml.process_list import ProcessList
 from pulsed.reader.nvml.settings import NvmlSettings
 from pulsed.reader.nvml.xid_events import XidEvents
@@ -151,7 +152,8 @@ class DriverSession:
         self._list_processes(now)
         happened = self._poll_xids()
         self._handle_gone(now)
-        if any([reader.was_narrowed() for reader in self._readers]):  # of each: they are narrowed in the same tick
+        narrowed = [reader for reader in self._readers if reader.was_narrowed()]
+        if narrowed:
             self._layout = None
         if self._layout is None:
             self._layout = self._lay_out()
@@ -166,17 +168,11 @@ class DriverSession:
         return Sample(self._layout, values, self._processes)
 
     def _read(self, now: float) -> None:
-        """Read all GPUs, call by call and not GPU by GPU: after a long call of the driver, little code runs.
-
-        Code that runs for the first time after a pause costs several times as much as code that just ran.
-        """
+        """Read all GPUs, call by call and not GPU by GPU: see `LongCall`."""
         readers = [reader for reader in self._readers if not reader.gone]
-        for reader in readers:
-            reader.sample(now)
-        for reader in readers:
-            reader.compare()
-        for reader in readers:
-            reader.call_fields(now)
+        call_all([call for reader in readers if (call := reader.prepare_sample(now)) is not None])
+        call_all([call for reader in readers if (call := reader.prepare_comparison()) is not None])
+        call_all([call for reader in readers for call in reader.prepare_fields(now)])
         for reader in readers:
             reader.read()
 

@@ -5,15 +5,16 @@ from __future__ import annotations
 import ctypes
 import math
 import struct
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
 from types import ModuleType
 from typing import NamedTuple
 
 from pulsed.reader.nvml.library import ENDED, GONE, REFUSALS, UNINITIALIZED
-from pulsed.reader.nvml.native_call import Handle, native_function
+from pulsed.reader.nvml.native_call import Handle, LongCall, native_function
 
-Values = dict[str, float | None]
-"""Values of a device by the name of DCGM's metric with the same meaning, in its unit."""
+Values = list[float | None]
+"""Values of a device in units of DCGM's metrics, each in its place."""
 
 _ALL_LINKS = 0xFFFFFFFF
 _ENTRY = "IIqqIIQ"
@@ -104,34 +105,38 @@ class FieldBatch:
 
     Args:
         fields: what is read.
+        places: of the metrics in the lists that `decode` fills.
 
     Attributes:
         names: the metrics of the fields that are still read.
     """
 
-    def __init__(self, nvml: ModuleType, handle: Handle, fields: Sequence[FieldValue]) -> None:
-        self._nvml, self._handle = nvml, handle
+    def __init__(
+        self, nvml: ModuleType, handle: Handle, fields: Sequence[FieldValue], places: Mapping[str, int]
+    ) -> None:
+        self._nvml, self._handle, self._places = nvml, handle, places
         self._function = native_function(nvml, "nvmlDeviceGetFieldValues")
-        self._code = 0
         self._choose(fields)
 
     def _choose(self, fields: Sequence[FieldValue]) -> None:
         self._fields = tuple(fields)
         self.names = tuple(field.name for field in fields)
+        self._columns = [(self._places[field.name], field.divide, field.type) for field in fields]
         # Entries may come back untouched, so that every call begins with blanks.
         self._blank = b"".join(struct.pack(_ENTRY, each.id, each.scope, 0, 0, 0, 0, 0) for each in fields)
         self._entries = ctypes.create_string_buffer(self._blank, len(self._blank))
-        self._count = ctypes.c_int(len(fields))
+        self._call = LongCall(partial(self._function, self._handle, ctypes.c_int(len(fields)), self._entries))
         self._unpack = struct.Struct(_ENTRY * len(fields)).unpack_from
 
-    def call(self) -> None:
-        """Read the fields from the driver; `decode` has the result."""
-        if self._fields:
-            ctypes.memmove(self._entries, self._blank, len(self._blank))
-            self._code = self._function(self._handle, self._count, self._entries)
+    def prepare(self) -> LongCall | None:
+        """Return the call that reads the fields, for `decode`; None if the driver refuses all of them."""
+        if not self._fields:
+            return None
+        ctypes.memmove(self._entries, self._blank, len(self._blank))
+        return self._call
 
     def decode(self, values: Values) -> None:
-        """Add the values of the fields; those that have none are left as they are.
+        """Set the values of the fields that are None; those of fields without a value are left as they are.
 
         Raises:
             NVMLError: the call failed as a whole, or the GPU or the driver is gone.
@@ -139,16 +144,16 @@ class FieldBatch:
         if not self._fields:
             return
         error = self._nvml.NVMLError
-        if self._code:
-            raise error(self._code)
+        if self._call.code:
+            raise error(self._call.code)
         flat = self._unpack(self._entries)
         codes = flat[5::7]
-        for field, timestamp, type_, code, raw in zip(
-            self._fields, flat[2::7], flat[4::7], codes, flat[6::7], strict=True
+        for (place, divide, expected), timestamp, type_, code, raw in zip(
+            self._columns, flat[2::7], flat[4::7], codes, flat[6::7], strict=True
         ):
             if code == 0:
-                if values[field.name] is None and (timestamp or type_):
-                    values[field.name] = _decoded(raw, type_ if field.type is None else field.type) / field.divide
+                if values[place] is None and (timestamp or type_):
+                    values[place] = _decoded(raw, type_ if expected is None else expected) / divide
             elif code in GONE or (code in ENDED and code != UNINITIALIZED):
                 raise error(code)
         if not REFUSALS.isdisjoint(codes):

@@ -6,16 +6,16 @@ All numbers of a tick come from one pair of samples, so that nothing is multiple
 from __future__ import annotations
 
 import ctypes
-import math
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from math import inf, isfinite
 from types import ModuleType
 from typing import Any, NamedTuple
 
 from pulsed.reader.nvml.field_values import Values
 from pulsed.reader.nvml.library import REFUSALS
-from pulsed.reader.nvml.native_call import Handle, native_function
+from pulsed.reader.nvml.native_call import Handle, LongCall, native_function
 
 LEAST_SPACING = 0.11
 """Seconds between two samples: more than 0.1 (nvml.h). At 10 Hz, therefore, a sample is taken with every second tick,
@@ -84,16 +84,15 @@ id, return value, number, and three texts. The array of nvidia-ml-py has another
 class GpmSampler:
     """The profiling counters of one GPU or MIG instance.
 
-    `take`, `compare` and `decode` follow each other in every tick, each for all GPUs, so that a long call of the driver
-    is followed by the same short work.
+    In every tick the call of `prepare_sample` is made, then that of `prepare_comparison`; then `decode` has the values.
 
     Args:
         board: handle of the GPU.
         instance: id of the GPU instance; None for the GPU.
+        places: of the metrics in the lists that `decode` fills.
         longest: seconds after which a sample is too old to begin a pair.
 
     Attributes:
-        values: by DCGM's metric.
         names: the metrics that the driver does not refuse.
 
     Raises:
@@ -101,20 +100,24 @@ class GpmSampler:
     """
 
     def __init__(
-        self, nvml: ModuleType, board: Handle, instance: int | None, metrics: Sequence[GpmMetric], longest: float
+        self,
+        nvml: ModuleType,
+        board: Handle,
+        instance: int | None,
+        metrics: Sequence[GpmMetric],
+        places: Mapping[str, int],
+        longest: float,
     ) -> None:
-        self._nvml, self._longest = nvml, longest
+        self._nvml, self._places, self._longest = nvml, places, longest
         take = native_function(nvml, "nvmlGpmSampleGet" if instance is None else "nvmlGpmMigSampleGet")
         self._take = partial(take, board) if instance is None else partial(take, board, ctypes.c_uint(instance))
-        self._compare = native_function(nvml, "nvmlGpmMetricsGet")
-        self.values: Values = dict.fromkeys(metric.name for metric in metrics)
-        self._blank: Values = dict(self.values)
+        self._function = native_function(nvml, "nvmlGpmMetricsGet")
         self._choose(metrics)
         self._samples: list[_GpmSample] = []
-        self._code, self._is_due, self._has_pair = 0, False, False
+        self._now, self._code, self._is_due, self._has_pair = 0.0, 0, False, False
         try:
             for _ in range(_BUFFERS):
-                self._samples.append(_GpmSample(nvml.nvmlGpmSampleAlloc()))
+                self._samples.append(_GpmSample(nvml.nvmlGpmSampleAlloc(), self._take))
         except nvml.NVMLError:
             self.close()
             raise
@@ -122,59 +125,61 @@ class GpmSampler:
     def _choose(self, metrics: Sequence[GpmMetric]) -> None:
         self._metrics = tuple(metrics)
         self.names = tuple(metric.name for metric in metrics)
+        self._columns = [(self._places[metric.name], metric.divide) for metric in metrics]
         self._offset = struct.calcsize(_HEAD)
         entries = b"".join(struct.pack(_ENTRY, metric.id, 0, 0.0) for metric in metrics)
         head = struct.pack(_HEAD, 1, len(metrics), 0, 0)
         self._request = ctypes.create_string_buffer(head + entries, len(head) + len(entries))
+        self._compare = LongCall(partial(self._function, self._request))
         self._unpack = struct.Struct(_ENTRY * len(metrics)).unpack_from
 
-    def take(self, now: float) -> None:
-        """Take a sample, unless the last one is too young.
+    def prepare_sample(self, now: float) -> LongCall | None:
+        """Return the call that takes a sample in place of the older one; None if the last one is too young.
 
         Args:
             now: seconds of a clock that never steps.
         """
-        self._is_due = now - self._samples[-1].time > LEAST_SPACING
-        if not self._is_due:
-            return
-        sample = self._samples.pop(0)
-        self._code = self._take(sample.pointer)
-        if self._code:
-            sample.time = -math.inf
-            self._samples.insert(0, sample)
-        else:
-            sample.time = now
-            self._samples.append(sample)
-
-    def compare(self) -> None:
-        """Compare the sample with the one before, unless that is too old."""
         older, newest = self._samples
-        if not self._is_due or self._code:
-            return
-        self._has_pair = newest.time - older.time <= self._longest
-        if self._has_pair:
-            struct.pack_into(_HEAD, self._request, 0, 1, len(self._metrics), older.address, newest.address)
-            self._code = self._compare(self._request)
+        self._now, self._is_due = now, now - newest.time > LEAST_SPACING
+        return older.take if self._is_due else None
 
-    def decode(self) -> None:
-        """Update the values, if a sample was taken; there are none without a pair, as in the first tick.
+    def prepare_comparison(self) -> LongCall | None:
+        """Return the call that compares the sample with the one before; None if that is too old."""
+        if not self._is_due:
+            return None
+        taken, before = self._samples
+        self._has_pair, self._code = False, taken.take.code
+        if self._code:
+            taken.time = -inf
+            return None
+        taken.time = self._now
+        self._samples.reverse()
+        self._has_pair = taken.time - before.time <= self._longest
+        if not self._has_pair:
+            return None
+        struct.pack_into(_HEAD, self._request, 0, 1, len(self._metrics), before.address, taken.address)
+        return self._compare
+
+    def decode(self, values: Values) -> None:
+        """Set the values, if a sample was taken; there are none without a pair, as in the first tick.
 
         Raises:
             NVMLError: no sample could be taken, or none compared.
         """
         if not self._is_due:
             return
-        values = self.values
-        values.update(self._blank)
-        if self._code:
-            raise self._nvml.NVMLError(self._code)
+        for place, _ in self._columns:
+            values[place] = None
+        code = self._compare.code if self._has_pair else self._code
+        if code:
+            raise self._nvml.NVMLError(code)
         if not self._has_pair:
             return
         flat = self._unpack(self._request, self._offset)
         codes = flat[1::3]
-        for metric, code, value in zip(self._metrics, codes, flat[2::3], strict=True):
-            if code == 0 and math.isfinite(value):
-                values[metric.name] = value / metric.divide
+        for (place, divide), code, value in zip(self._columns, codes, flat[2::3], strict=True):
+            if code == 0 and isfinite(value):
+                values[place] = value / divide
         if not REFUSALS.isdisjoint(codes):
             self._choose([metric for metric, code in zip(self._metrics, codes, strict=True) if code not in REFUSALS])
 
@@ -186,9 +191,10 @@ class GpmSampler:
 
 
 class _GpmSample:
-    """A buffer of the driver, and when it was filled."""
+    """A buffer of the driver, the call that fills it, and when it was filled."""
 
-    def __init__(self, pointer: Any) -> None:
+    def __init__(self, pointer: Any, take: Callable[[Any], int]) -> None:
         self.pointer = pointer
+        self.take = LongCall(partial(take, pointer))
         self.address = ctypes.cast(pointer, ctypes.c_void_p).value
-        self.time = -math.inf
+        self.time = -inf

@@ -10,6 +10,7 @@ import ctypes
 import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from types import ModuleType
 from typing import Any
 
@@ -22,6 +23,30 @@ Numbers = Sequence[float | None]
 
 BoundCall = Callable[[], Numbers]
 """A call for one device. Raises `NVMLError`."""
+
+
+class LongCall:
+    """A call of the driver that takes long, with all its arguments.
+
+    Code that runs after a pause costs several times as much as code that just ran, so that long calls are made by
+    `call_all`, and their results are taken when all have returned.
+
+    Attributes:
+        function: the call; returns NVML's code.
+        code: what it returned last.
+    """
+
+    __slots__ = ("code", "function")
+
+    def __init__(self, function: Callable[[], int]) -> None:
+        self.function, self.code = function, 0
+
+
+def call_all(calls: Sequence[LongCall]) -> None:
+    """Make the calls one behind the other, with as little code between them as possible."""
+    codes = [call.function() for call in calls]
+    for call, code in zip(calls, codes, strict=True):
+        call.code = code
 
 
 def native_function(nvml: ModuleType, name: str) -> Callable[..., int]:
@@ -64,31 +89,39 @@ class NativeCall:
         """Bytes of the buffer."""
         return struct.calcsize(self.result)
 
+    @property
+    def count(self) -> int:
+        """How many numbers the buffer has."""
+        return len(struct.unpack(self.result, bytes(self.size)))
+
+    @property
+    def positions(self) -> Sequence[int]:
+        """The positions of the numbers that count."""
+        return range(self.count) if self.order is None else self.order
+
+    def prepare(
+        self, nvml: ModuleType, handle: Handle, buffer: ctypes.Array[ctypes.c_char], offset: int
+    ) -> Callable[[], int]:
+        """Return the call for a device, which fills a part of a buffer and returns NVML's code.
+
+        Raises `NVMLError` if the driver does not have the function.
+        """
+        function = native_function(nvml, self.function)
+        ctypes.memmove(ctypes.byref(buffer, offset), self.head, len(self.head))
+        pointers = [ctypes.byref(buffer, offset + pointer) for pointer in self.pointers]
+        return partial(function, handle, *map(ctypes.c_uint, self.arguments), *pointers)
+
     def bind(self, nvml: ModuleType, handle: Handle) -> BoundCall:
         """Prepare the call for a device. Raises `NVMLError` if the driver does not have the function."""
-        function = native_function(nvml, self.function)
         layout = struct.Struct(self.result)
-        buffer = ctypes.create_string_buffer(self.head, layout.size)
-        arguments = (
-            handle,
-            *map(ctypes.c_uint, self.arguments),
-            *(ctypes.byref(buffer, offset) for offset in self.pointers),
-        )
-        unpack, error = layout.unpack_from, nvml.NVMLError
+        buffer = ctypes.create_string_buffer(layout.size)
+        function, positions, divide = self.prepare(nvml, handle, buffer, 0), self.positions, self.divide
 
         def call() -> Numbers:
-            code = function(*arguments)
+            code = function()
             if code:
-                raise error(code)
-            return unpack(buffer)
+                raise nvml.NVMLError(code)
+            numbers = layout.unpack_from(buffer)
+            return [numbers[position] if divide is None else numbers[position] / divide for position in positions]
 
-        order, divide = self.order, self.divide
-        if order is None and divide is None:
-            return call
-        places, by = range(len(unpack(buffer))) if order is None else order, divide or 1.0
-
-        def scaled() -> Numbers:
-            numbers = call()
-            return [numbers[place] / by for place in places]  # type: ignore[operator]  # they are numbers
-
-        return scaled
+        return call
