@@ -38,12 +38,7 @@ TEXT = (ROOT / "OPERATIONS.md").read_text(encoding="utf-8")
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 ARCHITECTURE = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
 
-PROMETHEUS, PULSED, HELM, OPERATOR = (
-    "# prometheus.yml",
-    "# /etc/pulsed/pulsed.yaml",
-    "# values.yaml",
-    "# values of gpu-operator",
-)
+PROMETHEUS, PULSED, HELM = "# prometheus.yml", "# /etc/pulsed/pulsed.yaml", "# values.yaml"
 """First lines of YAML blocks: what each is."""
 
 
@@ -116,7 +111,7 @@ def test_every_link_within_the_page_leads_to_a_heading() -> None:
 
 
 def test_every_yaml_block_says_what_it_is() -> None:
-    assert {block.splitlines()[0] for block in blocks("yaml")} == {PROMETHEUS, PULSED, HELM, OPERATOR}
+    assert {block.splitlines()[0] for block in blocks("yaml")} == {PROMETHEUS, PULSED, HELM}
     for block in blocks("yaml"):
         assert yaml.safe_load(block)
 
@@ -217,7 +212,7 @@ def test_a_gpu_has_as_many_series_as_the_text_has(tmp_path: Path) -> None:
 
 def test_the_estimate_of_storage_follows_from_the_series() -> None:
     fewest, most = series_of_a_gpu()
-    for gpus, series, per_second, day in rows("Prometheus")[1:]:
+    for gpus, series, per_second, day in rows("Series")[1:]:
         wanted = _number(series)
         assert fewest <= wanted / _number(gpus) <= most
         assert _number(per_second) == pytest.approx(wanted / 15, abs=0.5)
@@ -301,7 +296,7 @@ def test_messages_are_quoted_as_they_are_printed(message: str) -> None:
 
 
 def test_what_needs_a_restart_is_what_the_daemon_takes_no_notice_of() -> None:
-    (row,) = (cells for cells in rows("4. Upgrade and rollback") if cells[0] == "settings")
+    (row,) = (cells for cells in rows("Upgrade and rollback") if cells[0] == "settings")
     assert set(re.findall(r"`([a-z_]+)`", row[1])) == set(RESTART_KEYS)
 
 

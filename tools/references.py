@@ -21,7 +21,6 @@ REFERENCES = (
     ("helm/pulsed/values.yaml", r"^  repository: .*", "  repository: {image}"),
     ("deploy/container/Dockerfile", r"^ARG VERSION=.*", "ARG VERSION={version}"),
     ("deploy/container/compose.yaml", r"^  image: .*", "  image: {image}:{version}"),
-    ("OPERATIONS.md", r"[\w.:/-]+/pulsed:\d[\w.]*", "{image}:{version}"),
 )
 """File, what to replace in it, and the replacement."""
 
