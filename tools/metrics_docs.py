@@ -5,9 +5,17 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
+from prometheus_client import Metric
+
+from pulsed.adapter.cluster_gpus import ClusterGpus, pod_reader
+from pulsed.adapter.telemetry import AdapterTelemetry
 from pulsed.attribution.attribution import LABELS, SourceState
 from pulsed.collector.target_store import Target, TargetStore
 from pulsed.compute.tick import ComputedTick
+from pulsed.kubernetes.api_client import ApiClient
+from pulsed.kubernetes.cluster_access import ClusterAccess
+from pulsed.kubernetes.exporter_pods import PageAddress
+from pulsed.kubernetes.resource_watch import ResourceWatch
 from pulsed.present.exposition.catalog import FORMS, lean_form
 from pulsed.present.exposition.families import COUNTER_FAMILIES, DERIVED, QUANTITY_FAMILIES
 from pulsed.present.exposition.family_types import Family
@@ -16,6 +24,7 @@ from pulsed.present.exposition.owner_families import FINDING_FAMILIES, HINT_HELP
 from pulsed.present.exposition.summary import SUMMARIES
 from pulsed.present.exposition.telemetry import Telemetry
 from pulsed.present.owner_groups import families_of
+from pulsed.reader.exporter.scraper import ExporterSettings, Scraper
 from pulsed.reader.nvml.calls import CALLS
 from pulsed.reader.nvml.device import GPM_SUPPORT
 from pulsed.reader.nvml.driver_session import XID
@@ -118,6 +127,15 @@ each.
 | metric | meaning |
 |---|---|"""
 
+ADAPTER_HEAD = """
+## Metrics of the adapter
+
+`/metrics` of `pulsed adapter`, also for clients without a certificate of `adapter.client_names`. Also
+`pulsed_http_requests_total` and `process_*`, as above.
+
+| metric | meaning |
+|---|---|"""
+
 CHAPTERS: dict[Group, str] = {
     "activity": "Activity",
     "traffic": "Traffic",
@@ -130,7 +148,7 @@ CHAPTERS: dict[Group, str] = {
 
 def metrics() -> str:
     """Return the text of METRICS.md."""
-    classes_, own = (*classes(), *known_kernels()), (*_owners(), *_jobstats(), *_own())
+    classes_, own = (*classes(), *known_kernels()), (*_owners(), *_jobstats(), *_own(), *_adapter())
     return "\n".join([HEAD, *_computed(), *classes_, *_counted(), *_quantities(), *own]) + "\n"
 
 
@@ -258,8 +276,18 @@ def _own() -> Iterator[str]:
     state = SourceState(LABELS, last_success=0.0, errors={"unreadable": 1})
     telemetry.attribution = lambda: [state]
     telemetry.count_request("/metrics", 200)
-    for family in telemetry.registry.collect():
-        if not family.name.startswith("process_"):
-            suffix = {"counter": "_total", "info": "_info"}.get(family.type, "")
-            labels = dict.fromkeys(label for sample in family.samples for label in sample.labels if label != "le")
-            yield f"| {_series(family.name + suffix, labels)} | {family.documentation} |"
+    yield from _rows(family for family in telemetry.registry.collect() if not family.name.startswith("process_"))
+
+
+def _adapter() -> Iterator[str]:
+    yield ADAPTER_HEAD
+    watch = ResourceWatch(ApiClient(ClusterAccess("https://127.0.0.1")), "", {}, pod_reader([]))
+    telemetry = AdapterTelemetry(ClusterGpus(Scraper(ExporterSettings()), watch, PageAddress(), 0.0), watch)
+    yield from _rows(family for family in telemetry.families() if family.name.startswith("pulsed_adapter_"))
+
+
+def _rows(families: Iterable[Metric]) -> Iterator[str]:
+    for family in families:
+        suffix = {"counter": "_total", "info": "_info"}.get(family.type, "")
+        labels = dict.fromkeys(label for sample in family.samples for label in sample.labels if label != "le")
+        yield f"| {_series(family.name + suffix, labels)} | {family.documentation} |"

@@ -7,40 +7,51 @@ import logging
 from collections.abc import Collection
 from urllib.parse import parse_qsl, unquote
 
-from pulsed.adapter.documents import Document, failure
+from pulsed.adapter.documents import VERSIONS, Document, failure
 from pulsed.adapter.metrics_api import MetricsApi, RequestFailed
+from pulsed.adapter.telemetry import AdapterTelemetry
 from pulsed.present.asgi import CLIENT_NAMES, Receive, Scope, Send, respond
+from pulsed.present.exposition.negotiation import choose_format
 
 log = logging.getLogger(__name__)
 
 ALIVE = ("/livez", "/healthz", "/-/healthy")
 READY = ("/readyz", "/-/ready")
+METRICS = "/metrics"
+NAMED = frozenset((*ALIVE, *READY, METRICS))
+"""Paths that are counted by name."""
 
 
 class AdapterApp:
-    """Answers the API server, and probes.
+    """Answers the API server, probes, and Prometheus.
 
     Args:
-        client_names: common names of client certificates, one of which all requests but probes need; empty: none.
+        client_names: common names of client certificates, one of which requests of `/apis` need; empty: none.
     """
 
-    def __init__(self, api: MetricsApi, client_names: Collection[str] = ()) -> None:
-        self._api, self._client_names = api, frozenset(client_names)
+    def __init__(self, api: MetricsApi, telemetry: AdapterTelemetry, client_names: Collection[str] = ()) -> None:
+        self._api, self._telemetry, self._client_names = api, telemetry, frozenset(client_names)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
         if scope["type"] != "http":
             return
-        code, document = self._answer(scope)
-        body = json.dumps(document, separators=(",", ":")).encode()
-        await respond(scope, send, code, body, content_type=b"application/json")
-
-    def _answer(self, scope: Scope) -> tuple[int, Document]:
+        path, content_type = scope["path"], b"application/json"
         try:
-            return 200, self._document(scope)
+            if scope["method"] not in ("GET", "HEAD"):
+                raise RequestFailed(405, "only GET and HEAD")
+            code = 200
+            if path == METRICS:
+                accept = [value.decode("latin-1") for name, value in scope["headers"] if name == b"accept"]
+                chosen = choose_format(",".join(accept))
+                body, content_type = self._telemetry.page(openmetrics=chosen.openmetrics), chosen.content_type.encode()
+            else:
+                body = _encoded(self._document(scope))
         except RequestFailed as error:
-            log.debug("request failed", extra={"path": scope["path"], "error": str(error)})
-            return error.code, failure(error.code, str(error))
+            log.debug("request failed", extra={"path": path, "error": str(error)})
+            code, body = error.code, _encoded(failure(error.code, str(error)))
+        self._telemetry.count_request(_route(path), code)
+        await respond(scope, send, code, body, content_type=content_type)
 
     def _check_client(self, names: frozenset[str]) -> None:
         if self._client_names and not self._client_names & names:
@@ -51,8 +62,6 @@ class AdapterApp:
             )
 
     def _document(self, scope: Scope) -> Document:
-        if scope["method"] not in ("GET", "HEAD"):
-            raise RequestFailed(405, "only GET and HEAD")
         path = scope["path"]
         if path in ALIVE:
             return {"status": "ok"}
@@ -65,3 +74,15 @@ class AdapterApp:
         if root != "apis":
             raise RequestFailed(404, f"there is no {path}")
         return self._api.get(parts, dict(parse_qsl(scope["query_string"].decode("latin-1"))))
+
+
+def _encoded(document: Document) -> bytes:
+    return json.dumps(document, separators=(",", ":")).encode()
+
+
+def _route(path: str) -> str:
+    """Return by what name a request is counted: its path, or the API group."""
+    if path in NAMED:
+        return path
+    group = path.removeprefix("/apis/").partition("/")[0]
+    return f"/apis/{group}" if group in VERSIONS and path.startswith("/apis/") else "other"

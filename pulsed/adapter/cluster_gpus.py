@@ -115,6 +115,11 @@ class ClusterGpus:
         """Why the pods may not be known completely; empty if they are."""
         return self._pods.error
 
+    @property
+    def oldest_age(self) -> float | None:
+        """Seconds since the oldest reading that is in use; None without one."""
+        return max((self._clock() - rows.arrived for rows in self._rows.values()), default=None)
+
     def missing(self) -> str:
         """Return why pods may have more GPUs than `rows` returns; empty if they certainly have not.
 

@@ -11,10 +11,11 @@ from pathlib import Path
 import uvloop
 
 from pulsed import __version__
-from pulsed.adapter.app import ALIVE, READY, AdapterApp
+from pulsed.adapter.app import ALIVE, NAMED, READY, AdapterApp
 from pulsed.adapter.cluster_gpus import ClusterGpus, daemon_page, pod_reader
 from pulsed.adapter.metrics_api import MetricsApi
 from pulsed.adapter.scale_metrics import scale_metrics
+from pulsed.adapter.telemetry import AdapterTelemetry
 from pulsed.collector.source_factory import cluster_access, exporter_settings
 from pulsed.config import Config
 from pulsed.config.source import STALE_INTERVALS
@@ -76,10 +77,11 @@ async def _run(config: Config, access: ClusterAccess, web: WebConfigReloader | N
     pods = ResourceWatch(client, PODS, {}, reader, changed, is_paged=True)
     page = daemon_page(given.container_port, given.scheme, given.route_prefix or "", given.fields)
     gpus = ClusterGpus(scraper, pods, page, given.stale_after or STALE_INTERVALS * given.interval)
-    app: App = AdapterApp(MetricsApi(gpus, scale_metrics(given.fields)), given.client_names)
+    telemetry = AdapterTelemetry(gpus, pods)
+    app: App = AdapterApp(MetricsApi(gpus, scale_metrics(given.fields)), telemetry, given.client_names)
     if web is not None:
         open_paths = frozenset((*ALIVE, *READY)) if config.web.open_probes else frozenset[str]()
-        app = AuthMiddleware(app, web, lambda path, status: None, open_paths=open_paths)
+        app = AuthMiddleware(app, web, telemetry.count_request, named=NAMED, open_paths=open_paths)
     server = Server(app, config.web, web)
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, server.stop, number)

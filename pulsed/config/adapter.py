@@ -48,7 +48,7 @@ class AdapterSection(Section):
     )
     client_names: CommonNames = Field(
         default=(),
-        description="Common names of client certificates, one of which every request but probes needs; the web "
+        description="Common names of client certificates, one of which every request of `/apis` needs; the web "
         "configuration verifies the certificates. Unset: any client that it accepts. That of the API server is usually "
         "`front-proxy-client`.",
         examples=[("front-proxy-client",)],

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random as random_module
+import time
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Generic, TypeVar
 
@@ -37,6 +38,7 @@ class ResourceWatch(Generic[_T]):
         objects: by namespace and name.
         is_listed: whether the list has been read once.
         error: why it may not be current; empty if it is.
+        restarts: times that a list or a watch failed, and was begun again.
     """
 
     def __init__(
@@ -50,15 +52,17 @@ class ResourceWatch(Generic[_T]):
         is_paged: bool = False,
         sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
         random: Callable[[], float] = random_module.random,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._client, self._path, self._query, self._read, self._changed = client, path, query, read, changed
-        self._sleep, self._random = sleep, random
+        self._sleep, self._random, self._clock = sleep, random, clock
         self._backoff = Backoff(_FIRST_PAUSE, _LONGEST_PAUSE, random)
         self._version: str | None = None
         self._list_version = "" if is_paged else "0"  # 0: any version that the API server has in memory
         self.objects: dict[tuple[str, str], _T] = {}
-        self.is_listed = False
+        self.is_listed, self._is_silent = False, False
         self.error = ""
+        self.restarts = 0
 
     async def run(self) -> None:
         """List and watch until cancelled."""
@@ -70,6 +74,7 @@ class ResourceWatch(Generic[_T]):
             except ResourceExpired as error:
                 log.debug("list has expired", extra={"path": self._path, "error": str(error)})
                 self._version, self._list_version = None, ""
+                self.restarts += 1
             except KubernetesError as error:
                 self._fail(str(error))
             except Exception:  # of a reader's code; ending here would serve old objects for good
@@ -92,10 +97,17 @@ class ResourceWatch(Generic[_T]):
 
     async def _watch(self) -> None:
         seconds = round(WATCH_SECONDS * (1 - self._random() / 5))  # so that nodes do not reconnect together
+        begun, self._is_silent = self._clock(), True
         await self._client.watch(self._path, self._query, self._version or "", seconds, self._worked, self._take)
+        if self._clock() - begun > seconds / 2:
+            self._backoff.reset()
+        if self._is_silent:
+            # Nothing changed; or the version is newer than all of the server, whose etcd was restored from a backup.
+            self._version = None
 
     def _take(self, event: WatchEvent) -> None:
         self._backoff.reset()
+        self._is_silent = False
         if version := text(mapping(event.item.get("metadata")).get("resourceVersion")):
             self._version = version
         if event.kind == "BOOKMARK":
@@ -116,6 +128,7 @@ class ResourceWatch(Generic[_T]):
         if error != self.error:
             log.warning("the Kubernetes API failed; what was read last is used", extra={"error": error})
         self.error = error
+        self.restarts += 1
         self._changed()
 
 

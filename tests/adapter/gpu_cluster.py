@@ -139,16 +139,24 @@ class Adapter:
 
     def request(self, path: str, method: str = "GET", context: ssl.SSLContext | None = None) -> tuple[int, Any]:
         """Return status and document."""
+        accept = "application/vnd.kubernetes.protobuf, */*"
+        status, text = self._answer(path, accept, method, context)
+        return status, json.loads(text) if text else None
+
+    def text(self, path: str, accept: str = "text/plain", context: ssl.SSLContext | None = None) -> str:
+        """Return a page of text."""
+        status, text = self._answer(path, accept, "GET", context)
+        assert status == 200, text
+        return text
+
+    def _answer(self, path: str, accept: str, method: str, context: ssl.SSLContext | None) -> tuple[int, str]:
         connection = http.client.HTTPSConnection(
             "127.0.0.1", self.port, timeout=SECONDS, context=context or self.context
         )
-        try:
-            connection.request(method, path, headers={"Accept": "application/vnd.kubernetes.protobuf, */*"})
+        with contextlib.closing(connection):
+            connection.request(method, path, headers={"Accept": accept})
             answer = connection.getresponse()
-            text = answer.read()
-            return answer.status, json.loads(text) if text else None
-        finally:
-            connection.close()
+            return answer.status, answer.read().decode()
 
     def get(self, path: str) -> Any:
         """Return the document of a path that has one."""

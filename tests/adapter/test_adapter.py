@@ -6,6 +6,7 @@ import base64
 import http.client
 import re
 import ssl
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -13,11 +14,14 @@ from typing import Any, NamedTuple
 import bcrypt
 import pytest
 
+from pulsed import __version__
 from tests.adapter.gpu_cluster import Adapter, GpuCluster, adapter, busy, client_context, gpu_cluster
 from tests.certificates import make
 from tests.daemon import pulsed
 from tests.end_to_end.dcgm_pages import Row, dcgm_page
+from tests.present.exposition.pages import families_of
 from tests.waiting import SECONDS, until
+from tools.generate_docs import ROOT
 
 CUSTOM = "/apis/custom.metrics.k8s.io"
 PODS = f"{CUSTOM}/v1beta2/namespaces/ml/pods"
@@ -51,6 +55,12 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
         yield Running(cluster, made)
 
 
+def samples(page: str) -> dict[str, float]:
+    """Return the values of a page by series."""
+    pairs = (line.rsplit(" ", 1) for line in page.splitlines() if not line.startswith("#"))
+    return {name: float(value) for name, value in pairs}
+
+
 def test_discovery(running: Running) -> None:
     get = running.adapter.get
     assert [group["name"] for group in get("/apis")["groups"]] == ["custom.metrics.k8s.io", "external.metrics.k8s.io"]
@@ -68,12 +78,12 @@ def test_discovery(running: Running) -> None:
 def test_the_documents_are_those_of_the_api(running: Running) -> None:
     name = running.cluster.pods[0]
     document = running.adapter.get(f"{PODS}/{name}/gpu_real_utilization")
-    time = document["items"][0]["timestamp"]
-    assert re.fullmatch(r"20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", time)
+    timestamp = document["items"][0]["timestamp"]
+    assert re.fullmatch(r"20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", timestamp)
     item: dict[str, Any] = {
         "describedObject": {"kind": "Pod", "namespace": "ml", "name": name, "apiVersion": "/v1"},
         "metric": {"name": "gpu_real_utilization", "selector": None},
-        "timestamp": time,
+        "timestamp": timestamp,
         "windowSeconds": 0,
         "value": "900m",
     }
@@ -151,6 +161,34 @@ def test_lists_that_nothing_is_in(running: Running) -> None:
     assert running.adapter.get(f"{PODS}/%2A/gpu_power_watts?metricLabelSelector=a%3Db")["items"] == []
 
 
+def test_its_own_metrics(running: Running) -> None:
+    path = f"{EXTERNAL}/namespaces/none/gpu_power_watts"
+    before = samples(running.adapter.text("/metrics"))
+    for _ in range(2):
+        running.adapter.get(path)
+    running.adapter.request(f"{PODS}/x/none")
+    running.adapter.request("/secret")
+    page = running.adapter.text("/metrics")
+    after = samples(page)
+    grown = {name: value - before.get(name, 0.0) for name, value in after.items() if "requests" in name}
+    assert {name: value for name, value in grown.items() if value and "readyz" not in name} == {
+        'pulsed_http_requests_total{path="/apis/external.metrics.k8s.io",code="200"}': 2,
+        'pulsed_http_requests_total{path="/apis/custom.metrics.k8s.io",code="404"}': 1,
+        'pulsed_http_requests_total{path="other",code="404"}': 1,
+        'pulsed_http_requests_total{path="/metrics",code="200"}': 1,
+    }
+    assert after['pulsed_adapter_daemons{result="success"}'] == 1
+    assert after['pulsed_adapter_daemons{result="failure"}'] == 0
+    assert (after["pulsed_adapter_watch_up"], after["pulsed_adapter_watch_restarts_total"]) == (1, 0)
+    assert 0 <= time.time() - after["pulsed_adapter_oldest_reading_timestamp_seconds"] < SECONDS
+    families_of(running.adapter.text("/metrics", "application/openmetrics-text"), openmetrics=True)
+    names = set(re.findall(r"^# TYPE (pulsed_\w+)", page, re.MULTILINE))
+    documented = re.findall(r"^\| `(pulsed_adapter_\w+)", (ROOT / "METRICS.md").read_text(), re.MULTILINE)
+    assert names == {*documented, "pulsed_http_requests_total"}
+    assert "pulsed_build_info" not in names, "it identifies daemons"
+    assert f'pulsed_adapter_build_info{{version="{__version__}",python=' in page
+
+
 def test_only_reading_is_allowed(running: Running) -> None:
     status, document = running.adapter.request(PODS, "POST")
     assert (status, document["reason"]) == (405, "MethodNotAllowed")
@@ -172,6 +210,7 @@ def test_other_clients_than_the_api_server_get_probes_only(
     assert "adapter.client_names" in document["message"]
     for probe in ("/livez", "/readyz"):
         assert running.adapter.request(probe, context=context) == (200, {"status": "ok"})
+    assert "pulsed_adapter_daemons" in running.adapter.text("/metrics", context=context)
 
 
 def test_certificates_of_other_authorities_are_refused(running: Running, tmp_path: Path) -> None:

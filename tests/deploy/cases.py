@@ -70,6 +70,8 @@ ADAPTER: Values = {"adapter": {"enabled": True, "tls": {"existingSecret": "adapt
 
 SINGLE: dict[str, Values] = {
     "adapter": ADAPTER,
+    "adapter with a ServiceMonitor": {**ADAPTER, **MONITORS["ServiceMonitor"]},
+    "adapter with a whole PodMonitor": {**ADAPTER, "podMonitor": MONITOR},
     "whole adapter": {
         **WEB["TLS"],
         "networkPolicy": {"enabled": True, "from": [{"podSelector": {}}]},

@@ -11,7 +11,7 @@ import yaml
 
 from pulsed.config.load import load
 from tests.adapter.gpu_cluster import adapter, gpu_cluster
-from tests.deploy.cases import ADAPTER, SINGLE
+from tests.deploy.cases import ADAPTER, MONITORS, SINGLE
 from tests.deploy.chart import Manifest, Values, only, render
 from tests.deploy.test_helm import check_restricted
 from tests.waiting import until
@@ -105,6 +105,29 @@ def test_probes_need_no_client_certificate(front_proxy: Values, client_auth: str
     )
     (container,) = named(manifests, "Deployment")["spec"]["template"]["spec"]["containers"]
     assert all(probe in container[f"{name}Probe"] for name in ("startup", "liveness", "readiness"))
+
+
+@pytest.mark.parametrize("kind", ["ServiceMonitor", "PodMonitor"])
+def test_a_monitor_for_the_adapter_beside_that_of_the_daemons(kind: str) -> None:
+    manifests = render({**ADAPTER, **MONITORS[kind]})
+    spec = named(manifests, kind)["spec"]
+    (endpoint,) = spec.get("endpoints") or spec["podMetricsEndpoints"]
+    assert endpoint == {"port": "https", "scheme": "https", "tlsConfig": {"insecureSkipVerify": True}}
+    selected = spec["selector"]["matchLabels"].items()
+    for labels in (
+        named(manifests, "Service")["metadata"]["labels"],
+        named(manifests, "Deployment")["spec"]["template"]["metadata"]["labels"],
+    ):
+        assert selected <= labels.items()
+    daemons = named(manifests, kind, "gpu-pulsed")["spec"]["selector"]["matchLabels"].items()
+    assert not selected <= only(manifests, "DaemonSet")["spec"]["template"]["metadata"]["labels"].items()
+    assert not daemons <= named(manifests, "Service")["metadata"]["labels"].items()
+
+
+def test_there_is_no_monitor_where_prometheus_would_need_a_client_certificate() -> None:
+    front_proxy = {"ca": "-----BEGIN CERTIFICATE-----", "names": []}
+    manifests = render({"adapter": {**ADAPTER["adapter"], "frontProxy": front_proxy}, **MONITORS["PodMonitor"]})
+    assert only(manifests, "PodMonitor")["metadata"]["name"] == "gpu-pulsed"
 
 
 def test_the_rendered_adapter_finds_the_rendered_daemons(tmp_path: Path) -> None:

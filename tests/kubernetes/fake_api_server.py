@@ -259,6 +259,14 @@ class FakeApiServer:
             self._log.clear()
         self.cut()
 
+    def restore(self) -> None:
+        """Begin anew without pods and with lower versions, as with etcd restored from a backup."""
+        with self.changed:
+            self.pods.clear()
+            self._log.clear()
+            self.version = self.oldest = 1
+        self.cut()
+
     def cut(self) -> None:
         """Break all connections of watches."""
         with self.changed:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from pulsed.errors import ConfigError
-from pulsed.kubernetes import api_client
+from pulsed.kubernetes import api_client, resource_watch
 from pulsed.kubernetes.api_client import ApiClient, JsonObject
 from pulsed.kubernetes.cluster_access import ClusterAccess, server_of_pod
 from pulsed.kubernetes.resource_watch import ResourceWatch
@@ -42,8 +42,10 @@ async def watching(
     path: str = "/api/v1/pods",
     *,
     is_paged: bool = False,
+    spacing: float | None = None,
 ) -> AsyncIterator[ResourceWatch[str]]:
-    client = ApiClient(ClusterAccess(server.url, str(server.token_file), str(server.ca_file)), timeout=2, sleep=sleep)
+    access = ClusterAccess(server.url, str(server.token_file), str(server.ca_file))
+    client = ApiClient(access, timeout=2, spacing=spacing, sleep=sleep)
     watch = ResourceWatch(client, path, QUERY, address, sleep=sleep, is_paged=is_paged)
     task = asyncio.create_task(watch.run())
     try:
@@ -117,6 +119,7 @@ async def test_what_was_read_stays_while_the_api_server_refuses(server: FakeApiS
         server.put(pod("two"))
         server.fault = 0
         await eventually(lambda: names(watch) == {"one", "two"} and not watch.error)
+        assert watch.restarts > 0
 
 
 async def test_a_first_list_that_is_forbidden_has_a_remedy(server: FakeApiServer) -> None:
@@ -179,6 +182,35 @@ async def test_an_expired_version_is_listed_again(server: FakeApiServer) -> None
         await eventually(lambda: names(watch) == set())
     lists = [request.query for request in server.requests if "watch" not in request.query]
     assert [query.get("resourceVersion") for query in lists] == ["0", None], "from memory, then consistent"
+
+
+async def test_a_version_that_the_server_has_not_reached_is_listed_again(
+    server: FakeApiServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A watch from there gets nothing, bookmarks neither."""
+    monkeypatch.setattr(resource_watch, "WATCH_SECONDS", 1)
+    server.put(pod("one"))
+    async with watching(server, hurried) as watch:
+        await eventually(lambda: names(watch) == {"one"})
+        server.restore()
+        server.put(pod("two"))
+        await eventually(lambda: names(watch) == {"two"})
+
+
+async def test_quiet_watches_follow_each_other_without_growing_pauses(
+    server: FakeApiServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(resource_watch, "WATCH_SECONDS", 1)
+    waited: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        waited.append(seconds)
+        await hurried(seconds)
+
+    async with watching(server, sleep, spacing=0.0) as watch:
+        await eventually(lambda: len(server.requests) >= 8)
+        assert watch.restarts == 0
+    assert max(waited) <= 1.0
 
 
 async def test_a_renewed_token_is_used_by_the_next_request(server: FakeApiServer) -> None:

@@ -6,7 +6,6 @@ here. There are no `_created` series: each would be a family of its own.
 
 from __future__ import annotations
 
-import platform
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from math import inf
@@ -21,9 +20,9 @@ from prometheus_client.metrics_core import (
 )
 from prometheus_client.registry import Collector
 
-from pulsed import __version__
 from pulsed.attribution.attribution import SourceState
 from pulsed.collector.target_store import Target, TargetStore
+from pulsed.present.exposition.process_families import RequestCounts, build_info
 from pulsed.present.exposition.text_format import lines
 
 LAYERS = ("read", "translate", "compute", "present")
@@ -39,16 +38,16 @@ _BOUNDS = (*map(str, BUCKETS), "+Inf")
 
 
 class Telemetry(Collector):
-    """Counts what pulsed does and writes it as exposition; `revision` is the commit of the build, empty if unknown."""
+    """Counts what pulsed does and writes it as exposition."""
 
-    def __init__(self, board: TargetStore, revision: str = "") -> None:
+    def __init__(self, board: TargetStore) -> None:
         self.config_in_force: Callable[[], bool] = lambda: True
         self.duplicate_gpus: Mapping[str, int] = {}
         self.attribution: Callable[[], Sequence[SourceState]] = tuple
         self.owners: Callable[[float], Iterable[Metric]] = lambda now: ()
         self._durations = {layer: _Durations() for layer in LAYERS}
-        self._requests: dict[tuple[str, str], int] = {}
-        self._build = _build(revision)
+        self._requests = RequestCounts()
+        self._build = build_info("pulsed_build")
         self._board = board
         self._now = 0.0
         self._process = ProcessCollector(registry=None)
@@ -62,9 +61,8 @@ class Telemetry(Collector):
         self._durations[layer].observe(seconds)
 
     def count_request(self, path: str, code: int) -> None:
-        """Count an answered HTTP request; `path` is the route's template, never what the client asked for."""
-        key = (path, str(code))
-        self._requests[key] = self._requests.get(key, 0) + 1
+        """Count an answered HTTP request, as `RequestCounts.count`."""
+        self._requests.count(path, code)
 
     def render(self, now: float, *, openmetrics: bool) -> bytes:
         """Return all families, without OpenMetrics' last line; the reference for freshness is `now` (monotonic)."""
@@ -88,22 +86,10 @@ class Telemetry(Collector):
             "1 if the configuration in force is that of the file, 0 if the file was refused",
             value=int(self.config_in_force()),
         )
-        requests = CounterMetricFamily(
-            "pulsed_http_requests", "Answered HTTP requests, by route and status", labels=["path", "code"]
-        )
-        for labels, count in self._requests.items():
-            requests.add_metric(labels, count)
-        yield requests
+        yield self._requests.family()
         if self._now >= self._process_until:
             self._process_metrics, self._process_until = list(self._process.collect()), self._now + PROCESS_SECONDS
         yield from self._process_metrics
-
-
-def _build(revision: str) -> Metric:
-    labels = {"version": __version__, "python": platform.python_version()}
-    if revision:
-        labels["revision"] = revision
-    return InfoMetricFamily("pulsed_build", "Version of pulsed and Python", value=labels)
 
 
 class _Durations:

@@ -26,7 +26,7 @@ def busy() -> tuple[TargetStore, Telemetry]:
     made = board(target('odd "name"\\\n', tick([gpu(0)], rejected={"bad_value": 3})), target("silent", kind="replay"))
     made.targets[1].restarts = 1
     made.targets[1].fail(ScrapeFailed.reason, "refused")
-    telemetry = Telemetry(made, revision="abc123")
+    telemetry = Telemetry(made)
     telemetry.observe("compute", 0.0003)
     telemetry.observe("compute", 99.0)
     telemetry.count_request("/gpus/{gpu}", 200)
@@ -70,7 +70,6 @@ def test_it_says_which_pulsed_this_is_and_what_it_reads() -> None:
     found = values(busy()[1])
     (build,) = [name for name in found if name.startswith("pulsed_build_info")]
     assert f'version="{__version__}"' in build
-    assert 'revision="abc123"' in build
     assert found['pulsed_source_info{kind="replay",target="silent"}'] == 1
 
 
