@@ -299,7 +299,7 @@ class Daemon:
             self._store,
             config.masked(),
             config.telemetry_path,
-            config.compute_settings().preset_name,
+            config.compute_settings(),
             history=self._history,
             events=self._events,
             accounts=Accounts(self._accounting, self._ended, config.prices.prices(), self._workloads),

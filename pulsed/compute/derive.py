@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pulsed.compute.absence import FORGET_SECONDS
 from pulsed.compute.bounds import Bounds, bounds_of, zero_filled
 from pulsed.compute.health.settings import DEFAULT_HEALTH, HealthSettings
+from pulsed.compute.peaks import ChipToChipLink
 from pulsed.compute.plausibility.rules import DEFAULT_PLAUSIBILITY, PlausibilitySettings
 from pulsed.compute.real_utilization import PRESETS, Weights, real_utilization
 from pulsed.compute.saturation import DEFAULT_SATURATORS, Saturation, Saturators
@@ -62,6 +63,23 @@ class ComputeSettings:
         """Return the bounds of the inputs of a reading, which are measured or `missing`."""
         return zero_filled(reading) if self.missing == "zero" else bounds_of(reading)
 
+    def traffic(
+        self, device: Device, reading: Reading, bounds: Bounds, link: ChipToChipLink | None
+    ) -> tuple[float, float]:
+        """Return the bounds of the largest direction of a GPU's links, in bytes/s, given those of its inputs."""
+        return traffic(
+            reading,
+            bounds.high,
+            self.thresholds,
+            whole=device.whole,
+            link=link,
+            profile=self.profile,
+            missing=self.missing,
+        )
+
+
+DEFAULT_SETTINGS = ComputeSettings()
+
 
 def derive(
     device: Device,
@@ -79,19 +97,10 @@ def derive(
         classes: `settings.classifier`.
         bounds: of its inputs.
     """
-    whole = device.whole
     zero = settings.missing == "zero"
     utilization = real_utilization(reading, bounds, settings.weights, min_coverage=settings.min_coverage, zero=zero)
-    saturator = settings.saturators.of(device.model, whole)
-    io = traffic(
-        reading,
-        bounds.high,
-        settings.thresholds,
-        whole=whole,
-        link=saturator.link,
-        profile=settings.profile,
-        missing=settings.missing,
-    )
+    saturator = settings.saturators.of(device.model, device.whole)
+    io = settings.traffic(device, reading, bounds, saturator.link)
     workload = classes.classify(bounds, (utilization.lower, utilization.upper), io)
     return utilization, workload, saturator.of(reading, bounds)
 

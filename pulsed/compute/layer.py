@@ -107,11 +107,12 @@ class ComputeLayer:
         for track, stages, device, reading, well, shares in zip(
             tracks, self._here, tick.devices, readings, health.healths, health.clock_event_shares, strict=True
         ):
-            unpartitioned, own = None, bounds[len(results)]
+            unpartitioned, narrow, own = None, None, bounds[len(results)]
             if (board := boards.get(len(results))) is not None:
                 unpartitioned = board.rollup.unpartitioned
                 if settings.missing != "zero":
-                    own = narrowed(own, board.rollup.bounds([bounds[position] for position in board.instances]))
+                    of_instances = board.rollup.bounds([bounds[position] for position in board.instances])
+                    own = narrow = narrowed(own, of_instances)
             utilization, workload, saturation = derive(device, reading, settings, classes, own)
             sample, debouncer, accumulator = track.decision, stages.debouncer, stages.accumulator
             before = debouncer.held
@@ -130,7 +131,9 @@ class ComputeLayer:
             if held.changes != before.changes:
                 changes.append(ClassChange(len(results), before.workload_class, held.workload_class, held.since or 0.0))
             results.append(
-                Result(utilization, workload, saturation, held, accumulator.snapshot(), well, shares, unpartitioned)
+                Result(
+                    utilization, workload, saturation, held, accumulator.snapshot(), well, shares, unpartitioned, narrow
+                )
             )
         lost = {len(results) + number: gone.last_seen for number, gone in enumerate(health.lost)}
         results += [self._lost(gone) for gone in health.lost]

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from pulsed.attribution.owner import Owners
 from pulsed.compute.absence import Removal
+from pulsed.compute.bounds import Bounds
 from pulsed.compute.counters.catalog import NOTHING_COUNTED, CounterSnapshot
 from pulsed.compute.health.model import NOT_EVALUATED, Health, HealthChange, NodeHealth, XidEvent
 from pulsed.compute.saturation import Saturation
@@ -83,6 +84,7 @@ class Result(NamedTuple):
         health: of the GPU; a MIG instance has its board's.
         clock_event_shares: by reason, the share of the last minute in which the clocks were held for it.
         mig_unpartitioned: of a board with MIG instances, the share of its compute slices that none of them has, 0..1.
+        rollup_bounds: bounds of the inputs of a board that its MIG instances narrow; None: those of the reading alone.
     """
 
     real_utilization: RealUtilization
@@ -93,6 +95,7 @@ class Result(NamedTuple):
     health: Health = NOT_EVALUATED
     clock_event_shares: tuple[tuple[str, float], ...] = ()
     mig_unpartitioned: float | None = None
+    rollup_bounds: Bounds | None = None
 
 
 class ClassChange(NamedTuple):

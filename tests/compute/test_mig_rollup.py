@@ -170,6 +170,8 @@ def test_one_of_four_instances_works() -> None:
     assert one.saturation.upper == 1.0  # PCIe is not on the page
     assert one.saturation.lower == pytest.approx(0.25 / 0.8)
     assert one.mig_unpartitioned == pytest.approx(0.0)
+    assert one.rollup_bounds is not None
+    assert one.rollup_bounds.high.sm < 1.0
 
 
 def test_a_board_of_idle_instances_has_a_value_and_a_class() -> None:
@@ -187,6 +189,7 @@ def test_missing_counts_as_zero_where_that_is_configured() -> None:
 def test_other_gpus_have_no_partition() -> None:
     whole = 'DCGM_FI_DEV_GPU_TEMP{gpu="0",UUID="GPU-0",modelName="NVIDIA A100-SXM4-80GB"} 40\n'
     assert board(computed(whole)).mig_unpartitioned is None
+    assert board(computed(whole)).rollup_bounds is None
     assert computed(whole).readings[0]._replace(temperature_celsius=None) == NOTHING
 
 

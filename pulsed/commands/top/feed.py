@@ -87,7 +87,7 @@ class Answers:
     events: tuple[Document, ...] = ()
     jobs: tuple[Document, ...] = ()
     processes: tuple[Document, ...] | None = None
-    catalog: Document | None = None
+    class_reasons: Mapping[Gpu, Document] = field(default_factory=dict)
 
 
 class Feed:
@@ -184,11 +184,10 @@ class Feed:
             self._read_host(client)
 
     def _read_detail(self, client: Requests, gpu: Gpu) -> None:
-        found = _read_if_there(client, f"/gpus/{quote(gpu.name, safe='')}?{urlencode({'node': gpu.node})}")
-        catalog = self.answers.catalog
-        if catalog is None:
-            catalog = _read_if_there(client, "/catalog")
-        self.answers = replace(self.answers, details={gpu: found}, catalog=catalog)
+        path, query = f"/gpus/{quote(gpu.name, safe='')}", urlencode({"node": gpu.node})
+        found = _read_if_there(client, f"{path}?{query}")
+        reason = _read_if_there(client, f"{path}/class?{query}")
+        self.answers = replace(self.answers, details={gpu: found}, class_reasons={gpu: reason})
 
     def _read_host(self, client: Requests) -> None:
         host = _read(client, "/host")

@@ -20,7 +20,7 @@ def model_of(
     details: dict[str, Document] = {}
     history: dict[str, GpuHistory] = {}
     processes: dict[int, tuple[Document, ...] | None] = {}
-    catalogs: dict[int, Document] = {}
+    reasons: dict[str, Document] = {}
     events: list[Document] = []
     jobs: list[Document] = []
     for number, answers in enumerate(all_answers):
@@ -28,16 +28,16 @@ def model_of(
         gpus += mine
         by_name = {Gpu(gpu.node, gpu.name): gpu.key for gpu in mine}
         details |= {by_name[gpu]: document for gpu, document in answers.details.items() if gpu in by_name}
+        reasons |= {by_name[gpu]: document for gpu, document in answers.class_reasons.items() if gpu in by_name}
         history |= _history(answers, mine)
         processes[number] = answers.processes
-        catalogs[number] = answers.catalog or {}
         events += [{**each, "source": number} for each in answers.events]
         jobs += [{**each, "source": number} for each in answers.jobs]
     if len(all_answers) > 1:
         events.sort(key=lambda event: -seconds_of(event["time"]))
     sources = [_source(answers, now) for answers in all_answers]
     return Model(
-        wall_time, tuple(gpus), tuple(sources), details, history, tuple(events), tuple(jobs), processes, catalogs, cost
+        wall_time, tuple(gpus), tuple(sources), details, history, tuple(events), tuple(jobs), processes, reasons, cost
     )
 
 

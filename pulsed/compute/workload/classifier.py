@@ -125,17 +125,25 @@ class Classifier:
         Real utilization is bounded on its own, though it follows from the inputs. That is sound, and with thresholds
         as the default ones it loses nothing: the other conditions of `idle` imply this one.
         """
-        low = tuple(map(bisect_right, self._cuts, (*bounds.low, real_utilization[0], io[0])))
-        if bounds.low is bounds.high and io[0] == io[1]:
-            box = (low, low)
-        else:
-            box = (low, tuple(map(bisect_right, self._cuts, (*bounds.high, real_utilization[1], io[1]))))
+        box = self._box(bounds, real_utilization, io)
         workload = self._remembered.get(box)
         if workload is None:
             if len(self._remembered) >= REMEMBERED:
                 self._remembered.clear()
             workload = self._remembered[box] = _answer(self._candidates(box))
         return workload
+
+    def reached(
+        self, bounds: Bounds, real_utilization: tuple[float, float], io: tuple[float, float]
+    ) -> list[ClassRule]:
+        """Return the rules that a filling-in of the missing inputs leads to, in their order; as `classify` does."""
+        return self._candidates(self._box(bounds, real_utilization, io))
+
+    def _box(self, bounds: Bounds, real_utilization: tuple[float, float], io: tuple[float, float]) -> Box:
+        low = tuple(map(bisect_right, self._cuts, (*bounds.low, real_utilization[0], io[0])))
+        if bounds.low is bounds.high and io[0] == io[1]:
+            return (low, low)
+        return (low, tuple(map(bisect_right, self._cuts, (*bounds.high, real_utilization[1], io[1]))))
 
     def _compiled(self, condition: Condition, thresholds: ClassThresholds) -> _Comparison:
         position = VARIABLES.index(condition.variable)

@@ -14,6 +14,7 @@ from fastapi_offline import FastAPIOffline
 from pulsed import __version__
 from pulsed.attribution.gpu_processes import GpuProcessTable
 from pulsed.collector.target_store import TargetStore
+from pulsed.compute.derive import DEFAULT_SETTINGS, ComputeSettings
 from pulsed.present.api.account_documents import Accounts
 from pulsed.present.api.events import EventBroadcaster
 from pulsed.present.api.history import History
@@ -42,7 +43,7 @@ def api(
     board: TargetStore,
     config: Mapping[str, Any],
     telemetry_path: str = "/metrics",
-    preset: str = "ai",
+    settings: ComputeSettings = DEFAULT_SETTINGS,
     *,
     history: History,
     events: EventBroadcaster,
@@ -54,7 +55,7 @@ def api(
 
     Args:
         config: the configuration with secrets masked.
-        preset: the name of the weights.
+        settings: that results are computed with.
         processes: has those that use GPUs.
         external_path: path of all pages as clients see it, without a slash at the end; None: links are relative.
     """
@@ -73,16 +74,16 @@ def api(
     for router in (
         page_router(board, telemetry_path, external_path),
         docs_router(),
-        gpu_router(board, preset),
+        gpu_router(board, settings),
         history_router(board, history),
         job_router(board, accounts),
         workload_router(board, accounts, config),
-        container_router(board, preset),
+        container_router(board, settings.preset_name),
         autoscale_router(board),
         event_router(board, events),
         health_router(board),
         host_router(config, processes or GpuProcessTable()),
-        catalog_router(config),
+        catalog_router(settings),
         daemon_router(config),
     ):
         app.include_router(router)

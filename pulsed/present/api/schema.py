@@ -100,6 +100,42 @@ class CatalogShape(Shape):
     checks: dict[str, CheckShape]
 
 
+class TriedConditionShape(Shape):
+    """A condition of a rule, with the bounds of its variable."""
+
+    variable: str
+    inputs: list[str] = Field(description="the quantities that determine it; empty for real utilization")
+    comparison: Literal["<", ">="]
+    threshold: float
+    low: float | None
+    high: float | None = Field(description="null: unlimited")
+    holds: bool | None = Field(description="null: open, by missing inputs")
+
+
+class TriedRuleShape(Shape):
+    """A row of the class table for a GPU."""
+
+    class_: str = Field(alias="class")
+    reason: str | None
+    holds: bool | None = Field(description="null: the inputs allow this rule and others")
+    conditions: list[TriedConditionShape]
+
+
+class ClassReasonShape(Shape):
+    """Why a GPU has the class of its newest sample."""
+
+    gpu: str
+    uuid: str | None
+    mig_id: str | None
+    node: str
+    time: str
+    class_: str = Field(alias="class")
+    raw_class: str = Field(description="the class of the newest sample alone")
+    candidates: list[str] = Field(description="classes that raw_class may be while it is unknown; else empty")
+    rules: list[TriedRuleShape] = Field(description="up to the last one that the inputs allow")
+    deciding_inputs: dict[str, QuantityShape] = Field(description="missing inputs that would decide an unknown class")
+
+
 class ProcessGpu(Shape):
     """A GPU or MIG instance that a process uses."""
 

@@ -151,7 +151,7 @@ def _lines(gpu: GpuState, model: Model, width: int) -> Iterator[Line]:
     )
     yield class_words(gpu, model.time)
     if not gpu.stale:
-        for reason in class_reasons(detail, model.catalogs.get(gpu.source, {})):
+        for reason in class_reasons(model.class_reasons.get(gpu.key, {})):
             yield from wrapped(reason, width, "  ")
     yield from _why(detail, width)
     if held := held_words(gpu, model.time):

@@ -195,7 +195,7 @@ class Model:
         events: changes, the newest first, each with `source`.
         jobs: accounts of owners, each with `source`.
         processes: by daemon; None if they are not published.
-        catalogs: by daemon, its class rules and quantities, as of `/catalog`.
+        class_reasons: by key, the document of `/gpus/{gpu}/class` of a GPU in Focus; empty if the daemon has none.
         cost: share of a core, and bytes of memory of this program.
     """
 
@@ -207,7 +207,7 @@ class Model:
     events: tuple[Document, ...] = ()
     jobs: tuple[Document, ...] = ()
     processes: Mapping[int, tuple[Document, ...] | None] = field(default_factory=dict)
-    catalogs: Mapping[int, Document] = field(default_factory=dict)
+    class_reasons: Mapping[str, Document] = field(default_factory=dict)
     cost: tuple[float, int] | None = None
 
     @property

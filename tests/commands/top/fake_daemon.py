@@ -21,7 +21,7 @@ class FakeDaemon:
         self.documents: dict[str, Any] = {
             "/gpus": made.summary,
             "/gpus/2": next(iter(made.details.values())),
-            "/catalog": made.catalog,
+            "/gpus/2/class": next(iter(made.class_reasons.values())),
             "/host": made.host,
             "/version": {"version": "0.1.0"},
             "/config": {"history": {"fields": list(HISTORY_FIELDS)}},
@@ -38,7 +38,7 @@ class FakeDaemon:
             raise DaemonUnreachable("cannot reach it", "Start it")
         if route in self.missing:
             raise RequestRefused(route, 404, "")
-        found = self.documents.get(route, self.documents["/gpus/2"])
+        found = self.documents.get(route, self.documents["/gpus/2/class" if route.endswith("/class") else "/gpus/2"])
         return json.loads(json.dumps(found))
 
     def connect(self) -> Connection:

@@ -17,9 +17,9 @@ def test_only_what_the_view_needs_is_read() -> None:
     assert daemon.routes() == ["/gpus"]
     feed.want(Wanted(detail=Gpu("node1", "2"), events=True))
     feed.poll()
-    assert daemon.routes() == ["/gpus", "/gpus/2", "/catalog", "/events/recent"]
+    assert daemon.routes() == ["/gpus", "/gpus/2", "/gpus/2/class", "/events/recent"]
     feed.poll()
-    assert daemon.routes() == ["/gpus", "/gpus/2", "/events/recent"]
+    assert daemon.routes() == ["/gpus", "/gpus/2", "/gpus/2/class", "/events/recent"]
     feed.want(Wanted(jobs=True))
     feed.poll()
     assert daemon.routes() == ["/gpus", "/jobs", "/processes"]

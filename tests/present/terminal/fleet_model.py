@@ -7,7 +7,7 @@ import json
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import Any
 
 from pulsed.attribution.owner import Owner
@@ -16,9 +16,7 @@ from pulsed.commands.top.model_reader import model_of
 from pulsed.compute.health.model import Health
 from pulsed.compute.saturation import Saturation
 from pulsed.compute.tick import HeldWorkload, RealUtilization, Result, Workload
-from pulsed.compute.workload.class_table import ClassThresholds
 from pulsed.present.terminal.model import SUMMARY_FIELDS, Model
-from pulsed.present.web.catalog import catalog_document
 from pulsed.translate.vocabulary import Reading
 from tests.present.api.test_application import Known
 from tests.present.boards import COUNTED, NOT_SATURATED, OPEN, SETTLED, SICK, TIME, gpu, mig
@@ -95,7 +93,10 @@ def boards() -> list[BoardGpu]:
     return [
         owned(made(0, result(0.62, 0.62, 0.62, "tensor_heavy_compute", "compute"), READING), OWNER),
         owned(made(1, BOUNDED, NAMELESS), OWNER, POD),
-        owned(made(2, SETTLED._replace(health=SICK), READING), POD),
+        owned(
+            made(2, SETTLED._replace(health=SICK), {**READING, "tensor_active_ratio": 0.3, "dram_active_ratio": 0.7}),
+            POD,
+        ),
         owned(made(3, result(0.0, 0.0, 0.0, "idle", "idle"), idle), OWNER),
         owned(made(4, result(0.0, 0.0, 0.0, "idle", "idle"), {**idle, "memory_used_bytes": 0.0})),
         made(5, result(0.12, 0.12, 0.12, "io_or_data_loading", "io"), READING),
@@ -118,7 +119,7 @@ def documents(made: Sequence[BoardGpu]) -> dict[str, Any]:
         return {
             "summary": await get(f"/gpus?view=summary&fields={fields}"),
             "detail": await get("/gpus/2"),
-            "catalog": catalog_document({"profile": "pulsed", "thresholds": asdict(ClassThresholds())}, {}),
+            "class": await get("/gpus/2/class"),
             "host": {
                 "cpu_count": 64, "cpu_busy_ratio": 0.125, "load_average": 3.5,
                 "memory_bytes": 512 * 2**30, "memory_used_bytes": 30 * 2**30,
@@ -226,7 +227,7 @@ def answers(made: Sequence[BoardGpu] | None = None) -> Answers:
         events=tuple(EVENTS),
         jobs=(job(),),
         processes=(PROCESS, STRAY, HIDDEN),
-        catalog=found["catalog"],
+        class_reasons={Gpu("node1", "2"): found["class"]},
     )
 
 

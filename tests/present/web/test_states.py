@@ -73,11 +73,11 @@ def test_the_link_of_a_superchip_is_shown_where_it_is(browser: Browser, tmp_path
         page = opened.open("#/gpu/0")
         why, link = page.locator(".panel", has_text="Why"), page.locator(".bar-row", has_text="C2C")
         expect(why).to_contain_text("io or data loading matches")
-        expect(why).to_contain_text("PCIe and C2C 100 GB/s")
-        expect(link).to_contain_text("27 %")
+        expect(why).to_contain_text("PCIe and C2C 100 GB/s")
+        expect(link).to_contain_text("27 %")
         page.goto(f"{opened.url}#/gpu/1")
         expect(why.locator("h2")).to_contain_text("idle")
-        expect(why.locator(".rules").first).to_contain_text("idle possible")
+        expect(why.locator(".rules").first).to_contain_text("idle matches")
         page.goto(f"{opened.url}#/gpu/2")
         expect(why).to_contain_text("The inputs allow several classes: idle, io or data loading")
         expect(why).to_contain_text("DCGM field 1076 DCGM_FI_PROF_C2C_TX_ALL_BYTES")
@@ -86,23 +86,6 @@ def test_the_link_of_a_superchip_is_shown_where_it_is(browser: Browser, tmp_path
         expect(why.locator("h2")).to_contain_text("idle")
         expect(link).to_be_hidden()
         assert opened.violations() == []
-
-
-def test_the_rules_of_the_page_lead_to_the_class_of_the_daemon(browser: Browser, demo: Daemon) -> None:
-    with tab(browser, url(demo)) as opened:
-        page = opened.open()
-        static = page.locator('script[type="module"]').get_attribute("src")
-        assert static
-        script = """async (base) => {
-            const { explain } = await import(new URL(`${base}/text/why.js`, document.baseURI));
-            const tables = await (await fetch("catalog")).json();
-            const { gpus } = await (await fetch("gpus")).json();
-            return gpus.map((gpu) => [gpu.workload.raw_class, explain(gpu, tables).at(-1).class]);
-        }"""
-        for _ in range(5):
-            for expected, found in page.evaluate(script, static.removesuffix("/core/main.js")):
-                assert found == expected
-            page.wait_for_timeout(1000)
 
 
 def test_mig_instances_are_listed_with_their_board(browser: Browser, tmp_path: Path) -> None:

@@ -10,7 +10,9 @@ from fastapi import APIRouter, Query, Response
 
 from pulsed.background import in_background
 from pulsed.collector.target_store import TargetStore
+from pulsed.compute.derive import ComputeSettings
 from pulsed.present.api import documents, schema
+from pulsed.present.api.class_document import class_document
 from pulsed.present.api.gpu_columns import MAX_ROWS, SUMMARY_FIELDS, summary_document
 from pulsed.present.api.gpu_lookup import NOT_ONE_GPU, GpuPath, NodeQuery, require_one
 from pulsed.present.api.json_response import REFUSED, json_response
@@ -18,9 +20,9 @@ from pulsed.present.api.query_fields import chosen_fields, some_of
 from pulsed.present.api.sample_fields import FIELDS
 
 
-def gpu_router(board: TargetStore, preset: str) -> APIRouter:
-    """Return the routes `/gpus` and `/gpus/{gpu}`; `preset` is the name of the weights."""
-    router = APIRouter()
+def gpu_router(board: TargetStore, settings: ComputeSettings) -> APIRouter:
+    """Return the routes `/gpus`, `/gpus/{gpu}` and `/gpus/{gpu}/class`."""
+    router, preset = APIRouter(), settings.preset_name
 
     @router.get(
         "/gpus",
@@ -55,8 +57,20 @@ def gpu_router(board: TargetStore, preset: str) -> APIRouter:
     )
     async def one_gpu(gpu: GpuPath, node: NodeQuery = None) -> Response:
         now = time.monotonic()
+        return json_response(documents.gpu_document(find(gpu, node, now), now, preset))
+
+    @router.get(
+        "/gpus/{gpu}/class",
+        response_model=schema.ClassReasonShape,
+        responses=NOT_ONE_GPU,
+        summary="Why a GPU has its class: the rules that were tried, with bounds of their variables",
+    )
+    async def class_reason(gpu: GpuPath, node: NodeQuery = None) -> Response:
+        return json_response(class_document(find(gpu, node, time.monotonic()), settings))
+
+    def find(gpu: str, node: str | None, now: float) -> documents.Match:
         found = documents.find(board, gpu, node, now)
         require_one(gpu, [(match.node, match.device) for match in found])
-        return json_response(documents.gpu_document(found[0], now, preset))
+        return found[0]
 
     return router

@@ -18,3 +18,10 @@ export function catalog() {
 
 /** Returns the tables if they are loaded, else null. */
 export const loadedCatalog = () => loaded;
+
+/** The bottleneck of a class; null until the rules are loaded. */
+export function bottleneckOf(class_) {
+  if (class_ === null || class_ === undefined) return null;
+  if (class_ === "unknown") return "unknown";
+  return loaded?.rules.find((rule) => rule.class === class_)?.bottleneck ?? null;
+}

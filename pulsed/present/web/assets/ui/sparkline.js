@@ -1,6 +1,6 @@
 // A line of the last minutes with the strip of classes below it, in one canvas. Gaps stay gaps.
 
-import { bottleneckOf } from "../text/why.js";
+import { bottleneckOf } from "../core/catalog.js";
 import { colour } from "./palette.js";
 import { h } from "./dom.js";
 

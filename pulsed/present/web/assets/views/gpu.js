@@ -82,8 +82,9 @@ export class GpuView {
     this.isFetching = true;
     const { key } = this;
     try {
-      const gpu = await getJson(...fleet.apiPath(position));
-      if (key === this.key && !fleet.isPaused) this.draw(gpu);
+      const [path, query] = fleet.apiPath(position);
+      const [gpu, reason] = await Promise.all([getJson(path, query), getJson(`${path}/class`, query)]);
+      if (key === this.key && !fleet.isPaused) this.draw(gpu, reason);
       await this.charts.update({ ...gpu, time_seconds: Date.parse(gpu.time) / 1000 });
     } catch (error) {
       if (!("status" in error)) throw error;
@@ -93,11 +94,11 @@ export class GpuView {
     }
   }
 
-  draw(gpu) {
+  draw(gpu, reason) {
     const reading = { age: gpu.age_seconds };
     this.chip.draw(gpu.stale ? "stale" : gpu.health.state, gpu.stale ? staleText(reading) : undefined);
     setText(this.age, "");
-    for (const panel of Object.values(this.panels)) panel.draw(gpu);
+    for (const panel of Object.values(this.panels)) panel.draw(gpu, reason);
   }
 
   destroyParts() {

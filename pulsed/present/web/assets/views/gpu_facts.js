@@ -1,6 +1,6 @@
 // Owners, accounting, identity and MIG instances of a GPU.
 
-import { bottleneckOf } from "../text/why.js";
+import { bottleneckOf } from "../core/catalog.js";
 import { energy, memory, number, percent, rate, span, words } from "../text/format.js";
 import { h } from "../ui/dom.js";
 import { BottleneckMark } from "../ui/marks.js";

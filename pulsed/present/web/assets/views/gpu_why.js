@@ -1,9 +1,7 @@
 // Why a GPU has its class: the rules that were tried, with the values that decided, and the inputs that would settle an
 // unknown class.
 
-import { catalog } from "../core/catalog.js";
 import { MISSING, percent, rate, span, words } from "../text/format.js";
-import { decisiveInputs, explain } from "../text/why.js";
 import { copyable } from "../ui/copy.js";
 import { h, setText } from "../ui/dom.js";
 import { BottleneckMark } from "../ui/marks.js";
@@ -20,50 +18,41 @@ export class WhyPanel {
     this.element = h("section", { class: "panel" }, h("h2", {}, "Why ", this.mark.element, this.name, this.since), this.body);
   }
 
-  async draw(gpu) {
-    const { workload, stale } = gpu;
+  /** Draws the document of a GPU and that of `/gpus/{gpu}/class`. */
+  draw({ workload, stale, time }, reason) {
     this.mark.draw(stale ? "unknown" : workload.bottleneck);
     setText(this.name, stale ? `was: ${words(workload.class)}` : words(workload.class));
-    const now = Date.parse(gpu.time) / 1000;
+    const now = Date.parse(time) / 1000;
     setText(this.since, workload.since && !stale ? `for ${span(now - Date.parse(workload.since) / 1000)}` : "");
-    let tables;
-    try {
-      tables = await catalog();
-    } catch {
-      return; // the connection shows its state
-    }
-    const rules = explain(gpu, tables);
-    const parts = workload.raw_class === "unknown" ? this.unknown(rules, gpu, tables) : this.known(rules, workload);
+    const parts = reason.candidates.length ? this.unknown(reason) : this.known(reason);
     const text = parts.map((part) => part.textContent).join("\n");
     if (text === this.shown) return;
     this.shown = text;
     this.body.replaceChildren(...parts);
   }
 
-  known(rules, workload) {
-    const matched = rules.at(-1);
-    const intro = workload.raw_class === workload.class ? [] : [h("p", { class: "muted" }, `The newest sample alone is ${words(workload.raw_class)}; a class changes when it lasts.`)];
-    const reason = matched?.reason ? [h("p", { class: "muted" }, matched.reason)] : [];
-    const tried = rules.slice(0, -1);
+  known({ rules, class: shown, raw_class: newest }) {
+    const intro = newest === shown ? [] : [h("p", { class: "muted" }, `The newest sample alone is ${words(newest)}; a class changes when it lasts.`)];
+    const allowed = rules.filter((rule) => rule.holds !== false);
+    const tried = rules.filter((rule) => rule.holds === false);
     return [
       ...intro,
       h("p", {}, "The first rule of the class table that matches:"),
-      ruleList([matched].filter(Boolean)),
-      ...reason,
+      ruleList(allowed),
+      ...allowed.filter((rule) => rule.reason).map((rule) => h("p", { class: "muted" }, rule.reason)),
       ...(tried.length ? [h("details", {}, h("summary", {}, `Rules before it, which do not match: ${tried.length}`), ruleList(tried))] : []),
     ];
   }
 
-  unknown(rules, gpu, tables) {
-    const possible = rules.filter((rule) => rule.state !== false);
-    const inputs = decisiveInputs(possible, gpu, tables);
+  unknown({ rules, candidates, deciding_inputs: deciding }) {
+    const inputs = Object.entries(deciding);
     return [
-      h("p", {}, `The inputs allow several classes: ${gpu.workload.candidates.map(words).join(", ")}.`),
+      h("p", {}, `The inputs allow several classes: ${candidates.map(words).join(", ")}.`),
       h("h3", {}, inputs.length > 1 ? "These inputs would settle it" : "This input would settle it"),
-      h("ul", {}, inputs.map((name) => inputItem(name, tables.quantities[name]))),
-      ...this.howToGet(inputs.map((name) => tables.quantities[name])),
+      h("ul", {}, inputs.map(([name, quantity]) => inputItem(name, quantity))),
+      ...this.howToGet(Object.values(deciding)),
       h("p", { class: "muted" }, h("code", {}, "pulsed doctor"), " on the node lists what each input needs."),
-      h("details", {}, h("summary", {}, "Rules that are possible"), ruleList(possible)),
+      h("details", {}, h("summary", {}, "Rules that are possible"), ruleList(rules.filter((rule) => rule.holds !== false))),
     ];
   }
 
@@ -88,17 +77,19 @@ function ruleList(rules) {
 }
 
 function ruleItem(rule) {
-  const verdict = rule.state === true ? "matches" : rule.state === false ? "does not match" : "possible";
+  const verdict = rule.holds === true ? "matches" : rule.holds === false ? "does not match" : "possible";
   const conditions = rule.conditions.map((condition) =>
-    h("li", { "data-state": String(condition.state) }, `${condition.hasC2c ? "PCIe and C2C" : NAMES[condition.variable]} ${valueOf(condition)} `, h("span", { class: "muted" }, `${condition.comparison === "<" ? "<" : "≥"} ${format(condition.variable, condition.threshold)}`), ` ${condition.state === true ? "✓" : condition.state === false ? "✗" : "?"}`),
+    h("li", { "data-state": String(condition.holds) }, `${nameOf(condition)} ${valueOf(condition)} `, h("span", { class: "muted" }, `${condition.comparison === "<" ? "<" : "≥"} ${format(condition.variable, condition.threshold)}`), ` ${condition.holds === true ? "✓" : condition.holds === false ? "✗" : "?"}`),
   );
   const list = conditions.length ? h("ul", {}, conditions) : h("p", { class: "muted" }, "No condition: no other rule matches.");
   return h("li", {}, h("b", {}, words(rule.class)), h("span", { class: "muted" }, ` ${verdict}`), list);
 }
 
-function valueOf({ variable, value, low, high }) {
-  if (value !== null) return format(variable, value);
-  const top = high === Infinity ? "…" : format(variable, high);
+const nameOf = ({ variable, inputs }) => NAMES[variable] + (inputs.some((name) => name.startsWith("c2c_")) ? " and C2C" : "");
+
+function valueOf({ variable, low, high }) {
+  if (low === high) return format(variable, low);
+  const top = high === null ? "…" : format(variable, high);
   return `${MISSING} (${format(variable, low)} to ${top})`;
 }
 
