@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import base64
 import json
-import threading
 from collections.abc import Iterator
 from dataclasses import replace
-from http.server import BaseHTTPRequestHandler, HTTPServer
+from http.server import HTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,7 @@ from pulsed.compute.health.model import NOT_EVALUATED, CheckState, Health, State
 from pulsed.present.api.documents import health_document
 from tests.certificates import make_authority
 from tests.daemon import free_port, pulsed
+from tests.http_servers import QuietHandler, running
 from tests.present.boards import SETTLED, SICK, Gpu, board, gpu, mig, target, tick
 
 
@@ -38,7 +38,7 @@ class Server(HTTPServer):
     login = ""
 
 
-class Handler(BaseHTTPRequestHandler):
+class Handler(QuietHandler):
     server: Server
 
     def do_GET(self) -> None:
@@ -50,18 +50,12 @@ class Handler(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(json.dumps(self.server.answer).encode())
 
-    def log_message(self, format: str, *args: object) -> None:
-        pass
-
 
 @pytest.fixture
 def server() -> Iterator[Server]:
-    with Server(("127.0.0.1", 0), Handler) as made:
-        thread = threading.Thread(target=made.serve_forever)
-        thread.start()
+    made = Server(("127.0.0.1", 0), Handler)
+    with running(made):
         yield made
-        made.shutdown()
-        thread.join()
 
 
 def serve(server: Server, *gpus: Gpu) -> str:

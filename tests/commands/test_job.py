@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from http.server import BaseHTTPRequestHandler, HTTPServer
+from http.server import HTTPServer
 from typing import Any
 
 import pytest
@@ -14,6 +13,7 @@ import pytest
 from pulsed.attribution.owner import pod
 from pulsed.present.job_cost import Prices, cost_of
 from tests.daemon import free_port, pulsed
+from tests.http_servers import QuietHandler, running
 from tests.present.accounts import BEGIN, document, gpu_account
 
 Answers = dict[str, Any]
@@ -25,7 +25,7 @@ class Node(HTTPServer):
     answers: Answers
 
 
-class NodeHandler(BaseHTTPRequestHandler):
+class NodeHandler(QuietHandler):
     server: Node
 
     def do_GET(self) -> None:
@@ -33,9 +33,6 @@ class NodeHandler(BaseHTTPRequestHandler):
         self.send_response(404 if answer is None else 200)
         self.end_headers()
         self.wfile.write(json.dumps(answer or {"error": "not found"}).encode())
-
-    def log_message(self, format: str, *args: object) -> None:
-        pass
 
 
 Start = Callable[..., int]
@@ -47,12 +44,9 @@ def start() -> Iterator[Start]:
     with ExitStack() as stack:
 
         def begin(answers: Answers, host: str = "127.0.0.1", port: int = 0) -> int:
-            node = stack.enter_context(Node((host, port), NodeHandler))
+            node = Node((host, port), NodeHandler)
             node.answers = answers
-            thread = threading.Thread(target=node.serve_forever)
-            thread.start()
-            stack.callback(thread.join)
-            stack.callback(node.shutdown)
+            stack.enter_context(running(node))
             return node.server_port
 
         yield begin

@@ -6,7 +6,9 @@ import contextlib
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
+
+from tests.http_servers import QuietHandler, running
 
 
 @dataclass
@@ -37,7 +39,7 @@ class Exporter:
 def exporting(exporters: dict[str, Exporter]) -> Iterator[str]:
     """Serve each exporter under `/NAME`; gives the beginning of their URLs."""
 
-    class Handler(BaseHTTPRequestHandler):
+    class Handler(QuietHandler):
         def do_GET(self) -> None:
             exporter = exporters[self.path.lstrip("/")]
             exporter.asked += 1
@@ -51,24 +53,18 @@ def exporting(exporters: dict[str, Exporter]) -> Iterator[str]:
                 self.end_headers()
                 self.wfile.write(body)
 
-        def log_message(self, format: str, *args: object) -> None:
-            pass
-
     class Server(ThreadingHTTPServer):
         daemon_threads = True
         block_on_close = False
         request_queue_size = 64  # all targets of a test are scraped at the same time
 
-    with Server(("127.0.0.1", 0), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
-        thread.start()
+    server = Server(("127.0.0.1", 0), Handler)
+    with running(server):
         try:
             yield f"http://127.0.0.1:{server.server_port}/"
         finally:
             for exporter in exporters.values():
                 exporter.go.set()
-            server.shutdown()
-            thread.join()
 
 
 def page(gpu: int, sm_active: float = 0.5) -> str:

@@ -14,12 +14,13 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import parse_qs, urlsplit
 
 from tests.certificates import make_authority
+from tests.http_servers import QuietHandler, running
 
 Pod = dict[str, Any]
 
@@ -284,7 +285,7 @@ class FakeApiServer:
         """Serve; gives the URL."""
         fake = self
 
-        class Handler(BaseHTTPRequestHandler):
+        class Handler(QuietHandler):
             protocol_version = "HTTP/1.1"
 
             def do_GET(self) -> None:
@@ -340,9 +341,6 @@ class FakeApiServer:
                 self.wfile.write(b"%x\r\n%b\r\n" % (len(line), line))
                 self.wfile.flush()
 
-            def log_message(self, format: str, *args: object) -> None:
-                pass
-
         class Server(ThreadingHTTPServer):
             daemon_threads = True
             block_on_close = False
@@ -354,15 +352,12 @@ class FakeApiServer:
             def handle_error(self, request: object, client_address: object) -> None:
                 pass
 
-        with Server(("127.0.0.1", 0), Handler) as server:
-            thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
-            thread.start()
+        server = Server(("127.0.0.1", 0), Handler)
+        with running(server):
             try:
                 yield f"https://127.0.0.1:{server.server_port}"
             finally:
                 self.cut()
-                server.shutdown()
-                thread.join()
 
     def admitted(self, request: Request) -> ResourcePath:
         """Return what a request is for. Raises a StatusError if it is refused."""

@@ -26,6 +26,7 @@ from pulsed.reader.exporter.scraper import ExporterSettings, Scraper, masked
 from pulsed.reader.exporter.source import ExporterSource, exporter_sources, phases
 from pulsed.reader.tick import RawTick, Source
 from tests.certificates import Authority, make_authority
+from tests.http_servers import QuietHandler, running
 from tests.sources import FakeClock, arrivals, cancel_read
 
 PAGE = b"""# HELP DCGM_FI_DEV_GPU_UTIL GPU utilization (in %).
@@ -49,7 +50,7 @@ class Server:
     connections: list[object] = field(default_factory=list)
 
 
-class Handler(http.server.BaseHTTPRequestHandler):
+class Handler(QuietHandler):
     protocol_version = "HTTP/1.1"
     server: HttpServer
 
@@ -64,9 +65,6 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         self.wfile.write(body)
-
-    def log_message(self, format: str, *args: object) -> None:
-        pass
 
 
 class HttpServer(http.server.ThreadingHTTPServer):
@@ -89,14 +87,8 @@ def serving(context: ssl.SSLContext | None = None) -> Iterator[Server]:
         httpd.socket = context.wrap_socket(httpd.socket, server_side=True, do_handshake_on_connect=False)
     scheme = "http" if context is None else "https"
     httpd.site = Server(f"{scheme}://127.0.0.1:{httpd.server_address[1]}", {"/metrics": lambda h: h.answer(PAGE)})
-    thread = threading.Thread(target=httpd.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    try:
+    with running(httpd):
         yield httpd.site
-    finally:
-        httpd.shutdown()
-        httpd.server_close()
-        thread.join()
 
 
 @pytest.fixture
