@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 
 import psutil
 
-from pulsed.attribution.daemon_thread import DaemonThread
 from pulsed.attribution.owner import Owner, Owners
 from pulsed.attribution.processes import are_visible, cgroup_owner
 from pulsed.attribution.source import Claims
+from pulsed.daemon_thread import SharedCall
 from pulsed.errors import ProcessesHidden
 from pulsed.reader.tick import GpuProcess
 
@@ -56,7 +56,7 @@ class ProcessOwners:
     table: GpuProcessTable = field(compare=False)
     name: str = "processes"
     interval: float = 2.0
-    _thread: DaemonThread[Claims] = field(default_factory=DaemonThread, compare=False, repr=False)
+    _thread: SharedCall[Claims] = field(default_factory=lambda: SharedCall("gpu-processes"), compare=False, repr=False)
 
     @property
     def absence(self) -> str:

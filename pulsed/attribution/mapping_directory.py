@@ -14,12 +14,12 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 
-from pulsed.attribution.daemon_thread import DaemonThread
 from pulsed.attribution.device_key import parse_device
 from pulsed.attribution.job_file import JobFile, parse_job_file
 from pulsed.attribution.owner import Owner, Owners
 from pulsed.attribution.slurm_queue import SlurmQueue
 from pulsed.attribution.source import NO_CLAIMS, Claims
+from pulsed.daemon_thread import SharedCall
 from pulsed.errors import AttributionError
 
 MAX_FILES = 4096
@@ -55,7 +55,7 @@ class _Memory:
     begins: Mapping[str, float] = field(default_factory=dict)
     claims: Claims = NO_CLAIMS
     is_absent: bool = False
-    thread: DaemonThread[Claims | None] = field(default_factory=DaemonThread)
+    thread: SharedCall[Claims | None] = field(default_factory=lambda: SharedCall("mapping-directory"))
 
 
 @dataclass(frozen=True)

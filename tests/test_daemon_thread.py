@@ -5,14 +5,14 @@ import threading
 
 import pytest
 
-from pulsed.attribution.daemon_thread import DaemonThread
+from pulsed.daemon_thread import SharedCall
 from tests.waiting import SECONDS, eventually
 
 NAME = "pulsed-attribution"
 
 
 async def test_results_and_errors_are_the_callers() -> None:
-    thread = DaemonThread[int]()
+    thread = SharedCall[int](NAME)
     assert await thread.call(lambda: 1) == 1
 
     def fail() -> int:
@@ -28,7 +28,7 @@ async def test_results_and_errors_are_the_callers() -> None:
 
 
 async def test_a_call_that_hangs_costs_one_thread() -> None:
-    thread, free, calls = DaemonThread[int](), threading.Event(), []
+    thread, free, calls = SharedCall[int](NAME), threading.Event(), []
 
     def hang() -> int:
         calls.append(threading.current_thread())
@@ -49,7 +49,7 @@ async def test_a_call_that_hangs_costs_one_thread() -> None:
 
 
 async def test_an_error_that_comes_too_late_is_not_reported_as_lost(caplog: pytest.LogCaptureFixture) -> None:
-    thread, free = DaemonThread[int](), threading.Event()
+    thread, free = SharedCall[int](NAME), threading.Event()
 
     def fail() -> int:
         free.wait(SECONDS)
@@ -67,7 +67,7 @@ async def test_an_error_that_comes_too_late_is_not_reported_as_lost(caplog: pyte
 
 
 def test_the_loop_may_end_before_the_call() -> None:
-    thread, free = DaemonThread[None](), threading.Event()
+    thread, free = SharedCall[None](NAME), threading.Event()
 
     async def abandon() -> None:
         with pytest.raises(asyncio.TimeoutError):
