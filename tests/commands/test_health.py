@@ -25,7 +25,7 @@ def judged(state: State) -> Health:
     check = CheckState(
         "temp_gpu", state, 1767225600.0, None, "95 °C", (("temperature_celsius", 95.0),), "Cool it", True
     )
-    return Health(state, check.severity, 1.0, (check,))
+    return Health(state, 1.0, (check,))
 
 
 def with_health(number: int, health: Health) -> Gpu:

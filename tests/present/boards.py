@@ -37,7 +37,6 @@ REMAPPING = CheckState(
 )
 SICK = Health(
     "warn",
-    2,
     0.5,
     (
         REMAPPING,

@@ -80,13 +80,17 @@ class Health:
     """
 
     state: State
-    severity: int
     coverage: float
     checks: tuple[CheckState, ...]
     events: tuple[tuple[str, int], ...] = ()
     xid_events: tuple[tuple[int, int], ...] = ()
     xid_last: XidLast | None = None
     last_reset: float | None = None
+
+    @property
+    def severity(self) -> int:
+        """-1 unknown to 4 crit."""
+        return SEVERITY[self.state]
 
     def check(self, id_: str) -> CheckState:
         """Return a check by its id.
@@ -100,7 +104,7 @@ class Health:
         raise KeyError(id_)
 
 
-NOT_EVALUATED = Health("unknown", -1, 0.0, ())
+NOT_EVALUATED = Health("unknown", 0.0, ())
 """Health of a device before its first sample."""
 
 
@@ -156,10 +160,14 @@ class NodeHealth:
     """The worst known state of all boards of a target, lost ones included, their mean coverage, and counts by state."""
 
     state: State
-    severity: int
     coverage: float
     gpus: int
     counts: tuple[tuple[State, int], ...]
+
+    @property
+    def severity(self) -> int:
+        """-1 unknown to 4 crit."""
+        return SEVERITY[self.state]
 
 
 @dataclass(frozen=True, slots=True)

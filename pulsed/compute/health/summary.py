@@ -44,7 +44,7 @@ def health_of(
         last = XidLast(xids.last, epoch + record.last if record.dated else None, xid_of(xids.last).description)
     return _with_checks(
         Health(
-            *("unknown", -1, 0.0, ()),
+            *("unknown", 0.0, ()),
             events=before.events if events == before.events else _shared(events),
             xid_events=before.xid_events if xid_events == before.xid_events else _shared(xid_events),
             xid_last=last,
@@ -59,7 +59,7 @@ def limited_to(health: Health, checks: Collection[str]) -> Health:
     """Return the health by these checks alone: the worst if one is raised, else unknown if any or the GPU is."""
     limited = _with_checks(health, tuple([check for check in health.checks if check.id in checks]))
     is_known = limited.severity > 0 or (limited.coverage == 1.0 and health.state != "unknown")
-    return limited if is_known else replace(limited, state="unknown", severity=SEVERITY["unknown"])
+    return limited if is_known else replace(limited, state="unknown")
 
 
 def stale(health: Health, since: float, age_in_intervals: float) -> Health:
@@ -96,9 +96,7 @@ def roll_up(healths: Iterable[Health]) -> NodeHealth:
         coverage += health.coverage
     gpus = sum(counts.values())
     severity = max((SEVERITY[state] for state, count in counts.items() if count), default=-1)
-    return NodeHealth(
-        STATES[severity + 1], severity, coverage / gpus if gpus else 0.0, gpus=gpus, counts=tuple(counts.items())
-    )
+    return NodeHealth(STATES[severity + 1], coverage / gpus if gpus else 0.0, gpus, tuple(counts.items()))
 
 
 def _with_checks(health: Health, checks: tuple[CheckState, ...], is_fresh: bool = True) -> Health:
@@ -109,7 +107,7 @@ def _with_checks(health: Health, checks: tuple[CheckState, ...], is_fresh: bool 
         severity = severity if severity >= SEVERITY["warn"] else -1
     known = sum([one >= 0 for one in severities])
     coverage = known / len(severities) if severities else 0.0
-    return replace(health, state=STATES[severity + 1], severity=severity, coverage=coverage, checks=checks)
+    return replace(health, state=STATES[severity + 1], coverage=coverage, checks=checks)
 
 
 @lru_cache(maxsize=64)

@@ -10,7 +10,7 @@ from tests.compute.health.sim import Sim
 
 
 def gpu(state: State, coverage: float = 1.0) -> Health:
-    return Health(state, SEVERITY[state], coverage, ())
+    return Health(state, coverage, ())
 
 
 @pytest.mark.parametrize(
@@ -56,13 +56,13 @@ CHECKS = (
     ],
 )
 def test_health_limited_to_some_checks(checks: tuple[str, ...], state: State, expected: State, coverage: float) -> None:
-    health = limited_to(Health(state, SEVERITY[state], 0.5, CHECKS), checks)
+    health = limited_to(Health(state, 0.5, CHECKS), checks)
     assert (health.state, health.severity, health.coverage) == (expected, SEVERITY[expected], coverage)
     assert [check.id for check in health.checks] == [check.id for check in CHECKS if check.id in checks]
 
 
 def test_of_a_late_sample_only_telemetry_is_known() -> None:
-    health = stale(Health("warn", 2, 0.5, CHECKS), since=77.0, age_in_intervals=12.345)
+    health = stale(Health("warn", 0.5, CHECKS), since=77.0, age_in_intervals=12.345)
     telemetry, *others = health.checks
     assert (health.state, health.severity, health.coverage) == ("crit", 4, 1 / 3)
     assert (telemetry.state, telemetry.since, telemetry.evidence) == ("crit", 77.0, (("sample_gap_intervals", 12.3),))

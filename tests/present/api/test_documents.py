@@ -130,7 +130,7 @@ def test_health_of_some_checks(checks: tuple[str, ...], state: str, coverage: fl
 
 
 def test_health_of_some_checks_of_a_gpu_without_fresh_inputs_is_unknown() -> None:
-    gone = replace(SICK, state="unknown", severity=-1)
+    gone = replace(SICK, state="unknown")
     made = board(target("a", tick([gpu(0, result=SETTLED._replace(health=gone))])))
     assert health_document(made, NOW, ("xid_critical",))[0]["state"] == "unknown"
     assert health_document(made, NOW, ("row_remap_pending",))[0]["state"] == "warn"

@@ -24,7 +24,7 @@ class Scraped:
 
     def xids(self, now: float, *events: tuple[int, int]) -> dict[str, float]:
         """Deliver a tick and return the events by XID, and in all."""
-        self.accept(now, gpu(0, result=SETTLED._replace(health=Health("ok", 0, 1.0, (), xid_events=events))))
+        self.accept(now, gpu(0, result=SETTLED._replace(health=Health("ok", 1.0, (), xid_events=events))))
         total = self.values("pulsed_gpu_any_xid_events_total", now)
         assert list(total.values()) == [sum(count for _, count in events)]
         return self.values(XIDS, now)
@@ -79,7 +79,7 @@ def test_another_form_does_not_reset_counters() -> None:
     daemon, name = Scraped("full"), "pulsed_gpu_health_events_total"
 
     def events(now: float, count: int) -> list[float]:
-        health = Health("ok", 0, 1.0, (), events=(("ecc_uncorrectable", count),))
+        health = Health("ok", 1.0, (), events=(("ecc_uncorrectable", count),))
         daemon.accept(now, gpu(0, result=SETTLED._replace(health=health)))
         return list(daemon.values(name, now).values())
 

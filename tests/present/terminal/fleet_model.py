@@ -22,7 +22,7 @@ from tests.present.api.test_application import Known
 from tests.present.boards import COUNTED, NOT_SATURATED, OPEN, SETTLED, SICK, TIME, gpu, mig
 from tests.present.boards import Gpu as BoardGpu
 
-WELL = Health("ok", 0, 1.0, ())
+WELL = Health("ok", 1.0, ())
 OWNER = Owner("slurm_job", "4711", user="ann", account="lab")
 POD = Owner("pod", "ml/train-0/main", namespace="ml", name="train-0", container="main", uid="7f3c")
 
