@@ -6,16 +6,26 @@ import json
 from collections.abc import Mapping, Sequence
 
 from pulsed.compute.health.evaluator import HealthEvaluator
+from pulsed.compute.health.inputs import INPUT_POSITION, GpuInputs
 from pulsed.compute.health.model import CheckState, Health, HealthTick
 from pulsed.compute.health.settings import HealthSettings
 from pulsed.compute.tracker import Tracker
 from pulsed.translate.tick import CanonicalTick, Device, Entity, Extras
-from pulsed.translate.vocabulary import Reading
+from pulsed.translate.vocabulary import NOTHING, POSITION, Reading
 from tests.compute.streams import DAY, NO_SERIES
 
 GPU = Device(Entity("gpu", "0", "GPU-0", node="n"), model="NVIDIA H100 80GB HBM3")
 OTHER = Device(Entity("gpu", "1", "GPU-1", node="n"), model="NVIDIA H100 80GB HBM3")
 INSTANCE = Device(Entity("mig", "0", "GPU-0", "1", "1g.10gb", "n"))
+
+
+def give(inputs: GpuInputs, **values: float | None) -> None:
+    """Set the inputs of rules: of those that are not given, readings are missing and facts stay as they are."""
+    reading = Reading(**{name: value for name, value in values.items() if name in POSITION})
+    all_values = [*reading, *inputs.values[len(NOTHING) :]]
+    for name in values.keys() - POSITION.keys():
+        all_values[INPUT_POSITION[name]] = values[name]
+    inputs.values = tuple(all_values)
 
 
 class Sim:

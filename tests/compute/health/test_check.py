@@ -12,8 +12,7 @@ from pulsed.compute.health.inputs import GpuInputs
 from pulsed.compute.health.level import Level
 from pulsed.compute.health.model import CheckState
 from pulsed.compute.health.settings import HealthSettings
-from pulsed.translate.vocabulary import NOTHING, Reading
-from tests.compute.health.sim import Sim
+from tests.compute.health.sim import Sim, give
 from tests.compute.streams import DAY
 
 WARM = Level("temperature_celsius", {"warn": 50, "crit": 90}, hold=5.0)
@@ -29,7 +28,7 @@ class Follower:
 
     def take(self, now: float, /, *, is_guest: bool = False, **values: float | None) -> bool:
         """Evaluate the rules, then the check; return whether its state changed."""
-        self.inputs.values = (*Reading(**values), *self.inputs.values[len(NOTHING) :])
+        give(self.inputs, **values)
         self.inputs.measured_at = now
         for rule, state in zip(self.check.check.rules, self.check.rules, strict=True):
             rule.evaluate(state, self.inputs, now)

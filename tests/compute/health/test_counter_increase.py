@@ -11,8 +11,7 @@ from pulsed.compute.health.counter_increase import CounterIncrease, Increase, st
 from pulsed.compute.health.inputs import GpuInputs
 from pulsed.compute.health.rule import RuleState
 from pulsed.compute.health.settings import HealthSettings
-from pulsed.translate.vocabulary import NOTHING, Reading
-from tests.compute.health.sim import Sim
+from tests.compute.health.sim import Sim, give
 
 
 def fed(values: list[float], *, lifetime: bool = False) -> CounterIncrease:
@@ -83,7 +82,7 @@ def evaluated(rule: Increase, *samples: tuple[float, float | None, float]) -> li
     and the events."""
     state, inputs, found = RuleState(), GpuInputs(HealthSettings()), []
     for now, value, gap in samples:
-        inputs.values = (*Reading(pcie_replays_total=value), *inputs.values[len(NOTHING) :])
+        give(inputs, pcie_replays_total=value)
         inputs.measured_at, inputs.gap_seconds = now, gap
         is_changed = rule.evaluate(state, inputs, now)
         found.append((is_changed, state.held, state.due, state.events))
@@ -131,8 +130,7 @@ def test_of_several_counters_the_first_that_is_present_counts() -> None:
     for first, held, events in ((0.0, 0, 0), (None, 2, 3)):
         state, facts = RuleState(), GpuInputs(HealthSettings())
         for now in (0.0, 1.0):
-            reading = Reading(pcie_replays_total=first, pcie_correctable_errors_total=3 * now)
-            facts.values = (*reading, *facts.values[len(NOTHING) :])
+            give(facts, pcie_replays_total=first, pcie_correctable_errors_total=3 * now)
             rule.evaluate(state, facts, now)
         assert (state.held, state.events) == (held, events)
 

@@ -8,7 +8,7 @@ from pulsed.compute.health.duty import Duty, DutyCounter
 from pulsed.compute.health.inputs import GpuInputs
 from pulsed.compute.health.rule import RuleState
 from pulsed.compute.health.settings import HealthSettings
-from pulsed.translate.vocabulary import NOTHING, Reading
+from tests.compute.health.sim import give
 
 
 def follow(counter: DutyCounter, *samples: tuple[float, float | None], window: float = 10.0) -> list[float | None]:
@@ -51,8 +51,7 @@ def measures(rule: Duty, *samples: tuple[float | None, float | None]) -> list[fl
     """Return the measure after each sample, one per 10 s: of the first counter, and the mask of reasons."""
     state, inputs, found = RuleState(), GpuInputs(HealthSettings()), []
     for number, (value, mask) in enumerate(samples):
-        reading = Reading(**dict.fromkeys(rule.inputs[:1], value), clocks_event_reasons=mask)
-        inputs.values = (*reading, *inputs.values[len(NOTHING) :])
+        give(inputs, **dict.fromkeys(rule.inputs[:1], value), clocks_event_reasons=mask)
         inputs.clock_events.update(mask, False, 10.0, number * 10.0)
         found.append(rule.measure(state, inputs, number * 10.0))
     return found
@@ -87,8 +86,7 @@ def test_the_largest_share_of_several_counters_counts() -> None:
     rule = Duty("share", {"hot": 0.05}, "heat", inputs, window=20.0)
     state, facts = RuleState(), GpuInputs(HealthSettings())
     for now in (0.0, 10.0, 20.0):
-        values = Reading(hardware_thermal_slowdown_seconds_total=now / 4, power_brake_slowdown_seconds_total=now / 2)
-        facts.values = (*values, *facts.values[len(NOTHING) :])
+        give(facts, hardware_thermal_slowdown_seconds_total=now / 4, power_brake_slowdown_seconds_total=now / 2)
         found = rule.measure(state, facts, now)
     assert found == 0.5
 
@@ -103,7 +101,7 @@ def test_an_evaluation_reports_every_change_of_the_state() -> None:
     rule = Duty("share", {"hot": 0.05}, "heat", ("thermal_violation_seconds_total",), uncertain=True)
     state, inputs = RuleState(), GpuInputs(HealthSettings())
     for number, value in enumerate([5.0] * 10 + [5.0 + 1e-3 * step for step in range(20)]):
-        inputs.values = (*Reading(thermal_violation_seconds_total=value), *inputs.values[len(NOTHING) :])
+        give(inputs, thermal_violation_seconds_total=value)
         inputs.measured_at = number * 10.0
         before = (state.held, state.is_covered)
         is_changed = rule.evaluate(state, inputs, number * 10.0)

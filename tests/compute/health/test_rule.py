@@ -12,7 +12,7 @@ from pulsed.compute.health.inputs import GpuInputs
 from pulsed.compute.health.level import Level
 from pulsed.compute.health.rule import DAY, HOUR, MINUTE, Rule, RuleState, When
 from pulsed.compute.health.settings import HealthSettings
-from pulsed.translate.vocabulary import NOTHING, Reading
+from tests.compute.health.sim import give
 
 UNKNOWN, OK, INFO, WARN, HOT, CRIT = range(-1, 5)
 LEVELS = {"info": 10, "warn": 20, "hot": 30, "crit": 40}
@@ -32,8 +32,7 @@ class Follower:
 
     def take(self, value: float | None, now: float, measured_at: float | None = None, **others: float) -> int:
         """Take a temperature; return the severity."""
-        reading = Reading(temperature_celsius=value, **others)
-        self.inputs.values = (*reading, *self.inputs.values[len(NOTHING) :])
+        give(self.inputs, temperature_celsius=value, **others)
         self.inputs.measured_at = now if measured_at is None else measured_at
         self.is_changed = self.rule.evaluate(self.state, self.inputs, now)
         return self.state.held

@@ -7,12 +7,13 @@ from math import inf
 import pytest
 
 from pulsed.compute.health.checks import BY_ID
-from pulsed.compute.health.inputs import INPUT_POSITION, GpuInputs
+from pulsed.compute.health.inputs import GpuInputs
 from pulsed.compute.health.rule import RuleState
 from pulsed.compute.health.settings import HealthSettings
 from pulsed.compute.health.xid_log import XidRecord
 from pulsed.compute.health.xid_rule import XidRule
 from pulsed.compute.health.xids import XIDS
+from tests.compute.health.sim import give
 
 CRITICAL, WARNING, REPEATED, FALLEN = (
     next(rule for rule in BY_ID[id_].rules if isinstance(rule, XidRule))
@@ -23,10 +24,7 @@ DAY = 86400.0
 
 def inputs(records: dict[int, XidRecord], **values: float) -> GpuInputs:
     found = GpuInputs(HealthSettings())
-    all_values = list(found.values)
-    for name, value in values.items():
-        all_values[INPUT_POSITION[name]] = value
-    found.values = tuple(all_values)
+    give(found, **values)
     found.xids.records = records
     return found
 
