@@ -166,6 +166,7 @@ def _configure(folder: Path, gpus: int, shards: int, options: dict[str, object])
         "MailProg": "/bin/true",
         "GresTypes": "gpu,shard" if shards else "gpu",
         "ReturnToService": 1,
+        "SchedulerParameters": "sched_interval=1,bf_interval=1",  # not every minute
     } | options
     node = f"NodeName={NODE} NodeHostname={socket.gethostname()} NodeAddr=127.0.0.1 CPUs={os.cpu_count()}"
     node += f" Gres=gpu:{gpus}" + (f",shard:{shards}" if shards else "")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from itertools import pairwise
 from pathlib import Path
 
@@ -15,7 +15,10 @@ from pulsed.errors import SourceError, StreamBroke, StreamHung
 from pulsed.reader.dcgmi.stream import Arrival, DmonStream
 from pulsed.reader.tick import MAX_GPUS
 from tests.reader.dcgmi.processes import children, script
-from tests.waiting import SECONDS
+from tests.waiting import SECONDS, eventually, until
+
+WALL = 1e9
+"""What Unix time is ahead of the clock."""
 
 HEADER = "#Entity    POWER             \\nID          W                \\n"
 
@@ -25,14 +28,39 @@ def line(gpu: int, watts: str) -> str:
 
 
 @contextlib.asynccontextmanager
-async def stream(folder: Path, text: str, interval: float = 0.1) -> AsyncIterator[DmonStream]:
-    made = DmonStream((script(folder, text),), interval, MAX_GPUS, time.monotonic, time.time)
+async def stream(
+    folder: Path, text: str, interval: float = 0.1, clock: Callable[[], float] = time.monotonic
+) -> AsyncIterator[DmonStream]:
+    made = DmonStream((script(folder, text),), interval, MAX_GPUS, clock, lambda: WALL + clock())
     try:
         await made.start()
         yield made
     finally:
         await made.end_now()
         assert children() == []
+
+
+class Clock:
+    """A clock that stands while pulsed is not standing still."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder, self._now, self._planned, self._said = folder, 1000.0, 0, 0
+
+    def __call__(self) -> float:
+        return self._now
+
+    def later(self, *ticks: str) -> str:
+        """Return the line of a script that prints these at the next standstill that has no line yet."""
+        go, said = (self._folder / f"{name}-{self._planned}" for name in ("go", "said"))
+        self._planned += 1
+        return f"until [ -e {go} ]; do sleep 0.01; done; printf '{''.join(ticks)}'; touch {said}"
+
+    def stand_still(self, seconds: float) -> None:
+        """Block the event loop until the ticks of the next line are in the pipe."""
+        (self._folder / f"go-{self._said}").touch()
+        until((self._folder / f"said-{self._said}").exists)
+        self._said += 1
+        self._now += seconds
 
 
 def watts(arrival: Arrival) -> list[object]:
@@ -72,18 +100,15 @@ async def test_what_was_rejected_without_a_tick_is_told_with_the_next(tmp_path: 
 
 async def test_ticks_that_come_at_once_are_dated_back_to_when_they_were_printed(tmp_path: Path) -> None:
     """pulsed stood still, dmon did not: its ticks waited in the pipe."""
-    later = "".join(f"; sleep 0.1; printf '{line(0, f'{number}.000')}'" for number in range(2, 6))
-    async with stream(tmp_path, f"printf '{HEADER}{line(0, '1.000')}'{later}; sleep 60") as made:
+    clock = Clock(tmp_path)
+    say = f"printf '{HEADER}{line(0, '1.000')}'; {clock.later(*(line(0, f'{number}.000') for number in range(2, 6)))}"
+    async with stream(tmp_path, f"{say}; sleep 60", clock=clock) as made:
         first = await made.next(SECONDS)
-        time.sleep(0.6)  # noqa: ASYNC251 - pulsed stands still
-        back, wall = time.monotonic(), time.time()
+        clock.stand_still(0.6)
         ticks = [first, *[await made.next(SECONDS) for _ in range(4)]]
     assert [watts(tick) for tick in ticks] == [[1.0], [2.0], [3.0], [4.0], [5.0]]
-    steps = [after.clock - before.clock for before, after in pairwise(ticks)]
-    assert steps[1:] == pytest.approx([0.1] * 3)
-    assert steps[0] > 0.09
-    assert back <= ticks[-1].clock <= time.monotonic()
-    assert wall - ticks[-1].time == pytest.approx(back - ticks[-1].clock, abs=0.01)
+    assert [tick.clock - clock() for tick in ticks] == pytest.approx([-0.6, -0.3, -0.2, -0.1, 0.0])
+    assert [tick.time - tick.clock for tick in ticks] == pytest.approx([WALL] * 5)
     assert made.late == 0
 
 
@@ -101,13 +126,14 @@ async def test_more_ticks_at_once_than_the_time_has_room_for_share_it(tmp_path: 
 
 async def test_ticks_of_unknown_age_do_not_count(tmp_path: Path) -> None:
     """pulsed stood still for longer than these ticks fill: nobody knows how old the newest of them is."""
-    say = (
-        f"printf '{HEADER}{line(0, '1.000')}'; sleep 0.3; "
-        f"printf '{line(0, '2.000')}{line(0, '3.000')}'; sleep 1.2; printf '{line(0, '4.000')}'; sleep 60"
-    )
-    async with stream(tmp_path, say) as made:
+    clock = Clock(tmp_path)
+    late = clock.later(line(0, "2.000"), line(0, "3.000"))
+    say = f"printf '{HEADER}{line(0, '1.000')}'; {late}; {clock.later(line(0, '4.000'))}; sleep 60"
+    async with stream(tmp_path, say, clock=clock) as made:
         assert watts(await made.next(SECONDS)) == [1.0]
-        time.sleep(1.0)  # noqa: ASYNC251 - pulsed stands still
+        clock.stand_still(1.0)
+        await eventually(lambda: made.late == 2)
+        clock.stand_still(0.1)
         assert watts(await made.next(SECONDS)) == [4.0]
         assert made.late == 2
 
