@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
+import os
 import signal
 from collections.abc import Iterator
+from pathlib import Path
 
 import hypothesis
 import pytest
@@ -21,8 +24,23 @@ hypothesis.settings.load_profile("untimed")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with those that wait for minutes, so that no worker is left alone with one at the end."""
-    items.sort(key=lambda item: item.get_closest_marker("long") is None)
+    """Begin with those that take minutes, each module's on another worker, so that none is alone with one at the end.
+
+    With --dist=worksteal, each worker begins with an equal part of the list.
+    """
+    workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    long: dict[Path, list[pytest.Item]] = {}
+    others: list[pytest.Item] = []
+    for item in items:
+        (others if item.get_closest_marker("long") is None else long.setdefault(item.path, [])).append(item)
+    begins: list[list[pytest.Item]] = [[] for _ in range(workers)]
+    for number, group in enumerate(long.values()):
+        begins[number % workers] += group
+    left, ordered = iter(others), list[pytest.Item]()
+    for number, begin in enumerate(begins):
+        size = (len(items) - len(ordered)) // (workers - number)
+        ordered += [*begin, *itertools.islice(left, max(0, size - len(begin)))]
+    items[:] = [*ordered, *left]
 
 
 @pytest.fixture(autouse=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import subprocess
 from collections.abc import Callable
@@ -13,22 +14,24 @@ ROOT = Path(__file__).parents[1] / "build" / "tools"
 
 
 def debian_tree(name: str, packages: str, finish: Callable[[Path], None] = lambda tree: None) -> Path:
-    """Return the tree `build/tools/NAME`, which is made unless it is there.
+    """Return the tree `build/tools/NAME`, which is made unless it is there; a second process waits for the first.
 
     mmdebstrap has a mount namespace of its own: a run that is killed leaves no /proc and /sys mounted in the tree.
     """
     tree = ROOT / name
-    if not tree.exists():
-        ROOT.mkdir(parents=True, exist_ok=True)
-        remove_stale(name)
-        new = ROOT / f"{name}.{os.getpid()}"
-        _run(
-            *("unshare", "--mount", "--propagation", "private", "--fork", "--kill-child"),
-            *(tool("mmdebstrap", "mmdebstrap"), "--quiet", "--variant=minbase", f"--include={packages}"),
-            *("bookworm", new),
-        )
-        finish(new)
-        new.rename(tree)
+    ROOT.mkdir(parents=True, exist_ok=True)
+    with (ROOT / f".{name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not tree.exists():
+            remove_stale(name)
+            new = ROOT / f"{name}.{os.getpid()}"
+            _run(
+                *("unshare", "--mount", "--propagation", "private", "--fork", "--kill-child"),
+                *(tool("mmdebstrap", "mmdebstrap"), "--quiet", "--variant=minbase", f"--include={packages}"),
+                *("bookworm", new),
+            )
+            finish(new)
+            new.rename(tree)
     return tree
 
 

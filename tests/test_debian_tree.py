@@ -1,4 +1,4 @@
-"""What a killed run leaves: no mounts, and no tree that the next run would not remove."""
+"""A tree is made once; a killed run leaves no mounts, and no tree that the next run would not remove."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests import debian_tree
-from tests.waiting import until
+from tests.waiting import SECONDS, until
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux" or os.geteuid() != 0, reason="mounts need root and Linux")
 
@@ -50,3 +50,16 @@ def test_a_killed_run_leaves_no_mounts(tmp_path: Path, monkeypatch: pytest.Monke
         run.wait()
     debian_tree.remove_stale("tree")
     assert not half.exists()
+
+
+def test_two_runs_at_once_make_one_tree(tmp_path: Path) -> None:
+    (tmp_path / "mmdebstrap").write_text(
+        '#!/bin/sh\nfor tree; do :; done\nmkdir "$tree"; sleep 0.5; echo "$tree" >>"$0.made"\n'
+    )
+    (tmp_path / "mmdebstrap").chmod(0o755)
+    environment = os.environ | {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    command = [sys.executable, "-c", RUN, str(tmp_path / "root")]
+    runs = [subprocess.Popen(command, env=environment) for _ in range(2)]
+    assert [run.wait(SECONDS) for run in runs] == [0, 0]
+    assert len((tmp_path / "mmdebstrap.made").read_text().splitlines()) == 1
+    assert (tmp_path / "root" / "tree").is_dir()
