@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import compress
 
-from pulsed.config.gpu_selection import EVERYTHING, GpuSelection, SelectableGpu
+from pulsed.config.gpu_selection import GpuSelection, SelectableGpu
 from pulsed.translate.tick import CanonicalTick, Device
 
 
 class DeviceFilter:
     """A selection, applied to the ticks of one source."""
 
-    def __init__(self, selection: GpuSelection = EVERYTHING) -> None:
+    def __init__(self, selection: GpuSelection) -> None:
         self._selection = selection
         self._all: tuple[Device, ...] = ()
         self._mask: tuple[bool, ...] = ()

@@ -48,7 +48,7 @@ class DaemonClient:
         UsageError: the address is not a URL.
     """
 
-    def __init__(self, url: str, *, timeout: float = 10.0, ca_file: str | None = None) -> None:
+    def __init__(self, url: str, *, timeout: float, ca_file: str | None = None) -> None:
         self._parts = _split(url)
         self._timeout, self._ca_file = timeout, ca_file
         parts = self._parts

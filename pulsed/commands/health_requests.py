@@ -28,7 +28,7 @@ class NotForgotten(PulsedError):
     """A daemon did not forget a GPU."""
 
 
-def health(urls: Sequence[str], format: str, out: TextIO, *, timeout: float = 10.0, ca_file: str | None = None) -> int:
+def health(urls: Sequence[str], format: str, out: TextIO, *, timeout: float, ca_file: str | None) -> int:
     """Print the health of all GPUs of one or several daemons; return the exit code.
 
     Args:
@@ -93,9 +93,7 @@ def _unreachable_row(client: DaemonClient, error: PulsedError) -> Row:
     }
 
 
-def forget(
-    url: str, gpu: str, node: str | None, out: TextIO, *, timeout: float = 10.0, ca_file: str | None = None
-) -> None:
+def forget(url: str, gpu: str, node: str | None, out: TextIO, *, timeout: float, ca_file: str | None) -> None:
     """Have a daemon forget an absent GPU.
 
     Args:

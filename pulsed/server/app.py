@@ -53,11 +53,11 @@ class DaemonApp:
         pages: Pages,
         api: Callable[[], App],
         telemetry: Telemetry,
-        telemetry_path: str = "/metrics",
-        max_requests: int = 40,
-        reload: Callable[[], str] | None = None,
-        forget: Callable[[str, str | None], Awaitable[str]] | None = None,
-        route_prefix: str = "",
+        telemetry_path: str,
+        max_requests: int,
+        reload: Callable[[], str] | None,
+        forget: Callable[[str, str | None], Awaitable[str]] | None,
+        route_prefix: str,
     ) -> None:
         self._board = board
         self._pages = pages

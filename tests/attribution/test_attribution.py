@@ -10,6 +10,7 @@ from pulsed.attribution.attribution import KEPT_SECONDS, Attribution
 from pulsed.attribution.owner import MAX_SHARERS, Owner
 from pulsed.attribution.source import Claims
 from pulsed.errors import AttributionError
+from tests.clocks import ManualClock
 from tests.waiting import eventually
 
 JOB, OTHER = Owner("slurm_job", "1"), Owner("slurm_job", "2")
@@ -41,20 +42,13 @@ class Scripted:
         await eventually(lambda: self.looks >= before + 2)
 
 
-class Clock:
-    now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
 
 
 @pytest.fixture
-def clock() -> Clock:
-    return Clock()
-
-
-@pytest.fixture
-async def attribution(clock: Clock) -> AsyncIterator[Attribution]:
+async def attribution(clock: ManualClock) -> AsyncIterator[Attribution]:
     made = Attribution(clock)
     yield made
     await made.stop()
@@ -97,7 +91,7 @@ async def test_without_a_complete_source_a_gpu_without_owner_is_unknown(attribut
 
 
 async def test_a_source_that_fails_keeps_its_claims_for_a_while_and_affects_no_other(
-    attribution: Attribution, clock: Clock
+    attribution: Attribution, clock: ManualClock
 ) -> None:
     bad, good = Scripted("bad", Claims({"0": (JOB,)})), Scripted("good", Claims({"1": (OTHER,)}))
     attribution.apply([bad, good])

@@ -12,6 +12,7 @@ from pulsed.kubernetes.api_client import AccessDenied, ApiClient, KubernetesErro
 from pulsed.kubernetes.cluster_access import ClusterAccess
 from pulsed.kubernetes.pod_metadata import PodMetadata, parse_kind, pod_metadata
 from pulsed.kubernetes.workload_resolver import KEPT_SECONDS, MISSING_SECONDS, WorkloadReference, WorkloadResolver
+from tests.clocks import ManualClock
 from tests.kubernetes.fake_api_server import FakeApiServer, pod, reference
 
 WEB = reference("apps/v1", "ReplicaSet", "web-7d4")
@@ -33,18 +34,11 @@ KINDS = tuple(
 )
 
 
-class Clock:
-    now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
 class Resolving:
     """A resolver of the server; `top` resolves a pod of a controller."""
 
     def __init__(self, server: FakeApiServer, kinds: Sequence[Any] = ()) -> None:
-        self.clock, self.server = Clock(), server
+        self.clock, self.server = ManualClock(), server
         self.client = ApiClient(ClusterAccess(server.url, str(server.token_file), str(server.ca_file)), timeout=2)
         self.resolver = WorkloadResolver(self.client, kinds, self.clock)
 
@@ -203,7 +197,7 @@ async def test_a_pod_that_does_not_exist_is_an_error(server: FakeApiServer) -> N
 
 async def test_the_pause_that_the_server_demands_is_kept(server: FakeApiServer) -> None:
     paused: list[float] = []
-    clock = Clock()
+    clock = ManualClock()
 
     async def sleep(seconds: float) -> None:
         paused.append(seconds)

@@ -84,7 +84,7 @@ class SourceChoice:
     why: str
 
 
-async def probe_all(config: Config, exporter: ExporterVersion | None = None) -> list[SourceCheck]:
+async def probe_all(config: Config, exporter: ExporterVersion | None) -> list[SourceCheck]:
     """Check every source that the configuration allows, concurrently; errors of sources are not raised.
 
     Args:

@@ -21,7 +21,7 @@ class NothingAnswered(PulsedError):
     """None of the daemons has answered."""
 
 
-def once(session: TopSession, out: TextIO, width: int, height: int, theme: Theme, *, ascii: bool, gpu: str = "") -> int:
+def once(session: TopSession, out: TextIO, width: int, height: int, theme: Theme, *, ascii: bool, gpu: str) -> int:
     """Print one frame; return the exit code.
 
     Args:

@@ -168,7 +168,7 @@ def gpu_labels(index: int, node: str) -> tuple[tuple[str, str], ...]:
     )
 
 
-def demo_values(readings: Sequence[board.SimulatedReading], profiled: Collection[int] = ()) -> list[float]:
+def demo_values(readings: Sequence[board.SimulatedReading], profiled: Collection[int]) -> list[float]:
     """Put one reading per GPU into the layout's order; profiling fields of `profiled` GPUs are blank."""
     rows = list(map(_pick, readings))
     values = [*chain.from_iterable(zip(*[rows[index] for index, _ in ROWS], strict=True)), *_FIXED_VALUES]

@@ -48,7 +48,7 @@ class KernelLog:
 
     def __init__(
         self,
-        path: str = KMSG,
+        path: str,
         *,
         wall: Callable[[], float] = clocks.time,
         uptime: Callable[[], float] = clocks.monotonic,

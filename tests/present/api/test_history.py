@@ -22,6 +22,7 @@ from pulsed.present.api.history import History
 from pulsed.present.api.sample_fields import DEFAULT_FIELDS, FIELDS
 from pulsed.present.gpu_keys import names_of
 from pulsed.translate.vocabulary import QUANTITIES
+from tests.clocks import ManualClock
 from tests.present.boards import FLICKER, OPEN, SETTLED, TIME, Gpu, busy_gpus, gpu, mig, tick
 
 NAMES = ("workload_class", "raw_class", "health_state", "real_utilization_ratio", "sm_active_ratio", "power_watts")
@@ -41,16 +42,6 @@ def told(history: History, number: int = 0, seconds: float = inf, target: str = 
     text = asyncio.run(history.write(window, history.fields, HEAD)).decode()
     document: dict[str, Any] = json.loads(text, parse_constant=pytest.fail)
     return document
-
-
-class Clock:
-    """This process's clock, moved by hand."""
-
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 def test_what_went_in_comes_out() -> None:
@@ -157,7 +148,7 @@ def test_a_forgotten_gpu_has_no_history() -> None:
 
 
 def test_a_target_that_has_gone_is_forgotten_by_this_process_s_clock() -> None:
-    clock = Clock()
+    clock = ManualClock()
     history = History(seconds=10, fields=NAMES, now=clock)
     history.add(at(5, [gpu(0)], "gone"))
     clock.now += 10
@@ -170,7 +161,7 @@ def test_a_target_that_has_gone_is_forgotten_by_this_process_s_clock() -> None:
 
 def test_a_replay_looks_back_as_far_as_its_capture() -> None:
     """Fifty minutes in one moment: the source's clock counts."""
-    history = History(seconds=60, fields=NAMES, now=Clock())
+    history = History(seconds=60, fields=NAMES, now=ManualClock())
     for clock in range(0, 3000, 15):
         history.add(at(clock, [gpu(0)]))
     assert told(history)["time"] == [TIME + clock for clock in (2925, 2940, 2955, 2970, 2985)]
@@ -204,7 +195,7 @@ def test_a_source_that_starts_over_goes_on() -> None:
 )
 @settings(max_examples=100)
 def test_it_is_a_list_that_forgets(ticks: list[tuple[str, float, dict[int, float | None]]]) -> None:
-    limit, clock = 5.0, Clock()
+    limit, clock = 5.0, ManualClock()
     history = History(seconds=limit, fields=("energy_joules_total",), now=clock)
     kept: dict[tuple[str, int], list[tuple[float, float | None]]] = {}
     for target, pause, values in ticks:

@@ -3,22 +3,16 @@ from __future__ import annotations
 import psutil
 
 from pulsed.present.api.host_document import HostUsage
+from tests.clocks import ManualClock
 
 
-class Clock:
-    now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
-def times(clock: Clock) -> dict[str, float]:
+def times(clock: ManualClock) -> dict[str, float]:
     """Two CPUs, of which one is busy."""
     return {"user": clock.now, "guest": clock.now / 2, "idle": clock.now * 0.75, "iowait": clock.now * 0.25}
 
 
 def test_the_cpu_is_measured_between_requests() -> None:
-    clock = Clock()
+    clock = ManualClock(0.0)
     usage = HostUsage(lambda: times(clock), clock)
     busy = []
     for clock.now in (0.5, 2.0, 2.5):
