@@ -57,7 +57,7 @@ class AccountFiles:
         """Write accounts as they end, and running ones every `WRITE_SECONDS`, until cancelled.
 
         Args:
-            on_change: takes owners that ended because nothing was heard of them.
+            on_change: takes owners that ended because they were on no tick for long.
         """
         written = time.monotonic()
         while True:

@@ -167,7 +167,7 @@ def selection_of(config: Config, environment: Mapping[str, str]) -> GpuSelection
 
 
 def target_of(source: Source, config: Config) -> Target:
-    """Make the source's place on the board."""
+    """Return the target of a source."""
     given, intervals = config.source.stale_after, float(STALE_INTERVALS)
     if source.kind == "replay" and config.source.replay.speed:
         intervals /= config.source.replay.speed
@@ -301,4 +301,4 @@ _KINDS: Mapping[str, Callable[[Config, bool], Sequence[Source]]] = {
     "replay": _replay,
     "demo": _demo,
 }
-"""One line per kind of source; each imports its module when it is asked for, because some are heavy."""
+"""One line per kind of source; each imports its module when it is used, because some are heavy."""

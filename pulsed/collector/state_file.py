@@ -23,7 +23,7 @@ WRITE_SECONDS = 2.0
 """Seconds between two writes of changed health."""
 
 MOST_BYTES = 64 * 1024 * 1024
-"""A larger file is none of ours."""
+"""A larger file was not written by pulsed."""
 
 
 class StateFile:

@@ -15,7 +15,7 @@ from pulsed.present.jobstats_blob import with_gpus
 from pulsed.present.merged_account import is_same_job, merged_account
 
 REQUESTS = 64
-"""Daemons that are asked at a time."""
+"""Concurrent requests."""
 
 Document = dict[str, Any]
 

@@ -1,4 +1,4 @@
-"""The configuration's chapter about `pulsed adapter`."""
+"""The section `adapter`, of `pulsed adapter`."""
 
 from __future__ import annotations
 

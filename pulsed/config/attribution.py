@@ -1,4 +1,4 @@
-"""The configuration's chapter `attribution`: where the owners of GPUs are read from."""
+"""The section `attribution`: where the owners of GPUs are read from."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from pulsed.errors import UsageError
 
 @dataclass(frozen=True, slots=True)
 class SelectableGpu:
-    """What a selection is asked about.
+    """A GPU or MIG instance that may be selected.
 
     Attributes:
         gpu: the node's index of the GPU.

@@ -1,4 +1,4 @@
-"""The configuration's chapters about Kubernetes: the API server, and the discovery of exporters."""
+"""The sections about Kubernetes: the API server, and the discovery of exporters."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The configuration: every key with its kind, default and meaning, as one frozen tree of sections.
 
-These models are the one truth about keys; CONFIGURATION.md and config.example.yaml are written from them. How files,
-environment and flags become such a tree is `pulsed.config.load`'s business.
+CONFIGURATION.md and config.example.yaml are generated from these models. `pulsed.config.load` makes such a tree from
+files, environment and flags.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The configuration's chapter `prices`: of GPU time and energy."""
+"""The section `prices`: of GPU time and energy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The configuration's chapter `source`: which kind of source, how often, and what each kind needs."""
+"""The section `source`: its kind, its interval, and the settings of each kind."""
 
 from __future__ import annotations
 

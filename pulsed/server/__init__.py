@@ -1,5 +1,5 @@
-"""The HTTP side's doors: who may come in, through which socket, how many, and for how long.
+"""HTTP: listeners, TLS, authentication, limits of connections, and the routes that need no framework.
 
-The file of `--web.config.file` is that of Prometheus' exporter-toolkit, with its keys and meanings. Imports the
-application as an ASGI callable, and nothing of what it answers.
+The file of `--web.config.file` is that of Prometheus' exporter-toolkit, with its keys and meanings. The JSON API is an
+ASGI application that is passed in.
 """

@@ -49,7 +49,7 @@ class DaemonApp:
 
     def __init__(
         self,
-        board: TargetStore,
+        store: TargetStore,
         pages: Pages,
         api: Callable[[], App],
         telemetry: Telemetry,
@@ -59,7 +59,7 @@ class DaemonApp:
         forget: Callable[[str, str | None], Awaitable[str]] | None,
         route_prefix: str,
     ) -> None:
-        self._board = board
+        self._store = store
         self._pages = pages
         self._make_api = api
         self._api: asyncio.Future[App] | None = None
@@ -125,8 +125,8 @@ class DaemonApp:
         headers: tuple[Header, ...] = ()
         if path == READY:
             text = "pulsed is ready\n"
-            if not any(target.fresh(now) for target in self._board.targets):
-                why = "".join(f"{target.name}: {target.error or 'no data yet'}\n" for target in self._board.targets)
+            if not any(target.fresh(now) for target in self._store.targets):
+                why = "".join(f"{target.name}: {target.error or 'no data yet'}\n" for target in self._store.targets)
                 status, text, headers = 503, f"no fresh data\n{why}", ((b"retry-after", b"5"),)
         self._telemetry.count_request(path, status)
         await respond(scope, send, status, text.encode(), *headers)

@@ -48,13 +48,13 @@ class AuthMiddleware:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request, or have it answered."""
-        if self._bucket is not None and not self._bucket.takes(time.monotonic()):
+        if self._bucket is not None and not self._bucket.take(time.monotonic()):
             await self._refuse(scope, send, 429, b"Too Many Requests\n", (b"retry-after", b"1"))
             return
         users = self._live.now.users
         if users is not None and not self._is_open(scope):
             authorization = _authorization(scope)
-            allowed = users.remembers(authorization) if authorization else False
+            allowed = users.cached(authorization) if authorization else False
             if allowed is None:
                 try:
                     allowed = await users.check(authorization)
@@ -85,8 +85,8 @@ class Bucket:
         self._interval, self._burst = rate.interval, rate.burst
         self._stock, self._time = float(rate.burst), now
 
-    def takes(self, now: float) -> bool:
-        """Take a token; false: there is none."""
+    def take(self, now: float) -> bool:
+        """Take a token; return false if there is none."""
         self._stock = min(self._burst, self._stock + (now - self._time) / self._interval)
         self._time = now
         if self._stock < 1:

@@ -71,9 +71,9 @@ class ServerConnection(HttpToolsProtocol):
         self._moved = self.active
 
     @property
-    def stranger(self) -> bool:
-        """Whether it has not asked for anything yet."""
-        return self.cycle is None
+    def has_requested(self) -> bool:
+        """Whether a request was received."""
+        return self.cycle is not None
 
     @property
     def running(self) -> bool:
@@ -153,11 +153,11 @@ class ServerConnection(HttpToolsProtocol):
         """Send the status of the refused request, if possible, and end the connection."""
         self._shut = True
         if self._in_head and not self.running:
-            self._say(status)
+            self._send_status(status)
         elif self.running and not self.cycle.response_started and not self._in_head and not self.pipeline:
             self.cycle.disconnected = True  # further output of the application is dropped
             self.cycle.message_event.set()
-            self._say(status)
+            self._send_status(status)
         elif self.running:
             self.drop()  # in the middle of an answer there is no place for another
             return
@@ -166,7 +166,7 @@ class ServerConnection(HttpToolsProtocol):
             self.transport.write_eof()
         self.loop.call_later(LINGER_SECONDS, self.transport.abort)
 
-    def _say(self, status: http.HTTPStatus) -> None:
+    def _send_status(self, status: http.HTTPStatus) -> None:
         text = f"{status.phrase}\n".encode()
         headers = [
             *self.server_state.default_headers,

@@ -22,7 +22,7 @@ LOG_SECONDS = 60.0
 """Least seconds between two log lines about a flood."""
 
 SHARE = 16
-"""A full house is cleared by one part of so many at a time, so that a flood does not cost a search for each."""
+"""At the limit one part of so many is closed at once, so that a flood does not cost a search for each."""
 
 
 class ConnectionLimiter:
@@ -58,7 +58,7 @@ class ConnectionLimiter:
 
     def _close_idle(self, count: int) -> int:
         idle: list[tuple[bool, float, ServerConnection | socket.socket]] = [
-            (not each.stranger, each.active, each)
+            (each.has_requested, each.active, each)
             for each in self._connections
             if isinstance(each, ServerConnection) and not each.running
         ]

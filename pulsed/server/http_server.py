@@ -1,4 +1,4 @@
-"""The HTTP server: uvicorn's, behind doors of our own.
+"""The HTTP server: uvicorn's, with an acceptor of connections of its own.
 
 Connections are accepted here and not by the event loop's server, which would not count the handshakes that go on, nor
 end them early, nor take up a new certificate for the next one.

@@ -41,7 +41,7 @@ class Users:
         self._one_at_a_time = asyncio.Lock()
         self._waiting = 0
 
-    def remembers(self, authorization: bytes) -> bool | None:
+    def cached(self, authorization: bytes) -> bool | None:
         """Return the cached result for a header `Authorization`; None if there is none."""
         digest = self._digest(authorization)
         for kept, answer in ((self._right, True), (self._wrong, False)):
@@ -60,7 +60,7 @@ class Users:
         self._waiting += 1
         try:
             async with self._one_at_a_time:
-                if (answer := self.remembers(authorization)) is None:  # the same may have waited ahead
+                if (answer := self.cached(authorization)) is None:  # the same may have waited ahead
                     answer = await asyncio.to_thread(self._matches, *credentials)
                     _keep(self._right if answer else self._wrong, self._digest(authorization))
                 return answer

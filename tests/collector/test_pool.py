@@ -18,16 +18,16 @@ from tests.waiting import eventually
 
 
 class Watched:
-    """Feeds with a board, and every tick that came."""
+    """A pool with its store, and every tick that came."""
 
     def __init__(self) -> None:
-        self.board, self.ticks = TargetStore("node"), list[ComputedTick]()
-        self.feeds = CollectorPool(self.board, lambda layer, seconds: None, self.ticks.append)
+        self.store, self.ticks = TargetStore("node"), list[ComputedTick]()
+        self.pool = CollectorPool(self.store, lambda layer, seconds: None, self.ticks.append)
 
     @property
     def observed(self) -> float:
         """Seconds that are counted of the first GPU."""
-        tick = self.board.targets[0].tick
+        tick = self.store.targets[0].tick
         return (tick and tick.results[0].account.value("observed_seconds")) or 0.0
 
 
@@ -39,28 +39,28 @@ def configured(*overrides: str) -> Config:
 async def watched() -> AsyncIterator[Watched]:
     made = Watched()
     yield made
-    await made.feeds.stop()
+    await made.pool.stop()
 
 
 async def test_other_settings_leave_the_source_and_the_counters_alone(watched: Watched) -> None:
-    watched.feeds.apply(configured())
+    watched.pool.apply(configured())
     await eventually(lambda: watched.observed > 0)
-    (target,), before = watched.board.targets, watched.observed
-    watched.feeds.apply(configured("compute.real_utilization.preset=mem", "compute.workload.hold=1s", "gpus=0"))
+    (target,), before = watched.store.targets, watched.observed
+    watched.pool.apply(configured("compute.real_utilization.preset=mem", "compute.workload.hold=1s", "gpus=0"))
     await eventually(lambda: len(watched.ticks[-1].results) == 1)
-    assert watched.board.targets == [target]
+    assert watched.store.targets == [target]
     assert watched.observed >= before
 
 
 async def test_a_source_that_changed_is_read_anew_and_its_counters_go_on(watched: Watched) -> None:
-    watched.feeds.apply(configured())
+    watched.pool.apply(configured())
     await eventually(lambda: watched.observed > 0)
-    samples, before, version = watched.board.targets[0].samples, watched.observed, watched.board.version
-    watched.feeds.apply(configured("source.interval=0.2"))
-    assert watched.board.version > version
-    assert watched.board.targets[0].tick is not None, "what is known is shown until there is something new"
-    assert watched.board.targets[0].samples == samples
-    await eventually(lambda: watched.board.targets[0].samples > samples + 1)
+    samples, before, version = watched.store.targets[0].samples, watched.observed, watched.store.version
+    watched.pool.apply(configured("source.interval=0.2"))
+    assert watched.store.version > version
+    assert watched.store.targets[0].tick is not None, "what is known is shown until there is something new"
+    assert watched.store.targets[0].samples == samples
+    await eventually(lambda: watched.store.targets[0].samples > samples + 1)
     assert watched.ticks[-1].interval == 0.2
     assert watched.observed > before
 
@@ -73,19 +73,19 @@ async def test_targets_come_and_go(watched: Watched, tmp_path: Path) -> None:
         targets = ", ".join(f"{tmp_path / name}.prom" for name in names)
         return load(None, ("source.kind=exporter", "source.interval=1s", f"source.exporter.targets=[{targets}]"), {})
 
-    watched.feeds.apply(exporters("a"))
-    await eventually(lambda: watched.board.targets[0].samples > 0)
-    watched.feeds.apply(exporters("b", "a"))
-    assert [target.samples > 0 for target in watched.board.targets] == [False, True]
-    await eventually(lambda: all(target.samples for target in watched.board.targets))
-    watched.feeds.apply(exporters("b"))
-    assert [target.name for target in watched.board.targets] == [f"{tmp_path / 'b'}.prom"]
+    watched.pool.apply(exporters("a"))
+    await eventually(lambda: watched.store.targets[0].samples > 0)
+    watched.pool.apply(exporters("b", "a"))
+    assert [target.samples > 0 for target in watched.store.targets] == [False, True]
+    await eventually(lambda: all(target.samples for target in watched.store.targets))
+    watched.pool.apply(exporters("b"))
+    assert [target.name for target in watched.store.targets] == [f"{tmp_path / 'b'}.prom"]
 
 
 async def test_a_configuration_that_cannot_be_followed_changes_nothing(watched: Watched, tmp_path: Path) -> None:
-    watched.feeds.apply(configured())
+    watched.pool.apply(configured())
     await eventually(lambda: watched.observed > 0)
-    targets = list(watched.board.targets)
+    targets = list(watched.store.targets)
     bad = load(
         None,
         (
@@ -96,18 +96,18 @@ async def test_a_configuration_that_cannot_be_followed_changes_nothing(watched: 
         {},
     )
     with pytest.raises(ConfigError, match="missing"):
-        watched.feeds.apply(bad)
-    assert watched.board.targets == targets
+        watched.pool.apply(bad)
+    assert watched.store.targets == targets
     seen = len(watched.ticks)
     await eventually(lambda: len(watched.ticks) > seen)
 
 
 async def test_a_feed_that_never_ran_is_closed(watched: Watched) -> None:
     for interval in (0.1, 0.2, 0.3, 0.1):
-        watched.feeds.apply(configured(f"source.interval={interval}"))  # no turn of the loop between them
+        watched.pool.apply(configured(f"source.interval={interval}"))  # no turn of the loop between them
     await eventually(lambda: watched.observed > 0)
     assert watched.ticks[-1].interval == 0.1
-    await watched.feeds.stop()
+    await watched.pool.stop()
     seen = len(watched.ticks)
     await asyncio.sleep(0.3)
     assert len(watched.ticks) == seen

@@ -85,11 +85,11 @@ def test_any_header_has_an_answer(header: bytes) -> None:
 async def test_an_answer_is_remembered_and_no_password_is() -> None:
     users = Users(ALICE)
     right, wrong = basic("alice", b"hunter2"), basic("alice", b"wrong")
-    assert users.remembers(right) is None
+    assert users.cached(right) is None
     await users.check(right)
     await users.check(wrong)
-    assert users.remembers(right) is True
-    assert users.remembers(wrong) is False
+    assert users.cached(right) is True
+    assert users.cached(wrong) is False
     kept = repr(vars(users))
     assert "hunter2" not in kept
     assert base64.b64encode(b"alice:hunter2").decode() not in kept
@@ -101,8 +101,8 @@ async def test_wrong_passwords_push_no_right_one_out() -> None:
     await users.check(right)
     for number in range(KEPT + 10):
         await users.check(basic("alice", b"%d" % number))
-    assert users.remembers(right) is True
-    assert users.remembers(basic("alice", b"0")) is None, "the oldest is forgotten"
+    assert users.cached(right) is True
+    assert users.cached(basic("alice", b"0")) is None, "the oldest is forgotten"
 
 
 async def test_a_name_that_nobody_has_costs_what_a_known_one_does() -> None:

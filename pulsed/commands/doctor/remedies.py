@@ -191,15 +191,15 @@ def _series_names(probe: SourceCheck) -> set[str]:
 
 
 def _of_dcgmi(origins: Sequence[DcgmField], probe: SourceCheck, config: Config) -> tuple[DcgmField, str]:
-    """Give the field to blame for a missing quantity, and why: refused, answered with nothing, or not asked for."""
+    """Return the field that a missing quantity lacks, and why: refused, answered with N/A, or not requested."""
     given = config.source.dcgmi
-    asked = {field for some in fields_to_watch(given.groups, given.fields) for field in some}
+    requested = {field for some in fields_to_watch(given.groups, given.fields) for field in some}
     for reason, fields in probe.lost.items():
         for field in origins:
             if field.id in fields:
                 return field, REFUSED.replace("REASON", reason.replace("_", " "))
     for field in origins:
-        if field.id in asked:
+        if field.id in requested:
             return field, BLIND if probe.is_blind else NO_PROFILING if is_profiling(field.id) else NOT_AVAILABLE
     field = origins[0]
     for name, group in GROUPS.items():

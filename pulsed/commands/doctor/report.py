@@ -145,7 +145,7 @@ def _boards(probe: SourceCheck) -> list[Report]:
 
 
 def _devices(probe: SourceCheck) -> Iterator[tuple[Device, Reading]]:
-    """The GPUs and instances; a split board, which speaks through its instances, is left out."""
+    """Yield the GPUs and instances; a split board, whose instances have the readings, is left out."""
     if probe.tick is None:
         return
     tick = probe.tick

@@ -1,7 +1,7 @@
 """Reads the CSV of `pulsed export`: rows of one time are a tick.
 
 The columns of time and identity become labels; those that pulsed computed are left out, because Compute
-works them out again; every other one is a series under its own name. What that name means is Translate's business.
+works them out again; every other one is a series under its own name, which Translate interprets.
 Times are in the file, to the millisecond, and so are the distances between ticks.
 """
 

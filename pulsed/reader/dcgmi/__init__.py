@@ -1,6 +1,6 @@
 """The source `dcgmi`: a persistent `dcgmi dmon`, supervised.
 
-`source` puts the parts together: `child` and `die_with_parent` keep a process, `stream` makes its output ticks,
-`failures` maps what its end means, `watch` which fields it is asked for, `discovery` who the GPUs are, `assembly` one
-tick of it all.
+`source` composes the others: `child` and `die_with_parent` run a process, `stream` parses its output to ticks,
+`failures` maps its end to an error, `watch` decides which fields to request, `discovery` identifies the GPUs, and
+`assembly` merges these into one tick.
 """

@@ -94,19 +94,19 @@ class DcgmiSource:
             lambda fields: self._make(fields, settings.slow_interval),
             Backoff(settings.first_pause, settings.longest_pause, random),
             sleep,
-            self._tell_lost,
+            self._log_lost,
         )
         self._stream: DmonStream | None = None
         self._began = 0.0
         self._topology = NOTHING_KNOWN
-        self._asks_for_instances = True
+        self._watches_instances = True
         self._assembly = Assembly()
         self._layout: Layout | None = None
         self._entities: frozenset[Labels] = frozenset()
         self._upkeep: asyncio.Task[None] | None = None
-        self._upkeep_at = self._kept_up_at = 0.0
+        self._upkeep_at = self._last_upkeep = 0.0
         self._wants_restart = False
-        self._told: Mapping[str, tuple[int, ...]] = {}
+        self._logged_lost: Mapping[str, tuple[int, ...]] = {}
         self._is_closed = False
 
     @property
@@ -152,7 +152,7 @@ class DcgmiSource:
                 self._slow_watch.reset()
             self._due = self._clock() + self._pauses.next()
             raise
-        self._look_after(arrival)
+        self._maintain(arrival)
         return self._tick(arrival)
 
     async def close(self) -> None:
@@ -164,7 +164,7 @@ class DcgmiSource:
         while (delay := self._due - self._clock()) > 0:
             await self._sleep(delay)
         self._path = find(self._settings.path)
-        self._topology = await self._introduce()
+        self._topology = await self._identify()
         if (fields := self._fields()) != self._watch.wanted:
             self._watch = Watch(fields)
         while True:
@@ -176,20 +176,20 @@ class DcgmiSource:
             except WatchRefused as error:
                 if type(error) is not WatchRefused or not self._selection():
                     raise
-                if self._settings.entities or not self._asks_for_instances:
+                if self._settings.entities or not self._watches_instances:
                     raise
                 log.warning("MIG instances cannot be watched, only whole GPUs", extra={"error": str(error)})
-                self._asks_for_instances = False
+                self._watches_instances = False
                 self._watch.reset()
         self.starts += 1
         self._began = self._clock()
         self._schedule_upkeep(self._began)
         self._layout, self._entities = arrival.layout, entities(arrival.layout)
-        self._tell_lost()
+        self._log_lost()
         self._slow.start()
         return arrival
 
-    async def _introduce(self) -> Topology:
+    async def _identify(self) -> Topology:
         """Return the identity of the GPUs before the first tick; empty if dcgmi fails.
 
         Raises `CommandMissing` and `HostEngineUnavailable`: then there is no point in going on.
@@ -216,7 +216,7 @@ class DcgmiSource:
 
     def _schedule_upkeep(self, now: float) -> None:
         seconds = self._settings.upkeep_interval
-        self._kept_up_at = now
+        self._last_upkeep = now
         self._upkeep_at = now + (seconds if self._topology.labels else min(seconds, _NAMELESS_SECONDS))
 
     def _make(self, fields: Sequence[int], interval: float) -> DmonStream:
@@ -236,7 +236,7 @@ class DcgmiSource:
     def _selection(self) -> str:
         if self._settings.entities:
             return self._settings.entities
-        return _ALL_WITH_INSTANCES if self._asks_for_instances and self._topology.has_instances else ""
+        return _ALL_WITH_INSTANCES if self._watches_instances and self._topology.has_instances else ""
 
     def _tick(self, arrival: Arrival) -> RawTick:
         slow_layout, slow_values = self._slow.latest(arrival.clock)
@@ -250,8 +250,8 @@ class DcgmiSource:
             arrival.rejected,
         )
 
-    def _look_after(self, arrival: Arrival) -> None:
-        """What is to be done now and then, beside the ticks."""
+    def _maintain(self, arrival: Arrival) -> None:
+        """Do what is due beside the ticks: reset the pauses, and look for changes of the GPUs."""
         now = self._clock()
         if now - self._began >= self._settings.good_after:
             self._pauses.reset()
@@ -259,15 +259,15 @@ class DcgmiSource:
             self._layout = arrival.layout
             if (found := entities(arrival.layout)) != self._entities:
                 self._entities = found
-                self._upkeep_at = min(self._upkeep_at, self._kept_up_at + _LEAST_UPKEEP_SECONDS)
+                self._upkeep_at = min(self._upkeep_at, self._last_upkeep + _LEAST_UPKEEP_SECONDS)
         if self._upkeep is not None and self._upkeep.done():
             self._upkeep.result()
             self._upkeep = None
         if now >= self._upkeep_at and self._upkeep is None:
             self._schedule_upkeep(now)
-            self._upkeep = asyncio.create_task(self._keep_up(), name="dcgmi: upkeep")
+            self._upkeep = asyncio.create_task(self._check_devices(), name="dcgmi: upkeep")
 
-    async def _keep_up(self) -> None:
+    async def _check_devices(self) -> None:
         """See whether the GPUs are still the same, and whether lost profiling fields can be had again."""
         try:
             before, self._topology = self._topology, await self._discover()
@@ -290,11 +290,11 @@ class DcgmiSource:
         self._watch.restore(probe.attempt())
         self._wants_restart = True
 
-    def _tell_lost(self) -> None:
+    def _log_lost(self) -> None:
         lost = self.lost
-        if lost == self._told:
+        if lost == self._logged_lost:
             return
-        self._told = lost
+        self._logged_lost = lost
         if not lost:
             log.info("all fields can be had again", extra={"target": self.target})
             return

@@ -1,7 +1,7 @@
 """What the demo's eight GPUs are doing: one function of time per workload.
 
-Every story repeats after its period and is made of arithmetic only, so that any instant can be asked for without
-playing what came before. This module must not depend on power, clocks, field names or ticks.
+Every story repeats after its period and is made of arithmetic only, so that any instant can be computed without
+what came before. This module must not depend on power, clocks, field names or ticks.
 """
 
 from __future__ import annotations

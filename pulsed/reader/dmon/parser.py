@@ -146,7 +146,7 @@ class DmonParser:
 
     def _add(self, row: DmonRow | BadRow) -> DmonTick | None:
         entity = row.entity
-        # A line that only looks like a row must not bring a GPU into the world that does not exist.
+        # A line that only looks like a row must not add a GPU that does not exist.
         tick = self._cut() if entity in self._rows else None
         if isinstance(row, DmonRow) or entity in self._known:
             self._known.add(entity)

@@ -1,6 +1,6 @@
 """HTTP for the exporter sources: gets a page, whatever stands between pulsed and the exporter.
 
-What a page means, and when to get one, is none of this module's business. The HTTP client and ssl are imported by the
+Independent of when pages are read and of their content. The HTTP client and ssl are imported by the
 first request, so that importing this module, or reading files only, costs nothing.
 """
 

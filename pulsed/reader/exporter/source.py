@@ -1,7 +1,7 @@
 """The source `exporter`: scrapes dcgm-exporters over HTTP, or reads a saved page again and again.
 
-One `ExporterSource` is one target; all of a process share one `Scraper`, and with it one connection pool. What a page
-means is none of this module's business, only when to get one.
+One `ExporterSource` is one target; all of a process share one `Scraper`, and with it one connection pool. This module
+decides when to read a page, and does not interpret it.
 """
 
 from __future__ import annotations

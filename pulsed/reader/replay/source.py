@@ -2,12 +2,12 @@
 
 A recording is a record of `pulsed record`, a CSV of `pulsed export`, a `dcgmi dmon` capture of any DCGM version, an
 exposition page, or a folder of pages in natural order; each file may be gzipped. Records, CSV and captures are
-streamed, so that their size does not matter. What the text means is the parsers' business; this module finds out what a
-path is, and keeps the time.
+streamed, so that their size does not matter. This module finds out what a path is, and keeps the time; the
+parsers interpret the text.
 
 A record has its own times, targets and pace, see `pulsed.reader.record.player`. CSV has its own times. The others have
 none (`dcgmi dmon` prints none): tick n is stamped `start + n * interval`, whatever the pace, and a page that cannot be
-read leaves a gap of one interval. Freshness is therefore to be judged by when a tick arrives, never by its `time`.
+read leaves a gap of one interval. Freshness therefore depends on when a tick arrives, not on its `time`.
 """
 
 from __future__ import annotations
