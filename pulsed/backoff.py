@@ -13,10 +13,10 @@ class Backoff:
         self._next = first
 
     def next(self) -> float:
-        """Seconds to wait after one more failure: between half and the whole of what is due."""
+        """Return the seconds to wait after one more failure: between half and the whole of what is due."""
         due, self._next = self._next, min(self._longest, 2 * self._next)
         return due * (1 - self._random() / 2)
 
     def reset(self) -> None:
-        """It works again: start over with the first pause."""
+        """Start over with the first pause, after a success."""
         self._next = self._first

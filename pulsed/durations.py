@@ -12,12 +12,12 @@ _DURATION_PART = re.compile(r"(\d{1,12}(?:\.\d+)?)(ms|s|m|h|d)")
 
 
 def is_number(value: object) -> TypeGuard[int | float]:
-    """Whether this is a finite number; `true` and `false`, which Python counts as numbers, are none."""
+    """Return whether this is a finite number; `true` and `false`, which Python counts as numbers, are none."""
     return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
 
 
 def duration(value: object) -> float:
-    """Seconds of a duration: a number of seconds, or `100ms`, `15s`, `1h30m`."""
+    """Return the seconds of a duration: a number of seconds, or `100ms`, `15s`, `1h30m`."""
     if is_number(value):
         seconds = float(value)
     elif isinstance(value, str) and _DURATION.fullmatch(value.strip()):
@@ -34,5 +34,5 @@ def duration(value: object) -> float:
 
 
 def duration_or_none(value: object) -> float:
-    """Seconds of a duration, or 0."""
+    """Return the seconds of a duration, or 0."""
     return 0.0 if value in (0, "0", "0s") and not isinstance(value, bool) else duration(value)

@@ -29,7 +29,7 @@ class DeviceFilter:
         return self._selection.everything or self._selection.among([_candidate(device)])[0]
 
     def of(self, tick: CanonicalTick) -> CanonicalTick:
-        """The tick with the chosen devices only; the same tuple of devices as long as nothing changes."""
+        """Return the tick with the chosen devices only; the same tuple of devices as long as nothing changes."""
         if self._selection.everything:
             return tick
         if tick.devices is not self._all:

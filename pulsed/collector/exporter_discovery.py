@@ -161,4 +161,4 @@ class MissingExporter:
         raise self._discovery.problem()
 
     async def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing: nothing is open."""

@@ -154,7 +154,7 @@ def _is_exporter_here(target: str) -> bool:
 
 
 def selection_of(config: Config, environment: Mapping[str, str]) -> GpuSelection:
-    """Which GPUs to show: those of the key `gpus`, else those that the environment leaves a job on this node, else all.
+    """Return which GPUs to show: those of `gpus`, else those that the environment gives a job on this node, else all.
 
     Args:
         environment: variables by name; empty for a daemon, which shows all by default.
@@ -267,7 +267,7 @@ def _nvml(config: Config, hurried: bool) -> Sequence[Source]:
 
 
 def _exporter_interval(config: Config) -> float:
-    """What is set, unless `auto` was given an interval that only dcgmi can keep."""
+    """Return the set interval, unless `auto` was given an interval that only dcgmi can keep."""
     given, cadence = config.source.interval, CADENCES["exporter"]
     return given if given is not None and given >= cadence.least else cadence.default or 15.0
 

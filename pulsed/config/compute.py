@@ -79,7 +79,7 @@ class RealUtilizationSection(Section):
             yield "preset", f"is {self.preset}, but weights are given; write custom, or leave one of the two out"
 
     def chosen_weights(self) -> Weights:
-        """The weights of the preset, or the given ones, scaled to sum to 1."""
+        """Return the weights of the preset, or the given ones, scaled to sum to 1."""
         return PRESETS[self.preset] if self.weights is None else Weights(**self.weights.model_dump())
 
 

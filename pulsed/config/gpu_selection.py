@@ -153,7 +153,7 @@ def _on_the_node(numbers: Sequence[int], slurm: Sequence[Sequence[str]]) -> list
 
 
 def _sound(text: str) -> Iterable[str]:
-    """The parts of a list up to the first that is nothing (`-1`, a typing error)."""
+    """Return the parts of a list up to the first that is nothing (`-1`, a typing error)."""
     for part in map(str.strip, text.split(",")):
         if not (_INDEX.fullmatch(part) or _is_range(part) or _INSTANCE.fullmatch(part) or _UUID.fullmatch(part)):
             return
@@ -184,6 +184,6 @@ def _selection(parts: Iterable[str], origin: str) -> GpuSelection:
 
 
 def _unique(wanted: str, known: Iterable[str]) -> list[str]:
-    """The UUID that is meant: itself, or the only one that begins so."""
+    """Return the UUID that is meant: itself, or the only one that begins so."""
     found = [uuid for uuid in known if uuid.startswith(wanted)]
     return [wanted] if wanted in found else found if len(found) == 1 else []

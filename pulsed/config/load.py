@@ -51,7 +51,7 @@ def load(
     environment: Mapping[str, str],
     flags: Mapping[str, object] | None = None,
 ) -> Config:
-    """Put the configuration together.
+    """Return the configuration.
 
     Args:
         file: the YAML file; None takes the one that the environment names in `PULSED_CONFIG_FILE`, or none.
@@ -77,7 +77,7 @@ def load(
 
 
 def file_of(file: Path | None, environment: Mapping[str, str]) -> Path | None:
-    """The configuration file: the given one, else the one that the environment names, if any."""
+    """Return the configuration file: the given one, else the one that the environment names, if any."""
     named = environment.get(FILE_VARIABLE)
     return Path(named) if file is None and named else file
 
@@ -152,7 +152,7 @@ def _flags(flags: Mapping[str, object], problems: list[str]) -> list[Given]:
 
 
 def _value(text: str, origin: str, key: str, problems: list[str]) -> Given | None:
-    """The value that a text in YAML means. An address or a name that is no YAML (`[::1]:9401`) is taken as it is."""
+    """Return the value of a text in YAML. An address or a name that is not YAML (`[::1]:9401`) is taken as it is."""
     path, yaml = tuple(key.split(".")), YamlText(text, origin, _SCHEMA.style)
     try:
         given = yaml.read(path)
@@ -166,7 +166,7 @@ def _value(text: str, origin: str, key: str, problems: list[str]) -> Given | Non
 
 
 def _layer(key: str, given: Given | None) -> list[Given]:
-    """The value wrapped into the sections of its key; nothing for a value that could not be read."""
+    """Return the value wrapped into the sections of its key; nothing for a value that could not be read."""
     if given is None:
         return []
     for name in reversed(key.split(".")):
@@ -175,7 +175,7 @@ def _layer(key: str, given: Given | None) -> list[Given]:
 
 
 def _over(lower: Given, upper: Given) -> Given:
-    """The upper value over the lower: mappings are merged, all else is replaced."""
+    """Return the upper value over the lower: mappings are merged, all else is replaced."""
     if not isinstance(lower.value, dict) or not isinstance(upper.value, dict):
         return upper
     merged = dict(lower.value)

@@ -271,5 +271,5 @@ class SourceSection(Section):
             yield "kind", "is replay, which needs a recording; set source.replay.path"
 
     def seconds(self) -> float | None:
-        """Seconds between two samples; None when the source decides (`replay`)."""
+        """Return the seconds between two samples; None when the source decides (`replay`)."""
         return CADENCES[self.kind].default if self.interval is None else self.interval

@@ -61,7 +61,7 @@ object_kind = matching(r"[A-Z][A-Za-z0-9]*(\.[a-z0-9-]+)+", "is not a kind with 
 
 
 def size(value: object) -> int:
-    """Bytes of a size: a whole number, or `64MiB`, `1.5 GB`."""
+    """Return the bytes of a size: a whole number, or `64MiB`, `1.5 GB`."""
     text = str(value) if isinstance(value, int) and not isinstance(value, bool) else value
     parts = _SIZE.fullmatch(text.strip()) if isinstance(text, str) else None
     if parts is None or parts[2] not in _SIZES:
@@ -86,7 +86,7 @@ def moment(value: object) -> float:
 
 
 def host_and_port(address: str) -> tuple[str, int]:
-    """Host and port of a listen address; an empty host means all interfaces, port 0 any free port.
+    """Return host and port of a listen address; an empty host means all interfaces, port 0 any free port.
 
     Raises `ValueError` if it is not a listen address; the message continues the address.
     """
@@ -108,12 +108,12 @@ def host_and_port(address: str) -> tuple[str, int]:
 
 
 def is_path(target: str) -> bool:
-    """Whether an exporter target names a file (`page.prom`), not a URL and not a URL without its scheme."""
+    """Return whether an exporter target names a file (`page.prom`), not a URL and not a URL without its scheme."""
     return "://" not in target and not _HOST_AND_PORT.fullmatch(target)
 
 
 def shown(value: object) -> str:
-    """A scalar as an error message may show it: quoted, short, without logins."""
+    """Return a scalar as an error message may show it: quoted, short, without logins."""
     if value is None:
         return "nothing"
     if not isinstance(value, str):
@@ -124,7 +124,7 @@ def shown(value: object) -> str:
 
 
 def resolve_path(file: str, name: str) -> str:
-    """A file name of the configuration file `file`: relative ones count from its folder. URLs stay as they are."""
+    """Return a file name of the configuration file `file`: relative ones start in its folder. URLs are not changed."""
     return os.path.join(os.path.dirname(file), name) if name and is_path(name) else name
 
 

@@ -59,7 +59,7 @@ class Notation:
 
 
 def notation_of(field: FieldInfo) -> Notation | None:
-    """The notation of a field's kind, also inside `| None` and of a list's items; None for a fixed set of words."""
+    """Return the notation of a field, also inside `| None` and of a list's items; None for a fixed set of words."""
     pending: list[object] = [*field.metadata, field.annotation]
     while pending:
         part = pending.pop(0)

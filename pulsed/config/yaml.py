@@ -136,7 +136,7 @@ class YamlText:
 
 
 def _loader() -> type[yaml.SafeLoader] | type[yaml.CSafeLoader]:
-    """The fast loader where PyYAML has it, with no types of its own: scalars come as they are written."""
+    """Return the fast loader where PyYAML has it, with no types of its own: scalars come as they are written."""
     base = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     untyped: type[yaml.SafeLoader] = type("_Untyped", (base,), {"yaml_implicit_resolvers": {}})
     return untyped

@@ -118,7 +118,7 @@ class Body:
         )
 
     def end(self) -> bytes:
-        """The whole, which the body then holds no longer.
+        """Return the whole, which the body then holds no longer.
 
         Raises:
             BadBody: gzip data without an end.

@@ -94,7 +94,7 @@ def address_of(url: str) -> Address:
 
 
 def request_bytes(address: Address, headers: Mapping[str, str]) -> bytes:
-    """A GET. The header Host is that of the address, unless the headers hold one.
+    """Return a GET request. The header Host is that of the address, unless the headers hold one.
 
     Raises:
         ValueError: a header cannot be sent: a line break in it would be the begin of another.
@@ -252,7 +252,7 @@ async def _addresses(address: Address) -> Sequence[_Found]:
 
 
 async def first_to_answer(found: Sequence[_Found]) -> socket.socket:
-    """A socket that is connected to one of these, in their order, the next beside the last if that takes long.
+    """Return a socket that is connected to one of these, in their order, the next beside the last if that takes long.
 
     uvloop's `create_connection` tries them one after the other, and a dead IPv6 address would use up the whole time.
     """

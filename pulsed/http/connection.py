@@ -169,24 +169,24 @@ class ClientConnection(asyncio.Protocol):
         self._lost(self)
 
     def _ends_with_the_connection(self) -> bool:
-        """Whether nothing but the end of the connection can end the body that is read (RFC 9112, 6.3)."""
+        """Return whether nothing but the end of the connection can end the body that is read (RFC 9112, 6.3)."""
         chunked = self._wanted.get(b"transfer-encoding", b"").lower().endswith(b"chunked")
         return not chunked and b"content-length" not in self._wanted
 
     # --- called by httptools: what these raise stops it, and comes out of its `feed_data`
 
     def on_message_begin(self) -> None:
-        """The first byte of an answer, interim ones included."""
+        """Take the first byte of an answer, interim ones included."""
         if self._whole or self._is_complete:
             raise BrokenAnswer("more than one answer")
         self._reason, self._wanted = b"", {}
 
     def on_status(self, piece: bytes) -> None:
-        """Words beside the status."""
+        """Take words beside the status."""
         self._reason += piece
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """A header or trailer."""
+        """Take a header or trailer."""
         self._headers += 1
         self._header_bytes += len(name) + len(value)
         if self._headers > _MAX_HEADERS or self._header_bytes > _MAX_HEAD_BYTES:
@@ -215,7 +215,7 @@ class ClientConnection(asyncio.Protocol):
         self._read.begin(_shown(encoding[:_MAX_SHOWN].lower()), announced, self._resume)
 
     def on_body(self, data: bytes) -> None:
-        """A piece of the body, without chunk framing."""
+        """Take a piece of the body, without chunk framing."""
         self._body_bytes += len(data)
         if self._read is not None:
             self._read.feed(data)
@@ -232,7 +232,7 @@ class ClientConnection(asyncio.Protocol):
             self._whole = True
 
     def _complete(self, body: Body) -> None:
-        """Give the answer, whose last byte has come, as soon as its body has its share of memory."""
+        """Deliver the answer, whose last byte has come, as soon as its body has its share of memory."""
         self._is_complete = True
         if body.is_waiting:
             return
@@ -273,6 +273,6 @@ def _too_large() -> BrokenAnswer:
 
 
 def _shown(text: bytes) -> str:
-    """What a server wrote, as a log may hold it."""
+    """Return what a server wrote, as a log may hold it."""
     decoded = text.decode("utf-8", "replace")
     return decoded if decoded.isprintable() else "".join(c if c.isprintable() else "?" for c in decoded)

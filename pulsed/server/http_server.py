@@ -211,7 +211,7 @@ class ConnectionAcceptor:
 
 
 def _is_public(listening: socket.socket) -> bool:
-    """Whether more than this machine can reach it."""
+    """Return whether more than this machine can reach it."""
     if listening.family == socket.AF_UNIX:
         return False
     host: str = listening.getsockname()[0]

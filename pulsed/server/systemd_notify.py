@@ -21,15 +21,15 @@ class Notifier:
         self.watchdog_seconds = _watchdog_seconds(environment) if address else 0.0
 
     def ready(self, status: str) -> None:
-        """The daemon serves; `status` is a line for `systemctl status`."""
+        """Notify that the daemon serves; `status` is a line for `systemctl status`."""
         self._send(f"READY=1\nSTATUS={status}")
 
     def reloading(self) -> None:
-        """The configuration is being read again; `ready` ends that."""
+        """Notify that the configuration is read again, until `ready`."""
         self._send(f"RELOADING=1\nMONOTONIC_USEC={time.monotonic_ns() // 1000}")
 
     def stopping(self) -> None:
-        """The daemon ends."""
+        """Notify that the daemon ends."""
         self._send("STOPPING=1")
 
     async def keep_alive(self) -> None:

@@ -134,7 +134,7 @@ def _reason(error: Exception) -> str:
 
 @contextlib.contextmanager
 def _in_memory(data: bytes) -> Iterator[str]:
-    """A file without a place on any disk: OpenSSL takes certificates and keys from files only."""
+    """Yield a file without a place on any disk: OpenSSL takes certificates and keys from files only."""
     descriptor = os.memfd_create("pulsed-pem")
     try:
         with os.fdopen(descriptor, "wb", closefd=False) as file:

@@ -58,7 +58,7 @@ def _kernel_log_error(root: Path) -> str:
 
 
 def driver_version(root: Path) -> str:
-    """The version of the NVIDIA kernel driver that is loaded; empty if there is none."""
+    """Return the version of the NVIDIA kernel driver that is loaded; empty if there is none."""
     text = _text(root / "proc/driver/nvidia/version")
     found = _DRIVER.search(text)
     return found[1] if found else "unknown" if text else ""

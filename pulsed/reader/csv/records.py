@@ -23,7 +23,7 @@ _COLUMNS = "Export with the columns `time` and `gpu` or `uuid`, as --columns def
 
 
 def header_of(first_line: str) -> tuple[str, ...]:
-    """Give the column names that a file begins with; not what they are good for, see `problem_of`."""
+    """Return the column names that a file begins with; not what they are good for, see `problem_of`."""
     line = first_line.removeprefix("\ufeff").rstrip("\r\n")
     return tuple(sys.intern(name.strip()) for name in next(csv.reader([line]), []))
 

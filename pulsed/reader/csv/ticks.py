@@ -109,11 +109,11 @@ class _Rows:
         self._places = [place for _, place in self._identity]
 
     def key(self, cells: Sequence[str]) -> _Key:
-        """The key of the row's GPU."""
+        """Return the key of the row's GPU."""
         return tuple([cells[place] for place in self._places])
 
     def labels(self, key: _Key) -> Labels:
-        """The identity of a key as labels; what is empty is left out."""
+        """Return the identity of a key as labels; what is empty is left out."""
         return tuple((name, cell) for (name, _), cell in zip(self._identity, key, strict=True) if cell)
 
 
@@ -182,7 +182,7 @@ class _CsvTickParser:
         return tick
 
     def finish(self, rejected: Mapping[str, int] | None = None) -> CsvTick | None:
-        """Give the tick of the rows so far, if any."""
+        """Return the tick of the rows so far, if any."""
         rest, self._rest = self._rest, None
         if rest is None:
             return None

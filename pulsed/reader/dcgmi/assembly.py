@@ -19,7 +19,7 @@ class Assembly:
     _layout: Layout | None = None
 
     def layout(self, fast: Layout, slow: Layout | None, topology: Topology) -> Layout:
-        """The series of both layouts, fast ones first, with everything that is known of their entities as labels."""
+        """Return the series of both layouts, fast ones first, with what is known of their entities as labels."""
         if self._layout is None or fast is not self._fast or slow is not self._slow or topology is not self._topology:
             self._fast, self._slow, self._topology = fast, slow, topology
             series = (*fast.series, *(slow.series if slow else ()))
@@ -28,14 +28,14 @@ class Assembly:
 
 
 def values(fast: Sequence[RawValue], slow: Sequence[RawValue] | None, slow_layout: Layout | None) -> Sequence[RawValue]:
-    """The values to go with it; None for all of the slow ones if these are too old or not there."""
+    """Return the values to go with it; None for all of the slow ones if these are too old or not there."""
     if slow_layout is None:
         return fast
     return [*fast, *(slow if slow is not None else [None] * len(slow_layout.series))]
 
 
 def entities(layout: Layout) -> frozenset[Labels]:
-    """The entities that a stream has rows of."""
+    """Return the entities that a stream has rows of."""
     return frozenset(series.labels for series in layout.series)
 
 

@@ -122,7 +122,7 @@ class Child(asyncio.SubprocessProtocol):
             self._close()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Asyncio's: it was started."""
+        """Take the transport of the started process (asyncio)."""
         self._transport = cast(asyncio.SubprocessTransport, transport)  # uvloop's is no subclass
 
     def pipe_data_received(self, fd: int, data: bytes) -> None:
@@ -133,13 +133,13 @@ class Child(asyncio.SubprocessProtocol):
             self._on_output(data)
 
     def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
-        """Asyncio's: it closed a pipe."""
+        """Note that the process closed a pipe (asyncio)."""
         self._open.discard(fd)
         if fd == _STDOUT or self._exited.done():
             self._ends()
 
     def process_exited(self) -> None:
-        """Asyncio's: it is gone. What it may have started itself goes with it."""
+        """Note that the process is gone, and kill what it may have started (asyncio)."""
         self._signal(signal.SIGKILL)
         self._exited.set_result(None)
         self._ends()

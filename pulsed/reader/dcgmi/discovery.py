@@ -113,7 +113,7 @@ def parse_hierarchy(text: str) -> dict[tuple[str, str], dict[str, str]]:
 
 
 def topology_of(listing: str, hierarchy: str) -> Topology:
-    """Put both printouts together; either may be empty."""
+    """Return the topology of both printouts; either may be empty."""
     gpus = parse_listing(listing)
     labels: dict[tuple[str, str], Labels] = {("GPU", id_): _in_order(facts) for id_, facts in gpus.items()}
     for (entity, id_), facts in parse_hierarchy(hierarchy).items():

@@ -61,5 +61,5 @@ class DcgmiSettings:
         return max(self.read_timeout or 10.0, 3 * self.slow_interval)
 
     def options(self) -> tuple[str, ...]:
-        """The options of every subcommand of dcgmi."""
+        """Return the options of every subcommand of dcgmi."""
         return ("--host", self.host) if self.host else ()

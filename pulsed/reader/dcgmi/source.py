@@ -268,7 +268,7 @@ class DcgmiSource:
             self._upkeep = asyncio.create_task(self._check_devices(), name="dcgmi: upkeep")
 
     async def _check_devices(self) -> None:
-        """See whether the GPUs are still the same, and whether lost profiling fields can be had again."""
+        """Check whether the GPUs are still the same, and whether lost profiling fields can be had again."""
         try:
             before, self._topology = self._topology, await self._discover()
             changed = not self._settings.entities and is_outdated(before, self._topology)

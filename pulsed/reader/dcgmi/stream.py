@@ -172,7 +172,7 @@ class DmonStream:
         self._deliver()
 
     def _settle(self) -> None:
-        """It may have been quiet for long enough."""
+        """Take the rest if it has been quiet for long enough."""
         self._timer = None
         if self._loop.time() - self._received < self._quiet / 2:
             self._timer = self._loop.call_at(self._received + self._quiet, self._settle)
@@ -217,7 +217,7 @@ class DmonStream:
         self._finish()
 
     def _finish(self) -> None:
-        """The output is over."""
+        """Take the end of the output."""
         self._cancel_timer()
         if self._refusal is None:
             rest, self._rest = self._rest.decode("utf-8", "replace"), b""

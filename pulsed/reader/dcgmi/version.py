@@ -28,6 +28,6 @@ async def versions(path: str, patience: float) -> tuple[str, str]:
 
 
 def described(versions: Sequence[str]) -> str:
-    """Both in words for a person; empty if nothing is known."""
+    """Return both in words for a person; empty if nothing is known."""
     names = ("dcgmi", "host engine")
     return ", ".join(f"{name} {version}" for name, version in zip(names, versions, strict=True) if version)

@@ -25,7 +25,7 @@ _NO_PROFILING = (ProfilingHeld, ProfilingUnavailable)
 
 
 def is_profiling(field: int) -> bool:
-    """Whether a field is DCP's (`DCGM_FI_PROF_*`), which needs the profiling hardware and a privileged engine."""
+    """Return whether a field (`DCGM_FI_PROF_*`) needs the profiling hardware and a privileged engine."""
     return any(field in ids for ids in _PROFILING)
 
 

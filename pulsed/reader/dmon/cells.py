@@ -81,7 +81,7 @@ class BadCell(ValueError):
 
 
 def entity_of(text: str) -> DmonEntity | None:
-    """The entity that `text`, a whole entity cell, names; None if it names none."""
+    """Return the entity that `text`, a whole entity cell, names; None if it names none."""
     match = ENTITY.fullmatch(text.rstrip())
     return DmonEntity(*match.groups()) if match else None
 
@@ -108,22 +108,22 @@ def read_number(text: str) -> float | None:
 
 
 def read_text(text: str) -> str | None:
-    """The text in a stripped cell as printed, also where DCGM truncated it with `...`; None for DCGM's blank
+    """Return the text in a stripped cell as printed, also where DCGM truncated it with `...`; None for DCGM's blank
     markers."""
     # Blanks are `<<<NULL>>>`, `<<<NOT_SUPPORTED>>>`, ...; narrow columns show only their beginning.
     return None if text in ("", "N/A") or text.startswith("<<<") else text
 
 
 def read_cell(text: str, is_text: bool) -> RawValue:
-    """The value of a stripped cell. Raises `BadCell` as `read_number` does."""
+    """Return the value of a stripped cell. Raises `BadCell` as `read_number` does."""
     return read_text(text) if is_text else read_number(text)
 
 
 def is_strict_number(text: str) -> bool:
-    """Whether a cell is as DCGM prints it, whole or cut: no leading zero, a digit before the point; or no number."""
+    """Return whether a cell is as DCGM prints it, whole or cut: no leading zero, a digit before the point; or N/A."""
     return text in _NOT_A_VALUE or _STRICT_NUMBER.fullmatch(text) is not None
 
 
 def is_surely_whole(text: str) -> bool:
-    """Whether a number cell at the very end of an unfinished line cannot go on: doubles have exactly 3 decimals."""
+    """Return whether a number at the end of an unfinished line cannot go on: doubles have exactly 3 decimals."""
     return text == "N/A" or _FIXED_DOUBLE.fullmatch(text) is not None

@@ -22,17 +22,17 @@ _OLDEST_LEFT_CELL = 10
 
 
 def is_header(line: str) -> bool:
-    """Whether a line is the first of the two header lines."""
+    """Return whether a line is the first of the two header lines."""
     return _HEADER.match(line) is not None
 
 
 def is_unit_line(line: str) -> bool:
-    """Whether a line is the second header line: unit texts, sparse and not to be trusted."""
+    """Return whether a line is the second header line: unit texts, sparse and not to be trusted."""
     return _UNITS.match(line) is not None
 
 
 def table_of(header: str) -> Table | None:
-    """The table that a header line announces; None if it has no columns."""
+    """Return the table that a header line announces; None if it has no columns."""
     marker = _HEADER.match(header)
     names = list(_NAME.finditer(header, marker.end())) if marker else []
     if not marker or not names:

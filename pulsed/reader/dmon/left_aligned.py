@@ -67,7 +67,7 @@ class LeftAlignedTable:
         return self._read_slowly(line, terminated)
 
     def _read_slowly(self, line: str, terminated: bool) -> DmonRow | BadRow | None:
-        """A line that is new, short, overflowing, hand-made, or no row at all."""
+        """Read a line that is new, short, overflowing, hand-made, or no row at all."""
         match = ENTITY.match(line)
         if match is None:
             return None
@@ -107,7 +107,7 @@ class LeftAlignedTable:
             shift += 1
 
     def _cells(self, line: str, shift: int) -> Sequence[str] | None:
-        """The cells of a line, all columns moved right by `shift`; None if a value crosses into another column."""
+        """Return the cells of a line, columns moved right by `shift`; None if a value crosses into another column."""
         for start in self._starts[1:]:
             if line[start + shift - 1 : start + shift].strip():
                 return None
@@ -115,7 +115,7 @@ class LeftAlignedTable:
         return [line[a + shift : b + shift] for a, b in pairwise(bounds)]
 
     def _row(self, entity: DmonEntity, cells: Sequence[str]) -> DmonRow | BadRow | None:
-        """The row that cells make; None if they do not stand under their columns."""
+        """Return the row that cells make; None if they do not stand under their columns."""
         values: list[RawValue] = []
         bad = 0
         for cell, is_text in zip(cells, self._texts, strict=True):
@@ -134,7 +134,7 @@ class LeftAlignedTable:
         return DmonRow(entity, values, bad)
 
     def _is_closed(self, line: str) -> bool:
-        """Whether the last cell of an unfinished line is whole."""
+        """Return whether the last cell of an unfinished line is whole."""
         tail = line[self._starts[-1] :]
         if not tail or tail[0] == " ":  # left-aligned: a first blank means that the cell is blank
             return bool(tail)

@@ -141,7 +141,7 @@ class DmonParser:
         return None
 
     def finish(self) -> DmonTick | None:
-        """The tick in progress, which then counts as finished; None if it has no row."""
+        """Return the tick in progress, which then counts as finished; None if it has no row."""
         return self._cut()
 
     def _add(self, row: DmonRow | BadRow) -> DmonTick | None:
@@ -206,7 +206,7 @@ class DmonParser:
         return tick
 
     def _layout(self, entities: frozenset[DmonEntity]) -> tuple[Layout, tuple[DmonEntity, ...]]:
-        """The layout of a tick with just these rows: a GPU whose cells are all N/A is there, one without row is not."""
+        """Return the layout of a tick with these rows. A GPU with N/A only has series, one without a row has none."""
         known = self._layouts.get(entities)
         if known is None:
             if len(self._layouts) >= _MOST_LAYOUTS:

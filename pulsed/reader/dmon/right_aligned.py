@@ -49,7 +49,7 @@ class RightAlignedTable:
         return check_blanks(entity, cells, self._texts) or DmonRow(entity, values)
 
     def _cells(self, line: str, body: int, *, spaced: bool) -> list[str] | None:
-        """The cells of a line from offset `body` on; None if there is no reading, or more than one."""
+        """Return the cells of a line from offset `body` on; None if there is no reading, or more than one."""
         # Texts hold blanks, so where an overflowing one ends follows only from what comes after it: all ways to place
         # the columns are followed, each as (way to get here, offset it came from, text of the cell).
         trail: list[dict[int, tuple[int, int, str]]] = []
@@ -73,12 +73,12 @@ class RightAlignedTable:
         return cells[::-1]
 
     def _is_closed(self, last: str) -> bool:
-        """Whether the last cell of an unfinished line is whole: it ends at its edge and is too short to overflow."""
+        """Return whether the last cell of an unfinished line is whole: it ends at its edge and cannot overflow."""
         return 0 < len(last) <= self._widths[-1] - 2 or (not self._texts[-1] and is_surely_whole(last))
 
 
 def _right_cells(line: str, start: int, width: int, is_text: bool, spaced: bool) -> Iterator[tuple[int, str]]:
-    """Every cell that may begin at `start` of a right-aligned line, as (its end, its text)."""
+    """Yield every cell that may begin at `start` of a right-aligned line, as (its end, its text)."""
     edge = start + width
     cell = line[start:edge]
     text = cell.strip()

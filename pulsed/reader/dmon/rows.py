@@ -67,7 +67,7 @@ class SplitTable:
 
 
 def text_flags(names: Iterable[str]) -> tuple[bool, ...]:
-    """Of each column, whether it holds texts; an unknown name counts as a number."""
+    """Return for each column whether it holds texts; an unknown name counts as a number."""
     return tuple(name in STRING_COLUMNS for name in names)
 
 

@@ -144,7 +144,7 @@ class Scraper:
     async def _get(
         self, url: str, location: str, login: Login | None, end: float, reservation: Reservation | None
     ) -> Answer:
-        """The answer of one location that the URL leads to."""
+        """Return the answer of one location that the URL leads to."""
         from pulsed.http.client import (
             BrokenAnswer,
             DeadlineMissed,
@@ -228,22 +228,22 @@ def _failure(where: str, error: BrokenAnswer | OSError) -> ScrapeFailed:
 
 
 def _where(url: str, location: str) -> str:
-    """The URL, and to where it led."""
+    """Return the URL, and to where it led."""
     return masked(url) if location == url else f"{masked(url)}, redirected to {masked(location)},"
 
 
 def masked(url: str) -> str:
-    """The URL as a person may see it: login, and what looks like a secret in the query, replaced by `***`."""
+    """Return the URL as a person may see it: login, and what looks like a secret in the query, replaced by `***`."""
     return _SECRET_IN_QUERY.sub(r"\1***", _LOGIN.sub("//***@", url))
 
 
 def without_login(parts: SplitResult) -> str:
-    """The URL without user, password and fragment."""
+    """Return the URL without user, password and fragment."""
     return parts._replace(netloc=parts.netloc.rpartition("@")[2], fragment="").geturl()
 
 
 def _same_origin(ours: SplitResult, other: SplitResult) -> bool:
-    """Whether credentials for one may go to the other: same scheme, host and port, or its https on the usual ports."""
+    """Return whether credentials of one may go to the other: same scheme, host and port, or https on usual ports."""
     default = {"http": 80, "https": 443}
     here = (ours.scheme, ours.hostname, ours.port or default.get(ours.scheme))
     there = (other.scheme, other.hostname, other.port or default.get(other.scheme))

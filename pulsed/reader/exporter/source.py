@@ -134,7 +134,7 @@ def phases(targets: Sequence[str]) -> list[float]:
 
 
 def exporter_sources(targets: Sequence[str], settings: ExporterSettings) -> list[ExporterSource]:
-    """One source per target, spread over the interval, with one `Scraper` among them."""
+    """Return one source per target, spread over the interval, with one `Scraper` among them."""
     scraper = Scraper(settings)
     return [
         ExporterSource(target, settings, scraper, phase) for target, phase in zip(targets, phases(targets), strict=True)
@@ -142,7 +142,7 @@ def exporter_sources(targets: Sequence[str], settings: ExporterSettings) -> list
 
 
 def _resolve(target: str) -> tuple[str, str, Login | None]:
-    """What a target names: a path and no URL, or no path, a URL without login, and the login."""
+    """Return what a target names: a path and no URL, or no path, a URL without login, and the login."""
     scheme = _SCHEME.match(target)
     if scheme is None:
         return target, "", None

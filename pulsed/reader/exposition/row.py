@@ -145,7 +145,7 @@ def read_row(line: str, limits: PageLimits, blocks: dict[str, Labels]) -> Exposi
 
 
 def _read_labels(line: str, position: int, limits: PageLimits) -> tuple[Labels, int]:
-    """The labels from just behind the opening brace, and where the closing one stands."""
+    """Return the labels from just behind the opening brace, and where the closing one stands."""
     labels: dict[str, str] = {}
     while label := _LABEL.match(line, position):
         name, value = label[1], label[2]
@@ -211,7 +211,7 @@ def read_number(text: str) -> float | None:
 
 
 def read_metadata(line: str) -> Metadata | None:
-    """What a comment declares; None for one that declares no HELP or TYPE, and for a broken one."""
+    """Return what a comment declares; None for one that declares no HELP or TYPE, and for a broken one."""
     match = _METADATA.fullmatch(line)
     if match is None:
         return None

@@ -45,7 +45,7 @@ class Template:
     picks: Sequence[int] | None
 
     def read(self, text: str) -> list[RawValue] | None:
-        """The values of a page, by slot; None when the page does not fit or needs a closer look.
+        """Return the values of a page, by slot; None when the page does not fit or needs a closer look.
 
         Only plain numbers fit: a timestamp, an exemplar, a word or an empty value does not.
         """

@@ -14,7 +14,7 @@ _LARGE_REMEDY = "Check what serves this URL; a page of very many GPUs needs sour
 
 
 def decoded(page: bytes) -> str:
-    """Give the text of a page, without a byte order mark.
+    """Return the text of a page, without a byte order mark.
 
     Raises:
         BadPage: more than a few bytes are not UTF-8.

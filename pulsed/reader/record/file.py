@@ -212,7 +212,7 @@ def _mend(raw: io.FileIO, name: str) -> bytes:
 
 
 def _examine(member: bytes) -> _Member:
-    """See how much of the last member is good.
+    """Return how much of the last member is good.
 
     Raises:
         zlib.error: it is damaged otherwise than by being cut off.

@@ -26,7 +26,7 @@ _BREATH = 1000  # lines without a tick after which other tasks may run
 
 
 def recorded_targets(path: Path) -> Mapping[str, float]:
-    """The targets of all sessions of a record with their longest intervals in seconds, in order of appearance.
+    """Return the targets of all sessions of a record with their longest intervals in seconds, in order of appearance.
 
     Raises `BadCapture` if the record cannot be read, or not by this pulsed, or names no target.
     """
@@ -123,7 +123,7 @@ class _Timeline:
     _latest: float = 0.0
 
     def place(self, tick: RawTick) -> RawTick:
-        """The tick with the time and clock that it is played with."""
+        """Return the tick with the time and clock that it is played with."""
         if self._first is None or self._last is None:
             self._first, self._latest = tick, tick.time
         elif self.joins:

@@ -98,7 +98,7 @@ def _look_at_headerless(path: Path, head: str, columns: Sequence[str]) -> Record
 
 
 def pages_of(folder: Path) -> list[Path]:
-    """The files of a folder in natural order (`page-9` before `page-10`), hidden ones left out."""
+    """Return the files of a folder in natural order (`page-9` before `page-10`), hidden ones left out."""
     try:
         with os.scandir(folder) as entries:
             names = [entry.name for entry in entries if entry.is_file() and not entry.name.startswith(".")]
@@ -125,7 +125,7 @@ def open_text(path: Path) -> io.TextIOWrapper:
 
 
 def _read_head(file: io.TextIOWrapper) -> str:
-    """The first lines, whole. Of gzip data that is cut off early, what can be had."""
+    """Return the first lines, whole; of gzip data that is cut off early, what there is."""
     head, size = [], 0
     try:
         while size < _HEAD and (line := file.readline(LONGEST_LINE)):
@@ -138,6 +138,6 @@ def _read_head(file: io.TextIOWrapper) -> str:
 
 
 def unreadable(path: Path, error: Exception) -> BadCapture:
-    """The typed error for what reading the file raised."""
+    """Return the typed error for what reading the file raised."""
     reason = (error.strerror if isinstance(error, OSError) else None) or str(error) or type(error).__name__
     return BadCapture(f"cannot read {path}: {reason}", "It must exist, and pulsed's user must be allowed to read it")

@@ -274,7 +274,7 @@ def _folder_frames(paths: Sequence[Path], parser: PageParser) -> Pass[_Frame]:
 
 
 def _page(path: Path, parser: PageParser) -> _Frame:
-    """One page, or the error that it costs, not raised: the pages behind it are still to come."""
+    """Return one page, or the error that it costs, not raised: the pages behind it are still to come."""
     try:
         with open_bytes(path) as file:
             text = file.read(_LARGEST_PAGE + 1)
