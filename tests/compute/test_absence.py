@@ -7,7 +7,8 @@ import pytest
 from pulsed.compute.absence import FORGET_SECONDS, KEPT, ExpectedGpu
 from pulsed.compute.plausibility.rules import PlausibilitySettings
 from pulsed.translate.tick import Device, Entity
-from tests.compute.streams import DAY, GPU, OTHER, PART, WITHOUT_UUID, TrackedTarget
+from pulsed.translate.vocabulary import NOTHING
+from tests.compute.streams import DAY, GPU, OTHER, PART, WITHOUT_UUID, TrackedTarget, sample
 
 
 def test_a_board_that_is_divided_is_not_missing() -> None:
@@ -17,6 +18,12 @@ def test_a_board_that_is_divided_is_not_missing() -> None:
     unknown_board = Device(Entity("mig", "", "", "1"))
     assert target.tick(unknown_board).roster.missing == ()
     assert [track.device for track in target.tick(OTHER).roster.missing] == [GPU]
+
+
+def test_a_board_without_a_uuid_is_divided_by_its_index() -> None:
+    target = TrackedTarget()
+    target.tick(WITHOUT_UUID, OTHER)
+    assert target.tick(PART, OTHER).roster.missing == ()
 
 
 ADDRESS = "00000000:01:00.0"
@@ -45,6 +52,27 @@ def test_another_board_in_the_same_slot_replaces_the_absent_one(
     removed = target.tick(after, time=DAY).removed
     expected = [(before, "replaced", after)] if is_replaced else []
     assert [(each.track.device, each.reason, each.replacement) for each in removed] == expected
+
+
+@pytest.mark.parametrize(
+    ("boot_id", "replacements"),
+    [("b", {"GPU-0": "GPU-8", "GPU-1": "GPU-9"}), ("a", {"GPU-0": "GPU-8"}), ("", {"GPU-0": "GPU-8"})],
+)
+def test_after_a_restart_of_the_node_each_new_board_replaces_an_absent_one(
+    boot_id: str, replacements: dict[str, str]
+) -> None:
+    def board(index: str, uuid: str) -> Device:
+        return Device(Entity("gpu", index, uuid), pci_bus_id=f"0000000{index}:01:00.0")
+
+    target = TrackedTarget()
+    old = [ExpectedGpu(board(index, f"GPU-{index}"), DAY, "a") for index in "012"]
+    target.tracker.absence.expect("test", old)
+    tick = sample(1.0, *[NOTHING] * 2, devices=(board("0", "GPU-8"), board("7", "GPU-9")), time=DAY)
+    removed = target.tracker.track(tick, boot_id).removed
+    found = {each.track.device.entity.uuid: each.replacement.entity.uuid for each in removed if each.replacement}
+    assert found == replacements
+    missing = {track.device.entity.uuid for track in target.tracker.absence.missing}
+    assert missing == {"GPU-0", "GPU-1", "GPU-2"} - replacements.keys()
 
 
 def test_a_board_of_an_earlier_run_replaces_none() -> None:

@@ -278,6 +278,5 @@ def _changes(position: int, gpu: GpuHealth, before: Health) -> list[HealthChange
 def _new_xids(gpu: GpuHealth) -> Iterator[XidEvent]:
     """Yield the XIDs that happened since the sample before."""
     for code, count in Counter(gpu.xids).items():
-        record = gpu.inputs.xids.records[code]
-        time = gpu.time - gpu.now + record.last
-        yield XidEvent(gpu.device, code, gpu.plan.settings.severity_of(code), time, count, record.count)
+        record, severity = gpu.inputs.xids.records[code], gpu.plan.settings.severity_of(code)
+        yield XidEvent(gpu.device, code, severity, gpu.epoch + record.last, count, record.count)

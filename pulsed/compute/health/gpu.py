@@ -82,6 +82,11 @@ class GpuHealth:
         self._has_news = self._is_fresh = False
         self._answer: Reading | None = None
 
+    @property
+    def epoch(self) -> float:
+        """Unix time of 0 s of the GPU's clock, as of the last sample."""
+        return self.time - self.now
+
     def evaluate(
         self,
         track: GpuTrack,
@@ -187,7 +192,7 @@ class GpuHealth:
     def _reset(self, moment: float) -> None:
         """The GPU was reset, or the driver or the node restarted: XIDs before that are cleared."""
         self.inputs.xids.clear(moment)
-        self.last_reset = self.time - self.now + moment
+        self.last_reset = self.epoch + moment
         self._take_news()
 
     def _take_xids(self, reading: Reading, before: Reading | None) -> None:
@@ -233,7 +238,7 @@ class GpuHealth:
                         self.changes.append((old, check.state))
         if is_changed:
             self.health = health_of(
-                *(checks, self.inputs.xids, self.plan.critical_xids, self.time - self.now, self.health),
+                *(checks, self.inputs.xids, self.plan.critical_xids, self.epoch, self.health),
                 *(self._is_fresh, self.last_reset),
             )
 

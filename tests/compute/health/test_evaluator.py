@@ -258,6 +258,15 @@ def test_a_gpu_takes_the_kernels_messages_of_its_own_address() -> None:
     assert events_after(3.0, KernelEvent("xid", 48, DAY + 3.0, device.pci_bus_id)) == {48}
 
 
+@pytest.mark.parametrize(("events", "value"), [(None, None), ((), 1.0)])
+def test_the_kernel_log_is_an_input_while_it_is_read(events: tuple[()] | None, value: float | None) -> None:
+    tracker = Tracker()
+    tick = replace(sample(1.0, Reading(**ALIVE)), kernel_events=events)
+    evaluator = HealthEvaluator(HealthSettings(), tracker)
+    (health,) = evaluator.evaluate(tick, tick.readings, tracker.track(tick)).healths
+    assert dict(health.check("xid_critical").evidence).get("kernel_log") == value
+
+
 def test_a_saved_gpu_that_was_not_seen_yet_has_another_number_of_latches_than_any_seen_one() -> None:
     sim = Sim(devices=[GPU, OTHER])
     sim.tick(ALIVE, ALIVE)

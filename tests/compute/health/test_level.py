@@ -6,6 +6,7 @@ from operator import eq
 
 import pytest
 
+from pulsed.compute.health.checks import BY_ID
 from pulsed.compute.health.inputs import GpuInputs
 from pulsed.compute.health.level import Codes, Level, difference, distance, pcie_replay_limit, ratio, total
 from pulsed.compute.health.rule import RuleState, When, duration
@@ -58,6 +59,25 @@ def test_counts_of_clock_events_stand_in_for_a_blank_mask(reason: str, check: st
 def test_an_unknown_link_is_of_generation_5_with_16_lanes() -> None:
     inputs = GpuInputs(HealthSettings())
     assert pcie_replay_limit(inputs) == 31.0
+
+
+@pytest.mark.parametrize(
+    ("mask", "faults"),
+    [
+        *[(0, 0), (0b01, 1), (0b10, 0), (0b11, 0), (0b0101, 2), (0b01010101, 4)],
+        *[(0x100, 0), (0x200, 1), (0xF00, 1), (0x1000, 0), (0x1001, 1), (0x255, 5)],
+    ],
+)
+def test_faults_of_the_fabrics_health_mask(mask: int, faults: int) -> None:
+    (rule,) = (rule for rule in BY_ID["fabric_link"].rules if rule.name == "fabric_health_mask")
+    inputs = GpuInputs(HealthSettings())
+    give(inputs, fabric_health_mask=float(mask))
+    assert rule.measure(RuleState(), inputs, 0.0) == faults
+
+
+def test_a_disabled_check_does_not_stand_in_for_a_watch_of_dcgm() -> None:
+    settings = HealthSettings(disabled=frozenset({"power_brake"}))
+    assert Sim(settings).check("dcgm_health", Extras(health_watches=(("POWER", 10.0),))).state == "info"
 
 
 def test_evidence_of_results_and_gaps() -> None:

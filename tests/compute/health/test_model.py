@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from pulsed.compute.health.model import SEVERITY, STATES, CheckState, has_passed
+from pulsed.compute.health.model import NOT_EVALUATED, SEVERITY, STATES, CheckState, has_passed
 
 
 def test_severities_follow_the_order_of_the_states() -> None:
@@ -25,3 +25,7 @@ def test_time_has_passed_at_the_tolerance_itself() -> None:
 def test_a_check_that_was_not_evaluated_applies_and_is_not_covered() -> None:
     check = CheckState("temp_gpu", "unknown")
     assert (check.since, check.last_event, check.covered, check.applies) == (None, None, False, True)
+
+
+def test_before_the_first_sample_nothing_is_known() -> None:
+    assert (NOT_EVALUATED.state, NOT_EVALUATED.severity, NOT_EVALUATED.coverage) == ("unknown", -1, 0.0)
