@@ -393,7 +393,7 @@ class FakeApiServer:
                 start, version = map(int, query["continue"].split(":"))
                 if version < self.oldest:
                     raise StatusError(410, "Expired", EXPIRED_PAGE, metadata={"continue": f"{start}:-1"})
-            found = [deepcopy(each) for key, each in sorted(self.pods.items()) if matches(each)]
+            found = [each for key, each in sorted(self.pods.items()) if matches(each)]  # never changed, but replaced
         # A list from memory, which the version 0 admits, has no pages.
         limit = 0 if query.get("resourceVersion") == "0" else int(query.get("limit", "0"))
         end = start + limit if limit else len(found)
