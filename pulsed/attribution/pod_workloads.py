@@ -31,6 +31,9 @@ NAME = "kubernetes"
 MAX_PODS = 16384
 """Pods that are resolved at a time; more have no workload."""
 
+LISTED_PODS = 32
+"""Pods of a namespace to request at a time from which on its pods are listed instead, some hundred a request."""
+
 MAX_LABELS = 16
 """Labels of a pod that are kept."""
 
@@ -44,7 +47,7 @@ class PodSettings:
     """Which pods are read, and what of them.
 
     Attributes:
-        node: whose pods are watched; pods of other nodes are requested one by one.
+        node: whose pods are watched; pods of other nodes are requested, or listed if many of a namespace are due.
         name_labels: labels that name the workload, the first that a pod has.
         kinds: as for `WorkloadResolver`.
         labels: names of labels that owners get; a `*` at the end stands for any characters.
@@ -127,6 +130,7 @@ class PodWorkloads:
         query = {"fieldSelector": f"spec.nodeName={settings.node}"}
         self._watch = ResourceWatch(client, "/api/v1/pods", query, self._read, self._seen, sleep=sleep, random=random)
         self._pods: dict[tuple[str, str], _Pod] = {}
+        self._listed: dict[tuple[str, str], PodMetadata] = {}
         self._failures = _Failures(Backoff(_FIRST_PAUSE, _LONGEST_PAUSE, random))
         self._next_sweep = clock() + KEPT_SECONDS
         self._wake = asyncio.Event()
@@ -232,6 +236,7 @@ class PodWorkloads:
     async def _resolve_due(self) -> None:
         """Make the requests that are due, in turn."""
         denied: set[ObjectKind] = set()
+        self._listed.clear()
         while self._is_settled and self._clock() >= self._failures.until:
             due = [key for key, known in self._pods.items() if known.due <= self._clock()]
             if not due:
@@ -259,7 +264,7 @@ class PodWorkloads:
 
     def _next_kind(self, key: tuple[str, str], known: _Pod) -> ObjectKind:
         """Return the kind of object that is requested first to resolve a pod."""
-        pod = self._watched(key, known)
+        pod = self._watched(key, known) or self._listed.get(key)
         found = self._resolver.walk(pod) if pod is not None else None
         return found.kind if isinstance(found, Controller) else POD
 
@@ -268,17 +273,51 @@ class PodWorkloads:
         return None if pod is not None and known.uid and pod.uid != known.uid else pod
 
     async def _resolve(self, key: tuple[str, str], known: _Pod) -> None:
-        pod = self._watched(key, known)
+        pod = self._watched(key, known) or self._listed.pop(key, None) or await self._requested(key)
         if pod is None:
-            namespace, name = (quote(part, safe="") for part in key)
-            try:
-                pod = self._read(await self._client.get(f"/api/v1/namespaces/{namespace}/pods/{name}"))
-            except ResourceNotFound:
-                known.due = self._clock() + MISSING_SECONDS
-                return
+            known.due = self._clock() + MISSING_SECONDS
+            return
         self._take(known, pod)
         known.workload = self.settings.workload(pod, await self._resolver.resolve(pod))
         known.due = self._clock() + KEPT_SECONDS
+        self._take_listed()
+
+    async def _requested(self, key: tuple[str, str]) -> PodMetadata | None:
+        """Request a pod, and with it many others of its namespace that are due; return None if it does not exist."""
+        namespace, name = (quote(part, safe="") for part in key)
+        path = f"/api/v1/namespaces/{namespace}/pods"
+        now = self._clock()
+        due = {
+            other
+            for other, known in self._pods.items()
+            if other[0] == key[0]
+            and known.due <= now
+            and other not in self._listed
+            and self._watched(other, known) is None
+        }
+        if len(due) < LISTED_PODS:
+            try:
+                return self._read(await self._client.get(f"{path}/{name}"))
+            except ResourceNotFound:
+                return None
+
+        def take(item: JsonObject) -> None:
+            pod = self._read(item)
+            if (pod.namespace, pod.name) in due or (pod.namespace, pod.name) == key:
+                self._listed[pod.namespace, pod.name] = pod
+
+        await self._client.list(path, {}, take)
+        for other in due - self._listed.keys():
+            self._pods[other].due = self._clock() + MISSING_SECONDS
+        return self._listed.pop(key, None)
+
+    def _take_listed(self) -> None:
+        """Take over listed pods whose workloads need no request any more."""
+        resolved = [key for key, pod in self._listed.items() if isinstance(self._resolver.walk(pod), WorkloadReference)]
+        for key in resolved:
+            self._take(self._pods[key], self._listed.pop(key))
+        if resolved:
+            self._changed()
 
     def _fail(self, reason: str, error: KubernetesError) -> None:
         if (message := str(error)) != self._failures.error:

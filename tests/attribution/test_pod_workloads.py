@@ -13,10 +13,10 @@ import pytest
 
 from pulsed.attribution.owner import Owner
 from pulsed.attribution.owner import pod as owner_of
-from pulsed.attribution.pod_workloads import PodSettings, PodWorkloads
+from pulsed.attribution.pod_workloads import LISTED_PODS, PodSettings, PodWorkloads
 from pulsed.kubernetes.api_client import ApiClient
 from pulsed.kubernetes.cluster_access import ClusterAccess
-from pulsed.kubernetes.workload_resolver import KEPT_SECONDS
+from pulsed.kubernetes.workload_resolver import KEPT_SECONDS, MISSING_SECONDS
 from tests.kubernetes.fake_api_server import FakeApiServer, pod, reference
 from tests.waiting import eventually
 
@@ -144,6 +144,44 @@ async def test_a_pod_of_another_node_is_requested(server: FakeApiServer) -> None
     async with resolving(server) as cluster:
         await cluster.has("far", "Pod", "far")
         assert "/api/v1/namespaces/ml/pods/far" in cluster.paths()
+
+
+async def test_many_pods_of_other_nodes_are_listed(server: FakeApiServer) -> None:
+    """As for a daemon that reads the exporters of many nodes. Those that the list lacks are requested again later."""
+    put_deployment(server)
+    server.put_object("batch/v1", "jobs", "train")
+    train = reference("batch/v1", "Job", "train")
+    names = [f"p{number}" for number in range(LISTED_PODS + 1)]
+    for position, name in enumerate(names):
+        put(server, name, (SET, train, None)[position % 3], node="node-b")
+    put(server, "unused", node="node-b")
+    async with resolving(server) as cluster:
+        for name in (*names, *(f"gone{number}" for number in range(LISTED_PODS))):
+            cluster.owner(name)
+        for position, name in enumerate(names):
+            await cluster.has(name, *(("Deployment", "web"), ("Job", "train"), ("Pod", name))[position % 3])
+        assert cluster.workload("gone0") == ("", "")
+        listed, *others = cluster.paths()[1:]
+        assert listed == "/api/v1/namespaces/ml/pods"
+        assert sorted(others) == [
+            "/apis/apps/v1/namespaces/ml/replicasets/web-7d4",
+            "/apis/batch/v1/namespaces/ml/jobs/train",
+        ]
+        cluster.clock.added += MISSING_SECONDS
+        cluster.owner("one-more")
+        await eventually(lambda: cluster.paths().count("/api/v1/namespaces/ml/pods") == 2)
+
+
+async def test_pods_are_listed_for_many_only(server: FakeApiServer) -> None:
+    names = [f"p{number}" for number in range(3)]
+    for name in names:
+        put(server, name, None, node="node-b")
+    async with resolving(server) as cluster:
+        for name in names:
+            cluster.owner(name)
+        for name in names:
+            await cluster.has(name, "Pod", name)
+        assert "/api/v1/namespaces/ml/pods" not in cluster.paths()
 
 
 async def test_a_pod_that_does_not_exist_is_requested_twice_a_minute(server: FakeApiServer) -> None:
