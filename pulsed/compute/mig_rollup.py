@@ -70,6 +70,10 @@ PARTITIONINGS = (
     Partitioning("", 7, 8, 8.5, True),
 )
 
+CONTRADICTION = 0.1
+"""A board whose own bounds are this far from those of its instances has instances that are not in the tick. Noise is
+less: counters of a tick are not read at the same instant."""
+
 _ROUNDING = 1e-9
 _PROFILE = re.compile(r"([1-7])g\.([0-9]+)gb")
 _BOARD_MEMORY = re.compile(r"\b([0-9]+)GB\b")
@@ -189,9 +193,14 @@ class _WeightedSum:
 
 
 def narrowed(own: Bounds, rolled_up: Bounds) -> Bounds:
-    """Return the bounds that satisfy both; a measured input, whose own bounds are equal, is kept."""
+    """Return the bounds that satisfy both; a measured input, whose own bounds are equal, is kept.
+
+    Where they contradict each other, the own ones are returned.
+    """
     lows, highs = [], []
     for low, high, rolled_low, rolled_high in zip(own.low, own.high, rolled_up.low, rolled_up.high, strict=True):
+        if max(low - rolled_high, rolled_low - high) > CONTRADICTION:
+            return own
         if low != high:
             low, high = max(low, rolled_low), min(high, rolled_high)
             if low > high:  # by noise

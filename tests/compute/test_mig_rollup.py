@@ -131,9 +131,17 @@ def test_instances_that_are_more_than_a_board_have_no_certain_share() -> None:
 
 
 def test_what_the_board_measures_itself_is_kept() -> None:
-    own = Bounds(Inputs(0.0, 0.0, 0.9, 0.0, 0.0), Inputs(1.0, 1.0, 0.9, 0.2, 1.0))
+    own = Bounds(Inputs(0.0, 0.0, 0.29, 0.0, 0.0), Inputs(1.0, 1.0, 0.29, 0.2, 1.0))
     rolled_up = Bounds(Inputs(0.1, 0.1, 0.1, 0.3, 0.0), Inputs(0.2, 0.2, 0.2, 0.4, 0.0))
-    assert narrowed(own, rolled_up) == Bounds(Inputs(0.1, 0.1, 0.9, 0.2, 0.0), Inputs(0.2, 0.2, 0.9, 0.3, 0.0))
+    assert narrowed(own, rolled_up) == Bounds(Inputs(0.1, 0.1, 0.29, 0.2, 0.0), Inputs(0.2, 0.2, 0.29, 0.3, 0.0))
+
+
+@pytest.mark.parametrize("measured", [0.9, 0.301, 0.0])
+def test_a_board_that_contradicts_its_instances_is_not_bounded_by_them(measured: float) -> None:
+    """Some of its instances have no rows."""
+    own = Bounds(Inputs(0.0, 0.0, measured, 0.0, 0.0), Inputs(1.0, 1.0, measured, 1.0, 1.0))
+    rolled_up = Bounds(Inputs(0.1, 0.1, 0.11, 0.3, 0.0), Inputs(0.2, 0.2, 0.2, 0.4, 0.0))
+    assert narrowed(own, rolled_up) == own
 
 
 def computed(page: str, settings: ComputeSettings | None = None) -> ComputedTick:
@@ -172,6 +180,18 @@ def test_one_of_four_instances_works() -> None:
     assert one.mig_unpartitioned == pytest.approx(0.0)
     assert one.rollup_bounds is not None
     assert one.rollup_bounds.high.sm < 1.0
+
+
+def test_a_board_at_work_with_a_row_of_one_instance_only() -> None:
+    """The whole board runs a tensor kernel; dcgm-exporter 2.x wrote rows of the board and of one of seven instances."""
+    labels = f'{{gpu="0",UUID="GPU-0",modelName="{A100}"}}'
+    fields = {"GR_ENGINE_ACTIVE": 0.9956, "PIPE_TENSOR_ACTIVE": 0.9293, "DRAM_ACTIVE": 0.6908}
+    rows = "".join(f"DCGM_FI_PROF_{field}{labels} {value}\n" for field, value in fields.items())
+    rows += "".join(f"DCGM_FI_PROF_PCIE_{way}_BYTES{labels} 3e7\n" for way in ("TX", "RX"))
+    busy = board(computed(page(("1g.10gb", 0.95)) + rows))
+    assert busy.held.workload_class == "tensor_heavy_compute"
+    assert busy.real_utilization.lower > 0.88
+    assert busy.real_utilization.upper > 0.91
 
 
 def test_a_board_of_idle_instances_has_a_value_and_a_class() -> None:
