@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 from pulsed.compute.peaks import architecture_of, c2c_of, nvlink_of
 from pulsed.translate.fields import sources
@@ -27,14 +28,23 @@ _BY_ARCHITECTURE = {
     "hopper": _RETIREMENT,
     "blackwell": _RETIREMENT,
 }
-_GDDR = re.compile(r"\bA(2|10[A-Z]?|16|40)\b|RTX ?A[0-9]+|RTX 30[5-9]0")
+_GDDR = re.compile(r"\bA(2|10[A-Z]?|16|40)\b|RTX ?A[0-9]+|RTX [35]0[5-9]0")
 _CARD = re.compile(r"\b(PCIe|PCIE|NVL)\b")
 _CONSUMER = re.compile(r"GeForce|TITAN RTX")
+_BEFORE_VOLTA = re.compile(r"\b(P100|P40|P6|P4|M60|M40|M10|M6|M4|K80|K40[a-z]?|K20[a-z]?|K10)\b|Quadro [PMK][0-9]+")
+_P100 = re.compile(r"\bP100\b")
 
 
+@lru_cache(maxsize=256)
 def missing_from_model(model: str) -> tuple[str, ...]:
     """Return how the names of those quantities begin that a product does not have; empty if nothing is known of it."""
     absent = _BY_ARCHITECTURE.get(architecture_of(model), ())
+    if not absent and _BEFORE_VOLTA.search(model):
+        absent = _BY_ARCHITECTURE["volta"]
+        if not _P100.search(model):
+            absent += (*_MEMORY_SENSOR, *_NVLINK)
+        elif "SXM" not in model:
+            absent += _NVLINK
     links = nvlink_of(model)
     if links is not None and not links.links:
         absent += (*_NVLINK, *_FABRIC)
@@ -59,5 +69,6 @@ def has_quantity(device: Device, quantity: str) -> bool:
 
 
 def has_profiling(device: Device) -> bool:
-    """Return whether DCGM can have profiling counters of a device: not in a vGPU guest, nor of a consumer board."""
-    return not device.guest and not _CONSUMER.search(device.model)
+    """Return whether DCGM can have profiling counters of a device: not in a vGPU guest, of a consumer board, nor of a
+    board before Volta."""
+    return not (device.guest or _CONSUMER.search(device.model) or _BEFORE_VOLTA.search(device.model))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from pulsed.compute.hardware import missing_from_model
 from pulsed.compute.health.inputs import GpuInputs
 from pulsed.compute.health.model import STATES, CheckState, State
 from pulsed.compute.health.rule import Rule, RuleState
@@ -119,6 +120,7 @@ class GpuCheck:
         applies = covered or not (
             check.optional
             or (is_guest and not check.guest)
+            or all(name.startswith(missing_from_model(inputs.model)) for name in check.inputs)
             or any(inputs.value(name) is not None for name in check.unless)
         )
         if self._is_superseded(inputs):

@@ -79,7 +79,7 @@ class GpuHealth:
         self.inputs = GpuInputs(plan.settings, device.model, self.rules.checks)
         self.boot_id = ""
         self.driver_version = device.driver_version
-        self._has_news = self._is_fresh = False
+        self._has_news = self._is_fresh = self._is_new_model = False
         self._answer: Reading | None = None
 
     @property
@@ -145,6 +145,7 @@ class GpuHealth:
         if device.model and device.model != self.inputs.model:
             self.inputs.model = device.model
             self.rules.pending |= self.plan.all_rules
+            self._is_new_model = True
         if device.driver_version:
             self.driver_version = device.driver_version
             if known and device.driver_version != known:
@@ -227,7 +228,8 @@ class GpuHealth:
         touched = self.rules.evaluate(self.inputs, reading, activity, self.now)
         checks = self.rules.checks
         is_changed, self._has_news = is_first or self._has_news, False
-        for position in range(len(checks)) if is_first else sorted(touched):
+        is_for_all, self._is_new_model = is_first or self._is_new_model, False
+        for position in range(len(checks)) if is_for_all else sorted(touched):
             check = checks[position]
             old = check.state
             if check.conclude(self.inputs, self.device.guest, self.time, self.now):

@@ -15,6 +15,44 @@ A100 = Device(Entity("gpu", "0", "GPU-0", node="n"), model="NVIDIA A100-SXM4-80G
 UNNAMED = Device(Entity("gpu", "0", "GPU-0", node="n"), model="NVIDIA B200")
 
 
+NEVER = {
+    "Tesla T4": {"row_remap_failed", "row_remap_growth", "temp_memory", "nvlink_errors", "fabric_link"},
+    "NVIDIA L40S": {"retired_pages", "temp_memory", "nvlink_errors", "fabric_link"},
+    "NVIDIA GeForce RTX 5090": {
+        *("ecc_uncorrectable", "row_remap_failed", "row_remap_pending", "row_remap_growth", "retired_pages"),
+        *("temp_memory", "nvlink_errors", "fabric_link"),
+    },
+    "Tesla P40": {"row_remap_failed", "row_remap_growth", "temp_memory", "nvlink_errors", "fabric_link"},
+    "Tesla P100-SXM2-16GB": {"row_remap_failed", "row_remap_growth", "fabric_link"},
+    "NVIDIA H100 80GB HBM3": {"retired_pages"},
+    "a model of next year": set(),
+    "": set(),
+}
+"""Checks of hardware that a product does not have."""
+
+OPTIONAL = {check.id for check in CHECKS if check.optional}
+
+
+@pytest.mark.parametrize("model", NEVER)
+def test_checks_of_hardware_that_a_product_lacks_do_not_lower_its_coverage(model: str) -> None:
+    health = Sim(devices=[replace(A100, model=model)]).health(power_watts=40.0)
+    assert {check.id for check in health.checks if not check.applies} == NEVER[model] | OPTIONAL
+
+
+def test_a_check_with_a_reading_applies_whatever_the_product() -> None:
+    """GeForce RTX 4090 can have ECC, which a table of models need not know."""
+    health = Sim(devices=[replace(A100, model="NVIDIA GeForce RTX 4090")]).health(ecc_dbe_volatile_total=0.0)
+    assert health.check("ecc_uncorrectable").applies
+    assert health.check("ecc_uncorrectable").state == "ok"
+
+
+def test_a_product_whose_name_comes_later() -> None:
+    sim = Sim(devices=[replace(A100, model="")])
+    assert sim.health(temperature_celsius=40.0).check("nvlink_errors").applies
+    tick = sim.tick({"temperature_celsius": 40.0}, devices=[replace(A100, model="Tesla T4")])
+    assert not tick.healths[0].check("nvlink_errors").applies
+
+
 def test_a_repaired_a100_is_ok() -> None:
     sim = Sim(devices=[A100])
     repaired = {"remapped_rows_uncorrectable_total": 3.0, "row_remap_failure": 0.0, "row_remap_pending": 0.0}
