@@ -17,10 +17,10 @@ from pulsed.compute.health.evaluator import HealthEvaluator
 from pulsed.compute.health.model import LostGpu
 from pulsed.compute.mig_rollup import MigRollup, narrowed
 from pulsed.compute.plausibility.filter import PlausibilityFilter
-from pulsed.compute.tick import ClassChange, ComputedTick, Result
+from pulsed.compute.tick import ClassChange, ComputedTick, HeldWorkload, Result, Workload
 from pulsed.compute.tracker import Roster, Tracker
 from pulsed.translate.tick import CanonicalTick, Device
-from pulsed.translate.vocabulary import NOTHING, Reading
+from pulsed.translate.vocabulary import NOTHING, Reading, Value
 
 
 class ComputeLayer:
@@ -104,36 +104,23 @@ class ComputeLayer:
         bounds = list(map(settings.bounds, readings))
         results: list[Result] = []
         changes: list[ClassChange] = []
-        for track, stages, device, reading, well, shares in zip(
-            tracks, self._here, tick.devices, readings, health.healths, health.clock_event_shares, strict=True
+        for position, (track, stages, device, reading, well, shares) in enumerate(
+            zip(tracks, self._here, tick.devices, readings, health.healths, health.clock_event_shares, strict=True)
         ):
-            unpartitioned, narrow, own = None, None, bounds[len(results)]
-            if (board := boards.get(len(results))) is not None:
+            own, narrow, unpartitioned = bounds[position], None, None
+            if (board := boards.get(position)) is not None:
                 unpartitioned = board.rollup.unpartitioned
                 if settings.missing != "zero":
-                    of_instances = board.rollup.bounds([bounds[position] for position in board.instances])
+                    of_instances = board.rollup.bounds([bounds[instance] for instance in board.instances])
                     own = narrow = narrowed(own, of_instances)
             utilization, workload, saturation = derive(device, reading, settings, classes, own)
-            sample, debouncer, accumulator = track.decision, stages.debouncer, stages.accumulator
-            before = debouncer.held
-            if sample.kind == "next":
-                accumulator.add(
-                    sample.covered, device, reading, utilization.ratio, workload.raw_class, track.inputs.refresh
-                )
-                debouncer.update(workload, sample.covered, tick.time)
-            elif sample.kind != "repeat":
-                accumulator.start(device, reading, utilization.ratio, workload.raw_class)
-                if sample.continued(settings.hold):
-                    debouncer.update(workload, 0.0, tick.time)  # too short to forget the class, and no proof of another
-                else:
-                    debouncer.reset(workload, tick.time)
-            held = debouncer.held
+            before = stages.debouncer.held
+            held = stages.take(track, device, reading, utilization.ratio, workload, settings.hold)
             if held.changes != before.changes:
-                changes.append(ClassChange(len(results), before.workload_class, held.workload_class, held.since or 0.0))
+                changes.append(ClassChange(position, before.workload_class, held.workload_class, held.since or 0.0))
+            account = stages.accumulator.snapshot()
             results.append(
-                Result(
-                    utilization, workload, saturation, held, accumulator.snapshot(), well, shares, unpartitioned, narrow
-                )
+                Result(utilization, workload, saturation, held, account, well, shares, unpartitioned, narrow)
             )
         lost = {len(results) + number: gone.last_seen for number, gone in enumerate(health.lost)}
         results += [self._lost(gone) for gone in health.lost]
@@ -231,3 +218,28 @@ class _Stages:
         self.debouncer = ClassDebouncer(settings.hold)
         self.accumulator = Accumulator(created, settings.histogram, settings.held_memory_bytes)
         self.plausibility = PlausibilityFilter(settings.plausible)
+
+    def take(
+        self, track: GpuTrack, device: Device, reading: Reading, ratio: Value, workload: Workload, hold: float
+    ) -> HeldWorkload:
+        """Count the newest sample and debounce its class; return the held one.
+
+        Args:
+            track: the GPU, with the time that the sample covers.
+            device: the GPU.
+            reading: its inputs.
+            ratio: its real utilization.
+            workload: of the sample alone.
+            hold: seconds that a class must last.
+        """
+        sample, debouncer, accumulator = track.decision, self.debouncer, self.accumulator
+        if sample.kind == "next":
+            accumulator.add(sample.covered, device, reading, ratio, workload.raw_class, track.inputs.refresh)
+            debouncer.update(workload, sample.covered, track.time)
+        elif sample.kind != "repeat":
+            accumulator.start(device, reading, ratio, workload.raw_class)
+            if sample.continued(hold):
+                debouncer.update(workload, 0.0, track.time)  # too short to forget the class, and no proof of another
+            else:
+                debouncer.reset(workload, track.time)
+        return debouncer.held
