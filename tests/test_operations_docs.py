@@ -105,6 +105,15 @@ def test_every_file_of_the_repository_that_is_named_exists(text: str) -> None:
         assert (ROOT / path.rstrip(".")).exists(), path
 
 
+def test_every_name_in_the_recipes_is_a_name_of_the_code() -> None:
+    named = re.findall(r"`(?:\w+\.)*([A-Z]\w+|\w+_\w+)(?:\(\))?`", ARCHITECTURE)
+    assert len(named) >= 20
+    suffixes = (".py", ".js", ".yaml", "Makefile")
+    files = [path for folder in ("pulsed", "tests", "tools") for path in (ROOT / folder).rglob("*.*")]
+    code = "".join(path.read_text(encoding="utf-8") for path in files if path.name.endswith(suffixes))
+    assert [name for name in named if not re.search(rf"\b{name}\b", code)] == []
+
+
 def test_every_link_within_the_page_leads_to_a_heading() -> None:
     headings = {re.sub(r"[^\w -]", "", line.lower()).replace(" ", "-") for line in re.findall(r"^#+ (.*)$", TEXT, re.M)}
     assert set(re.findall(r"\]\(#([^)]+)\)", TEXT)) <= headings
