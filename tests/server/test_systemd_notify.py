@@ -71,8 +71,7 @@ async def test_without_systemd_nothing_happens() -> None:
 
 @pytest.mark.parametrize("environment", [{"WATCHDOG_PID": "1", "WATCHDOG_USEC": "100000"}, {"WATCHDOG_USEC": "often"}])
 async def test_a_watchdog_that_is_not_ours_is_not_fed(environment: dict[str, str]) -> None:
-    notifier = Notifier({"NOTIFY_SOCKET": "/nowhere", **environment})
-    await asyncio.wait_for(notifier.keep_alive(), 5)
+    await asyncio.wait_for(Notifier({"NOTIFY_SOCKET": "/nowhere", **environment}).keep_alive(), 5)
 
 
 def test_a_manager_that_is_gone_stops_nobody(tmp_path: Path) -> None:

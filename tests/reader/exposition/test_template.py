@@ -79,18 +79,15 @@ def test_other_pages_do_not_fit(page: str) -> None:
     assert template.read(page) is None
 
 
-def test_absent_series_are_missing_and_order_does_not_matter() -> None:
-    page = 'b{g="0"} 1\na{g="0"} 2\n'
-    template = make_template(page, 2, 4, KEYED)
+@pytest.mark.parametrize(
+    ("page", "slots", "values"),
+    [('b{g="0"} 1\na{g="0"} 2\n', 4, [2.0, None, 1.0, None]), ('a{g="0"} 1\na{g="0"} 2\n', 1, [2.0])],
+    ids=["absent series, in another order", "the last of a series given twice"],
+)
+def test_values_have_the_places_of_their_series(page: str, slots: int, values: list[float | None]) -> None:
+    template = make_template(page, 2, slots, KEYED)
     assert template is not None
-    assert template.read(page) == [2.0, None, 1.0, None]
-
-
-def test_the_last_of_a_series_given_twice() -> None:
-    page = 'a{g="0"} 1\na{g="0"} 2\n'
-    template = make_template(page, 2, 1, KEYED)
-    assert template is not None
-    assert template.read(page) == [2.0]
+    assert template.read(page) == values
 
 
 @pytest.mark.parametrize(
