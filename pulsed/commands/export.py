@@ -5,8 +5,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import sys
-from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING, TextIO
 
 from pulsed.commands.command_parser import CommandParser
@@ -46,6 +44,8 @@ def export(config: Config, columns: str, out: TextIO, schema: str = "pulsed") ->
         UsageError: a column is unknown.
     """
     import asyncio
+    from dataclasses import replace
+    from functools import partial
 
     from pulsed.collector.pool import collect
     from pulsed.present.csv import kempnerpulse, pulsed_csv

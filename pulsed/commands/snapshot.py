@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import argparse
-import logging
 import sys
-import time
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from pulsed.commands.command_parser import CommandParser
@@ -14,8 +11,6 @@ from pulsed.commands.options import add_gpu_options, configuration
 
 if TYPE_CHECKING:
     from pulsed.collector.target_store import Target
-
-log = logging.getLogger(__name__)
 
 MOST_TICKS = 4
 """Ticks of a target after which the last one is printed, even if it is empty: profiling counters need two samples."""
@@ -37,6 +32,9 @@ def run(options: argparse.Namespace) -> int:
     """
     import asyncio
     import json
+    import logging
+    import time
+    from dataclasses import replace
 
     from pulsed.collector.pool import collect
     from pulsed.present.api import documents
@@ -54,7 +52,7 @@ def run(options: argparse.Namespace) -> int:
     store = asyncio.run(collect(config, settings, _is_done, is_logged=False))
     for target in store.targets:
         if not target.samples:
-            log.warning("source failed", extra={"target": target.name, "error": target.error})
+            logging.getLogger(__name__).warning("source failed", extra={"target": target.name, "error": target.error})
     now = time.monotonic()
     if format == "table":
         out.write(table(store, now))

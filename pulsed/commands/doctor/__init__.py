@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
-import logging
 import sys
 from typing import TYPE_CHECKING, TextIO
 
@@ -39,6 +37,9 @@ def doctor(config: Config, format: str, out: TextIO, exporter: ExporterVersion |
         format: `table` or `json`.
         exporter: version of the dcgm-exporters; None to conclude it from their pages.
     """
+    import json
+    import logging
+
     from pulsed.commands.doctor.render import render
     from pulsed.commands.doctor.report import examine
 
