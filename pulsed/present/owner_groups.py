@@ -24,36 +24,39 @@ GroupLabels = tuple[tuple[str, str], ...]
 
 
 class OwnerGroup(NamedTuple):
-    """What values are grouped by: the first part of the names, and the labels of an owner, if it is in the group."""
+    """What values are grouped by.
+
+    Attributes:
+        name: the first part of the names.
+        includes: returns whether an owner is in the group.
+        labels: by name, the attribute of an owner that is their value.
+    """
 
     name: GroupName
-    labels: Callable[[Owner], Mapping[str, str] | None]
+    includes: Callable[[Owner], bool]
+    labels: Mapping[str, str]
+
+    def labels_of(self, owner: Owner) -> dict[str, str]:
+        """Return the labels of an owner, also empty ones; none if it is not in the group."""
+        if not self.includes(owner):
+            return {}
+        return {label: getattr(owner, attribute) for label, attribute in self.labels.items()}
 
 
-def _pod(owner: Owner) -> Mapping[str, str] | None:
-    if owner.kind != "pod":
-        return None
-    return {"namespace": owner.namespace, "pod": owner.name, "container": owner.container}
-
-
-def _workload(owner: Owner) -> Mapping[str, str] | None:
-    if not owner.workload:
-        return None
-    return {"namespace": owner.namespace, "workload": owner.workload, "workload_kind": owner.workload_kind}
-
-
-def _job(owner: Owner) -> Mapping[str, str] | None:
-    if owner.kind != "slurm_job":
-        return None
-    return {"job_id": owner.id, "user": owner.user, "account": owner.account, "partition": owner.partition}
-
-
-def _user(owner: Owner) -> Mapping[str, str] | None:
-    return {"user": owner.user} if owner.user else None
-
-
-POD, WORKLOAD = OwnerGroup("pod", _pod), OwnerGroup("workload", _workload)
-JOB, USER = OwnerGroup("job", _job), OwnerGroup("user", _user)
+POD = OwnerGroup(
+    "pod", lambda owner: owner.kind == "pod", {"namespace": "namespace", "pod": "name", "container": "container"}
+)
+WORKLOAD = OwnerGroup(
+    "workload",
+    lambda owner: bool(owner.workload),
+    {"namespace": "namespace", "workload": "workload", "workload_kind": "workload_kind"},
+)
+JOB = OwnerGroup(
+    "job",
+    lambda owner: owner.kind == "slurm_job",
+    {"job_id": "id", "user": "user", "account": "account", "partition": "partition"},
+)
+USER = OwnerGroup("user", lambda owner: bool(owner.user), {"user": "user"})
 
 GROUPS: Mapping[GroupName, OwnerGroup] = {group.name: group for group in (POD, WORKLOAD, JOB, USER)}
 
@@ -180,7 +183,12 @@ class OwnerFamily(NamedTuple):
 
     def full_name(self, group: str) -> str:
         """Return the name of its samples for a group."""
-        return f"pulsed_{group}_{self.name}{'_total' if self.type == 'counter' else ''}"
+        return f"pulsed_{group}_{self.key}"
+
+    @property
+    def key(self) -> str:
+        """The name in JSON."""
+        return f"{self.name}_total" if self.type == "counter" else self.name
 
 
 FAMILIES: tuple[OwnerFamily, ...] = (
@@ -269,8 +277,8 @@ def rows_of(group: OwnerGroup, accounts: Iterable[OwnerAccount]) -> Mapping[Grou
 
 def row_labels(group: OwnerGroup, owner: Owner) -> GroupLabels | None:
     """Return the labels of an owner in a group without empty ones; None if it is not in the group."""
-    labels = group.labels(owner)
-    return None if labels is None else tuple([pair for pair in labels.items() if pair[1]])
+    labels = group.labels_of(owner)
+    return tuple([pair for pair in labels.items() if pair[1]]) if labels else None
 
 
 def sums_of(accounts: Iterable[OwnerAccount], owned: Owned, totals: AccountTotals | None = None) -> GroupSums:

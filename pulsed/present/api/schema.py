@@ -16,6 +16,7 @@ from pydantic_core import CoreSchema
 
 from pulsed.present.api.container_fields import IDENTITY_KEYS, OPTIONAL_KEYS, OWNER_KEYS, ROW_FIELDS
 from pulsed.present.api.derived_fields import SECTIONS, JsonField
+from pulsed.present.owner_groups import FAMILIES, GROUPS
 
 
 class Shape(BaseModel):
@@ -372,42 +373,31 @@ class AccountsShape(Shape):
     jobs: list[AccountShape]
 
 
-class WorkloadShape(Shape):
-    """What a pod, workload, job or user does with its GPUs on this node; keys are those of its group only."""
+_WORKLOAD: dict[str, Any] = {
+    **dict.fromkeys((label for group in GROUPS.values() for label in group.labels), (str | None, None)),
+    "classes": (dict[str, float], Field(description="GPUs by workload class, shared ones in part")),
+    **{each.key: (float | None, Field(None if each.groups else ..., description=each.help)) for each in FAMILIES},
+    "gpus": (float, Field(description="of workloads and users, shared ones in part")),
+    "pods": (int, 0),
+    "scale_hint": (int | None, Field(None, description="1: more replicas are needed, -1: fewer, 0: neither")),
+}
 
-    namespace: str | None = None
-    workload: str | None = None
-    workload_kind: str | None = None
-    pod: str | None = None
-    container: str | None = None
-    job_id: str | None = None
-    user: str | None = None
-    account: str | None = None
-    partition: str | None = None
-    classes: dict[str, float] = Field(description="GPUs by workload class, shared ones in part")
-    gpus: float = Field(description="of workloads and users, shared ones in part")
-    pods: int = 0
-    real_utilization_ratio: float | None = Field(description="mean over its GPUs of which it is known")
-    real_utilization_ratio_sum: float | None = Field(None, description="null if it is unknown of any GPU")
-    memory_used_bytes: float | None
-    power_watts: float | None
-    gpu_seconds_total: float | None
-    observed_seconds_total: float | None
-    real_utilization_seconds_total: float | None
-    real_utilization_unknown_seconds_total: float | None
-    idle_seconds_total: float | None
-    energy_joules_total: float | None
-    idle_energy_joules_total: float | None
-    scale_hint: int | None = Field(None, description="1: more replicas are needed, -1: fewer, 0: neither")
+WorkloadShape = create_model("WorkloadShape", __base__=Shape, **_WORKLOAD)
+"""What a pod, workload, job or user does with its GPUs on this node; keys are those of its group only."""
+
+_WORKLOAD_LIST: Any = GenericAlias(list, (WorkloadShape,))
 
 
-class WorkloadsShape(Shape):
-    """What pods, workloads, jobs or users do now."""
+class WorkloadsHead(Shape):
+    """What the workloads are of."""
 
     node: str
     time: str
     by: str
-    workloads: list[WorkloadShape]
+
+
+WorkloadsShape = create_model("WorkloadsShape", __base__=WorkloadsHead, workloads=(_WORKLOAD_LIST, ...))
+"""What pods, workloads, jobs or users do now."""
 
 
 class GpuIdentity(Shape):

@@ -39,8 +39,7 @@ def workloads_document(
         row: dict[str, Any] = {**dict(labels), "classes": sums.classes}
         for family in families_of(group.name):
             number = family.get(sums)
-            name = f"{family.name}_total" if family.type == "counter" else family.name
-            row[name] = None if number is None else finite(number)
+            row[family.key] = None if number is None else finite(number)
         if group.name == "workload":
             row["scale_hint"] = sums.scale_hint(scale_target)
         found.append(row)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from pulsed.present import owner_groups
 from pulsed.present.promql.alert_text import lookup
 from pulsed.present.promql.rule_types import Alert, Recording
 from pulsed.present.promql.use_alerts import LOW_RATIO, NEARLY_ALWAYS
@@ -48,12 +49,12 @@ class OwnerLevel(NamedTuple):
 
 
 LEVELS = (
-    OwnerLevel("job", "job", ("job_id", "user", "account", "partition")),
+    OwnerLevel("job", "job", tuple(owner_groups.JOB.labels)),
     OwnerLevel("pod", "pod", ("namespace", "pod")),
     OwnerLevel("user", "job", ("user",)),
     OwnerLevel("account", "job", ("account",)),
     OwnerLevel("namespace", "pod", ("namespace",)),
-    OwnerLevel("workload", "workload", ("namespace", "workload", "workload_kind")),
+    OwnerLevel("workload", "workload", tuple(owner_groups.WORKLOAD.labels)),
 )
 
 JOB, POD, WORKLOAD = *LEVELS[:2], LEVELS[-1]
