@@ -11,9 +11,9 @@ import itertools
 import logging
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Annotated, Any, NamedTuple, Protocol, get_type_hints
+from typing import Any, NamedTuple, Protocol
 
-from pydantic import ConfigDict, Field, ValidationError, create_model
+from pydantic import ConfigDict, ValidationError, create_model
 
 from pulsed.errors import ScrapeFailed
 from pulsed.kubernetes.api_client import JsonObject
@@ -21,16 +21,14 @@ from pulsed.kubernetes.exporter_pods import ExporterPod, PageAddress, exporter_p
 from pulsed.kubernetes.json_fields import mapping, text
 from pulsed.kubernetes.label_selector import Labels, parse_selector
 from pulsed.kubernetes.resource_watch import ResourceWatch
-from pulsed.present.autoscale import GPUS_ROUTE, ROUTES, PodGpu
+from pulsed.present.autoscale import GPUS_ROUTE, POD_GPU_FIELDS, ROUTES, PodGpu
 
 log = logging.getLogger(__name__)
 
 MAX_CONCURRENT = 16
 """Daemons that are read at a time."""
 
-_ROW: dict[str, Any] = {name: (kind, ...) for name, kind in get_type_hints(PodGpu).items()}
-_ROW["share"] = (Annotated[float, Field(gt=0.0, le=1.0)], ...)  # a mean divides by it
-_Row = create_model("_Row", __config__=ConfigDict(allow_inf_nan=False), **_ROW)
+_Row = create_model("_Row", __config__=ConfigDict(allow_inf_nan=False), **POD_GPU_FIELDS)
 _Page = create_model("_Page", node=(str, ...), gpus=(list[_Row], ...))  # type: ignore[valid-type] # made at run time
 """What is used of a daemon's answer; a newer daemon may have more keys."""
 

@@ -6,7 +6,9 @@ A number that is not certain is refused and never guessed: the autoscaler then k
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple, get_type_hints
+
+from pydantic import Field
 
 from pulsed.errors import NumberUnknown
 from pulsed.translate.vocabulary import Value
@@ -37,32 +39,30 @@ class WorkloadKey(NamedTuple):
 
 
 class PodGpu(NamedTuple):
-    """A GPU or MIG instance, and a container that has it.
-
-    Attributes:
-        workload: what controls the pod, and `workload_kind`; empty while that is not known.
-        gpu: identifies the device in the cluster.
-        share: of the device, 0..1: an equal one if several containers have it.
-        time: of the sample, in Unix seconds.
-        stale: whether the values are too old to act on.
-        values: by field.
-    """
+    """A GPU or MIG instance, and a container that has it."""
 
     namespace: str
     pod: str
     container: str
-    workload: str
+    workload: Annotated[str, Field(description="what controls the pod; empty while it is not known, like its kind")]
     workload_kind: str
-    gpu: str
-    share: float
-    time: float
-    stale: bool
-    values: Mapping[str, Value]
+    gpu: Annotated[str, Field(description="identifies the device in the cluster")]
+    # A mean divides by it.
+    share: Annotated[float, Field(gt=0, le=1, description="of the device: an equal one if several containers have it")]
+    time: Annotated[float, Field(description="Unix seconds of the sample")]
+    stale: Annotated[bool, Field(description="whether the values are too old to act on")]
+    values: Annotated[Mapping[str, Value], Field(description="by field")]
 
     def is_of(self, workload: WorkloadKey) -> bool:
         """Return whether it belongs to a workload."""
         own = (POD_KIND, self.pod) if workload.kind == POD_KIND else (self.workload_kind, self.workload)
         return workload == (self.namespace, *own)
+
+
+POD_GPU_FIELDS: Mapping[str, Any] = {
+    name: (hint, ...) for name, hint in get_type_hints(PodGpu, include_extras=True).items()
+}
+"""The fields of a `PodGpu` in JSON, for models of pydantic."""
 
 
 class Aggregate(NamedTuple):

@@ -16,6 +16,7 @@ from pydantic_core import CoreSchema
 
 from pulsed.present.api.container_fields import IDENTITY_KEYS, OPTIONAL_KEYS, OWNER_KEYS, ROW_FIELDS
 from pulsed.present.api.derived_fields import SECTIONS, JsonField
+from pulsed.present.autoscale import POD_GPU_FIELDS
 from pulsed.present.owner_groups import FAMILIES, GROUPS
 
 
@@ -30,6 +31,27 @@ class Shape(BaseModel):
         schema = handler.resolve_ref_schema(handler(core_schema))
         schema.pop("description", None)
         return schema
+
+
+def _list_of(shape: type[Shape]) -> Any:
+    """Return the type of a list of a shape that is made at run time."""
+    return GenericAlias(list, (shape,))
+
+
+class NodeAnswer(Shape):
+    """Of which daemon an answer is, and when it was given."""
+
+    node: str
+    time: str
+
+
+class NamedGpu(Shape):
+    """A GPU or MIG instance."""
+
+    gpu: str
+    uuid: str | None
+    mig_id: str | None
+    node: str
 
 
 class Failure(Shape):
@@ -122,13 +144,9 @@ class TriedRuleShape(Shape):
     conditions: list[TriedConditionShape]
 
 
-class ClassReasonShape(Shape):
+class ClassReasonShape(NamedGpu):
     """Why a GPU has the class of its newest sample."""
 
-    gpu: str
-    uuid: str | None
-    mig_id: str | None
-    node: str
     time: str
     class_: str = Field(alias="class")
     raw_class: str = Field(description="the class of the newest sample alone")
@@ -308,13 +326,9 @@ class OwnerEventShape(Shape):
     remedy: str = Field(description="what to do; empty for findings and where a check is no longer raised")
 
 
-class GpuAccountShape(CountedShape):
+class GpuAccountShape(CountedShape, NamedGpu):
     """What an owner got out of one GPU."""
 
-    node: str
-    gpu: str
-    uuid: str | None
-    mig_id: str | None
     model: str | None
     memory_bytes: float | None = Field(description="size of its device memory")
     shared_by: int = Field(description="most owners at a time; 1: not shared")
@@ -365,11 +379,9 @@ class AccountShape(Shape):
     advice: list[AdviceShape] = Field(description="empty without enough observed time")
 
 
-class AccountsShape(Shape):
+class AccountsShape(NodeAnswer):
     """Accounts of owners."""
 
-    node: str
-    time: str
     jobs: list[AccountShape]
 
 
@@ -385,18 +397,9 @@ _WORKLOAD: dict[str, Any] = {
 WorkloadShape = create_model("WorkloadShape", __base__=Shape, **_WORKLOAD)
 """What a pod, workload, job or user does with its GPUs on this node; keys are those of its group only."""
 
-_WORKLOAD_LIST: Any = GenericAlias(list, (WorkloadShape,))
-
-
-class WorkloadsHead(Shape):
-    """What the workloads are of."""
-
-    node: str
-    time: str
-    by: str
-
-
-WorkloadsShape = create_model("WorkloadsShape", __base__=WorkloadsHead, workloads=(_WORKLOAD_LIST, ...))
+WorkloadsShape = create_model(
+    "WorkloadsShape", __base__=NodeAnswer, by=(str, ...), workloads=(_list_of(WorkloadShape), ...)
+)
 """What pods, workloads, jobs or users do now."""
 
 
@@ -443,30 +446,14 @@ _ROW: dict[str, Any] = {
 ContainerRow = create_model("ContainerRow", __base__=Shape, **_ROW)
 """A GPU or MIG instance, and a container that has it."""
 
-ContainerRows: Any = GenericAlias(list, (ContainerRow,))
+ContainerRows = _list_of(ContainerRow)
 
 
-class PodGpuShape(Shape):
-    """A GPU or MIG instance, and a container that has it."""
+PodGpuShape = create_model("PodGpuShape", __base__=Shape, **POD_GPU_FIELDS)
+"""A GPU or MIG instance, and a container that has it."""
 
-    namespace: str
-    pod: str
-    container: str
-    workload: str = Field(description="what controls the pod; empty while it is not known, like its kind")
-    workload_kind: str
-    gpu: str = Field(description="identifies the device in the cluster")
-    share: float = Field(description="of the device: an equal one if several containers have it")
-    time: float = Field(description="Unix seconds of the sample")
-    stale: bool
-    values: dict[str, float | None]
-
-
-class PodGpus(Shape):
-    """The GPUs of pods."""
-
-    node: str
-    time: str
-    gpus: list[PodGpuShape]
+PodGpus = create_model("PodGpus", __base__=NodeAnswer, gpus=(_list_of(PodGpuShape), ...))
+"""The GPUs of pods."""
 
 
 class ScaleNumber(Shape):
@@ -491,26 +478,20 @@ class SourceShape(Shape):
     demo: bool
 
 
-class SourcesShape(Shape):
+class SourcesShape(NodeAnswer):
     """The state of all sources."""
 
-    node: str
-    time: str
     source: SourceShape
     sources: list[SourceShape]
 
 
-_GPU_LIST: Any = GenericAlias(list, (Gpu,))
-
-Gpus = create_model("Gpus", __base__=SourcesShape, gpus=(_GPU_LIST, ...))
+Gpus = create_model("Gpus", __base__=SourcesShape, gpus=(_list_of(Gpu), ...))
 """The current state of all GPUs."""
 
 
-class RecentChangesShape(Shape):
+class RecentChangesShape(NodeAnswer):
     """The last changes, the newest first."""
 
-    node: str
-    time: str
     changes: list[dict[str, Any]] = Field(description="`id` and `event` as in /events, and its data")
 
 
@@ -539,13 +520,9 @@ class GpuColumnsShape(SourcesShape):
     fields: dict[str, list[float | str | None]] = Field(description="one list per field; ratios have four decimals")
 
 
-class HistoryShape(Shape):
+class HistoryShape(NamedGpu):
     """Recent samples of a GPU as columns, oldest first."""
 
-    gpu: str
-    uuid: str | None
-    mig_id: str | None
-    node: str
     interval_seconds: float = Field(description="nominal time between two samples; 0 without samples")
     seconds: float = Field(description="length of the window")
     time: list[float] = Field(description="Unix seconds of each sample, oldest first")
@@ -562,13 +539,9 @@ class NumberPointsShape(Shape):
     max: list[float | None]
 
 
-class GpuPointsShape(Shape):
+class GpuPointsShape(NamedGpu):
     """The points of one GPU."""
 
-    gpu: str
-    uuid: str | None
-    mig_id: str | None
-    node: str
     interval_seconds: float = Field(description="nominal time between two samples; 0 without samples")
     fields: dict[str, NumberPointsShape | list[str | None]] = Field(
         description="by field: numbers, or the most frequent state, of health the worst; null is a gap or no reading"
