@@ -91,21 +91,17 @@ def custom_value(
             "apiVersion": described.api_version,
         },
         **named,
-        "timestamp": rfc3339(found.time),
-        "windowSeconds": 0,
-        "value": quantity(found.value),
+        **_value(found),
     }
 
 
 def external_value(metric: ScaleMetric, labels: Mapping[str, str], found: Aggregate) -> Document:
     """Return a value of a workload."""
-    return {
-        "metricName": metric.name,
-        "metricLabels": labels,
-        "timestamp": rfc3339(found.time),
-        "windowSeconds": 0,
-        "value": quantity(found.value),
-    }
+    return {"metricName": metric.name, "metricLabels": labels, **_value(found)}
+
+
+def _value(found: Aggregate) -> Document:
+    return {"timestamp": rfc3339(found.time), "windowSeconds": 0, "value": quantity(found.value)}
 
 
 def value_list(group: str, version: str, items: Sequence[Document]) -> Document:

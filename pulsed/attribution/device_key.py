@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
-from typing import NamedTuple
 
-_REPLICA = re.compile(r"(.+?)(?:::|/vgpu)([0-9]+)")
+_REPLICA = re.compile(r"(?:::|/vgpu)[0-9]+$")
 _LEGACY_MIG = re.compile(r"mig-(gpu-[0-9a-f-]+)/([0-9]+)/[0-9]+")
 _UUID = re.compile(r"(?:gpu|mig)-[0-9a-z-]+")
 _INDEX = re.compile(r"([0-9]{1,4})(?:\.([0-9]{1,4}))?")
@@ -18,38 +17,24 @@ _DEVICE_FILE = re.compile(r"(nvidia[0-9]{1,4})(?:/gi([0-9]{1,4}))?")
 _PCI = re.compile(r"([0-9a-f]{1,8}):([0-9a-f]{2}:[0-9a-f]{2}\.[0-7])")
 
 
-class ClaimedDevice(NamedTuple):
-    """A device as a source names it.
-
-    Attributes:
-        key: of the device; of a MIG instance without a UUID of its own it is the board's key, a slash and the number
-            of the GPU instance.
-        replica: number of the share of a device that is advertised several times (time slicing, MPS); empty if it is
-            not.
-    """
-
-    key: str
-    replica: str = ""
-
-
 @lru_cache(maxsize=4096)
-def parse_device(name: str) -> ClaimedDevice | None:
-    """Parse the name of a device; None if it is not one.
+def device_key(name: str) -> str | None:
+    """Return the key of a device by a name of it; None if it is not one.
 
     Forms: `GPU-<uuid>`, `MIG-<uuid>`, `MIG-GPU-<uuid>/<gi>/<ci>`, `3` (index), `3.7` (index and GPU instance),
-    `nvidia3`, `nvidia3/gi7`, a PCI address; each also with `::<replica>`, those of device files with `/vgpu<replica>`.
+    `nvidia3`, `nvidia3/gi7`, a PCI address. A replica of a device that is advertised several times (time slicing, MPS)
+    has the device's key: `::<number>` or, after a device file, `/vgpu<number>` is ignored. The key of a MIG instance
+    without a UUID of its own is the board's key, a slash and the number of the GPU instance.
     """
-    name, replica = name.strip().lower(), ""
-    if match := _REPLICA.fullmatch(name):
-        name, replica = match[1], match[2]
+    name = _REPLICA.sub("", name.strip().lower())
     if match := _LEGACY_MIG.fullmatch(name):
-        return ClaimedDevice(f"{match[1]}/{match[2]}", replica)
+        return f"{match[1]}/{match[2]}"
     if match := _INDEX.fullmatch(name) or _DEVICE_FILE.fullmatch(name):
         board = match[1].lstrip("0") or "0" if match[1].isdecimal() else match[1]
-        return ClaimedDevice(f"{board}/{int(match[2])}" if match[2] else board, replica)
+        return f"{board}/{int(match[2])}" if match[2] else board
     if match := _PCI.fullmatch(name):
-        return ClaimedDevice(f"{match[1].zfill(8)}:{match[2]}", replica)
-    return ClaimedDevice(name, replica) if _UUID.fullmatch(name) else None
+        return f"{match[1].zfill(8)}:{match[2]}"
+    return name if _UUID.fullmatch(name) else None
 
 
 def board_keys(uuid: str, pci_bus_id: str, device_file: str, index: str, *, is_local: bool) -> tuple[str, ...]:

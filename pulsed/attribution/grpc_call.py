@@ -24,14 +24,13 @@ _CODES = {3: "INVALID_ARGUMENT", 4: "DEADLINE_EXCEEDED", 7: "PERMISSION_DENIED",
 _CODES |= {12: "UNIMPLEMENTED", 13: "INTERNAL", 14: "UNAVAILABLE", 16: "UNAUTHENTICATED"}
 
 
-async def unary_call(socket: str, method: str, *, max_bytes: int, request: bytes = b"") -> bytes:
-    """Return the response message of a call.
+async def unary_call(socket: str, method: str, *, max_bytes: int) -> bytes:
+    """Return the response message of a call with an empty request message.
 
     Args:
         socket: path of the Unix socket.
         method: such as `/v1.PodResourcesLister/List`.
         max_bytes: a longer response is an error.
-        request: the request message.
 
     Raises:
         OSError: the connection cannot be made, or broke.
@@ -45,7 +44,7 @@ async def unary_call(socket: str, method: str, *, max_bytes: int, request: bytes
         headers = {":method": "POST", ":scheme": "http", ":path": method, ":authority": "localhost"}
         headers |= {"te": "trailers", "content-type": "application/grpc"}
         connection.send_headers(stream, list(headers.items()))
-        connection.send_data(stream, _PREFIX.pack(False, len(request)) + request, end_stream=True)
+        connection.send_data(stream, _PREFIX.pack(False, 0), end_stream=True)
         writer.write(connection.data_to_send())
         response = _Response(max_bytes)
         while data := await reader.read(1 << 16):

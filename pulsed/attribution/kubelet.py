@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from pulsed.attribution.device_key import parse_device
+from pulsed.attribution.device_key import device_key
 from pulsed.attribution.owner import Owner, Owners, pod
 from pulsed.attribution.protobuf import fields
 from pulsed.attribution.source import Claims
@@ -125,12 +125,12 @@ def parse_pod_resources(response: bytes) -> tuple[dict[str, Owners], int]:
                 containers.append(content)
         for container in containers:
             for device in _devices(container):
-                claimed = parse_device(device)
-                if claimed is None:
+                key = device_key(device)
+                if key is None:
                     unknown += 1
                 else:
                     owner = pod(namespace, name, _name(container))
-                    found.setdefault(claimed.key, {})[owner] = None
+                    found.setdefault(key, {})[owner] = None
     return {key: tuple(each) for key, each in found.items()}, unknown
 
 

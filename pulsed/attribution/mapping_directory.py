@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 
-from pulsed.attribution.device_key import parse_device
+from pulsed.attribution.device_key import device_key
 from pulsed.attribution.job_file import JobFile, parse_job_file
 from pulsed.attribution.owner import Owner, Owners
 from pulsed.attribution.slurm_queue import SlurmQueue
@@ -62,7 +62,7 @@ class _Memory:
 class MappingDirectory:
     """A directory with a file per device.
 
-    File names are those of `parse_device`; a file named by UUID takes precedence over one named by index. Other names
+    File names are those of `device_key`; a file named by UUID takes precedence over one named by index. Other names
     are ignored, as are files from before the host started. A job begins when its first file was modified, unless the
     file dates it.
 
@@ -129,14 +129,14 @@ class MappingDirectory:
         rejected: dict[str, int] = {}
         files: dict[str, _Mapping] = {}
         for name, entry in sorted(found.items()):
-            device = parse_device(name)
-            if device is None:
+            key = device_key(name)
+            if key is None:
                 continue
             before = memory.files.get(name)
             try:
                 signature = _signature(entry.stat())
                 unchanged = before is not None and before.signature == signature
-                mapping = before if unchanged else _Mapping(signature, device.key, _read(Path(entry.path)))
+                mapping = before if unchanged else _Mapping(signature, key, _read(Path(entry.path)))
             except FileNotFoundError:  # removed since the listing
                 continue
             except (OSError, ValueError):  # ValueError: not text, or not a plain file

@@ -9,6 +9,7 @@ from urllib.parse import quote
 from pulsed.http.client import url_host
 from pulsed.kubernetes.api_client import JsonObject
 from pulsed.kubernetes.json_fields import mapping, mappings, text
+from pulsed.kubernetes.pod_metadata import controller_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +79,7 @@ class ExporterEndpoint:
 def exporter_pod(item: JsonObject) -> ExporterPod:
     """Return what discovery uses of a pod in JSON; what is missing or has another type counts as not there."""
     metadata, spec, status = mapping(item.get("metadata")), mapping(item.get("spec")), mapping(item.get("status"))
-    owners = [owner for owner in mappings(metadata.get("ownerReferences")) if owner.get("controller") is True]
+    controller = controller_of(item)
     ports = {
         str(port.get("name", "")): number
         for container in mappings(spec.get("containers"))
@@ -92,7 +93,7 @@ def exporter_pod(item: JsonObject) -> ExporterPod:
         namespace=text(metadata.get("namespace")),
         name=text(metadata.get("name")),
         node=text(spec.get("nodeName")),
-        controller=(text(owners[0].get("kind")), text(owners[0].get("name"))) if owners else ("", ""),
+        controller=(controller.kind.name, controller.name) if controller else ("", ""),
         address=text(status.get("podIP")),
         ports=ports,
         is_ready=is_ready and status.get("phase") == "Running" and not metadata.get("deletionTimestamp"),

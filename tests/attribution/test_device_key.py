@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from pulsed.attribution.device_key import board_keys, parse_device
+from pulsed.attribution.device_key import board_keys, device_key
 
 U = "12345678-90ab-cdef-1234-567890abcdef"
 
@@ -10,20 +10,20 @@ U = "12345678-90ab-cdef-1234-567890abcdef"
 @pytest.mark.parametrize(
     ("name", "found"),
     [
-        (f"GPU-{U}", (f"gpu-{U}", "")),
-        (f"GPU-{U}::3", (f"gpu-{U}", "3")),
-        (f"MIG-{U}::7", (f"mig-{U}", "7")),
-        (f"MIG-GPU-{U}/7/0", (f"gpu-{U}/7", "")),
-        ("3", ("3", "")),
-        ("03", ("3", "")),
-        ("0", ("0", "")),
-        ("3.7", ("3/7", "")),
-        ("nvidia3", ("nvidia3", "")),
-        ("nvidia3/gi7", ("nvidia3/7", "")),
-        ("nvidia3/gi7/vgpu1", ("nvidia3/7", "1")),
-        ("nvidia0/vgpu2", ("nvidia0", "2")),
+        (f"GPU-{U}", f"gpu-{U}"),
+        (f"GPU-{U}::3", f"gpu-{U}"),
+        (f"MIG-{U}::7", f"mig-{U}"),
+        (f"MIG-GPU-{U}/7/0", f"gpu-{U}/7"),
+        ("3", "3"),
+        ("03", "3"),
+        ("0", "0"),
+        ("3.7", "3/7"),
+        ("nvidia3", "nvidia3"),
+        ("nvidia3/gi7", "nvidia3/7"),
+        ("nvidia3/gi7/vgpu1", "nvidia3/7"),
+        ("nvidia0/vgpu2", "nvidia0"),
         ("1B:00.0", None),
-        ("0000:1B:00.0", ("00000000:1b:00.0", "")),
+        ("0000:1B:00.0", "00000000:1b:00.0"),
         ("", None),
         (".3.tmp", None),
         ("3.new", None),
@@ -31,14 +31,14 @@ U = "12345678-90ab-cdef-1234-567890abcdef"
         ("3.7.1", None),
     ],
 )
-def test_every_form_of_a_device_has_one_key(name: str, found: tuple[str, str] | None) -> None:
-    assert parse_device(name) == found
+def test_every_form_of_a_device_has_one_key(name: str, found: str | None) -> None:
+    assert device_key(name) == found
 
 
 def test_a_board_is_found_by_any_of_its_names_the_most_certain_first() -> None:
     keys = board_keys(f"GPU-{U}", "00000000:1B:00.0", "nvidia5", "3", is_local=True)
     names = (f"GPU-{U}", "0000:1b:00.0", "nvidia5", "3")
-    assert keys == tuple(claimed.key for claimed in map(parse_device, names) if claimed)
+    assert keys == tuple(map(device_key, names))
 
 
 def test_without_its_device_file_the_index_is_taken() -> None:

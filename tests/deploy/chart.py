@@ -64,9 +64,16 @@ def only(manifests: Sequence[Manifest], kind: str) -> Manifest:
     return found
 
 
+def pod_template(manifests: Sequence[Manifest]) -> Manifest:
+    """The template of the daemon's pods."""
+    found = only(manifests, "DaemonSet")["spec"]["template"]
+    assert isinstance(found, dict)
+    return found
+
+
 def container(manifests: Sequence[Manifest]) -> Manifest:
     """The container of the daemon."""
-    (found,) = only(manifests, "DaemonSet")["spec"]["template"]["spec"]["containers"]
+    (found,) = pod_template(manifests)["spec"]["containers"]
     assert isinstance(found, dict)
     return found
 

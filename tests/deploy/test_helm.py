@@ -29,6 +29,7 @@ from tests.deploy.chart import (
     environment_of,
     helm,
     only,
+    pod_template,
     render,
 )
 from tests.deploy.install import KUBERNETES
@@ -87,7 +88,7 @@ def test_pulsed_reads_what_the_values_say(name: str, tmp_path: Path) -> None:
 
 def test_a_driver_comes_from_the_container_toolkit(tmp_path: Path) -> None:
     manifests = render(SOURCES["driver"])
-    pod = only(manifests, "DaemonSet")["spec"]["template"]["spec"]
+    pod = pod_template(manifests)["spec"]
     assert pod["runtimeClassName"] == "nvidia"
     assert "nvidia.com/gpu" not in json.dumps(pod["containers"]), "a request would keep a GPU from jobs"
     given = environment_of(manifests, HOST)
@@ -97,24 +98,24 @@ def test_a_driver_comes_from_the_container_toolkit(tmp_path: Path) -> None:
     assert seen.source.exporter.discovery == "static"
     assert not any("Role" in manifest["kind"] for manifest in manifests)
 
-    other = only(render(SINGLE["driver of the default runtime"]), "DaemonSet")["spec"]["template"]["spec"]
+    other = pod_template(render(SINGLE["driver of the default runtime"]))["spec"]
     assert "runtimeClassName" not in other
     assert environment_of(render(SINGLE["driver of the default runtime"]), HOST)["NVIDIA_VISIBLE_DEVICES"] == "0,1"
-    own = only(render({**SOURCES["driver"], "runtimeClassName": "gvisor"}), "DaemonSet")["spec"]["template"]["spec"]
+    own = pod_template(render({**SOURCES["driver"], "runtimeClassName": "gvisor"}))["spec"]
     assert own["runtimeClassName"] == "gvisor"
     for name in ("exporter in a pod", "demo"):
-        spec = only(render(SOURCES[name]), "DaemonSet")["spec"]["template"]["spec"]
+        spec = pod_template(render(SOURCES[name]))["spec"]
         assert "runtimeClassName" not in spec
         assert "NVIDIA_VISIBLE_DEVICES" not in environment_of(render(SOURCES[name]), HOST)
 
 
 def test_the_process_namespace_of_the_node_is_shared_on_request() -> None:
-    assert only(render(SINGLE["processes of the node"]), "DaemonSet")["spec"]["template"]["spec"]["hostPID"] is True
+    assert pod_template(render(SINGLE["processes of the node"]))["spec"]["hostPID"] is True
 
 
 def test_the_judges_see_what_is_wrong() -> None:
     manifests = render({**MONITORS["ServiceMonitor"], "networkPolicy": {"enabled": True}})
-    only(manifests, "DaemonSet")["spec"]["template"]["spec"]["hostNetwrk"] = True
+    pod_template(manifests)["spec"]["hostNetwrk"] = True
     only(manifests, "NetworkPolicy")["spec"]["policyTypes"] = "Ingress"
     only(manifests, "ServiceMonitor")["spec"]["endpoints"][0]["honourLabels"] = True
     found = "\n".join(complaints(manifests, KUBERNETES[-1]))
@@ -123,7 +124,7 @@ def test_the_judges_see_what_is_wrong() -> None:
 
 
 def pods(manifests: Sequence[Manifest]) -> Iterator[Manifest]:
-    yield only(manifests, "DaemonSet")["spec"]["template"]["spec"]
+    yield pod_template(manifests)["spec"]
     yield from (manifest["spec"] for manifest in manifests if manifest["kind"] == "Pod")
 
 
@@ -148,28 +149,34 @@ def check_restricted(pod: Manifest, *, has_token: bool = False) -> None:
         assert not [source for source in one.get("env", []) if "secretKeyRef" in source.get("valueFrom", {})]
 
 
+def host_mount(manifests: Sequence[Manifest], path: Manifest) -> tuple[Manifest, str]:
+    """Return the pod that mounts a path of the host, without that volume, and where its container has it."""
+    (pod,) = (pod for pod in pods(manifests) if "hostPath" in str(pod))
+    (volume,) = (volume for volume in pod["volumes"] if "hostPath" in volume)
+    assert volume["hostPath"] == path
+    (container,) = pod["containers"]
+    (mount,) = (mount for mount in container["volumeMounts"] if mount["name"] == volume["name"])
+    assert mount.keys() == {"name", "mountPath", "readOnly"}
+    assert mount["readOnly"]
+    pod["volumes"].remove(volume)
+    return pod, str(mount["mountPath"])
+
+
 def test_a_kernel_log_file_needs_a_group_and_nothing_else(tmp_path: Path) -> None:
     manifests = render({"kernelLog": {"enabled": True, "path": "/var/log/kernel/messages", "group": 104}})
     assert configured(manifests, tmp_path).health.kernel_log == "/var/log/node/messages"
-    (pod,) = (pod for pod in pods(manifests) if "kernel-log" in str(pod))
-    (volume,) = (volume for volume in pod["volumes"] if "hostPath" in volume)
-    assert volume == {"name": "kernel-log", "hostPath": {"path": "/var/log/kernel", "type": "Directory"}}
-    (mount,) = (mount for mount in pod["containers"][0]["volumeMounts"] if mount["name"] == "kernel-log")
-    assert mount == {"name": "kernel-log", "mountPath": "/var/log/node", "readOnly": True}
+    pod, mount = host_mount(manifests, {"path": "/var/log/kernel", "type": "Directory"})
+    assert mount == "/var/log/node"
     assert pod["securityContext"].pop("supplementalGroups") == [104]
-    pod["volumes"].remove(volume)
     check_restricted(pod, has_token=True)
 
 
 def test_the_kernel_log_device_needs_a_privileged_container_and_nothing_else(tmp_path: Path) -> None:
     manifests = render({"kernelLog": {"enabled": True, "path": "/dev/kmsg"}})
     assert configured(manifests, tmp_path).health.kernel_log == "/dev/kmsg"
-    (pod,) = (pod for pod in pods(manifests) if "kernel-log" in str(pod))
-    (volume,) = (volume for volume in pod["volumes"] if "hostPath" in volume)
-    assert volume == {"name": "kernel-log", "hostPath": {"path": "/dev/kmsg", "type": "CharDevice"}}
+    pod, mount = host_mount(manifests, {"path": "/dev/kmsg", "type": "CharDevice"})
+    assert mount == "/dev/kmsg"
     (container,) = pod["containers"]
-    (mount,) = (mount for mount in container["volumeMounts"] if mount["name"] == "kernel-log")
-    assert mount == {"name": "kernel-log", "mountPath": "/dev/kmsg", "readOnly": True}
     rights = {"privileged": True, "readOnlyRootFilesystem": True, "runAsNonRoot": False, "runAsUser": 0}
     assert container["securityContext"] == rights
     container["securityContext"] = {
@@ -177,24 +184,15 @@ def test_the_kernel_log_device_needs_a_privileged_container_and_nothing_else(tmp
         "readOnlyRootFilesystem": True,
         "capabilities": {"drop": ["ALL"]},
     }
-    pod["volumes"].remove(volume)
     check_restricted(pod, has_token=True)
 
 
 def test_the_kubelets_socket_needs_root_without_capabilities_and_nothing_else(tmp_path: Path) -> None:
     manifests = render({"attribution": {"kubelet": {"enabled": True, "path": "/var/lib/k0s/kubelet/pod-resources"}}})
-    (pod,) = (pod for pod in pods(manifests) if "hostPath" in str(pod))
-    (volume,) = (volume for volume in pod["volumes"] if "hostPath" in volume)
-    assert volume["hostPath"] == {"path": "/var/lib/k0s/kubelet/pod-resources", "type": "Directory"}
-    (container,) = pod["containers"]
-    (mount,) = (mount for mount in container["volumeMounts"] if mount["name"] == volume["name"])
-    assert mount["readOnly"]
-    assert configured(manifests, tmp_path).attribution.kubelet.socket == f"{mount['mountPath']}/kubelet.sock"
-    assert (container["securityContext"].pop("runAsUser"), container["securityContext"].pop("runAsNonRoot")) == (
-        0,
-        False,
-    )
-    pod["volumes"].remove(volume)
+    pod, mount = host_mount(manifests, {"path": "/var/lib/k0s/kubelet/pod-resources", "type": "Directory"})
+    assert configured(manifests, tmp_path).attribution.kubelet.socket == f"{mount}/kubelet.sock"
+    rights = pod["containers"][0]["securityContext"]
+    assert (rights.pop("runAsUser"), rights.pop("runAsNonRoot")) == (0, False)
     check_restricted(pod, has_token=True)
 
 
@@ -257,7 +255,7 @@ def test_workloads_are_resolved_where_the_values_say(name: str, enabled: bool, t
 def test_values_of_an_older_chart_keep_their_source(tmp_path: Path) -> None:
     manifests = render(SINGLE["values of an older chart"])
     assert configured(manifests, tmp_path).source.exporter.targets == (f"http://{HOST}:9401/metrics",)
-    assert only(manifests, "DaemonSet")["spec"]["template"]["spec"]["automountServiceAccountToken"] is False
+    assert pod_template(manifests)["spec"]["automountServiceAccountToken"] is False
 
 
 def test_lint_is_strict_and_finds_nothing() -> None:
@@ -284,9 +282,7 @@ def test_a_package_renders_as_the_folder_does(tmp_path: Path) -> None:
 
 def test_a_changed_configuration_restarts_the_pods_and_a_monitor_does_not() -> None:
     def template(values: Values) -> Manifest:
-        found = only(render(values), "DaemonSet")["spec"]["template"]
-        assert isinstance(found, dict)
-        return found
+        return pod_template(render(values))
 
     assert template({"config": {"publish": {"passthrough": True}}}) != template({})
     assert template({"serviceMonitor": {"enabled": True}, "service": {"annotations": {"a": "b"}}}) == template({})
@@ -308,7 +304,7 @@ def test_the_monitors_keep_the_labels_of_the_gpu_s_user(kind: str) -> None:
     (endpoint,) = spec.get("endpoints") or spec["podMetricsEndpoints"]
     assert endpoint["honorLabels"] is True
     assert endpoint["relabelings"] == [{"sourceLabels": ["__meta_kubernetes_pod_node_name"], "targetLabel": "instance"}]
-    labels = only(manifests, "DaemonSet")["spec"]["template"]["metadata"]["labels"].items()
+    labels = pod_template(manifests)["metadata"]["labels"].items()
     assert spec["selector"]["matchLabels"].items() <= labels
     assert endpoint["port"] in [port["name"] for port in container(manifests)["ports"]]
 
@@ -385,7 +381,7 @@ def test_the_monitors_carry_the_tls_of_the_daemon(web: Values, tls: object) -> N
 
 def test_gpu_nodes_are_chosen_by_any_of_the_known_labels() -> None:
     def terms(values: Values) -> list[Any]:
-        affinity = only(render(values), "DaemonSet")["spec"]["template"]["spec"].get("affinity", {})
+        affinity = pod_template(render(values))["spec"].get("affinity", {})
         required = affinity.get("nodeAffinity", {}).get("requiredDuringSchedulingIgnoredDuringExecution", {})
         found: list[Any] = required.get("nodeSelectorTerms", [])
         return found

@@ -12,7 +12,7 @@ import yaml
 from pulsed.config.load import load
 from tests.adapter.gpu_cluster import adapter, gpu_cluster
 from tests.deploy.cases import ADAPTER, MONITORS, SINGLE
-from tests.deploy.chart import Manifest, Values, only, render
+from tests.deploy.chart import Manifest, Values, only, pod_template, render
 from tests.deploy.test_helm import check_restricted
 from tests.waiting import until
 
@@ -40,7 +40,7 @@ def test_the_pod_is_harmless_and_may_list_pods(values: Values) -> None:
 
 def test_the_services_select_their_own_pods_only() -> None:
     manifests = render(ADAPTER)
-    daemons = only(manifests, "DaemonSet")["spec"]["template"]["metadata"]["labels"].items()
+    daemons = pod_template(manifests)["metadata"]["labels"].items()
     own = named(manifests, "Deployment")["spec"]["template"]["metadata"]["labels"].items()
     selected = named(manifests, "Service")["spec"]["selector"].items()
     assert selected <= own
@@ -120,7 +120,7 @@ def test_a_monitor_for_the_adapter_beside_that_of_the_daemons(kind: str) -> None
     ):
         assert selected <= labels.items()
     daemons = named(manifests, kind, "gpu-pulsed")["spec"]["selector"]["matchLabels"].items()
-    assert not selected <= only(manifests, "DaemonSet")["spec"]["template"]["metadata"]["labels"].items()
+    assert not selected <= pod_template(manifests)["metadata"]["labels"].items()
     assert not daemons <= named(manifests, "Service")["metadata"]["labels"].items()
 
 
@@ -134,7 +134,7 @@ def test_the_rendered_adapter_finds_the_rendered_daemons(tmp_path: Path) -> None
     manifests = render(ADAPTER)
     file = tmp_path / "config.yaml"
     file.write_text(named(manifests, "ConfigMap")["data"]["config.yaml"])
-    labels = only(manifests, "DaemonSet")["spec"]["template"]["metadata"]["labels"]
+    labels = pod_template(manifests)["metadata"]["labels"]
     given = yaml.safe_load(file.read_text())["adapter"]
     with gpu_cluster(tmp_path, 1) as cluster:
         for pod in [each for each in cluster.fake.pods.values() if each["metadata"]["name"].startswith("pulsed-")]:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.deploy.chart import CHART, Refused, complaints, container, only, render
+from tests.deploy.chart import CHART, Refused, complaints, container, pod_template, render
 from tests.deploy.install import KUBERNETES
 from tests.deploy.test_helm import check_restricted, configured, pods
 
@@ -73,7 +73,7 @@ def test_time_slicing_mounts_the_directory_of_the_kubelet_and_nothing_else() -> 
     ],
 )
 def test_the_nodes_of_a_platform_are_selected(name: str, labels: dict[str, str]) -> None:
-    spec = only(render(values(name)), "DaemonSet")["spec"]["template"]["spec"]
+    spec = pod_template(render(values(name)))["spec"]
     required = spec["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
     terms = [term["matchExpressions"][0] for term in required["nodeSelectorTerms"]]
     matching = [
