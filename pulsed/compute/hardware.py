@@ -61,11 +61,16 @@ def missing_from_model(model: str) -> tuple[str, ...]:
 
 def has_quantity(device: Device, quantity: str) -> bool:
     """Return whether a quantity exists for a device: some exist for whole boards only, some not on every model."""
-    if not device.whole and all(field.level == "board" for field in sources(quantity)):
+    if not device.whole and is_of_boards(quantity):
         return False
     if quantity.startswith(_C2C) and c2c_of(device.model) is None:  # also of unknown products: few have one
         return False
     return not quantity.startswith(missing_from_model(device.model))
+
+
+def is_of_boards(quantity: str) -> bool:
+    """Return whether a quantity exists for whole boards only, not for MIG instances."""
+    return all(field.level == "board" for field in sources(quantity))
 
 
 def has_profiling(device: Device) -> bool:

@@ -8,9 +8,17 @@ from dataclasses import dataclass
 from pulsed.compute.declaration import Alternatives
 from pulsed.compute.derive import ComputeSettings
 from pulsed.compute.derived_results import DERIVED_RESULTS
-from pulsed.compute.hardware import has_quantity
+from pulsed.compute.hardware import has_quantity, is_of_boards
+from pulsed.reader.dcgmi.watch import is_profiling
+from pulsed.translate.fields import sources
 from pulsed.translate.tick import Device
 from pulsed.translate.vocabulary import Reading
+
+
+def is_profiled(quantity: str) -> bool:
+    """Return whether profiling counters alone have a quantity."""
+    origins = sources(quantity)
+    return bool(origins) and all(is_profiling(field.id) for field in origins)
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,15 +40,21 @@ class Requirement:
         device: Device,
         settings: ComputeSettings,
         is_available: Callable[[str], bool] = lambda quantity: True,
+        *,
+        is_split: bool = False,
     ) -> tuple[str, ...]:
         """Return the inputs that the reading of a device lacks, each once.
 
         Args:
             is_available: whether the source can deliver a quantity; of alternatives the first such one is returned.
+            is_split: whether it is a board with MIG instances. These have all readings that are not of boards only, and
+                a split board has no profiling counters of its own.
         """
         lacking = []
         for alternatives in self.inputs(settings):
             possible = [quantity for quantity in alternatives if has_quantity(device, quantity)]
+            if is_split and not all(is_of_boards(each) and not is_profiled(each) for each in possible):
+                continue
             if possible and all(getattr(reading, quantity) is None for quantity in possible):
                 lacking.append(next(filter(is_available, possible), possible[0]))
         return tuple(dict.fromkeys(lacking))

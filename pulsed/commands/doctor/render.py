@@ -70,8 +70,8 @@ def _source_lines(source: Report) -> Iterator[str]:
         yield from _derived_lines(derived, everything)
     if source["without_profiling"]:
         yield (
-            f"    {_gpus(source['without_profiling'])}: vGPU guests and consumer boards have no profiling counters "
-            "(fields *_active_ratio), whatever the counters file has"
+            f"    {_gpus(source['without_profiling'])}: vGPU guests, consumer boards and boards before Volta have "
+            "no profiling counters (fields *_active_ratio), whatever the counters file has"
         )
     if source["steps"]:
         yield from _step_lines(source["steps"])

@@ -11,16 +11,14 @@ from pulsed import __version__
 from pulsed.attribution.gpu_processes import GpuProcessTable
 from pulsed.collector.attribution_sources import attribution_sources
 from pulsed.commands.doctor.attribution_check import AttributionCheck, check_attribution
-from pulsed.commands.doctor.derived import REQUIREMENTS, Requirement
+from pulsed.commands.doctor.derived import REQUIREMENTS, Requirement, is_profiled
 from pulsed.commands.doctor.machine import advice, look
 from pulsed.commands.doctor.remedies import is_accepted, steps, supply
 from pulsed.commands.doctor.source_check import SourceCheck, choose, probe_all
 from pulsed.commands.doctor.workloads_check import check_workloads
 from pulsed.compute.hardware import has_profiling
 from pulsed.config import Config
-from pulsed.reader.dcgmi.watch import is_profiling
 from pulsed.translate.exporter_versions import ExporterVersion
-from pulsed.translate.fields import sources
 from pulsed.translate.tick import Device
 from pulsed.translate.vocabulary import QUANTITIES, Reading
 
@@ -65,13 +63,13 @@ async def _look(
 
 def _source(probe: SourceCheck, config: Config, dcgm: Sequence[str]) -> Report:
     derived = [_derived(each, probe, config) for each in REQUIREMENTS] if probe.works else []
-    found = list(_devices(probe))
+    found = [(device, reading) for device, reading, is_split in _devices(probe) if not is_split]
     unavailable = _unavailable(found)
     missing = {
         quantity: None
         for each in derived
         for quantity, gpus in each["missing"].items()
-        if not set(gpus) <= set(unavailable) or not _is_profiled(quantity)
+        if not set(gpus) <= set(unavailable) or not is_profiled(quantity)
     }
     given = supply(missing, probe, config)
     models = {device.model for device, _ in found}
@@ -84,7 +82,9 @@ def _source(probe: SourceCheck, config: Config, dcgm: Sequence[str]) -> Report:
         "nodes": list(dict.fromkeys(device.entity.node for device, _ in found)),
         "boards": _boards(probe),
         "gpus": [_gpu(device) for device, _ in found],
-        "quantities": [name for name in QUANTITIES if any(getattr(reading, name) is not None for _, reading in found)],
+        "quantities": [
+            name for name in QUANTITIES if any(getattr(reading, name) is not None for _, reading, _ in _devices(probe))
+        ],
         "lost_fields": {
             reason: {"fields": list(fields), "why": probe.why.get(reason, "")} for reason, fields in probe.lost.items()
         },
@@ -98,11 +98,6 @@ def _source(probe: SourceCheck, config: Config, dcgm: Sequence[str]) -> Report:
     }
 
 
-def _is_profiled(quantity: str) -> bool:
-    origins = sources(quantity)
-    return bool(origins) and all(is_profiling(field.id) for field in origins)
-
-
 def _unavailable(found: Iterable[tuple[Device, Reading]]) -> list[str]:
     """Return the GPUs without profiling counters by their model."""
     return [device.entity.name for device, _ in found if not has_profiling(device)]
@@ -112,9 +107,13 @@ def _derived(derived: Requirement, probe: SourceCheck, config: Config) -> Report
     settings = config.compute_settings()
     versions = probe.exporter_versions
     missing: dict[str, list[str]] = {}
-    for device, reading in _devices(probe):
+    for device, reading, is_split in _devices(probe):
         for quantity in derived.missing(
-            reading, device, settings, lambda quantity: not versions or is_accepted(quantity, versions)
+            reading,
+            device,
+            settings,
+            lambda quantity: not versions or is_accepted(quantity, versions),
+            is_split=is_split,
         ):
             missing.setdefault(quantity, []).append(device.entity.name)
     return {
@@ -144,15 +143,14 @@ def _boards(probe: SourceCheck) -> list[Report]:
     ]
 
 
-def _devices(probe: SourceCheck) -> Iterator[tuple[Device, Reading]]:
-    """Yield the GPUs and instances; a split board, whose instances have the readings, is left out."""
+def _devices(probe: SourceCheck) -> Iterator[tuple[Device, Reading, bool]]:
+    """Yield GPUs and instances, each with whether it is a split board: its instances have a part of its readings."""
     if probe.tick is None:
         return
     tick = probe.tick
     split = {device.entity.uuid for device in tick.devices if device.entity.kind == "mig"}
     for device, reading in zip(tick.devices, tick.readings, strict=True):
-        if device.entity.kind == "mig" or not device.entity.uuid or device.entity.uuid not in split:
-            yield device, reading
+        yield device, reading, device.entity.kind == "gpu" and device.entity.uuid in split - {""}
 
 
 def _gpu(device: Device) -> Report:

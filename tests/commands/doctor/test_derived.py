@@ -83,6 +83,15 @@ def test_below_a_board_nobody_asks_for_what_is_not_there() -> None:
     assert "sm_active_ratio" in BY_NAME["real_utilization"].missing(NOTHING, INSTANCE, ComputeSettings())
 
 
+def test_a_split_board_lacks_what_its_instances_cannot_have() -> None:
+    for derived in REQUIREMENTS:
+        of_board = derived.missing(NOTHING, GPU, ComputeSettings(), is_split=True)
+        assert set(of_board) <= set(derived.missing(NOTHING, GPU, ComputeSettings()))
+        assert set(of_board).isdisjoint(derived.missing(NOTHING, INSTANCE, ComputeSettings()))
+    assert "row_remap_pending" in BY_NAME["health"].missing(NOTHING, GPU, ComputeSettings(), is_split=True)
+    assert BY_NAME["real_utilization"].missing(NOTHING, GPU, ComputeSettings(), is_split=True) == ()
+
+
 def test_what_is_lost_is_said() -> None:
     zero = replace(ComputeSettings(), missing="zero")
     for derived in REQUIREMENTS:

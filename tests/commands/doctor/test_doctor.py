@@ -265,6 +265,19 @@ def test_instances_need_nothing_that_only_a_board_has(tmp_path: Path) -> None:
     assert "works, 2 x NVIDIA A100-SXM4-80GB (1 of them split into 2 MIG instances)" in told(config)
 
 
+def test_health_of_a_split_board_lacks_what_its_page_lacks(tmp_path: Path) -> None:
+    labels = 'gpu="0",UUID="GPU-1",modelName="NVIDIA A100-SXM4-40GB",GPU_I_PROFILE="1g.5gb",GPU_I_ID="7",Hostname="a"'
+    fields = {"PROF_GR_ENGINE_ACTIVE": 0.5, "DEV_FB_USED": 100, "DEV_GPU_TEMP": 40}
+    page = tmp_path / "page.prom"
+    page.write_text("".join(f"DCGM_FI_{name}{{{labels}}} {value}\n" for name, value in fields.items()))
+    (source,) = report(configured(exporter=[str(page)], kind="exporter"))[1]["sources"]
+    lacks = {each["name"]: each["missing"] for each in source["derived"]}
+    assert lacks["health"]["ecc_dbe_volatile_total"] == ["0"]
+    assert lacks["real_utilization"]["sm_active_ratio"] == ["0:7"]
+    assert lacks["class_energy_joules"]["energy_joules_total"] == ["0"]
+    assert any("DCGM_FI_DEV_ECC_DBE_VOL_TOTAL" in line for line in source["supply"])
+
+
 def test_an_engine_without_rights_that_answers_nothing_but_na(tmp_path: Path) -> None:
     (engine,) = report(configured(install(tmp_path, Scenario(all_blank=True)), kind="dcgmi"))[1]["sources"]
     assert {"not under a service account" in line for line in engine["supply"]} == {True}
@@ -354,7 +367,7 @@ def test_what_a_t4_and_a_vgpu_guest_cannot_have_is_not_recommended() -> None:
     guest = configured(exporter=[str(SAMPLES / "exporter/exporter-4x-vgpu-h100-20c-pod.prom")], kind="exporter")
     (source,) = report(guest)[1]["sources"]
     assert (source["supply"], source["steps"], source["without_profiling"]) == ([], [], ["0"])
-    assert "vGPU guests and consumer boards have no profiling counters" in told(guest)
+    assert "vGPU guests, consumer boards and boards before Volta have no profiling counters" in told(guest)
 
 
 def test_the_version_of_the_exporter_can_be_given() -> None:
