@@ -8,8 +8,8 @@ suite. The test files that are nearest to the mutated module run first, and the 
 
 Survivors that no test can or should notice, with examples:
 
-- changes that only cost time: `self.seen | bit` in `health/clock_events.py` looks at more reasons, `due | plan.on_xids`
-  in `health/gpu.py` reads the codes with every sample;
+- changes that only cost time: `self.seen | bit` in `health/clock_events.py` looks at more reasons,
+  `plan.on_watches | plan.on_xids` in `health/gpu.py` evaluates more rules;
 - initial values that are replaced before use: `time` of `SampleClock`, `age` in `counters/accumulator.py`;
 - comparisons of equal values with the same result: `value <= 0.0` of a value that is cut to 0;
 - limits that are compared within a tolerance of microseconds;

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
-from pulsed.compute.absence import FORGET_SECONDS, KEPT, ExpectedGpu
+from pulsed.compute.absence import FORGET_SECONDS, KEPT, ExpectedGpu, Removal
+from pulsed.compute.gpu_tracks import GpuTrack
 from pulsed.compute.plausibility.rules import PlausibilitySettings
+from pulsed.compute.tracker import Tracker
 from pulsed.translate.tick import Device, Entity
 from pulsed.translate.vocabulary import NOTHING
 from tests.compute.streams import DAY, GPU, OTHER, PART, WITHOUT_UUID, TrackedTarget, sample
@@ -152,3 +156,57 @@ def test_the_parts_of_a_forgotten_board_are_forgotten() -> None:
     (absent,) = target.tick(OTHER).roster.missing
     target.tracker.forget(absent)
     assert [track.status for track in target.tick(PART, OTHER).roster.tracks] == ["new", "present"]
+
+
+def expire(tracker: Tracker, track: GpuTrack) -> None:
+    tracker.reconfigure(PlausibilitySettings(), 0.5)
+
+
+def ignore(tracker: Tracker, track: GpuTrack) -> None:
+    tracker.absence.watch(lambda device: device is not track.device)
+
+
+def forget(tracker: Tracker, track: GpuTrack) -> None:
+    assert tracker.forget(track).reason == "forgotten"
+    assert track not in tracker.absence.boards
+
+
+def move(tracker: Tracker, track: GpuTrack) -> None:
+    ELSEWHERE.add(track.device.entity.uuid)
+
+
+ELSEWHERE: set[str] = set()
+
+
+@pytest.mark.parametrize(("change", "reasons"), [(expire, ["expired"]), (ignore, []), (forget, []), (move, ["moved"])])
+def test_a_change_counts_from_the_next_tick_on_though_the_devices_stay(
+    change: Callable[[Tracker, GpuTrack], None], reasons: list[str]
+) -> None:
+    ELSEWHERE.clear()
+    tracker = Tracker(is_elsewhere=lambda uuid, time: uuid in ELSEWHERE)
+    tracker.track(sample(1.0, NOTHING, NOTHING, devices=(GPU, OTHER)))
+    devices = (OTHER,)
+    before = tracker.track(sample(2.0, NOTHING, devices=devices))
+    assert tracker.track(sample(3.0, NOTHING, devices=devices)).roster is before.roster
+    change(tracker, before.roster.missing[0])
+    after = tracker.track(sample(4.0, NOTHING, devices=devices))
+    assert (after.roster.missing, [each.reason for each in after.removed]) == ((), reasons)
+    assert [track.device for track in tracker.absence.boards] == ([GPU] if change is ignore else [])
+
+
+def test_a_part_replaces_no_board() -> None:
+    target = TrackedTarget()
+    target.tracker.absence.expect("test", [ExpectedGpu(GPU, DAY, "a")])
+    part = Device(Entity("mig", "7", "GPU-9", "1"))
+    tick = target.tracker.track(sample(1.0, NOTHING, devices=(part,), time=DAY), "b")
+    assert ([track.device for track in tick.roster.missing], tick.removed) == ([GPU], ())
+
+
+def test_a_removal_in_words() -> None:
+    track = TrackedTarget().track(GPU)
+    assert Removal(track, "expired", DAY).message == (
+        "The GPU is no longer expected: it was absent for health.forget_after"
+    )
+    assert Removal(track, "replaced", DAY, OTHER).message == (
+        "The GPU is no longer expected: another board has replaced it: GPU-1"
+    )

@@ -79,7 +79,8 @@ class GpuHealth:
         self.inputs = GpuInputs(plan.settings, device.model, self.rules.checks)
         self.boot_id = ""
         self.driver_version = device.driver_version
-        self._has_news = self._is_fresh = self._is_new_model = False
+        self._has_news = self._is_fresh = False
+        self._is_new_model = True
         self._answer: Reading | None = None
 
     @property
@@ -228,8 +229,9 @@ class GpuHealth:
         touched = self.rules.evaluate(self.inputs, reading, activity, self.now)
         checks = self.rules.checks
         is_changed, self._has_news = is_first or self._has_news, False
-        is_for_all, self._is_new_model = is_first or self._is_new_model, False
-        for position in range(len(checks)) if is_for_all else sorted(touched):
+        positions = range(len(checks)) if self._is_new_model else sorted(touched)  # other checks may apply
+        self._is_new_model = False
+        for position in positions:
             check = checks[position]
             old = check.state
             if check.conclude(self.inputs, self.device.guest, self.time, self.now):
@@ -240,8 +242,13 @@ class GpuHealth:
                         self.changes.append((old, check.state))
         if is_changed:
             self.health = health_of(
-                *(checks, self.inputs.xids, self.plan.critical_xids, self.epoch, self.health),
-                *(self._is_fresh, self.last_reset),
+                checks,
+                self.inputs.xids,
+                self.plan.critical_xids,
+                epoch=self.epoch,
+                before=self.health,
+                is_fresh=self._is_fresh,
+                last_reset=self.last_reset,
             )
 
 

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from pulsed.compute.health.check import GpuCheck
 from pulsed.compute.health.checks import BY_ID
-from pulsed.compute.health.model import SEVERITY, STATES, CheckState, Health, NodeHealth, State, XidLast
+from pulsed.compute.health.model import NOT_EVALUATED, SEVERITY, STATES, CheckState, Health, NodeHealth, State, XidLast
 from pulsed.compute.health.xid_log import XidLog
 from pulsed.compute.health.xids import xid_of
 
@@ -20,6 +20,7 @@ def health_of(
     checks: Sequence[GpuCheck],
     xids: XidLog,
     critical_xids: Sequence[int],
+    *,
     epoch: float,
     before: Health,
     is_fresh: bool,
@@ -43,8 +44,8 @@ def health_of(
         record = xids.records[xids.last]
         last = XidLast(xids.last, epoch + record.last if record.dated else None, xid_of(xids.last).description)
     return _with_checks(
-        Health(
-            *("unknown", 0.0, ()),
+        replace(
+            NOT_EVALUATED,
             events=before.events if events == before.events else _shared(events),
             xid_events=before.xid_events if xid_events == before.xid_events else _shared(xid_events),
             xid_last=last,
