@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 from pulsed.attribution.attribution import Attribution
 from pulsed.collector.attribution_sources import SYNTHETIC
-from pulsed.collector.source_factory import api_client, discovers_exporters, node_name
+from pulsed.collector.source_factory import api_client
+from pulsed.collector.this_host import discovers_exporters, node_name
 from pulsed.config import Config
 
 if TYPE_CHECKING:

@@ -7,7 +7,8 @@ import logging
 from collections.abc import Callable, Sequence
 
 from pulsed.collector.own_node import OwnNodeExporter
-from pulsed.collector.source_factory import discovery_node, exporter_settings
+from pulsed.collector.source_factory import exporter_settings
+from pulsed.collector.this_host import discovery_node
 from pulsed.config import Config
 from pulsed.errors import ExporterNotFound
 from pulsed.kubernetes.api_client import ApiClient

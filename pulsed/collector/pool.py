@@ -14,19 +14,17 @@ from pulsed.collector.absent_gpus import AbsentGpu, choose_absent
 from pulsed.collector.attribution_sources import attribution_sources
 from pulsed.collector.cluster import Cluster
 from pulsed.collector.collector import Collector, Observe, Pipeline
-from pulsed.collector.source_factory import (
+from pulsed.collector.source_factory import found_sources, open_sources, target_of
+from pulsed.collector.state_file import SavedHealth
+from pulsed.collector.target_store import Target, TargetStore
+from pulsed.collector.this_host import (
     boot_id_of,
     discovers_exporters,
-    found_sources,
     kernel_log_of,
     node_name,
     node_of_source,
-    open_sources,
     selection_of,
-    target_of,
 )
-from pulsed.collector.state_file import SavedHealth
-from pulsed.collector.target_store import Target, TargetStore
 from pulsed.compute.absence import Removal
 from pulsed.compute.derive import ComputeSettings
 from pulsed.compute.health.evaluator import HealthEvaluator

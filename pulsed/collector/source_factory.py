@@ -4,20 +4,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
-from socket import gethostname
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
 
 from pulsed.collector.target_store import Target
+from pulsed.collector.this_host import discovers_exporters, discovery_node, node_name
 from pulsed.config import Config
-from pulsed.config.gpu_selection import EVERYTHING, GpuSelection, from_environment, parse
 from pulsed.config.load import password_of
 from pulsed.config.source import CADENCES, STALE_INTERVALS
-from pulsed.errors import ConfigError, ProfilingHeld
-from pulsed.reader.kernel_log.log import KMSG
+from pulsed.errors import ProfilingHeld
 from pulsed.reader.tick import Source
-from pulsed.translate.identity import is_loopback
 
 if TYPE_CHECKING:
     from pulsed.kubernetes.api_client import ApiClient
@@ -48,7 +43,7 @@ async def found_sources(config: Config, kind: str | None = None, *, hurried: boo
         ConfigError: a source cannot be made.
     """
     if not discovers_exporters(config) or kind not in (None, "exporter"):
-        return open_sources(config, hurried=hurried) if kind is None else _KINDS[kind](config, True)
+        return _KINDS[kind or config.source.kind](config, hurried)
     from pulsed.collector.exporter_discovery import ExporterDiscovery
 
     client = api_client(config)
@@ -60,11 +55,6 @@ async def found_sources(config: Config, kind: str | None = None, *, hurried: boo
         await discovery.stop()
         await client.close()
     return discovery.sources
-
-
-def discovers_exporters(config: Config) -> bool:
-    """Return whether the exporters are found through the Kubernetes API."""
-    return config.source.kind == "exporter" and config.source.exporter.discovery == "kubernetes"
 
 
 def api_client(config: Config) -> ApiClient:
@@ -86,84 +76,6 @@ def cluster_access(config: Config) -> ClusterAccess:
 
     given = config.kubernetes
     return ClusterAccess(given.server or server_of_pod(os.environ), given.token_file, given.ca_file)
-
-
-def discovery_node(config: Config) -> str:
-    """Return the node whose exporters are found.
-
-    Raises:
-        ConfigError: it is not configured.
-    """
-    if config.node is None:
-        raise ConfigError(
-            "source.exporter.discovery: kubernetes needs the node's name",
-            "Set `node`; in a pod, PULSED_NODE from the field spec.nodeName",
-        )
-    return config.node
-
-
-def node_name(config: Config) -> str:
-    """Return the name of this host, for GPUs whose source does not name a host."""
-    return config.node or gethostname()
-
-
-def node_of_source(source: Source, config: Config) -> str:
-    """Return the host of the GPUs whose series do not name one.
-
-    It is the host in the URL of an exporter of another machine, unless `node` is configured for that one exporter.
-    """
-    host = (urlsplit(source.target).hostname or "") if source.kind == "exporter" and "://" in source.target else ""
-    is_named = config.node is not None and len(config.source.exporter.targets) == 1
-    return host if host and not is_named and not is_loopback(host) else node_name(config)
-
-
-def boot_id_of(config: Config, target: str) -> str:
-    """Return the boot id of this host; empty where the GPUs of a target may be in another host."""
-    is_here = _is_exporter_here(target) if _reads_exporters(config) else _is_engine_here(config)
-    if not is_here and not discovers_exporters(config):
-        return ""
-    try:
-        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
-    except OSError:
-        return ""
-
-
-def kernel_log_of(config: Config) -> str:
-    """Return the path of the kernel log to read; empty for none."""
-    wanted = config.health.kernel_log
-    if wanted == "auto":
-        return KMSG if _is_engine_here(config) else ""
-    return "" if wanted == "off" else wanted
-
-
-def _reads_exporters(config: Config) -> bool:
-    source = config.source
-    return source.kind == "exporter" or (source.kind == "auto" and len(source.exporter.targets) > 1)
-
-
-def _is_engine_here(config: Config) -> bool:
-    return (
-        config.source.kind in ("auto", "dcgmi") and config.source.dcgmi.host is None
-    ) or config.source.kind == "nvml"
-
-
-def _is_exporter_here(target: str) -> bool:
-    """Return whether the address of an exporter is a loopback address or the name of this host."""
-    host = (urlsplit(target).hostname or "") if "://" in target else ""
-    return is_loopback(host) or host == gethostname().lower()
-
-
-def selection_of(config: Config, environment: Mapping[str, str]) -> GpuSelection:
-    """Return which GPUs to show: those of `gpus`, else those that the environment gives a job on this node, else all.
-
-    Args:
-        environment: variables by name; empty for a daemon, which shows all by default.
-    """
-    if config.gpus is not None:
-        return parse(config.gpus, "gpus")
-    if _is_engine_here(config):
-        return from_environment(environment)
-    return EVERYTHING
 
 
 def target_of(source: Source, config: Config) -> Target:

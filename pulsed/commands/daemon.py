@@ -23,9 +23,9 @@ from pulsed.collector.account_files import AccountFiles
 from pulsed.collector.finding_log import log_finding
 from pulsed.collector.health_log import log_health_change, log_removal
 from pulsed.collector.pool import CollectorPool
-from pulsed.collector.source_factory import node_name
 from pulsed.collector.state_file import SavedHealth, StateFile
 from pulsed.collector.target_store import TargetStore
+from pulsed.collector.this_host import node_name
 from pulsed.collector.tick_consumers import TickConsumers
 from pulsed.compute.tick import ComputedTick
 from pulsed.config import Config

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from pulsed.collector.device_filter import DeviceFilter
-from pulsed.collector.source_factory import selection_of
+from pulsed.collector.this_host import selection_of
 from pulsed.config.gpu_selection import EVERYTHING, parse
 from pulsed.config.load import load
 from pulsed.reader.tick import Layout

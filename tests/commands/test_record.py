@@ -19,7 +19,8 @@ import pytest
 
 from pulsed import cli
 from pulsed.collector.collector import Pipeline
-from pulsed.collector.source_factory import node_name, open_sources
+from pulsed.collector.source_factory import open_sources
+from pulsed.collector.this_host import node_name
 from pulsed.commands import recorder
 from pulsed.commands.export import export
 from pulsed.commands.recorder import Recorder, record

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 
 from pulsed.collector.collector import Pipeline
 from pulsed.collector.read_loop import read_loop
-from pulsed.collector.source_factory import found_sources, node_name
+from pulsed.collector.source_factory import found_sources
+from pulsed.collector.this_host import node_name
 from pulsed.compute.tick import ComputedTick
 from pulsed.config import Config
 from pulsed.errors import ConfigError, ProfilingHeld, SourceError

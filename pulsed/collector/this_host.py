@@ -1,0 +1,98 @@
+"""What of this host belongs to the GPUs of a source: its name, its boot, its kernel log, and the GPUs of a job."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from socket import gethostname
+from urllib.parse import urlsplit
+
+from pulsed.config import Config
+from pulsed.config.gpu_selection import EVERYTHING, GpuSelection, from_environment, parse
+from pulsed.errors import ConfigError
+from pulsed.reader.kernel_log.log import KMSG
+from pulsed.reader.tick import Source
+from pulsed.translate.identity import is_loopback
+
+
+def node_name(config: Config) -> str:
+    """Return the name of this host, for GPUs whose source does not name a host."""
+    return config.node or gethostname()
+
+
+def node_of_source(source: Source, config: Config) -> str:
+    """Return the host of the GPUs whose series do not name one.
+
+    It is the host in the URL of an exporter of another machine, unless `node` is configured for that one exporter.
+    """
+    host = (urlsplit(source.target).hostname or "") if source.kind == "exporter" and "://" in source.target else ""
+    is_named = config.node is not None and len(config.source.exporter.targets) == 1
+    return host if host and not is_named and not is_loopback(host) else node_name(config)
+
+
+def discovers_exporters(config: Config) -> bool:
+    """Return whether the exporters are found through the Kubernetes API."""
+    return config.source.kind == "exporter" and config.source.exporter.discovery == "kubernetes"
+
+
+def discovery_node(config: Config) -> str:
+    """Return the node whose exporters are found.
+
+    Raises:
+        ConfigError: it is not configured.
+    """
+    if config.node is None:
+        raise ConfigError(
+            "source.exporter.discovery: kubernetes needs the node's name",
+            "Set `node`; in a pod, PULSED_NODE from the field spec.nodeName",
+        )
+    return config.node
+
+
+def boot_id_of(config: Config, target: str) -> str:
+    """Return the boot id of this host; empty where the GPUs of a target may be in another host."""
+    is_here = _is_exporter_here(target) if _reads_exporters(config) else _is_engine_here(config)
+    if not is_here and not discovers_exporters(config):
+        return ""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    except OSError:
+        return ""
+
+
+def kernel_log_of(config: Config) -> str:
+    """Return the path of the kernel log to read; empty for none."""
+    wanted = config.health.kernel_log
+    if wanted == "auto":
+        return KMSG if _is_engine_here(config) else ""
+    return "" if wanted == "off" else wanted
+
+
+def selection_of(config: Config, environment: Mapping[str, str]) -> GpuSelection:
+    """Return which GPUs to show: those of `gpus`, else those that the environment gives a job on this node, else all.
+
+    Args:
+        environment: variables by name; empty for a daemon, which shows all by default.
+    """
+    if config.gpus is not None:
+        return parse(config.gpus, "gpus")
+    if _is_engine_here(config):
+        return from_environment(environment)
+    return EVERYTHING
+
+
+def _reads_exporters(config: Config) -> bool:
+    source = config.source
+    return source.kind == "exporter" or (source.kind == "auto" and len(source.exporter.targets) > 1)
+
+
+def _is_engine_here(config: Config) -> bool:
+    return (
+        config.source.kind in ("auto", "dcgmi") and config.source.dcgmi.host is None
+    ) or config.source.kind == "nvml"
+
+
+def _is_exporter_here(target: str) -> bool:
+    """Return whether the address of an exporter is a loopback address or the name of this host."""
+    host = (urlsplit(target).hostname or "") if "://" in target else ""
+    return is_loopback(host) or host == gethostname().lower()
