@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterator
+from pathlib import Path
 from urllib.parse import quote
 
 import pytest
@@ -12,6 +13,7 @@ import pytest
 from pulsed.cli import main
 from pulsed.translate.vocabulary import QUANTITIES
 from tests.daemon import Daemon, serving
+from tests.hardware.table import page as known_kernels
 from tests.waiting import until
 from tools.generate_docs import ROOT
 from tools.health_docs import health
@@ -32,6 +34,9 @@ CONDITIONAL = {
 """Families without a sample on the pages here: they need an event, an error, minutes, a cluster, or inputs that these
 lack."""
 
+TOPS = ("deploy", "helm", "systemd", "tests")
+"""Folders with pages of their own."""
+
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
@@ -43,11 +48,25 @@ def test_health_md_is_current() -> None:
     assert (ROOT / "HEALTH.md").read_text(encoding="utf-8") == health(), "make docs"
 
 
-@pytest.mark.parametrize("page", sorted(ROOT.glob("*.md")), ids=lambda page: page.name)
-def test_every_link_leads_somewhere(page: object) -> None:
-    text = (ROOT / str(page)).read_text(encoding="utf-8")
-    for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", text):
-        assert "://" in target or (ROOT / target).exists(), target
+def test_known_kernels_are_current() -> None:
+    assert (ROOT / "tests/hardware/README.md").read_text(encoding="utf-8") == known_kernels(), "make docs"
+
+
+PAGES = sorted([*ROOT.glob("*.md"), *(path for top in TOPS for path in (ROOT / top).rglob("README.md"))])
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_link_leads_somewhere(page: Path) -> None:
+    for target, anchor in re.findall(r"\]\(([^)#\s]*)#?([^)]*)\)", page.read_text(encoding="utf-8")):
+        if "://" not in target:
+            found = page.parent / target if target else page
+            assert found.exists(), target
+            assert not anchor or anchor in anchors(found.read_text(encoding="utf-8")), f"{target}#{anchor}"
+
+
+def anchors(text: str) -> set[str]:
+    """Return the anchors that GitHub gives the headings of a page."""
+    return {re.sub(r"[^\w -]", "", line.lower()).replace(" ", "-") for line in re.findall(r"^#+ (.*)$", text, re.M)}
 
 
 def test_every_command_in_the_readme_exists(capsys: pytest.CaptureFixture[str]) -> None:

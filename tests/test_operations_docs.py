@@ -114,11 +114,6 @@ def test_every_name_in_the_recipes_is_a_name_of_the_code() -> None:
     assert [name for name in named if not re.search(rf"\b{name}\b", code)] == []
 
 
-def test_every_link_within_the_page_leads_to_a_heading() -> None:
-    headings = {re.sub(r"[^\w -]", "", line.lower()).replace(" ", "-") for line in re.findall(r"^#+ (.*)$", TEXT, re.M)}
-    assert set(re.findall(r"\]\(#([^)]+)\)", TEXT)) <= headings
-
-
 def test_every_yaml_block_says_what_it_is() -> None:
     assert {block.splitlines()[0] for block in blocks("yaml")} == {PROMETHEUS, PULSED, HELM}
     for block in blocks("yaml"):

@@ -36,7 +36,7 @@ from pulsed.translate.fields import DERIVED as COMPOSED
 from pulsed.translate.fields import sources
 from pulsed.translate.vocabulary import QUANTITIES, Group
 from pulsed.translate.watches import GROUPS
-from tests.hardware.table import chapter as known_kernels
+from tests.hardware.readings import kept_runs
 from tools.class_docs import classes
 
 _NVML = {name for call in CALLS for name in call.names} | {field.name for field in FIELD_VALUES} | {GPM_SUPPORT, XID}
@@ -148,8 +148,14 @@ CHAPTERS: dict[Group, str] = {
 
 def metrics() -> str:
     """Return the text of METRICS.md."""
-    classes_, own = (*classes(), *known_kernels()), (*_owners(), *_jobstats(), *_own(), *_adapter())
+    classes_, own = (*classes(), *_confirmation()), (*_owners(), *_jobstats(), *_own(), *_adapter())
     return "\n".join([HEAD, *_computed(), *classes_, *_counted(), *_quantities(), *own]) + "\n"
+
+
+def _confirmation() -> Iterator[str]:
+    ran = "" if kept_runs() else "; it has not run on hardware yet"
+    yield "\nThe rules follow the documented meaning of the counters. `make hardware` compares them with"
+    yield f"[known kernels](tests/hardware/README.md){ran}."
 
 
 def _counted() -> Iterator[str]:

@@ -1,8 +1,8 @@
-"""The table of known kernels, expected and seen, as Markdown: a chapter of METRICS.md."""
+"""The table of known kernels, expected and seen, as Markdown: README.md of this folder."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from tests.hardware.judge import Seen, evaluate
 from tests.hardware.kernels import KERNELS, NEVER, KnownKernel, Range
@@ -19,17 +19,24 @@ _SHORT = {
 }
 
 
-def chapter() -> Iterator[str]:
-    """Yield the lines of the chapter, with all runs that are kept."""
+HEAD = """\
+# Known kernels
+
+`make hardware` plays twelve small kernels on the first GPU of a node, 10 s each, and compares class, inputs and counted
+work with what the documented meaning of the counters requires. It needs profiling counters, compute capability 8.0, and
+a GPU without other work and MIG instances.
+
+Commit the folder that it writes to `readings/` here, then run `make docs`: tests replay it. Where it differs from the
+table, correct rules or peaks with that evidence, not the expectations.
+"""
+
+
+def page() -> str:
+    """Return the text of README.md in this folder, with all runs that are kept."""
     runs = [evaluate(folder) for folder in kept_runs()]
-    yield "\n## Known kernels\n"
-    yield "`make hardware` plays twelve small kernels on the first GPU of a node, 10 s each, and compares class,"
-    yield "inputs and counted work with what the documented meaning of the counters requires. It needs profiling"
-    yield "counters, compute capability 8.0, and a GPU without other work and MIG instances."
-    if not runs:
-        yield "\n**It has not run on hardware yet**: no reading confirms this table."
-    yield f"\n{document(runs)}"
-    yield f"\nGR: graphics engine. Tensor, FP64 and DRAM activity that are not named: at most {NEVER[1] * 100:g} %."
+    note = "" if runs else "\nIt has not run on hardware yet.\n"
+    end = f"GR: graphics engine. Tensor, FP64 and DRAM activity that are not named: at most {NEVER[1] * 100:g} %."
+    return f"{HEAD}{note}\n{document(runs)}\n\n{end}\n"
 
 
 def document(runs: Sequence[tuple[Run, Mapping[str, Seen]]]) -> str:
