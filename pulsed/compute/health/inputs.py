@@ -39,6 +39,7 @@ INPUT_POSITION: Mapping[str, int] = {name: position for position, name in enumer
 """Index of an input in `GpuInputs.values`."""
 
 _ENGINE, _UTILIZATION = POSITION["graphics_engine_active_ratio"], POSITION["gpu_utilization_ratio"]
+_ENCODER, _DECODER = POSITION["encoder_utilization_ratio"], POSITION["decoder_utilization_ratio"]
 
 
 @dataclass(slots=True, eq=False)
@@ -75,11 +76,14 @@ class GpuInputs:
 
 
 def activity_of(reading: Reading) -> Value:
-    """Return how busy a GPU is, 0..1."""
+    """Return how busy a GPU is, 0..1; None if only its video engines are known, and do nothing.
+
+    The work of the video engines is in neither of the other two: a GPU that transcodes shows 0 in both.
+    """
     engine, utilization = reading[_ENGINE], reading[_UTILIZATION]
-    if engine is None or utilization is None:
-        return utilization if engine is None else engine
-    return max(engine, utilization)
+    busier = utilization if engine is None or (utilization is not None and utilization > engine) else engine
+    media = max(reading[_ENCODER] or 0.0, reading[_DECODER] or 0.0)
+    return media if media > (busier or 0.0) else busier
 
 
 def exporter_facts(extras: Extras | None, mask: Value) -> tuple[Value, Value, Value]:

@@ -26,6 +26,14 @@ def test_activity_is_the_larger_of_two_inputs(
     assert activity_of(Reading(graphics_engine_active_ratio=engine, gpu_utilization_ratio=utilization)) == activity
 
 
+def test_video_engines_are_activity_that_neither_the_engine_nor_the_driver_counts() -> None:
+    quiet = Reading(graphics_engine_active_ratio=0.0, gpu_utilization_ratio=0.0)
+    assert activity_of(quiet._replace(encoder_utilization_ratio=0.0, decoder_utilization_ratio=0.46)) == 0.46
+    assert activity_of(quiet._replace(encoder_utilization_ratio=0.09)) == 0.09
+    assert activity_of(Reading(decoder_utilization_ratio=0.3)) == 0.3
+    assert activity_of(Reading(encoder_utilization_ratio=0.0)) is None
+
+
 EVENTS = (("hw_thermal", 3.0), ("hw_power_brake", 2.0))
 
 
