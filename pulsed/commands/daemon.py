@@ -116,8 +116,7 @@ class Daemon:
         self._findings = FindingDetector(self._accounting)
         folder = Path(config.state_dir) if config.state_dir else None
         self._account_files = AccountFiles(folder, self._accounting, self._ended)
-        page_settings = config.page_settings()
-        self._pages = Pages(self._store, self._telemetry, page_settings)
+        self._pages = Pages(self._store, self._telemetry)
         self._app = DaemonApp(
             self._store,
             self._pages,
@@ -133,15 +132,8 @@ class Daemon:
         self._notifier = Notifier(os.environ)
         self._last_reload_successful = True
         self._telemetry.config_in_force = self._in_force
-        self._owner_families = OwnerFamilies(
-            self._store,
-            self._accounting,
-            self._findings,
-            config.publish.max_owners,
-            page_settings.catalog.owners,
-            config.publish.scale_target,
-            self._workloads,
-        )
+        self._owner_families = OwnerFamilies(self._store, self._accounting, self._findings, workloads=self._workloads)
+        self._publish(config)
         self._telemetry.owners = self._owner_families.collect
         self._telemetry.attribution = lambda: self._collectors.attribution.states
 
@@ -229,14 +221,17 @@ class Daemon:
             if getattr(config, key) != getattr(self._config, key):
                 log.warning("a change of this key needs a restart", extra={"key": key})
         setup(config.log.level, config.log.format)
-        page_settings = config.page_settings()
-        families = self._owner_families
-        families.max_owners, families.published = config.publish.max_owners, page_settings.catalog.owners
-        families.scale_target = config.publish.scale_target
-        self._pages.configure(page_settings)
+        self._publish(config)
         self._app.max_requests = config.max_requests
         self._config = config
         self._app.reset_api()
+
+    def _publish(self, config: Config) -> None:
+        """Set what is on the metrics page."""
+        page_settings, families = config.page_settings(), self._owner_families
+        self._pages.configure(page_settings)
+        families.max_owners, families.published = config.publish.max_owners, page_settings.catalog.owners
+        families.scale_target = config.publish.scale_target
 
     def _server(self) -> Server:
         web = self._config.web
