@@ -234,7 +234,7 @@ else:
     )
 
 
-class Idle(Section):
+class IdleSection(Section):
     """When an idle GPU counts as held."""
 
     held_memory: Size = Field(
@@ -244,7 +244,7 @@ class Idle(Section):
     )
 
 
-class Compute(Section):
+class ComputeSection(Section):
     """What is worked out from the readings."""
 
     missing: Missing = Field(
@@ -261,4 +261,4 @@ class Compute(Section):
     plausibility: PlausibilitySection = Field(
         default=PlausibilitySection(), description="Implausible inputs, which count as missing."
     )
-    idle: Idle = Field(default=Idle(), description="Whether an idle GPU is held or free.")
+    idle: IdleSection = Field(default=IdleSection(), description="Whether an idle GPU is held or free.")

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from pulsed.config import Config
 from pulsed.config.schema import Schema
-from pulsed.config.source import Exporter
+from pulsed.config.source import ExporterSection
 from pulsed.config.values import notation_of
 from pulsed.config.yaml import BadYaml, Given, YamlText
 from pulsed.errors import ConfigError
@@ -91,7 +91,7 @@ def check(file: Path) -> Config:
     return load(file, (), {})
 
 
-def password_of(exporter: Exporter) -> str:
+def password_of(exporter: ExporterSection) -> str:
     """Return the password to scrape with, from its file where it has one; empty: none.
 
     Raises `ConfigError` if the file cannot be read.

@@ -16,7 +16,7 @@ from pulsed.compute.derive import ComputeSettings
 from pulsed.compute.workload.class_table import ClassThresholds
 from pulsed.config.adapter import AdapterSection
 from pulsed.config.attribution import AttributionSection
-from pulsed.config.compute import Compute
+from pulsed.config.compute import ComputeSection
 from pulsed.config.health import HealthSection
 from pulsed.config.kubernetes import KubernetesSection
 from pulsed.config.prices import PricesSection
@@ -55,14 +55,14 @@ _FAMILIES = "allowed: names of METRICS.md and patterns such as pulsed_gpu_ecc_*"
 _FIELDS = "allowed: what METRICS.md lists, without pulsed_gpu_"
 
 
-class Log(Section):
+class LogSection(Section):
     """What the daemon writes to its standard error."""
 
     level: Literal["debug", "info", "warn", "error"] = Field(default="info", description="Minimum level.")
     format: Literal["logfmt", "json"] = Field(default="logfmt", description="Line format.")
 
 
-class Publish(Section):
+class PublishSection(Section):
     """What is republished."""
 
     series: SeriesChoice = Field(
@@ -146,7 +146,7 @@ class EventsSection(Section):
     )
 
 
-class Web(Section):
+class WebSection(Section):
     """HTTP access and its limits."""
 
     config_file: FileName | None = Field(
@@ -221,16 +221,16 @@ class Config(Section):
         "CUDA_VISIBLE_DEVICES, NVIDIA_VISIBLE_DEVICES, SLURM_STEP_GPUS or SLURM_JOB_GPUS.",
         examples=["0,2-3"],
     )
-    web: Web = Field(default=Web(), description="HTTP access and its limits.")
-    log: Log = Field(default=Log(), description="Log on standard error.")
+    web: WebSection = Field(default=WebSection(), description="HTTP access and its limits.")
+    log: LogSection = Field(default=LogSection(), description="Log on standard error.")
     source: SourceSection = Field(default=SourceSection(), description="Where readings come from.")
-    compute: Compute = Field(default=Compute(), description="Derived values.")
+    compute: ComputeSection = Field(default=ComputeSection(), description="Derived values.")
     health: HealthSection = Field(default=HealthSection(), description="Health checks (HEALTH.md).")
     kubernetes: KubernetesSection = Field(default=KubernetesSection(), description="The Kubernetes API.")
     adapter: AdapterSection = Field(default=AdapterSection(), description="`pulsed adapter`.")
     attribution: AttributionSection = Field(default=AttributionSection(), description="Owners of the GPUs.")
     prices: PricesSection = Field(default=PricesSection(), description="Prices of GPU time and energy.")
-    publish: Publish = Field(default=Publish(), description="What is published.")
+    publish: PublishSection = Field(default=PublishSection(), description="What is published.")
     history: HistorySection = Field(
         default=HistorySection(), description="Recent samples in memory, for `/gpus/{gpu}/history`."
     )

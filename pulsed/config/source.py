@@ -64,7 +64,7 @@ STALE_INTERVALS = 3
 """After so many intervals without a new sample data is stale, when `source.stale_after` is not set."""
 
 
-class Dcgmi(Section):
+class DcgmiSection(Section):
     """For the kind `dcgmi`."""
 
     path: Text = Field(default=_DCGMI.path, description="Program: a path, or a name in PATH.")
@@ -96,7 +96,7 @@ class Dcgmi(Section):
     )
 
 
-class Exporter(Section):
+class ExporterSection(Section):
     """For the kind `exporter`."""
 
     targets: Targets = Field(
@@ -175,7 +175,7 @@ class Exporter(Section):
             yield "key_file", "needs its certificate too; set cert_file"
 
 
-class Nvml(Section):
+class NvmlSection(Section):
     """For the kind `nvml`."""
 
     slow_interval: Duration = Field(
@@ -195,7 +195,7 @@ class Nvml(Section):
     )
 
 
-class Replay(Section):
+class ReplaySection(Section):
     """For the kind `replay`."""
 
     path: FileName | None = Field(
@@ -220,7 +220,7 @@ class Replay(Section):
     )
 
 
-class Demo(Section):
+class DemoSection(Section):
     """For the kind `demo`."""
 
     seed: WholeNumber = Field(default=0, description="Seed of the simulation.")
@@ -251,11 +251,11 @@ class SourceSection(Section):
         default=MAX_GPUS,
         description="Limit of GPUs and MIG instances of one target. A target with more fails.",
     )
-    dcgmi: Dcgmi = Field(default=Dcgmi(), description="Source `dcgmi`.")
-    exporter: Exporter = Field(default=Exporter(), description="Source `exporter`.")
-    nvml: Nvml = Field(default=Nvml(), description="Source `nvml`.")
-    replay: Replay = Field(default=Replay(), description="Source `replay`.")
-    demo: Demo = Field(default=Demo(), description="Source `demo`.")
+    dcgmi: DcgmiSection = Field(default=DcgmiSection(), description="Source `dcgmi`.")
+    exporter: ExporterSection = Field(default=ExporterSection(), description="Source `exporter`.")
+    nvml: NvmlSection = Field(default=NvmlSection(), description="Source `nvml`.")
+    replay: ReplaySection = Field(default=ReplaySection(), description="Source `replay`.")
+    demo: DemoSection = Field(default=DemoSection(), description="Source `demo`.")
 
     def problems(self) -> Iterator[Problem]:
         """Find an interval that the kind cannot keep, and what the kind needs and lacks."""

@@ -15,7 +15,7 @@ import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
-from pulsed.config.model import Web
+from pulsed.config.model import WebSection
 from pulsed.present.asgi import CLIENT_NAMES
 from pulsed.server.tls_context import Certificate, common_names
 
@@ -53,7 +53,7 @@ class ServerConnection(HttpToolsProtocol):
         self,
         config: uvicorn.Config,
         server_state: ServerState,
-        limits: Web,
+        limits: WebSection,
         admits: Admits,
         opened: Callable[[], object],
     ) -> None:

@@ -13,7 +13,7 @@ from heapq import nsmallest
 
 from uvicorn.server import ServerState
 
-from pulsed.config.model import Web
+from pulsed.config.model import WebSection
 from pulsed.server.connection import ServerConnection
 
 log = logging.getLogger(__name__)
@@ -31,7 +31,7 @@ class ConnectionLimiter:
     `opening` has the sockets of connections that are not ready yet (TLS handshake), with the loop time of their begin.
     """
 
-    def __init__(self, state: ServerState, limits: Web) -> None:
+    def __init__(self, state: ServerState, limits: WebSection) -> None:
         self._connections = state.connections
         self._limits = limits
         self.opening: dict[socket.socket, float] = {}

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator
 
 import uvicorn
 
-from pulsed.config.model import Web
+from pulsed.config.model import WebSection
 from pulsed.present.asgi import App
 from pulsed.server.connection import Admits, ServerConnection
 from pulsed.server.connection_limiter import ConnectionLimiter
@@ -50,7 +50,7 @@ class Server(uvicorn.Server):
     def __init__(
         self,
         app: App,
-        limits: Web,
+        limits: WebSection,
         live: WebConfigReloader | None = None,
         on_ready: Callable[[], None] = lambda: None,
     ) -> None:

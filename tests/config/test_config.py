@@ -18,7 +18,7 @@ from pulsed.compute.workload.class_table import ClassThresholds
 from pulsed.config import Config
 from pulsed.config.load import FLAGS, check, load, password_of
 from pulsed.config.section import keys, section_of
-from pulsed.config.source import CADENCES, Exporter, Kind
+from pulsed.config.source import CADENCES, ExporterSection, Kind
 from pulsed.config.values import notation_of
 from pulsed.errors import ConfigError
 from pulsed.reader.replay.source import DEFAULT_START
@@ -462,10 +462,10 @@ def test_errors_never_show_secrets(tmp_path: Path, text: str) -> None:
 def test_password_file(tmp_path: Path) -> None:
     file = tmp_path / "password"
     file.write_text("secret \n")
-    assert password_of(Exporter(targets=("a",), username="u", password_file=str(file))) == "secret "
-    assert password_of(Exporter()) == ""
+    assert password_of(ExporterSection(targets=("a",), username="u", password_file=str(file))) == "secret "
+    assert password_of(ExporterSection()) == ""
     with pytest.raises(ConfigError, match=r"cannot read .*missing: No such file"):
-        password_of(Exporter(username="u", password_file=str(tmp_path / "missing")))
+        password_of(ExporterSection(username="u", password_file=str(tmp_path / "missing")))
 
 
 # What follows

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import uvloop
 
-from pulsed.config.model import Web
+from pulsed.config.model import WebSection
 from pulsed.server import connection
 from pulsed.server.connection import MOST_BODY_BYTES, MOST_HEADER_BYTES
 from pulsed.server.http_server import Server
@@ -77,7 +77,7 @@ async def _until_end(reader: asyncio.StreamReader) -> bytes:
 
 
 @contextlib.asynccontextmanager
-async def serving(limits: Web, live: WebConfigReloader | None = None) -> AsyncIterator[Site]:
+async def serving(limits: WebSection, live: WebConfigReloader | None = None) -> AsyncIterator[Site]:
     site = Site()
     with socket.create_server(("127.0.0.1", 0), backlog=512) as listening:
         site.port = listening.getsockname()[1]
@@ -96,11 +96,11 @@ async def serving(limits: Web, live: WebConfigReloader | None = None) -> AsyncIt
 
 def on_uvloop(
     test: Callable[[Site], Awaitable[None]],
-    limits: Web | None = None,
+    limits: WebSection | None = None,
     live: WebConfigReloader | None = None,
 ) -> None:
     async def run() -> None:
-        async with serving(limits or Web(), live) as site:
+        async with serving(limits or WebSection(), live) as site:
             await test(site)
 
     coroutine: Coroutine[Any, Any, None] = run()
@@ -222,7 +222,7 @@ def test_nonsense_is_answered_or_closed(request_: bytes) -> None:
         assert answer == b"" or answer.startswith((b"HTTP/1.1 400", b"HTTP/1.1 200"))
         assert (await site.ask(ONCE)).startswith(b"HTTP/1.1 200")
 
-    on_uvloop(test, Web(request_timeout=1))
+    on_uvloop(test, WebSection(request_timeout=1))
 
 
 def test_who_says_nothing_or_drips_has_ten_seconds_and_no_more() -> None:
@@ -246,7 +246,7 @@ def test_who_says_nothing_or_drips_has_ten_seconds_and_no_more() -> None:
         kept[1].write(ONCE)
         assert (await _until_end(kept[0])).endswith(b"yes"), "who has asked may wait"
 
-    on_uvloop(test, Web(request_timeout=1))
+    on_uvloop(test, WebSection(request_timeout=1))
 
 
 def test_who_takes_nothing_of_the_answer_goes(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -258,7 +258,7 @@ def test_who_takes_nothing_of_the_answer_goes(monkeypatch: pytest.MonkeyPatch) -
             await eventually(lambda: site.open == 1)
             await eventually(lambda: site.open == 0)
 
-    on_uvloop(test, Web(keep_alive=1))
+    on_uvloop(test, WebSection(keep_alive=1))
 
 
 def test_who_does_not_say_goodbye_goes_too(
@@ -280,7 +280,7 @@ def test_who_does_not_say_goodbye_goes_too(
             assert site.open == 1
             await eventually(lambda: site.open == 0)
 
-    on_uvloop(test, Web(keep_alive=1), live)
+    on_uvloop(test, WebSection(keep_alive=1), live)
 
 
 def test_a_full_house_lets_the_idle_go_and_the_asking_stay() -> None:
@@ -299,7 +299,7 @@ def test_a_full_house_lets_the_idle_go_and_the_asking_stay() -> None:
         assert (await slow[0].readuntil(b"yes")).startswith(b"HTTP/1.1 200")
         del crowd
 
-    on_uvloop(test, Web(max_connections=32))
+    on_uvloop(test, WebSection(max_connections=32))
 
 
 def test_when_all_are_being_answered_one_more_is_refused() -> None:
@@ -314,7 +314,7 @@ def test_when_all_are_being_answered_one_more_is_refused() -> None:
             assert (await reader.readuntil(b"yes")).startswith(b"HTTP/1.1 200")
         assert (await site.ask(ONCE)).startswith(b"HTTP/1.1 200")
 
-    on_uvloop(test, Web(max_connections=4))
+    on_uvloop(test, WebSection(max_connections=4))
 
 
 @pytest.fixture
@@ -340,7 +340,7 @@ def test_handshakes_that_never_end_are_counted_and_ended(live: WebConfigReloader
         assert site.server is not None
         assert site.server.limiter.opening == {}
 
-    on_uvloop(test, Web(max_connections=16, request_timeout=1), live)
+    on_uvloop(test, WebSection(max_connections=16, request_timeout=1), live)
 
 
 def test_the_configured_headers_are_on_every_answer(live: WebConfigReloader, tmp_path: Path) -> None:

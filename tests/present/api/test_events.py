@@ -20,7 +20,7 @@ from pulsed.accounting.accounting import OwnerAccounting
 from pulsed.accounting.ended import EndedAccounts
 from pulsed.compute.health.model import HealthChange
 from pulsed.compute.tick import ClassChange, ComputedTick
-from pulsed.config.model import Web
+from pulsed.config.model import WebSection
 from pulsed.present.api.account_documents import Accounts
 from pulsed.present.api.application import api
 from pulsed.present.api.event_documents import KINDS, Change
@@ -123,7 +123,7 @@ class Running:
         # Little room in the kernel, so that a reader that does not read is soon felt.
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 16384)
         self.port: int = self._socket.getsockname()[1]
-        self._server = Server(app, Web())
+        self._server = Server(app, WebSection())
         self._task = asyncio.create_task(self._server.serve(sockets=[self._socket]))
         self._clients: list[Client] = []
 
