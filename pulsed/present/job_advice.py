@@ -124,9 +124,10 @@ def _fed(account: Account) -> Iterator[Advice]:
     observed = float(total["gpu_seconds"])
     waited = by_state(total, "workload_class_seconds").get("io_or_data_loading", 0.0)
     if observed > 0.0 and waited >= IO_RATIO * observed:
+        link = "PCIe or C2C" if total["counters"].get("observed_c2c_receive_bytes") else "PCIe"
         yield Advice(
             "io",
-            f"PCIe was busy and SMs were not for {_percent(waited / observed)} of the time "
+            f"{link} was busy and SMs were not for {_percent(waited / observed)} of the time "
             f"({duration_text(waited)} of {duration_text(observed)})",
             "Use more loader workers, pinned memory and prefetching, or keep the data on the GPU.",
         )

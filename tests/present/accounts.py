@@ -26,6 +26,7 @@ def gpu_account(
     sm: float = 0.5,
     idle: float = 0.0,
     io: float = 0.0,
+    c2c: float | None = None,
     usual: str = "tensor_compute",
     watts: float = 500.0,
     peak: float = 0.6,
@@ -37,7 +38,7 @@ def gpu_account(
     violations: tuple[float | None, float | None] = (0.0, 0.0),
     events: tuple[OwnerEvent, ...] = (),
 ) -> GpuAccount:
-    """Return an account of a GPU: `real`, `sm`, `idle` and `io` are shares of its observed time."""
+    """Return an account of a GPU: `real`, `sm`, `idle` and `io` are shares of its observed time, `c2c` bytes."""
     observed = seen * hours * HOUR
     counters = load(
         {
@@ -54,6 +55,7 @@ def gpu_account(
             "real_utilization_unknown_seconds": 0.0,
             "sm_active_seconds": sm * observed,
             "sm_active_unknown_seconds": 0.0,
+            **({} if c2c is None else {"observed_c2c_receive_bytes": c2c}),
         }
     )
     account = GpuAccount(

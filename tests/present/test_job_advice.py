@@ -44,6 +44,12 @@ def test_advice_at_its_threshold(gpus: list[GpuAccount], expected: list[str]) ->
     assert ids(*gpus) == expected
 
 
+@pytest.mark.parametrize(("c2c", "links"), [(None, "PCIe was"), (0.0, "PCIe was"), (1e12, "PCIe or C2C was")])
+def test_the_link_of_a_superchip_is_named(c2c: float | None, links: str) -> None:
+    (advice,) = document(gpu_account(0, io=0.2, c2c=c2c))["advice"]
+    assert advice["evidence"].startswith(f"{links} busy and SMs were not for 20 %")
+
+
 def test_memory_bound_is_no_fault() -> None:
     assert ids(gpu_account(0, usual="memory_bound")) == []
 
