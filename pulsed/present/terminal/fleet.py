@@ -107,9 +107,9 @@ def card(gpu: GpuState, width: int, model: Model, *, is_selected: bool) -> list[
         Segment(f" {health.text} ", health.style),
     )
     body = [
-        _bar_line("RU ", gpu, bottleneck_style(gpu), *gpu.bounds, real_words(gpu), inner, gpu.number(DRIVER)),
-        _bar_line("MEM", gpu, "", gpu.memory_ratio, gpu.memory_ratio, _memory_and_share(gpu), inner),
-        _bar_line("PWR", gpu, "", gpu.power_ratio, gpu.power_ratio, _power_words(gpu), inner),
+        _bar_line("RU ", bottleneck_style(gpu), *gpu.bounds, real_words(gpu), inner, gpu.number(DRIVER)),
+        _bar_line("MEM", "", gpu.memory_ratio, gpu.memory_ratio, _memory_and_share(gpu), inner),
+        _bar_line("PWR", "", gpu.power_ratio, gpu.power_ratio, _power_words(gpu), inner),
         class_words(gpu, model.time),
         _activity(gpu),
         _temperature_and_clocks(gpu),
@@ -127,14 +127,13 @@ def _card_owner(gpu: GpuState) -> Segment:
 
 
 def _activity(gpu: GpuState) -> Line:
-    active, occupancy = (percent(_shown(gpu, f"sm_{name}_ratio")) for name in ("active", "occupancy"))
-    others = " ".join(f"{title} {percent(_shown(gpu, name))}" for title, name in _CARD_NUMBERS)
+    active, occupancy = (percent(gpu.number(f"sm_{name}_ratio")) for name in ("active", "occupancy"))
+    others = " ".join(f"{title} {percent(gpu.number(name))}" for title, name in _CARD_NUMBERS)
     return line(f"SM {active}/{occupancy} {others}")
 
 
 def _bar_line(
     name: str,
-    gpu: GpuState,
     style: str,
     lower: float | None,
     upper: float | None,
@@ -142,16 +141,13 @@ def _bar_line(
     width: int,
     mark: float | None = None,
 ) -> Line:
-    known = None if gpu.stale else lower
     size = max(width - 4 - _WORDS - 1, 6)
-    return line(
-        f"{name} ", *bar(size, style, known, upper, None if gpu.stale else mark), " ", right(words, width - size - 5)
-    )
+    return line(f"{name} ", *bar(size, style, lower, upper, mark), " ", right(words, width - size - 5))
 
 
 def _memory_words(gpu: GpuState) -> str:
     used, size = gpu.number("memory_used_bytes"), gpu.number("memory_bytes")
-    if gpu.stale or (used is None and size is None):
+    if used is None and size is None:
         return "--"
     return f"{gibibytes(used)}/{gibibytes(size)} GiB"
 
@@ -162,33 +158,27 @@ def _memory_and_share(gpu: GpuState) -> str:
 
 
 def _power_words(gpu: GpuState) -> str:
-    if gpu.stale or gpu.number("power_watts") is None:
+    if gpu.number("power_watts") is None:
         return "--"
     return f"{whole(gpu.number('power_watts'))}/{whole(gpu.number('power_limit_watts'))} W"
 
 
-def _shown(gpu: GpuState, name: str) -> float | None:
-    return None if gpu.stale else gpu.number(name)
-
-
 def _temperature_and_clocks(gpu: GpuState) -> Line:
-    die, memory = (whole(_shown(gpu, name)) for name in ("temperature_celsius", "memory_temperature_celsius"))
-    sm, mem = (megahertz(_shown(gpu, name)) for name in ("sm_clock_hertz", "memory_clock_hertz"))
-    engine, copy = (percent(_shown(gpu, name)) for name in ("graphics_engine_active_ratio", "memory_utilization_ratio"))
+    die, memory = (whole(gpu.number(name)) for name in ("temperature_celsius", "memory_temperature_celsius"))
+    sm, mem = (megahertz(gpu.number(name)) for name in ("sm_clock_hertz", "memory_clock_hertz"))
+    engine, copy = (percent(gpu.number(name)) for name in ("graphics_engine_active_ratio", "memory_utilization_ratio"))
     return line(f"{die}|{memory} C {sm}|{mem} MHz GR {engine} cp {copy}")
 
 
 def _traffic(gpu: GpuState) -> Line:
-    receive, send = (metric(_shown(gpu, f"pcie_{way}_bytes_per_second"), "B") for way in ("receive", "transmit"))
-    link = metric(None if gpu.stale else gpu.nvlink_bytes_per_second, "B")
+    receive, send = (metric(gpu.number(f"pcie_{way}_bytes_per_second"), "B") for way in ("receive", "transmit"))
+    link = metric(gpu.nvlink_bytes_per_second, "B")
     return line(f"PCIe {receive.replace(' ', '')}/{send.replace(' ', '')} NVL {link.replace(' ', '')} /s")
 
 
 def _last(gpu: GpuState) -> Line:
-    limit = "--" if gpu.stale else gpu.state("limiting_resource")
-    energy = metric(_shown(gpu, "energy_joules_total"), "J")
-    replays = rate(None if gpu.stale else gpu.replays_per_second)
-    return line(f"lim {limit if limit != 'unknown' else '--'}  {energy}  replay {replays}/s")
+    energy = metric(gpu.number("energy_joules_total"), "J")
+    return line(f"lim {_limit(gpu)}  {energy}  replay {rate(gpu.replays_per_second)}/s")
 
 
 class FleetColumn(NamedTuple):
@@ -203,12 +193,11 @@ class FleetColumn(NamedTuple):
 
 
 def _ratio(title: str, name: str, importance: int) -> FleetColumn:
-    return FleetColumn(title, max(len(title), 3), importance, True, lambda gpu, model: percent(_shown(gpu, name)))
+    return FleetColumn(title, max(len(title), 3), importance, True, lambda gpu, model: percent(gpu.number(name)))
 
 
 def _real_bar(gpu: GpuState, model: Model) -> Line:
-    lower, upper = (None, None) if gpu.stale else gpu.bounds
-    return Line(bar(16, bottleneck_style(gpu), lower, upper, _shown(gpu, DRIVER)))
+    return Line(bar(16, bottleneck_style(gpu), *gpu.bounds, gpu.number(DRIVER)))
 
 
 COLUMNS: tuple[FleetColumn, ...] = (
@@ -231,20 +220,14 @@ COLUMNS: tuple[FleetColumn, ...] = (
     FleetColumn("C", 5, 72, True, lambda gpu, model: _temperatures(gpu)),
     FleetColumn("LIMIT", 8, 40, False, lambda gpu, model: _limit(gpu)),
     FleetColumn("PCIe RX/TX", 13, 26, True, lambda gpu, model: _pcie(gpu)),
-    FleetColumn(
-        "NVLINK", 8, 25, True, lambda gpu, model: metric(_live(gpu, gpu.nvlink_bytes_per_second), "B").replace(" ", "")
-    ),
-    FleetColumn("SM MHz", 6, 24, True, lambda gpu, model: megahertz(_shown(gpu, "sm_clock_hertz"))),
+    FleetColumn("NVLINK", 8, 25, True, lambda gpu, model: metric(gpu.nvlink_bytes_per_second, "B").replace(" ", "")),
+    FleetColumn("SM MHz", 6, 24, True, lambda gpu, model: megahertz(gpu.number("sm_clock_hertz"))),
     FleetColumn("OWNER", 10, 78, False, lambda gpu, model: _owner_cell(gpu), 40),
 )
 
 
-def _live(gpu: GpuState, value: float | None) -> float | None:
-    return None if gpu.stale else value
-
-
 def _temperatures(gpu: GpuState) -> str:
-    return "|".join(whole(_shown(gpu, name)) for name in ("temperature_celsius", "memory_temperature_celsius"))
+    return "|".join(whole(gpu.number(name)) for name in ("temperature_celsius", "memory_temperature_celsius"))
 
 
 def _limit(gpu: GpuState) -> str:
@@ -253,7 +236,7 @@ def _limit(gpu: GpuState) -> str:
 
 
 def _pcie(gpu: GpuState) -> str:
-    texts = [metric(_shown(gpu, f"pcie_{way}_bytes_per_second"), "B") for way in ("receive", "transmit")]
+    texts = [metric(gpu.number(f"pcie_{way}_bytes_per_second"), "B") for way in ("receive", "transmit")]
     return "/".join(texts).replace(" ", "")
 
 

@@ -119,19 +119,14 @@ def focus(model: Model, view: ViewState, gpus: Sequence[GpuState], width: int, h
         return [line(Segment("no GPU", "dim"))]
     if width >= MINI_FLEET_FROM and len(gpus) > 1:
         beside = fleet(model, view, gpus, MINI_FLEET_WIDTH, height).lines
-        lines = _scrolled(list(_lines(gpu, model, width - MINI_FLEET_WIDTH - 3)), view, height)
+        lines = view.scrolled(list(_lines(gpu, model, width - MINI_FLEET_WIDTH - 3)), height)
         beside += [Line()] * (height - len(beside))
         lines += [Line()] * (height - len(lines))
         return [
             joined([one.fitted(MINI_FLEET_WIDTH), line(Segment(" │ ", "dim")), other])
             for one, other in zip(beside, lines, strict=False)
         ]
-    return _scrolled(list(_lines(gpu, model, width)), view, height)
-
-
-def _scrolled(lines: list[Line], view: ViewState, height: int) -> list[Line]:
-    first = max(min(view.scroll, len(lines) - height), 0)
-    return lines[first : first + height]
+    return view.scrolled(list(_lines(gpu, model, width)), height)
 
 
 def _lines(gpu: GpuState, model: Model, width: int) -> Iterator[Line]:
@@ -240,10 +235,7 @@ def _bar(gpu: GpuState, each: Metric, value: Number, top: Number, width: int) ->
     if top is None:
         return [Segment(" " * width)]
     if each.field == "real_utilization_ratio":
-        lower, upper = (None, None) if gpu.stale else gpu.bounds
-        return bar(
-            width, bottleneck_style(gpu), lower, upper, None if gpu.stale else gpu.number("gpu_utilization_ratio")
-        )
+        return bar(width, bottleneck_style(gpu), *gpu.bounds, gpu.number("gpu_utilization_ratio"))
     return bar(width, "", ratio(value, top))
 
 

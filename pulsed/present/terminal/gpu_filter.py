@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from pulsed.present.terminal.model import GpuState
+from pulsed.present.terminal.model import GpuState, ratio
 from pulsed.present.terminal.numbers import MISSING, Number
 
 Test = Callable[[GpuState], bool]
@@ -28,7 +28,7 @@ class _Quantity(NamedTuple):
 
 
 def _field(name: str) -> _Quantity:
-    return _Quantity(lambda gpu: gpu.number(name), name.endswith("_ratio"))
+    return _Quantity(lambda gpu: gpu.last(name), name.endswith("_ratio"))
 
 
 NUMBERS: Mapping[str, _Quantity] = {
@@ -40,7 +40,7 @@ NUMBERS: Mapping[str, _Quantity] = {
     "tensor": _field("tensor_active_ratio"),
     "dram": _field("dram_active_ratio"),
     "sat": _field("saturation_ratio"),
-    "mem": _Quantity(lambda gpu: gpu.memory_ratio, True),
+    "mem": _Quantity(lambda gpu: ratio(gpu.last("memory_used_bytes"), gpu.last("memory_bytes")), True),
     "power": _field("power_watts"),
     "temp": _field("temperature_celsius"),
 }

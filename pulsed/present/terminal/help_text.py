@@ -37,5 +37,4 @@ def help_text(model: Model, view: ViewState, height: int) -> list[Line]:
     """Return the help, from `view.scroll` on."""
     lines = [line(Segment(row, "" if row.startswith(" ") else "title")) for row in _TEXT.splitlines()]
     lines += own_cost(model)
-    first = max(min(view.scroll, len(lines) - height), 0)
-    return lines[first : first + height]
+    return view.scrolled(lines, height)

@@ -37,8 +37,7 @@ def jobs(model: Model, view: ViewState, width: int, height: int) -> list[Line]:
         note = "no owner has a GPU: owners come from pod labels, or from attribution.jobs.directories"
     elif not any(model.processes.values()):
         note += " Processes: attribution.processes of the daemon."
-    first = max(min(view.scroll, len(rows) - (height - 2)), 0)
-    return [head, *rows[first : first + max(height - 2, 0)], line(Segment(note, "dim"))][:height]
+    return [head, *view.scrolled(rows, max(height - 2, 0)), line(Segment(note, "dim"))][:height]
 
 
 def _columns(width: int) -> list[str]:
@@ -81,17 +80,20 @@ def _values(owner: Mapping[str, Any], part: Mapping[str, Any], gpu: GpuState | N
     counters = part["counters"]
     idle = sum((counters["idle_seconds"] or {}).values())
     energy = counters["class_energy_joules"]
-    live = gpu is not None and not gpu.stale
+
+    def number(name: str) -> Number:
+        return None if gpu is None else gpu.number(name)
+
     return {
         "owner": f"{owner['kind'].removeprefix('slurm_')} {owner['id']}",
         "user": owner["user"] or "--",
         "gpu": part["gpu"] if gpu is None else gpu_label(gpu, with_node=model.has_several_nodes),
         "gid": part["mig_id"] or "-",
         "status": "--" if gpu is None else _status(gpu),
-        "memory": gibibytes(gpu.number("memory_used_bytes") if live and gpu is not None else None),
-        "util": percent(gpu.number("gpu_utilization_ratio") if live and gpu is not None else None),
+        "memory": gibibytes(number("memory_used_bytes")),
+        "util": percent(number("gpu_utilization_ratio")),
         "real": "--" if gpu is None else real_words(gpu).replace(" %", ""),
-        "tensor": percent(gpu.number("tensor_active_ratio") if live and gpu is not None else None),
+        "tensor": percent(number("tensor_active_ratio")),
         "held": duration(part["held_seconds"]),
         "idle": _share(idle, counters["observed_seconds"]),
         "energy": metric(sum(energy.values()) / 3600, "Wh") if energy else "--",

@@ -70,7 +70,11 @@ class GpuState:
         return (self.gpu or self.uuid) + (f":{self.mig_id}" if self.mig_id else "")
 
     def number(self, field_name: str) -> Number:
-        """Return a number; None if it is missing."""
+        """Return a number; None if it is missing or the GPU is stale."""
+        return None if self.stale else self.last(field_name)
+
+    def last(self, field_name: str) -> Number:
+        """Return a number of the last sample, also of a stale GPU."""
         value = self.values.get(field_name)
         return value if isinstance(value, (int, float)) and not isinstance(value, bool) else None
 
@@ -113,7 +117,7 @@ class GpuState:
     @property
     def link_bytes_per_second(self) -> Number:
         """Capacity of the PCIe link in both directions together."""
-        generation, width = self.number("pcie_link_generation"), self.number("pcie_link_width")
+        generation, width = self.last("pcie_link_generation"), self.last("pcie_link_width")
         lane = None if generation is None else _LANE_BYTES.get(int(generation))
         return None if lane is None or width is None else 2 * lane * width
 
@@ -130,7 +134,7 @@ class GpuState:
     @property
     def is_active(self) -> bool:
         """Whether real utilization or memory is 20 % or more (as in KempnerPulse)."""
-        return not self.stale and max(self.real or 0.0, self.memory_ratio or 0.0) >= 0.2
+        return max(self.real or 0.0, self.memory_ratio or 0.0) >= 0.2
 
 
 def ratio(part: Number, whole: Number) -> Number:

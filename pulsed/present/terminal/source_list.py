@@ -15,8 +15,7 @@ def source_list(model: Model, view: ViewState, width: int, height: int) -> list[
     """Return daemons and their sources, from `view.scroll` on."""
     lines = [row for source in model.sources for row in _daemon(source, model, width)]
     lines += own_cost(model)
-    first = max(min(view.scroll, len(lines) - height), 0)
-    return lines[first : first + height]
+    return view.scrolled(lines, height)
 
 
 def own_cost(model: Model) -> list[Line]:

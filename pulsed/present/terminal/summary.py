@@ -22,6 +22,7 @@ def gpu_states(source: int, summary: Document, waited: float, before: Document |
     size = len(gpus["gpu"])
     nothing: list[Any] = [None] * size
     replays = _rates(summary, before) if before is not None else nothing
+    stale = [bool(each) or waited > LOST_SECONDS for each in summary["stale"]]
     names = list(fields)
     rows = zip(*fields.values(), strict=True) if names else iter([()] * size)
     return [
@@ -34,13 +35,13 @@ def gpu_states(source: int, summary: Document, waited: float, before: Document |
             gpus["mig_profile"][at] or "",
             short_model(gpus["model"][at] or ""),
             dict(zip(names, row, strict=True)),
-            bool(summary["stale"][at]) or waited > LOST_SECONDS,
+            stale[at],
             max(0.0, now - summary["sample_time"][at]) + waited,
             None if summary["owners"][at] is None else tuple(owner for owner in summary["owners"][at]),
             (summary.get("class_since") or nothing)[at],
             tuple((summary.get("candidates") or nothing)[at] or ()),
             (summary.get("problem") or nothing)[at] or "",
-            replays[at],
+            None if stale[at] else replays[at],
         )
         for at, row in enumerate(rows)
     ]

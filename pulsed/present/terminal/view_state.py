@@ -8,7 +8,8 @@ from math import inf
 from typing import Literal
 
 from pulsed.present.terminal.gpu_filter import gpu_filter
-from pulsed.present.terminal.model import GpuState, Model
+from pulsed.present.terminal.line import Line
+from pulsed.present.terminal.model import GpuState, Model, ratio
 
 ViewName = Literal["fleet", "focus", "plot", "job", "events", "sources", "help"]
 VIEWS: tuple[ViewName, ...] = ("fleet", "focus", "plot", "job", "events", "sources", "help")
@@ -20,12 +21,12 @@ LAYOUTS: tuple[Layout, ...] = ("auto", "cards", "rows")
 _HEALTH = {"crit": 4, "hot": 3, "warn": 2, "info": 1, "ok": 0}
 
 _SORTS: Mapping[str, Callable[[GpuState], float]] = {
-    "ru": lambda gpu: _largest(gpu.real),
-    "power": lambda gpu: _largest(gpu.number("power_watts")),
-    "memory": lambda gpu: _largest(gpu.memory_ratio),
-    "temperature": lambda gpu: _largest(gpu.number("temperature_celsius")),
+    "ru": lambda gpu: _largest(gpu.last("real_utilization_ratio")),
+    "power": lambda gpu: _largest(gpu.last("power_watts")),
+    "memory": lambda gpu: _largest(ratio(gpu.last("memory_used_bytes"), gpu.last("memory_bytes"))),
+    "temperature": lambda gpu: _largest(gpu.last("temperature_celsius")),
     "health": lambda gpu: -_HEALTH.get(gpu.health, 0),
-    "waste": lambda gpu: {"held": -2, "idle": -1}.get(gpu.use, 0) + (gpu.real or 0.0),
+    "waste": lambda gpu: {"held": -2, "idle": -1}.get(gpu.use, 0) + (gpu.last("real_utilization_ratio") or 0.0),
 }
 SORTS: tuple[str, ...] = ("index", *_SORTS)
 """Orders of GPUs; `waste` has idle GPUs with an owner first."""
@@ -72,6 +73,11 @@ class ViewState:
     def current(self, gpus: Sequence[GpuState]) -> GpuState | None:
         """Return the selected GPU; the first if it is not among them."""
         return next((gpu for gpu in gpus if gpu.key == self.selected), gpus[0] if gpus else None)
+
+    def scrolled(self, lines: list[Line], height: int) -> list[Line]:
+        """Return the lines in sight if `height` of them are; the last page is full."""
+        first = max(min(self.scroll, len(lines) - height), 0)
+        return lines[first : first + height]
 
     def _is_wanted(self, gpu: GpuState) -> bool:
         return not self.gpus.isdisjoint((gpu.name, gpu.gpu, gpu.uuid, f"{gpu.node}:{gpu.name}"))

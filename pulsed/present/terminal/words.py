@@ -63,13 +63,10 @@ def health_words(gpu: GpuState) -> Segment:
 
 def real_words(gpu: GpuState) -> str:
     """Return the real utilization in percent: a number, or bounds in parentheses' stead."""
-    if gpu.stale:
-        return "--"
+    lower, upper = gpu.bounds
     if gpu.real is not None:
-        lower, upper = gpu.bounds
         known = span(lower, upper)
         return f"{percent(gpu.real)} %" if ".." not in known else f"{percent(gpu.real)} % {known}"
-    lower, upper = gpu.bounds
     return "--" if lower is None else f"{span(lower, upper)} %"
 
 
