@@ -10,9 +10,9 @@ from urllib.parse import quote
 
 from pulsed.commands.daemon_client import DaemonClient, DaemonUnreachable, RequestRefused
 from pulsed.errors import PulsedError
+from pulsed.present.account_totals import is_same_job, merged_account
 from pulsed.present.job_report import job_line, job_report, job_table
 from pulsed.present.jobstats_blob import with_gpus
-from pulsed.present.merged_account import is_same_job, merged_account
 
 REQUESTS = 64
 """Concurrent requests."""

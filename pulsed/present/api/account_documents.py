@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from pulsed.accounting.account import VIOLATIONS, GpuAccount, OwnerAccount
 from pulsed.accounting.accounting import OwnerAccounting
-from pulsed.accounting.counter_vector import EMPTY, CounterVector, added, by_name, observed
+from pulsed.accounting.counter_vector import by_name, observed
 from pulsed.accounting.ended import EndedAccounts
 from pulsed.attribution.owner import Owner
-from pulsed.present.job_advice import advice_of
-from pulsed.present.job_cost import NO_PRICES, Prices, cost_of
+from pulsed.present.account_totals import coverage, with_totals
+from pulsed.present.job_cost import NO_PRICES, Prices
 from pulsed.present.rfc3339 import rfc3339, rfc3339_or_none
 from pulsed.present.workload_totals import WorkloadTotals
 
@@ -105,9 +105,6 @@ def owner_document(owner: Owner) -> Document:
 def account_document(account: OwnerAccount, here: str, prices: Prices = NO_PRICES) -> Document:
     """Return an account with all of its GPUs; `here` is this process's node."""
     moment = account.last_seen if account.end is None else account.end
-    gpus = list(account.gpus.values())
-    held = sum(each.held_seconds(moment) for each in gpus)
-    seen = sum(each.observed for each in gpus)
     document: Document = {
         "owner": owner_document(account.owner),
         "state": "running" if account.end is None else "ended",
@@ -115,28 +112,8 @@ def account_document(account: OwnerAccount, here: str, prices: Prices = NO_PRICE
         "end": rfc3339_or_none(account.end),
         "last_sample_time": rfc3339(account.last_seen),
         "elapsed_seconds": max(moment - account.begin, 0.0),
-        "gpu_count": len(gpus),
-        "coverage": _coverage(seen, held),
-        "boundary_seconds": sum(observed(each.boundary) for each in gpus),
-        "total": _counted(gpus),
-        "gpus": [_gpu(each, moment, here) for each in gpus],
     }
-    document["cost"] = cost_of(document["total"], prices)
-    document["advice"] = [advice._asdict() for advice in advice_of(document)]
-    return document
-
-
-def _counted(gpus: Sequence[GpuAccount]) -> Document:
-    """Return counters over some GPUs, with equal shares of shared ones, and their bounds."""
-    estimate = _sum(each.estimate for each in gpus)
-    return {
-        "gpu_seconds": observed(estimate),
-        "observed_seconds": sum(each.observed for each in gpus),
-        "bridged_joules": sum(each.bridged_joules for each in gpus),
-        "counters": by_name(estimate),
-        "lower": by_name(_sum(each.alone for each in gpus)),
-        "upper": by_name(_sum(each.upper for each in gpus)),
-    }
+    return with_totals(document, [_gpu(each, moment, here) for each in account.gpus.values()], prices)
 
 
 def _gpu(account: GpuAccount, moment: float, here: str) -> Document:
@@ -151,10 +128,15 @@ def _gpu(account: GpuAccount, moment: float, here: str) -> Document:
         "memory_bytes": account.memory_bytes,
         "shared_by": account.sharers,
         "held_seconds": held,
-        "coverage": _coverage(account.observed, held),
+        "coverage": coverage(account.observed, held),
         "boundary_seconds": observed(account.boundary),
         "samples": extremes.samples,
-        **_counted([account]),
+        "gpu_seconds": observed(account.estimate),
+        "observed_seconds": account.observed,
+        "bridged_joules": account.bridged_joules,
+        "counters": by_name(account.estimate),
+        "lower": by_name(account.alone),
+        "upper": by_name(account.upper),
         "peaks": {
             "memory_used_bytes": extremes.memory_used_bytes,
             "power_watts": extremes.power_watts,
@@ -166,15 +148,3 @@ def _gpu(account: GpuAccount, moment: float, here: str) -> Document:
             {**event._asdict(), "time": rfc3339(event.time), "check": event.check or None} for event in account.events
         ],
     }
-
-
-def _coverage(seen: float, held: float) -> float | None:
-    """Return the share of time with samples; None if no time has passed."""
-    return min(seen / held, 1.0) if held > 0.0 else None
-
-
-def _sum(vectors: Iterable[CounterVector]) -> CounterVector:
-    total = EMPTY
-    for vector in vectors:
-        total = added(total, vector)
-    return total

@@ -1,4 +1,5 @@
-"""One account from those that several daemons have of a job: each has the GPUs of its node."""
+"""What follows from the GPUs in the document of an account: sums, coverage, cost and advice; of one daemon, or of
+several that each have the GPUs of their node."""
 
 from __future__ import annotations
 
@@ -6,10 +7,38 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pulsed.present.job_advice import advice_of
-from pulsed.present.job_cost import cost_of, prices_of
+from pulsed.present.job_cost import Prices, cost_of, prices_of
 from pulsed.present.job_counters import Account
 
-_COUNTED = ("gpu_seconds", "observed_seconds", "bridged_joules", "counters", "lower", "upper")
+_NUMBERS = ("gpu_seconds", "observed_seconds", "bridged_joules")
+_COUNTERS = ("counters", "lower", "upper")
+
+
+def with_totals(account: dict[str, Any], gpus: list[dict[str, Any]], prices: Prices | None) -> dict[str, Any]:
+    """Return an account with its GPUs and all that follows from them.
+
+    Args:
+        prices: None: the GPUs have different ones, so that the cost is unknown.
+    """
+    observed, held = (sum(gpu[name] for gpu in gpus) for name in ("observed_seconds", "held_seconds"))
+    account |= {
+        "gpu_count": len(gpus),
+        "coverage": coverage(observed, held),
+        "boundary_seconds": sum(gpu["boundary_seconds"] for gpu in gpus),
+        "total": {
+            **{name: sum(gpu[name] for gpu in gpus) for name in _NUMBERS},
+            **{name: _sum([gpu[name] for gpu in gpus]) or {} for name in _COUNTERS},
+        },
+        "gpus": gpus,
+    }
+    account["cost"] = None if prices is None else cost_of(account["total"], prices)
+    account["advice"] = [advice._asdict() for advice in advice_of(account)]
+    return account
+
+
+def coverage(observed: float, held: float) -> float | None:
+    """Return the share of the time with GPUs in which they were observed; None if no time has passed."""
+    return min(observed / held, 1.0) if held > 0.0 else None
 
 
 def is_same_job(account: Account, newest: Account) -> bool:
@@ -31,8 +60,7 @@ def merged_account(accounts: Sequence[Account], missing: Sequence[Mapping[str, s
         }.values()
     )
     ends = [each["end"] for each in accounts]
-    held = sum(gpu["held_seconds"] for gpu in gpus)
-    observed = sum(gpu["observed_seconds"] for gpu in gpus)
+    prices = {prices_of(each) for each in accounts}
     account: dict[str, Any] = {
         **accounts[0],
         "state": "running" if None in ends else "ended",
@@ -40,18 +68,10 @@ def merged_account(accounts: Sequence[Account], missing: Sequence[Mapping[str, s
         "end": None if None in ends else max(ends),
         "last_sample_time": max(each["last_sample_time"] for each in accounts),
         "elapsed_seconds": max(each["elapsed_seconds"] for each in accounts),
-        "gpu_count": len(gpus),
-        "coverage": min(observed / held, 1.0) if held > 0.0 else None,
-        "boundary_seconds": sum(gpu["boundary_seconds"] for gpu in gpus),
-        "total": {name: _sum([gpu[name] for gpu in gpus]) for name in _COUNTED},
-        "gpus": gpus,
         "answered_nodes": len(accounts),
         "missing_nodes": [dict(each) for each in missing],
     }
-    prices = {prices_of(each) for each in accounts}
-    account["cost"] = cost_of(account["total"], prices.pop()) if len(prices) == 1 else None
-    account["advice"] = [advice._asdict() for advice in advice_of(account)]
-    return account
+    return with_totals(account, gpus, prices.pop() if len(prices) == 1 else None)
 
 
 def _sum(values: Sequence[Any]) -> Any:
