@@ -196,7 +196,7 @@ class ClusterGpus:
             return f"{url} is not served by this version of pulsed"
         if found.node != pod.node and found.node in nodes:
             return (
-                f"{url} says that its node is {found.node}, but its pod runs on {pod.node}, and another daemon on "
+                f"{url} gives {found.node} as its node, but its pod runs on {pod.node}, and another daemon on "
                 f"{found.node}; correct `node` in its configuration"
             )
         rows: dict[str, list[PodGpu]] = {}

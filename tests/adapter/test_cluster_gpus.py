@@ -148,7 +148,7 @@ async def test_a_daemon_that_claims_the_node_of_another_is_refused() -> None:
     await cluster.gpus.read()
     assert cluster.stale() == {"pod-b": False}
     (error,) = filter(None, cluster.gpus.daemons.values())
-    assert "says that its node is b, but its pod runs on a, and another daemon on b" in error
+    assert "gives b as its node, but its pod runs on a, and another daemon on b" in error
     assert error == cluster.gpus.missing()
 
 
