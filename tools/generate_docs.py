@@ -46,18 +46,24 @@ pulsed needs no configuration. The first of these that sets a key wins:
 
 Mappings are merged, lists are replaced. Unknown and duplicate keys are errors. Relative file names start at the folder
 of the configuration file, elsewhere at the working directory. `pulsed check-config FILE` reports every mistake.
-[config.example.yaml](config.example.yaml) has every key with its default.
 
 ## Notation
 
 `key: <placeholder> = default`. `(a|b)` is one of these words; whole numbers are `<int>`, from 0 `<count>`, from 1
-`<positive>`; a `<ratio>` is 0 to 1, any other `<number>` 0 or more.
+`<positive>`; a `<ratio>` is 0 to 1, any other `<number>` 0 or more. A list of one value needs no brackets.
+[config.example.yaml](config.example.yaml) has every key with its default, or an example.
 
 | placeholder | value |
 |---|---|
 """
 
-SELF_EVIDENT = {"boolean", "count", "filename", "int", "number", "positive", "ratio", "secret", "string"}
+SELF_EVIDENT = frozenset(
+    {
+        *("boolean", "check", "column", "command", "common name", "count", "directory", "field", "filename", "group"),
+        *("int", "kernel_log", "names", "number", "path", "positive", "program", "ratio", "secret", "server", "socket"),
+        *("string", "url"),
+    }
+)
 """Placeholders without a row in the table of notations."""
 
 PEAKS = "compute.saturation.peaks"
@@ -70,9 +76,10 @@ def manual() -> str:
     notations = {
         n.name: n.allowed for field in keys(Config).values() if not section_of(field) and (n := notation_of(field))
     }
-    notations["check"] = "ids of the checks in [HEALTH.md](HEALTH.md), such as [hot_idle, pcie_link]"
     table = "".join(
-        f"| `<{name}>` | {allowed} |\n" for name, allowed in sorted(notations.items()) if name not in SELF_EVIDENT
+        f"| `<{name}>` | {allowed.removesuffix('; one or a list of them')} |\n"
+        for name, allowed in sorted(notations.items())
+        if name not in SELF_EVIDENT
     )
     return f"{MANUAL_HEAD}{table}\n## Keys\n" + "".join(_chapter(Config, "", ""))
 

@@ -41,7 +41,7 @@ class KubeletSection(Section):
 
     socket: SocketOrOff = Field(
         default="/var/lib/kubelet/pod-resources/kubelet.sock",
-        description="Socket of the kubelet. A host without its directory has no kubelet, which is normal. In"
+        description="Socket of the kubelet, or `off`. Without its directory a host has no kubelet, which is normal. In"
         " containers, mount the directory: the socket is replaced when the kubelet restarts.",
     )
 
