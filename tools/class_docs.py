@@ -68,14 +68,14 @@ def classes() -> Iterator[str]:
     yield "\n## Workload class\n"
     yield "The first rule that matches names the class. The thresholds are `compute.workload.thresholds`; `io` is the"
     yield "largest direction of PCIe and C2C, the link of a superchip's GPU and processor. The class is `unknown`"
-    yield "unless all possible values of the missing inputs lead to it."
-    yield "Missing PCIe traffic counts as none while neither the graphics engine nor device memory can be active (by"
-    yield "NVML's time shares alone, which are rounded, a little traffic can be missed).\n"
-    yield "Missing C2C traffic counts as none, except on a superchip (GH200, GB200, GB300): there it is at most what"
-    yield "DRAM and graphics engine activity allow. An idle one stays `idle`, since 1 GB/s needs over 0.01 % of DRAM"
+    yield "unless all possible values of the missing inputs lead to it.\n"
+    yield "* Missing PCIe traffic counts as none while neither the graphics engine nor device memory can be active (by"
+    yield "  NVML's time shares alone, which are rounded, a little traffic can be missed)."
     low = _percent("io_or_data_loading_sm_ratio")
-    yield f"activity; others below {low} of SM activity are `unknown`. dcgm-exporter's default counters file lacks C2C;"
-    yield "that of `pulsed counters` has it. The profile `kempnerpulse` ignores C2C.\n"
+    yield "* Missing C2C traffic counts as none, except on a superchip (GH200, GB200, GB300), where it is at most what"
+    yield f"  DRAM and graphics engine activity allow: an idle one stays `idle`, others below {low} of SM activity are"
+    yield "  `unknown`. dcgm-exporter's default counters file lacks C2C; that of `pulsed counters` has it."
+    yield "* The profile `kempnerpulse` ignores C2C.\n"
     yield "| class | bottleneck | rule |\n|---|---|---|"
     reasons = []
     for rule in RULES:
