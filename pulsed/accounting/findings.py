@@ -134,12 +134,12 @@ class FindingDetector:
                 watched = _Watched(each.account, each.result.account)
             self._watched[key] = watched
             if (step := _step(watched.base, each)) is not None:
-                yield from _record(_hang(watched, step, each, now))
+                yield from _hang(watched, step, each, now)
                 watched.base, watched.step = each.result.account, step
                 stepped.setdefault(each.account, []).append((each, watched))
         for account, gpus in stepped.items():
             if len(gpus) == len(account.holding):
-                yield from _record(_straggler(gpus, now))
+                yield from _straggler(gpus, now)
 
 
 def _step(base: CounterSnapshot, held: HeldGpu) -> _Step | None:
@@ -170,7 +170,7 @@ def _mean(integral: Value, counters: CounterVector, word: str, seconds: float) -
     return None if integral is None or unknown > MAX_UNKNOWN_RATIO * seconds else integral / (seconds - unknown)
 
 
-def _hang(watched: _Watched, step: _Step, held: HeldGpu, now: float) -> Iterator[tuple[OwnerAccount, FindingChange]]:
+def _hang(watched: _Watched, step: _Step, held: HeldGpu, now: float) -> Iterator[FindingChange]:
     """Yield the change of `hang` that a step causes."""
     gr, dram, traffic, watts = step.graphics_engine, step.dram_active, step.traffic, step.watts
     peak, last = held.account.on(held.device).extremes.power_watts, watched.step
@@ -195,13 +195,10 @@ def _hang(watched: _Watched, step: _Step, held: HeldGpu, now: float) -> Iterator
             f"busy for {watched.spun / 60.0:.0f} min without traffic or change: graphics engine {gr:.0%}, "
             f"DRAM {dram:.1%}, {watts:.0f} W of {peak:.0f} W before"
         )
-        yield (
-            held.account,
-            FindingChange("hang", not was, held.account.owner, held.device, now, "" if was else message),
-        )
+        yield _changed("hang", held, now, "" if was else message)
 
 
-def _straggler(gpus: Sequence[tuple[HeldGpu, _Watched]], now: float) -> Iterator[tuple[OwnerAccount, FindingChange]]:
+def _straggler(gpus: Sequence[tuple[HeldGpu, _Watched]], now: float) -> Iterator[FindingChange]:
     """Yield the changes of `straggler` that a step of all GPUs of an owner causes."""
     steps = [watched.step for _, watched in gpus if watched.step is not None]
     alike = len({held.device.model for held, _ in gpus}) == 1 and len(steps) == len(gpus) >= STRAGGLER_GPUS
@@ -216,10 +213,7 @@ def _straggler(gpus: Sequence[tuple[HeldGpu, _Watched]], now: float) -> Iterator
                 watched.strayed = 0.0
         if (watched.strayed >= FINDING_SECONDS) != was:
             message = "" if was else f"unlike its peers for 10 min: {outliers[at]}; {_health(held)}"
-            yield (
-                held.account,
-                FindingChange("straggler", not was, held.account.owner, held.device, now, message),
-            )
+            yield _changed("straggler", held, now, message)
 
 
 def _outliers(steps: Sequence[_Step]) -> Mapping[int, str]:
@@ -263,9 +257,8 @@ def _health(held: HeldGpu) -> str:
     return f"its health is {health.state}" + (f": {', '.join(wrong)}" if wrong else "")
 
 
-def _record(changes: Iterable[tuple[OwnerAccount, FindingChange]]) -> Iterator[FindingChange]:
-    """Yield changes, each added to the events of its account."""
-    for account, change in changes:
-        states = ("ok", "suspected") if change.is_active else ("suspected", "ok")
-        account.on(change.device).add_event(OwnerEvent(change.time, change.name, *states, change.message))
-        yield change
+def _changed(name: FindingName, held: HeldGpu, now: float, message: str) -> FindingChange:
+    """Return the begin of a finding, or with an empty message its end, added to the events of the account."""
+    states = ("ok", "suspected") if message else ("suspected", "ok")
+    held.account.on(held.device).add_event(OwnerEvent(now, name, *states, message))
+    return FindingChange(name, bool(message), held.account.owner, held.device, now, message)
