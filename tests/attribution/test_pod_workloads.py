@@ -15,8 +15,8 @@ from pulsed.attribution.owner import Owner
 from pulsed.attribution.owner import pod as owner_of
 from pulsed.attribution.pod_workloads import LISTED_PODS, PodSettings, PodWorkloads
 from pulsed.kubernetes.api_client import ApiClient
-from pulsed.kubernetes.cluster_access import ClusterAccess
 from pulsed.kubernetes.workload_resolver import KEPT_SECONDS, MISSING_SECONDS
+from tests.kubernetes.exchanges import access_to
 from tests.kubernetes.fake_api_server import FakeApiServer, pod, reference
 from tests.waiting import eventually
 
@@ -61,8 +61,7 @@ async def hurried(seconds: float) -> None:
 @asynccontextmanager
 async def resolving(server: FakeApiServer, settings: PodSettings = SETTINGS, **more: Any) -> AsyncIterator[Cluster]:
     clock = Clock()
-    access = ClusterAccess(server.url, str(server.token_file), str(server.ca_file))
-    client = ApiClient(access, timeout=more.pop("timeout", 2))
+    client = ApiClient(access_to(server), timeout=more.pop("timeout", 2))
     pods = PodWorkloads(client, settings, clock=clock, sleep=more.pop("sleep", hurried), **more)
     task = asyncio.create_task(pods.run())
     try:

@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Protocol
 from urllib.parse import quote, urlencode, urlsplit
 
+from pulsed.kubernetes.cluster_access import ClusterAccess
 from pulsed.kubernetes.exporter_pods import exporter_pod
 from pulsed.kubernetes.pod_metadata import pod_metadata
 from tests.kubernetes.fake_api_server import Pod, pod
@@ -48,6 +49,11 @@ class Cluster(Protocol):
     def compact(self) -> None: ...
 
     def rotate(self, token: str) -> None: ...
+
+
+def access_to(cluster: Cluster) -> ClusterAccess:
+    """Return how clients reach an API server."""
+    return ClusterAccess(cluster.url, str(cluster.token_file), str(cluster.ca_file))
 
 
 @dataclass(frozen=True)

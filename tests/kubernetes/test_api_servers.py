@@ -13,11 +13,10 @@ from pulsed.collector.exporter_discovery import ExporterDiscovery
 from pulsed.config.load import load
 from pulsed.kubernetes import api_client
 from pulsed.kubernetes.api_client import AccessDenied, ApiClient, JsonObject, KubernetesError, ResourceNotFound
-from pulsed.kubernetes.cluster_access import ClusterAccess
 from pulsed.kubernetes.pod_metadata import PodMetadata, parse_kind, pod_metadata
 from pulsed.kubernetes.resource_watch import ResourceWatch
 from pulsed.kubernetes.workload_resolver import WorkloadReference, WorkloadResolver
-from tests.kubernetes.exchanges import PODS, Cluster
+from tests.kubernetes.exchanges import PODS, Cluster, access_to
 from tests.kubernetes.fake_api_server import pod, reference
 from tests.waiting import eventually
 
@@ -31,7 +30,7 @@ async def hurried(seconds: float) -> None:
 
 
 def client_of(cluster: Cluster) -> ApiClient:
-    return ApiClient(ClusterAccess(cluster.url, str(cluster.token_file), str(cluster.ca_file)), spacing=0.0)
+    return ApiClient(access_to(cluster), spacing=0.0)
 
 
 def read(item: JsonObject) -> PodMetadata:

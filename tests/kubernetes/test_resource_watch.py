@@ -14,8 +14,9 @@ import pytest
 from pulsed.errors import ConfigError
 from pulsed.kubernetes import api_client, resource_watch
 from pulsed.kubernetes.api_client import ApiClient, JsonObject
-from pulsed.kubernetes.cluster_access import ClusterAccess, server_of_pod
+from pulsed.kubernetes.cluster_access import server_of_pod
 from pulsed.kubernetes.resource_watch import ResourceWatch
+from tests.kubernetes.exchanges import access_to
 from tests.kubernetes.fake_api_server import FakeApiServer, pod
 from tests.waiting import eventually
 
@@ -44,8 +45,7 @@ async def watching(
     is_paged: bool = False,
     spacing: float | None = None,
 ) -> AsyncIterator[ResourceWatch[str]]:
-    access = ClusterAccess(server.url, str(server.token_file), str(server.ca_file))
-    client = ApiClient(access, timeout=2, spacing=spacing, sleep=sleep)
+    client = ApiClient(access_to(server), timeout=2, spacing=spacing, sleep=sleep)
     watch = ResourceWatch(client, path, QUERY, address, sleep=sleep, is_paged=is_paged)
     task = asyncio.create_task(watch.run())
     try:

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from pulsed.kubernetes.api_client import AccessDenied, ApiClient, KubernetesError, ResourceNotFound
-from pulsed.kubernetes.cluster_access import ClusterAccess
 from pulsed.kubernetes.pod_metadata import PodMetadata, parse_kind, pod_metadata
 from pulsed.kubernetes.workload_resolver import KEPT_SECONDS, MISSING_SECONDS, WorkloadReference, WorkloadResolver
 from tests.clocks import ManualClock
+from tests.kubernetes.exchanges import access_to
 from tests.kubernetes.fake_api_server import FakeApiServer, pod, reference
 
 WEB = reference("apps/v1", "ReplicaSet", "web-7d4")
@@ -39,7 +39,7 @@ class Resolving:
 
     def __init__(self, server: FakeApiServer, kinds: Sequence[Any] = ()) -> None:
         self.clock, self.server = ManualClock(), server
-        self.client = ApiClient(ClusterAccess(server.url, str(server.token_file), str(server.ca_file)), timeout=2)
+        self.client = ApiClient(access_to(server), timeout=2)
         self.resolver = WorkloadResolver(self.client, kinds, self.clock)
 
     async def top(self, owner: object, name: str = "p") -> WorkloadReference:
@@ -203,7 +203,7 @@ async def test_the_pause_that_the_server_demands_is_kept(server: FakeApiServer) 
         paused.append(seconds)
         clock.now += seconds
 
-    client = ApiClient(ClusterAccess(server.url, str(server.token_file), str(server.ca_file)), clock=clock, sleep=sleep)
+    client = ApiClient(access_to(server), clock=clock, sleep=sleep)
     put_replica_set(server)
     path = "/apis/apps/v1/namespaces/ml/replicasets/web-7d4"
     try:
