@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from difflib import get_close_matches
 
 
 def nearest(word: str, known: Iterable[str]) -> str | None:
@@ -11,6 +10,8 @@ def nearest(word: str, known: Iterable[str]) -> str | None:
 
     In words with dots (`source.interval`) a word of the same section goes before the same name in another section.
     """
+    from difflib import get_close_matches  # only errors need it
+
     by_lower = {each.lower(): each for each in known}
     word = word.lower()
     section, _, name = word.rpartition(".")

@@ -7,8 +7,6 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-import psutil
-
 from pulsed.attribution.owner import Owner, Owners
 from pulsed.attribution.processes import are_visible, cgroup_owner
 from pulsed.attribution.source import Claims
@@ -99,9 +97,12 @@ def claims_of(processes: tuple[GpuProcess, ...]) -> Claims:
 
 def _owner_of(pid: int) -> Owner | None:
     """Return the job of a process, else its process group; None if it has ended, or is a pod's."""
+    import psutil  # half a megabyte, which only a GPU with processes needs
+
     try:
         group = cgroup_owner(pid)
-        leader = psutil.Process(_leader(pid))
+        group_id = os.getpgid(pid)
+        leader = psutil.Process(group_id if group_id and psutil.pid_exists(group_id) else pid)  # it may have ended
         with leader.oneshot():
             user, user_id = leader.username(), str(leader.uids().real)
             if group is None:
@@ -111,9 +112,3 @@ def _owner_of(pid: int) -> Owner | None:
             return Owner("slurm_job", group.id, user=user, user_id=user_id) if group.kind == "slurm_job" else None
     except (psutil.Error, OSError):
         return None
-
-
-def _leader(pid: int) -> int:
-    """Return the leader of a process' group; the process itself if the leader has ended."""
-    leader = os.getpgid(pid)
-    return leader if leader and psutil.pid_exists(leader) else pid

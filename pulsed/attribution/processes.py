@@ -7,8 +7,6 @@ from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
-import psutil
-
 from pulsed.attribution.cgroup import CgroupOwner, owner_of_cgroup
 from pulsed.attribution.command_line import masked_command
 
@@ -54,6 +52,8 @@ def cgroup_owner(pid: int) -> CgroupOwner | None:
 
 
 def _listed(pids: Collection[int]) -> Iterator[ListedProcess]:
+    import psutil  # see `gpu_processes`
+
     for pid in psutil.pids():
         try:
             owner = cgroup_owner(pid)
