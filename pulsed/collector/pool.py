@@ -228,20 +228,35 @@ class CollectorPool:
             self._replace(self._config, self._discovery.sources)
 
     def _replace(self, config: Config, sources: Sequence[Source]) -> None:
-        settings, selection = config.compute_settings(), selection_of(config, {})
+        settings = config.compute_settings()
         before, self._running = self._running, {}
         for source in sources:
             key = (source.kind, source.target)
             old = before.pop(key, None)
-            if old is not None and old.source is source:
-                self._running[key] = old
-                continue
-            target, node = target_of(source, config), node_of_source(source, config)
+            if old is None or old.source is not source:
+                old = self._start(config, settings, source, old)
+            self._running[key] = old
+        for removed in before.values():
+            self._end(removed)
+            removed.pipeline.close()
+        self._store.node = node_name(config)
+        self._store.replace([running.target for running in self._running.values()])
+
+    def _start(self, config: Config, settings: ComputeSettings, source: Source, old: _Running | None) -> _Running:
+        """Start to collect a source in place of an old one, whose state is kept if the host of the GPUs is the same."""
+        target, node = target_of(source, config), node_of_source(source, config)
+        closing = self._end(old) if old is not None else None
+        if old is not None and old.node == node:
+            pipeline = old.pipeline
+            target.continue_from(old.target)
+        else:
+            if old is not None:
+                old.pipeline.close()
             pipeline = Pipeline(
                 settings,
                 node,
                 self._observe,
-                selection,
+                selection_of(config, {}),
                 boot_id_of(config, source.target),
                 kernel_log_of(config),
                 self.in_use,
@@ -249,24 +264,11 @@ class CollectorPool:
                 self._store.has_reported,
                 max_gpus=config.source.max_gpus,
             )
-            closing: asyncio.Task[None] | None = None
-            if old is not None:
-                closing = self._end(old)
-                if old.node == node:
-                    pipeline = old.pipeline
-                    target.continue_from(old.target)
-                else:
-                    old.pipeline.close()
-            if self._saved is not None and (old is None or pipeline is not old.pipeline):
-                self._saved.restore(" ".join(key), pipeline.health_evaluator, time.time())
-            collector = Collector(source, pipeline, target, self._on_tick)
-            task = asyncio.create_task(_run(collector, closing), name=target.name)
-            self._running[key] = _Running(node, source, target, pipeline, task)
-        for removed in before.values():
-            self._end(removed)
-            removed.pipeline.close()
-        self._store.node = node_name(config)
-        self._store.replace([running.target for running in self._running.values()])
+            if self._saved is not None:
+                self._saved.restore(f"{source.kind} {source.target}", pipeline.health_evaluator, time.time())
+        collector = Collector(source, pipeline, target, self._on_tick)
+        task = asyncio.create_task(_run(collector, closing), name=target.name)
+        return _Running(node, source, target, pipeline, task)
 
     def _end(self, running: _Running) -> asyncio.Task[None]:
         return self._close(running.end())
