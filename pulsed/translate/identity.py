@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from pulsed.attribution.labels import SHARES, is_relabelled, owners_of
-from pulsed.reader.tick import Layout
+from pulsed.reader.tick import Labels, Layout
 from pulsed.translate.tick import Device, Entity, EntityKind
 from pulsed.translate.units import BLANK_TEXTS
 
@@ -48,9 +48,6 @@ _PCI_ADDRESS = re.compile(r"([0-9A-Fa-f]{1,8}):([0-9A-Fa-f]{2}):([0-9A-Fa-f]{2})
 _FACTS = frozenset({"uuid", "model", "pci_bus_id"})
 
 _DMON_KINDS: Mapping[str, EntityKind] = {"GPU": "gpu", "GPU-I": "mig", "GPU-CI": "mig", "vGPU": "vgpu"}
-
-Labels = tuple[tuple[str, str], ...]
-"""Label pairs as a source gives them."""
 
 _CUT = "..."
 """dmon's mark of a text that did not fit into its column."""

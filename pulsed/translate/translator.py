@@ -9,11 +9,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from pulsed.errors import TooManyGpus
-from pulsed.reader.tick import MAX_GPUS, Layout, RawTick, RawValue
+from pulsed.reader.tick import MAX_GPUS, Labels, Layout, RawTick, RawValue
 from pulsed.translate.extras import ExtrasPlan, extras_plans
 from pulsed.translate.fields import IDENTITY
 from pulsed.translate.identity import (
-    Labels,
     blocks_of,
     clean_text,
     devices,

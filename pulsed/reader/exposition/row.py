@@ -17,9 +17,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
 
-from pulsed.reader.tick import MAX_GPUS
-
-Labels = tuple[tuple[str, str], ...]
+from pulsed.reader.tick import MAX_GPUS, Labels
 
 
 @dataclass(frozen=True, slots=True)

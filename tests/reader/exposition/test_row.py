@@ -9,13 +9,13 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from pulsed.reader.exposition.row import (
     ExpositionRow,
-    Labels,
     PageLimits,
     RowRejected,
     read_metadata,
     read_number,
     read_row,
 )
+from pulsed.reader.tick import Labels
 
 LIMITS = PageLimits()
 
