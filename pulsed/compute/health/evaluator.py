@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import chain, islice
+from itertools import chain
 from weakref import WeakKeyDictionary
 
 from pulsed.compute.absence import ExpectedGpu
@@ -12,7 +12,7 @@ from pulsed.compute.gpu_tracks import GpuTrack
 from pulsed.compute.health.gpu import GpuHealth, NodeFacts
 from pulsed.compute.health.model import Health, HealthChange, HealthTick, LostGpu, XidEvent
 from pulsed.compute.health.plan import HealthPlan
-from pulsed.compute.health.saved_state import VERSION, SavedGpuState, SavedTarget, as_json, restore, save, validated
+from pulsed.compute.health.saved_state import SavedGpuState, fill_in_steps, restore, save, validated
 from pulsed.compute.health.settings import HealthSettings
 from pulsed.compute.health.summary import roll_up
 from pulsed.compute.sample_decision import SampleDecision
@@ -24,12 +24,8 @@ from pulsed.translate.vocabulary import NOTHING, Reading
 FORGET_SECONDS = 7 * 86400.0
 """Age at which saved health is dropped: the length of the longest window."""
 
-DUMPED_AT_ONCE = 100
-"""GPUs whose state is taken in one step: 5 ms."""
-
 EMPTY_POLLS = 2
 """Samples in a row without any GPU that are tolerated: an exporter that has just been started has none yet."""
-
 
 MOST_HELD_EVENTS = 1000
 """Messages of the kernel log that wait for a tick that is evaluated; older ones are dropped."""
@@ -165,19 +161,14 @@ class HealthEvaluator:
         return document
 
     def dump_in_steps(self, document: dict[str, object]) -> Iterator[None]:
-        """Fill a document with the state that must survive a restart, `DUMPED_AT_ONCE` GPUs per step.
+        """Fill a document with the state that must survive a restart, that of some GPUs per step.
 
         The state of each GPU is of one moment. Between two steps the target may have a tick.
         """
-        document |= as_json(SavedTarget(VERSION, self._target, {}))
-        gpus: dict[str, object] = {}
-        document["gpus"] = gpus
         states = chain(
             list(self._restored.items()), ((track.key, save(gpu)) for track, gpu in list(self._gpus.items()))
         )
-        while part := dict(islice(states, DUMPED_AT_ONCE)):
-            gpus |= as_json(SavedTarget(VERSION, self._target, part))["gpus"]
-            yield
+        yield from fill_in_steps(document, self._target, states)
 
     def restore(self, document: Mapping[str, object], now: float) -> None:
         """Continue with saved state, before the first tick.
