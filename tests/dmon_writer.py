@@ -11,10 +11,11 @@ test which lets one read what the other wrote says something. Also the data behi
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Literal
+from pathlib import Path
+from typing import Literal, cast
 
 Kind = Literal["int", "double", "string", "binary"]
 
@@ -46,90 +47,28 @@ class Field:
     kind: Kind = "int"
 
 
-FIELDS = {
-    field.id: field
-    for field in (
-        Field(1, "DRVER", 7, "#", "string"),
-        Field(50, "DVNAM", 20, "", "string"),
-        Field(53, "SRNUM", 16, "", "string"),
-        Field(54, "UUID#", 40, "", "string"),
-        Field(57, "PCBID", 20, "", "string"),
-        Field(60, "STVCI", 16, "", "binary"),
-        Field(68, "CUVID", 5, "", "string"),
-        Field(85, "VBVER", 16, "", "string"),
-        Field(100, "SMCLK", 5),
-        Field(101, "MMCLK", 5),
-        Field(112, "DVCCTR", 20),
-        Field(113, "SMMAX", 5),
-        Field(140, "MMTMP", 10, " C"),
-        Field(150, "TMPTR", 5, " C"),
-        Field(153, "GTLIMIT", 5, " C"),  # 3.1 and newer: in era A the name would fill its column
-        Field(155, "POWER", 10, " W", "double"),
-        Field(156, "TOTEC", 16, " mJ"),
-        Field(157, "POWINST", 10, " W", "double"),
-        Field(158, "SDTMP", 5, " C"),
-        Field(159, "SHTMP", 5, " C"),
-        Field(160, "PMLMT", 10, " W", "double"),
-        Field(190, "PSTAT", 5),
-        Field(200, "TXTPT", 7, "KB/s"),
-        Field(201, "RXTPT", 7, "KB/s"),
-        Field(202, "RPCTR", 5, "#"),
-        Field(203, "GPUTL", 10),
-        Field(204, "MCUTL", 10),
-        Field(206, "ECUTL", 10),
-        Field(207, "DCUTL", 10),
-        Field(230, "XIDER", 5),
-        Field(235, "PCIMG", 5),
-        Field(236, "PCIMW", 5),
-        Field(237, "PCILG", 5),
-        Field(238, "PCILW", 5),
-        Field(240, "PVIOL", 10),
-        Field(241, "TVIOL", 10),
-        Field(250, "FBTTL", 10),
-        Field(251, "FBFRE", 10),
-        Field(252, "FBUSD", 10),
-        Field(253, "FBRSV", 10),
-        Field(254, "FBUSP", 10, "", "double"),
-        Field(310, "ESVTL", 5),
-        Field(311, "EDVTL", 5),
-        Field(312, "ESATL", 5),
-        Field(313, "EDATL", 5),
-        Field(350, "MEMRES", 10),
-        Field(356, "MEMRES", 10),
-        Field(390, "RPSBE", 16),
-        Field(391, "RPDBE", 16),
-        Field(392, "RPPEN", 10),
-        Field(393, "URMPS", 10),
-        Field(394, "CRMPS", 10),
-        Field(395, "RRF", 20),
-        Field(396, "RRP", 20),
-        Field(409, "NFELT", 20),
-        Field(429, "NRELT", 20),
-        Field(439, "NRCLT", 20),
-        Field(449, "NBWLT", 20, "MB/s"),
-        Field(450, "GNVERR", 5),
-        Field(504, "VIUTL", 10, "", "binary"),
-        Field(525, "VMUSG", 10),
-        Field(1001, "GRACT", 5, "", "double"),
-        Field(1002, "SMACT", 5, "", "double"),
-        Field(1003, "SMOCC", 5, "", "double"),
-        Field(1004, "TENSO", 5, "", "double"),
-        Field(1005, "DRAMA", 5, "", "double"),
-        Field(1006, "FP64A", 5, "", "double"),
-        Field(1007, "FP32A", 5, "", "double"),
-        Field(1008, "FP16A", 5, "", "double"),
-        Field(1009, "PCITX", 20),
-        Field(1010, "PCIRX", 20),
-        Field(1011, "NVLTX", 20),
-        Field(1012, "NVLRX", 20),
-        Field(1013, "TIMMA", 5, "", "double"),
-        Field(1014, "THMMA", 5, "", "double"),
-        Field(1015, "TDFMA", 5, "", "double"),
-        Field(1016, "INTAC", 5, "", "double"),
-        Field(1216, "NLSYMBF", 7, "BER", "double"),
-    )
+FIELD_TABLE = Path(__file__).with_name("standin") / "fields.tsv"
+"""Columns: id, short name, former short name, table width, type, level, first and last version seen, name."""
+
+_UNITS = {
+    **dict.fromkeys((1, 202), "#"),
+    **dict.fromkeys((140, 150, 153, 158, 159), " C"),
+    **dict.fromkeys((155, 157, 160), " W"),
+    **dict.fromkeys((200, 201), "KB/s"),
+    156: " mJ",
+    449: "MB/s",
+    1216: "BER",
 }
-"""The most used fields, by id; widths of GPU fields never changed between versions."""
+
+
+def _fields() -> Iterator[Field]:
+    for line in FIELD_TABLE.read_text().splitlines():
+        number, short, _, width, kind, *_ = line.split("\t")
+        yield Field(int(number), short, int(width), _UNITS.get(int(number), ""), cast("Kind", kind))
+
+
+FIELDS = {field.id: field for field in _fields()}
+"""By id, with the newest names; widths of GPU fields never changed between versions."""
 
 
 @dataclass(frozen=True)

@@ -1,18 +1,12 @@
-"""Which fields each DCGM version knows: id, short name, width, type, level, by `fields.tsv` beside this module.
-
-Columns of the table: id, short name, former short name, table width, type, level, first and last version seen, name.
-"""
+"""Which fields each DCGM version knows: id, short name, width, type, level, by `fields.tsv` beside this module."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import cast
 
-from tests.dmon_writer import FIELDS, Field, Kind
-
-TABLE = Path(__file__).with_name("fields.tsv")
+from tests.dmon_writer import FIELD_TABLE, FIELDS, Field, Kind
 
 NOT_OF_A_GPU = frozenset({"SWITCH", "LINK", "CPU", "CPU_CORE", "CONNECTX"})
 """Levels that a row of a GPU or a MIG instance has no value of."""
@@ -44,7 +38,7 @@ def known_fields(release: tuple[int, ...], wanted: frozenset[int] | None = None)
 
     A version that stands in the table as the last one seen has the field in all its patch releases.
     """
-    for line in TABLE.read_text().splitlines():
+    for line in FIELD_TABLE.read_text().splitlines():
         number, rest = line.split("\t", 1)
         field_id = int(number)
         if wanted is not None and field_id not in wanted:

@@ -174,9 +174,8 @@ async def test_slow_values_are_followed_and_grow_old(standin: Standin) -> None:
 async def test_slow_fields_that_fail_cost_only_themselves(standin: Standin, caplog: pytest.LogCaptureFixture) -> None:
     standin.change(refusals=(Refusal("field_not_supported", (310,)),))
     async with reading(standin.path, slow=(310,)) as source:
-        for _ in range(6):
+        while len(standin.starts("dmon")) <= 2:
             assert list(row(await read(source), "0")) == [SHORTS[field] for field in FAST]
-        assert len(standin.starts("dmon")) > 2
         assert source.starts == 1
         assert warnings(caplog) == ["the slow fields cannot be read"]
         standin.change(refusals=())
