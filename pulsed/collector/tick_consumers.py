@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from types import TracebackType
 
 from pulsed.background import turn
 from pulsed.collector.read_loop import REMIND_SECONDS
@@ -35,31 +35,51 @@ class TickConsumers:
         The first steps of all consumers are done before anything else runs in the event loop, so that no output has a
         part of them; the others, of which there may be thousands, take turns with it.
         """
-        begun: list[tuple[str, Iterator[None]]] = []
+        begun: list[tuple[Iterator[None], _LoggedErrors]] = []
         for name, consume in self._consumers.items():
-            with self._logged_errors(name, tick):
+            errors = _LoggedErrors(name, tick.target, self._logged)
+            with errors:
                 if (steps := consume(tick)) is not None:
                     next(steps, None)
-                    begun.append((name, steps))
-        for name, steps in begun:
-            with self._logged_errors(name, tick):
+                    begun.append((steps, errors))
+        for steps, errors in begun:
+            with errors:
                 for _ in steps:
                     await turn()
 
-    @contextmanager
-    def _logged_errors(self, name: str, tick: ComputedTick) -> Iterator[None]:
-        try:
-            yield
-        except Exception as error:
-            if self._is_due(name, repr(error)):
-                log.exception(
-                    "internal error in a consumer of ticks; please report it",
-                    extra={"consumer": name, "target": tick.target},
-                )
 
-    def _is_due(self, name: str, reason: str) -> bool:
-        now, (last, logged_at) = time.monotonic(), self._logged.get(name, ("", 0.0))
+class _LoggedErrors:
+    """A context that logs the errors of one consumer and ends them. A generator would cost several times as much.
+
+    Args:
+        logged: by consumer the last error, and when it was logged.
+    """
+
+    __slots__ = ("_consumer", "_logged", "_target")
+
+    def __init__(self, consumer: str, target: str, logged: dict[str, tuple[str, float]]) -> None:
+        self._consumer, self._target, self._logged = consumer, target, logged
+
+    def __enter__(self) -> None:
+        """Begin."""
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> bool:
+        """Return whether there was an error of the consumer, and not a cancellation."""
+        if not isinstance(error, Exception):
+            return False
+        if self._is_due(repr(error)):
+            log.error(
+                "internal error in a consumer of ticks; please report it",
+                exc_info=error,
+                extra={"consumer": self._consumer, "target": self._target},
+            )
+        return True
+
+    def _is_due(self, reason: str) -> bool:
+        now, (last, logged_at) = time.monotonic(), self._logged.get(self._consumer, ("", 0.0))
         if reason == last and now - logged_at < REMIND_SECONDS:
             return False
-        self._logged[name] = (reason, now)
+        self._logged[self._consumer] = (reason, now)
         return True

@@ -94,10 +94,13 @@ class Server(uvicorn.Server):
     async def main_loop(self) -> None:
         """Look after time and files once a second until `stop`; uvicorn's own loop runs ten times a second."""
         counter = 0  # uvicorn counts tenths of a second
-        while not await self.on_tick(counter):
-            counter += 10
-            with contextlib.suppress(asyncio.TimeoutError):
-                await asyncio.wait_for(self._stopping.wait(), TICK_SECONDS)
+        stopping = asyncio.ensure_future(self._stopping.wait())
+        try:
+            while not await self.on_tick(counter):
+                counter += 10
+                await asyncio.wait({stopping}, timeout=TICK_SECONDS)
+        finally:
+            stopping.cancel()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Accept connections from now on."""
