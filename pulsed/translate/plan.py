@@ -50,9 +50,9 @@ _INSTANCE_RANK = 2
 
 
 Slot = tuple[int, int, float, float, float, float, OutOfRangeRule]
-"""One series as a source of one quantity: position in the layout, position in `Reading`, the unit's `multiply`,
-`divide`, `low` and `certain`, and what to do with a value outside these two. A bare tuple: unpacking a named one would
-cost half as much as all the rest."""
+"""One series as a source of one quantity: position behind the device's first series, position in `Reading`, the unit's
+`multiply`, `divide`, `low` and `certain`, and what to do with a value outside these two. A bare tuple: unpacking a
+named one would cost half as much as all the rest."""
 
 
 _Sources = dict[int, dict[tuple[int, int], list[Slot]]]
@@ -61,11 +61,12 @@ _Sources = dict[int, dict[tuple[int, int], list[Slot]]]
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """How to read one device from the values of a layout.
+    """How to read one device from the values of a layout. Devices whose series follow each other alike share it.
 
     Attributes:
         single: quantities with one source.
         contested: the others; by preference, groups of series of which the largest value counts.
+        texts: positions of texts that identify the device, behind its first series.
         reserved_known: whether the source reports reserved memory at all. Before 4.3, dcgm-exporter's default page did
             not; there used plus free is the closest to the size that can be had.
     """
@@ -75,12 +76,18 @@ class Plan:
     reserved_known: bool
     texts: tuple[int, ...]
 
-    def read(self, values: Sequence[RawValue], anomalies: list[str]) -> Reading:
-        """Return the device's reading; append to `anomalies` why values were cut or left out."""
+    def read(self, values: Sequence[RawValue], first: int, anomalies: list[str]) -> Reading:
+        """Return the device's reading.
+
+        Args:
+            values: of the layout.
+            first: position of the device's first series.
+            anomalies: filled with the reasons why values were cut or left out.
+        """
         numbers = _EMPTY[:]
         try:
             for series, quantity, multiply, divide, low, certain, rule in self.single:
-                value = values[series]
+                value = values[first + series]
                 if value is not None:
                     # A text raises TypeError here, which costs nothing as long as there is none.
                     numbers[quantity] = (
@@ -90,10 +97,10 @@ class Plan:
                     )
         except TypeError:
             anomalies.clear()
-            return self.read([None if isinstance(value, str) else value for value in values], anomalies)
+            return self.read([None if isinstance(value, str) else value for value in values], first, anomalies)
         for quantity, groups in self.contested:
             for group in groups:
-                found = [number for slot in group if (number := _read(slot, values, anomalies)) is not None]
+                found = [number for slot in group if (number := _read(slot, values, first, anomalies)) is not None]
                 if found:
                     numbers[quantity] = max(found)
                     break
@@ -117,9 +124,9 @@ class Plan:
                 numbers[_CRC] = flit + data
 
 
-def _read(slot: Slot, values: Sequence[RawValue], anomalies: list[str]) -> float | None:
+def _read(slot: Slot, values: Sequence[RawValue], first: int, anomalies: list[str]) -> float | None:
     series, _, multiply, divide, low, certain, rule = slot
-    value = values[series]
+    value = values[first + series]
     if value is None or isinstance(value, str):
         return None
     return value * multiply / divide if low <= value <= certain else rule(value, anomalies)
@@ -128,7 +135,7 @@ def _read(slot: Slot, values: Sequence[RawValue], anomalies: list[str]) -> float
 def plans(layout: Layout, entities: Sequence[SeriesEntity]) -> tuple[Plan, ...]:
     """Return the plan of each entity of a layout."""
     if layout.dialect == "pulsed":
-        return tuple(_plan_of_own(layout, subject) for subject in entities)
+        return tuple(_shared(_plan_of_own(layout, subject)) for subject in entities)
     index = BY_NAME if layout.dialect == "exporter" else BY_SHORT
     ambiguous = _unit_of_ambiguous_name(layout, entities)
     sources: dict[int, _Sources] = {id(subject): {} for subject in entities}
@@ -142,7 +149,7 @@ def plans(layout: Layout, entities: Sequence[SeriesEntity]) -> tuple[Plan, ...]:
                 unit = ambiguous if name == AMBIGUOUS_NAME else field.unit
                 preference = (_PREFERENCE[field.id, field.quantity], rank)
                 of_quantity = sources[id(owner)].setdefault(POSITION[field.quantity], {})
-                slot = _slot(series, field, unit, whole=owner.entity.kind == "gpu")
+                slot = _slot(series - first_series(owner), field, unit, whole=owner.entity.kind == "gpu")
                 of_quantity.setdefault(preference, []).append(slot)
     reserved_known = any(_RESERVED in quantities for quantities in sources.values())
     return tuple(_shared(_plan(sources[id(subject)], reserved_known, _texts(layout, subject))) for subject in entities)
@@ -168,8 +175,9 @@ def _plan(sources: _Sources, reserved_known: bool, texts: tuple[int, ...]) -> Pl
 
 def _plan_of_own(layout: Layout, subject: SeriesEntity) -> Plan:
     """Map columns that pulsed wrote: quantities already in base units and checked."""
+    first = first_series(subject)
     slots = [
-        (series, POSITION[name], 1.0, 1.0, -math.inf, math.inf, _reject)
+        (series - first, POSITION[name], 1.0, 1.0, -math.inf, math.inf, _reject)
         for series, _ in subject.series
         if (name := layout.series[series].name) in POSITION
     ]
@@ -183,7 +191,13 @@ def _reject(value: float, anomalies: list[str]) -> None:
 def _texts(layout: Layout, subject: SeriesEntity) -> tuple[int, ...]:
     if layout.dialect == "exporter":
         return ()
-    return tuple(position for position, _ in subject.series if layout.series[position].name in IDENTITY)
+    first = first_series(subject)
+    return tuple(position - first for position, _ in subject.series if layout.series[position].name in IDENTITY)
+
+
+def first_series(subject: SeriesEntity) -> int:
+    """Return the position of an entity's first series, 0 if it has none of its own: its plan counts from there."""
+    return subject.series[0][0] if subject.series else 0
 
 
 def _slot(series: int, field: DcgmField, unit: Unit, whole: bool) -> Slot:

@@ -20,7 +20,7 @@ from pulsed.translate.identity import (
     exporter_entities,
     pulsed_entities,
 )
-from pulsed.translate.plan import Plan, plans, unnamed_guests
+from pulsed.translate.plan import Plan, first_series, plans, unnamed_guests
 from pulsed.translate.tick import CanonicalTick, Device, Entity, Extras
 from pulsed.translate.vocabulary import NOTHING, Reading
 
@@ -35,8 +35,8 @@ class _Compiled:
     are then out of date: absent rows are left out, and the layout is compiled anew when one comes or goes.
 
     Attributes:
-        parts: its devices, how to read them, and whether they have a row of their own (a board may be known from its
-            MIG instances only), in the order of `CanonicalTick.devices`.
+        parts: its devices, how to read them from which position on, and whether they have a row of their own (a board
+            may be known from its MIG instances only), in the order of `CanonicalTick.devices`.
         blocks: all of its rows.
         live: the labels of those that were there.
         heads: of each live row, a position that had a value.
@@ -47,7 +47,7 @@ class _Compiled:
     """
 
     layout: Layout
-    parts: tuple[tuple[Device, Plan, bool], ...]
+    parts: tuple[tuple[Device, Plan, int, bool], ...]
     blocks: Mapping[Labels, Sequence[int]]
     live: frozenset[Labels]
     heads: tuple[int, ...]
@@ -103,8 +103,8 @@ class Translator:
         readings: list[Reading] = []
         anomalies: dict[int, tuple[str, ...]] = {}
         notes: list[str] = []
-        for device, plan, has_row in compiled.parts:
-            reading = plan.read(values, notes)
+        for device, plan, first, has_row in compiled.parts:
+            reading = plan.read(values, first, notes)
             if notes:
                 anomalies[len(present)] = tuple(dict.fromkeys(notes))
                 notes = []
@@ -158,8 +158,8 @@ class Translator:
         kept = tuple(known if (known := self._known.get(new.entity)) == new else new for new in fresh)
         self._known = {device.entity: device for device in kept}
         has_row = [bool(subject.series) for subject in entities]
-        parts = tuple(zip(kept, plans(layout, entities), has_row, strict=True))
-        texts = tuple(position for _, plan, _ in parts for position in plan.texts)
+        parts = tuple(zip(kept, plans(layout, entities), map(first_series, entities), has_row, strict=True))
+        texts = tuple(first + position for _, plan, first, _ in parts for position in plan.texts)
         self._compiled = _Compiled(
             layout=layout,
             parts=parts,
