@@ -13,7 +13,7 @@ def add_arguments(parser: CommandParser) -> None:
     parser.description = "Answers custom.metrics.k8s.io and external.metrics.k8s.io, for HorizontalPodAutoscalers."
     add_log_options(parser)
     add_listen_option(parser)
-    parser.add_argument("--web.config.file", dest="web.config_file", metavar="FILE", help="TLS, clients (YAML)")
+    parser.add_argument("--web.config.file", dest="config.web.config_file", metavar="FILE", help="TLS, clients (YAML)")
 
 
 def run(options: argparse.Namespace) -> int:

@@ -9,6 +9,8 @@ from typing import NoReturn
 from pulsed.errors import UsageError
 from pulsed.suggestions import did_you_mean, nearest
 
+_KEY = "config."
+
 _CHOICE = re.compile(r"argument (\S+): invalid choice: '(.*)' \(choose from (.*)\)")
 
 
@@ -32,6 +34,14 @@ class CommandParser(argparse.ArgumentParser):
         command = self.prog.removeprefix("pulsed").strip()
         message = message.removeprefix("argument ")
         raise self.usage_error(f"{command}: {message}" if command else message, f"See `{self.prog} --help`")
+
+    def flags(self, options: argparse.Namespace) -> dict[str, tuple[str, object]]:
+        """Return by configuration key the flag that sets it, and its value: those with a `dest` of `config.KEY`."""
+        found: dict[str, tuple[str, object]] = {}
+        for action in self._actions:
+            if action.dest.startswith(_KEY) and (value := getattr(options, action.dest)) is not None:
+                found.setdefault(action.dest.removeprefix(_KEY), (action.option_strings[0], value))
+        return found
 
     def unknown(self, argument: str) -> NoReturn:
         """Raise the error for an argument that is none of this command's."""

@@ -31,27 +31,31 @@ def add_config_options(parser: CommandParser) -> None:
 def add_log_options(parser: CommandParser) -> None:
     """Add the options of configuration and log."""
     add_config_options(parser)
-    parser.add_argument("--log.level", dest="log.level", choices=["debug", "info", "warn", "error"])
-    parser.add_argument("--log.format", dest="log.format", choices=["logfmt", "json"])
+    parser.add_argument("--log.level", dest="config.log.level", choices=["debug", "info", "warn", "error"])
+    parser.add_argument("--log.format", dest="config.log.format", choices=["logfmt", "json"])
 
 
 def add_source_options(parser: CommandParser) -> None:
     """Add the options of configuration, log and source."""
     add_log_options(parser)
-    parser.add_argument("--source", dest="source.kind", metavar="KIND", help="short for --set source.kind=KIND")
+    parser.add_argument("--source", dest="config.source.kind", metavar="KIND", help="short for --set source.kind=KIND")
 
 
 def add_gpu_options(parser: CommandParser) -> None:
     """Add the options of configuration, log, source and shown GPUs."""
     add_source_options(parser)
-    parser.add_argument("--gpus", metavar="LIST", help="show only these: indexes, UUIDs, GPU:instance, all or none")
-    parser.add_argument("--show-all", dest="gpus", action="store_const", const="all", help="short for --gpus all")
+    parser.add_argument(
+        "--gpus", dest="config.gpus", metavar="LIST", help="show only these: indexes, UUIDs, GPU:instance, all or none"
+    )
+    parser.add_argument(
+        "--show-all", dest="config.gpus", action="store_const", const="all", help="short for --gpus all"
+    )
 
 
 def add_listen_option(parser: CommandParser) -> None:
     """Add the addresses of a server."""
     parser.add_argument(
-        "--web.listen-address", dest="listen", metavar="ADDRESS", action="append", help=":9401; repeatable"
+        "--web.listen-address", dest="config.listen", metavar="ADDRESS", action="append", help=":9401; repeatable"
     )
 
 
@@ -78,10 +82,9 @@ def configuration(options: argparse.Namespace) -> Config:
 
 def load_config(options: argparse.Namespace) -> Config:
     """Return the configuration; raises `ConfigError`."""
-    from pulsed.config.load import FLAGS, load
+    from pulsed.config.load import load
 
-    flags = {key: value for key in FLAGS if (value := getattr(options, key, None)) is not None}
-    return load(config_file(options), options.overrides, os.environ, flags)
+    return load(config_file(options), options.overrides, os.environ, options.parser.flags(options))
 
 
 def config_file(options: argparse.Namespace) -> Path | None:

@@ -15,35 +15,37 @@ def add_arguments(parser: CommandParser) -> None:
     add_listen_option(parser)
     parser.add_argument(
         "--web.telemetry-path",
-        dest="telemetry_path",
+        dest="config.telemetry_path",
         metavar="PATH",
         help="path of the metrics page; default: /metrics",
     )
     parser.add_argument(
         "--web.max-requests",
-        dest="max_requests",
+        dest="config.max_requests",
         metavar="N",
         help="concurrent requests of the metrics page; 0: no limit",
     )
     parser.add_argument(
-        "--web.enable-lifecycle", dest="enable_lifecycle", action="store_true", default=None,
+        "--web.enable-lifecycle", dest="config.enable_lifecycle", action="store_true", default=None,
         help="allow POST /-/reload and /-/forget",
     )  # fmt: skip
     parser.add_argument(
         "--web.external-url",
-        dest="web.external_url",
+        dest="config.web.external_url",
         metavar="URL",
         help="URL under which clients reach pulsed; its path prefixes all routes",
     )
     parser.add_argument(
         "--web.route-prefix",
-        dest="web.route_prefix",
+        dest="config.web.route_prefix",
         metavar="PATH",
         help="prefix of all routes; default: the path of --web.external-url",
     )
-    parser.add_argument("--web.config.file", dest="web.config_file", metavar="FILE", help="TLS, users, headers (YAML)")
     parser.add_argument(
-        "--web.systemd-socket", dest="web.systemd_socket", action="store_true", default=None,
+        "--web.config.file", dest="config.web.config_file", metavar="FILE", help="TLS, users, headers (YAML)"
+    )
+    parser.add_argument(
+        "--web.systemd-socket", dest="config.web.systemd_socket", action="store_true", default=None,
         help="serve on the sockets of systemd",
     )  # fmt: skip
 

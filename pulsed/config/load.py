@@ -20,22 +20,6 @@ from pulsed.suggestions import nearest
 FILE_VARIABLE = "PULSED_CONFIG_FILE"
 PREFIX = "PULSED_"
 
-FLAGS: Mapping[str, str] = {
-    "listen": "--web.listen-address",
-    "telemetry_path": "--web.telemetry-path",
-    "max_requests": "--web.max-requests",
-    "web.config_file": "--web.config.file",
-    "web.systemd_socket": "--web.systemd-socket",
-    "web.external_url": "--web.external-url",
-    "web.route_prefix": "--web.route-prefix",
-    "enable_lifecycle": "--web.enable-lifecycle",
-    "log.level": "--log.level",
-    "log.format": "--log.format",
-    "source.kind": "--source",
-    "gpus": "--gpus",
-}
-"""Keys that have a flag of their own; those of the web are exporter-toolkit's."""
-
 # Kubernetes sets such variables for the Services of a namespace in every container, also for a Service `pulsed`.
 _SERVICE_LINK = re.compile(
     r"PULSED_(\w+_)?(SERVICE_HOST|SERVICE_PORT(_[A-Z0-9_]+)?|PORT_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)"
@@ -49,7 +33,7 @@ def load(
     file: Path | None,
     overrides: Sequence[str],
     environment: Mapping[str, str],
-    flags: Mapping[str, object] | None = None,
+    flags: Mapping[str, tuple[str, object]] | None = None,
 ) -> Config:
     """Return the configuration.
 
@@ -57,8 +41,7 @@ def load(
         file: the YAML file; None takes the one that the environment names in `PULSED_CONFIG_FILE`, or none.
         overrides: the values of `--set`, each `key.path=value`, the value in YAML.
         environment: all variables of the process; those that do not begin with `PULSED_` are left alone.
-        flags: values of flags of their own by key (see `FLAGS`): the text as given, or a list of such; None is a flag
-            that was not given.
+        flags: by key the flag of its own, for messages, and the value: a text as given, a list of such, or a switch.
 
     Raises:
         ConfigError: with all problems, a line each: where, which key, what was given, and what is allowed.
@@ -138,10 +121,9 @@ def _overrides(overrides: Sequence[str], problems: list[str]) -> list[Given]:
     return layers
 
 
-def _flags(flags: Mapping[str, object], problems: list[str]) -> list[Given]:
+def _flags(flags: Mapping[str, tuple[str, object]], problems: list[str]) -> list[Given]:
     layers: list[Given] = []
-    for key, value in flags.items():
-        origin = FLAGS.get(key, f"flag for {key}")
+    for key, (origin, value) in flags.items():
         if isinstance(value, str):
             layers += _layer(key, _value(value, origin, key, problems))
         elif isinstance(value, (list, tuple)):

@@ -28,7 +28,7 @@ def exported(path: Path, *settings: str, columns: str = "all", schema: str = "pu
     """What `pulsed export` prints of a recording."""
     out = io.StringIO(newline="")
     overrides = [f"source.replay.path={path}", "node=n1", *settings]
-    export(load(None, overrides, {}, {"source.kind": "replay"}), columns, out, schema)
+    export(load(None, ["source.kind=replay", *overrides], {}), columns, out, schema)
     return out.getvalue()
 
 

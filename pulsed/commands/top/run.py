@@ -48,7 +48,7 @@ def top(options: argparse.Namespace) -> int:
     if options.interval < LEAST_SECONDS:
         options.parser.error("--interval is at least 250ms")
     opened = opening(options.urls[0] if options.urls else "")
-    view = ViewState(view=opened.view, gpus=_shown(options.gpus))
+    view = ViewState(view=opened.view, gpus=_shown(getattr(options, "config.gpus")))
     if opened.window is not None:
         view.window = opened.window
     local = LocalTarget(lambda: _local_urls(options, own), OwnDaemon(own), options.timeout)
@@ -72,8 +72,8 @@ def _own_arguments(options: argparse.Namespace) -> list[str]:
     """Return the arguments of the daemon of an own source, which are those of `top`."""
     pairs = [
         ("--config.file", options.config_file),
-        ("--source", getattr(options, "source.kind")),
-        ("--log.level", getattr(options, "log.level")),
+        ("--source", getattr(options, "config.source.kind")),
+        ("--log.level", getattr(options, "config.log.level")),
         *(("--set", each) for each in options.overrides),
     ]
     return [f"{name}={value}" for name, value in pairs if value is not None]
@@ -81,7 +81,7 @@ def _own_arguments(options: argparse.Namespace) -> list[str]:
 
 def _local_urls(options: argparse.Namespace, own: Sequence[str]) -> Sequence[str]:
     """Return where a daemon of this host may be; none if an own source is requested."""
-    if getattr(options, "source.kind") is not None:
+    if getattr(options, "config.source.kind") is not None:
         return ()
     if not own and not any(name.startswith("PULSED_") for name in os.environ):
         return (DEFAULT_URL,)  # without the configuration, which takes long to import
