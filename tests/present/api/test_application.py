@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
-import httpx
 import pytest
 
-from pulsed.accounting.accounting import OwnerAccounting
-from pulsed.accounting.ended import EndedAccounts
 from pulsed.collector.target_store import TargetStore
 from pulsed.compute.tick import ComputedTick
 from pulsed.present.api import schema
-from pulsed.present.api.account_documents import Accounts
-from pulsed.present.api.application import api
 from pulsed.present.api.events import EventBroadcaster
 from pulsed.present.api.history import History
 from pulsed.present.api.sample_fields import DEFAULT_FIELDS
+from tests.present.api.client import Answer, application, ask
 from tests.present.boards import TIME, Gpu, board, gpu, mig, target, tick
 
 
@@ -30,19 +25,14 @@ class Known:
         for number, gpus in enumerate(targets):
             made = target(f"target {number}", self._tick(number, gpus))
             self.board.targets.append(made)
-        self.accounts = Accounts(OwnerAccounting(), EndedAccounts())
-        events = EventBroadcaster(lambda: "here", max_subscribers=0)
-        self.app = api(self.board, {}, history=self.history, events=events, accounts=self.accounts)
+        self.app = application(self.board, self.history, EventBroadcaster(lambda: "here", max_subscribers=0))
 
     def goes_on(self, number: int, gpus: Sequence[Gpu]) -> None:
         """Another tick of a target."""
         self.board.targets[number].accept(self._tick(number, gpus, TIME + 1), 101.0)
 
-    async def get(self, path: str, method: str = "GET") -> tuple[int, Any, Mapping[str, str]]:
-        transport = httpx.ASGITransport(app=self.app)
-        async with httpx.AsyncClient(transport=transport, base_url="http://pulsed") as client:
-            answer = await client.request(method, path)
-        return answer.status_code, answer.json(), answer.headers
+    async def get(self, path: str, method: str = "GET") -> Answer:
+        return await ask(self.app, path, method)
 
     async def refused(self, path: str, status: int) -> str:
         """What an answer with an error says, which is all that is in it."""

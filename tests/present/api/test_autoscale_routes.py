@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
-import httpx
 import pytest
-from fastapi import FastAPI
 
 from pulsed.attribution.owner import Owner, pod
 from pulsed.collector.target_store import Target
 from pulsed.compute.tick import RealUtilization
 from pulsed.present.api import schema
-from pulsed.present.api.json_response import ERROR_HANDLERS
 from pulsed.present.api.routes.autoscale import autoscale_router
+from tests.present.api.client import Answer, ask, routes
 from tests.present.boards import SETTLED, TIME, Gpu, board, gpu, mig, target, tick
 
 INFER = {"workload": "infer", "workload_kind": "Deployment"}
@@ -37,13 +33,8 @@ def current(*gpus: Gpu, age: float = 0.0) -> Target:
     return target(f"target {age}", tick(gpus), arrived=time.monotonic() - age)
 
 
-async def get(path: str, *targets: Target) -> tuple[int, Any, Mapping[str, str]]:
-    app = FastAPI(exception_handlers=ERROR_HANDLERS)
-    app.include_router(autoscale_router(board(*targets)))
-    transport = httpx.ASGITransport(app=app)
-    async with httpx.AsyncClient(transport=transport, base_url="http://pulsed") as client:
-        answer = await client.get(f"/autoscale/v1/{path}")
-    return answer.status_code, answer.json(), answer.headers
+async def get(path: str, *targets: Target) -> Answer:
+    return await ask(routes(autoscale_router(board(*targets))), f"/autoscale/v1/{path}")
 
 
 def path(how: str, workload: str = "Deployment/infer", metric: str = "real_utilization", namespace: str = "ml") -> str:

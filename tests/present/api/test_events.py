@@ -16,20 +16,16 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from pulsed.accounting.accounting import OwnerAccounting
-from pulsed.accounting.ended import EndedAccounts
 from pulsed.compute.health.model import HealthChange
 from pulsed.compute.tick import ClassChange, ComputedTick
 from pulsed.config.model import WebSection
-from pulsed.present.api.account_documents import Accounts
-from pulsed.present.api.application import api
 from pulsed.present.api.event_documents import KINDS, Change
 from pulsed.present.api.event_queue import MAX_QUEUED_BYTES, Subscriber
 from pulsed.present.api.events import EventBroadcaster, TooManySubscribers
-from pulsed.present.api.history import History
 from pulsed.server.http_server import Server
 from pulsed.translate.vocabulary import Reading
 from tests.daemon import serving
+from tests.present.api.client import application
 from tests.present.boards import OPEN, TIME, Gpu, board, busy_gpus, gpu, tick
 from tests.waiting import SECONDS, eventually, until
 
@@ -117,13 +113,11 @@ class Running:
 
     def __init__(self, events: EventBroadcaster) -> None:
         self.events = events
-        accounts = Accounts(OwnerAccounting(), EndedAccounts())
-        app = api(board(), {}, history=History(), events=events, accounts=accounts)
         self._socket = socket.create_server(("127.0.0.1", 0))
         # Little room in the kernel, so that a reader that does not read is soon felt.
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 16384)
         self.port: int = self._socket.getsockname()[1]
-        self._server = Server(app, WebSection())
+        self._server = Server(application(board(), events=events), WebSection())
         self._task = asyncio.create_task(self._server.serve(sockets=[self._socket]))
         self._clients: list[Client] = []
 

@@ -13,16 +13,12 @@ from typing import Any
 import httpx
 import pytest
 
-from pulsed.accounting.accounting import OwnerAccounting
-from pulsed.accounting.ended import EndedAccounts
 from pulsed.collector.target_store import Target, TargetStore
 from pulsed.present.api import schema
-from pulsed.present.api.account_documents import Accounts
-from pulsed.present.api.application import api
 from pulsed.present.api.events import EventBroadcaster
 from pulsed.present.api.gpu_columns import MAX_ROWS, SUMMARY_FIELDS, ColumnReader
-from pulsed.present.api.history import History
 from tests.daemon import serving
+from tests.present.api.client import application, ask
 from tests.present.api.test_events import parsed
 from tests.present.boards import TIME, Gpu, board, gpu, mig, target, tick
 from tests.waiting import eventually
@@ -38,11 +34,7 @@ def store(*targets: Sequence[Gpu]) -> TargetStore:
 
 
 async def get(made: TargetStore, path: str) -> tuple[int, Any]:
-    events = EventBroadcaster(lambda: "here")
-    app = api(made, {}, history=History(), events=events, accounts=Accounts(OwnerAccounting(), EndedAccounts()))
-    async with httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url="http://pulsed") as client:
-        answer = await client.get(path)
-    return answer.status_code, answer.json()
+    return (await ask(application(made), path))[:2]
 
 
 class Client:

@@ -3,20 +3,15 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-import httpx
 import pytest
 
-from pulsed.accounting.accounting import OwnerAccounting
-from pulsed.accounting.ended import EndedAccounts
 from pulsed.compute.health.model import HealthChange, XidEvent
 from pulsed.compute.tick import ClassChange
 from pulsed.present.api import schema
-from pulsed.present.api.account_documents import Accounts
-from pulsed.present.api.application import api
 from pulsed.present.api.event_documents import CHANGE_KINDS, Change
 from pulsed.present.api.events import EventBroadcaster
-from pulsed.present.api.history import History
 from pulsed.present.api.recent_changes import RecentChanges
+from tests.present.api.client import application, ask
 from tests.present.boards import TIME, board, gpu, tick
 
 
@@ -43,11 +38,7 @@ def test_the_newest_of_each_kind_are_kept() -> None:
 
 
 async def get(events: EventBroadcaster, path: str) -> tuple[int, Any]:
-    accounts = Accounts(OwnerAccounting(), EndedAccounts())
-    app = api(board(), {}, history=History(), events=events, accounts=accounts)
-    async with httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url="http://pulsed") as client:
-        answer = await client.get(path)
-    return answer.status_code, answer.json()
+    return (await ask(application(board(), events=events), path))[:2]
 
 
 async def test_changes_without_any_subscriber_are_found_with_their_ids() -> None:

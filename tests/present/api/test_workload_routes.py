@@ -7,9 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-import httpx
 import pytest
-from fastapi import FastAPI
 
 from pulsed.accounting.ended import EndedAccounts
 from pulsed.attribution.owner import Owner, Owners, pod
@@ -21,6 +19,7 @@ from pulsed.present.workload_totals import WorkloadTotals
 from pulsed.translate.vocabulary import Reading
 from tests.accounting.streams import Node
 from tests.compute.streams import activity
+from tests.present.api.client import ask, routes
 
 WORKS = Reading(**activity(0.6), memory_used_bytes=40e9, power_watts=500.0)
 RESTS = Reading(**activity(0.0), memory_used_bytes=10e9, power_watts=100.0)
@@ -38,15 +37,11 @@ async def get(query: str, gpus: Sequence[tuple[Owners | None, Reading]], age: fl
     assert node.tick is not None
     target = Target("exporter", "test", 1.0, 10.0)
     target.accept(node.tick, time.monotonic() - age)
-    app = FastAPI()
     accounts = Accounts(node.accounting, EndedAccounts(), workloads=WorkloadTotals())
     store = TargetStore("here", [target])
-    app.include_router(workload_router(store, accounts, {"publish": {"scale_target": 0.5}}))
-    transport = httpx.ASGITransport(app=app)
-    async with httpx.AsyncClient(transport=transport, base_url="http://pulsed") as client:
-        answer = await client.get(f"/workloads{query}")
-    assert answer.status_code == 200
-    document = answer.json()
+    app = routes(workload_router(store, accounts, {"publish": {"scale_target": 0.5}}))
+    status, document, _ = await ask(app, f"/workloads{query}")
+    assert status == 200
     schema.WorkloadsShape.model_validate(document)
     assert document["node"] == "here"
     return document["workloads"]

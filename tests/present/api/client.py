@@ -1,0 +1,50 @@
+"""The API, asked without a network."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import httpx
+from fastapi import APIRouter, FastAPI
+
+from pulsed.accounting.accounting import OwnerAccounting
+from pulsed.accounting.ended import EndedAccounts
+from pulsed.collector.target_store import TargetStore
+from pulsed.present.api.account_documents import Accounts
+from pulsed.present.api.application import api
+from pulsed.present.api.events import EventBroadcaster
+from pulsed.present.api.history import History
+from pulsed.present.api.json_response import ERROR_HANDLERS
+
+
+class Answer(NamedTuple):
+    """A response; the document is its JSON."""
+
+    status: int
+    document: Any
+    headers: Mapping[str, str]
+
+
+def application(store: TargetStore, history: History | None = None, events: EventBroadcaster | None = None) -> FastAPI:
+    """The whole API of a store, without accounts."""
+    return api(
+        store,
+        {},
+        history=history or History(),
+        events=events or EventBroadcaster(lambda: "here"),
+        accounts=Accounts(OwnerAccounting(), EndedAccounts()),
+    )
+
+
+def routes(router: APIRouter) -> FastAPI:
+    """Some of its routes."""
+    app = FastAPI(exception_handlers=ERROR_HANDLERS)
+    app.include_router(router)
+    return app
+
+
+async def ask(app: FastAPI, path: str, method: str = "GET") -> Answer:
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url="http://pulsed") as client:
+        answer = await client.request(method, path)
+    return Answer(answer.status_code, answer.json(), answer.headers)
