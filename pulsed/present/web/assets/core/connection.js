@@ -35,6 +35,15 @@ export class Connection extends EventTarget {
     addEventListener("online", () => this.restart());
   }
 
+  /** Whether views may send requests: the page is visible, and the daemon answered last. */
+  get canAsk() {
+    return !document.hidden && !this.isDown;
+  }
+
+  get isDown() {
+    return this.state === "offline" || this.state === "signin";
+  }
+
   start() {
     this.restart();
     setInterval(() => this.checkSilence(), 5000);
@@ -56,7 +65,7 @@ export class Connection extends EventTarget {
     } finally {
       this.isRestarting = false;
     }
-    if (!this.stream && this.state !== "offline" && this.state !== "signin") {
+    if (!this.stream && !this.isDown) {
       this.become("polling");
       this.later(this.isLarge ? POLL_LARGE_MS : POLL_MS);
     }
@@ -64,7 +73,7 @@ export class Connection extends EventTarget {
 
   async fetchSummary() {
     this.fleet.load(await getJson("gpus", { view: "summary", fields: SUMMARY_FIELDS.join() }));
-    if (this.state === "offline" || this.state === "signin") this.become("connecting");
+    if (this.isDown) this.become("connecting");
   }
 
   async open() {

@@ -15,7 +15,7 @@ export class Host {
   }
 
   async fetch() {
-    if (document.hidden || ["offline", "signin"].includes(this.connection.state)) return;
+    if (!this.connection.canAsk) return;
     try {
       const before = this.document_ ? { at: this.at, cpu: this.document_.pulsed_cpu_seconds } : null;
       this.document_ = await getJson("host");

@@ -6,6 +6,7 @@ import { clock, span } from "../text/format.js";
 import { copyable } from "../ui/copy.js";
 import { h, setText } from "../ui/dom.js";
 import { healthChip } from "../ui/marks.js";
+import { scrollTable } from "../ui/table.js";
 
 const DEFAULT_KINDS = Object.keys(KINDS).filter((kind) => kind !== "workload_class");
 const MAX_ROWS = 200;
@@ -18,14 +19,13 @@ export class EventsView {
     this.summary = h("p", { class: "muted" });
     this.body = h("tbody");
     this.empty = h("p", { class: "empty" }, "Nothing has happened since the daemon started.");
-    const head = ["Time", "GPU", "Kind", "What", "What to do"].map((text) => h("th", { scope: "col" }, text));
-    const table = h("table", { class: "events" }, h("caption", { class: "visually-hidden" }, "Changes, the newest first"), h("thead", {}, h("tr", {}, head)), this.body);
+    const head = ["Time", "GPU", "Kind", "What", "What to do"];
     this.element = h(
       "section",
       {},
       h("div", { class: "toolbar" }, h("h1", {}, "Events"), h("div", { class: "segmented", role: "group", "aria-label": "Kinds" }, this.buttons.map(([, button]) => button))),
       this.summary,
-      h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Events" }, table),
+      scrollTable({ caption: "Changes, the newest first", label: "Events", class_: "events", head, body: this.body }),
       this.empty,
     );
   }

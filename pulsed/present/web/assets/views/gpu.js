@@ -77,8 +77,7 @@ export class GpuView {
   async fetch() {
     const { fleet, connection } = this.context;
     const position = fleet.positions.get(this.key);
-    if (position === undefined || document.hidden || fleet.isPaused || this.isFetching) return;
-    if (["offline", "signin"].includes(connection.state)) return;
+    if (position === undefined || !connection.canAsk || fleet.isPaused || this.isFetching) return;
     this.isFetching = true;
     const { key } = this;
     try {

@@ -4,6 +4,7 @@ import { bottleneckOf } from "../core/catalog.js";
 import { energy, memory, number, percent, rate, span, words } from "../text/format.js";
 import { h } from "../ui/dom.js";
 import { BottleneckMark } from "../ui/marks.js";
+import { scrollTable } from "../ui/table.js";
 
 /** Rebuilds a panel only when its text changes, so that the focus and open parts stay. */
 class FactsPanel {
@@ -64,7 +65,7 @@ export class AccountingPanel extends FactsPanel {
     const from = since ? ` since ${new Date(since).toLocaleString("en-GB", { dateStyle: "medium", timeStyle: "short" })}` : "";
     this.show(
       h("p", { class: "muted" }, `${span(observed)} observed${from}`),
-      h("div", { class: "scroll" }, h("table", {}, h("caption", { class: "visually-hidden" }, "Time and energy by class"), h("thead", {}, h("tr", {}, ["Class", "Time", "Share", "Energy"].map((text, i) => h("th", { scope: "col", class: i ? "number" : null }, text)))), h("tbody", {}, body))),
+      scrollTable({ caption: "Time and energy by class", head: ["Class", "Time", "Share", "Energy"], numbers: (i) => i > 0, body: h("tbody", {}, body) }),
       facts([...idle, ["PCIe in, out", bytesOf(counters, "pcie")], ["NVLink in, out", bytesOf(counters, "nvlink")], ["C2C in, out", bytesOf(counters, "c2c")]]),
     );
   }

@@ -76,8 +76,7 @@ export class PlotView {
 
   async fetch() {
     const { fleet, connection } = this.context;
-    if (!this.series?.length || this.isFetching || document.hidden || fleet.isPaused) return;
-    if (["offline", "signin"].includes(connection.state)) return;
+    if (!this.series?.length || this.isFetching || !connection.canAsk || fleet.isPaused) return;
     this.isFetching = true;
     const { series, positions } = this;
     const step = SECONDS / POINTS;

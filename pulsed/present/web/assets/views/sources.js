@@ -5,6 +5,7 @@ import { memoryOf, MISSING, number, percent, si, span } from "../text/format.js"
 import { copyable } from "../ui/copy.js";
 import { h, setText } from "../ui/dom.js";
 import { healthChip } from "../ui/marks.js";
+import { scrollTable } from "../ui/table.js";
 
 const INTERVAL_MS = 5000;
 
@@ -14,15 +15,14 @@ export class SourcesView {
     this.body = h("tbody");
     this.summary = h("p", { class: "muted", role: "status" });
     this.facts = Object.fromEntries(["version", "CPU of pulsed", "memory of pulsed", "age of the newest data", "CPU of the host", "memory of the host"].map((name) => [name, h("dd", {}, MISSING)]));
-    const head = ["Target", "Kind", "State", "Newest sample", "Interval", "Error and what to do"].map((text) => h("th", { scope: "col" }, text));
-    const table = h("table", {}, h("caption", { class: "visually-hidden" }, "Sources"), h("thead", {}, h("tr", {}, head)), this.body);
+    const head = ["Target", "Kind", "State", "Newest sample", "Interval", "Error and what to do"];
     const facts = h("dl", { class: "facts" }, Object.entries(this.facts).flatMap(([name, value]) => [h("dt", {}, name), value]));
     this.element = h(
       "section",
       {},
       h("h1", {}, "Sources"),
       this.summary,
-      h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Sources" }, table),
+      scrollTable({ caption: "Sources", label: "Sources", head, body: this.body }),
       h("section", { class: "panel cost" }, h("h2", {}, "Daemon and host"), facts),
     );
     this.timer = setInterval(() => this.fetch(), INTERVAL_MS);
@@ -30,8 +30,7 @@ export class SourcesView {
   }
 
   async fetch() {
-    const { connection } = this.context;
-    if (document.hidden || ["offline", "signin"].includes(connection.state)) return;
+    if (!this.context.connection.canAsk) return;
     try {
       const [{ sources, time }, host, version] = await Promise.all([getJson("gpus", { view: "summary", fields: "health_state" }), getJson("host"), this.version ?? getJson("version")]);
       this.version = version;

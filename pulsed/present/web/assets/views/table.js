@@ -4,6 +4,7 @@ import { MISSING, memoryOf, modelName, number, ownersText, percent, words } from
 import { Bar } from "../ui/bar.js";
 import { h, setAttribute, setText } from "../ui/dom.js";
 import { BottleneckMark, HealthChip } from "../ui/marks.js";
+import { scrollTable } from "../ui/table.js";
 import { direction } from "./fleet_order.js";
 import { readingOf, ruText, staleText } from "./gpu_reading.js";
 
@@ -23,11 +24,9 @@ export class TableView {
     this.seen = new IntersectionObserver((entries) => this.onSeen(entries), { rootMargin: "200px" });
     this.headers = COLUMNS.map(([text, sort]) => this.header(text, sort));
     this.body = h("tbody");
-    this.caption = h("caption", { class: "visually-hidden" }, caption);
     this.empty = h("p", { class: "empty" }, "No GPU matches the filter.");
     const columns = h("colgroup", {}, COLUMNS.map(([, sort]) => h("col", { class: sort in WIDTHS ? WIDTHS[sort] : "c-number" })));
-    const table = h("table", { class: "gpus" }, this.caption, columns, h("thead", {}, h("tr", {}, this.headers)), this.body);
-    this.element = h("div", {}, h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": caption }, table), this.empty);
+    this.element = h("div", {}, scrollTable({ caption, label: caption, class_: "gpus", columns, head: this.headers, body: this.body }), this.empty);
   }
 
   header(text, sort) {

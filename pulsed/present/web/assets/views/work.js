@@ -5,6 +5,7 @@ import { keyOfEvent } from "../core/fleet_state.js";
 import { energy, MISSING, memory, number, ownerName, percent, span } from "../text/format.js";
 import { Bar } from "../ui/bar.js";
 import { h } from "../ui/dom.js";
+import { scrollTable } from "../ui/table.js";
 
 const INTERVAL_MS = 5000;
 const HEADERS = ["Owner", "GPUs", "Real work", "Idle now", "Idle so far", "Energy", "Peak memory", "Since", "What to do"];
@@ -16,10 +17,9 @@ export class WorkView {
     this.summary = h("p", { class: "muted", role: "status" });
     this.body = h("tbody");
     this.empty = h("p", { class: "empty", hidden: true }, "No job or pod has a GPU, or the source gives no owners.");
-    const head = HEADERS.map((text, i) => h("th", { scope: "col", class: i > 0 && i < 8 ? "number" : null }, text));
-    const table = h("table", { class: "work" }, h("caption", { class: "visually-hidden" }, "Owners of GPUs, those with idle GPUs first"), h("thead", {}, h("tr", {}, head)), this.body);
+    const table = scrollTable({ caption: "Owners of GPUs, those with idle GPUs first", label: "Owners", class_: "work", head: HEADERS, numbers: (i) => i > 0 && i < 8, body: this.body });
     this.processes = h("div");
-    this.element = h("section", {}, h("div", { class: "toolbar" }, h("h1", {}, "Work")), this.summary, h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Owners" }, table), this.empty, this.processes);
+    this.element = h("section", {}, h("div", { class: "toolbar" }, h("h1", {}, "Work")), this.summary, table, this.empty, this.processes);
     this.timer = setInterval(() => this.fetch(), INTERVAL_MS);
     this.fetch();
   }
@@ -30,7 +30,7 @@ export class WorkView {
 
   async fetch() {
     const { connection, fleet } = this.context;
-    if (document.hidden || fleet.isPaused || ["offline", "signin"].includes(connection.state)) return;
+    if (!connection.canAsk || fleet.isPaused) return;
     try {
       this.jobs = (await getJson("jobs", { limit: 200 })).jobs;
       this.draw();
@@ -103,11 +103,10 @@ export class WorkView {
     const rows = processes.slice(0, 200).map((each) =>
       h("tr", {}, h("th", { scope: "row" }, String(each.pid)), h("td", {}, each.user), h("td", {}, each.slurm_job ? `job ${each.slurm_job}` : each.pod_uid ?? ""), h("td", { class: "number" }, memory(each.memory_bytes)), h("td", { class: "mono what" }, each.command)),
     );
-    const head = ["PID", "User", "Owner", "Memory", "Command"].map((text) => h("th", { scope: "col" }, text));
     this.processes.replaceChildren(
       h("h2", {}, "Processes of jobs and pods"),
       h("p", { class: "muted" }, visible ? `${number(processes.length)} processes. That they use a GPU does not follow.` : "Processes of others are hidden on this host."),
-      h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Processes" }, h("table", {}, h("caption", { class: "visually-hidden" }, "Processes"), h("thead", {}, h("tr", {}, head)), h("tbody", {}, rows))),
+      scrollTable({ caption: "Processes", label: "Processes", head: ["PID", "User", "Owner", "Memory", "Command"], body: h("tbody", {}, rows) }),
     );
   }
 
