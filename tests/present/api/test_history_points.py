@@ -9,7 +9,7 @@ from math import floor
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from pulsed.compute.health.model import Health
@@ -82,13 +82,15 @@ def test_a_sample_without_a_value_is_none_and_zero_is_zero() -> None:
     st.lists(st.tuples(st.floats(0.1, 8.0), st.none() | st.floats(0, 1000, width=32)), min_size=1, max_size=80),
     st.integers(2, 40),
 )
+@example([(1.1, None), (1.063, 0.0)], 22)  # at the edge of a point
 def test_points_are_those_of_a_plain_list(samples: list[tuple[float, float | None]], count: int) -> None:
     history = History(fields=("power_watts",))
-    second, times = 0.0, list[float]()
+    second, clocks = 0.0, list[float]()
     for elapsed, watts in samples:
         second = round(second + elapsed, 3)
         history.add(at(second, [gpu(0, power_watts=watts)]))
-        times.append(START + second)
+        clocks.append(5000.0 + second)
+    times = [START + second - (clocks[-1] - clock) for clock in clocks]  # by the clock, also at the edge of a point
     seconds = max(round(second, 1), 1.0)
     document = points(history, count, seconds)
     step = seconds / count
