@@ -108,11 +108,15 @@ class Saturator:
         dram = _share(reading.dram_active_ratio, peaks.dram)
         pcie = self._pcie(reading) if self._whole else None
         nvlink = self._nvlink_share(reading) if self._whole else None
+        c2c: Value = None
         sent, received = reading.c2c_transmit_bytes_per_second, reading.c2c_receive_bytes_per_second
-        has_c2c = self._whole and not (sent is None and received is None)
-        c2c = _link_share(sent, received, self._c2c) if has_c2c else None
-        resources = (tensor, fp64, fp32, fp16, integer, dram, pcie, nvlink, c2c)
-        missing = self._missing(resources, has_c2c) if None in resources else ()
+        if has_c2c := self._whole and not (sent is None and received is None):
+            c2c = _link_share(sent, received, self._c2c)
+        elsewhere = (tensor, fp64, fp32, fp16, integer, dram, pcie, nvlink)
+        resources = (*elsewhere, c2c)
+        missing: tuple[str, ...] = ()
+        if None in elsewhere or (c2c is None and (has_c2c or self.link is not None)):
+            missing = self._missing(resources, has_c2c)
         compute = _largest((tensor, fp64, fp32, fp16, integer))
         ratio = _largest((compute, dram, pcie, nvlink, c2c))
         upper = lower = ratio or 0.0

@@ -94,8 +94,9 @@ def traffic(
     most = math.inf if open_ended and missing == "bounds" else low
     if profile == "kempnerpulse":
         return low, most
-    sent = reading.c2c_transmit_bytes_per_second
-    received = reading.c2c_receive_bytes_per_second
+    sent, received = reading.c2c_transmit_bytes_per_second, reading.c2c_receive_bytes_per_second
+    if sent is None and received is None and link is None:
+        return low, most
     low = max(low, sent or 0.0, received or 0.0)
     if link is not None and (sent is None or received is None) and missing == "bounds":
         most = max(most, link.limit(high.dram, high.graphics_engine))
