@@ -10,8 +10,8 @@ PYTHON ?= python3
 VENV   ?= .venv
 SOURCE ?= demo
 ARGS   ?=
-# Tests wait for half of their time (for scrapes, for daemons).
-WORKERS ?= $(shell $(PYTHON) -c 'import os; print(2 * (os.cpu_count() or 1))')
+# Tests wait for half of their time (for scrapes, for daemons), so that more workers than there are cores pay.
+WORKERS ?= $(shell $(PYTHON) -c 'import os; cores = os.cpu_count() or 1; print(cores + min(cores, 4))')
 PYTEST ?= $(VENV)/bin/python -m pytest
 
 .PHONY: run test lint format bench hardware mutants docs vendor dist release release-files constraints clean

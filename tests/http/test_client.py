@@ -42,9 +42,11 @@ class Peer:
 
     reader: asyncio.StreamReader
     writer: asyncio.StreamWriter
+    asked: list[bytes] = field(default_factory=list)
 
     async def request(self) -> bytes:
-        return await self.reader.readuntil(b"\r\n\r\n")
+        self.asked.append(await self.reader.readuntil(b"\r\n\r\n"))
+        return self.asked[-1]
 
     def send(self, data: bytes) -> None:
         self.writer.write(data)
@@ -115,6 +117,33 @@ def answering(*answers: bytes) -> Handle:
             await peer.request()
             peer.send(answer)
             await peer.writer.drain()
+
+    return handle
+
+
+def stalling(begin: bytes = b"", asked: asyncio.Event | None = None) -> Handle:
+    """The first request gets this, and sets `asked`; then nothing comes until the client hangs up."""
+
+    async def handle(peer: Peer) -> None:
+        await peer.request()
+        peer.send(begin)
+        if asked is not None:
+            asked.set()
+        await peer.gone()
+
+    return handle
+
+
+def endless(begin: bytes, rest: bytes) -> Handle:
+    """The first request gets this, and then the rest again and again."""
+
+    async def handle(peer: Peer) -> None:
+        await peer.request()
+        peer.send(begin)
+        while True:
+            peer.send(rest)
+            await peer.writer.drain()
+            await asyncio.sleep(0)
 
     return handle
 
@@ -206,12 +235,8 @@ async def test_a_server_that_closes_its_side_after_the_answer() -> None:
 @pytest.mark.parametrize("status", [204, 304, 503, 101])
 @on_both_loops
 async def test_a_status_is_told_without_waiting_for_its_body(status: int) -> None:
-    async def handle(peer: Peer) -> None:
-        await peer.request()
-        peer.send(b"HTTP/1.1 %d Some\x1b Reason\r\nContent-Length: 100\r\n\r\nno" % status)
-        await peer.gone()
-
-    async with serving(handle) as site:
+    answer = b"HTTP/1.1 %d Some\x1b Reason\r\nContent-Length: 100\r\n\r\nno" % status
+    async with serving(stalling(answer)) as site:
         assert f"answered {status} Some? Reason" in await failure(site.url)
 
 
@@ -248,12 +273,7 @@ async def test_the_body_of_a_refusal_is_read_if_wanted(rest: bytes, page: bytes)
 
 @on_both_loops
 async def test_a_refusal_whose_body_stalls_is_still_a_refusal() -> None:
-    async def handle(peer: Peer) -> None:
-        await peer.request()
-        peer.send(b"HTTP/1.1 403 Forbidden\r\nContent-Length: 17\r\n\r\n{")
-        await peer.gone()
-
-    async with serving(handle) as site:
+    async with serving(stalling(b"HTTP/1.1 403 Forbidden\r\nContent-Length: 17\r\n\r\n{")) as site:
         answer = await refused(site.url, 0.2)
         assert (answer.status, answer.page) == (403, b"")
 
@@ -392,14 +412,7 @@ async def cancel_scrape(scraper: Scraper, url: str, begun: asyncio.Event) -> Non
 @on_both_loops
 async def test_a_cancelled_scrape_closes_its_connection() -> None:
     asked = asyncio.Event()
-
-    async def handle(peer: Peer) -> None:
-        peer.send(WHOLE[:30])
-        await peer.request()
-        asked.set()
-        await peer.gone()
-
-    async with serving(handle) as site, scraping() as scraper:
+    async with serving(stalling(WHOLE[:30], asked)) as site, scraping() as scraper:
         await cancel_scrape(scraper, site.url, asked)
         await asyncio.wait_for(asyncio.wait(site.tasks), 10)
 
@@ -407,13 +420,7 @@ async def test_a_cancelled_scrape_closes_its_connection() -> None:
 @on_both_loops
 async def test_scrapes_on_their_way_fail_when_all_is_closed() -> None:
     asked = asyncio.Event()
-
-    async def handle(peer: Peer) -> None:
-        await peer.request()
-        asked.set()
-        await peer.gone()
-
-    async with serving(handle) as site:
+    async with serving(stalling(asked=asked)) as site:
         async with scraping() as scraper:
             scrape = asyncio.ensure_future(scraper.fetch(site.url))
             await asked.wait()
@@ -470,15 +477,7 @@ async def test_an_answer_that_is_none(answer: bytes) -> None:
 )
 @on_both_loops
 async def test_a_head_without_an_end_is_cut_off(begin: bytes, rest: bytes) -> None:
-    async def handle(peer: Peer) -> None:
-        await peer.request()
-        peer.send(begin)
-        while True:
-            peer.send(rest)
-            await peer.writer.drain()
-            await asyncio.sleep(0)
-
-    async with serving(handle) as site:
+    async with serving(endless(begin, rest)) as site:
         assert "a header of more than 65536 bytes or 256 lines" in await failure(site.url)
 
 
@@ -498,15 +497,8 @@ async def test_a_page_without_an_end_is_cut_off(encoding: bytes) -> None:
     if encoding == b"gzip":
         piece = gzip.compress(piece)
 
-    async def handle(peer: Peer) -> None:
-        await peer.request()
-        peer.send(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nContent-Encoding: %b\r\n\r\n" % encoding)
-        while True:
-            peer.send(b"%x\r\n%b\r\n" % (len(piece), piece))
-            await peer.writer.drain()
-            await asyncio.sleep(0)
-
-    async with serving(handle) as site:
+    begin = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nContent-Encoding: %b\r\n\r\n" % encoding
+    async with serving(endless(begin, b"%x\r\n%b\r\n" % (len(piece), piece))) as site:
         assert "more than 100000 bytes" in await failure(site.url, ExporterSettings(max_page_bytes=100_000))
 
 
@@ -516,12 +508,7 @@ async def test_a_page_without_an_end_is_cut_off(encoding: bytes) -> None:
 )
 @on_both_loops
 async def test_a_server_that_stalls(begin: bytes) -> None:
-    async def handle(peer: Peer) -> None:
-        await peer.request()
-        peer.send(begin)
-        await peer.gone()
-
-    async with serving(handle) as site:
+    async with serving(stalling(begin)) as site:
         assert f"{site.url} did not answer in 0.2 s" in await failure(site.url, SHORT)
         await asyncio.wait_for(asyncio.wait(site.tasks), 10)
 
@@ -587,32 +574,21 @@ async def test_a_tls_handshake_that_stalls_or_is_cancelled() -> None:
 
 @on_both_loops
 async def test_a_host_name() -> None:
-    asked: list[bytes] = []
-
-    async def handle(peer: Peer) -> None:
-        asked.append(await peer.request())
-        peer.send(WHOLE)
-
-    async with serving(handle) as site:
+    async with serving(answering(WHOLE)) as site:
         assert await fetch_once(f"http://localhost:{site.port}/metrics") == PAGE
-        assert f"Host: localhost:{site.port}\r\n".encode() in asked[0]
+        assert f"Host: localhost:{site.port}\r\n".encode() in site.peers[0].asked[0]
 
 
 @on_both_loops
 async def test_an_ipv6_address() -> None:
-    asked: list[bytes] = []
-
-    async def handle(peer: Peer) -> None:
-        asked.append(await peer.request())
-        peer.send(WHOLE)
-
     try:
         socket.create_server(("::1", 0), family=socket.AF_INET6).close()
     except OSError as error:
         missing(f"IPv6 is off: {error}; sysctl net.ipv6.conf.lo.disable_ipv6=0")
-    async with serving(handle, "::1") as site:
+    async with serving(answering(WHOLE), "::1") as site:
         assert await fetch_once(f"http://[::1]:{site.port}/a b/ä?q=ü") == PAGE
-        assert asked[0].startswith(f"GET /a%20b/%C3%A4?q=%C3%BC HTTP/1.1\r\nHost: [::1]:{site.port}\r\n".encode())
+        begin = f"GET /a%20b/%C3%A4?q=%C3%BC HTTP/1.1\r\nHost: [::1]:{site.port}\r\n".encode()
+        assert site.peers[0].asked[0].startswith(begin)
 
 
 @on_both_loops
