@@ -17,6 +17,7 @@ from urllib.parse import quote
 
 from pulsed.attribution.attribution import SourceState
 from pulsed.attribution.owner import Owner
+from pulsed.attribution.pod_settings import PodSettings
 from pulsed.backoff import Backoff
 from pulsed.kubernetes.api_client import AccessDenied, ApiClient, JsonObject, KubernetesError, ResourceNotFound
 from pulsed.kubernetes.pod_metadata import Controller, ObjectKind, PodMetadata, pod_metadata
@@ -34,42 +35,9 @@ MAX_PODS = 16384
 LISTED_PODS = 32
 """Pods of a namespace to request at a time from which on its pods are listed instead, some hundred a request."""
 
-MAX_LABELS = 16
-"""Labels of a pod that are kept."""
-
 _FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 60.0
 _NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
 """Names of namespaces and pods; labels of pages may hold anything."""
-
-
-@dataclass(frozen=True, slots=True)
-class PodSettings:
-    """Which pods are read, and what of them.
-
-    Attributes:
-        node: whose pods are watched; pods of other nodes are requested, or listed if many of a namespace are due.
-        name_labels: labels that name the workload, the first that a pod has.
-        kinds: as for `WorkloadResolver`.
-        labels: names of labels that owners get; a `*` at the end stands for any characters.
-    """
-
-    node: str
-    name_labels: tuple[str, ...] = ()
-    kinds: tuple[ObjectKind, ...] = ()
-    labels: tuple[str, ...] = ()
-
-    def is_shown(self, label: str) -> bool:
-        """Return whether owners get a label."""
-        return any(label.startswith(each[:-1]) if each.endswith("*") else label == each for each in self.labels)
-
-    def keeps(self, label: str) -> bool:
-        """Return whether a label is of use."""
-        return label in self.name_labels or self.is_shown(label)
-
-    def workload(self, pod: PodMetadata, resolved: WorkloadReference) -> WorkloadReference:
-        """Return the workload of a pod: a label of the pod may name it."""
-        name = next((pod.labels[label] for label in self.name_labels if pod.labels.get(label)), resolved.name)
-        return resolved._replace(name=name)
 
 
 @dataclass(slots=True)
@@ -162,9 +130,8 @@ class PodWorkloads:
         pod, workload = known.answer
         if pod is None or (known.uid and pod.uid != known.uid):
             return owner
-        shown = [pair for pair in sorted(pod.labels.items()) if self.settings.is_shown(pair[0])][:MAX_LABELS]
         kind, name = workload or ("", "")
-        return replace(owner, uid=pod.uid, workload=name, workload_kind=kind, labels=tuple(shown))
+        return replace(owner, uid=pod.uid, workload=name, workload_kind=kind, labels=self.settings.shown(pod))
 
     async def run(self) -> None:
         """Resolve pods until cancelled."""

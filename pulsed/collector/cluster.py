@@ -15,7 +15,8 @@ from pulsed.collector.this_host import discovers_exporters, node_name
 from pulsed.config import Config
 
 if TYPE_CHECKING:
-    from pulsed.attribution.pod_workloads import PodSettings, PodWorkloads
+    from pulsed.attribution.pod_settings import PodSettings
+    from pulsed.attribution.pod_workloads import PodWorkloads
     from pulsed.kubernetes.api_client import ApiClient
 
 
@@ -26,7 +27,7 @@ def resolves_workloads(config: Config) -> bool:
 
 def pod_settings(config: Config) -> PodSettings:
     """Return what is read of pods."""
-    from pulsed.attribution.pod_workloads import PodSettings
+    from pulsed.attribution.pod_settings import PodSettings
     from pulsed.kubernetes.pod_metadata import parse_kind
 
     given = config.attribution.workloads

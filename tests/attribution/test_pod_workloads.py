@@ -13,7 +13,8 @@ import pytest
 
 from pulsed.attribution.owner import Owner
 from pulsed.attribution.owner import pod as owner_of
-from pulsed.attribution.pod_workloads import LISTED_PODS, PodSettings, PodWorkloads
+from pulsed.attribution.pod_settings import PodSettings
+from pulsed.attribution.pod_workloads import LISTED_PODS, PodWorkloads
 from pulsed.kubernetes.api_client import ApiClient
 from pulsed.kubernetes.workload_resolver import KEPT_SECONDS, MISSING_SECONDS
 from tests.kubernetes.exchanges import access_to

@@ -17,7 +17,8 @@ from typing import Any
 
 from pulsed.attribution.owner import Owner
 from pulsed.attribution.owner import pod as owner_of
-from pulsed.attribution.pod_workloads import PodSettings, PodWorkloads
+from pulsed.attribution.pod_settings import PodSettings
+from pulsed.attribution.pod_workloads import PodWorkloads
 from pulsed.kubernetes.api_client import ApiClient, JsonObject, WatchEvent
 from pulsed.kubernetes.cluster_access import ClusterAccess
 from tests.bench.figure import Bar, Figure
