@@ -205,33 +205,41 @@ class PodWorkloads:
         denied: set[ObjectKind] = set()
         self._listed.clear()
         while self._is_settled and self._clock() >= self._failures.until:
-            due = [key for key, known in self._pods.items() if known.due <= self._clock()]
+            due = sorted((known.due, key) for key, known in self._pods.items() if known.due <= self._clock())
             if not due:
                 return
-            key = min(due, key=lambda key: self._pods[key].due)
-            known = self._pods[key]
-            before, kind = known.answer, self._next_kind(key, known)
-            known.due = self._clock() + _LONGEST_PAUSE
-            if kind in denied:
-                continue
-            try:
-                await self._resolve(key, known)
-            except AccessDenied as error:
-                denied.add(kind)
-                self._fail("forbidden", error)
-            except KubernetesError as error:
-                known.due = self._failures.until = self._clock() + self._failures.backoff.next()
-                self._fail("unavailable", error)
-            else:
-                if not denied:
-                    self._failures.error = ""
-                    self._failures.backoff.reset()
-            if known.answer != before:
-                self._changed()
+            for _, key in due:
+                if self._clock() >= self._failures.until:
+                    await self._resolve_next(key, denied)
 
-    def _next_kind(self, key: tuple[str, str], known: _Pod) -> ObjectKind:
-        """Return the kind of object that is requested first to resolve a pod."""
-        pod = self._watched(key, known) or self._listed.get(key)
+    async def _resolve_next(self, key: tuple[str, str], denied: set[ObjectKind]) -> None:
+        """Make the requests for a pod, if they are still due and not for a kind that was denied."""
+        known = self._pods[key]
+        if known.due > self._clock():
+            return
+        before, pod = known.answer, self._watched(key, known) or self._listed.get(key)
+        known.due = self._clock() + _LONGEST_PAUSE
+        if self._next_kind(pod) in denied:
+            return
+        try:
+            await self._resolve(key, known)
+        except AccessDenied as error:
+            if pod is None and known.pod is not before[0]:  # it was read now, and what controls it was denied
+                pod = known.pod
+            denied.add(self._next_kind(pod))
+            self._fail("forbidden", error)
+        except KubernetesError as error:
+            known.due = self._failures.until = self._clock() + self._failures.backoff.next()
+            self._fail("unavailable", error)
+        else:
+            if not denied:
+                self._failures.error = ""
+                self._failures.backoff.reset()
+        if known.answer != before:
+            self._changed()
+
+    def _next_kind(self, pod: PodMetadata | None) -> ObjectKind:
+        """Return the kind of object that is requested next to resolve a pod, which is None until it is read."""
         found = self._resolver.walk(pod) if pod is not None else None
         return found.kind if isinstance(found, Controller) else POD
 
@@ -268,15 +276,22 @@ class PodWorkloads:
             except ResourceNotFound:
                 return None
 
+        found: dict[tuple[str, str], PodMetadata] = {}
+
         def take(item: JsonObject) -> None:
             pod = self._read(item)
             if (pod.namespace, pod.name) in due or (pod.namespace, pod.name) == key:
-                self._listed[pod.namespace, pod.name] = pod
+                found[pod.namespace, pod.name] = pod
 
         await self._client.list(path, {}, take)
-        for other in due - self._listed.keys():
+        requested = found.pop(key, None)
+        for other in due - found.keys():
             self._pods[other].due = self._clock() + MISSING_SECONDS
-        return self._listed.pop(key, None)
+        for other, pod in found.items():
+            self._take(self._pods[other], pod)
+        self._listed |= {other: pod for other, pod in found.items() if isinstance(self._resolver.walk(pod), Controller)}
+        self._changed()
+        return requested
 
     def _take_listed(self) -> None:
         """Take over listed pods whose workloads need no request any more."""

@@ -172,6 +172,22 @@ async def test_many_pods_of_other_nodes_are_listed(server: FakeApiServer) -> Non
         await eventually(lambda: cluster.paths().count("/api/v1/namespaces/ml/pods") == 2)
 
 
+async def test_listed_pods_have_their_labels_also_without_the_right_to_find_their_workloads(
+    server: FakeApiServer,
+) -> None:
+    server.denied_paths = ("/replicasets/",)
+    names = [f"p{number}" for number in range(LISTED_PODS + 1)]
+    for name in names:
+        put(server, name, labels={"team": "vision"}, node="node-b")
+    async with resolving(server) as cluster:
+        for name in names:
+            cluster.owner(name)
+        await eventually(lambda: all(cluster.owner(name).labels == (("team", "vision"),) for name in names))
+        assert cluster.workload("p1") == ("", "")
+        await eventually(lambda: cluster.pods.state.errors.get("forbidden", 0) == 1)
+        assert len(cluster.paths()) == 3, "a list of the node, one of the namespace, and one ReplicaSet"
+
+
 async def test_pods_are_listed_for_many_only(server: FakeApiServer) -> None:
     names = [f"p{number}" for number in range(3)]
     for name in names:
