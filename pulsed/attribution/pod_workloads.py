@@ -227,6 +227,7 @@ class PodWorkloads:
             if pod is None and known.pod is not before[0]:  # it was read now, and what controls it was denied
                 pod = known.pod
             denied.add(self._next_kind(pod))
+            known.due = self._clock() + _LONGEST_PAUSE
             self._fail("forbidden", error)
         except KubernetesError as error:
             known.due = self._failures.until = self._clock() + self._failures.backoff.next()

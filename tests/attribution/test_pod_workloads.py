@@ -185,7 +185,9 @@ async def test_listed_pods_have_their_labels_also_without_the_right_to_find_thei
         await eventually(lambda: all(cluster.owner(name).labels == (("team", "vision"),) for name in names))
         assert cluster.workload("p1") == ("", "")
         await eventually(lambda: cluster.pods.state.errors.get("forbidden", 0) == 1)
-        assert len(cluster.paths()) == 3, "a list of the node, one of the namespace, and one ReplicaSet"
+        cluster.owner("later")
+        await eventually(lambda: "/api/v1/namespaces/ml/pods/later" in cluster.paths())
+        assert len(cluster.paths()) == 4, "a list of the node, one of the namespace, and one ReplicaSet before"
 
 
 async def test_pods_are_listed_for_many_only(server: FakeApiServer) -> None:
