@@ -13,7 +13,7 @@ from pulsed.reader.nvml.library import ENDED, GONE, REFUSALS
 from pulsed.reader.nvml.native_call import BoundCall, Handle, LongCall, NativeCall, Numbers
 
 _EARLY_SECONDS = 0.1
-"""A tick may come so much early without missing the calls that are due."""
+"""A tick may come so much early without missing the calls that are due every second or less often."""
 
 
 class CallGroup:
@@ -70,7 +70,8 @@ class CallGroup:
             offset: share of the interval, 0..1, after which a slow group is read for the second time.
         """
         is_staggered = self.due == -math.inf and self._seconds > SECOND
-        self.due = now + self._seconds * (offset if is_staggered else 1.0) - _EARLY_SECONDS
+        early = _EARLY_SECONDS if self._seconds >= SECOND else 0.0
+        self.due = now + self._seconds * (offset if is_staggered else 1.0) - early
         return None if self._batch is None else self._batch.prepare()
 
     def read(self, values: Values) -> None:

@@ -11,7 +11,7 @@ from functools import partial
 from types import ModuleType
 from typing import Protocol
 
-from pulsed.reader.nvml.field_values import FAST, RARE, SECOND, SLOW
+from pulsed.reader.nvml.field_values import FAST, RARE, SECOND, SLOW, SPACED
 from pulsed.reader.nvml.library import CORRUPTED_INFOROM
 from pulsed.reader.nvml.native_call import BoundCall, Handle, NativeCall, Numbers
 
@@ -121,8 +121,8 @@ CALLS: tuple[DriverCall, ...] = (
         NativeCall("nvmlDeviceGetCurrentClocksThrottleReasons", "Q"),
     ),
     _call(SECOND, "GPU_TEMP", NativeCall("nvmlDeviceGetTemperatureV", "8xi", version=1), _of("Temperature", 0)),
-    _call(FAST, "POWER_USAGE", NativeCall("nvmlDeviceGetPowerUsage", divide=1000.0), backup=True),
-    _call(FAST, "TOTAL_ENERGY_CONSUMPTION", NativeCall("nvmlDeviceGetTotalEnergyConsumption", "Q"), backup=True),
+    _call(SPACED, "POWER_USAGE", NativeCall("nvmlDeviceGetPowerUsage", divide=1000.0), backup=True),
+    _call(SPACED, "TOTAL_ENERGY_CONSUMPTION", NativeCall("nvmlDeviceGetTotalEnergyConsumption", "Q"), backup=True),
     _call(SECOND, "GPU_UTIL MEM_COPY_UTIL", NativeCall("nvmlDeviceGetUtilizationRates", "II")),
     _call(SECOND, "ENC_UTIL", _first_of_two("EncoderUtilization")),
     _call(SECOND, "DEC_UTIL", _first_of_two("DecoderUtilization")),

@@ -11,7 +11,7 @@ from pulsed.errors import WatchRefused
 from pulsed.reader.nvml.call_group import CallGroup, is_refused, names_of
 from pulsed.reader.nvml.calls import CALLS
 from pulsed.reader.nvml.device_list import NvmlDevice
-from pulsed.reader.nvml.field_values import FAST, FIELD_VALUES, RARE, SECOND, SLOW, Values
+from pulsed.reader.nvml.field_values import FAST, FIELD_VALUES, RARE, SECOND, SLOW, SPACED, Values
 from pulsed.reader.nvml.gpm import GPM_METRICS, GpmMetric, GpmSampler
 from pulsed.reader.nvml.library import ENDED, GONE, profiling_error
 from pulsed.reader.nvml.native_call import Handle, LongCall
@@ -63,7 +63,7 @@ class DeviceReader:
                 [field for field in fields if field.every == every],
                 [row for row in rows if row.every == every],
             )
-            for every in (FAST, SECOND, SLOW, RARE)
+            for every in (FAST, SPACED, SECOND, SLOW, RARE)
         ]
         self._support = (GPM_SUPPORT,) if is_board else ()
         counters = [metric.name for metric in metrics]

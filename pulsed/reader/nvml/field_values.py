@@ -24,8 +24,13 @@ _UNSIGNED_INT, _UNSIGNED_LONG_LONG = 1, 3
 _DECODERS = ("d", "I", "Q", "Q", "q", "i", "H")
 """The value in the union, in terms of `struct`, by `nvmlValueType_t`."""
 
-FAST, SECOND, SLOW, RARE = 0.0, 1.0, 10.0, 60.0
-"""How often something is read, seconds; 0: with every tick. SLOW stands for the configured slow interval."""
+FAST, SPACED, SECOND, SLOW, RARE = 0.0, 0.11, 1.0, 10.0, 60.0
+"""How often something is read, seconds; 0: with every tick. SLOW stands for the configured slow interval.
+
+SPACED is for what the driver counts or averages over a second, and for the memory's temperature: at up to 9 Hz with
+every tick, at 10 Hz with every second one, as profiling counters are. The values hold for two ticks then; counters lose
+nothing.
+"""
 
 
 class FieldValue(NamedTuple):
@@ -46,16 +51,16 @@ class FieldValue(NamedTuple):
 
 
 FIELD_VALUES: tuple[FieldValue, ...] = (
-    FieldValue(82, "DCGM_FI_DEV_MEMORY_TEMP", FAST, type=_UNSIGNED_INT),  # driver 545 states double
-    FieldValue(83, "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION", FAST),
-    FieldValue(185, "DCGM_FI_DEV_POWER_USAGE", FAST, 1000.0),
-    FieldValue(186, "DCGM_FI_DEV_POWER_USAGE_INSTANT", FAST, 1000.0),
-    FieldValue(202, "DCGM_FI_DEV_NVLINK_COUNT_TX_BYTES", FAST, scope=_ALL_LINKS),
-    FieldValue(204, "DCGM_FI_DEV_NVLINK_COUNT_RX_BYTES", FAST, scope=_ALL_LINKS),
-    FieldValue(138, "DCGM_FI_DEV_NVLINK_COUNT_TX_BYTES", FAST, 1 / 1024, _ALL_LINKS),
-    FieldValue(139, "DCGM_FI_DEV_NVLINK_COUNT_RX_BYTES", FAST, 1 / 1024, _ALL_LINKS),
-    FieldValue(74, "DCGM_FI_DEV_POWER_VIOLATION", FAST),
-    FieldValue(75, "DCGM_FI_DEV_THERMAL_VIOLATION", FAST),
+    FieldValue(82, "DCGM_FI_DEV_MEMORY_TEMP", SPACED, type=_UNSIGNED_INT),  # driver 545 states double
+    FieldValue(83, "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION", SPACED),
+    FieldValue(185, "DCGM_FI_DEV_POWER_USAGE", SPACED, 1000.0),
+    FieldValue(186, "DCGM_FI_DEV_POWER_USAGE_INSTANT", SPACED, 1000.0),
+    FieldValue(202, "DCGM_FI_DEV_NVLINK_COUNT_TX_BYTES", SPACED, scope=_ALL_LINKS),
+    FieldValue(204, "DCGM_FI_DEV_NVLINK_COUNT_RX_BYTES", SPACED, scope=_ALL_LINKS),
+    FieldValue(138, "DCGM_FI_DEV_NVLINK_COUNT_TX_BYTES", SPACED, 1 / 1024, _ALL_LINKS),
+    FieldValue(139, "DCGM_FI_DEV_NVLINK_COUNT_RX_BYTES", SPACED, 1 / 1024, _ALL_LINKS),
+    FieldValue(74, "DCGM_FI_DEV_POWER_VIOLATION", SPACED),
+    FieldValue(75, "DCGM_FI_DEV_THERMAL_VIOLATION", SPACED),
     FieldValue(76, "DCGM_FI_DEV_SYNC_BOOST_VIOLATION", SLOW),
     FieldValue(77, "DCGM_FI_DEV_BOARD_LIMIT_VIOLATION", SLOW),
     FieldValue(78, "DCGM_FI_DEV_LOW_UTIL_VIOLATION", SLOW),

@@ -13,13 +13,9 @@ from math import inf, isfinite
 from types import ModuleType
 from typing import Any, NamedTuple
 
-from pulsed.reader.nvml.field_values import Values
+from pulsed.reader.nvml.field_values import SPACED, Values
 from pulsed.reader.nvml.library import REFUSALS
 from pulsed.reader.nvml.native_call import Handle, LongCall, native_function
-
-LEAST_SPACING = 0.11
-"""Seconds between two samples: more than 0.1 (nvml.h). At 10 Hz, therefore, a sample is taken with every second tick,
-and its values hold for two: all time is covered once."""
 
 _BUFFERS = 2
 
@@ -136,11 +132,14 @@ class GpmSampler:
     def prepare_sample(self, now: float) -> LongCall | None:
         """Return the call that takes a sample in place of the older one; None if the last one is too young.
 
+        Samples must be more than 0.1 s apart (nvml.h). At 10 Hz, therefore, one is taken with every second tick, and
+        its values hold for two: all time is covered once.
+
         Args:
             now: seconds of a clock that never steps.
         """
         older, newest = self._samples
-        self._now, self._is_due = now, now - newest.time > LEAST_SPACING
+        self._now, self._is_due = now, now - newest.time >= SPACED
         return older.take if self._is_due else None
 
     def prepare_comparison(self) -> LongCall | None:
