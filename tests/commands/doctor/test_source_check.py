@@ -53,7 +53,7 @@ class Scripted:
 )
 async def test_what_a_source_raises_is_found_and_not_raised(error: Exception | None, words: str) -> None:
     source = Scripted(error)
-    found = await probe(source, configured(), patience=0.01)
+    found = await probe(source, configured(), patience=0.01 if error is None else 60.0)
     assert not found.works
     assert words in found.error
     assert source.closed == 1
