@@ -48,7 +48,7 @@ class Prometheus:
         (series,) = self.ask(query)
         return float(series["value"][1])
 
-    def wait_for(self, query: str, seconds: float = 30.0) -> list[dict[str, Any]]:
+    def wait_for(self, query: str, seconds: float = SECONDS) -> list[dict[str, Any]]:
         """Ask until there is an answer."""
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
@@ -82,4 +82,4 @@ def prometheus(folder: Path, config: str) -> Iterator[Prometheus]:
             yield Prometheus(port, log_path, process.pid)
         finally:
             process.terminate()
-            process.wait(15)
+            process.wait(SECONDS)

@@ -391,7 +391,7 @@ def test_whoever_has_read_enough_ends_it() -> None:
         assert process.stdout.readline().startswith(b'{"pulsed_record":1,')
         process.stdout.close()
         assert b"Traceback" not in process.stderr.read()
-        assert process.wait(30) == 0
+        assert process.wait(SECONDS) == 0
 
 
 @pytest.mark.parametrize("data", [b"time,node\n", b"\0", capture(1).encode(), gzip.compress(b"{}\n", mtime=0)])

@@ -115,7 +115,7 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
             cluster.scale(4)
             cluster.loads(ACTIVITIES)
             until(lambda: sorted(made.pods("gpu_real_utilization").values()) == sorted(ACTIVITIES))
-            server.wait_for("sum(pulsed_workload_gpus) == 4 and sum(pulsed_workload_pods) == 4", 60)
+            server.wait_for("sum(pulsed_workload_gpus) == 4 and sum(pulsed_workload_pods) == 4")
             yield Running(cluster, made, server)
 
 

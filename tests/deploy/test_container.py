@@ -184,7 +184,7 @@ def test_the_build_makes_a_pulsed_that_serves_and_writes_nothing(image: Path, tm
         assert daemon.stop() == 0
     finally:
         process.kill()
-        process.wait(10)
+        process.wait(SECONDS)
     assert not healthy()
     assert everything(image) == before, "its file system is read-only in a cluster"
     assert list(home.iterdir()) == []

@@ -64,7 +64,7 @@ def test_the_demos_gpus_grow_hot_and_sick_and_pulsed_health_says_what_to_do(tmp_
         listener = threading.Thread(target=listen, daemon=True)
         listener.start()
         seen: dict[int, str] = {}
-        deadline = time.monotonic() + 40
+        deadline = time.monotonic() + SECONDS
         while 2 not in seen and time.monotonic() < deadline:
             done = pulsed("health", url)
             seen.setdefault(done.returncode, done.stdout)
@@ -74,7 +74,7 @@ def test_the_demos_gpus_grow_hot_and_sick_and_pulsed_health_says_what_to_do(tmp_
         assert "(negative: exceeded): cool the GPU" in seen[1]
         assert "CRIT  temp_margin" in seen[2]
         assert daemon.stop() == 0
-        listener.join(10)
+        listener.join(SECONDS)
     states = [event["after"] for event in heard if event["check"] == "temp_margin"]
     assert states[:3] == ["warn", "hot", "crit"]
     logged = [json.loads(line) for line in daemon.log().splitlines()]
@@ -235,7 +235,7 @@ def test_an_absent_gpu_is_forgotten_by_request(tmp_path: Path, page: Page) -> No
         assert 'gpu="1"' not in daemon.get("/metrics").text
         assert pulsed("health", "--forget", "GPU-1", url).returncode == 1
         assert daemon.stop() == 0
-        listener.join(10)
+        listener.join(SECONDS)
         assert [(one["uuid"], one["reason"], one["replacement"]) for one in heard] == [("GPU-1", "forgotten", None)]
         assert "forgotten by request" in daemon.log()
     with serving(tmp_path, *page.flags(state)) as daemon:

@@ -86,6 +86,6 @@ def test_the_first_event_of_a_code_is_counted_by_increase(tmp_path: Path, series
         server.wait_for('pulsed_gpu_xid_events_total{xid="31"} == 0')
         assert server.value("increase(pulsed_gpu_any_xid_events_total[2m])") > 0.9
         page.write_text(exporter_page(48, 0))
-        server.wait_for('increase(pulsed_gpu_xid_events_total{xid="31"}[2m]) > 0.9', 60.0)
-        server.wait_for('increase(pulsed_gpu_xid_events_total{xid="48"}[2m]) > 0.9', 60.0)
+        server.wait_for('increase(pulsed_gpu_xid_events_total{xid="31"}[2m]) > 0.9')
+        server.wait_for('increase(pulsed_gpu_xid_events_total{xid="48"}[2m]) > 0.9')
         server.wait_for("increase(pulsed_gpu_any_xid_events_total[2m]) > 1.8")

@@ -6,7 +6,6 @@ import logging
 import re
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -20,6 +19,7 @@ from tests.daemon import Answer, Daemon, environment, free_port, serving
 from tests.end_to_end.series import Row, rows
 from tests.samples import SAMPLES, needs_samples
 from tests.tools import tool
+from tests.waiting import SECONDS, until
 
 pytestmark = needs_samples
 
@@ -144,17 +144,15 @@ def seen(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Seen]:
             )
     finally:
         files.terminate()
-        files.wait(10)
+        files.wait(SECONDS)
 
 
 def wait_for_all(daemon: Daemon, targets: int) -> None:
-    deadline = time.monotonic() + 30
-    while time.monotonic() < deadline:
+    def is_read() -> bool:
         page = daemon.get("/metrics").text
-        if len(re.findall(r"^pulsed_source_up\{.*\} 1$", page, re.MULTILINE)) == targets:
-            return
-        time.sleep(0.1)
-    raise AssertionError(f"not every page was read; log:\n{daemon.log()}")
+        return len(re.findall(r"^pulsed_source_up\{.*\} 1$", page, re.MULTILINE)) == targets
+
+    until(is_read)
 
 
 def test_every_gpu_of_every_page_is_served(seen: Seen) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.daemon import serving
+from tests.waiting import SECONDS
 
 
 def test_the_manager_hears_of_every_turn(tmp_path: Path) -> None:
@@ -42,7 +43,7 @@ def test_the_manager_hears_of_every_turn(tmp_path: Path) -> None:
             hear("WATCHDOG=1")
             daemon.process.send_signal(signal.SIGTERM)
             hear("STOPPING=1")
-            assert daemon.process.wait(10) == 0
+            assert daemon.process.wait(SECONDS) == 0
 
 
 def test_ready_waits_for_no_source(tmp_path: Path) -> None:

@@ -86,7 +86,7 @@ def starting(
     finally:
         if process.poll() is None:
             process.kill()
-        process.wait(10)
+        process.wait(SECONDS)
 
 
 def ask(

@@ -95,7 +95,7 @@ def cluster(tmp_path: Path) -> Iterator[WorkloadCluster]:
         addresses = ", ".join(f'"{daemon.address}"' for daemon in daemons.values())
         config = CONFIG.format(rules=tmp_path / "rules.yaml", addresses=addresses)
         server = stack.enter_context(prometheus(tmp_path, config))
-        server.wait_for("workload:pulsed_gpus:sum == 4", 60)
+        server.wait_for("workload:pulsed_gpus:sum == 4")
         yield WorkloadCluster(fake, pages, daemons, server)
 
 

@@ -30,6 +30,7 @@ from pulsed.reader.exporter.scraper import ExporterSettings, Scraper
 from tests.certificates import make_authority
 from tests.loops import LOOPS, NewLoop, on_both_loops, run_on
 from tests.tools import missing
+from tests.waiting import SECONDS
 
 PAGE = b'DCGM_FI_DEV_GPU_UTIL{gpu="0"} 37\nDCGM_FI_DEV_GPU_UTIL{gpu="1"} 99\n'
 WHOLE = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (len(PAGE), PAGE)
@@ -299,7 +300,7 @@ async def test_a_connection_serves_many_scrapes_and_is_closed_at_the_end() -> No
         async with scraping() as scraper:
             for _ in range(5):
                 assert await scraper.fetch(site.url) == PAGE
-        await asyncio.wait_for(site.peers[0].gone(), 10)
+        await asyncio.wait_for(site.peers[0].gone(), SECONDS)
         assert len(site.peers) == 1
 
 
@@ -367,7 +368,9 @@ async def test_a_connection_that_is_idle_for_too_long_is_closed() -> None:
                 answer = await client.get(address, request_bytes(address, {}), Body(1000), 10, None)
                 assert answer.page == PAGE
             assert len(site.peers) == peers
-            await asyncio.wait_for(asyncio.wait(site.tasks), 10)  # ended by the client: the server waits for a request
+            await asyncio.wait_for(
+                asyncio.wait(site.tasks), SECONDS
+            )  # ended by the client: the server waits for a request
         await client.close()
 
 
@@ -395,7 +398,7 @@ async def test_last_words_on_an_idle_connection_end_it() -> None:
     async with serving(handle) as site, scraping() as scraper:
         await scraper.fetch(site.url)
         late.set()
-        await asyncio.wait_for(asyncio.wait(site.tasks), 10)
+        await asyncio.wait_for(asyncio.wait(site.tasks), SECONDS)
         assert await scraper.fetch(site.url) == PAGE
 
 
@@ -414,7 +417,7 @@ async def test_a_cancelled_scrape_closes_its_connection() -> None:
     asked = asyncio.Event()
     async with serving(stalling(WHOLE[:30], asked)) as site, scraping() as scraper:
         await cancel_scrape(scraper, site.url, asked)
-        await asyncio.wait_for(asyncio.wait(site.tasks), 10)
+        await asyncio.wait_for(asyncio.wait(site.tasks), SECONDS)
 
 
 @on_both_loops
@@ -510,7 +513,7 @@ async def test_a_page_without_an_end_is_cut_off(encoding: bytes) -> None:
 async def test_a_server_that_stalls(begin: bytes) -> None:
     async with serving(stalling(begin)) as site:
         assert f"{site.url} did not answer in 0.2 s" in await failure(site.url, SHORT)
-        await asyncio.wait_for(asyncio.wait(site.tasks), 10)
+        await asyncio.wait_for(asyncio.wait(site.tasks), SECONDS)
 
 
 @on_both_loops
@@ -566,7 +569,7 @@ async def test_a_tls_handshake_that_stalls_or_is_cancelled() -> None:
         url = site.url.replace("http:", "https:")
         assert "did not answer in 0.2 s" in await failure(url, SHORT)
         await cancel_scrape(scraper, url, begun)
-        await asyncio.wait_for(asyncio.wait(site.tasks), 10)
+        await asyncio.wait_for(asyncio.wait(site.tasks), SECONDS)
 
 
 # --- addresses
