@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import psutil
@@ -12,25 +12,20 @@ WINDOW_SECONDS = 1.0
 """The shortest time over which the CPU is measured; requests in between get the result before."""
 
 
-def cpu_times() -> Mapping[str, float]:
-    """Return the seconds of all CPUs since the host started, by what they did; those of guests are also in `user`."""
-    times: Mapping[str, float] = psutil.cpu_times()._asdict()
-    return times
-
-
 class HostUsage:
-    """Measures the host from one request to the next.
+    """Measures the host from one request to the next, in the thread that creates it.
 
     Args:
-        cpu_times: returns the times of the CPUs.
+        cpu_percent: returns how busy the CPUs were since the call before, 0..100.
         clock: returns monotonic seconds.
     """
 
     def __init__(
-        self, cpu_times: Callable[[], Mapping[str, float]] = cpu_times, clock: Callable[[], float] = time.monotonic
+        self, cpu_percent: Callable[[], float] = psutil.cpu_percent, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        self._cpu_times, self._clock = cpu_times, clock
-        self._before = clock(), _split(cpu_times())
+        self._cpu_percent, self._clock = cpu_percent, clock
+        self._cpu_percent()
+        self._measured = clock()
         self._busy: float | None = None
 
     def document(self) -> dict[str, Any]:
@@ -48,16 +43,7 @@ class HostUsage:
 
     def _measure(self) -> float | None:
         """Return the share of CPU time since the measurement before that was not idle."""
-        now, (began, (idle_before, total_before)) = self._clock(), self._before
-        if now - began >= WINDOW_SECONDS:
-            idle, total = _split(self._cpu_times())
-            if total > total_before:
-                self._busy = min(1.0, max(0.0, 1.0 - (idle - idle_before) / (total - total_before)))
-            self._before = now, (idle, total)
+        now = self._clock()
+        if now - self._measured >= WINDOW_SECONDS:
+            self._busy, self._measured = self._cpu_percent() / 100, now
         return self._busy
-
-
-def _split(times: Mapping[str, float]) -> tuple[float, float]:
-    """Return idle and total seconds."""
-    total = sum(value for name, value in times.items() if not name.startswith("guest"))
-    return times["idle"] + times.get("iowait", 0.0), total

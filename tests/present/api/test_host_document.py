@@ -6,18 +6,22 @@ from pulsed.present.api.host_document import HostUsage
 from tests.clocks import ManualClock
 
 
-def times(clock: ManualClock) -> dict[str, float]:
-    """Two CPUs, of which one is busy."""
-    return {"user": clock.now, "guest": clock.now / 2, "idle": clock.now * 0.75, "iowait": clock.now * 0.25}
-
-
 def test_the_cpu_is_measured_between_requests() -> None:
-    clock = ManualClock(0.0)
-    usage = HostUsage(lambda: times(clock), clock)
+    clock, percents = ManualClock(0.0), iter((0.0, 50.0, 25.0))
+    usage = HostUsage(lambda: next(percents), clock)
     busy = []
-    for clock.now in (0.5, 2.0, 2.5):
+    for clock.now in (0.5, 2.0, 2.5, 3.0):
         busy.append(usage.document()["cpu_busy_ratio"])
-    assert busy == [None, 0.5, 0.5]
+    assert busy == [None, 0.5, 0.5, 0.25]
+
+
+def test_the_cpu_of_this_host() -> None:
+    clock = ManualClock(0.0)
+    usage = HostUsage(clock=clock)
+    clock.now = 2.0
+    ratio = usage.document()["cpu_busy_ratio"]
+    assert ratio is not None
+    assert 0.0 <= ratio <= 1.0
 
 
 def test_the_memory_of_the_host() -> None:
