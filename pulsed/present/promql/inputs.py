@@ -54,12 +54,15 @@ LINK_STATE = (
     "pcie_link_width_max",
     "pcie_link_width",
 )
+MEDIA = ("encoder_utilization_ratio", "decoder_utilization_ratio")
+"""Video engines, whose work is in no other activity."""
+
 REST = ("sm_clock_hertz", "sm_clock_max_hertz", "memory_used_bytes", "power_watts", "energy_joules_total")
 
 _PLACEHOLDER = re.compile(r"\{(\w+)\}")
 _DECLARED = (name for number in recorded_numbers() for name in _PLACEHOLDER.findall(number.promql))
 
-QUANTITIES = tuple(dict.fromkeys((*ACTIVITY, *TRAFFIC, *LINK_STATE, *REST, *_DECLARED)))
+QUANTITIES = tuple(dict.fromkeys((*ACTIVITY, *MEDIA, *TRAFFIC, *LINK_STATE, *REST, *_DECLARED)))
 """The inputs of all rules."""
 
 SIGNS_OF_LIFE = (*ACTIVITY, *TRAFFIC[:2], "memory_used_bytes", "temperature_celsius", "power_watts", "sm_clock_hertz")

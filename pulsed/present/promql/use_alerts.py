@@ -6,7 +6,10 @@ recorded. `for` comes on top of the time that an expression looks back: a GPU th
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from pulsed.present.promql.alert_text import DCGM_GPU, DCGM_OWNER, GPU, OWNER
+from pulsed.present.promql.inputs import MEDIA, input_of
 from pulsed.present.promql.rule_types import SEEN, Alert, number
 from pulsed.present.promql.utilization import POINT
 from pulsed.present.promql.waste import HELD, IDLE, IDLE_POWER
@@ -16,6 +19,9 @@ NEARLY_ALWAYS = 0.95
 
 LOW_RATIO = 0.15
 """A GPU in use whose real utilization stays below this does little; the class table's low_utilization starts there."""
+
+MEDIA_RATIO = 0.05
+"""A video engine that is busy for more than this works: neither the SMs nor the class show that a GPU transcodes."""
 
 KILOWATT_HOUR = 3.6e6
 
@@ -39,6 +45,7 @@ _STRAGGLER_WHY = (
     "For 10 minutes its real utilization or SM clock has differed from that of its peers, which wait for the slowest."
     " Check its health, and its rank; `pulsed job` has the numbers.{}"
 )
+_KEY = "cluster, node, gpu, uuid, mig_id"
 _ENERGY = ' used {{ $value | printf "%.1f" }} kWh while held idle, in a day'
 
 
@@ -47,7 +54,8 @@ def dcgm_use_alerts() -> tuple[Alert, ...]:
     return (
         Alert(
             "DcgmGpuIdleHeld",
-            f'avg_over_time({IDLE}{{kind="held"}}[30m]) >= {NEARLY_ALWAYS}',
+            f'avg_over_time({IDLE}{{kind="held"}}[30m]) >= {NEARLY_ALWAYS}\n'
+            f"unless ignoring (kind) {_transcodes(map(input_of, MEDIA), '30m')}",
             "30m",
             "warning",
             f"{DCGM_GPU} was held and idle for {{{{ $value | humanizePercentage }}}} of 30 minutes",
@@ -79,14 +87,19 @@ def dcgm_use_alerts() -> tuple[Alert, ...]:
     )
 
 
+def _transcodes(series: Iterable[str], window: str) -> str:
+    """Return the expression for GPUs of which a video engine works; `series` has one of each engine."""
+    return "(" + " or ".join(f"avg_over_time({name}[{window}]) > {MEDIA_RATIO}" for name in series) + ")"
+
+
 def _with_owner(expr: str) -> str:
     """Return the expression with the labels of each GPU's owner; without them where there is none, or several."""
-    key, labels = "cluster, node, gpu, uuid, mig_id", "job_id, namespace, pod"
-    owners = f"group by ({key}, {labels}) (pulsed_gpu_owner_info)"
+    labels = "job_id, namespace, pod"
+    owners = f"group by ({_KEY}, {labels}) (pulsed_gpu_owner_info)"
     return (
-        f"({expr})\n* on ({key}) group_left ({labels})\n"
-        f"({owners} and on ({key}) count by ({key}) ({owners}) == 1)\n"
-        f"or on ({key}) {expr}"
+        f"({expr})\n* on ({_KEY}) group_left ({labels})\n"
+        f"({owners} and on ({_KEY}) count by ({_KEY}) ({owners}) == 1)\n"
+        f"or on ({_KEY}) {expr}"
     )
 
 
@@ -98,10 +111,12 @@ def use_alerts() -> tuple[Alert, ...]:
     known = f"({observed.format('6h')} - increase(pulsed_gpu_real_utilization_unknown_seconds_total[6h]) > 3600)"
     # A GPU that was never idle may have no series of idle time.
     any_idle = f"(sum without (kind) (increase(pulsed_gpu_idle_seconds_total[6h])) or 0 * {observed.format('6h')})"
+    held = f"{idle.format('1h')} / ignoring (kind) ({observed.format('1h')} > 1800) >= {NEARLY_ALWAYS}"
+    media = [f"pulsed_gpu_{quantity}" for quantity in MEDIA]
     return (
         Alert(
             "PulsedGpuIdleHeld",
-            _with_owner(f"{idle.format('1h')} / ignoring (kind) ({observed.format('1h')} > 1800) >= {NEARLY_ALWAYS}"),
+            f"({_with_owner(held)})\nunless on ({_KEY}) {_transcodes(media, '1h')}",
             "10m",
             "warning",
             f"{GPU} was held and idle for {{{{ $value | humanizePercentage }}}} of an hour",

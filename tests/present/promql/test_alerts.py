@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
@@ -292,6 +292,19 @@ def test_it_fires_where_it_should(tmp_path: Path, name: str) -> None:
     assert check(tmp_path, rules, [world], {case.early: [early]}, interval=step) == ""
     (alert,) = fired(tmp_path, rules, [*world, *identities(name)], {name: case.late}, step)[name]
     assert_text(name, alert)
+
+
+@pytest.mark.parametrize("engine", ["encoder", "decoder"])
+@pytest.mark.parametrize("name", ["DcgmGpuIdleHeld", "PulsedGpuIdleHeld"])
+def test_a_gpu_that_transcodes_is_not_idle(tmp_path: Path, name: str, engine: str) -> None:
+    case = CASES[name]
+    busy = {
+        "DcgmGpuIdleHeld": constant(**{f"DCGM_FI_DEV_{engine[:3].upper()}_UTIL": 40}),
+        "PulsedGpuIdleHeld": constant(**{f"pulsed_gpu_{engine}_utilization_ratio": 0.4}),
+    }[name]
+    world = series(replace(case, quiet=case.fires | busy))
+    found = fired(tmp_path, RULES if name.startswith("Dcgm") else OF_PULSED, world, {name: case.late})[name]
+    assert [alert["labels"].get("uuid", alert["labels"].get("UUID")) for alert in found] == ["GPU-1"]
 
 
 def test_each_health_alert_fires_with_its_text(tmp_path: Path) -> None:
