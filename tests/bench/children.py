@@ -46,7 +46,7 @@ class Usage:
         return 100 * self.cpu_seconds() / (time.monotonic() - self._begun)
 
     def cpu_seconds(self) -> float:
-        """CPU since the beginning, in steps of the kernel's clock, which are usually 10 ms."""
+        """CPU since the beginning, threads that have ended included."""
         return self._total() - self._cpu
 
     def resident_megabytes(self) -> float:
@@ -54,5 +54,5 @@ class Usage:
         return float(self._process.memory_info().rss) / 1e6
 
     def _total(self) -> float:
-        times = self._process.cpu_times()
-        return float(times.user + times.system)
+        # Its CPU clock (clock_getcpuclockid(3)). /proc/PID/stat has steps of 10 ms: 0.03 % of a core in half a minute.
+        return time.clock_gettime(~self._process.pid << 3 | 2)
