@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 from pulsed.compute.sample_decision import GAP_INTERVALS
 from tests.daemon import serving
@@ -32,6 +34,7 @@ class Seen:
     Attributes:
         truth: share of the covered time that the GPU was busy in, from what the stand-in noted while it printed. It is
             BUSY on an idle machine; on one that keeps the stand-in waiting, other parts of the wave are seen longer.
+        sampled: the same share from the samples that the daemon got, at the times when they arrived: its history.
         counter: from the counters: integral over observed time.
         gauge: the mean of the scraped gauge.
         idle: share of the observed time in the class idle.
@@ -40,6 +43,7 @@ class Seen:
     """
 
     truth: float
+    sampled: float
     counter: float
     gauge: float
     idle: float
@@ -72,16 +76,27 @@ def compare(folder: Path, scrapes: int) -> Seen:
 
         (kept,) = server.ask(f"{observed}[1h]")
         busy, covered = _truth(standin, wave, scenario.update_every, kept["values"][0][0], kept["values"][-1][0])
+        history = daemon.get("/gpus/0/history?fields=real_utilization_ratio").json()
         seconds = growth(observed)
         idle = 'pulsed_gpu_workload_class_seconds_total{class="idle"}'
         return Seen(
             truth=busy / covered,
+            sampled=_sampled(history, kept["values"][0][0], kept["values"][-1][0]),
             counter=growth("pulsed_gpu_real_utilization_seconds_total") / seconds,
             gauge=server.value("avg_over_time(pulsed_gpu_real_utilization_ratio[1h])"),
             idle=growth(idle) / seconds,
             observed=seconds / covered,
             samples=len(kept["values"]),
         )
+
+
+def _sampled(history: Mapping[str, Any], begin: float, end: float) -> float:
+    """Mean of the real utilization of the samples between two scrapes, weighted with the time since the one before."""
+    ratios: list[float] = history["fields"]["real_utilization_ratio"]
+    samples = zip(history["time"], ratios, strict=True)
+    within = [(now, ratio) for now, ratio in samples if begin < now <= end]
+    parts = [(after - before, ratio) for (before, _), (after, ratio) in pairwise(within)]
+    return float(sum(seconds * ratio for seconds, ratio in parts) / sum(seconds for seconds, _ in parts))
 
 
 def _truth(standin: Standin, wave: Square, update_every: float, begin: float, end: float) -> tuple[float, float]:

@@ -59,8 +59,10 @@ def test_the_counters_are_exact_between_two_scrapes(tmp_path: Path) -> None:
     """0.3 s busy, 0.7 s idle, ten samples a second, a scrape every 15 s: the gauge cannot tell, counters can."""
     seen = compare(tmp_path, scrapes=9)
     assert seen.truth == pytest.approx(BUSY, rel=0.05), "the stand-in could not play the wave"
-    assert seen.counter == pytest.approx(seen.truth, rel=0.005)
-    assert seen.idle == pytest.approx(1 - seen.truth, rel=0.005)
+    assert seen.counter == pytest.approx(seen.sampled, rel=0.005)
+    assert seen.idle == pytest.approx(1 - seen.sampled, rel=0.005)
+    # dmon prints no times: a line that a busy machine delivers late counts for a part of the next one's time.
+    assert seen.counter == pytest.approx(seen.truth, rel=0.02)
     assert seen.observed == pytest.approx(1.0, rel=0.01), "some time was not observed"
 
 
