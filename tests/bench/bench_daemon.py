@@ -61,7 +61,7 @@ def run() -> Iterator[Figure]:
         driver = NvmlStandin(
             compiled(folder / "nvml"), folder / "nvml.scenario", [boards.hopper(index) for index in range(8)]
         )
-        driver.write(**{f"{function}.delay_us": delay for function, delay in NVML_DELAYS.items()})
+        driver.write(fixed=1, **{f"{function}.delay_us": delay for function, delay in NVML_DELAYS.items()})
         cases = (
             _Case("demo, 1 s", ("--source", "demo")),
             _Case(

@@ -6,8 +6,9 @@
  * so long first: up to SPIN_US on the processor, as such a short call of a driver does, and asleep if it is longer. With
  * STANDIN_NVML_REPORT, that file has processor time of all calls in microseconds, seconds since the first, and their number
  * when the process ends.
- * The file is read again when it was replaced. Handles carry the generation of the driver: one that outlives a reload,
- * and every other misuse that a real driver answers with a crash, is counted in `standin_misuses`.
+ * The file is read again when it was replaced, unless it has the key "fixed": looking costs more than most calls.
+ * Handles carry the generation of the driver: one that outlives a reload, and every other misuse that a real driver
+ * answers with a crash, is counted in `standin_misuses`.
  */
 #include <stdint.h>
 #include <stdio.h>
@@ -23,12 +24,15 @@ enum { UNINITIALIZED = 1, INVALID = 2, NOT_SUPPORTED = 3, NOT_FOUND = 6, TOO_SMA
 
 int standin_initialized, standin_samples, standin_sets, standin_misuses, standin_calls;
 
-static struct { char *key, *value; } table[KEYS];
+static struct entry { char *key, *value; double base, per_second; } table[KEYS]; /* a number is BASE or BASE+PER_SECOND */
 static char *text;
 static struct stat last;
 static long generation;
 static double begun;
 static unsigned long events_sent;
+static int edition; /* of the scenario: counts how often it was loaded */
+static int fixed; /* whether it is never replaced, so that no call needs to look: for benchmarks */
+static int owners_fail; /* whether the scenario has an error of one GPU */
 
 static double clock_now(void) {
   struct timespec t;
@@ -66,6 +70,7 @@ static unsigned slot(const char *key) {
 
 static void load(void) {
   static double looked;
+  if (fixed) return;
   double since = clock_now() - looked;
   if (text && since < 20e-6) return; /* no scenario is replaced in so short a time, and a look costs more than most calls */
   const char *path = getenv("STANDIN_NVML_SCENARIO");
@@ -82,30 +87,36 @@ static void load(void) {
   text = fresh, last = now;
   if (!begun) begun = clock_now();
   memset(table, 0, sizeof table);
+  edition++, owners_fail = 0;
   for (char *line = strtok(text, "\n"); line; line = strtok(NULL, "\n")) {
     char *space = strchr(line, ' ');
     if (!space) continue;
     *space = 0;
     unsigned at = slot(line);
-    table[at].key = line, table[at].value = space + 1;
+    char *rest;
+    table[at] = (struct entry){line, space + 1, strtod(space + 1, &rest), 0};
+    if (*rest == '+') table[at].per_second = strtod(rest + 1, NULL);
+    if (!strncmp(line, "gpu", 3) && strstr(line, "error")) owners_fail = 1;
   }
+  fixed = table[slot("fixed")].value != NULL;
   const char *value = table[slot("driver.generation")].value;
   long wanted = value ? atol(value) : 0;
   if (wanted != generation) generation = wanted, standin_initialized = 0;
 }
 
-static const char *string(const char *owner, const char *key) {
+static struct entry *entry(const char *owner, const char *key) {
   char name[200];
   snprintf(name, sizeof name, "%s%s%s", owner, *owner ? "." : "", key);
-  return table[slot(name)].value;
+  return &table[slot(name)];
 }
 
+static const char *string(const char *owner, const char *key) { return entry(owner, key)->value; }
+
 static int number(const char *owner, const char *key, double *v) {
-  const char *value = string(owner, key);
-  char *rest;
-  if (!value) return NOT_SUPPORTED;
-  *v = strtod(value, &rest);
-  if (*rest == '+') *v += strtod(rest + 1, NULL) * (clock_now() - begun);
+  struct entry *found = entry(owner, key);
+  if (!found->value) return NOT_SUPPORTED;
+  *v = found->base;
+  if (found->per_second) *v += found->per_second * (clock_now() - begun);
   return 0;
 }
 
@@ -118,40 +129,58 @@ static double get(const char *owner, const char *key, double otherwise) {
 /* Handle: 1 + GPU + 256 * (MIG device + 1) + 65536 * generation. */
 static void *handle_of(unsigned gpu, unsigned mig) { return (void *)(1 + gpu + 256ul * mig + 65536ul * generation); }
 
+static void misused(void *h) {
+  if ((long)((unsigned long)h >> 16) != generation && standin_initialized > 0) standin_misuses++;
+}
+
 static const char *owner_of(void *h) {
   static char name[4][40];
   static int turn;
   unsigned long v = (unsigned long)h;
   char *out = name[turn++ % 4];
   if (!h) return "";
-  if ((long)(v >> 16) != generation && standin_initialized > 0) standin_misuses++;
+  misused(h);
   unsigned gpu = (v & 255) - 1, mig = v >> 8 & 255;
   if (mig) snprintf(out, 40, "gpu%u.mig%u", gpu, mig - 1);
   else snprintf(out, 40, "gpu%u", gpu);
   return out;
 }
 
-static int failed(const char *function, void *h) {
+/* What the scenario has for a function, looked up once: a driver has no scenario, and its calls are timed. */
+struct call { int edition; double delay, all, error; };
+
+static int failed(struct call *call, const char *function, void *h) {
   char key[120];
   load();
   standin_calls++;
-  const char *owner = owner_of(h);
-  snprintf(key, sizeof key, "%s.delay_us", function);
-  double delay = get("", key, 0);
-  if (delay > SPIN_US) usleep(delay);
-  else if (delay > 0) for (double end = clock_now() + delay * 1e-6; clock_now() < end;) {}
-  snprintf(key, sizeof key, "%s.error", function);
-  double error = strcmp(function, "nvmlShutdown") ? get("all", "error", 0) : 0;
-  if (!error && h) error = get(owner, "error", 0);
-  if (!error) error = get("", key, 0);
-  if (!error && h) error = get(owner, key, 0);
+  if (call->edition != edition) {
+    call->edition = edition;
+    snprintf(key, sizeof key, "%s.delay_us", function);
+    call->delay = get("", key, 0);
+    snprintf(key, sizeof key, "%s.error", function);
+    call->error = get("", key, 0);
+    call->all = strcmp(function, "nvmlShutdown") ? get("all", "error", 0) : 0;
+  }
+  if (call->delay > SPIN_US) usleep(call->delay);
+  else if (call->delay > 0) for (double end = clock_now() + call->delay * 1e-6; clock_now() < end;) {}
+  int of_owner = h && owners_fail;
+  const char *owner = owner_of(of_owner ? h : NULL);
+  if (h && !of_owner) misused(h);
+  double error = call->all;
+  if (!error && of_owner) error = get(owner, "error", 0);
+  if (!error) error = call->error;
+  if (!error && of_owner) {
+    snprintf(key, sizeof key, "%s.error", function);
+    error = get(owner, key, 0);
+  }
   if (error) return (int)error;
   return standin_initialized > 0 || !strcmp(function, "nvmlInitWithFlags") ? 0 : UNINITIALIZED;
 }
 
 #define ENTER(h) \
   __attribute__((cleanup(leave))) double entered_ = thread_us(); \
-  do { int e_ = failed(__func__, h); if (e_) return e_; } while (0)
+  static struct call call_; \
+  do { int e_ = failed(&call_, __func__, h); if (e_) return e_; } while (0)
 #define UINT(h, key, out) do { double v_; int e_ = number(owner_of(h), key, &v_); if (e_) return e_; *(out) = v_; } while (0)
 /* A function of a handle that gives one number. */
 #define GIVES(name, key, type) int name(void *h, type *out) { ENTER(h); UINT(h, key, out); return 0; }
