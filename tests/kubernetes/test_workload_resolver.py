@@ -14,6 +14,7 @@ from pulsed.kubernetes.workload_resolver import KEPT_SECONDS, MISSING_SECONDS, W
 from tests.clocks import ManualClock
 from tests.kubernetes.exchanges import access_to
 from tests.kubernetes.fake_api_server import FakeApiServer, pod, reference
+from tests.waiting import SECONDS
 
 WEB = reference("apps/v1", "ReplicaSet", "web-7d4")
 BATCH = reference("batch/v1", "Job", "batch-1")
@@ -39,7 +40,7 @@ class Resolving:
 
     def __init__(self, server: FakeApiServer, kinds: Sequence[Any] = ()) -> None:
         self.clock, self.server = ManualClock(), server
-        self.client = ApiClient(access_to(server), timeout=2)
+        self.client = ApiClient(access_to(server), timeout=SECONDS)
         self.resolver = WorkloadResolver(self.client, kinds, self.clock)
 
     async def top(self, owner: object, name: str = "p") -> WorkloadReference:
