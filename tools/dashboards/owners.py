@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pulsed.present.promql.rule_types import GPU_KEY
 from tools.dashboards.model import Dashboard, Limits, Panel, Query, Row, State, Variable
 from tools.dashboards.panel_kinds import chart, number
 from tools.dashboards.promql import GPU, HOUR, KILOWATT_HOUR, RANGE, RATE, SCOPE, state_number
@@ -16,7 +17,7 @@ CHOSEN = f'{SCOPE},{_JOB},{_POD},job_id=~"$job_id",pod=~"$pod"'
 
 OWNER = "cluster, job_id, user, account, namespace, pod"
 LEGEND = "{{job_id}}{{pod}} {{user}}{{namespace}}"
-ON_GPU = "on (cluster, node, gpu, uuid, mig_id)"
+ON_GPU = f"on ({GPU_KEY})"
 OWNED = f"pulsed_gpu_owner_info{{{CHOSEN}}}"
 KNOWN = f"pulsed_attribution_up{{{SCOPE}}} == 1"
 """Sources of owners that can be read: without owners, there is none."""

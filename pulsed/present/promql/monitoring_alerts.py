@@ -8,7 +8,7 @@ from __future__ import annotations
 from pulsed.compute.derive import ComputeSettings
 from pulsed.present.promql.alert_text import DAEMON, DCGM_GPU, GPU, UNMONITORED, lookup
 from pulsed.present.promql.inputs import input_of
-from pulsed.present.promql.rule_types import SEEN, Alert, number
+from pulsed.present.promql.rule_types import GPU_KEY, SEEN, Alert, number
 from pulsed.present.promql.utilization import COVERAGE
 
 JOBS = "pulsed.*"
@@ -161,13 +161,12 @@ def _of_daemons() -> tuple[Alert, ...]:
 
 
 def _of_gpus(settings: ComputeSettings) -> tuple[Alert, ...]:
-    gpu = "by (cluster, node, gpu, uuid, mig_id)"
     boards, instances = 'pulsed_gpu_info{mig_id=""}', 'pulsed_gpu_info{mig_id!=""} offset 1h'
     return (
         Alert(
             "PulsedGpuGone",
-            f"group {gpu} (\n  {_earlier(boards)} or {instances}\n)\n"
-            f"unless on {gpu[3:]} pulsed_gpu_info\n"
+            f"group by ({GPU_KEY}) (\n  {_earlier(boards)} or {instances}\n)\n"
+            f"unless on ({GPU_KEY}) pulsed_gpu_info\n"
             "and on (cluster, node) pulsed_gpu_info",
             "10m",
             "warning",

@@ -81,6 +81,9 @@ SEEN = recorded("seen", "group")
 NOTHING = f"0 * {SEEN}"
 """0 for every GPU."""
 
+GPU_KEY = "cluster, node, gpu, uuid, mig_id"
+"""Labels that identify a GPU or MIG instance in pulsed's own series."""
+
 INSTANCE, MODEL = "GPU_I_ID", "modelName"
 """Labels in conditions of rules: MIG instances have the first, the second is the product."""
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 from pulsed.present.promql.alert_text import DCGM_GPU, DCGM_OWNER, GPU, OWNER
 from pulsed.present.promql.inputs import MEDIA, input_of
-from pulsed.present.promql.rule_types import SEEN, Alert, number
+from pulsed.present.promql.rule_types import GPU_KEY, SEEN, Alert, number
 from pulsed.present.promql.utilization import POINT
 from pulsed.present.promql.waste import HELD, IDLE, IDLE_POWER
 
@@ -45,7 +45,6 @@ _STRAGGLER_WHY = (
     "For 10 minutes its real utilization or SM clock has differed from that of its peers, which wait for the slowest."
     " Check its health, and its rank; `pulsed job` has the numbers.{}"
 )
-_KEY = "cluster, node, gpu, uuid, mig_id"
 _ENERGY = ' used {{ $value | printf "%.1f" }} kWh while held idle, in a day'
 
 
@@ -95,11 +94,11 @@ def _transcodes(series: Iterable[str], window: str) -> str:
 def _with_owner(expr: str) -> str:
     """Return the expression with the labels of each GPU's owner; without them where there is none, or several."""
     labels = "job_id, namespace, pod"
-    owners = f"group by ({_KEY}, {labels}) (pulsed_gpu_owner_info)"
+    owners = f"group by ({GPU_KEY}, {labels}) (pulsed_gpu_owner_info)"
     return (
-        f"({expr})\n* on ({_KEY}) group_left ({labels})\n"
-        f"({owners} and on ({_KEY}) count by ({_KEY}) ({owners}) == 1)\n"
-        f"or on ({_KEY}) {expr}"
+        f"({expr})\n* on ({GPU_KEY}) group_left ({labels})\n"
+        f"({owners} and on ({GPU_KEY}) count by ({GPU_KEY}) ({owners}) == 1)\n"
+        f"or on ({GPU_KEY}) {expr}"
     )
 
 
@@ -116,7 +115,7 @@ def use_alerts() -> tuple[Alert, ...]:
     return (
         Alert(
             "PulsedGpuIdleHeld",
-            f"({_with_owner(held)})\nunless on ({_KEY}) {_transcodes(media, '1h')}",
+            f"({_with_owner(held)})\nunless on ({GPU_KEY}) {_transcodes(media, '1h')}",
             "10m",
             "warning",
             f"{GPU} was held and idle for {{{{ $value | humanizePercentage }}}} of an hour",
