@@ -4,8 +4,8 @@
  * is NVML_ERROR_NOT_SUPPORTED. A number may be followed by "+RATE": units per second since the library was loaded.
  * "FUNCTION.error CODE", "gpu0.FUNCTION.error CODE", "all.error CODE" (not of nvmlShutdown) fail. "FUNCTION.delay_us N" takes
  * so long first: up to SPIN_US on the processor, as such a short call of a driver does, and asleep if it is longer. With
- * STANDIN_NVML_REPORT, that file has processor time of all calls in microseconds, seconds since the first, and their number
- * when the process ends.
+ * STANDIN_NVML_REPORT, that file has processor time of all delays in microseconds, seconds since the first call, and the
+ * number of calls when the process ends.
  * The file is read again when it was replaced, unless it has the key "fixed": looking costs more than most calls.
  * Handles carry the generation of the driver: one that outlives a reload, and every other misuse that a real driver
  * answers with a crash, is counted in `standin_misuses`.
@@ -50,8 +50,6 @@ static double thread_us(void) {
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
   return t.tv_sec * 1e6 + t.tv_nsec * 1e-3;
 }
-
-static void leave(double *entered) { cpu_us += thread_us() - *entered; }
 
 __attribute__((destructor)) static void write_report(void) {
   const char *path = getenv("STANDIN_NVML_REPORT");
@@ -104,26 +102,45 @@ static void load(void) {
   if (wanted != generation) generation = wanted, standin_initialized = 0;
 }
 
-static struct entry *entry(const char *owner, const char *key) {
-  char name[200];
-  snprintf(name, sizeof name, "%s%s%s", owner, *owner ? "." : "", key);
-  return &table[slot(name)];
+/* OWNER is "" or one of `owner_of`, FORMAT a constant: both are compared by address. What is found is remembered, so
+ * that a call takes little more than its delay. */
+static struct entry *entry_of(const char *owner, const char *format, unsigned n) {
+  static struct { const char *owner, *format; unsigned n; int edition; struct entry *entry; } seen[KEYS];
+  size_t at = ((size_t)owner * 31 + (size_t)format * 7 + n * 61) % KEYS;
+  if (seen[at].owner != owner || seen[at].format != format || seen[at].n != n || seen[at].edition != edition) {
+    char key[100], name[200];
+    snprintf(key, sizeof key, format, n);
+    snprintf(name, sizeof name, "%s%s%s", owner, *owner ? "." : "", key);
+    seen[at].owner = owner, seen[at].format = format, seen[at].n = n, seen[at].edition = edition;
+    seen[at].entry = &table[slot(name)];
+  }
+  return seen[at].entry;
 }
 
-static const char *string(const char *owner, const char *key) { return entry(owner, key)->value; }
+static const char *string(const char *owner, const char *key) { return entry_of(owner, key, 0)->value; }
 
-static int number(const char *owner, const char *key, double *v) {
-  struct entry *found = entry(owner, key);
+static int number_of(const char *owner, const char *format, unsigned n, double *v) {
+  struct entry *found = entry_of(owner, format, n);
   if (!found->value) return NOT_SUPPORTED;
   *v = found->base;
   if (found->per_second) *v += found->per_second * (clock_now() - begun);
   return 0;
 }
 
-static double get(const char *owner, const char *key, double otherwise) {
+static double get_of(const char *owner, const char *format, unsigned n, double otherwise) {
   double v = otherwise;
-  number(owner, key, &v);
+  number_of(owner, format, n, &v);
   return v;
+}
+
+static int number(const char *owner, const char *key, double *v) { return number_of(owner, key, 0, v); }
+static double get(const char *owner, const char *key, double otherwise) { return get_of(owner, key, 0, otherwise); }
+
+/* The number of a function, which is not remembered: see `struct call`. */
+static double get_for(const char *owner, const char *function, const char *what) {
+  char name[200];
+  snprintf(name, sizeof name, "%s%s%s.%s", owner, *owner ? "." : "", function, what);
+  return table[slot(name)].value ? table[slot(name)].base : 0;
 }
 
 /* Handle: 1 + GPU + 256 * (MIG device + 1) + 65536 * generation. */
@@ -133,60 +150,63 @@ static void misused(void *h) {
   if ((long)((unsigned long)h >> 16) != generation && standin_initialized > 0) standin_misuses++;
 }
 
+/* The name of what a handle is of, always at the same address; of a GPU instance if INSTANCE is not negative. */
+static const char *owner_named(void *h, int instance) {
+  static char *names[4096], *instances[64][16];
+  unsigned gpu = ((unsigned long)h & 255) - 1, mig = (unsigned long)h >> 8 & 255;
+  char **name = instance < 0 ? &names[gpu % 64 * 64 + mig % 64] : &instances[gpu % 64][instance % 16];
+  if (*name) return *name;
+  *name = malloc(40);
+  if (instance >= 0) snprintf(*name, 40, "gpu%u.instance%d", gpu, instance);
+  else if (mig) snprintf(*name, 40, "gpu%u.mig%u", gpu, mig - 1);
+  else snprintf(*name, 40, "gpu%u", gpu);
+  return *name;
+}
+
 static const char *owner_of(void *h) {
-  static char name[4][40];
-  static int turn;
-  unsigned long v = (unsigned long)h;
-  char *out = name[turn++ % 4];
   if (!h) return "";
   misused(h);
-  unsigned gpu = (v & 255) - 1, mig = v >> 8 & 255;
-  if (mig) snprintf(out, 40, "gpu%u.mig%u", gpu, mig - 1);
-  else snprintf(out, 40, "gpu%u", gpu);
-  return out;
+  return owner_named(h, -1);
 }
 
 /* What the scenario has for a function, looked up once: a driver has no scenario, and its calls are timed. */
 struct call { int edition; double delay, all, error; };
 
 static int failed(struct call *call, const char *function, void *h) {
-  char key[120];
   load();
   standin_calls++;
   if (call->edition != edition) {
     call->edition = edition;
-    snprintf(key, sizeof key, "%s.delay_us", function);
-    call->delay = get("", key, 0);
-    snprintf(key, sizeof key, "%s.error", function);
-    call->error = get("", key, 0);
+    call->delay = get_for("", function, "delay_us");
+    call->error = get_for("", function, "error");
     call->all = strcmp(function, "nvmlShutdown") ? get("all", "error", 0) : 0;
   }
-  if (call->delay > SPIN_US) usleep(call->delay);
-  else if (call->delay > 0) for (double end = clock_now() + call->delay * 1e-6; clock_now() < end;) {}
+  if (call->delay > 0) {
+    double before = thread_us();
+    if (call->delay > SPIN_US) usleep(call->delay);
+    else for (double end = clock_now() + call->delay * 1e-6; clock_now() < end;) {}
+    cpu_us += thread_us() - before;
+  }
   int of_owner = h && owners_fail;
   const char *owner = owner_of(of_owner ? h : NULL);
   if (h && !of_owner) misused(h);
   double error = call->all;
   if (!error && of_owner) error = get(owner, "error", 0);
   if (!error) error = call->error;
-  if (!error && of_owner) {
-    snprintf(key, sizeof key, "%s.error", function);
-    error = get(owner, key, 0);
-  }
+  if (!error && of_owner) error = get_for(owner, function, "error");
   if (error) return (int)error;
   return standin_initialized > 0 || !strcmp(function, "nvmlInitWithFlags") ? 0 : UNINITIALIZED;
 }
 
 #define ENTER(h) \
-  __attribute__((cleanup(leave))) double entered_ = thread_us(); \
   static struct call call_; \
   do { int e_ = failed(&call_, __func__, h); if (e_) return e_; } while (0)
-#define UINT(h, key, out) do { double v_; int e_ = number(owner_of(h), key, &v_); if (e_) return e_; *(out) = v_; } while (0)
+#define UINT_OF(h, key, n, out) do { double v_; int e_ = number_of(owner_of(h), key, n, &v_); if (e_) return e_; *(out) = v_; } while (0)
+#define UINT(h, key, out) UINT_OF(h, key, 0, out)
 /* A function of a handle that gives one number. */
 #define GIVES(name, key, type) int name(void *h, type *out) { ENTER(h); UINT(h, key, out); return 0; }
 /* The same with a choice in front. */
-#define GIVES_OF(name, key, type) int name(void *h, unsigned which, type *out) { \
-  char k[60]; ENTER(h); snprintf(k, sizeof k, key ".%u", which); UINT(h, k, out); return 0; }
+#define GIVES_OF(name, key, type) int name(void *h, unsigned which, type *out) { ENTER(h); UINT_OF(h, key ".%u", which, out); return 0; }
 
 static int put(const char *value, char *out, unsigned size) {
   if (!value) return NOT_SUPPORTED;
@@ -265,10 +285,9 @@ int nvmlDeviceGetRowRemapperHistogram(void *h, unsigned *banks) {
   return 0;
 }
 int nvmlDeviceGetMemoryErrorCounter(void *h, unsigned type, unsigned counter, unsigned where, uint64_t *out) {
-  char key[40];
+  static const char *const keys[] = {"errors.0.0.%u", "errors.0.1.%u", "errors.1.0.%u", "errors.1.1.%u"};
   ENTER(h);
-  snprintf(key, sizeof key, "errors.%u.%u.%u", type, counter, where);
-  UINT(h, key, out);
+  UINT_OF(h, keys[type * 2 + counter], where, out);
   return 0;
 }
 
@@ -277,17 +296,12 @@ struct field { unsigned id, scope; int64_t timestamp, latency; unsigned type; in
 int nvmlDeviceGetFieldValues(void *h, int n, struct field *f) {
   ENTER(h);
   for (; n--; f++) {
-    char key[40];
-    double v;
-    snprintf(key, sizeof key, "fi.%u.untouched", f->id);
-    if (get(owner_of(h), key, 0)) continue;
-    snprintf(key, sizeof key, "fi.%u", f->id);
-    f->timestamp = 1, f->error = number(owner_of(h), key, &v);
-    if (f->scope == 0xFFFFFFFF && !f->error) v += 0;
-    snprintf(key, sizeof key, "fi.%u.type", f->id);
-    f->type = get(owner_of(h), key, 3);
-    snprintf(key, sizeof key, "fi.%u.error", f->id);
-    if (get(owner_of(h), key, 0)) f->error = get(owner_of(h), key, 0);
+    const char *owner = owner_of(h);
+    double v, error;
+    if (get_of(owner, "fi.%u.untouched", f->id, 0)) continue;
+    f->timestamp = 1, f->error = number_of(owner, "fi.%u", f->id, &v);
+    f->type = get_of(owner, "fi.%u.type", f->id, 3);
+    if ((error = get_of(owner, "fi.%u.error", f->id, 0))) f->error = error;
     if (f->error) continue;
     f->value.u = (uint64_t)v;
   }
@@ -341,11 +355,9 @@ int nvmlDeviceGetProcessUtilization(void *h, struct busy *out, unsigned *n, uint
 GIVES(nvmlDeviceGetAccountingMode, "accounting", unsigned)
 struct account { unsigned gpu, memory; uint64_t most, time, start; unsigned running, reserved[5]; };
 int nvmlDeviceGetAccountingStats(void *h, unsigned pid, struct account *out) {
-  char key[40];
   unsigned long long most;
   ENTER(h);
-  snprintf(key, sizeof key, "accounting.%u", pid);
-  const char *value = string(owner_of(h), key);
+  const char *value = entry_of(owner_of(h), "accounting.%u", pid)->value;
   if (!value || sscanf(value, "%u:%llu", &out->gpu, &most) != 2) return NOT_FOUND;
   out->most = most;
   return 0;
@@ -364,9 +376,7 @@ int nvmlEventSetWait_v2(int *set, struct event *out, unsigned ms) {
   static char sent[64][200];
   ENTER(NULL);
   for (unsigned gpu = 0; gpu < get("", "count", 0); gpu++) {
-    char owner[20];
-    snprintf(owner, sizeof owner, "gpu%u", gpu);
-    const char *xids = string(owner, "xids");
+    const char *xids = string(owner_named(handle_of(gpu, 0), -1), "xids");
     if (!set[gpu] || !xids) continue;
     size_t done = strlen(sent[gpu]);
     if (strncmp(sent[gpu], xids, done)) done = 0, sent[gpu][0] = 0;
@@ -427,7 +437,7 @@ int nvmlDeviceGetGpuFabricInfoV(void *h, struct fabric *f) {
 }
 
 /* GPM: a sample is what it is of, and its place in time; a pair in the wrong order is a misuse. */
-struct sample { long generation; unsigned long serial; char owner[40]; };
+struct sample { long generation; unsigned long serial; const char *owner; };
 struct metric { unsigned id; int error; double value; const char *texts[3]; };
 struct request { unsigned version, count; struct sample *older, *newer; struct metric metrics[]; };
 static unsigned long samples_taken;
@@ -443,29 +453,27 @@ int nvmlGpmSampleFree(struct sample *s) { standin_samples--; free(s); return 0; 
 static int take(const char *owner, struct sample *s) {
   if (s->generation != generation) standin_misuses++;
   s->serial = ++samples_taken;
-  snprintf(s->owner, sizeof s->owner, "%s", owner);
+  s->owner = owner;
   return 0;
 }
 int nvmlGpmSampleGet(void *h, struct sample *s) { ENTER(h); return take(owner_of(h), s); }
 int nvmlGpmMigSampleGet(void *h, unsigned instance, struct sample *s) {
-  char owner[40];
   ENTER(h);
-  snprintf(owner, sizeof owner, "%s.instance%u", owner_of(h), instance);
-  return take(owner, s);
+  misused(h);
+  return take(owner_named(h, instance), s);
 }
 int nvmlGpmMetricsGet(struct request *r) {
   ENTER(NULL);
   if (r->version != 1 || r->older->generation != generation || r->newer->generation != generation ||
-      r->older->serial >= r->newer->serial || !r->older->serial || strcmp(r->older->owner, r->newer->owner)) {
+      r->older->serial >= r->newer->serial || !r->older->serial || r->older->owner != r->newer->owner) {
     standin_misuses++;
     return INVALID;
   }
   for (unsigned i = 0; i < r->count; i++) {
-    char key[40];
-    snprintf(key, sizeof key, "gpm.%u", r->metrics[i].id);
-    r->metrics[i].error = number(r->newer->owner, key, &r->metrics[i].value);
-    snprintf(key, sizeof key, "gpm.%u.error", r->metrics[i].id);
-    if (get(r->newer->owner, key, 0)) r->metrics[i].error = get(r->newer->owner, key, 0);
+    struct metric *each = &r->metrics[i];
+    double error = get_of(r->newer->owner, "gpm.%u.error", each->id, 0);
+    each->error = number_of(r->newer->owner, "gpm.%u", each->id, &each->value);
+    if (error) each->error = error;
   }
   return 0;
 }
