@@ -104,7 +104,7 @@ def _device_files(root: Path) -> tuple[str, ...]:
 
 
 def _dcgm(root: Path) -> tuple[str, ...]:
-    names = {_text(file).strip() for file in (root / "proc").glob("[0-9]*/comm")}
+    names = {_text(process / "comm").strip() for process in (root / "proc").glob("[0-9]*")}
     return tuple(sorted(names & set(_DCGM)))
 
 

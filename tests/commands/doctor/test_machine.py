@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -44,6 +45,21 @@ def test_a_machine_with_gpus(tmp_path: Path) -> None:
         (tmp_path / "dev" / name).touch()
     found = look(tmp_path, "libc.so.6")
     assert found == Machine(2, "", ("nvidia0", "nvidia1"), has_nvml=True)
+
+
+def test_a_process_that_ends_meanwhile_is_not_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for process, name in (("41", "nv-hostengine"), ("42", "bash")):
+        (tmp_path / "proc" / process).mkdir(parents=True)
+        (tmp_path / "proc" / process / "comm").write_text(f"{name}\n")
+    plain = os.stat
+
+    def stat(path: str | Path, *more: object, **named: object) -> os.stat_result:
+        if str(path).endswith("42/comm"):
+            raise ProcessLookupError
+        return plain(path, *more, **named)  # type: ignore[arg-type]  # as os.stat
+
+    monkeypatch.setattr(os, "stat", stat)
+    assert look(tmp_path, "libnone.so.1").dcgm == ("nv-hostengine",)
 
 
 @pytest.mark.parametrize(
