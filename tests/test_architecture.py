@@ -13,6 +13,7 @@ import pulsed
 ROOT = Path(pulsed.__file__).parent
 
 MAY_IMPORT = {
+    "aligned_sleep": "",
     "background": "",
     "errors": "",
     "log": "",
@@ -25,8 +26,8 @@ MAY_IMPORT = {
     "http": "file_watcher",
     "kubernetes": "backoff errors http",
     "reader.tick": "errors",
-    "reader": "background backoff daemon_thread errors http reader.tick",
-    "attribution": "backoff daemon_thread errors kubernetes reader.tick",
+    "reader": "aligned_sleep background backoff daemon_thread errors http reader.tick",
+    "attribution": "aligned_sleep backoff daemon_thread errors kubernetes reader.tick",
     "translate": "attribution errors reader.tick",
     "compute": "attribution errors suggestions reader.tick translate",
     "accounting": "attribution compute translate",
@@ -39,14 +40,15 @@ MAY_IMPORT = {
     "durations": "",
     "config": "durations errors kubernetes suggestions reader.tick reader translate compute present",
     "collector": (
-        "accounting background errors kubernetes attribution reader.tick reader translate compute "
+        "accounting aligned_sleep background errors kubernetes attribution reader.tick reader translate compute "
         "collector.target_store config"
     ),
     "adapter": "errors kubernetes present suggestions",
-    "server": "errors file_watcher config collector.target_store present",
+    "server": "aligned_sleep errors file_watcher config collector.target_store present",
     "commands": (
-        "accounting adapter attribution durations errors file_watcher hostlist kubernetes log memory suggestions "
-        "reader.tick reader translate compute collector.target_store present present.terminal config collector server"
+        "accounting adapter aligned_sleep attribution durations errors file_watcher hostlist kubernetes log memory "
+        "suggestions reader.tick reader translate compute collector.target_store present present.terminal config "
+        "collector server"
     ),
     "cli": "commands errors",
     "__main__": "cli",

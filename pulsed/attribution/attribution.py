@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple, Protocol
 
+from pulsed.aligned_sleep import aligned_sleep
 from pulsed.attribution.gpu_processes import GpuProcessTable
 from pulsed.attribution.owner import MAX_SHARERS, Owner, Owners
 from pulsed.attribution.source import NO_CLAIMS, AttributionSource, Claims
@@ -235,7 +236,7 @@ def _start(
         try:
             while True:
                 await look(source, state)
-                await asyncio.sleep(source.interval)
+                await aligned_sleep(source.interval)
         finally:
             await source.close()
 

@@ -13,6 +13,7 @@ from pulsed.accounting.accounting import OwnerAccounting
 from pulsed.accounting.ended import MAX_ENDED, EndedAccounts
 from pulsed.accounting.owner_roster import OwnerChange
 from pulsed.accounting.saved_account import dump_account, load_account
+from pulsed.aligned_sleep import aligned_sleep
 from pulsed.collector.state_file import StateFile
 
 log = logging.getLogger(__name__)
@@ -61,7 +62,7 @@ class AccountFiles:
         """
         written = time.monotonic()
         while True:
-            await asyncio.sleep(LOOK_SECONDS)
+            await aligned_sleep(LOOK_SECONDS)
             is_due = time.monotonic() - written >= WRITE_SECONDS
             if is_due:
                 on_change(self._accounting.sweep(time.time()))

@@ -12,6 +12,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
+from pulsed.aligned_sleep import aligned_sleep
 from pulsed.background import turn
 from pulsed.compute.health.evaluator import HealthEvaluator
 
@@ -144,7 +145,7 @@ class SavedHealth:
             in_use: held by others while they use an evaluator in another thread.
         """
         while True:
-            await asyncio.sleep(WRITE_SECONDS)
+            await aligned_sleep(WRITE_SECONDS)
             targets: dict[str, object] = {}
             async with in_use:
                 for _ in self._dump(evaluators(), targets):

@@ -19,6 +19,7 @@ from pulsed.accounting.accounting import OwnerAccounting
 from pulsed.accounting.ended import EndedAccounts
 from pulsed.accounting.findings import FindingDetector
 from pulsed.accounting.owner_roster import OwnerChange
+from pulsed.aligned_sleep import aligned_sleep
 from pulsed.collector.account_files import AccountFiles
 from pulsed.collector.finding_log import log_finding
 from pulsed.collector.health_log import log_health_change, log_removal
@@ -306,6 +307,6 @@ class Daemon:
         """Reload when the configuration file has changed."""
         watcher = FileWatcher([file])
         while True:
-            await asyncio.sleep(WATCH_SECONDS)
+            await aligned_sleep(WATCH_SECONDS)
             if watcher.has_changed():
                 self.reload()

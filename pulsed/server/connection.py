@@ -46,7 +46,8 @@ class _Refused(Exception):
 class ServerConnection(HttpToolsProtocol):
     """A connection and its limits; `admits` decides about a client with a certificate once its handshake is done.
 
-    `active` is the loop time of the last request's first byte; before any, of the connection's begin.
+    `set_headers` is called before an answer; it sets what all answers have. `active` is the loop time of the last
+    request's first byte; before any, of the connection's begin.
     """
 
     def __init__(
@@ -56,11 +57,12 @@ class ServerConnection(HttpToolsProtocol):
         limits: WebSection,
         admits: Admits,
         opened: Callable[[], object],
+        set_headers: Callable[[], None],
     ) -> None:
         super().__init__(config=config, server_state=server_state, app_state={})
         self._limits = limits
         self._admits = admits
-        self._opened = opened
+        self._opened, self._set_headers = opened, set_headers
         self.active = self.loop.time()
         self._since = self.active  # of the request that is awaited or comes in; 0: there is none
         self._in_head = True
@@ -97,6 +99,7 @@ class ServerConnection(HttpToolsProtocol):
         if self._shut:  # data that the transport had received before it was stopped
             return
         self._unset_keepalive_if_required()
+        self._set_headers()
         if not self._since:
             self._since = self.active = self.loop.time()
         self._head_bytes += len(data)

@@ -15,10 +15,13 @@ import logging
 import signal
 import socket
 import ssl
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterator, Sequence
+from email.utils import formatdate
 
 import uvicorn
 
+from pulsed.aligned_sleep import next_multiple
 from pulsed.config.model import WebSection
 from pulsed.present.asgi import App
 from pulsed.server.connection import Admits, ServerConnection
@@ -73,7 +76,9 @@ class Server(uvicorn.Server):
         self._live = live
         self.limiter = ConnectionLimiter(self.server_state, limits)
         self._on_ready = on_ready
-        self._stopping = asyncio.Event()
+        self._pause: asyncio.Future[None] | None = None
+        self._second = -1
+        self._more: Sequence[tuple[bytes, bytes]] = ()
 
     @property
     def tls(self) -> bool:
@@ -89,22 +94,29 @@ class Server(uvicorn.Server):
         """Stop the server; the signal is logged."""
         log.info("stopping", extra={"signal": number.name})
         self.should_exit = True
-        self._stopping.set()
+        self._end_pause()
 
     async def main_loop(self) -> None:
-        """Look after time and files once a second until `stop`; uvicorn's own loop runs ten times a second."""
-        counter = 0  # uvicorn counts tenths of a second
-        stopping = asyncio.ensure_future(self._stopping.wait())
-        try:
-            while not await self.on_tick(counter):
-                counter += 10
-                await asyncio.wait({stopping}, timeout=TICK_SECONDS)
-        finally:
-            stopping.cancel()
+        """Close overdue connections and take up changed files once a second until `stop`.
+
+        It stands for uvicorn's own loop, which runs ten times a second.
+        """
+        loop = asyncio.get_running_loop()
+        while not self.should_exit:
+            self.limiter.sweep(loop.time())
+            if self._live is not None:
+                self._live.refresh()
+            self._pause = loop.create_future()
+            timer = loop.call_at(next_multiple(TICK_SECONDS, loop.time()), self._end_pause)
+            await self._pause
+            timer.cancel()
+
+    def _end_pause(self) -> None:
+        if self._pause is not None and not self._pause.done():
+            self._pause.set_result(None)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Accept connections from now on."""
-        self._set_headers()
         if self._live is not None and self._live.now.users and not self.tls and any(map(_is_public, sockets or ())):
             log.warning("passwords travel in the clear, set tls_server_config in the web configuration")
         # To uvicorn a server is what can be closed.
@@ -112,26 +124,22 @@ class Server(uvicorn.Server):
         self.started = True
         self._on_ready()
 
-    async def on_tick(self, counter: int) -> bool:
-        """Close idle connections, and take up changed files and the time; return whether to stop."""
-        self.limiter.sweep(asyncio.get_running_loop().time())
-        if self._live is not None:
-            self._live.refresh()
-            self._set_headers()
-        return await super().on_tick(counter)
-
     def _acceptor(self, listening: socket.socket) -> ConnectionAcceptor:
         return ConnectionAcceptor(listening, self.limiter, self._protocol, self._context, self._limits.request_timeout)
 
     def _set_headers(self) -> None:
-        if self._live is not None:
-            self.config.encoded_headers = list(self._live.now.headers)
+        """Set the headers of all answers, before a request is answered."""
+        now = time.time()
+        more = self._live.now.headers if self._live is not None else ()
+        if int(now) != self._second or more is not self._more:
+            self._second, self._more = int(now), more
+            self.server_state.default_headers = [(b"date", formatdate(now, usegmt=True).encode()), *more]
 
     def _context(self) -> ssl.SSLContext | None:
         return self._live.now.context if self._live is not None else None
 
     def _protocol(self, opened: Callable[[], object]) -> ServerConnection:
-        return ServerConnection(self.config, self.server_state, self._limits, self._admits(), opened)
+        return ServerConnection(self.config, self.server_state, self._limits, self._admits(), opened, self._set_headers)
 
     def _admits(self) -> Admits:
         sans = self._live.now.settings.tls_server_config.client_allowed_sans if self._live is not None else ()

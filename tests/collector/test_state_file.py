@@ -96,7 +96,7 @@ async def test_the_health_of_many_gpus_is_taken_in_turns_with_the_event_loop(
 
 async def test_a_write_that_was_interrupted_is_done_at_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(background, "TURN_SECONDS", 0.0)
-    monkeypatch.setattr(state_file, "WRITE_SECONDS", 0.0)
+    monkeypatch.setattr(state_file, "WRITE_SECONDS", 0.01)
     pipeline = Pipeline(ComputeSettings(), "node")
     pipeline.process(raw_ticks(250, 1)[0])
     evaluators = {"bench": pipeline.health_evaluator}

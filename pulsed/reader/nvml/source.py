@@ -11,6 +11,7 @@ import math
 import time
 from collections.abc import Awaitable, Callable, Mapping
 
+from pulsed.aligned_sleep import next_multiple
 from pulsed.errors import (
     DriverHung,
     DriverMismatch,
@@ -85,10 +86,9 @@ class NvmlSource:
             DriverHung: the driver does not answer; nothing is read until it does.
             SourceError: NVML cannot be used; the next call initializes it again.
         """
-        delay = self._next - self._clock()
-        await self._sleep(max(0.0, delay))
+        await self._sleep(max(0.0, self._next - self._clock()))
         now = self._clock()
-        self._next = now + self.interval if delay <= -self.interval else self._next + self.interval
+        self._next = next_multiple(self.interval, now)
         patience = self._settings.patience
         if not self._session.is_open:
             patience = max(FIRST_SECONDS, patience)
