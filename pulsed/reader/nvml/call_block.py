@@ -57,13 +57,13 @@ class CallBlock:
             first += call.count
 
     def read(self, values: list[float | None]) -> None:
-        """Make the calls, and set the values of those that succeed; the others are left as they are.
+        """Make the calls, and set their values; None where a call fails.
 
         Raises:
             NVMLError: the GPU or the driver is gone.
         """
         codes = self._call()
-        while any(codes) and self._drop_refused(codes):
+        while any(codes) and self._drop_refused(codes, values):
             codes = self._call()
         numbers = self._unpack(self._buffer)
         for place, position in self._plain:
@@ -73,22 +73,26 @@ class CallBlock:
         if any(codes):
             for (names, _), code in zip(self._rows, codes, strict=True):
                 if code:
-                    for name in names:
-                        values[self._places[name]] = None
+                    self._clear(names, values)
 
     def _call(self) -> list[int]:
         return [function() for function in self._functions]
 
-    def _drop_refused(self, codes: Sequence[int]) -> bool:
+    def _clear(self, names: Sequence[str], values: list[float | None]) -> None:
+        for name in names:
+            values[self._places[name]] = None
+
+    def _drop_refused(self, codes: Sequence[int], values: list[float | None]) -> bool:
         """Take the next call of each row whose call the driver refuses; return whether there is any."""
         for code in codes:
             if code in GONE or code in ENDED:
                 raise self._nvml.NVMLError(code)
         if REFUSALS.isdisjoint(codes):
             return False
-        for (_, calls), code in zip(self._rows, codes, strict=True):
+        for (names, calls), code in zip(self._rows, codes, strict=True):
             if code in REFUSALS:
                 del calls[0]
+                self._clear(names, values)
         self._choose()
         return True
 

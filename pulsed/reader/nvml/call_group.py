@@ -42,7 +42,6 @@ class CallGroup:
     ) -> None:
         self._nvml, self._seconds = nvml, seconds
         self.due = -math.inf
-        self._places = [places[name] for name in names_of(fields, rows)]
         self._batch = _batch(nvml, handle, fields, places)
         native = {row.names: calls for row in rows if not row.backup and (calls := _native(row))}
         self._block = CallBlock(nvml, handle, native, places)
@@ -51,6 +50,8 @@ class CallGroup:
             for row in rows
             if row.names not in native
         ]
+        # The block sets all of its values itself.
+        self._blank = [places[name] for name in names_of(fields, [row for row in rows if row.names not in native])]
 
     @property
     def names(self) -> Iterator[str]:
@@ -80,7 +81,7 @@ class CallGroup:
         Raises:
             NVMLError: the GPU or the driver is gone.
         """
-        for place in self._places:
+        for place in self._blank:
             values[place] = None
         if self._batch is not None:
             try:

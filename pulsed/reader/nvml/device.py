@@ -11,7 +11,7 @@ from pulsed.errors import WatchRefused
 from pulsed.reader.nvml.call_group import CallGroup, is_refused, names_of
 from pulsed.reader.nvml.calls import CALLS
 from pulsed.reader.nvml.device_list import NvmlDevice
-from pulsed.reader.nvml.field_values import FAST, FIELD_VALUES, RARE, SECOND, SLOW, SPACED, Values
+from pulsed.reader.nvml.field_values import EVERY, FAST, FIELD_VALUES, SLOW, Values
 from pulsed.reader.nvml.gpm import GPM_METRICS, GpmMetric, GpmSampler
 from pulsed.reader.nvml.library import ENDED, GONE, profiling_error
 from pulsed.reader.nvml.native_call import Handle, LongCall
@@ -59,11 +59,11 @@ class DeviceReader:
         metrics = _metrics(is_board, is_split) if has_gpm else []
         groups = [
             (
-                every,
-                [field for field in fields if field.every == every],
-                [row for row in rows if row.every == every],
+                seconds,
+                [field for field in fields if _period(field.every, settings) == seconds],
+                [row for row in rows if _period(row.every, settings) == seconds],
             )
-            for every in (FAST, SPACED, SECOND, SLOW, RARE)
+            for seconds in sorted({_period(every, settings) for every in EVERY})
         ]
         self._support = (GPM_SUPPORT,) if is_board else ()
         counters = [metric.name for metric in metrics]
@@ -71,8 +71,7 @@ class DeviceReader:
         self.values: Values = [None] * len(self.all_names)
         places = {name: place for place, name in enumerate(self.all_names)}
         self._groups = [
-            CallGroup(nvml, device.handle, settings.slow_interval if every == SLOW else every, fields, rows, places)
-            for every, fields, rows in groups
+            CallGroup(nvml, device.handle, seconds, fields, rows, places) for seconds, fields, rows in groups
         ]
         if is_board:
             self.values[0] = float(has_gpm)
@@ -165,6 +164,12 @@ class DeviceReader:
                 "there are no profiling counters",
                 extra={"gpu": self.device.index, "reason": error.reason, "error": str(error)},
             )
+
+
+def _period(every: float, settings: NvmlSettings) -> float:
+    """Return the seconds between two reads of what is read so often; `FAST` for all that is due with every tick."""
+    seconds = settings.slow_interval if every == SLOW else every
+    return seconds if seconds > settings.interval else FAST
 
 
 def _has_gpm(nvml: ModuleType, handle: Handle) -> bool:

@@ -8,7 +8,8 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Callable, Mapping, Sequence
-from itertools import chain, compress
+from itertools import chain
+from operator import itemgetter
 from types import ModuleType
 from typing import NamedTuple
 
@@ -29,6 +30,9 @@ NO_GPUS = 1
 
 FIRST_RETRY_SECONDS, LONGEST_RETRY_SECONDS = 10.0, 300.0
 """Pauses before NVML is initialized again because a GPU does not answer; every second one doubles."""
+
+RELEASE_SECONDS = 0.9
+"""Least time between two looks for the release file: with each of ten ticks a second, they would cost as many calls."""
 
 XID, _XID_TOTAL = "DCGM_FI_DEV_XID_ERRORS", "DCGM_EXP_XID_ERRORS_TOTAL"
 _RECOVERY_ACTION, _RESET = "DCGM_FI_DEV_GET_GPU_RECOVERY_ACTION", 1.0
@@ -61,12 +65,12 @@ class _Block(NamedTuple):
     """The series of one device: metrics of its reader, then those of the XIDs, where it has any.
 
     Attributes:
-        shown: which of the reader's values have a series.
+        shown: picks the reader's values that have a series.
     """
 
     uuid: str
     reader: DeviceReader
-    shown: Sequence[bool]
+    shown: Callable[[Sequence[RawValue]], Sequence[RawValue]]
     codes: tuple[int, ...]
 
 
@@ -93,7 +97,7 @@ class DriverSession:
         self._xids: dict[str, _XidCounts] = {}
         self._layout: Layout | None = None
         self._blocks: list[_Block] = []
-        self._list_due = 0.0
+        self._list_due = self._release_due = 0.0
         self._retry_at: float | None = None
         self._pause = FIRST_RETRY_SECONDS
         self.profiling_errors: Mapping[str, str] = {}
@@ -112,11 +116,8 @@ class DriverSession:
             TooManyGpus: there are more than `max_gpus`.
         """
         now = self._clock()
-        if (file := self._settings.release_file) and os.path.exists(file):
-            self.close()
-            raise DriverReleased(
-                f"the driver is released, because {file} exists", "pulsed reads again when the file is removed"
-            )
+        if now >= self._release_due:
+            self._check_release(now)
         if self._retry_at is not None and now >= self._retry_at:
             self._pause = min(2.0 * self._pause, LONGEST_RETRY_SECONDS)
             self.close()
@@ -132,6 +133,14 @@ class DriverSession:
         except SourceError:
             self.close()
             raise
+
+    def _check_release(self, now: float) -> None:
+        if (file := self._settings.release_file) and os.path.exists(file):
+            self.close()
+            raise DriverReleased(
+                f"the driver is released, because {file} exists", "pulsed reads again when the file is removed"
+            )
+        self._release_due = now + RELEASE_SECONDS
 
     def close(self) -> None:
         """Free everything and shut NVML down. Safe to call twice."""
@@ -159,7 +168,7 @@ class DriverSession:
             self._layout = self._lay_out()
         values: list[RawValue] = []
         for uuid, reader, shown, codes in self._blocks:
-            values += compress(reader.values, shown)
+            values += shown(reader.values)
             if codes:
                 is_shown = not reader.gone or uuid in happened
                 values += self._xids[uuid].values(codes) if is_shown else [None] * (1 + len(codes))
@@ -275,11 +284,18 @@ class DriverSession:
         for reader in self._readers:
             uuid, labels, names = reader.device.uuid, reader.device.labels, reader.names
             codes: tuple[int, ...] = ()
-            shown = [name in names for name in reader.all_names]
-            series += [Series(name, labels) for name in compress(reader.all_names, shown)]
+            places = [place for place, name in enumerate(reader.all_names) if name in names]
+            series += [Series(reader.all_names[place], labels) for place in places]
             if uuid in with_events and reader.device.instance is None:
                 codes = (0, *sorted(self._xids[uuid].totals))  # 0 has no label: no XID so far
                 series.append(Series(XID, labels))
                 series += [Series(_XID_TOTAL, (*labels, ("xid", str(code))) if code else labels) for code in codes]
-            self._blocks.append(_Block(uuid, reader, shown, codes))
+            self._blocks.append(_Block(uuid, reader, _picker(places), codes))
         return Layout("exporter", tuple(series))
+
+
+def _picker(places: Sequence[int]) -> Callable[[Sequence[RawValue]], Sequence[RawValue]]:
+    """Return a function of values that returns those in some places."""
+    if len(places) > 1:
+        return itemgetter(*places)
+    return lambda values: [values[place] for place in places]

@@ -24,7 +24,7 @@ _UNSIGNED_INT, _UNSIGNED_LONG_LONG = 1, 3
 _DECODERS = ("d", "I", "Q", "Q", "q", "i", "H")
 """The value in the union, in terms of `struct`, by `nvmlValueType_t`."""
 
-FAST, SPACED, SECOND, SLOW, RARE = 0.0, 0.11, 1.0, 10.0, 60.0
+EVERY = FAST, SPACED, SECOND, SLOW, RARE = 0.0, 0.11, 1.0, 10.0, 60.0
 """How often something is read, seconds; 0: with every tick. SLOW stands for the configured slow interval.
 
 SPACED is for what the driver counts or averages over a second, and for the memory's temperature: at up to 9 Hz with

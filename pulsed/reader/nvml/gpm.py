@@ -167,9 +167,10 @@ class GpmSampler:
         """
         if not self._is_due:
             return
-        for place, _ in self._columns:
-            values[place] = None
         code = self._compare.code if self._has_pair else self._code
+        if code or not self._has_pair:
+            for place, _ in self._columns:
+                values[place] = None
         if code:
             raise self._nvml.NVMLError(code)
         if not self._has_pair:
@@ -177,8 +178,7 @@ class GpmSampler:
         flat = self._unpack(self._request, self._offset)
         codes = flat[1::3]
         for (place, divide), code, value in zip(self._columns, codes, flat[2::3], strict=True):
-            if code == 0 and isfinite(value):
-                values[place] = value / divide
+            values[place] = value / divide if code == 0 and isfinite(value) else None
         if not REFUSALS.isdisjoint(codes):
             self._choose([metric for metric, code in zip(self._metrics, codes, strict=True) if code not in REFUSALS])
 

@@ -55,6 +55,17 @@ def test_an_error_leaves_out_its_own_values_until_the_call_succeeds(nvml: Loaded
     assert read(nvml, block) == [1980, 81559.0, 40_000.0, 4]
 
 
+@pytest.mark.parametrize("code", [pynvml.NVML_ERROR_NO_PERMISSION, pynvml.NVML_ERROR_TIMEOUT])
+def test_a_call_that_fails_later_leaves_no_value(nvml: LoadedStandin, block: CallBlock, code: int) -> None:
+    values: list[float | None] = [None] * len(PLACES)
+    pynvml.nvmlInit()
+    block.read(values)
+    nvml.write(nvmlDeviceGetClockInfo_error=code)
+    block.read(values)
+    pynvml.nvmlShutdown()
+    assert values == [None, 81559.0, 40_000.0, 4]
+
+
 def test_a_refused_call_is_replaced_by_the_older_one(nvml: LoadedStandin, block: CallBlock) -> None:
     nvml.write(nvmlDeviceGetMemoryInfo_v2_error=pynvml.NVML_ERROR_NOT_SUPPORTED)
     assert read(nvml, block) == [1980, 81559 * 2**20, (81559 - 40_000 - 561) * 2**20, 4]

@@ -434,3 +434,16 @@ def test_the_driver_is_released_while_a_file_exists(nvml: LoadedStandin, tmp_pat
             assert nvml.held() == NOTHING_HELD
         file.unlink()
         assert reader.numbers()["0"]["temperature_celsius"] == 44.0
+
+
+def test_at_10_hz_the_driver_is_released_within_a_second(nvml: LoadedStandin, tmp_path: Path) -> None:
+    nvml.gpus = [boards.hopper()]
+    nvml.write()
+    file = tmp_path / "release"
+    with reading(NvmlSettings(interval=0.1, release_file=str(file))) as reader:
+        reader.tick()
+        file.touch()
+        with pytest.raises(DriverReleased, match="exists"):
+            for _ in range(10):
+                reader.tick()
+        assert nvml.held() == NOTHING_HELD
