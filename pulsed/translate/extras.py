@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from pulsed.reader.tick import Layout, RawValue
 from pulsed.translate.identity import SeriesEntity
-from pulsed.translate.tick import Entity, Extras
+from pulsed.translate.tick import Device, Entity, Extras
 from pulsed.translate.units import is_blank
 
 _FAMILIES: Mapping[str, tuple[str, str]] = {
@@ -44,6 +44,34 @@ class ExtrasPlan:
             health_watches=_texts(found.get("health_watches")),
             clock_events=_texts(found.get("clock_events")),
         )
+
+
+class ExtrasReader:
+    """Reads the extras of all devices of a layout; the same numbers again are not read anew."""
+
+    def __init__(self, plans: Mapping[Entity, ExtrasPlan]) -> None:
+        self._plans = plans
+        self._positions = [
+            position for plan in plans.values() for slots in plan.slots.values() for position, _ in slots
+        ]
+        self.forget()
+
+    def forget(self) -> None:
+        """Read anew with the next values: for other devices."""
+        self._seen: list[RawValue] = []
+        self._extras: Mapping[int, Extras] = {}
+
+    def read(self, devices: Sequence[Device], values: Sequence[RawValue]) -> Mapping[int, Extras]:
+        """Return the extras by position in `devices`, which are those of the last call unless `forget` was called."""
+        now = [values[position] for position in self._positions]
+        if now != self._seen:
+            self._seen = now
+            self._extras = {
+                position: extras
+                for position, device in enumerate(devices)
+                if (plan := self._plans.get(device.entity)) and (extras := plan.read(values))
+            }
+        return self._extras
 
 
 def extras_plans(layout: Layout, entities: Sequence[SeriesEntity]) -> Mapping[Entity, ExtrasPlan]:

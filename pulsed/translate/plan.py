@@ -18,8 +18,6 @@ from pulsed.translate.identity import SeriesEntity
 from pulsed.translate.units import PERCENT, RATIO, UNDECIDED, OutOfRangeRule, Unit, out_of_range_rule
 from pulsed.translate.vocabulary import POSITION, Reading
 
-_EMPTY: list[float | None] = [None] * len(Reading._fields)
-
 _SIZE = POSITION["memory_bytes"]
 _USED = POSITION["memory_used_bytes"]
 _FREE = POSITION["memory_free_bytes"]
@@ -49,10 +47,12 @@ _INSTANCE_RANK = 2
 """A board's own rows, of ranks 0 and 1, come before what its MIG instances repeat of it."""
 
 
-Slot = tuple[int, int, float, float, float, float, OutOfRangeRule]
-"""One series as a source of one quantity: position behind the device's first series, position in `Reading`, the unit's
-`multiply`, `divide`, `low` and `certain`, and what to do with a value outside these two. A bare tuple: unpacking a
-named one would cost half as much as all the rest."""
+Conversion = tuple[int, float, float, float, float, OutOfRangeRule]
+"""Of a value: position in `Reading`, the unit's `multiply`, `divide`, `low` and `certain`, and what to do with a value
+outside these two. A bare tuple: unpacking a named one would cost half as much as all the rest."""
+
+Slot = tuple[int, Conversion]
+"""One series as a source of one quantity: position behind the device's first series, and the conversion."""
 
 
 _Sources = dict[int, dict[tuple[int, int], list[Slot]]]
@@ -76,28 +76,41 @@ class Plan:
     reserved_known: bool
     texts: tuple[int, ...]
 
-    def read(self, values: Sequence[RawValue], first: int, anomalies: list[str]) -> Reading:
+    def read(
+        self,
+        values: Sequence[RawValue],
+        first: int,
+        anomalies: list[str],
+        before: Sequence[object],
+        single: list[float | None],
+    ) -> Reading:
         """Return the device's reading.
 
         Args:
             values: of the layout.
             first: position of the device's first series.
             anomalies: filled with the reasons why values were cut or left out.
+            before: the values that `single` is of. Most are the same objects again and not converted anew.
+            single: the numbers of quantities with one source, in the order of `Reading`; updated.
         """
-        numbers = _EMPTY[:]
         try:
-            for series, quantity, multiply, divide, low, certain, rule in self.single:
+            for series, conversion in self.single:
                 value = values[first + series]
-                if value is not None:
+                if value is not before[first + series]:
+                    quantity, multiply, divide, low, certain, rule = conversion
                     # A text raises TypeError here, which costs nothing as long as there is none.
-                    numbers[quantity] = (
-                        value * multiply / divide  # type: ignore[operator]
+                    single[quantity] = (
+                        None
+                        if value is None
+                        else value * multiply / divide  # type: ignore[operator]
                         if low <= value <= certain  # type: ignore[operator]
                         else rule(value, anomalies)  # type: ignore[arg-type]
                     )
         except TypeError:
             anomalies.clear()
-            return self.read([None if isinstance(value, str) else value for value in values], first, anomalies)
+            without = [None if isinstance(value, str) else value for value in values]
+            return self.read(without, first, anomalies, before, single)
+        numbers = single[:]
         for quantity, groups in self.contested:
             for group in groups:
                 found = [number for slot in group if (number := _read(slot, values, first, anomalies)) is not None]
@@ -125,7 +138,7 @@ class Plan:
 
 
 def _read(slot: Slot, values: Sequence[RawValue], first: int, anomalies: list[str]) -> float | None:
-    series, _, multiply, divide, low, certain, rule = slot
+    series, (_, multiply, divide, low, certain, rule) = slot
     value = values[first + series]
     if value is None or isinstance(value, str):
         return None
@@ -177,7 +190,7 @@ def _plan_of_own(layout: Layout, subject: SeriesEntity) -> Plan:
     """Map columns that pulsed wrote: quantities already in base units and checked."""
     first = first_series(subject)
     slots = [
-        (series - first, POSITION[name], 1.0, 1.0, -math.inf, math.inf, _reject)
+        (series - first, (POSITION[name], 1.0, 1.0, -math.inf, math.inf, _reject))
         for series, _ in subject.series
         if (name := layout.series[series].name) in POSITION
     ]
@@ -202,7 +215,7 @@ def first_series(subject: SeriesEntity) -> int:
 
 def _slot(series: int, field: DcgmField, unit: Unit, whole: bool) -> Slot:
     position = POSITION[field.quantity]
-    return series, position, unit.multiply, unit.divide, unit.low, unit.certain, out_of_range_rule(unit, whole)
+    return series, (position, unit.multiply, unit.divide, unit.low, unit.certain, out_of_range_rule(unit, whole))
 
 
 def _owner(subject: SeriesEntity, field: DcgmField, rank: int) -> tuple[SeriesEntity | None, int]:

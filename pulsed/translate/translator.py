@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from pulsed.errors import TooManyGpus
 from pulsed.reader.tick import MAX_GPUS, Labels, Layout, RawTick, RawValue
-from pulsed.translate.extras import ExtrasPlan, extras_plans
+from pulsed.translate.extras import ExtrasReader, extras_plans
 from pulsed.translate.fields import IDENTITY
 from pulsed.translate.identity import (
     blocks_of,
@@ -21,10 +21,8 @@ from pulsed.translate.identity import (
     pulsed_entities,
 )
 from pulsed.translate.plan import Plan, first_series, plans, unnamed_guests
-from pulsed.translate.tick import CanonicalTick, Device, Entity, Extras
-from pulsed.translate.vocabulary import NOTHING, Reading
-
-_NO_EXTRAS: Mapping[int, Extras] = {}
+from pulsed.translate.tick import CanonicalTick, Device, Entity
+from pulsed.translate.vocabulary import NOTHING, Reading, Value
 
 
 @dataclass(slots=True)
@@ -43,7 +41,10 @@ class _Compiled:
         gone: all positions of the other rows.
         texts: positions of text columns that identify devices.
         seen: their values at the last check.
-        extras: how to read a dcgm-exporter's own metrics, of devices that have any.
+        extras: reads a dcgm-exporter's own metrics.
+        new: stands for values of which none is as before.
+        before: the values of the last tick; by part, `new` if one of them has to be noted again.
+        single: by part, what the plan read from them.
     """
 
     layout: Layout
@@ -54,7 +55,10 @@ class _Compiled:
     gone: tuple[int, ...]
     texts: tuple[int, ...]
     seen: tuple[RawValue, ...]
-    extras: Mapping[Entity, ExtrasPlan]
+    extras: ExtrasReader
+    new: Sequence[object]
+    before: list[Sequence[object]]
+    single: list[list[Value]]
 
     def fits(self, values: Sequence[RawValue]) -> bool:
         """Return whether the same rows are present with the same texts; cheap, and may return a false no."""
@@ -103,8 +107,10 @@ class Translator:
         readings: list[Reading] = []
         anomalies: dict[int, tuple[str, ...]] = {}
         notes: list[str] = []
-        for device, plan, first, has_row in compiled.parts:
-            reading = plan.read(values, first, notes)
+        before, single = compiled.before, compiled.single
+        for part, (device, plan, first, has_row) in enumerate(compiled.parts):
+            reading = plan.read(values, first, notes, before[part], single[part])
+            before[part] = compiled.new if notes else values
             if notes:
                 anomalies[len(present)] = tuple(dict.fromkeys(notes))
                 notes = []
@@ -115,6 +121,7 @@ class Translator:
         found = tuple(present)
         if found != self._devices:
             self._devices = found
+            compiled.extras.forget()
         return CanonicalTick(
             target=raw.target,
             time=raw.time,
@@ -126,7 +133,7 @@ class Translator:
             values=values,
             rejected=raw.rejected,
             anomalies=anomalies,
-            extras=_extras(compiled.extras, present, values) if compiled.extras else _NO_EXTRAS,
+            extras=compiled.extras.read(self._devices, values),
             kernel_events=raw.kernel_events,
         )
 
@@ -169,7 +176,10 @@ class Translator:
             gone=tuple(position for labels, block in blocks.items() if labels not in live for position in block),
             texts=texts,
             seen=tuple(values[position] for position in texts),
-            extras=extras_plans(layout, entities),
+            extras=ExtrasReader(extras_plans(layout, entities)),
+            new=(new := [object()] * len(values)),
+            before=[new] * len(parts),
+            single=[[None] * len(NOTHING) for _ in parts],
         )
         return self._compiled
 
@@ -210,13 +220,3 @@ def _heads(
         for labels, positions in blocks.items()
         if labels in live
     )
-
-
-def _extras(
-    plans_of: Mapping[Entity, ExtrasPlan], devices_there: Sequence[Device], values: Sequence[RawValue]
-) -> Mapping[int, Extras]:
-    return {
-        position: extras
-        for position, device in enumerate(devices_there)
-        if (plan := plans_of.get(device.entity)) and (extras := plan.read(values))
-    }
