@@ -6,7 +6,6 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import replace
 from functools import partial
 from socket import gethostname
 
@@ -22,7 +21,7 @@ from pulsed.compute.layer import ComputeLayer
 from pulsed.compute.tick import ComputedTick
 from pulsed.config.gpu_selection import EVERYTHING, GpuSelection, SelectableGpu
 from pulsed.reader.kernel_log.log import KernelLog
-from pulsed.reader.tick import MAX_GPUS, Layout, RawTick, Source
+from pulsed.reader.tick import MAX_GPUS, KernelEvent, Layout, RawTick, Source
 from pulsed.translate.identity import is_same_host
 from pulsed.translate.tick import Device
 from pulsed.translate.translator import Translator
@@ -129,22 +128,23 @@ class Pipeline:
         if not self._is_large:
             await turn()
             return self.process(raw)
-        raw = self._with_kernel_events(raw)
+        events = self._kernel_events(raw)
         async with self._in_use:
-            return await in_background(partial(self._process, raw))
+            return await in_background(partial(self._process, raw, events))
 
     def process(self, raw: RawTick) -> ComputedTick:
         """Take a tick through both layers."""
-        return self._process(self._with_kernel_events(raw))
+        return self._process(raw, self._kernel_events(raw))
 
-    def _with_kernel_events(self, raw: RawTick) -> RawTick:
+    def _kernel_events(self, raw: RawTick) -> tuple[KernelEvent, ...] | None:
+        """Return what the kernel log has had since the last tick; None where it is not read."""
         if self._kernel_log is None:
-            return raw
-        raw = replace(raw, kernel_events=self._kernel_log.poll())
-        _log_switch_errors(raw)
-        return raw
+            return None
+        events = self._kernel_log.poll()
+        _log_switch_errors(events or (), raw.time - 2.0 * raw.interval)
+        return events
 
-    def _process(self, raw: RawTick) -> ComputedTick:
+    def _process(self, raw: RawTick, kernel_events: tuple[KernelEvent, ...] | None) -> ComputedTick:
         if self._next is not None:
             (settings, selection, max_gpus), self._next = self._next, None
             self._translator.set_max_gpus(max_gpus)
@@ -154,7 +154,7 @@ class Pipeline:
             self._observe("read", raw.read_seconds)
         self._attribution.gpu_processes.note(raw.processes)
         start = time.perf_counter()
-        canonical = self._owners.of(self._chosen.of(self._translator.translate(raw)))
+        canonical = self._owners.of(self._chosen.of(self._translator.translate(raw, kernel_events)))
         translated = time.perf_counter()
         if canonical.devices is not self._devices:
             self._devices = canonical.devices
@@ -168,10 +168,10 @@ class Pipeline:
         return computed
 
 
-def _log_switch_errors(raw: RawTick) -> None:
-    """Log errors of NVSwitches, which belong to no single GPU."""
-    for event in raw.kernel_events or ():
-        if event.kind == "sxid" and event.time >= raw.time - 2.0 * raw.interval:  # not those from before the start
+def _log_switch_errors(events: Sequence[KernelEvent], since: float) -> None:
+    """Log errors of NVSwitches, which belong to no single GPU; not those from before the start."""
+    for event in events:
+        if event.kind == "sxid" and event.time >= since:
             level = logging.ERROR if event.is_fatal else logging.WARNING
             log.log(
                 level, "NVSwitch error", extra={"sxid": event.code, "pci_bus_id": event.pci_bus_id, "text": event.text}

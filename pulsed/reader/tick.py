@@ -119,7 +119,6 @@ class RawTick:
         values: one per series of the layout; None where this tick has no value.
         rejected: rows that could not be read in this tick, counted by reason.
         read_seconds: CPU-bound time that pulsed spent parsing its text, without waiting; 0 where there is no text.
-        kernel_events: of the kernel log since the last tick; None where the log is not read.
         processes: on all GPUs, the same object until they are listed again; None where the source does not list them.
     """
 
@@ -131,7 +130,6 @@ class RawTick:
     values: Sequence[RawValue]
     rejected: Mapping[str, int] = field(default_factory=dict)
     read_seconds: float = 0.0
-    kernel_events: tuple[KernelEvent, ...] | None = None
     processes: tuple[GpuProcess, ...] | None = None
 
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from pulsed.errors import TooManyGpus
-from pulsed.reader.tick import MAX_GPUS, Labels, Layout, RawTick, RawValue
+from pulsed.reader.tick import MAX_GPUS, KernelEvent, Labels, Layout, RawTick, RawValue
 from pulsed.translate.extras import ExtrasReader, extras_plans
 from pulsed.translate.fields import IDENTITY
 from pulsed.translate.identity import (
@@ -89,10 +89,13 @@ class Translator:
         if max_gpus != self._max_gpus:
             self._max_gpus, self._compiled = max_gpus, None
 
-    def translate(self, raw: RawTick) -> CanonicalTick:
+    def translate(self, raw: RawTick, kernel_events: tuple[KernelEvent, ...] | None = None) -> CanonicalTick:
         """Return the tick in the canonical vocabulary.
 
         A row that is there is a GPU, also when there is nothing on it but N/A: then nothing is known of it.
+
+        Args:
+            kernel_events: of the kernel log since the last tick; None where the log is not read.
 
         Raises:
             TooManyGpus: it has more than `max_gpus`.
@@ -134,7 +137,7 @@ class Translator:
             rejected=raw.rejected,
             anomalies=anomalies,
             extras=compiled.extras.read(self._devices, values),
-            kernel_events=raw.kernel_events,
+            kernel_events=kernel_events,
         )
 
     def _recheck(self, target: str, compiled: _Compiled, values: Sequence[RawValue]) -> _Compiled:
