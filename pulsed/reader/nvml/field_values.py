@@ -158,7 +158,8 @@ class FieldBatch:
         ):
             if code == 0:
                 if values[place] is None and (timestamp or type_):
-                    values[place] = _decoded(raw, type_ if expected is None else expected) / divide
+                    type_ = type_ if expected is None else expected
+                    values[place] = (raw if type_ == _UNSIGNED_LONG_LONG else _decoded(raw, type_)) / divide
             elif code in GONE or (code in ENDED and code != UNINITIALIZED):
                 raise error(code)
         if not REFUSALS.isdisjoint(codes):
@@ -167,8 +168,6 @@ class FieldBatch:
 
 def _decoded(raw: int, type_: int) -> float:
     """Return the number in a union of which `raw` are the 8 bytes; NaN for a type that does not exist."""
-    if type_ == _UNSIGNED_LONG_LONG:
-        return raw
     if type_ >= len(_DECODERS):
         return math.nan
     return float(struct.unpack_from(_DECODERS[type_], struct.pack("Q", raw))[0])
