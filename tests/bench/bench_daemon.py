@@ -134,5 +134,5 @@ def _measured(stack: contextlib.ExitStack, folder: Path, cases: tuple[_Case, ...
             standin = usage_of(case.report)
             percent = 100 * standin.cpu / standin.seconds
             per_second = standin.calls / standin.seconds
-            note = f"part of the figure above, {per_second:.0f} calls a second, most of it their sleeps"
-            yield Figure(f"{case.name}: CPU in the stand-in", percent, "% of a core", note=note)
+            note = f"part of the figure above; {per_second:.0f} calls a second"
+            yield Figure(f"{case.name}: CPU of the delays in the stand-in", percent, "% of a core", note=note)

@@ -64,10 +64,10 @@ class NvmlStandin:
 
 
 class StandinUsage(NamedTuple):
-    """What the calls of a process took, sleeps of delays included.
+    """What the calls of a process took.
 
     Attributes:
-        cpu: seconds of the processor.
+        cpu: seconds of the processor in delays.
         seconds: since the first call.
         calls: their number.
     """
