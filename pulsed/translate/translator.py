@@ -112,13 +112,15 @@ class Translator:
         notes: list[str] = []
         before, single = compiled.before, compiled.single
         for part, (device, plan, first, has_row) in enumerate(compiled.parts):
-            reading = plan.read(values, first, notes, before[part], single[part])
-            before[part] = compiled.new if notes else values
+            last, before[part] = before[part], compiled.new  # also after an error
+            reading = plan.read(values, first, notes, last, single[part])
             if notes:
                 anomalies[len(present)] = tuple(dict.fromkeys(notes))
                 notes = []
-            elif reading == NOTHING and not has_row:
-                continue
+            else:
+                before[part] = values
+                if reading == NOTHING and not has_row:
+                    continue
             present.append(device)
             readings.append(reading)
         found = tuple(present)

@@ -405,3 +405,32 @@ def test_one_text_among_numbers_costs_only_itself() -> None:
         ("DCGM_FI_DEV_GPU_TEMP", GPU, "ERROR - FAILED TO CONVERT TO STRING"), ("DCGM_FI_DEV_FB_FREE", GPU, 1.0)
     )
     assert present(one) == {"memory_free_bytes": MIB}
+
+
+REPEATED: tuple[RawValue, ...] = (None, 0.0, 0.5, 1.0, 1.02, 40.0, 97.0, 203.0, 3e9, 1e20, "N/A", BLANKS[0], BLANKS[-4])
+"""Values that come again as the same object, in any order."""
+
+NAMES = (
+    "DCGM_FI_DEV_GPU_UTIL",
+    "DCGM_FI_PROF_SM_ACTIVE",
+    "DCGM_FI_DEV_FB_USED",
+    "DCGM_FI_DEV_FB_FREE",
+    "DCGM_FI_DEV_FB_TOTAL",
+    "DCGM_FI_DEV_POWER_USAGE",
+    "DCGM_FI_DEV_NVLINK_CRC_FLIT_ERROR_COUNT_TOTAL",
+    "DCGM_FI_DEV_NVLINK_CRC_DATA_ERROR_COUNT_TOTAL",
+    "DCGM_EXP_XID_ERRORS_TOTAL",
+)
+
+
+@given(st.lists(st.lists(st.sampled_from(REPEATED), min_size=2 * len(NAMES), max_size=2 * len(NAMES)), max_size=12))
+def test_earlier_ticks_do_not_change_what_a_tick_means(ticks: list[list[RawValue]]) -> None:
+    gpus: list[dict[str, str]] = [{"gpu": gpu, "UUID": f"GPU-{gpu}"} for gpu in "01"]
+    labels = [(name, gpu | ({"xid": "48"} if "XID" in name else {})) for gpu in gpus for name in NAMES]
+    layout = tick([(name, of, None) for name, of in labels]).layout
+    translator = Translator()
+    for values in ticks:
+        raw = raw_tick(layout, values)
+        seen, fresh = translator.translate(raw), Translator().translate(raw)
+        assert (seen.devices, seen.readings, seen.anomalies) == (fresh.devices, fresh.readings, fresh.anomalies)
+        assert seen.extras == fresh.extras
