@@ -116,7 +116,7 @@ class RawTick:
         clock: when, in seconds of a clock that never steps; only differences mean something.
         interval: nominal seconds between two ticks of this source.
         layout: what the values are.
-        values: one per series of the layout; None where this tick has no value.
+        values: one per series of the layout; None where this tick has no value. They do not change later.
         rejected: rows that could not be read in this tick, counted by reason.
         read_seconds: CPU-bound time that pulsed spent parsing its text, without waiting; 0 where there is no text.
         processes: on all GPUs, the same object until they are listed again; None where the source does not list them.

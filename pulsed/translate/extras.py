@@ -54,18 +54,15 @@ class ExtrasReader:
         self._positions = [
             position for plan in plans.values() for slots in plan.slots.values() for position, _ in slots
         ]
-        self.forget()
-
-    def forget(self) -> None:
-        """Read anew with the next values: for other devices."""
+        self._devices: Sequence[Device] = ()
         self._seen: list[RawValue] = []
         self._extras: Mapping[int, Extras] = {}
 
     def read(self, devices: Sequence[Device], values: Sequence[RawValue]) -> Mapping[int, Extras]:
-        """Return the extras by position in `devices`, which are those of the last call unless `forget` was called."""
+        """Return the extras by position in `devices`."""
         now = [values[position] for position in self._positions]
-        if now != self._seen:
-            self._seen = now
+        if now != self._seen or devices is not self._devices:
+            self._seen, self._devices = now, devices
             self._extras = {
                 position: extras
                 for position, device in enumerate(devices)

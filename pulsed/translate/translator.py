@@ -42,8 +42,7 @@ class _Compiled:
         texts: positions of text columns that identify devices.
         seen: their values at the last check.
         extras: reads a dcgm-exporter's own metrics.
-        new: stands for values of which none is as before.
-        before: the values of the last tick; by part, `new` if one of them has to be noted again.
+        before: by part, the values of the last tick; the series, which are no value, if all must be read anew.
         single: by part, what the plan read from them.
     """
 
@@ -56,7 +55,6 @@ class _Compiled:
     texts: tuple[int, ...]
     seen: tuple[RawValue, ...]
     extras: ExtrasReader
-    new: Sequence[object]
     before: list[Sequence[object]]
     single: list[list[Value]]
 
@@ -112,7 +110,7 @@ class Translator:
         notes: list[str] = []
         before, single = compiled.before, compiled.single
         for part, (device, plan, first, has_row) in enumerate(compiled.parts):
-            last, before[part] = before[part], compiled.new  # also after an error
+            last, before[part] = before[part], raw.layout.series  # also after an error
             reading = plan.read(values, first, notes, last, single[part])
             if notes:
                 anomalies[len(present)] = tuple(dict.fromkeys(notes))
@@ -126,7 +124,6 @@ class Translator:
         found = tuple(present)
         if found != self._devices:
             self._devices = found
-            compiled.extras.forget()
         return CanonicalTick(
             target=raw.target,
             time=raw.time,
@@ -182,8 +179,7 @@ class Translator:
             texts=texts,
             seen=tuple(values[position] for position in texts),
             extras=ExtrasReader(extras_plans(layout, entities)),
-            new=(new := [object()] * len(values)),
-            before=[new] * len(parts),
+            before=[layout.series] * len(parts),
             single=[[None] * len(NOTHING) for _ in parts],
         )
         return self._compiled

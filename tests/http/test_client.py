@@ -368,9 +368,8 @@ async def test_a_connection_that_is_idle_for_too_long_is_closed() -> None:
                 answer = await client.get(address, request_bytes(address, {}), Body(1000), 10, None)
                 assert answer.page == PAGE
             assert len(site.peers) == peers
-            await asyncio.wait_for(
-                asyncio.wait(site.tasks), SECONDS
-            )  # ended by the client: the server waits for a request
+            # Ended by the client: the server waits for a request.
+            await asyncio.wait_for(asyncio.wait(site.tasks), SECONDS)
         await client.close()
 
 

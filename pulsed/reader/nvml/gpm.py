@@ -171,9 +171,8 @@ class GpmSampler:
         if code or not self._has_pair:
             for place, _ in self._columns:
                 values[place] = None
-        if code:
-            raise self._nvml.NVMLError(code)
-        if not self._has_pair:
+            if code:
+                raise self._nvml.NVMLError(code)
             return
         flat = self._unpack(self._request, self._offset)
         codes = flat[1::3]

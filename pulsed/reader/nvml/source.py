@@ -86,9 +86,10 @@ class NvmlSource:
             DriverHung: the driver does not answer; nothing is read until it does.
             SourceError: NVML cannot be used; the next call initializes it again.
         """
-        await self._sleep(max(0.0, self._next - self._clock()))
-        now = self._clock()
-        self._next = next_multiple(self.interval, now)
+        delay = self._next - self._clock()
+        await self._sleep(max(0.0, delay))
+        is_missed = delay <= -self.interval
+        self._next = next_multiple(self.interval, self._clock()) if is_missed else self._next + self.interval
         patience = self._settings.patience
         if not self._session.is_open:
             patience = max(FIRST_SECONDS, patience)
