@@ -6,7 +6,7 @@ dcgm-exporter's own metrics, where enabled, give more detail.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
 
@@ -21,6 +21,9 @@ REPEAT_WINDOW = 86400.0
 
 BLANK_SAMPLES = 2
 """Samples without the gauge, of a GPU that answers, that prove that it has no code: sources omit it until the first."""
+
+MOST_CODES = 40
+"""Codes of a GPU that are kept besides the critical ones; in no real case are there so many."""
 
 _MOST_BURSTS = 64
 
@@ -53,14 +56,20 @@ class XidLog:
     """The XIDs of one GPU.
 
     Attributes:
+        critical: codes that are always kept. Of the others the newest `MOST_CODES` are.
         records: by code.
+        others: number of events of codes that are no longer kept.
         last: the code that happened last, or was there first; None for none. 45 replaces no other code.
         gauge: the last value of the gauge; None while it was never there.
+        begun: seconds of the GPU's clock; messages of the kernel from before were added in an earlier run, if at all.
     """
 
+    critical: Collection[int] = frozenset()
     records: dict[int, XidRecord] = field(default_factory=dict)
+    others: int = 0
     last: int | None = None
     gauge: int | None = None
+    begun: float = 0.0
     _counts: frozenset[int] | None = None
     _totals: dict[int, float] | None = None
     _blanks: int = 0
@@ -68,6 +77,12 @@ class XidLog:
     _is_reset: bool = False
     _older: dict[int, float] = field(default_factory=dict)
     """By code, when the kernel logged it before the first sample."""
+
+    def restore(self, records: Mapping[int, XidRecord], others: int, last: int | None, gauge: int | None) -> None:
+        """Continue from an earlier run."""
+        self.records, self.others, self.gauge = dict(records), others, gauge
+        self.last = last if last in records else None
+        self._limit_codes(MOST_CODES)
 
     def pass_blank(self, now: float) -> None:
         """Take a sample of a GPU that answers, without the gauge."""
@@ -108,7 +123,8 @@ class XidLog:
             self._update_totals(extras, events, sticky)
         for code in sticky:
             if code not in self.records and code not in events:
-                self.records[code] = XidRecord(self._older.get(code, now), dated=code in self._older)
+                record = self._record(code, now)
+                record.last, record.dated = self._older.get(code, now), code in self._older
                 self._name_last(code)
         return [code for code, source in events.items() if self._add(code, source, jobs, now)]
 
@@ -121,14 +137,14 @@ class XidLog:
         Args:
             events: about this GPU.
             jobs: on the GPU.
-            now: seconds since the first sample.
+            now: seconds of the GPU's clock.
             time: the same moment, in Unix seconds.
         """
         happened = []
         for event in events:
             moment = now - (time - event.time)
             record = self.records.get(event.code)
-            if moment >= 0.0:
+            if moment >= self.begun:
                 if self._add(event.code, "kernel_log", jobs, moment):
                     happened.append(event.code)
                 self.records[event.code].source = "kernel_log"  # later messages are other events
@@ -136,6 +152,8 @@ class XidLog:
                 record.last, record.dated = moment, True
             else:
                 self._older[event.code] = moment
+                if len(self._older) > MOST_CODES:
+                    del self._older[next(iter(self._older))]
         return happened
 
     def clear(self, moment: float) -> None:
@@ -185,7 +203,7 @@ class XidLog:
         self._totals = totals
 
     def _add(self, code: int, source: str, jobs: Jobs, now: float) -> bool:
-        record = self.records.setdefault(code, XidRecord(now, dated=False))
+        record = self._record(code, now)
         if record.dated and source != record.source and now - record.last < BURST_GAP:
             return False
         if not record.bursts or now - record.last >= BURST_GAP:
@@ -195,6 +213,23 @@ class XidLog:
         self._is_reset = False
         self._name_last(code)
         return True
+
+    def _record(self, code: int, now: float) -> XidRecord:
+        """Return the record of a code."""
+        record = self.records.get(code)
+        if record is None:
+            if code not in self.critical:
+                self._limit_codes(MOST_CODES - 1)
+            record = self.records[code] = XidRecord(now, dated=False)
+        return record
+
+    def _limit_codes(self, most: int) -> None:
+        """Drop the oldest codes that are not critical, beyond a number of them."""
+        codes = [code for code in self.records if code not in self.critical]
+        if len(codes) > most:
+            by_age = sorted(codes, key=lambda code: (code == self.last, self.records[code].last))
+            for code in by_age[: len(codes) - most]:
+                self.others += self.records.pop(code).count
 
     def _name_last(self, code: int) -> None:
         if code != FOLLOWER or self.last is None:
