@@ -16,6 +16,7 @@ MAY_IMPORT = {
     "aligned_sleep": "",
     "background": "",
     "errors": "",
+    "json_text": "",
     "log": "",
     "memory": "",
     "suggestions": "",
@@ -30,20 +31,20 @@ MAY_IMPORT = {
     "attribution": "aligned_sleep backoff daemon_thread errors kubernetes reader.tick",
     "translate": "attribution errors reader.tick",
     "compute": "attribution errors suggestions reader.tick translate",
-    "accounting": "attribution compute translate",
+    "accounting": "attribution compute json_text translate",
     "collector.target_store": "compute",
     "present.terminal": "",
     "present": (
-        "accounting attribution background errors suggestions reader.tick translate compute collector.target_store "
-        "present.terminal"
+        "accounting attribution background errors json_text suggestions reader.tick translate compute "
+        "collector.target_store present.terminal"
     ),
     "durations": "",
     "config": "durations errors kubernetes suggestions reader.tick reader translate compute present",
     "collector": (
-        "accounting aligned_sleep background errors kubernetes attribution reader.tick reader translate compute "
-        "collector.target_store config"
+        "accounting aligned_sleep background errors json_text kubernetes attribution reader.tick reader translate "
+        "compute collector.target_store config"
     ),
-    "adapter": "errors kubernetes present suggestions",
+    "adapter": "errors json_text kubernetes present suggestions",
     "server": "aligned_sleep errors file_watcher config collector.target_store present",
     "commands": (
         "accounting adapter aligned_sleep attribution durations errors file_watcher hostlist kubernetes log memory "

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -10,6 +9,7 @@ from fastapi import Request, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 
+from pulsed.json_text import json_text
 from pulsed.present.api import schema
 
 REFUSED: dict[int | str, dict[str, Any]] = {400: {"model": schema.Failure}}
@@ -20,8 +20,7 @@ def json_response(
     document: Mapping[str, Any] | Sequence[Any], status: int = 200, headers: Mapping[str, str] | None = None
 ) -> Response:
     """Return a document as JSON."""
-    text = json.dumps(document, separators=(",", ":"), allow_nan=False)
-    return Response(text, status, headers, media_type="application/json")
+    return Response(json_text(document), status, headers, media_type="application/json")
 
 
 class ApiError(HTTPException):
