@@ -17,7 +17,8 @@ MAY_IMPORT = {
     "background": "",
     "errors": "",
     "json_text": "",
-    "log": "",
+    "printable": "",
+    "log": "printable",
     "memory": "",
     "suggestions": "",
     "file_watcher": "",
@@ -33,10 +34,10 @@ MAY_IMPORT = {
     "compute": "attribution errors suggestions reader.tick translate",
     "accounting": "attribution compute json_text translate",
     "collector.target_store": "compute",
-    "present.terminal": "",
+    "present.terminal": "printable",
     "present": (
         "accounting attribution background errors json_text suggestions reader.tick translate compute "
-        "collector.target_store present.terminal"
+        "collector.target_store present.terminal printable"
     ),
     "durations": "",
     "config": "durations errors kubernetes suggestions reader.tick reader translate compute present",
@@ -48,10 +49,10 @@ MAY_IMPORT = {
     "server": "aligned_sleep errors file_watcher config collector.target_store present",
     "commands": (
         "accounting adapter aligned_sleep attribution durations errors file_watcher hostlist kubernetes log memory "
-        "suggestions reader.tick reader translate compute collector.target_store present present.terminal config "
-        "collector server"
+        "printable suggestions reader.tick reader translate compute collector.target_store present present.terminal "
+        "config collector server"
     ),
-    "cli": "commands errors",
+    "cli": "commands errors printable",
     "__main__": "cli",
 }
 """Packages and modules of pulsed in their order, each with what it imports: only entries above it.

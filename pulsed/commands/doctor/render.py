@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from pulsed.commands.doctor.machine import NVML
 from pulsed.commands.doctor.report import Report
-from pulsed.present.terminal.text import clean
+from pulsed.printable import clean
 
 _MOST_NAMED = 8
 
