@@ -47,7 +47,7 @@ def health_of(
         last_reset: in Unix seconds.
     """
     counts = dict.fromkeys(critical_xids, 0) | {code: record.count for code, record in xids.records.items()}
-    others = ((OTHER_XIDS, xids.others),) if xids.others else ()
+    others = () if xids.beyond is None else ((OTHER_XIDS, xids.others + counts.pop(xids.beyond)),)
     xid_events: tuple[tuple[int | str, int], ...] = (*sorted(counts.items()), *others)
     events = tuple([(check.check.id, check.events) for check in checks])
     last = None

@@ -6,7 +6,7 @@ dcgm-exporter's own metrics, where enabled, give more detail.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from math import inf
 
@@ -23,7 +23,7 @@ BLANK_SAMPLES = 2
 """Samples without the gauge, of a GPU that answers, that prove that it has no code: sources omit it until the first."""
 
 MOST_CODES = 40
-"""Codes of a GPU that are kept besides the critical ones; in no real case are there so many."""
+"""Codes of a GPU that are counted one by one besides the critical ones; in no real case are there so many."""
 
 _MOST_BURSTS = 64
 
@@ -56,16 +56,18 @@ class XidLog:
     """The XIDs of one GPU.
 
     Attributes:
-        critical: codes that are always kept. Of the others the newest `MOST_CODES` are.
-        records: by code.
-        others: number of events of codes that are no longer kept.
+        critical: codes that are always kept. Of the others the first `MOST_CODES` are.
+        records: by code, with the newest of the codes beyond those.
+        beyond: the newest code beyond those; None for none.
+        others: number of events of the codes before it, which are not kept.
         last: the code that happened last, or was there first; None for none. 45 replaces no other code.
         gauge: the last value of the gauge; None while it was never there.
         begun: seconds of the GPU's clock; messages of the kernel from before were added in an earlier run, if at all.
     """
 
-    critical: Collection[int] = frozenset()
+    critical: Set[int] = frozenset()
     records: dict[int, XidRecord] = field(default_factory=dict)
+    beyond: int | None = None
     others: int = 0
     last: int | None = None
     gauge: int | None = None
@@ -80,9 +82,10 @@ class XidLog:
 
     def restore(self, records: Mapping[int, XidRecord], others: int, last: int | None, gauge: int | None) -> None:
         """Continue from an earlier run."""
-        self.records, self.others, self.gauge = dict(records), others, gauge
-        self.last = last if last in records else None
-        self._limit_codes(MOST_CODES)
+        self.records, self.beyond, self.others, self.gauge = {}, None, others, gauge
+        for code, record in records.items():
+            self._keep(code, record)
+        self.last = last if last in self.records else None
 
     def pass_blank(self, now: float) -> None:
         """Take a sample of a GPU that answers, without the gauge."""
@@ -218,18 +221,18 @@ class XidLog:
         """Return the record of a code."""
         record = self.records.get(code)
         if record is None:
-            if code not in self.critical:
-                self._limit_codes(MOST_CODES - 1)
-            record = self.records[code] = XidRecord(now, dated=False)
+            record = XidRecord(now, dated=False)
+            self._keep(code, record)
         return record
 
-    def _limit_codes(self, most: int) -> None:
-        """Drop the oldest codes that are not critical, beyond a number of them."""
-        codes = [code for code in self.records if code not in self.critical]
-        if len(codes) > most:
-            by_age = sorted(codes, key=lambda code: (code == self.last, self.records[code].last))
-            for code in by_age[: len(codes) - most]:
-                self.others += self.records.pop(code).count
+    def _keep(self, code: int, record: XidRecord) -> None:
+        """Add a record; if there are too many codes, in place of the newest of those beyond."""
+        if code not in self.critical and len(self.records.keys() - self.critical - {self.beyond}) >= MOST_CODES:
+            if self.beyond is not None:
+                self.others += self.records.pop(self.beyond).count
+                self.last = code if self.last == self.beyond else self.last
+            self.beyond = code
+        self.records[code] = record
 
     def _name_last(self, code: int) -> None:
         if code != FOLLOWER or self.last is None:

@@ -203,7 +203,7 @@ DERIVED: tuple[DerivedFamily, ...] = (
     _of_health(
         "xid_events_total",
         "counter",
-        f"XIDs observed, by code: critical codes from 0, the newest {MOST_CODES} others, and the rest as {OTHER_XIDS}",
+        f"XIDs observed, by code: critical codes from 0, the first {MOST_CODES} others, and the rest as {OTHER_XIDS}",
         "xid",
         lambda health: samples_by_label(health.xid_events),
         attrgetter("result.health.xid_events"),

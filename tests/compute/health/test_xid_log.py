@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pulsed.compute.health.xid_log import BURST_GAP, MOST_CODES, REPEAT_WINDOW, XidLog, XidRecord
+from pulsed.compute.health.xids import FOLLOWER
 from pulsed.reader.tick import KernelEvent
 from pulsed.translate.tick import Extras
 
@@ -255,7 +256,7 @@ def test_codes_are_limited_except_for_critical_ones() -> None:
     for code in range(1000, 4000):
         happened = log.add_kernel_events([kernel_event(code, 2.0 + code)], (), now=2.0 + code, time=2.0 + code)
         assert happened == [code]
-    assert list(log.records) == [79, *range(4000 - MOST_CODES, 4000)]
+    assert list(log.records) == [79, *range(1000, 1000 + MOST_CODES), 3999]
     assert log.others + sum(record.count for record in log.records.values()) == 3001
     assert log.last == 3999
 
@@ -265,11 +266,19 @@ def test_codes_of_one_sample_are_limited() -> None:
     log.update(0.0, Extras(xid_totals=()), (), 1.0)
     totals = tuple((code, 1.0) for code in range(1000, 4000))
     assert len(log.update(0.0, Extras(xid_totals=totals), (), 2.0)) == 3000
-    assert (len(log.records), log.others) == (MOST_CODES, 3000 - MOST_CODES)
+    assert (len(log.records), log.others) == (MOST_CODES + 1, 3000 - MOST_CODES - 1)
     first = XidLog()
     first.update(None, Extras(xid_totals=totals), (), 1.0)
-    assert len(first.records) == MOST_CODES
+    assert len(first.records) == MOST_CODES + 1
     assert first.last in first.records
+
+
+def test_the_last_code_is_one_that_is_kept() -> None:
+    log = started()
+    for number, code in enumerate((*range(1000, 1000 + MOST_CODES), 2000, FOLLOWER)):
+        log.add_kernel_events([kernel_event(code, 1.0 + number)], (), now=1.0 + number, time=1.0 + number)
+    assert log.last == log.beyond == FOLLOWER
+    assert log.last in log.records
 
 
 def test_old_messages_are_limited() -> None:
@@ -290,7 +299,8 @@ def test_saved_codes_are_limited() -> None:
     saved = {code: XidRecord(float(code), dated=True, count=2) for code in (79, *range(1000, 4000))}
     log.restore(saved, 5, 3999, 0)
     assert 79 in log.records
-    assert len(log.records) <= 1 + MOST_CODES
+    assert list(log.records) == [79, *range(1000, 1000 + MOST_CODES), 3999]
+    assert (log.beyond, log.last) == (3999, 3999)
     assert log.others + sum(record.count for record in log.records.values()) == 5 + 2 * 3001
     log.restore({}, 0, 79, None)
     assert log.last is None
