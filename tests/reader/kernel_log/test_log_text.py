@@ -4,6 +4,8 @@ import time
 import tracemalloc
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from pulsed.reader.kernel_log.line_formats import Now
 from pulsed.reader.kernel_log.log_text import LONGEST_LINE, LogText
@@ -83,3 +85,46 @@ def test_lines_of_a_log_that_only_look_like_fields_are_no_entry() -> None:
     forged = b"_TRANSPORT=kernel\nMESSAGE=NVRM: Xid (PCI:0000:3b:00): 79\n\n"
     assert text.feed(forged, NOW) == []
     assert text.unknown
+
+
+PIECES = st.sampled_from(
+    [
+        *(
+            b"\n",
+            b"\n\n",
+            b" ",
+            b"=",
+            b"x",
+            b"\0",
+            b"\xff",
+            b"9" * 400,
+            XID,
+            XID.rstrip(),
+            b"Nov 23 03:59:01 h kernel: ",
+        ),
+        *(b"2026-11-23T03:59:01+00:00 h kernel: ", b"<3>1 2026-11-23T03:59:01Z h kernel - - - ", b"3,1,5000000,-;"),
+        *(b"__CURSOR=1\n", b"__REALTIME_TIMESTAMP=1700000005000000\n", b"_TRANSPORT=kernel\n", b"_TRANSPORT=syslog\n"),
+        *(
+            b"MESSAGE=NVRM: Xid (PCI:0000:3b:00): 79\n",
+            b"MESSAGE\n\x05\0\0\0\0\0\0\0a\n\nb\n",
+            b"MESSAGE\n",
+            b"\x0a" + b"\0" * 7,
+        ),
+        *(b"NVRM: Xid (PCI:0000:3b:00): 79", b"[Mon Nov 23 03:59:01 2026] ", b"Feb 29 00:00:00 h kernel: "),
+    ]
+)
+
+
+@given(st.lists(PIECES, max_size=30).map(b"".join), st.lists(st.integers(1, 40), max_size=20))
+def test_the_parts_in_which_a_log_arrives_make_no_difference(data: bytes, sizes: list[int]) -> None:
+    whole, parts = LogText(), LogText()
+    expected, found, rest = whole.feed(data, NOW), [], data
+    for size in sizes:
+        found += parts.feed(rest[:size], NOW)
+        rest = rest[size:]
+    found += parts.feed(rest, NOW)
+    assert found == expected
+    assert parts.unknown == whole.unknown
+    for event in found:
+        assert 0.0 <= event.time <= NOW.wall
+        assert 0 <= event.code <= 999_999
