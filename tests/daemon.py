@@ -11,7 +11,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -105,13 +105,18 @@ class Daemon:
 
 
 @contextlib.contextmanager
-def serving(folder: Path, *arguments: str, ready: bool = True, **extra: str) -> Iterator[Daemon]:
-    """Start `pulsed serve` on a free port; waits until it is ready, or healthy only; ends it afterwards."""
+def serving(
+    folder: Path, *arguments: str, ready: bool = True, within: Sequence[str] = (), **extra: str
+) -> Iterator[Daemon]:
+    """Start `pulsed serve` on a free port; waits until it is ready, or healthy only; ends it afterwards.
+
+    `within` is the beginning of a command that runs the daemon as its only process.
+    """
     port = free_port()
     log_path = folder / f"pulsed-{port}.log"
     with log_path.open("w") as log:
         process = subprocess.Popen(
-            [sys.executable, "-m", "pulsed", "serve", "--web.listen-address", f"127.0.0.1:{port}", *arguments],
+            [*within, sys.executable, "-m", "pulsed", "serve", "--web.listen-address", f"127.0.0.1:{port}", *arguments],
             stderr=log,
             stdout=log,
             text=True,
