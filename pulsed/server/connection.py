@@ -133,6 +133,8 @@ class ServerConnection(HttpToolsProtocol):
         tls = transport.get_extra_info("ssl_object")
         certificate = tls.getpeercert() if tls is not None else None
         names = common_names(certificate) if certificate else frozenset[str]()
+        if tls is not None:  # by default it keeps 512 KiB of a connection that is not read
+            transport.set_read_buffer_limits(MOST_AHEAD_BYTES)  # type: ignore[attr-defined] # of transports with TLS
         self.app_state[CLIENT] = Client(self.network, transport.is_closing, names)
         if certificate and not self._admits(certificate):
             self.drop()
@@ -147,6 +149,7 @@ class ServerConnection(HttpToolsProtocol):
         """End: what applications still send is ignored, and the request's memory does not wait for the collector."""
         self._disconnect()
         super().connection_lost(exc)
+        self._unset_keepalive_if_required()
         self.cycle = self._earlier = self.scope = self.headers = None  # type: ignore[assignment] # no more is parsed
 
     def resume_writing(self) -> None:

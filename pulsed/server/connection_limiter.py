@@ -1,7 +1,7 @@
 """How many connections there are and how much waits for them, and which go when it is too much or they are overdue.
 
-First those go whose client is awaited the longest: to send its first request, or to read its answer; then those that
-are idle after an answer. Clients with more than an equal share of all connections lose theirs before others do. A
+Clients with more than an equal share of all connections lose theirs before others do. Of a client those go first that
+await it the longest: to send its first request, or to read its answer; then those that are idle after an answer. A
 scraper that finds its connection closed opens another and is let in.
 """
 
@@ -45,12 +45,14 @@ class _Rank(NamedTuple):
     """Order in which connections are closed to make room, the first ones first.
 
     Attributes:
+        is_within_share: whether the client has no more than an equal share of all connections.
         is_in_use: whether an answer is being made.
+        is_idle: whether an answer was read.
         since: loop time since when the client is awaited, or of its last request.
     """
 
-    is_in_use: bool
     is_within_share: bool
+    is_in_use: bool
     is_idle: bool
     since: float
 
@@ -125,15 +127,15 @@ class ConnectionLimiter:
         clients.update(each.network for each in self.opening.values())
         share = self._limits.max_connections / len(clients)
         ranked: list[tuple[_Rank, ServerConnection | socket.socket]] = [
-            (_Rank(False, clients[opening.network] <= share, False, opening.since), taken)
+            (_Rank(clients[opening.network] <= share, False, False, opening.since), taken)
             for taken, opening in self.opening.items()
         ]
         for each in connections:
             is_within_share = clients[each.network] <= share
             if each.unsent:
-                ranked.append((_Rank(False, is_within_share, False, each.sending_since or now), each))
+                ranked.append((_Rank(is_within_share, False, False, each.sending_since or now), each))
             elif not each.running or not is_within_share:
-                ranked.append((_Rank(each.running, is_within_share, each.has_requested, each.active), each))
+                ranked.append((_Rank(is_within_share, each.running, each.has_requested, each.active), each))
         chosen = nsmallest(count, ranked, key=lambda entry: entry[0])
         for _, found in chosen:
             self._drop(found)

@@ -37,6 +37,9 @@ SHUTDOWN_SECONDS = 1
 TICK_SECONDS = 1.0
 """Time between two looks at idle connections and changed files."""
 
+KERNEL_BUFFER_BYTES = 64 * 2**10
+"""What the kernel keeps of a connection in each direction; it uses twice as much. Otherwise it would be some megabytes."""
+
 ACCEPTED_AT_ONCE = 16
 PAUSE_SECONDS, SHORT_PAUSE_SECONDS = 1.0, 0.1
 """Pause of accepting when the process has no descriptors left; shorter if idle connections were just closed."""
@@ -174,6 +177,8 @@ class ConnectionAcceptor:
         self._paused: asyncio.TimerHandle | None = None
         self._opening: set[asyncio.Task[None]] = set()
         listening.setblocking(False)
+        for option in (socket.SO_RCVBUF, socket.SO_SNDBUF):  # accepted connections inherit it
+            listening.setsockopt(socket.SOL_SOCKET, option, KERNEL_BUFFER_BYTES)
         self._open()
 
     def close(self) -> None:

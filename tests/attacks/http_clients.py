@@ -10,9 +10,13 @@ import asyncio
 import base64
 import contextlib
 import itertools
+import os
+import resource
 import socket
+import ssl
 import sys
 from collections.abc import Awaitable, Callable, Iterator
+from functools import cache
 from urllib.parse import quote
 
 Attack = Callable[[int], Awaitable[None]]
@@ -21,6 +25,12 @@ ATTACKS: dict[str, Attack] = {}
 """Every attack by its name."""
 
 LOOPBACK = "127.0.0.1"
+
+SOURCE_VARIABLE = "ATTACK_SOURCE"
+"""Variable of the environment: the address of this machine that attacks come from."""
+
+TLS_VARIABLE = "ATTACK_TLS"
+"""Variable of the environment: file of the authority's certificate, for a daemon that serves TLS."""
 
 
 def attack(function: Attack) -> Attack:
@@ -33,53 +43,88 @@ def request(path: str, *headers: str, method: str = "GET") -> bytes:
     return "".join(f"{line}\r\n" for line in (*lines, "")).encode()
 
 
-async def connect(port: int, source: str = LOOPBACK, receive_bytes: int | None = None) -> socket.socket:
-    """Return a connection from an address of this machine; `receive_bytes` limits what the kernel takes for it."""
-    client = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-    try:
-        if receive_bytes is not None:
-            client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_bytes)
-        client.setblocking(False)
-        client.bind((source, 0))
-        await asyncio.get_running_loop().sock_connect(client, (LOOPBACK, port))
-    except BaseException:
-        client.close()
-        raise
-    return client
+class Connection:
+    """A connection from an address of this machine, closed at the end of the context.
+
+    Args:
+        receive_bytes: limits what the kernel takes for a client that does not read.
+    """
+
+    def __init__(self, port: int, source: str | None = None, receive_bytes: int | None = None) -> None:
+        self._port, self._receive_bytes = port, receive_bytes
+        self._source = source or os.environ.get(SOURCE_VARIABLE, LOOPBACK)
+
+    async def __aenter__(self) -> Connection:
+        client = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        try:
+            if self._receive_bytes is not None:
+                client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, self._receive_bytes)
+            client.setblocking(False)
+            client.bind((self._source, 0))
+            await asyncio.get_running_loop().sock_connect(client, (LOOPBACK, self._port))
+            tls = _tls()
+            name = "localhost" if tls is not None else None
+            self._reader, self._writer = await asyncio.open_connection(
+                sock=client, ssl=tls, server_hostname=name, limit=self._receive_bytes or 2**16
+            )
+        except BaseException:
+            client.close()
+            raise
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._writer.transport.abort()
+
+    async def send(self, data: bytes) -> None:
+        if self._writer.transport.is_closing():
+            raise ConnectionResetError
+        self._writer.write(data)
+        await self._writer.drain()
+
+    async def take(self, count: int = 2**16) -> bytes:
+        return await self._reader.read(count)
+
+
+@cache
+def _tls() -> ssl.SSLContext | None:
+    """The settings of TLS, if the authority's certificate is given."""
+    file = os.environ.get(TLS_VARIABLE)
+    return ssl.create_default_context(cafile=file) if file else None
 
 
 async def send_for_ever(port: int, head: bytes, piece: bytes) -> None:
     """Send a request without end on one connection after the other."""
-    loop = asyncio.get_running_loop()
     while True:
-        with contextlib.suppress(OSError), contextlib.closing(await connect(port)) as client:
-            await loop.sock_sendall(client, head)
-            while True:
-                await loop.sock_sendall(client, piece)
+        with contextlib.suppress(OSError):
+            async with Connection(port) as client:
+                await client.send(head)
+                while True:
+                    await client.send(piece)
         await asyncio.sleep(0.01)
 
 
-async def ask_for_ever(port: int, requests: Iterator[bytes], source: str = LOOPBACK) -> None:
+async def ask_for_ever(port: int, requests: Iterator[bytes], source: str | None = None) -> None:
     """Send a request on a connection of its own and read the whole answer, again and again."""
-    loop = asyncio.get_running_loop()
     for each in requests:
-        with contextlib.suppress(OSError), contextlib.closing(await connect(port, source)) as client:
-            await loop.sock_sendall(client, each)
-            while await loop.sock_recv(client, 2**16):
-                pass
+        with contextlib.suppress(OSError):
+            async with Connection(port, source) as client:
+                await client.send(each)
+                while await client.take():
+                    pass
         await asyncio.sleep(0)
 
 
-async def ask_and_never_read(port: int, data: bytes, source: str = LOOPBACK) -> None:
+async def ask_and_never_read(port: int, data: bytes, source: str | None = None) -> None:
     """Send data and take none of the answers, until the connection is closed; then again."""
-    loop = asyncio.get_running_loop()
     while True:
-        with contextlib.suppress(OSError), contextlib.closing(await connect(port, source, 4096)) as client:
-            with contextlib.suppress(asyncio.TimeoutError):
-                await asyncio.wait_for(loop.sock_sendall(client, data), 1)
-            while True:
-                await asyncio.sleep(1)
-                client.send(b"G")  # fails once the connection is closed
+        with contextlib.suppress(OSError):
+            async with Connection(port, source, 4096) as client:
+                with contextlib.suppress(asyncio.TimeoutError):
+                    await asyncio.wait_for(client.send(data), 1)
+                while True:
+                    await asyncio.sleep(1)
+                    with contextlib.suppress(asyncio.TimeoutError):
+                        await asyncio.wait_for(client.send(b"G"), 1)
         await asyncio.sleep(0.1)
 
 
@@ -180,14 +225,14 @@ async def slow_readers_of_pages(port: int) -> None:
 @attack
 async def drops_of_answers(port: int) -> None:
     """Clients that take a few bytes of an answer per second."""
-    loop = asyncio.get_running_loop()
 
     async def sip() -> None:
         while True:
-            with contextlib.suppress(OSError), contextlib.closing(await connect(port, receive_bytes=4096)) as client:
-                await loop.sock_sendall(client, request("/gpus") * 20)
-                while (await asyncio.gather(loop.sock_recv(client, 64), asyncio.sleep(1)))[0]:
-                    pass
+            with contextlib.suppress(OSError):
+                async with Connection(port, receive_bytes=4096) as client:
+                    await client.send(request("/gpus") * 20)
+                    while (await asyncio.gather(client.take(64), asyncio.sleep(1)))[0]:
+                        pass
             await asyncio.sleep(0.1)
 
     await together(*[sip() for _ in range(540)])
@@ -209,11 +254,27 @@ async def connection_flood(port: int) -> None:
 
     async def open_and_close() -> None:
         while True:
-            with contextlib.suppress(OSError), contextlib.closing(await connect(port)) as client:
-                await asyncio.get_running_loop().sock_sendall(client, b"GET /gpus HT")
+            with contextlib.suppress(OSError):
+                async with Connection(port) as client:
+                    await client.send(b"GET /gpus HT")
             await asyncio.sleep(0)
 
     await together(*[open_and_close() for _ in range(200)])
+
+
+@attack
+async def silent_connections(port: int) -> None:
+    """Connections beyond the limit that send nothing, also no handshake of TLS."""
+
+    async def wait() -> None:
+        while True:
+            with contextlib.suppress(OSError), socket.create_connection((LOOPBACK, port)) as client:
+                client.setblocking(False)
+                while await asyncio.get_running_loop().sock_recv(client, 100):
+                    pass
+            await asyncio.sleep(0.1)
+
+    await together(*[wait() for _ in range(600)])
 
 
 @attack
@@ -223,12 +284,12 @@ async def half_requests(port: int) -> None:
 
 
 async def send_for_ever_slowly(port: int) -> None:
-    loop = asyncio.get_running_loop()
     while True:
-        with contextlib.suppress(OSError), contextlib.closing(await connect(port)) as client:
-            for byte in request("/metrics", "X: " + "y" * 500):
-                await loop.sock_sendall(client, bytes((byte,)))
-                await asyncio.sleep(1)
+        with contextlib.suppress(OSError):
+            async with Connection(port) as client:
+                for byte in request("/metrics", "X: " + "y" * 500):
+                    await client.send(bytes((byte,)))
+                    await asyncio.sleep(1)
 
 
 @attack
@@ -285,6 +346,12 @@ async def _run(name: str, port: int, seconds: float) -> None:
         await asyncio.wait_for(ATTACKS[name](port), seconds)
 
 
+def _raise_file_limit() -> None:
+    """Allow as many open files as the system permits."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+
+
 if __name__ == "__main__":
-    print("ready", flush=True)
+    _raise_file_limit()
     asyncio.run(_run(sys.argv[1], int(sys.argv[2]), float(sys.argv[3])))

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import subprocess
 import sys
 import time
+from base64 import b64encode
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.daemon import Daemon, environment
+import bcrypt
+
+from tests.attacks.http_clients import SOURCE_VARIABLE, TLS_VARIABLE
+from tests.certificates import make
+from tests.daemon import Daemon, environment, serving
 
 PROBES = ("/-/healthy", "/metrics")
 PAUSE_SECONDS = 0.05
@@ -43,13 +50,18 @@ def forget_peak(pid: int) -> None:
     Path(f"/proc/{pid}/clear_refs").write_text("5")
 
 
-def attacked(daemon: Daemon, name: str, seconds: float, *arguments: str, headers: dict[str, str] | None = None) -> Seen:
-    """Run an attack for some seconds and probe the daemon all the while."""
+def attacked(daemon: Daemon, name: str, seconds: float, login: tuple[str, str] | None = None) -> Seen:
+    """Run an attack for some seconds and probe the daemon all the while, with a login where it needs one.
+
+    With TLS the attackers have another address than the probes: handshakes take so long that a flood from one address
+    leaves it no room.
+    """
     seen = Seen()
+    tls = {TLS_VARIABLE: str(daemon.authority), SOURCE_VARIABLE: "127.0.0.2"} if daemon.authority else {}
+    headers = {} if login is None else {"Authorization": f"Basic {b64encode(':'.join(login).encode()).decode()}"}
     process = subprocess.Popen(
-        [sys.executable, "-m", "tests.attacks.http_clients", name, str(daemon.port), str(seconds), *arguments],
-        env=environment(),
-        stdout=subprocess.DEVNULL,
+        [sys.executable, "-m", "tests.attacks.http_clients", name, str(daemon.port), str(seconds)],
+        env=environment(**tls, PYTHONWARNINGS="ignore"),
     )
     try:
         while process.poll() is None:
@@ -71,3 +83,19 @@ def attacked(daemon: Daemon, name: str, seconds: float, *arguments: str, headers
         process.wait()
     seen.peak_megabytes = peak_megabytes(daemon.process.pid)
     return seen
+
+
+LOGIN = ("prometheus", "right")
+
+
+@contextlib.contextmanager
+def serving_with_tls(folder: Path, *arguments: str, within: Sequence[str] = ()) -> Iterator[Daemon]:
+    """A daemon with TLS and a user, whose login is `LOGIN`; probes need none."""
+    make("localhost").write(folder, "server")
+    hashed = bcrypt.hashpw(LOGIN[1].encode(), bcrypt.gensalt(10)).decode()
+    web = folder / "web.yml"
+    tls = "tls_server_config: {cert_file: server.crt, key_file: server.key}"
+    web.write_text(f"{tls}\nbasic_auth_users: {{{LOGIN[0]}: {hashed}}}\n")
+    flags = ("--web.config.file", str(web), "--set", "web.open_probes=true")
+    with serving(folder, *flags, *arguments, within=within, authority=folder / "server.crt") as daemon:
+        yield daemon
