@@ -133,12 +133,11 @@ class ExporterDiscovery:
         if errors:
             return ExporterNotFound(f"the exporters of node {self._node} are unknown: {' '.join(errors)}")
         namespaces = self._requirements.namespaces
-        where = f"in namespace {' or '.join(namespaces)}" if namespaces is not None else "of any namespace"
+        where = "of any namespace" if namespaces is None else f"of the namespaces {', '.join(namespaces)}"
+        selectors = " or ".join(self._given.selectors)
         if reasons := [*self._refused, *self._reasons]:
-            return ExporterNotFound(f"node {self._node} has no exporter to read {where}: {_joined(reasons)}", _REMEDY)
-        return ExporterNotFound(
-            f"no pod {where} on node {self._node} matches {' or '.join(self._given.selectors)}", _REMEDY
-        )
+            return ExporterNotFound(f"no pod {where} on node {self._node} can be read: {_joined(reasons)}", _REMEDY)
+        return ExporterNotFound(f"no pod {where} on node {self._node} matches {selectors}", _REMEDY)
 
     def _update(self) -> None:
         if all(watch.is_listed for watch in self._watches):

@@ -47,7 +47,7 @@ class PageGpus:
         if tick.layout is not self._layout:
             self._layout, self._series = tick.layout, {}
             for subject in exporter_entities(blocks_of(tick.layout), self._node):
-                name = GpuName(subject.entity.uuid.casefold(), subject.entity.gpu)
+                name = GpuName(subject.entity.uuid, subject.entity.gpu)
                 self._series.setdefault(name, []).extend(position for position, _ in subject.series)
         # A layout keeps series that are gone.
         return frozenset(
@@ -130,12 +130,12 @@ class GpuClaims:
 
 def _shared(gpus: frozenset[GpuName], others: frozenset[GpuName]) -> list[str]:
     """Return the names of the GPUs that are in both: equal in their UUIDs, or where one has none in their numbers."""
-    uuids, numbers = {each.uuid for each in others}, {each.number for each in others}
+    uuids, numbers = {each.uuid.casefold() for each in others}, {each.number for each in others}
     without_uuid = {each.number for each in others if not each.uuid}
     return sorted(
         each.uuid or f"GPU {each.number}"
         for each in gpus
-        if (each.uuid in uuids if each.uuid else each.number in numbers) or each.number in without_uuid
+        if (each.uuid.casefold() in uuids if each.uuid else each.number in numbers) or each.number in without_uuid
     )
 
 

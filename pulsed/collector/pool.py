@@ -82,7 +82,7 @@ async def collect(
         )
     )
     if not any(target.samples for target in store.targets):
-        raise NothingRead("; ".join(target.error for target in store.targets))
+        raise NothingRead("; ".join(dict.fromkeys(target.error for target in store.targets)))
     if absent := missing():
         there = sorted({gpu.name for pipeline in pipelines for gpu in pipeline.candidates}, key=_in_order)
         raise GpuNotFound(f"gpus: there is no GPU {', '.join(absent)}", f"There are: {', '.join(there) or 'none'}")

@@ -109,12 +109,12 @@ class ExporterSection(Section):
     own_node: Switch = Field(
         default=False,
         description="Refuse pages of `targets` with GPUs of another host than `node`, such as those of a Service that "
-        "does not route to the exporter of this node.",
+        "does not route to the exporter of this node. The host is what the page says: no proof against a false page.",
     )
     discovery: Literal["static", "kubernetes"] = Field(
         default="static",
         description="`static` reads `targets`. `kubernetes` reads the exporters on the node `node` instead, which the "
-        "Kubernetes API lists; pages of other nodes are refused.",
+        "Kubernetes API lists: that, and not the page, proves the node.",
     )
     kubernetes: ExporterPodsSection = Field(default=ExporterPodsSection(), description="For `discovery: kubernetes`.")
     timeout: Duration = Field(default=_EXPORTER.timeout, description="Timeout of a scrape; at most the interval.")

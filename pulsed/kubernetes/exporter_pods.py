@@ -5,6 +5,7 @@ Labels prove nothing: whoever may create a pod chooses them. A pod is an exporte
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from urllib.parse import quote
@@ -12,7 +13,7 @@ from urllib.parse import quote
 from pulsed.http.client import url_host
 from pulsed.kubernetes.api_client import JsonObject
 from pulsed.kubernetes.json_fields import mapping, mappings, text
-from pulsed.kubernetes.pod_metadata import controller_of
+from pulsed.kubernetes.pod_metadata import Controller, controller_of
 
 USUAL_NAMESPACES = (
     "gpu-operator",
@@ -25,6 +26,8 @@ USUAL_NAMESPACES = (
 )
 """Namespaces in which exporters usually run: those of the GPU operator, on OpenShift, and before its version 1.9; of
 dcgm-exporter; of cluster services; and of GKE's own exporter. Only administrators create pods there."""
+
+_NAME = re.compile(r"[A-Za-z0-9.-]{1,253}")
 
 DAEMON_SET = "DaemonSet.apps"
 """The kind of controller that exporters usually have."""
@@ -136,12 +139,18 @@ def exporter_pod(item: JsonObject) -> ExporterPod:
         namespace=text(metadata.get("namespace")),
         name=text(metadata.get("name")),
         node=text(spec.get("nodeName")),
-        controller=(str(controller.kind), controller.name) if controller else ("", ""),
+        controller=_named(controller) if controller else ("", ""),
         address=text(status.get("podIP")),
         ports=ports,
         is_ready=is_ready and status.get("phase") == "Running" and not metadata.get("deletionTimestamp"),
         created=text(metadata.get("creationTimestamp")),
     )
+
+
+def _named(controller: Controller) -> tuple[str, str]:
+    """Return kind and name of a controller; empty if they are no names, which the API server does not check."""
+    names = str(controller.kind), controller.name
+    return names if all(map(_NAME.fullmatch, names)) else ("", "")
 
 
 def endpoints(pods: Iterable[ExporterPod], page: PageAddress) -> tuple[Sequence[ExporterEndpoint], Sequence[str]]:

@@ -13,7 +13,7 @@ from pulsed.reader.tick import RawTick
 from tests.waiting import SECONDS
 
 ONE, TWO = "gpu-operator/nvidia-dcgm-exporter", "monitoring/dcgm-exporter"
-A, B = GpuName("gpu-a", "0"), GpuName("gpu-b", "1")
+A, B = GpuName("GPU-a", "0"), GpuName("GPU-b", "1")
 
 
 class Claims:
@@ -50,7 +50,7 @@ async def test_the_same_gpu_is_taken_from_neither_and_both_are_named() -> None:
         await claims.gpus.claim(ONE, f"{ONE}-x", frozenset([A, B]))
     with pytest.raises(DuplicateGpu) as two:
         await claims.gpus.claim(TWO, f"{TWO}-y", frozenset([A, B]))
-    assert f"the pods {ONE}-x and {TWO}-x both show gpu-a and 1 more: none of their GPUs is read" in str(one.value)
+    assert f"the pods {ONE}-x and {TWO}-x both show GPU-a and 1 more: none of their GPUs is read" in str(one.value)
     assert f"the pods {ONE}-x and {TWO}-y both show" in str(two.value)
     assert "source.exporter.kubernetes.namespaces" in one.value.remedy
 
@@ -137,7 +137,7 @@ async def test_the_last_page_of_an_exporter_that_is_gone_claims_nothing() -> Non
 @pytest.mark.parametrize(
     ("one", "other", "is_same"),
     [
-        (GpuName("gpu-a", "0"), GpuName("gpu-a", "7"), True),
+        (GpuName("gpu-a", "0"), GpuName("GPU-A", "7"), True),
         (GpuName("gpu-a", "0"), GpuName("gpu-b", "0"), False),  # exporters that see one GPU each
         (GpuName("gpu-a", "0"), GpuName("", "0"), True),
         (GpuName("", "0"), GpuName("", "0"), True),
@@ -159,7 +159,7 @@ def names(*pages: str) -> list[set[GpuName]]:
 
 def test_the_gpus_of_a_page() -> None:
     rows = (
-        'X{gpu="0",UUID="GPU-A",Hostname="n"} 1\nY{gpu="0",UUID="GPU-A",Hostname="n"} 1\n',
+        'X{gpu="0",UUID="GPU-a",Hostname="n"} 1\nY{gpu="0",UUID="GPU-a",Hostname="n"} 1\n',
         'X{gpu="1",UUID="GPU-b",GPU_I_ID="7",GPU_I_PROFILE="1g.5gb"} 1\n',
         'X{gpu="2"} 1\n',
         'X{nvlink="0",gpu="3",gpu_uuid="GPU-c"} 1\nX{cpu="0"} 1\n',

@@ -304,12 +304,23 @@ def test_a_command_reads_what_is_there(cluster: Cluster) -> None:
     variables_of = variables(cluster.fake, cluster.url)
     done = pulsed("snapshot", **variables_of)
     assert done.returncode == 1
-    assert "no pod in namespace gpu-operator or nvidia-gpu-operator or" in done.stderr
+    assert "no pod of the namespaces gpu-operator, nvidia-gpu-operator," in done.stderr
     with exporter(Exporter(page_of("node-a"))) as port:
         cluster.fake.put(pod("exporter-a", port=port))
         done = pulsed("snapshot", "--format", "json", **variables_of)
     assert done.returncode == 0, done.stderr
     assert '"node-a"' in done.stdout
+
+
+@pytest.mark.parametrize("command", ["doctor", "snapshot"])
+def test_a_command_reads_no_gpu_of_two_exporters(cluster: Cluster, command: str) -> None:
+    with exporter(Exporter(page_of("node-a"))) as port:
+        cluster.fake.put(pod("exporter-a", port=port))
+        cluster.fake.put(pod("exporter-b", port=port, namespace="monitoring"))
+        done = pulsed(command, **variables(cluster.fake, cluster.url))
+    assert done.returncode == 1
+    said = done.stdout if command == "doctor" else done.stderr
+    assert said.count("the pods gpu-operator/exporter-a and monitoring/exporter-b both show GPU-0") >= 1
 
 
 def test_outside_of_a_cluster_there_is_a_remedy() -> None:

@@ -106,6 +106,12 @@ def test_a_pod_needs_more_than_labels(requirements: PodRequirements, given: Pod,
     assert bool(found) == bool(reason)
 
 
+@pytest.mark.parametrize("name", ["", "x" * 254, 'a"\n', "a/b"])
+def test_a_reference_with_a_name_that_no_object_has_is_none(name: str) -> None:
+    found = exporter_pod(pod("a", owner=reference("apps/v1", "DaemonSet", name)))
+    assert (found.controller, found.target) == (("", ""), "gpu-operator/a")
+
+
 def test_default_is_no_usual_namespace() -> None:
     assert "default" not in USUAL_NAMESPACES
 
