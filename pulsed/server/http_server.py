@@ -38,7 +38,7 @@ TICK_SECONDS = 1.0
 """Time between two looks at idle connections and changed files."""
 
 KERNEL_BUFFER_BYTES = 64 * 2**10
-"""What the kernel keeps of a connection in each direction; it uses twice as much. Otherwise it would be some megabytes."""
+"""What the kernel keeps of a connection in each direction; it uses twice as much. Otherwise it would be megabytes."""
 
 ACCEPTED_AT_ONCE = 16
 PAUSE_SECONDS, SHORT_PAUSE_SECONDS = 1.0, 0.1

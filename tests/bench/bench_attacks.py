@@ -21,7 +21,7 @@ HISTORY_SECONDS = 60.0
 
 
 def run() -> Iterator[Figure]:
-    demo = ("--source", "demo", "--source.interval", "0.1s")
+    demo = ("--source", "demo", "--set", "source.interval=0.1s")
     for name in ATTACKS:
         with tempfile.TemporaryDirectory() as folder, serving(Path(folder), *demo) as daemon:
             daemon.get("/gpus")
