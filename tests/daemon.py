@@ -69,14 +69,14 @@ class Daemon:
     process: subprocess.Popen[str]
     port: int
     log_path: Path
-    authority: Path | None = None
+    authority: Path | str = ""
     address: str = field(init=False)
 
     def __post_init__(self) -> None:
         self.address = f"127.0.0.1:{self.port}"
 
     def get(self, path: str, headers: Mapping[str, str] | None = None, method: str = "GET") -> Answer:
-        if self.authority is None:
+        if not self.authority:
             connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=SECONDS)
         else:
             tls = ssl.create_default_context(cafile=str(self.authority))
@@ -116,7 +116,7 @@ def serving(
     *arguments: str,
     ready: bool = True,
     within: Sequence[str] = (),
-    authority: Path | None = None,
+    authority: Path | str = "",
     **extra: str,
 ) -> Iterator[Daemon]:
     """Start `pulsed serve` on a free port; waits until it is ready, or healthy only; ends it afterwards.
