@@ -100,7 +100,7 @@ _LABEL = re.compile(
 _OWN_LABELS = frozenset(
     ("gpu", "UUID", "uuid", "pci_bus_id", "device", "modelName", "GPU_I_PROFILE", "GPU_I_ID", "Hostname", "hostname")
 )
-"""What dcgm-exporter writes first in a row. Before 4.8.3 a label of the pod on the GPU may repeat any label behind it."""
+"""What dcgm-exporter writes first in a row. Before 4.8.3 a label of the pod may repeat any label behind it."""
 
 _CLOSE = re.compile(rf"{_SPACE}*(?:,{_SPACE}*)?\}}")
 # An exemplar belongs to the row's history, not to its value: whatever follows ` #` is not looked at.
