@@ -189,6 +189,20 @@ def label_pattern(value: str) -> str:
     return value
 
 
+def namespace(value: str) -> str:
+    """Return the name of a namespace of Kubernetes, or `all`."""
+    if not re.fullmatch(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", value):
+        raise ValueError("is not a namespace")
+    return value
+
+
+def namespaces(value: tuple[str, ...]) -> tuple[str, ...]:
+    """Return names of namespaces, each once; or `all` alone."""
+    if "all" in value and len(value) > 1:
+        raise ValueError("has all beside other namespaces")
+    return tuple(dict.fromkeys(value))
+
+
 def pod_port(value: object) -> object:
     """Return the number or name of a port of a pod."""
     is_port = isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= 65535
