@@ -12,6 +12,7 @@ from typing import Protocol, cast
 from pulsed import __version__
 from pulsed.commands.command_parser import CommandParser
 from pulsed.errors import PulsedError
+from pulsed.printable import clean_lines
 
 COMMANDS: Mapping[str, str] = {
     "serve": "run the daemon",
@@ -53,7 +54,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         options = _parse(argument_parser([] if name is None else [name]), given)
         return _command(options.command).run(options)
     except PulsedError as error:
-        print(f"pulsed: {error}", file=sys.stderr)  # noqa: T201
+        sys.stderr.write(clean_lines(f"pulsed: {error}"))
         return error.exit_code
     except KeyboardInterrupt:
         return 130

@@ -16,7 +16,9 @@ MAY_IMPORT = {
     "aligned_sleep": "",
     "background": "",
     "errors": "",
-    "log": "",
+    "json_text": "",
+    "printable": "",
+    "log": "printable",
     "memory": "",
     "suggestions": "",
     "file_watcher": "",
@@ -30,27 +32,27 @@ MAY_IMPORT = {
     "attribution": "aligned_sleep backoff daemon_thread errors kubernetes reader.tick",
     "translate": "attribution errors reader.tick",
     "compute": "attribution errors suggestions reader.tick translate",
-    "accounting": "attribution compute translate",
+    "accounting": "attribution compute json_text translate",
     "collector.target_store": "compute",
-    "present.terminal": "",
+    "present.terminal": "printable",
     "present": (
-        "accounting attribution background errors suggestions reader.tick translate compute collector.target_store "
-        "present.terminal"
+        "accounting attribution background errors json_text suggestions reader.tick translate compute "
+        "collector.target_store present.terminal printable"
     ),
     "durations": "",
     "config": "durations errors kubernetes suggestions reader.tick reader translate compute present",
     "collector": (
-        "accounting aligned_sleep background errors kubernetes attribution reader.tick reader translate compute "
-        "collector.target_store config"
+        "accounting aligned_sleep background errors json_text kubernetes attribution reader.tick reader translate "
+        "compute collector.target_store config"
     ),
-    "adapter": "errors kubernetes present suggestions",
+    "adapter": "errors json_text kubernetes present suggestions",
     "server": "aligned_sleep errors file_watcher config collector.target_store present",
     "commands": (
         "accounting adapter aligned_sleep attribution durations errors file_watcher hostlist kubernetes log memory "
-        "suggestions reader.tick reader translate compute collector.target_store present present.terminal config "
-        "collector server"
+        "printable suggestions reader.tick reader translate compute collector.target_store present present.terminal "
+        "config collector server"
     ),
-    "cli": "commands errors",
+    "cli": "commands errors printable",
     "__main__": "cli",
 }
 """Packages and modules of pulsed in their order, each with what it imports: only entries above it.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Collection
 from urllib.parse import parse_qsl, unquote
@@ -10,6 +9,7 @@ from urllib.parse import parse_qsl, unquote
 from pulsed.adapter.documents import VERSIONS, Document, failure
 from pulsed.adapter.metrics_api import MetricsApi, RequestFailed
 from pulsed.adapter.telemetry import AdapterTelemetry
+from pulsed.json_text import json_text
 from pulsed.present.asgi import Receive, Scope, Send, client_of, respond
 from pulsed.present.exposition.negotiation import choose_format
 
@@ -77,7 +77,7 @@ class AdapterApp:
 
 
 def _encoded(document: Document) -> bytes:
-    return json.dumps(document, separators=(",", ":")).encode()
+    return json_text(document).encode()
 
 
 def _route(path: str) -> str:

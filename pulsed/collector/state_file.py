@@ -15,6 +15,7 @@ from pathlib import Path
 from pulsed.aligned_sleep import aligned_sleep
 from pulsed.background import turn
 from pulsed.compute.health.evaluator import HealthEvaluator
+from pulsed.json_text import write_json
 
 log = logging.getLogger(__name__)
 
@@ -77,11 +78,11 @@ class StateFile:
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             with temporary.open("w", encoding="utf-8") as file:
-                json.dump(document, file, separators=(",", ":"), allow_nan=False)
+                write_json(document, file)
                 file.flush()
                 os.fsync(file.fileno())
             temporary.replace(self.path)
-        except (OSError, ValueError) as error:  # ValueError: a number that JSON does not have
+        except OSError as error:
             if not self._is_failing:
                 self._is_failing = True
                 log.warning(f"{self._content} cannot be kept", extra={"path": str(self.path), "error": str(error)})

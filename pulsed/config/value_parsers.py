@@ -25,7 +25,7 @@ _SIZES = {"": 1, "B": 1, "kB": 10**3, "KB": 10**3, "MB": 10**6, "GB": 10**9}
 _SIZES |= {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "Ki": 2**10, "Mi": 2**20, "Gi": 2**30}
 _SIZE = re.compile(r"(\d{1,15}(?:\.\d+)?) ?([A-Za-z]*)")
 _HOST_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?")
-_HOST_AND_PORT = re.compile(r"(.*@)?(\[[^\]/]*\]|[^/:\s]+):\d+(/.*)?")
+_HOST_AND_PORT = re.compile(r"(.*@)?(\[[^\[\]/@]*\]|[^/:@\s]+):\d+(/.*)?", re.DOTALL)
 _LABEL_TERM = r"(!?[\w./-]+|[\w./-]+ *(=|==|!=) *[\w.-]*|[\w./-]+ +(in|notin) +\([\w., -]*\))"
 
 

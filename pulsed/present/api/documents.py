@@ -293,6 +293,7 @@ def _source(target: Target, now: float) -> Document:
         "interval_seconds": target.interval,
         "last_sample_time": rfc3339(target.tick.time) if target.tick else None,
         "demo": target.kind == "demo",
+        "kernel_log_error": target.kernel_log_error or None,
     }
 
 
@@ -314,4 +315,7 @@ def _all_sources(sources: list[Document]) -> Mapping[str, Any]:
         "interval_seconds": max((source["interval_seconds"] for source in sources), default=0.0),
         "last_sample_time": max(times, default=None),
         "demo": any(source["demo"] for source in sources),
+        "kernel_log_error": next(
+            (source["kernel_log_error"] for source in sources if source["kernel_log_error"]), None
+        ),
     }

@@ -13,7 +13,6 @@ Must not depend on HTTP.
 from __future__ import annotations
 
 import asyncio
-import json
 import struct
 import time
 import zlib
@@ -22,6 +21,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from pulsed.compute.tick import ComputedTick
+from pulsed.json_text import json_text
 from pulsed.present.api.sample_fields import DEFAULT_FIELDS, check_fields
 from pulsed.present.api.sample_rows import Columns, json_numbers
 from pulsed.present.gpu_keys import Key, key_of, names_of, node_of
@@ -239,8 +239,8 @@ class History:
             for name in fields:
                 texts[name].append(columns.text(name, values))
             await asyncio.sleep(0)
-        begin = "".join(f"{json.dumps(key)}:{json.dumps(value, allow_nan=False)}," for key, value in head.items())
-        written = ",".join(f"{json.dumps(name)}:[{','.join(parts)}]" for name, parts in texts.items())
+        begin = "".join(f"{json_text(key)}:{json_text(value)}," for key, value in head.items())
+        written = ",".join(f"{json_text(name)}:[{','.join(parts)}]" for name, parts in texts.items())
         return f'{{{begin}"time":[{",".join(times)}],"fields":{{{written}}}}}'.encode()
 
     def samples(self, windows: Sequence[HistoryWindow]) -> Iterator[HistorySamples]:

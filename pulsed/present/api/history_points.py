@@ -15,6 +15,7 @@ from math import floor, inf, nan
 from typing import NamedTuple
 
 from pulsed.compute.sample_decision import GAP_INTERVALS, ROUNDING
+from pulsed.json_text import json_text
 from pulsed.present.api.event_documents import identity_document
 from pulsed.present.api.history import History, HistorySamples, HistoryWindow
 from pulsed.present.api.sample_fields import WORDS
@@ -133,7 +134,7 @@ class _PointsOfGpu:
     def texts(self, here: str) -> Iterator[str]:
         """Yield identity and points as pieces of JSON; `here` is this process's node."""
         head = {**identity_document(self._window.device, here), "interval_seconds": self._window.interval}
-        yield f'{json.dumps(head, separators=(",", ":"), allow_nan=False)[:-1]},"fields":{{'
+        yield f'{json_text(head)[:-1]},"fields":{{'
         for number, (name, field) in enumerate(self._fields.items()):
             yield f"{',' if number else ''}{json.dumps(name)}:"
             yield from field.texts()
@@ -179,7 +180,7 @@ async def write_points(
         gpus[samples.window].add(samples)
         await asyncio.sleep(0)
     head = {"seconds": seconds, "step_seconds": axis.step, "time": axis.times()}
-    texts = [f'{json.dumps(head, separators=(",", ":"), allow_nan=False)[:-1]},"gpus":[']
+    texts = [f'{json_text(head)[:-1]},"gpus":[']
     for number, gpu in enumerate(gpus):
         texts.append("," if number else "")
         for text in gpu.texts(here):

@@ -5,7 +5,6 @@ Long lists are rendered and sent in pieces: between two, other requests are answ
 
 from __future__ import annotations
 
-import json
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -15,6 +14,7 @@ from fastapi.responses import StreamingResponse
 from starlette.exceptions import HTTPException
 
 from pulsed.background import turn
+from pulsed.json_text import json_text
 from pulsed.present.api import schema
 
 PIECE_BYTES = 64 * 2**10
@@ -28,7 +28,7 @@ def json_response(
     document: Mapping[str, Any] | Sequence[Any], status: int = 200, headers: Mapping[str, str] | None = None
 ) -> Response:
     """Return a document as JSON."""
-    return Response(_encoded(document), status, headers, media_type="application/json")
+    return Response(json_text(document), status, headers, media_type="application/json")
 
 
 def list_response(head: Mapping[str, Any], name: str, items: Iterable[Mapping[str, Any]]) -> Response:
@@ -52,20 +52,16 @@ def list_response(head: Mapping[str, Any], name: str, items: Iterable[Mapping[st
 
 
 def _pieces(head: Mapping[str, Any], name: str, items: Iterable[Mapping[str, Any]]) -> Iterator[bytes]:
-    texts = [f"{_encoded({**head, name: []})[:-2]}"]
+    texts = [f"{json_text({**head, name: []})[:-2]}"]
     size, separator = len(texts[0]), ""
     for item in items:
         if size >= PIECE_BYTES:
             yield "".join(texts).encode()
             texts, size = [], 0
-        text = _encoded(item)
+        text = json_text(item)
         texts += (separator, text)
         size, separator = size + len(text), ","
     yield "".join((*texts, "]}")).encode()
-
-
-def _encoded(document: Mapping[str, Any] | Sequence[Any]) -> str:
-    return json.dumps(document, separators=(",", ":"), allow_nan=False)
 
 
 class ApiError(HTTPException):
