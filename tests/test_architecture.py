@@ -16,6 +16,7 @@ MAY_IMPORT = {
     "aligned_sleep": "",
     "background": "",
     "errors": "",
+    "regular_file": "",
     "log": "",
     "memory": "",
     "suggestions": "",
@@ -40,8 +41,8 @@ MAY_IMPORT = {
     "durations": "",
     "config": "durations errors kubernetes suggestions reader.tick reader translate compute present",
     "collector": (
-        "accounting aligned_sleep background errors kubernetes attribution reader.tick reader translate compute "
-        "collector.target_store config"
+        "accounting aligned_sleep background errors regular_file kubernetes attribution reader.tick reader translate "
+        "compute collector.target_store config"
     ),
     "adapter": "errors kubernetes present suggestions",
     "server": "aligned_sleep errors file_watcher config collector.target_store present",

@@ -37,7 +37,10 @@ class OwnDaemon:
             OwnSourceFailed: it ended, with its last message.
         """
         port = _free_port()
-        command = [sys.executable, "-m", "pulsed", "serve", f"--web.listen-address=127.0.0.1:{port}", *self._arguments]
+        command = [
+            *(sys.executable, "-m", "pulsed", "serve", f"--web.listen-address=127.0.0.1:{port}", *self._arguments),
+            "--set=state_dir=",  # that of the configuration is for the daemon
+        ]
         self.stop()
         self._log = tempfile.TemporaryFile()  # noqa: SIM115 (as long as the process)
         self._process = process = subprocess.Popen(
