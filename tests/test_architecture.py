@@ -17,6 +17,7 @@ MAY_IMPORT = {
     "background": "",
     "errors": "",
     "regular_file": "",
+    "standard_streams": "errors",
     "log": "",
     "memory": "",
     "suggestions": "",
@@ -51,7 +52,7 @@ MAY_IMPORT = {
         "suggestions reader.tick reader translate compute collector.target_store present present.terminal config "
         "collector server"
     ),
-    "cli": "commands errors",
+    "cli": "commands errors standard_streams",
     "__main__": "cli",
 }
 """Packages and modules of pulsed in their order, each with what it imports: only entries above it.

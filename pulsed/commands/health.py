@@ -12,7 +12,7 @@ from pulsed.errors import HealthUsageError
 
 def add_arguments(parser: CommandParser) -> None:
     """Add the arguments."""
-    parser.usage_error = HealthUsageError
+    parser.usage_error, parser.failure_code = HealthUsageError, HealthUsageError.exit_code
     parser.description = (
         "Shows the GPU health of a running pulsed. Exit codes: 0 ok, 1 warn or hot, 2 crit, 3 unknown or wrong usage."
     )

@@ -5,6 +5,7 @@ The state comes from a running daemon: latched states, rates and lost GPUs need 
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import TextIO
@@ -44,7 +45,9 @@ def health(urls: Sequence[str], format: str, out: TextIO, *, timeout: float, ca_
     """
     clients = [_client(url, timeout, ca_file) for url in urls]
     rows = [row for client in clients for row in _rows_of(client, is_only=len(clients) == 1)]
-    out.write(_FORMATS[format](rows))
+    with contextlib.suppress(BrokenPipeError):  # a reader that has read enough changes no state
+        out.write(_FORMATS[format](rows))
+        out.flush()
     return exit_code_of(rows)
 
 
