@@ -38,7 +38,8 @@ class EndedFiles:
         self._lock = threading.Lock()
         self._waiting: deque[bytes] = deque()
         self._waiting_bytes = 0
-        self._logged_drops, self._logged_error = 0, ""
+        self._logged_drops = 0
+        self._unremovable: set[Path] = set()
         self.status = WriteStatus(folder / "jobs-DAY.ndjson", "accounts of ended owners")
         self.dropped = 0
 
@@ -111,17 +112,21 @@ class EndedFiles:
 
     def _days(self) -> list[Path]:
         """Return the files, the oldest first."""
-        return sorted(self._folder.glob("jobs-????-??-??.ndjson"))
+        try:
+            return sorted(self._folder.glob("jobs-????-??-??.ndjson"))
+        except OSError as error:
+            log.warning("state_dir cannot be listed", extra={"path": str(self._folder), "error": str(error)})
+            return []
 
     def _remove_old(self) -> None:
-        """Remove the oldest files beyond the limits. An error is logged once."""
-        try:
-            days = self._days()
-            sizes = [path.lstat().st_size for path in days]
-            for number, path in enumerate(days[:-1]):
-                if len(days) - number > KEPT_DAYS or sum(sizes[number:]) > KEPT_BYTES:
+        """Remove the oldest files beyond the limits. What cannot be removed is logged once."""
+        room = KEPT_BYTES
+        for number, path in enumerate(reversed(self._days())):
+            try:
+                room -= path.lstat().st_size
+                if number and (number >= KEPT_DAYS or room < 0):
                     path.unlink()
-        except OSError as error:
-            if str(error) != self._logged_error:
-                log.warning("old accounts of ended owners cannot be removed", extra={"error": str(error)})
-            self._logged_error = str(error)
+            except OSError as error:  # noqa: PERF203 - it does not keep the others
+                if path not in self._unremovable:
+                    log.warning("an old file of accounts cannot be removed", extra={"error": str(error)})
+                self._unremovable.add(path)

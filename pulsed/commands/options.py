@@ -6,7 +6,6 @@ import argparse
 import contextlib
 import os
 import sys
-from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -102,7 +101,15 @@ def client_settings(options: argparse.Namespace) -> ClientSettings:
         with contextlib.suppress(OSError, ValueError):  # the request has the error
             if os.stat(file).st_mode & _READABLE_BY_ALL:
                 sys.stderr.write(f"pulsed: all users can read {file}; run chmod o-r on it\n")
-    return ClientSettings(**{field.name: getattr(options, field.name) for field in fields(ClientSettings)})
+    return ClientSettings(
+        options.timeout,
+        options.username,
+        options.password_file,
+        options.bearer_token_file,
+        options.ca_file,
+        options.cert_file,
+        options.key_file,
+    )
 
 
 def configuration(options: argparse.Namespace) -> Config:

@@ -101,6 +101,19 @@ def test_old_days_are_removed(tmp_path: Path) -> None:
     assert (tmp_path / "jobs-of-mine.ndjson").exists()
 
 
+def test_what_cannot_be_removed_keeps_no_other_file(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    for day in range(1, 12):
+        (tmp_path / f"jobs-2026-01-{day:02}.ndjson").write_text("")
+    (tmp_path / "jobs-2026-01-01.ndjson").unlink()
+    (tmp_path / "jobs-2026-01-01.ndjson").mkdir()
+    run = Run(tmp_path)
+    for _ in range(2):
+        run.job_ends()
+        run.files.write()
+    assert len(list(tmp_path.glob("jobs-2*"))) == KEPT_DAYS + 1
+    assert caplog.text.count("an old file of accounts cannot be removed") == 1
+
+
 def test_days_beyond_the_size_are_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ended_files, "KEPT_BYTES", 100)
     (tmp_path / "jobs-2026-01-01.ndjson").write_text("x" * 101)
