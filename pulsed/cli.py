@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-import os
+import contextlib
 import sys
 from collections.abc import Mapping, Sequence
 from importlib import import_module
@@ -13,6 +13,7 @@ from pulsed import __version__
 from pulsed.commands.command_parser import CommandParser
 from pulsed.errors import PulsedError
 from pulsed.printable import clean_lines
+from pulsed.standard_streams import OutputFailed, checked_output, open_standard_streams
 
 COMMANDS: Mapping[str, str] = {
     "serve": "run the daemon",
@@ -48,20 +49,32 @@ class CommandModule(Protocol):
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; return the exit code: 0 success, 1 error at run time, 2 wrong usage or configuration."""
-    given = sys.argv[1:] if arguments is None else arguments
+    open_standard_streams()
+    with checked_output():
+        return _main(sys.argv[1:] if arguments is None else arguments)
+
+
+def _main(given: Sequence[str]) -> int:
+    code, parser = 0, CommandParser()
     try:
         name = next((each for each in given if each in COMMANDS), None)
-        options = _parse(argument_parser([] if name is None else [name]), given)
-        return _command(options.command).run(options)
+        try:
+            options = _parse(argument_parser([] if name is None else [name]), given)
+        except SystemExit:  # of --help and --version
+            sys.stdout.flush()
+            raise
+        parser = options.parser
+        code = _command(options.command).run(options)
+        sys.stdout.flush()
     except PulsedError as error:
-        sys.stderr.write(clean_lines(f"pulsed: {error}"))
-        return error.exit_code
+        with contextlib.suppress(OSError):  # standard error may be a full disk
+            sys.stderr.write(clean_lines(f"pulsed: {error}"))
+        return parser.failure_code if isinstance(error, OutputFailed) else error.exit_code
     except KeyboardInterrupt:
         return 130
-    except BrokenPipeError:
-        # The reader has closed the pipe (`| head`). Python would raise again when it flushes at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
+    except BrokenPipeError:  # the reader has read enough (`| head`)
+        return code
+    return code
 
 
 def argument_parser(complete: Sequence[str] = tuple(COMMANDS)) -> CommandParser:

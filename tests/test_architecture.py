@@ -18,6 +18,8 @@ MAY_IMPORT = {
     "errors": "",
     "json_text": "",
     "printable": "",
+    "regular_file": "",
+    "standard_streams": "errors",
     "log": "printable",
     "memory": "",
     "suggestions": "",
@@ -25,11 +27,11 @@ MAY_IMPORT = {
     "hostlist": "errors",
     "backoff": "",
     "daemon_thread": "",
-    "http": "file_watcher",
+    "http": "file_watcher regular_file",
     "kubernetes": "backoff errors http",
     "reader.tick": "errors",
-    "reader": "aligned_sleep background backoff daemon_thread errors http reader.tick",
-    "attribution": "aligned_sleep backoff daemon_thread errors kubernetes reader.tick",
+    "reader": "aligned_sleep background backoff daemon_thread errors http regular_file reader.tick",
+    "attribution": "aligned_sleep backoff daemon_thread errors kubernetes regular_file reader.tick",
     "translate": "attribution errors reader.tick",
     "compute": "attribution errors suggestions reader.tick translate",
     "accounting": "attribution compute json_text translate",
@@ -40,19 +42,19 @@ MAY_IMPORT = {
         "collector.target_store present.terminal printable"
     ),
     "durations": "",
-    "config": "durations errors kubernetes suggestions reader.tick reader translate compute present",
+    "config": "durations errors http kubernetes suggestions reader.tick reader translate compute present",
     "collector": (
-        "accounting aligned_sleep background errors json_text kubernetes attribution reader.tick reader translate "
-        "compute collector.target_store config"
+        "accounting aligned_sleep background errors json_text regular_file kubernetes attribution reader.tick reader "
+        "translate compute collector.target_store config"
     ),
     "adapter": "errors json_text kubernetes present suggestions",
-    "server": "aligned_sleep errors file_watcher config collector.target_store present",
+    "server": "aligned_sleep errors file_watcher json_text regular_file config collector.target_store present",
     "commands": (
-        "accounting adapter aligned_sleep attribution durations errors file_watcher hostlist kubernetes log memory "
-        "printable suggestions reader.tick reader translate compute collector.target_store present present.terminal "
-        "config collector server"
+        "accounting adapter aligned_sleep attribution durations errors file_watcher hostlist http kubernetes log "
+        "memory printable suggestions reader.tick reader translate compute collector.target_store present "
+        "present.terminal config collector server"
     ),
-    "cli": "commands errors printable",
+    "cli": "commands errors printable standard_streams",
     "__main__": "cli",
 }
 """Packages and modules of pulsed in their order, each with what it imports: only entries above it.

@@ -80,7 +80,9 @@ def test_every_command_in_the_readme_exists(capsys: pytest.CaptureFixture[str]) 
 
 @pytest.fixture(scope="module")
 def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
-    with serving(tmp_path_factory.mktemp("docs"), "--source=demo", "--set=publish.series=full") as running:
+    folder = tmp_path_factory.mktemp("docs")
+    flags = ("--source=demo", "--set=publish.series=full", f"--set=state_dir={folder}/state")
+    with serving(folder, *flags) as running:
         yield running
 
 

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 from collections.abc import Callable
+from typing import TypeVar
+
+T = TypeVar("T")
 
 SECONDS = 60.0
 """How long a test waits for what must happen. It passes at once where it happens; only a failure takes as long."""
@@ -24,3 +28,22 @@ async def eventually(holds: Callable[[], bool], seconds: float = SECONDS) -> Non
     while not holds():
         assert time.monotonic() < deadline, f"never came to hold in {seconds:g} s"
         await asyncio.sleep(0.01)
+
+
+def returned(work: Callable[[], T], seconds: float = SECONDS) -> T:
+    """Return what `work` returns, called in a thread of its own, because it may never return."""
+    found: list[T | BaseException] = []
+
+    def run() -> None:
+        try:
+            found.append(work())
+        except BaseException as error:  # noqa: BLE001 - raised by the caller's thread
+            found.append(error)
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    thread.join(seconds)
+    assert found, f"never returned in {seconds:g} s"
+    if isinstance(found[0], BaseException):
+        raise found[0]
+    return found[0]

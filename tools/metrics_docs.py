@@ -22,7 +22,7 @@ from pulsed.present.exposition.family_types import Family
 from pulsed.present.exposition.jobstats_series import FAMILIES as JOBSTATS
 from pulsed.present.exposition.owner_families import FINDING_FAMILIES, HINT_HELP
 from pulsed.present.exposition.summary import SUMMARIES
-from pulsed.present.exposition.telemetry import Telemetry
+from pulsed.present.exposition.telemetry import StateWrites, Telemetry
 from pulsed.present.owner_groups import families_of
 from pulsed.reader.exporter.scraper import ExporterSettings, Scraper
 from pulsed.reader.nvml.calls import CALLS
@@ -281,6 +281,7 @@ def _own() -> Iterator[str]:
     telemetry = Telemetry(board)
     state = SourceState(LABELS, last_success=0.0, errors={"unreadable": 1})
     telemetry.attribution = lambda: [state]
+    telemetry.state = lambda: StateWrites({"jobs.json": True})
     telemetry.count_request("/metrics", 200)
     yield from _rows(family for family in telemetry.registry.collect() if not family.name.startswith("process_"))
 

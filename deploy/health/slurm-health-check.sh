@@ -21,7 +21,7 @@ set +a
 node=${SLURMD_NODENAME:-$(hostname -s)}
 
 check() {
-    line=$("${0%/*}/check_pulsed.sh" "$PULSED_URL" "$1")
+    line=$(PULSED_URL="$PULSED_URL" PULSED_CHECKS="$1" "${0%/*}/check_pulsed.sh") # not as arguments, which ps shows
     verdict=$?
 }
 

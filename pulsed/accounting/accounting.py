@@ -68,7 +68,7 @@ class OwnerAccounting:
     def __init__(
         self,
         ended_at: Callable[[Owner], float | None] = lambda owner: None,
-        on_end: Callable[[OwnerAccount], None] = lambda account: None,
+        on_end: Callable[[OwnerAccount], object] = lambda account: None,
     ) -> None:
         self._views: dict[str, _TargetView] = {}
         self._gpus: dict[GpuKey, AccountedGpu] = {}

@@ -82,18 +82,8 @@ def dump(vector: CounterVector) -> dict[str, float]:
     return {f"{name}:{state}" if state else name: number for (name, state), number in pairs if number is not None}
 
 
-def load(saved: Mapping[str, object]) -> CounterVector:
-    """Return a vector from a file; counters that are not in it are None, and unknown ones are ignored.
-
-    Raises:
-        ValueError: a value is not a number.
-    """
+def load(saved: Mapping[str, float]) -> CounterVector:
+    """Return a vector from a file; counters that are not in it are None, and unknown ones are ignored."""
     if not saved:
         return EMPTY
-    return tuple([_number(saved.get(f"{name}:{state}" if state else name)) for name, state in _NAMES])
-
-
-def _number(given: object) -> Value:
-    if given is None or (isinstance(given, (int, float)) and not isinstance(given, bool)):
-        return given
-    raise ValueError(f"{given!r} is not a number")
+    return tuple([saved.get(f"{name}:{state}" if state else name) for name, state in _NAMES])

@@ -19,28 +19,26 @@ _Key = tuple[str, str, float]
 
 
 class EndedAccounts:
-    """The last owners that have ended, compressed: some 700 bytes for each GPU of an owner.
-
-    Attributes:
-        unwritten: accounts that have ended since they were last taken, as lines of JSON, the oldest first.
-    """
+    """The last owners that have ended, compressed: some 700 bytes for each GPU of an owner."""
 
     def __init__(self, max_ended: int = MAX_ENDED, max_bytes: int = MAX_ENDED_BYTES) -> None:
         self._max_ended, self._max_bytes = max_ended, max_bytes
         self._kept: OrderedDict[_Key, tuple[Owner, float, bytes]] = OrderedDict()
         self._bytes = 0
-        self.unwritten: list[bytes] = []
 
     def __len__(self) -> int:
         """Return the number of accounts that are kept."""
         return len(self._kept)
 
-    def add(self, account: OwnerAccount) -> None:
-        """Keep an account that has ended, and drop the oldest ones beyond the limits."""
+    def add(self, account: OwnerAccount) -> bytes:
+        """Keep an account that has ended, and drop the oldest ones beyond the limits; return it as a line of JSON."""
         line = json_text(dump_account(account)).encode()
-        self.unwritten.append(line)
-        del self.unwritten[: -self._max_ended]
         self._keep(account, line)
+        return line
+
+    def has(self, account: OwnerAccount) -> bool:
+        """Return whether an account is kept."""
+        return _key(account) in self._kept
 
     def load(self, line: bytes) -> None:
         """Keep an account of an earlier run.
@@ -63,7 +61,7 @@ class EndedAccounts:
 
     def _keep(self, account: OwnerAccount, line: bytes) -> None:
         packed = zlib.compress(line, 1)
-        key = (*account.owner.key, account.begin)
+        key = _key(account)
         self._drop(key)
         self._kept[key] = (account.owner, account.end or account.last_seen, packed)
         self._bytes += len(packed)
@@ -73,3 +71,7 @@ class EndedAccounts:
     def _drop(self, key: _Key) -> None:
         if (old := self._kept.pop(key, None)) is not None:
             self._bytes -= len(old[2])
+
+
+def _key(account: OwnerAccount) -> _Key:
+    return (*account.owner.key, account.begin)

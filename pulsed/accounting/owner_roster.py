@@ -51,7 +51,7 @@ class OwnerRoster:
     """
 
     def __init__(
-        self, gpus: Sized, ended_at: Callable[[Owner], float | None], on_end: Callable[[OwnerAccount], None]
+        self, gpus: Sized, ended_at: Callable[[Owner], float | None], on_end: Callable[[OwnerAccount], object]
     ) -> None:
         self._gpus, self._ended_at, self._on_end = gpus, ended_at, on_end
         self._running: dict[tuple[str, str], OwnerAccount] = {}

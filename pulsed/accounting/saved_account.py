@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict
-from typing import Any, get_args
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Annotated, Any, ClassVar, get_args
+
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 
 from pulsed.accounting.account import (
+    MAX_EVENTS,
     VIOLATIONS,
     Extremes,
     GpuAccount,
@@ -15,12 +18,50 @@ from pulsed.accounting.account import (
     gpu_key,
 )
 from pulsed.accounting.counter_vector import dump, load
-from pulsed.attribution.owner import Owner, OwnerKind
-from pulsed.translate.tick import Device, Entity
-
-_VECTORS = ("alone", "shared", "share", "boundary")
+from pulsed.attribution.owner import Owner
+from pulsed.translate.tick import Device, Entity, EntityKind
+from pulsed.translate.vocabulary import Value
 
 SavedAccount = Mapping[str, Any]
+
+_Moment = Annotated[float, Field(ge=0.0, lt=253402300800.0)]  # to the year 9999, the last one of RFC 3339
+_Amount = Annotated[float, Field(ge=0.0)]
+_Counters = dict[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class _SavedGpu:
+    device: dict[str, str]
+    since: _Moment | None
+    held: _Amount
+    sharers: Annotated[int, Field(ge=1)]
+    extremes: Extremes
+    bridged_joules: _Amount
+    energy: tuple[float, _Moment] | None
+    violations: dict[str, Value]
+    events: Annotated[list[OwnerEvent], Field(max_length=MAX_EVENTS)]
+    memory_bytes: Value = None
+    alone: _Counters = field(default_factory=dict)
+    shared: _Counters = field(default_factory=dict)
+    share: _Counters = field(default_factory=dict)
+    boundary: _Counters = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class _SavedOwner:
+    """An account as `dump_account` returns it. Numbers of all its parts are finite."""
+
+    __pydantic_config__: ClassVar[ConfigDict] = {"allow_inf_nan": False}
+
+    owner: Owner
+    begin: _Moment
+    first_seen: _Moment
+    last_seen: _Moment
+    end: _Moment | None
+    gpus: list[_SavedGpu]
+
+
+_ADAPTER = TypeAdapter(_SavedOwner)
 
 
 def dump_account(account: OwnerAccount) -> SavedAccount:
@@ -42,19 +83,18 @@ def load_account(saved: object) -> OwnerAccount:
         ValueError: it is not an account.
     """
     try:
-        found: Any = saved
-        given = dict(found["owner"])
-        labels = tuple([(str(name), str(value)) for name, value in given.pop("labels", ())])
-        owner = Owner(**given, labels=labels)
-        if owner.kind not in get_args(OwnerKind):
-            raise ValueError(f"{owner.kind!r} is not a kind of owner")
-        account = OwnerAccount(
-            owner, float(found["begin"]), float(found["first_seen"]), float(found["last_seen"]), found["end"]
-        )
-        for each in map(_load_gpu, found["gpus"]):
+        found = _ADAPTER.validate_python(saved)
+        account = OwnerAccount(found.owner, found.begin, found.first_seen, found.last_seen, found.end)
+        for each in map(_load_gpu, found.gpus):
             account.gpus[gpu_key(each.device)] = each
-    except (KeyError, TypeError, AttributeError) as error:
-        raise ValueError(f"not an account: {error!r}") from None
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        place = ".".join(map(str, first["loc"]))
+        raise ValueError(f"not an account: {place}: {first['msg']}; the value is {first['input']!r:.80}") from None
+    except TypeError as error:  # a property of a device that there is not
+        raise ValueError(f"not an account: {error}") from None
+    if not account.owner.id:
+        raise ValueError("not an account: its owner has no id")
     return account
 
 
@@ -67,7 +107,11 @@ def _dump_gpu(account: GpuAccount) -> SavedAccount:
         "held": account.held,
         "sharers": account.sharers,
         "memory_bytes": account.memory_bytes,
-        **{name: counters for name in _VECTORS if (counters := dump(getattr(account, name)))},
+        **{
+            name: counters
+            for name in ("alone", "shared", "share", "boundary")
+            if (counters := dump(getattr(account, name)))
+        },
         "extremes": asdict(account.extremes),
         "bridged_joules": account.bridged_joules,
         "energy": account.energy,
@@ -76,20 +120,25 @@ def _dump_gpu(account: GpuAccount) -> SavedAccount:
     }
 
 
-def _load_gpu(saved: Mapping[str, Any]) -> GpuAccount:
-    named: dict[str, Any] = dict(saved["device"])
-    model, mig_uuid = str(named.pop("model", "")), str(named.pop("mig_uuid", ""))
-    account = GpuAccount(Device(Entity(**({"gpu": ""} | named)), model, mig_uuid=mig_uuid))
-    account.since, account.held, account.sharers = saved["since"], float(saved["held"]), int(saved["sharers"])
-    account.alone, account.shared, account.share, account.boundary = (load(saved.get(name, {})) for name in _VECTORS)
-    account.memory_bytes = saved.get("memory_bytes")
-    account.extremes = Extremes(**saved["extremes"])
-    account.bridged_joules, account.energy = float(saved["bridged_joules"]), _pair(saved["energy"])
-    account.bridge = account.energy
-    account.violations = [saved["violations"].get(name) for name in VIOLATIONS]
-    account.events = [OwnerEvent(*event) for event in saved["events"]]
-    return account
-
-
-def _pair(saved: Sequence[float] | None) -> tuple[float, float] | None:
-    return None if saved is None else (float(saved[0]), float(saved[1]))
+def _load_gpu(saved: _SavedGpu) -> GpuAccount:
+    named: dict[str, Any] = dict(saved.device)
+    model, mig_uuid = named.pop("model", ""), named.pop("mig_uuid", "")
+    if named.get("kind") not in get_args(EntityKind):
+        raise TypeError(f"{named.get('kind')!r} is not a kind of device")
+    return GpuAccount(
+        Device(Entity(**({"gpu": ""} | named)), model, mig_uuid=mig_uuid),
+        saved.since,
+        saved.held,
+        load(saved.alone),
+        load(saved.shared),
+        load(saved.share),
+        load(saved.boundary),
+        sharers=saved.sharers,
+        memory_bytes=saved.memory_bytes,
+        extremes=saved.extremes,
+        bridged_joules=saved.bridged_joules,
+        energy=saved.energy,
+        bridge=saved.energy,
+        violations=[saved.violations.get(name) for name in VIOLATIONS],
+        events=saved.events,
+    )

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import pwd
-import stat
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -16,11 +15,12 @@ from pathlib import Path
 
 from pulsed.attribution.device_key import device_key
 from pulsed.attribution.job_file import JobFile, parse_job_file
-from pulsed.attribution.owner import Owner, Owners
+from pulsed.attribution.owner import MAX_SHARERS, Owner, Owners
 from pulsed.attribution.slurm_queue import SlurmQueue
 from pulsed.attribution.source import NO_CLAIMS, Claims
 from pulsed.daemon_thread import SharedCall
 from pulsed.errors import AttributionError
+from pulsed.regular_file import FileTooLarge, open_regular
 
 MAX_FILES = 4096
 """Files beyond this are not read: 16 boards with 7 instances each have 128."""
@@ -134,12 +134,11 @@ class MappingDirectory:
                 continue
             before = memory.files.get(name)
             try:
-                signature = _signature(entry.stat())
-                unchanged = before is not None and before.signature == signature
-                mapping = before if unchanged else _Mapping(signature, key, _read(Path(entry.path)))
+                unchanged = before is not None and before.signature == _signature(entry.stat(follow_symlinks=False))
+                mapping = before if unchanged else _read(entry.path, key)
             except FileNotFoundError:  # removed since the listing
                 continue
-            except (OSError, ValueError):  # ValueError: not text, or not a plain file
+            except (OSError, ValueError):  # ValueError: not text
                 rejected["unreadable_file"] = rejected.get("unreadable_file", 0) + 1
                 continue
             if mapping is None or mapping.modified < self.booted:
@@ -164,18 +163,19 @@ def boot_time() -> float:
 
 
 def _signature(found: os.stat_result) -> _Signature:
-    if not stat.S_ISREG(found.st_mode):
-        raise ValueError("not a plain file")
     return found.st_mtime_ns, found.st_size, found.st_ino
 
 
-def _read(path: Path) -> JobFile:
-    with path.open("rb") as file:
+def _read(path: str, key: str) -> _Mapping:
+    """Read a file. Links are not followed, as others than the prolog may be able to write to the directory."""
+    with open(open_regular(path, follow_links=False), "rb") as file:
+        signature = _signature(os.fstat(file.fileno()))
         content = file.read(MAX_BYTES + 1)
     if len(content) > MAX_BYTES:
-        raise ValueError("too large")
+        raise FileTooLarge(path, MAX_BYTES)
     jobs = parse_job_file(content.decode())
-    return JobFile(tuple([_named(owner) for owner in jobs.owners]), jobs.bad_lines)
+    owners = jobs.owners[: MAX_SHARERS + 1]  # one more, so that these are counted as too many
+    return _Mapping(signature, key, JobFile(tuple(map(_named, owners)), jobs.bad_lines))
 
 
 def _named(owner: Owner) -> Owner:

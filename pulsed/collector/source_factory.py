@@ -99,7 +99,7 @@ def exporter_settings(config: Config) -> ExporterSettings:
     from pulsed.reader.exporter.scraper import ExporterSettings
 
     given = config.source.exporter
-    other = {"targets", "own_node", "discovery", "kubernetes", "password", "password_file", "bearer_token"}
+    other = {"targets", "own_node", "discovery", "kubernetes", "password", "bearer_token"}
     return ExporterSettings(
         interval=_exporter_interval(config),
         max_gpus=config.source.max_gpus,

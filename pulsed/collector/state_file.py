@@ -6,9 +6,10 @@ What is in them is Compute's; this only brings it to disk and back, whole or not
 from __future__ import annotations
 
 import asyncio
+import io
 import json
 import logging
-import os
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from pulsed.aligned_sleep import aligned_sleep
 from pulsed.background import turn
 from pulsed.compute.health.evaluator import HealthEvaluator
 from pulsed.json_text import write_json
+from pulsed.regular_file import FileTooLarge, NotRegular, read_regular, replace_file
 
 log = logging.getLogger(__name__)
 
@@ -27,9 +29,41 @@ WRITE_SECONDS = 2.0
 MOST_BYTES = 64 * 1024 * 1024
 """A larger file was not written by pulsed."""
 
+FOLDER_MODE = 0o750
+
+
+class WriteStatus:
+    """Whether a file is written; its changes are logged.
+
+    Args:
+        path: of the file, for the log.
+        content: what is in it, for the log.
+
+    Attributes:
+        name: of the file.
+        is_failing: whether the last write failed.
+    """
+
+    def __init__(self, path: Path, content: str) -> None:
+        self._path, self._content = path, content
+        self.name = path.name
+        self.is_failing = False
+
+    def failed(self, error: Exception) -> None:
+        """Note that a write failed."""
+        if not self.is_failing:
+            log.warning(f"{self._content} cannot be kept", extra={"path": str(self._path), "error": str(error)})
+        self.is_failing = True
+
+    def succeeded(self) -> None:
+        """Note that a write succeeded."""
+        if self.is_failing:
+            log.info(f"{self._content} can be kept again", extra={"path": str(self._path)})
+        self.is_failing = False
+
 
 class StateFile:
-    """A JSON document on disk.
+    """A JSON document on disk. A symbolic link in its place is not followed.
 
     Args:
         path: where; the folder is made when it is missing.
@@ -38,12 +72,13 @@ class StateFile:
 
     def __init__(self, path: Path, content: str = "latched health") -> None:
         self.path, self._content = path, content
-        self._is_failing = False
+        self.status = WriteStatus(path, content)
+        self._lock = threading.Lock()
 
     def load(self, accept: Callable[[Mapping[str, object]], None]) -> bool:
         """Read the file and hand over what is in it.
 
-        A file that is broken, or that is not accepted, is renamed to `.broken` and logged. A missing file is normal.
+        A file that is broken, not accepted or not regular is renamed to `.broken` and logged. A missing file is normal.
 
         Args:
             accept: takes the document; raises ValueError if it is not one.
@@ -52,19 +87,17 @@ class StateFile:
             Whether something was handed over.
         """
         try:
-            if self.path.stat().st_size > MOST_BYTES:
-                raise ValueError(f"larger than {MOST_BYTES} bytes")
-            document = json.loads(self.path.read_bytes())
+            document = json.loads(read_regular(self.path, MOST_BYTES, follow_links=False))
             if not isinstance(document, dict):
                 raise ValueError(f"a {type(document).__name__} instead of an object")
             accept(document)
         except FileNotFoundError:
             return False
+        except (NotRegular, FileTooLarge, ValueError, RecursionError) as error:  # not JSON, or not UTF-8: a ValueError
+            self._set_aside(error)
+            return False
         except OSError as error:
             log.warning(f"{self._content} cannot be read", extra={"path": str(self.path), "error": str(error)})
-            return False
-        except (ValueError, RecursionError) as error:  # what is not JSON or not UTF-8 is a ValueError, too
-            self._set_aside(error)
             return False
         return True
 
@@ -74,23 +107,17 @@ class StateFile:
         Returns:
             Whether it was written. A failure is logged once, until a write succeeds.
         """
-        temporary = self.path.with_name(self.path.name + ".new")
-        try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            with temporary.open("w", encoding="utf-8") as file:
-                write_json(document, file)
-                file.flush()
-                os.fsync(file.fileno())
-            temporary.replace(self.path)
-        except OSError as error:
-            if not self._is_failing:
-                self._is_failing = True
-                log.warning(f"{self._content} cannot be kept", extra={"path": str(self.path), "error": str(error)})
-            return False
-        if self._is_failing:
-            self._is_failing = False
-            log.info(f"{self._content} is kept again", extra={"path": str(self.path)})
-        return True
+        with self._lock:  # the write before may still run in its thread when pulsed ends
+            try:
+                content = io.StringIO()
+                write_json(document, content)
+                self.path.parent.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
+                replace_file(self.path, content.getvalue().encode())
+            except OSError as error:
+                self.status.failed(error)
+                return False
+            self.status.succeeded()
+            return True
 
     def _set_aside(self, error: Exception) -> None:
         aside = self.path.with_name(self.path.name + ".broken")
@@ -106,10 +133,10 @@ class StateFile:
 
 
 class SavedHealth:
-    """The latches of all targets, by the target's name."""
+    """The latches of all targets, by the target's name; `status` is that of the file."""
 
     def __init__(self, file: StateFile) -> None:
-        self._file = file
+        self._file, self.status = file, file.status
         self._kept: dict[str, Mapping[str, object]] = {}
         self._written: Mapping[str, Mapping[str, int]] = {}
         file.load(self._accept)

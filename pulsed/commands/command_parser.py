@@ -19,9 +19,11 @@ class CommandParser(argparse.ArgumentParser):
 
     Attributes:
         usage_error: the class of its errors.
+        failure_code: the exit code if the output cannot be written.
     """
 
     usage_error: type[UsageError] = UsageError
+    failure_code = 1
 
     def error(self, message: str) -> NoReturn:
         """Raise the error for this message of argparse."""

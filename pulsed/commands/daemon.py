@@ -25,6 +25,7 @@ from pulsed.collector.finding_log import log_finding
 from pulsed.collector.health_log import log_health_change, log_removal
 from pulsed.collector.pool import CollectorPool
 from pulsed.collector.state_file import SavedHealth, StateFile
+from pulsed.collector.state_folder import locked
 from pulsed.collector.target_store import TargetStore
 from pulsed.collector.this_host import node_name
 from pulsed.collector.tick_consumers import TickConsumers
@@ -41,7 +42,7 @@ from pulsed.present.api.history import History
 from pulsed.present.asgi import PROBES, App
 from pulsed.present.exposition.owner_families import OwnerFamilies
 from pulsed.present.exposition.page import Pages
-from pulsed.present.exposition.telemetry import Telemetry
+from pulsed.present.exposition.telemetry import StateWrites, Telemetry
 from pulsed.present.workload_totals import WorkloadTotals
 from pulsed.server.app import DaemonApp
 from pulsed.server.auth import AuthMiddleware
@@ -68,17 +69,19 @@ def serve(config: Config, load: Callable[[], Config], file: Path | None = None) 
         file: the configuration file; the daemon reloads when it changes.
 
     Raises:
+        StateFolderInUse: another daemon has the same `state_dir`.
         ListenError: a listen address cannot be bound.
         ConfigError: a source cannot be made from the configuration, or the web configuration is not valid.
     """
     _raise_descriptor_limit()
-    daemon = Daemon(config, load, file)
-    listeners = from_systemd(os.environ) if config.web.systemd_socket else listen(config.listen)
-    try:
-        return uvloop.run(daemon.run(listeners))
-    finally:
+    with contextlib.ExitStack() as stack:
+        if config.state_dir:
+            stack.enter_context(locked(Path(config.state_dir)))
+        daemon = Daemon(config, load, file)
+        listeners = from_systemd(os.environ) if config.web.systemd_socket else listen(config.listen)
         for listener in listeners:
-            listener.close()
+            stack.callback(listener.close)
+        return uvloop.run(daemon.run(listeners))
 
 
 def _raise_descriptor_limit() -> None:
@@ -137,6 +140,7 @@ class Daemon:
         self._publish(config)
         self._telemetry.owners = self._owner_families.collect
         self._telemetry.attribution = lambda: self._collectors.attribution.states
+        self._telemetry.state = self._state_writes
 
     async def run(self, listeners: Sequence[Listener]) -> int:
         """Serve until a signal; return the exit code."""
@@ -216,6 +220,10 @@ class Daemon:
         """Return whether the configuration of the files is in force."""
         return self._last_reload_successful and (self._web is None or self._web.last_reload_successful)
 
+    def _state_writes(self) -> StateWrites:
+        statuses = [*([self._saved.status] if self._saved else ()), *self._account_files.statuses]
+        return StateWrites({each.name: not each.is_failing for each in statuses}, self._account_files.dropped)
+
     def _apply(self, config: Config) -> None:
         """Apply a configuration that the collectors have accepted to all other parts."""
         for key in RESTART_KEYS:
@@ -274,7 +282,7 @@ class Daemon:
 
     def _end_account(self, account: OwnerAccount) -> None:
         """Keep the account of an owner that has ended, and add it to its workload."""
-        self._ended.add(account)
+        self._account_files.end(account)
         self._workloads.end(account)
 
     def _announce(self, changes: Sequence[OwnerChange]) -> None:

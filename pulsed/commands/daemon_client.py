@@ -2,18 +2,32 @@
 
 from __future__ import annotations
 
-import base64
 import contextlib
 import json
 import ssl
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import dataclass
+from http.client import HTTPException, HTTPMessage
+from typing import IO, Any
 from urllib.error import HTTPError, URLError
 from urllib.parse import SplitResult, unquote, urlsplit
-from urllib.request import HTTPSHandler, OpenerDirector, Request, build_opener
+from urllib.request import HTTPRedirectHandler, HTTPSHandler, OpenerDirector, Request, build_opener
 
 from pulsed.commands.options import DEFAULT_URL
 from pulsed.errors import PulsedError, UsageError
+from pulsed.http.client_tls import BadTlsFiles, ClientTls
+from pulsed.http.credentials import (
+    BadCredentials,
+    basic_authorization,
+    may_have_credentials,
+    read_password,
+    read_token,
+)
+
+MAX_BYTES = 256 * 2**20
+"""Size limit of an answer; 10,000 GPUs with all fields take some 50 MB."""
+
+_CHECK_URL = "Check that the URL is of a pulsed"
 
 
 class DaemonUnreachable(PulsedError):
@@ -33,27 +47,57 @@ class RequestRefused(PulsedError):
         super().__init__(f"{where} answered {status}", "Check that the URL is of a pulsed, and the login")
 
 
+@dataclass(frozen=True, slots=True)
+class ClientSettings:
+    """How daemons are requested: timeout, credentials and TLS.
+
+    Files are read again for every request, as they may be renewed meanwhile.
+
+    Attributes:
+        timeout: of each request, in seconds.
+        username: for URLs without one.
+        password_file: password of the user, for URLs without one.
+        bearer_token_file: for URLs without a user.
+        ca_file: certificates to trust, for https; empty: those of the system.
+        cert_file: certificate of the client; empty: none.
+        key_file: its key, unless it is in `cert_file`.
+    """
+
+    timeout: float
+    username: str = ""
+    password_file: str = ""
+    bearer_token_file: str = ""
+    ca_file: str = ""
+    cert_file: str = ""
+    key_file: str = ""
+
+    def tls_options(self) -> str:
+        """Return the options of the files of TLS, for a message."""
+        named = (("--ca-file", self.ca_file), ("--cert-file", self.cert_file), ("--key-file", self.key_file))
+        return ", ".join(f"{option} {file}" for option, file in named if file)
+
+
 class DaemonClient:
     """Requests to one daemon.
 
     Args:
         url: of the daemon, such as `http://localhost:9401`; a login in it is used, and never shown.
-        timeout: of each request, in seconds.
-        ca_file: certificates to trust, for https.
 
     Attributes:
         address: the URL without its login.
 
     Raises:
-        UsageError: the address is not a URL.
+        UsageError: the address is not a URL, or there is a password without a user.
     """
 
-    def __init__(self, url: str, *, timeout: float, ca_file: str | None = None) -> None:
-        self._parts = _split(url)
-        self._timeout, self._ca_file = timeout, ca_file
+    def __init__(self, url: str, settings: ClientSettings) -> None:
+        self._parts, self._settings = _split(url), settings
         parts = self._parts
         self.address = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path.rstrip('/')}"
-        self._opener: OpenerDirector | None = None
+        if settings.password_file and not (parts.username or settings.username):
+            raise UsageError("--password-file needs a user", "Give --username, or a user in the URL")
+        self._tls = ClientTls(settings.ca_file, settings.cert_file, settings.key_file)
+        self._opener: tuple[ssl.SSLContext | None, OpenerDirector] | None = None
 
     def json(self, path: str) -> Any:
         """Return the JSON document of a path.
@@ -64,36 +108,85 @@ class DaemonClient:
         """
         try:
             return json.loads(self.request(path))
-        except ValueError as error:
-            raise DaemonUnreachable(f"{self.address}{path}: {error}", "Check that the URL is of a pulsed") from None
+        except (ValueError, RecursionError) as error:
+            raise DaemonUnreachable(f"{self.address}{path}: {error}", _CHECK_URL) from None
 
     def request(self, path: str, method: str = "GET") -> bytes:
         """Return the body of an answer; raises as `json`."""
         where = self.address + path.partition("?")[0]
-        if self._opener is None:
-            self._opener = self._new_opener()
-        request = Request(self.address + path, headers=_login(self._parts), method=method)
+        request = Request(self.address + path, method=method)
+        if authorization := self._authorization():
+            request.add_unredirected_header("Authorization", authorization)
         try:
-            with self._opener.open(request, timeout=self._timeout) as answer:
-                body: bytes = answer.read()
-                return body
+            with self._current_opener().open(request, timeout=self._settings.timeout) as answer:
+                body: bytes = answer.read(MAX_BYTES + 1)
+                is_cut = len(body) <= MAX_BYTES and bool(answer.length)
         except HTTPError as error:
-            raise RequestRefused(where, error.code, error.read(10_000).decode(errors="replace").strip()) from None
+            raise RequestRefused(where, error.code, _text_of(error)) from None
         except OSError as error:  # URLError is one
             raise _unreachable(where, error) from None
+        except (HTTPException, ValueError) as error:  # ValueError: a redirect to what is not a URL
+            raise DaemonUnreachable(f"{where} does not answer in HTTP: {error!r:.100}", _CHECK_URL) from None
+        if is_cut or len(body) > MAX_BYTES:
+            what = "was cut off" if is_cut else f"is larger than {MAX_BYTES} bytes"
+            raise DaemonUnreachable(f"{where}: the answer {what}", _CHECK_URL)
+        return body
 
-    def _new_opener(self) -> OpenerDirector:
-        if self._parts.scheme == "http" and self._ca_file is None:
-            return build_opener()
+    def _authorization(self) -> str:
+        """Return the header Authorization; empty without credentials."""
+        given, settings = self._parts, self._settings
         try:
-            return build_opener(HTTPSHandler(context=ssl.create_default_context(cafile=self._ca_file)))
-        except (OSError, ssl.SSLError) as error:
-            raise DaemonUnreachable(
-                f"--ca-file {self._ca_file} cannot be used: {error.strerror or error}", "Name a file in PEM format"
-            ) from None
+            if given.username is None and settings.bearer_token_file:
+                return f"Bearer {read_token(settings.bearer_token_file)}"
+            username = settings.username if given.username is None else unquote(given.username)
+            if not username:
+                return ""
+            is_in_file = given.password is None and settings.password_file
+            password = read_password(settings.password_file) if is_in_file else unquote(given.password or "")
+        except BadCredentials as error:
+            raise DaemonUnreachable(str(error), "Name a file that you may read, and with nothing else") from None
+        return basic_authorization(username, password)
+
+    def _current_opener(self) -> OpenerDirector:
+        """Return the opener for the TLS files as they are now."""
+        context = None
+        if self._parts.scheme == "https" or self._settings.tls_options():
+            try:
+                context = self._tls.context()
+            except BadTlsFiles as error:
+                raise DaemonUnreachable(
+                    f"{self._settings.tls_options()} cannot be used: {error.reason}",
+                    "Name files in PEM format that you may read; a certificate and its key must belong together",
+                ) from None
+        if self._opener is None or self._opener[0] is not context:
+            handlers = [_SameOrigin(), *([] if context is None else [HTTPSHandler(context=context)])]
+            self._opener = context, build_opener(*handlers)
+        return self._opener[1]
 
 
-def clients_of(url: str, nodes: Sequence[str], *, timeout: float, ca_file: str | None) -> dict[str, DaemonClient]:
+class _SameOrigin(HTTPRedirectHandler):
+    """Follows redirects; credentials go to no other host."""
+
+    def redirect_request(
+        self, req: Request, fp: IO[bytes], code: int, msg: str, headers: HTTPMessage, newurl: str
+    ) -> Request | None:
+        new = super().redirect_request(req, fp, code, msg, headers, newurl)
+        authorization = req.get_header("Authorization")
+        if new is not None and authorization and may_have_credentials(urlsplit(req.full_url), urlsplit(newurl)):
+            new.add_unredirected_header("Authorization", authorization)
+        return new
+
+    def http_error_302(self, req: Request, fp: IO[bytes], code: int, msg: str, headers: HTTPMessage) -> Any:
+        try:
+            return super().http_error_302(req, fp, code, msg, headers)
+        except ValueError:  # the location is not a URL
+            fp.close()
+            raise
+
+    http_error_301 = http_error_303 = http_error_307 = http_error_308 = http_error_302
+
+
+def clients_of(url: str, nodes: Sequence[str], settings: ClientSettings) -> dict[str, DaemonClient]:
     """Return a client per node: all of `url`, with its host replaced; without nodes the one of `url`.
 
     Raises `UsageError` if `url` is not a URL.
@@ -103,7 +196,13 @@ def clients_of(url: str, nodes: Sequence[str], *, timeout: float, ca_file: str |
     port = f":{parts.port}" if parts.port is not None else ""
     urls = {node: parts._replace(netloc=f"{login}{at}{node}{port}").geturl() for node in nodes}
     urls = urls or {str(parts.hostname): parts.geturl()}
-    return {node: DaemonClient(each, timeout=timeout, ca_file=ca_file) for node, each in urls.items()}
+    return {node: DaemonClient(each, settings) for node, each in urls.items()}
+
+
+def _text_of(error: HTTPError) -> str:
+    with error, contextlib.suppress(OSError, HTTPException):
+        return error.read(10_000).decode(errors="replace").strip()
+    return ""
 
 
 def _unreachable(where: str, error: OSError) -> DaemonUnreachable:
@@ -126,10 +225,3 @@ def _split(url: str) -> SplitResult:
         if parts.scheme in ("http", "https") and parts.hostname and parts.port != 0:
             return parts
     raise UsageError(f"{url!r} is not the URL of a pulsed", f"Give one such as {DEFAULT_URL}")
-
-
-def _login(parts: SplitResult) -> dict[str, str]:
-    if parts.username is None:
-        return {}
-    pair = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
-    return {"Authorization": f"Basic {base64.b64encode(pair.encode()).decode()}"}

@@ -6,13 +6,13 @@ import argparse
 import sys
 
 from pulsed.commands.command_parser import CommandParser
-from pulsed.commands.options import DEFAULT_URL, add_client_options
+from pulsed.commands.options import DEFAULT_URL, add_client_options, client_settings
 from pulsed.errors import HealthUsageError
 
 
 def add_arguments(parser: CommandParser) -> None:
     """Add the arguments."""
-    parser.usage_error = HealthUsageError
+    parser.usage_error, parser.failure_code = HealthUsageError, HealthUsageError.exit_code
     parser.description = (
         "Shows the GPU health of a running pulsed. Exit codes: 0 ok, 1 warn or hot, 2 crit, 3 unknown or wrong usage."
     )
@@ -30,12 +30,12 @@ def run(options: argparse.Namespace) -> int:
     """Print the health, or forget a GPU; return the exit code."""
     from pulsed.commands.health_requests import forget, health
 
-    urls = options.urls or [DEFAULT_URL]
+    urls, settings = options.urls or [DEFAULT_URL], client_settings(options)
     if options.forget is not None:
         if len(urls) > 1:
             options.parser.error("--forget needs one URL")
-        forget(urls[0], options.forget, options.node, sys.stdout, timeout=options.timeout, ca_file=options.ca_file)
+        forget(urls[0], options.forget, options.node, sys.stdout, settings)
         return 0
     if options.node is not None:
         options.parser.error("--node needs --forget")
-    return health(urls, options.format, sys.stdout, timeout=options.timeout, ca_file=options.ca_file)
+    return health(urls, options.format, sys.stdout, settings)

@@ -5,12 +5,13 @@ The state comes from a running daemon: latched states, rates and lost GPUs need 
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import TextIO
 from urllib.parse import urlencode
 
-from pulsed.commands.daemon_client import DaemonClient, DaemonUnreachable, RequestRefused
+from pulsed.commands.daemon_client import ClientSettings, DaemonClient, DaemonUnreachable, RequestRefused
 from pulsed.errors import HealthUsageError, PulsedError, UsageError
 from pulsed.present.asgi import FORGET
 from pulsed.present.health_report import UNKNOWN, Row, exit_code_of, health_line, health_table
@@ -29,23 +30,23 @@ class NotForgotten(PulsedError):
     """A daemon did not forget a GPU."""
 
 
-def health(urls: Sequence[str], format: str, out: TextIO, *, timeout: float, ca_file: str | None) -> int:
+def health(urls: Sequence[str], format: str, out: TextIO, settings: ClientSettings) -> int:
     """Print the health of all GPUs of one or several daemons; return the exit code.
 
     Args:
         urls: of the daemons; a login in one is used. If there are several, one without an answer is an unknown row.
         format: `table`, `json`, or `line`: one line with performance data, for Nagios.
         out: where to print.
-        timeout: of each request, in seconds.
-        ca_file: certificates to trust, for https.
 
     Raises:
         HealthUnavailable: the only daemon did not answer, or the certificates cannot be read.
         HealthUsageError: an address is not a URL.
     """
-    clients = [_client(url, timeout, ca_file) for url in urls]
+    clients = [_client(url, settings) for url in urls]
     rows = [row for client in clients for row in _rows_of(client, is_only=len(clients) == 1)]
-    out.write(_FORMATS[format](rows))
+    with contextlib.suppress(BrokenPipeError):  # a reader that has read enough changes no state
+        out.write(_FORMATS[format](rows))
+        out.flush()
     return exit_code_of(rows)
 
 
@@ -59,9 +60,9 @@ def _rows_of(client: DaemonClient, *, is_only: bool) -> list[Row]:
         return [_unreachable_row(client, error)]
 
 
-def _client(url: str, timeout: float, ca_file: str | None) -> DaemonClient:
+def _client(url: str, settings: ClientSettings) -> DaemonClient:
     try:
-        return DaemonClient(url, timeout=timeout, ca_file=ca_file)
+        return DaemonClient(url, settings)
     except UsageError as error:
         raise HealthUsageError(f"health: {error.args[0]}", error.remedy) from None
 
@@ -94,7 +95,7 @@ def _unreachable_row(client: DaemonClient, error: PulsedError) -> Row:
     }
 
 
-def forget(url: str, gpu: str, node: str | None, out: TextIO, *, timeout: float, ca_file: str | None) -> None:
+def forget(url: str, gpu: str, node: str | None, out: TextIO, settings: ClientSettings) -> None:
     """Have a daemon forget an absent GPU.
 
     Args:
@@ -110,7 +111,7 @@ def forget(url: str, gpu: str, node: str | None, out: TextIO, *, timeout: float,
     """
     query = urlencode({"gpu": gpu} | ({} if node is None else {"node": node}))
     try:
-        answer = _client(url, timeout, ca_file).request(f"{FORGET}?{query}", "POST")
+        answer = _client(url, settings).request(f"{FORGET}?{query}", "POST")
     except DaemonUnreachable as error:
         raise HealthUnavailable(error.args[0], error.remedy) from None
     except RequestRefused as error:

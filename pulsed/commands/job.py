@@ -7,7 +7,7 @@ import sys
 
 from pulsed.commands.argument_types import host_list
 from pulsed.commands.command_parser import CommandParser
-from pulsed.commands.options import DEFAULT_URL, add_client_options
+from pulsed.commands.options import DEFAULT_URL, add_client_options, client_settings
 
 
 def add_arguments(parser: CommandParser) -> None:
@@ -31,7 +31,7 @@ def run(options: argparse.Namespace) -> int:
     from pulsed.commands.daemon_client import clients_of
     from pulsed.commands.job_requests import job, jobs
 
-    clients = clients_of(options.url, options.nodes, timeout=options.timeout, ca_file=options.ca_file)
+    clients = clients_of(options.url, options.nodes, client_settings(options))
     if options.id is not None:
         job(clients, options.id, options.format, sys.stdout, sys.stdin)
     elif options.format in ("text", "json"):

@@ -15,6 +15,7 @@ from pulsed.config.source import ExporterSection
 from pulsed.config.values import notation_of
 from pulsed.config.yaml import BadYaml, Given, YamlText
 from pulsed.errors import ConfigError
+from pulsed.http.credentials import BadCredentials, read_password
 from pulsed.suggestions import nearest
 
 FILE_VARIABLE = "PULSED_CONFIG_FILE"
@@ -82,12 +83,10 @@ def password_of(exporter: ExporterSection) -> str:
     if exporter.password_file is None:
         return exporter.password.get_secret_value() if exporter.password else ""
     try:
-        return Path(exporter.password_file).read_text(encoding="utf-8").rstrip("\r\n")
-    except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        return read_password(exporter.password_file)
+    except BadCredentials as error:
         raise ConfigError(
-            f"source.exporter.password_file: cannot read {exporter.password_file}: {reason}",
-            "Name a file that pulsed's user may read",
+            f"source.exporter.password_file: {error}", "Name a file that pulsed's user may read"
         ) from None
 
 

@@ -210,7 +210,7 @@ class Config(Section):
     )
     state_dir: FileName | None = Field(
         default=None,
-        description="Folder for state that survives a restart. Unset: nothing is kept.",
+        description="Folder for state that survives a restart, of one daemon only. Unset: nothing is kept.",
         examples=["/var/lib/pulsed"],
     )
     node: Text | None = Field(

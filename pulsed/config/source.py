@@ -129,7 +129,7 @@ class ExporterSection(Section):
     )
     password: Secret | None = Field(default=None, description="Its password.", examples=["secret"])
     password_file: FileName | None = Field(
-        default=None, description="File with the password, read at start.", examples=["/etc/pulsed/password"]
+        default=None, description="File with the password, read for every scrape.", examples=["/etc/pulsed/password"]
     )
     bearer_token: Secret | None = Field(
         default=None, description="Bearer token, instead of user and password.", examples=["secret"]

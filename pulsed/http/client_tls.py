@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import ssl
+from collections.abc import Iterator
 
 from pulsed.file_watcher import FileWatcher
+from pulsed.regular_file import FileTooLarge, open_regular
+
+MAX_BYTES = 16 * 2**20
+"""Size limit of a file; all authorities of a system are some 0.2 MB."""
 
 
 class BadTlsFiles(Exception):
@@ -42,13 +49,32 @@ class ClientTls:
             return self._context
         self._context, self._watcher = None, FileWatcher(self._files)  # from before they are read
         try:
-            context = ssl.create_default_context(cafile=self._ca_file or None)
-            if not self._is_verified:
-                context.check_hostname = False
-                context.verify_mode = ssl.CERT_NONE
-            if self._cert_file:
-                context.load_cert_chain(self._cert_file, self._key_file or None)
+            with contextlib.ExitStack() as stack:
+                ca_file, cert_file, key_file = (
+                    stack.enter_context(_opened(file)) for file in (self._ca_file, self._cert_file, self._key_file)
+                )
+                context = ssl.create_default_context(cafile=ca_file)
+                if not self._is_verified:
+                    context.check_hostname = False
+                    context.verify_mode = ssl.CERT_NONE
+                if cert_file:
+                    context.load_cert_chain(cert_file, key_file, password=lambda: "")  # else OpenSSL asks the terminal
         except (OSError, ssl.SSLError) as error:
             raise BadTlsFiles(", ".join(self._files), error.strerror or str(error)) from error
         self._context = context
         return context
+
+
+@contextlib.contextmanager
+def _opened(file: str) -> Iterator[str | None]:
+    """Yield another name of a file, if one is given: OpenSSL takes names only, and would wait for a FIFO."""
+    if not file:
+        yield None
+        return
+    descriptor = open_regular(file)
+    try:
+        if os.fstat(descriptor).st_size > MAX_BYTES:
+            raise FileTooLarge(file, MAX_BYTES)
+        yield f"/proc/self/fd/{descriptor}"
+    finally:
+        os.close(descriptor)

@@ -12,10 +12,10 @@ from urllib.parse import urlencode
 
 from pulsed import __version__
 from pulsed.errors import PulsedError
-from pulsed.http.bearer_token import BadToken, read_token
 from pulsed.http.body import BadBody, Body, LineBody
 from pulsed.http.client import Answer, BrokenAnswer, DeadlineMissed, HttpClient, address_of, request_bytes
 from pulsed.http.client_tls import BadTlsFiles, ClientTls
+from pulsed.http.credentials import BadCredentials, read_token
 from pulsed.http.failure import describe
 from pulsed.kubernetes.cluster_access import ClusterAccess
 
@@ -180,7 +180,7 @@ class ApiClient:
         try:
             request = request_bytes(address, self._headers())
             answer = await self._http.get(address, request, body, seconds, self._context() if address.secure else None)
-        except BadToken as error:
+        except BadCredentials as error:
             remedy = "The pod needs a ServiceAccount token: automountServiceAccountToken"
             raise KubernetesError(str(error), remedy) from error
         except DeadlineMissed:

@@ -12,15 +12,17 @@ import os
 import ssl
 import warnings
 from collections.abc import Collection, Iterator
-from pathlib import Path
 from typing import TypeAlias
 
 from pulsed.errors import ConfigError
+from pulsed.regular_file import read_regular
 from pulsed.server.tls_names import CIPHERS, CURVES, VERSIONS
 from pulsed.server.web_config import Pem, TlsServerSection, WebConfig
 
 Certificate: TypeAlias = "ssl._PeerCertRetDictType"
 """A certificate that TLS has verified, as `getpeercert` returns it."""
+
+_MAX_BYTES = 16 * 2**20
 
 
 def make_context(web: WebConfig) -> ssl.SSLContext | None:
@@ -112,7 +114,7 @@ def _bytes_of(pem: Pem, mark: bytes) -> bytes:
     if "-----BEGIN" in pem.file:  # not to be repeated: it may be the key
         raise ConfigError(f"{pem.key}: holds PEM instead of the name of a file", "Use the key without _file for that")
     try:
-        found = Path(pem.file).read_bytes() if pem.file else pem.text.encode()
+        found = read_regular(pem.file, _MAX_BYTES) if pem.file else pem.text.encode()
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)
         raise ConfigError(

@@ -1,19 +1,21 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from pulsed.attribution.mapping_directory import MAX_BYTES, MappingDirectory, boot_time
-from pulsed.attribution.owner import Owner
+from pulsed.attribution.owner import MAX_SHARERS, Owner
 from pulsed.attribution.source import Claims
 from pulsed.errors import AttributionError
-from tests.waiting import SECONDS
+from tests.waiting import SECONDS, returned
 
 DAY = 1767225600.0
 
@@ -129,11 +131,61 @@ def test_unreadable_entries_are_counted_and_cost_nothing_else(tmp_path: Path) ->
     source = MappingDirectory(str(tmp_path))
     claims = look(source)
     assert ids(claims) == {"0": ["4711"], "1": ["4713"]}
-    assert claims.rejected == {"unreadable_file": 4, "bad_line": 1}
+    assert claims.rejected == {"unreadable_file": 5, "bad_line": 1}
     for name in "3456":
         (tmp_path / name).unlink()
     (tmp_path / "2").rmdir()
     assert look(source).rejected == {}
+
+
+def test_a_link_is_not_followed(tmp_path: Path) -> None:
+    (tmp_path / "other").write_text("4711")
+    (tmp_path / "0").symlink_to("other")
+    claims = look(MappingDirectory(str(tmp_path)))
+    assert (ids(claims), claims.rejected) == ({}, {"unreadable_file": 1})
+
+
+@pytest.mark.parametrize("kind", ["fifo", "link", "folder", "gone"])
+def test_a_file_that_is_swapped_between_two_system_calls_is_not_waited_for(
+    tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As by a user who may write to the directory: the look at the entry finds a file, opening it another thing."""
+    write(tmp_path / "0", "4711")
+    write(tmp_path / "1", "4712")
+    found, path = os.stat(tmp_path / "1"), tmp_path / "1"
+    path.unlink()
+    (tmp_path / "other").write_text("4713")
+    if kind == "fifo":
+        os.mkfifo(path)
+    elif kind == "link":
+        path.symlink_to("other")
+    elif kind == "folder":
+        path.mkdir()
+    scan = os.scandir
+
+    @dataclass
+    class Entry:
+        path: str
+        name: str
+
+        def stat(self, *, follow_symlinks: bool = True) -> os.stat_result:
+            return found if self.name == "1" else os.stat(self.path)
+
+    @contextlib.contextmanager
+    def swapped(folder: str) -> Iterator[list[Entry]]:
+        with scan(folder) as entries:
+            names = {entry.name for entry in entries} | {"1"}
+        yield [Entry(f"{folder}/{name}", name) for name in names]
+
+    monkeypatch.setattr(os, "scandir", swapped)
+    claims = returned(lambda: look(MappingDirectory(str(tmp_path))))
+    assert ids(claims) == {"0": ["4711"]}
+    assert claims.rejected == ({} if kind == "gone" else {"unreadable_file": 1})
+
+
+def test_the_jobs_of_one_file_are_limited(tmp_path: Path) -> None:
+    write(tmp_path / "0", "\n".join(map(str, range(10_000))))
+    assert len(look(MappingDirectory(str(tmp_path))).owners["0"]) == MAX_SHARERS + 1
 
 
 def test_a_removed_directory_and_one_that_comes_back(tmp_path: Path) -> None:

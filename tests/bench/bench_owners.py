@@ -115,7 +115,6 @@ def _memory(owned: Sequence[CanonicalTick]) -> Iterator[Figure]:
         for step in range(3):
             tick = replace(owned[step], devices=devices, clock=3.0 * number + step, time=DAY + 3.0 * number + step)
             consumers.accounting.add(layer.compute(replace(tick, interval=1.0)))
-        consumers.ended.unwritten.clear()
     del layer, tick
     gc.collect()
     after, _ = tracemalloc.get_traced_memory()

@@ -1,19 +1,26 @@
-"""The files of accounts: what they keep over a restart and a day, and that they are never in the way."""
+"""The files of accounts: what they keep over a restart, a day and a full disk, and that they are never in the way."""
 
 from __future__ import annotations
 
 import asyncio
+import json
+import logging
 import os
+import time
 from pathlib import Path
 
 import pytest
 
 from pulsed.accounting.accounting import OwnerAccounting
 from pulsed.accounting.ended import EndedAccounts
-from pulsed.collector import account_files
-from pulsed.collector.account_files import KEPT_DAYS, AccountFiles
+from pulsed.collector import account_files, ended_files
+from pulsed.collector.account_files import AccountFiles
+from pulsed.collector.ended_files import KEPT_DAYS, EndedFiles
+from pulsed.present.api.account_documents import account_document
 from tests.accounting.streams import A, B, Node, seconds
 from tests.compute.streams import BUSY
+from tests.full_disk import file_size_limit, filled, small_disk
+from tests.tampering import tampered
 from tests.waiting import eventually
 
 
@@ -22,10 +29,14 @@ class Run:
 
     def __init__(self, folder: Path | None, clock: float = 0.0) -> None:
         self.ended = EndedAccounts()
-        self.node = Node(accounting=OwnerAccounting(on_end=self.ended.add))
+        self.node = Node(accounting=OwnerAccounting(on_end=lambda account: self.files.end(account)))
         self.node.clock = clock
         self.files = AccountFiles(folder, self.node.accounting, self.ended)
         self.files.restore()
+
+    def found(self) -> list[float]:
+        """When the owners have ended that are in memory, the oldest first."""
+        return sorted(account.last_seen for account in self.ended.find())
 
     def job_ends(self) -> None:
         """A runs for two seconds, while B goes on."""
@@ -57,12 +68,12 @@ def test_accounts_that_were_not_seen_again_are_not_lost_by_another_restart(tmp_p
     assert seconds(last.node.running(B)) == 5.0
 
 
-def test_without_a_folder_nothing_is_kept_in_memory_for_it() -> None:
+def test_without_a_folder_only_ended_accounts_are_kept() -> None:
     run = Run(None)
     run.job_ends()
     run.files.write()
-    assert run.ended.unwritten == []
     assert len(run.ended) == 1
+    assert (run.files.statuses, run.files.dropped) == ((), 0)
 
 
 def test_damaged_files_are_set_aside(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -90,8 +101,21 @@ def test_old_days_are_removed(tmp_path: Path) -> None:
     assert (tmp_path / "jobs-of-mine.ndjson").exists()
 
 
+def test_what_cannot_be_removed_keeps_no_other_file(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    for day in range(1, 12):
+        (tmp_path / f"jobs-2026-01-{day:02}.ndjson").write_text("")
+    (tmp_path / "jobs-2026-01-01.ndjson").unlink()
+    (tmp_path / "jobs-2026-01-01.ndjson").mkdir()
+    run = Run(tmp_path)
+    for _ in range(2):
+        run.job_ends()
+        run.files.write()
+    assert len(list(tmp_path.glob("jobs-2*"))) == KEPT_DAYS + 1
+    assert caplog.text.count("an old file of accounts cannot be removed") == 1
+
+
 def test_days_beyond_the_size_are_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(account_files, "KEPT_BYTES", 100)
+    monkeypatch.setattr(ended_files, "KEPT_BYTES", 100)
     (tmp_path / "jobs-2026-01-01.ndjson").write_text("x" * 101)
     run = Run(tmp_path)
     run.job_ends()
@@ -119,3 +143,176 @@ async def test_an_account_is_written_when_its_owner_has_ended(tmp_path: Path, mo
     writing.cancel()
     await asyncio.wait([writing])
     assert len(Run(tmp_path).ended) == 1
+
+
+def lines_of(folder: Path) -> list[bytes]:
+    return b"".join(path.read_bytes() for path in sorted(folder.glob("jobs-*.ndjson"))).split(b"\n")
+
+
+def test_nothing_that_ended_is_lost_by_a_full_disk(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    with small_disk(tmp_path / "disk") as disk:
+        run = Run(disk / "state")
+        run.job_ends()
+        run.files.write()
+        with filled(disk):
+            for _ in range(3):
+                run.job_ends()
+                run.files.write()
+            assert [status.is_failing for status in run.files.statuses] == [True, True]
+            assert not (disk / "state" / "jobs.json.new").exists(), "it would take up room"
+            assert caplog.text.count("accounts of ended owners cannot be kept") == 1
+        run.job_ends()
+        run.files.write()
+        assert [status.is_failing for status in run.files.statuses] == [False, False]
+        assert caplog.text.count("accounts of ended owners can be kept again") == 1
+        *lines, rest = lines_of(disk / "state")
+        assert (len(lines), rest) == (5, b"")
+        assert len(set(lines)) == 5
+        again = Run(disk / "state")
+        assert again.found() == run.found()
+        assert "of no use" not in caplog.text
+
+
+def test_a_write_that_ends_in_the_middle_leaves_nothing_and_is_repeated(tmp_path: Path) -> None:
+    run = Run(tmp_path)
+    run.job_ends()
+    run.files.write()
+    (path,) = tmp_path.glob("*.ndjson")
+    before = path.read_bytes()
+    run.job_ends()
+    with file_size_limit(len(before) + 100):
+        run.files.write()
+        assert path.read_bytes() == before
+        run.job_ends()
+        run.files.write()
+    run.files.write()
+    assert len(path.read_bytes().splitlines()) == 3
+    assert Run(tmp_path).found() == run.found()
+
+
+def test_accounts_that_could_not_be_written_survive_a_restart(tmp_path: Path) -> None:
+    """As when the file of the day belongs to root, because pulsed was started as root once."""
+    today = tmp_path / time.strftime("jobs-%Y-%m-%d.ndjson", time.gmtime())
+    today.mkdir()
+    first = Run(tmp_path)
+    first.job_ends()
+    first.files.write()
+    second = Run(tmp_path, first.node.clock)
+    assert second.found() == first.found()
+    second.node.sees(((), BUSY), ((B,), BUSY))
+    assert seconds(second.node.running(B)) == 5.0
+    today.rmdir()
+    second.files.write()
+    assert len(today.read_bytes().splitlines()) == 1
+    assert Run(tmp_path).found() == first.found()
+
+
+def test_an_account_that_has_ended_does_not_run_again_after_a_crash(tmp_path: Path) -> None:
+    """A crash may come between the two files."""
+    first = Run(tmp_path)
+    for owners in [(A,), (A,), (A,)]:
+        first.node.sees((owners, BUSY), ((B,), BUSY))
+    first.files.write()
+    running = (tmp_path / "jobs.json").read_bytes()
+    for _ in range(3):
+        first.node.sees(((), BUSY), ((B,), BUSY))
+    first.files.write()
+    (tmp_path / "jobs.json").write_bytes(running)
+    second = Run(tmp_path, first.node.clock)
+    assert [account.owner for account in second.node.accounting.unfinished] == [B]
+    assert second.found() == first.found()
+
+
+def test_a_line_that_was_torn_costs_itself_only(tmp_path: Path) -> None:
+    first = Run(tmp_path)
+    first.job_ends()
+    first.files.write()
+    (path,) = tmp_path.glob("*.ndjson")
+    path.write_bytes(path.read_bytes() + path.read_bytes()[:-20])
+    second = Run(tmp_path, first.node.clock)
+    second.job_ends()
+    second.files.write()
+    assert Run(tmp_path).found() == second.found()
+    assert len(second.found()) == 2
+
+
+def test_what_waits_is_limited_and_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(ended_files, "WAITING_BYTES", 1000)
+    files = EndedFiles(tmp_path / "state")
+    (tmp_path / "state").write_text("a file where the folder should be")
+    for number in range(30):
+        files.add(b"%0100d" % number)
+        if number % 10 == 9:
+            assert not files.write(files.take())
+    assert files.dropped == 20
+    assert [record.dropped for record in caplog.records if "too many wait" in record.message] == [10, 10]  # type: ignore[attr-defined]
+    (tmp_path / "state").unlink()
+    assert files.write(files.take())
+    assert [int(line) for line in files.last_lines(100)] == list(range(20, 30))
+
+
+def test_what_is_no_file_of_a_day_stops_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Neither waits pulsed for a FIFO, nor does it write where a link leads."""
+    first = Run(tmp_path)
+    first.job_ends()
+    first.files.write()
+    os.mkfifo(tmp_path / "jobs-2026-01-01.ndjson")
+    (tmp_path / "jobs-2026-01-02.ndjson").symlink_to("/etc/passwd")
+    (tmp_path / "jobs-2026-01-03.ndjson").mkdir()
+    assert Run(tmp_path).found() == first.found()
+    assert caplog.text.count("accounts of ended owners cannot be read") == 3
+    (path,) = [path for path in tmp_path.glob("*.ndjson") if path.is_file() and not path.is_symlink()]
+    (tmp_path / "elsewhere").touch()
+    path.unlink()
+    path.symlink_to(tmp_path / "elsewhere")
+    first.job_ends()
+    first.files.write()
+    assert (tmp_path / "elsewhere").read_bytes() == b""
+
+
+def test_a_day_larger_than_memory_is_read_from_its_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ended_files, "READ_BYTES", 1000)
+    files = EndedFiles(tmp_path)
+    for day in (1, 2):
+        (tmp_path / f"jobs-2026-01-{day:02}.ndjson").write_bytes(b"".join(b"%099d\n" % at for at in range(100)))
+    assert [int(line) for line in files.last_lines(5)] == list(range(95, 100))
+    assert [int(line) for line in files.last_lines(1000)] == list(range(91, 100))
+
+
+def test_others_cannot_read_the_names_of_users(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        run = Run(tmp_path / "state")
+        run.job_ends()
+        run.files.write()
+    finally:
+        os.umask(before)
+    assert (tmp_path / "state").stat().st_mode & 0o777 == 0o750
+    assert {path.stat().st_mode & 0o777 for path in (tmp_path / "state").iterdir()} == {0o640}
+
+
+@pytest.mark.parametrize("name", ["jobs.json", "jobs-2026-01-01.ndjson"])
+def test_no_change_of_a_file_stops_pulsed(tmp_path: Path, name: str) -> None:
+    first = Run(tmp_path)
+    first.job_ends()
+    first.files.write()
+    (day,) = tmp_path.glob("*.ndjson")
+    document = json.loads((tmp_path / "jobs.json" if name == "jobs.json" else day).read_bytes())
+    for text, change in tampered(document, 500, seed=1):
+        for path in tmp_path.iterdir():
+            path.unlink()
+        (tmp_path / name).write_text(text + "\n")
+        try:
+            run = Run(tmp_path, first.node.clock)
+            for owners in [(B,)] * 3 + [()] * 3:
+                run.node.sees(((), BUSY), (owners, BUSY))
+            accounts = [*run.node.accounting.unfinished, *run.ended.find()]
+            run.files.write()
+            assert Run(tmp_path).found() == run.found()
+            for account in accounts:
+                json.dumps(account_document(account, "node"), allow_nan=False)
+        except Exception as error:
+            raise AssertionError(change) from error

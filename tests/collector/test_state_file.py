@@ -17,6 +17,8 @@ from pulsed.collector.collector import Pipeline
 from pulsed.collector.state_file import SavedHealth, StateFile
 from pulsed.compute.derive import ComputeSettings
 from tests.bench.ticks import raw_ticks
+from tests.full_disk import file_size_limit
+from tests.tampering import tampered
 
 
 def test_what_is_saved_is_loaded(tmp_path: Path) -> None:
@@ -37,6 +39,56 @@ def test_a_broken_file_is_set_aside(tmp_path: Path, content: bytes, caplog: pyte
     assert not path.exists()
     assert (tmp_path / "latches.json.broken").read_bytes() == content
     assert "set aside" in caplog.text
+
+
+@pytest.mark.parametrize("kind", ["fifo", "link", "folder", "huge"])
+def test_what_is_no_file_of_pulseds_is_set_aside(
+    tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Without reading a FIFO, which would never end, or what a link leads to."""
+    monkeypatch.setattr(state_file, "MOST_BYTES", 1000)
+    path, other = tmp_path / "latches.json", tmp_path / "other.json"
+    other.write_text("{}")
+    make = {"fifo": lambda: os.mkfifo(path), "link": lambda: path.symlink_to(other), "folder": path.mkdir}
+    make.get(kind, lambda: path.write_text('{"a": "%s"}' % ("x" * 1000)))()
+    file = StateFile(path)
+    assert not file.load(lambda _: pytest.fail("it was read"))
+    assert ("larger than 1000 bytes" if kind == "huge" else "not a regular file") in caplog.records[0].error  # type: ignore[attr-defined]
+    assert os.path.lexists(tmp_path / "latches.json.broken")
+    assert file.save({"version": 1})
+    assert file.load(lambda _: None)
+    assert other.read_text() == "{}"
+
+
+def test_what_waits_in_place_of_the_new_file_is_not_written_to(tmp_path: Path) -> None:
+    other, new = tmp_path / "other", tmp_path / "latches.json.new"
+    other.touch()
+    file = StateFile(tmp_path / "latches.json")
+    new.symlink_to(other)
+    assert file.save({"version": 1})
+    os.mkfifo(new)
+    assert file.save({"version": 1})
+    assert other.read_bytes() == b""
+    assert not os.path.lexists(new)
+
+
+def test_a_write_that_ends_in_the_middle_keeps_the_old_file(tmp_path: Path) -> None:
+    file = StateFile(tmp_path / "latches.json")
+    assert file.save({"version": 1})
+    with file_size_limit(100):
+        assert not file.save({"version": 1, "more": "x" * 1000})
+    assert [path.name for path in tmp_path.iterdir()] == ["latches.json"]
+    assert json.loads((tmp_path / "latches.json").read_bytes()) == {"version": 1}
+
+
+def test_others_cannot_read_it(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        StateFile(tmp_path / "state" / "latches.json").save({})
+    finally:
+        os.umask(before)
+    assert (tmp_path / "state").stat().st_mode & 0o777 == 0o750
+    assert (tmp_path / "state" / "latches.json").stat().st_mode & 0o777 == 0o640
 
 
 def test_a_file_that_is_not_accepted_is_set_aside(tmp_path: Path) -> None:
@@ -108,3 +160,22 @@ async def test_a_write_that_was_interrupted_is_done_at_the_end(tmp_path: Path, m
     await asyncio.gather(writing, return_exceptions=True)
     saved.write(evaluators)
     assert (tmp_path / "latches.json").exists()
+
+
+def test_no_change_of_the_file_stops_pulsed(tmp_path: Path) -> None:
+    path, ticks = tmp_path / "latches.json", raw_ticks(2, 4)
+    first = Pipeline(ComputeSettings(), "node")
+    for raw in ticks[:2]:
+        first.process(raw)
+    SavedHealth(StateFile(path)).write({"bench": first.health_evaluator})
+    for text, change in tampered(json.loads(path.read_bytes()), 300, seed=1):
+        path.write_text(text)
+        try:
+            pipeline, saved = Pipeline(ComputeSettings(), "node"), SavedHealth(StateFile(path))
+            saved.restore("bench", pipeline.health_evaluator, ticks[1].time + 5.0)
+            for raw in ticks[2:]:
+                pipeline.process(raw)
+            saved.write({"bench": pipeline.health_evaluator})
+            assert not saved.status.is_failing
+        except Exception as error:
+            raise AssertionError(change) from error

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import base64
+import contextlib
 import json
 import shlex
 import shutil
 import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
+from http.server import HTTPServer
 from pathlib import Path
 
 import bcrypt
 import pytest
 
 from pulsed.compute.health.checks import BY_ID
+from tests.certificates import make_authority
 from tests.daemon import Daemon, free_port, serving
 from tests.deploy.tools import fetched
 from tests.end_to_end.exporters import Exporter, exporting
+from tests.http_servers import QuietHandler, running
 from tests.slurm import NODE, SlurmCluster, slurm
 from tests.tools import tool
 from tests.waiting import SECONDS, until
@@ -84,7 +89,7 @@ def run(
     program, applet = SHELLS[shell]
     folder = Path(environment.pop("folder"))
     folder.mkdir(exist_ok=True)
-    for name in ("basename", "base64", "cat", "cut", "head", "timeout"):
+    for name in ("basename", "base64", "cat", "cut", "head", "od", "timeout", "tr"):
         (folder / name).symlink_to(tool(name, "coreutils"))
     (folder / client.split()[-1]).symlink_to(tool(CLIENTS[client], CLIENTS[client]))
     return subprocess.run(
@@ -129,6 +134,103 @@ def test_a_login_is_used_and_never_shown(tmp_path: Path, client: str) -> None:
             done = run("check_pulsed.sh", url, "gpu_lost", client=client, folder=str(tmp_path / password))
             assert done.returncode == code, done
             assert password not in done.stdout
+
+
+PASSWORD = "s3\"cr\\\\et %21$x'pä"
+
+
+class Watcher(HTTPServer):
+    """Answers with a line of health, and looks for secrets in the list of processes while a client waits.
+
+    Attributes:
+        seen: the headers Authorization.
+        shown: command lines that have a secret.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), WatchingHandler)
+        self.secrets: tuple[str, ...] = ()
+        self.seen: list[str | None] = []
+        self.shown: list[bytes] = []
+
+
+class WatchingHandler(QuietHandler):
+    server: Watcher
+
+    def do_GET(self) -> None:
+        given = self.headers["Authorization"]
+        self.server.seen.append(given)
+        for process in Path("/proc").glob("[0-9]*"):
+            with contextlib.suppress(OSError):
+                line = (process / "cmdline").read_bytes()
+                if any(secret.encode() in line for secret in self.server.secrets):
+                    self.server.shown.append(line)
+        self.send_response(200 if given else 401)
+        if not given:
+            self.send_header("WWW-Authenticate", 'Basic realm="pulsed"')
+        self.end_headers()
+        self.wfile.write(b"PULSED OK - watched\n" if given else b"")
+
+
+@pytest.fixture
+def watcher() -> Iterator[Watcher]:
+    made = Watcher()
+    with running(made):
+        yield made
+
+
+def basic(login: str) -> str:
+    return f"Basic {base64.b64encode(login.encode()).decode()}"
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+@pytest.mark.parametrize("shell", SHELLS)
+def test_a_password_in_a_file_is_in_no_list_of_processes(
+    watcher: Watcher, tmp_path: Path, client: str, shell: str
+) -> None:
+    file, sent = tmp_path / "password", basic(f"ops:{PASSWORD}")
+    file.write_text(f"{PASSWORD}\n")
+    watcher.secrets = (PASSWORD, sent.removeprefix("Basic "), "".join(f"%{byte:02x}" for byte in PASSWORD.encode()))
+    url = f"http://127.0.0.1:{watcher.server_port}"
+    settings = {"PULSED_USERNAME": "ops", "PULSED_PASSWORD_FILE": str(file), "folder": str(tmp_path / "path")}
+    done = run("check_pulsed.sh", url, client=client, shell=shell, **settings)
+    if client == "busybox wget":
+        assert (done.returncode, watcher.seen) == (3, [])
+        assert "PULSED_PASSWORD_FILE needs curl, GNU wget or bash" in done.stdout
+        return
+    assert (done.returncode, done.stdout, done.stderr) == (0, "PULSED OK - watched\n", "")
+    assert (watcher.seen[-1], watcher.shown) == (sent, [])
+
+
+@pytest.mark.parametrize("client", [client for client in CLIENTS if client != "busybox wget"])
+def test_a_login_in_the_environment_is_in_no_list_of_processes(watcher: Watcher, tmp_path: Path, client: str) -> None:
+    watcher.secrets = ("s3cret", basic("ops:s3cret!").removeprefix("Basic "))
+    url = f"http://ops:s3cret%21@127.0.0.1:{watcher.server_port}"
+    done = run("check_pulsed.sh", client=client, PULSED_URL=url, folder=str(tmp_path / "path"))
+    assert (done.returncode, done.stdout, done.stderr) == (0, "PULSED OK - watched\n", "")
+    assert watcher.seen[-1] == basic("ops:s3cret!")
+    assert watcher.shown == []
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_a_password_file_that_cannot_be_read_is_unknown(tmp_path: Path, client: str) -> None:
+    settings = {"PULSED_USERNAME": "ops", "PULSED_PASSWORD_FILE": str(tmp_path / "missing")}
+    done = run("check_pulsed.sh", client=client, folder=str(tmp_path / "path"), **settings)
+    assert (done.returncode, done.stderr) == (3, "")
+    assert f"{tmp_path}/missing: No such file" in done.stdout
+
+
+@pytest.mark.parametrize("client", ["curl", "wget"])
+def test_a_certificate_of_the_client(watcher: Watcher, tmp_path: Path, client: str) -> None:
+    authority = make_authority(tmp_path)
+    watcher.socket = authority.server_context(ask_client=True).wrap_socket(watcher.socket, server_side=True)
+    (tmp_path / "password").write_text("s3cret")
+    files = {"PULSED_CERT_FILE": str(authority.client), "PULSED_KEY_FILE": str(authority.client_key)}
+    login = {"PULSED_USERNAME": "ops", "PULSED_PASSWORD_FILE": str(tmp_path / "password")}
+    for given, code in ((files, 0), ({}, 3)):
+        settings = {**login, **given, "PULSED_CA_FILE": str(authority.ca), "folder": str(tmp_path / f"path{code}")}
+        done = run("check_pulsed.sh", f"https://127.0.0.1:{watcher.server_port}", client=client, **settings)
+        assert done.returncode == code, done
 
 
 @pytest.mark.parametrize("shell", SHELLS)

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import ssl
 from pathlib import Path
 
@@ -140,12 +141,14 @@ def test_certificate_key_and_authority_may_stand_in_the_file_itself(tmp_path: Pa
 
 def test_what_is_wrong_with_a_file_names_it(folder: Path) -> None:
     (folder / "empty").write_text("")
+    os.mkfifo(folder / "fifo")
     (folder / "broken.crt").write_bytes(SERVER.cert_pem.replace(b"MII", b"???"))
     (folder / "locked.key").write_bytes(SERVER.key_in(serialization.BestAvailableEncryption(b"hunter2")))
     place = f"{folder}/web.yml:1: tls_server_config"
     for text, message in {
         "cert_file: no.crt, key_file: server.key": f"{place}.cert_file: cannot read {folder}/no.crt: No such file",
         "cert_file: server.crt, key_file: no.key": f"{place}.key_file: cannot read {folder}/no.key: No such file",
+        "cert_file: fifo, key_file: server.key": f"{place}.cert_file: cannot read {folder}/fifo: not a regular file",
         "cert_file: empty, key_file: server.key": f"{place}.cert_file: {folder}/empty holds no certificate in PEM",
         "cert_file: server.crt, key_file: server.crt": f"{folder}/server.crt holds no private key in PEM",
         "cert_file: ca.crt, key_file: server.key": f"{folder}/server.key is not the key of the certificate",

@@ -10,7 +10,7 @@ import time
 from collections.abc import Sequence
 from typing import IO
 
-from pulsed.commands.daemon_client import DaemonClient
+from pulsed.commands.daemon_client import ClientSettings, DaemonClient
 from pulsed.errors import PulsedError
 from pulsed.reader.dcgmi.die_with_parent import dying_with_parent
 
@@ -37,7 +37,10 @@ class OwnDaemon:
             OwnSourceFailed: it ended, with its last message.
         """
         port = _free_port()
-        command = [sys.executable, "-m", "pulsed", "serve", f"--web.listen-address=127.0.0.1:{port}", *self._arguments]
+        command = [
+            *(sys.executable, "-m", "pulsed", "serve", f"--web.listen-address=127.0.0.1:{port}", *self._arguments),
+            "--set=state_dir=",  # that of the configuration is for the daemon
+        ]
         self.stop()
         self._log = tempfile.TemporaryFile()  # noqa: SIM115 (as long as the process)
         self._process = process = subprocess.Popen(
@@ -46,7 +49,7 @@ class OwnDaemon:
             stdout=subprocess.DEVNULL,
             stderr=self._log,
         )
-        client = DaemonClient(f"http://127.0.0.1:{port}", timeout=START_SECONDS)
+        client = DaemonClient(f"http://127.0.0.1:{port}", ClientSettings(START_SECONDS))
         deadline = time.monotonic() + START_SECONDS
         while process.poll() is None and time.monotonic() < deadline:
             try:

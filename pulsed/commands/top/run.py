@@ -11,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from pulsed.commands.daemon_client import DaemonClient
-from pulsed.commands.options import DEFAULT_URL, load_config
+from pulsed.commands.options import DEFAULT_URL, client_settings, load_config
 from pulsed.commands.top.feed import Connection, Feed
 from pulsed.commands.top.once import once, wait_for_gpus
 from pulsed.commands.top.own_daemon import START_SECONDS, OwnDaemon
@@ -51,8 +51,9 @@ def top(options: argparse.Namespace) -> int:
     view = ViewState(view=opened.view, gpus=_shown(getattr(options, "config.gpus")))
     if opened.window is not None:
         view.window = opened.window
-    local = LocalTarget(lambda: _local_urls(options, own), OwnDaemon(own), options.timeout)
-    clients = [DaemonClient(url, timeout=options.timeout, ca_file=options.ca_file) for url in options.urls]
+    settings = client_settings(options)
+    local = LocalTarget(lambda: _local_urls(options, own), OwnDaemon(own), settings)
+    clients = [DaemonClient(url, settings) for url in options.urls]
     feeds = [Feed(partial(Connection, each, each.address), each.address, options.interval) for each in clients]
     session = TopSession(feeds or [Feed(local.connect, "this host", options.interval)], view)
     theme = theme_of(os.environ, options.theme, is_terminal=sys.stdout.isatty())

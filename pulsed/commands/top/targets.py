@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 from urllib.parse import parse_qs, urlsplit
 
-from pulsed.commands.daemon_client import DaemonClient
+from pulsed.commands.daemon_client import ClientSettings, DaemonClient
 from pulsed.commands.options import DEFAULT_URL
 from pulsed.commands.top.feed import Connection
 from pulsed.commands.top.own_daemon import OwnDaemon
@@ -28,16 +28,16 @@ class LocalTarget:
     Args:
         urls: returns where a daemon of this host may be; called once, as it may read the configuration.
         own: for the own source.
-        timeout: of requests in seconds.
+        settings: of requests to a daemon of this host.
     """
 
-    def __init__(self, urls: Callable[[], Sequence[str]], own: OwnDaemon, timeout: float) -> None:
-        self._urls, self._own, self._timeout = urls, own, timeout
+    def __init__(self, urls: Callable[[], Sequence[str]], own: OwnDaemon, settings: ClientSettings) -> None:
+        self._urls, self._own, self._settings = urls, own, settings
 
     def connect(self) -> Connection:
         """Find or start the daemon; raises `PulsedError`."""
         for url in self._urls():
-            client = DaemonClient(url, timeout=self._timeout)
+            client = DaemonClient(url, self._settings)
             try:
                 client.json("/version")["version"]
             except (PulsedError, KeyError, TypeError):

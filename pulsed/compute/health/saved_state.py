@@ -7,11 +7,11 @@ Unix seconds.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from itertools import islice
 from math import inf, nextafter
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pulsed.compute.health.counter_increase import CounterIncrease, Increase
 from pulsed.compute.health.gpu import GpuHealth
@@ -22,7 +22,7 @@ from pulsed.compute.health.xid_log import XidRecord
 from pulsed.translate.tick import Device, Entity
 
 if TYPE_CHECKING:
-    from pydantic import TypeAdapter
+    from pydantic import ConfigDict, TypeAdapter
 
 VERSION: Literal[2] = 2
 
@@ -69,7 +69,9 @@ class SavedGpuState:
 
 @dataclass(frozen=True, slots=True)
 class SavedTarget:
-    """All GPUs of a target."""
+    """All GPUs of a target. Numbers of all its parts are finite, defaults too."""
+
+    __pydantic_config__: ClassVar[ConfigDict] = {"allow_inf_nan": False, "validate_default": True}
 
     version: Literal[2]
     target: str
@@ -133,7 +135,11 @@ def restore(gpu: GpuHealth, saved: SavedGpuState, time: float) -> None:
     for name, (rule, state) in _named(gpu).items():
         if isinstance(rule, Increase) and rule.window >= HOUR:
             found = saved.increases.get(name, {})
-            state.increases = {counter: found[counter] for counter in rule.inputs if counter in found}
+            state.increases = {
+                counter: replace(found[counter], seconds=rule.window, lifetime=rule.lifetime)
+                for counter in rule.inputs
+                if counter in found
+            }
         held = saved.held.get(name)
         if held is not None and held[1] > gpu.now:
             state.held, state.until = held[0], min(held[1], gpu.now + rule.hold)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from math import inf
 
 from prometheus_client import CollectorRegistry, ProcessCollector
@@ -37,6 +38,19 @@ PROCESS_SECONDS = 1.0
 _BOUNDS = (*map(str, BUCKETS), "+Inf")
 
 
+@dataclass(frozen=True, slots=True)
+class StateWrites:
+    """How the files of `state_dir` are written.
+
+    Attributes:
+        files: by name whether the last write succeeded; empty without a `state_dir`.
+        lost_accounts: accounts of ended owners that were never written.
+    """
+
+    files: Mapping[str, bool] = field(default_factory=dict)
+    lost_accounts: int = 0
+
+
 class Telemetry(Collector):
     """Counts what pulsed does and writes it as exposition."""
 
@@ -45,6 +59,7 @@ class Telemetry(Collector):
         self.duplicate_gpus: Mapping[str, int] = {}
         self.attribution: Callable[[], Sequence[SourceState]] = tuple
         self.owners: Callable[[float], Iterable[Metric]] = lambda now: ()
+        self.state: Callable[[], StateWrites] = StateWrites
         self._durations = {layer: _Durations() for layer in LAYERS}
         self._requests = RequestCounts()
         self._build = build_info("pulsed_build")
@@ -75,6 +90,7 @@ class Telemetry(Collector):
         yield from _source_families(_by_name(self._board.targets), self._now, self.duplicate_gpus)
         yield from _attribution_families(self.attribution())
         yield from self.owners(self._now)
+        yield from _state_families(self.state())
         durations = HistogramMetricFamily(
             "pulsed_tick_duration_seconds", "Time of a layer for one tick of one source", labels=["layer"]
         )
@@ -187,3 +203,17 @@ def _attribution_families(states: Sequence[SourceState]) -> Iterator[Metric]:
     for family in (up, last, errors):
         if family.samples:
             yield family
+
+
+def _state_families(state: StateWrites) -> Iterator[Metric]:
+    if not state.files:
+        return
+    up = GaugeMetricFamily("pulsed_state_up", "1 while the file in state_dir can be written", labels=["file"])
+    for name, is_written in state.files.items():
+        up.add_metric([name], int(is_written))
+    yield up
+    yield CounterMetricFamily(
+        "pulsed_state_lost_accounts",
+        "Accounts of ended owners that were not written, because too many waited",
+        value=state.lost_accounts,
+    )

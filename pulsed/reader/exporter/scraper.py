@@ -6,7 +6,6 @@ first request, so that importing this module, or reading files only, costs nothi
 
 from __future__ import annotations
 
-import base64
 import re
 import time
 from collections.abc import Mapping
@@ -16,9 +15,15 @@ from urllib.parse import SplitResult, urljoin, urlsplit
 
 from pulsed import __version__
 from pulsed.errors import ScrapeFailed
-from pulsed.http.bearer_token import BadToken, read_token
 from pulsed.http.body import BadBody, Body
 from pulsed.http.body_budget import BodyBudget, Reservation
+from pulsed.http.credentials import (
+    BadCredentials,
+    basic_authorization,
+    may_have_credentials,
+    read_password,
+    read_token,
+)
 from pulsed.reader.tick import MAX_GPUS
 
 if TYPE_CHECKING:
@@ -63,6 +68,7 @@ class ExporterSettings:
         max_page_bytes: size limit of a page, after decompression.
         max_gpus: most GPUs and MIG instances of a page.
         username: for HTTP basic authentication; a user in the target's URL goes before it.
+        password_file: read anew for every scrape; goes before `password`.
         bearer_token_file: read anew for every scrape, because Kubernetes rotates such tokens; goes before all others.
         ca_file: PEM file of the only authorities to trust; empty: those of the system.
         key_file: key of the client certificate, unless the certificate file holds it.
@@ -75,6 +81,7 @@ class ExporterSettings:
     max_gpus: int = MAX_GPUS
     username: str = ""
     password: str = field(default="", repr=False)
+    password_file: str = ""
     bearer_token: str = field(default="", repr=False)
     bearer_token_file: str = ""
     ca_file: str = ""
@@ -156,15 +163,15 @@ class Scraper:
             # Kept over an interval, else each scrape pays for a new connection.
             self._client = HttpClient(idle_seconds=2 * self._settings.interval)
         try:
-            trusted = location == url or _same_origin(urlsplit(url), urlsplit(location))
+            trusted = location == url or may_have_credentials(urlsplit(url), urlsplit(location))
             address = address_of(location)
             request = request_bytes(address, self._headers(login, trusted))
             context = self._context(trusted) if address.secure else None
             body = Body(self._settings.max_page_bytes, reservation)
             left = max(end - time.monotonic(), 0.001)
             return await self._client.get(address, request, body, left, context)
-        except BadToken as error:
-            raise ScrapeFailed(str(error), "Name a file that pulsed's user may read, with one token in it") from error
+        except BadCredentials as error:
+            raise ScrapeFailed(str(error), "Name a file that pulsed's user may read, and with nothing else") from error
         except BadBody as error:
             raise ScrapeFailed(f"{_where(url, location)} {error}", error.remedy) from error
         except DeadlineMissed as error:
@@ -194,13 +201,16 @@ class Scraper:
             elif settings.bearer_token:
                 headers["Authorization"] = f"Bearer {settings.bearer_token}"
             elif login or settings.username:
-                pair = ":".join(login or (settings.username, settings.password)).encode()
-                headers["Authorization"] = f"Basic {base64.b64encode(pair).decode()}"
+                headers["Authorization"] = basic_authorization(*(login or (settings.username, self._password())))
             if settings.headers:
                 own = {name.lower() for name in settings.headers}
                 headers = {name: value for name, value in headers.items() if name.lower() not in own}
                 headers.update(settings.headers)
         return headers
+
+    def _password(self) -> str:
+        file = self._settings.password_file
+        return read_password(file) if file else self._settings.password
 
     def _context(self, trusted: bool) -> ssl.SSLContext:
         """Return the TLS context; without the client's certificate for hosts that are not trusted."""
@@ -249,11 +259,3 @@ def _masked(parameter: str) -> str:
 def without_login(parts: SplitResult) -> str:
     """Return the URL without user, password and fragment."""
     return parts._replace(netloc=parts.netloc.rpartition("@")[2], fragment="").geturl()
-
-
-def _same_origin(ours: SplitResult, other: SplitResult) -> bool:
-    """Return whether credentials of one may go to the other: same scheme, host and port, or https on usual ports."""
-    default = {"http": 80, "https": 443}
-    here = (ours.scheme, ours.hostname, ours.port or default.get(ours.scheme))
-    there = (other.scheme, other.hostname, other.port or default.get(other.scheme))
-    return here == there or (here == ("http", ours.hostname, 80) and there == ("https", ours.hostname, 443))

@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-import os
 import re
-import stat
 import time
 import zlib
 from collections.abc import Awaitable, Callable, Sequence
@@ -23,6 +21,7 @@ from pulsed.reader.exporter.scraper import ExporterSettings, Login, Scraper, mas
 from pulsed.reader.exposition.parser import PageParser
 from pulsed.reader.exposition.row import limits_for
 from pulsed.reader.tick import RawTick
+from pulsed.regular_file import FileTooLarge, NotRegular, read_regular
 
 _AT_ONCE = 8
 _LARGE_PAGE = 128 * 1024  # bytes; a new page of this size takes some 10 ms, the most expensive kind some 50 ms
@@ -164,18 +163,16 @@ def _resolve(target: str) -> tuple[str, str, Login | None]:
 
 def _read_file(path: str, limit: int) -> bytes:
     try:
-        if not stat.S_ISREG(os.stat(path).st_mode):  # a pipe would block for ever
-            raise ScrapeFailed(f"{path} is not a regular file", "A target is a URL or the path of a saved page")
-        with open(path, "rb") as file:
-            page = file.read(limit + 1)
+        return read_regular(path, limit)
+    except NotRegular as error:
+        raise ScrapeFailed(f"{path} is not a regular file", "A target is a URL or the path of a saved page") from error
+    except FileTooLarge as error:
+        raise ScrapeFailed(
+            f"{path} has more than {limit} bytes", "See whether this is a page, or increase max_page_bytes"
+        ) from error
     except (OSError, ValueError) as error:  # ValueError: a zero byte in the path
         reason = error.strerror if isinstance(error, OSError) else str(error)
         raise ScrapeFailed(
             f"cannot read {path}: {reason}",
             "Name a saved page that pulsed's user may read, or a URL with http:// or https://",
         ) from error
-    if len(page) > limit:
-        raise ScrapeFailed(
-            f"{path} has more than {limit} bytes", "See whether this is a page, or increase max_page_bytes"
-        )
-    return page

@@ -16,6 +16,7 @@ from pulsed.errors import BadCapture
 from pulsed.reader.csv.records import header_of, problem_of
 from pulsed.reader.dmon.parser import message_of
 from pulsed.reader.record.lines import SESSION_MARK
+from pulsed.regular_file import open_regular
 
 Recording = Literal["dmon", "page", "folder", "record", "csv"]
 """What can be replayed."""
@@ -113,10 +114,15 @@ def _natural(name: str) -> tuple[list[tuple[int, str]], str]:
 
 
 def open_bytes(path: Path) -> BinaryIO:
-    """Open a file, unpacking it if it is gzipped."""
-    with path.open("rb") as file:
-        zipped = file.read(2) == b"\x1f\x8b"
-    return cast(BinaryIO, gzip.open(path, "rb") if zipped else path.open("rb"))
+    """Open a regular file, unpacking it if it is gzipped."""
+    file = io.FileIO(open_regular(path))
+    is_zipped = file.read(2) == b"\x1f\x8b"
+    file.seek(0)
+    if not is_zipped:
+        return io.BufferedReader(file)
+    unpacked = gzip.GzipFile(fileobj=file)
+    unpacked.myfileobj = file  # closed with it
+    return cast(BinaryIO, unpacked)
 
 
 def open_text(path: Path) -> io.TextIOWrapper:

@@ -6,6 +6,7 @@ import asyncio
 import base64
 import gzip
 import http.server
+import os
 import socket
 import ssl
 import subprocess
@@ -13,7 +14,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from email.message import Message
 from pathlib import Path
 from urllib.parse import unquote
@@ -28,6 +29,7 @@ from pulsed.reader.tick import RawTick, Source
 from tests.certificates import Authority, make_authority
 from tests.http_servers import QuietHandler, running
 from tests.sources import FakeClock, arrivals, cancel_read
+from tests.waiting import SECONDS
 
 PAGE = b"""# HELP DCGM_FI_DEV_GPU_UTIL GPU utilization (in %).
 # TYPE DCGM_FI_DEV_GPU_UTIL gauge
@@ -499,6 +501,38 @@ async def test_files_that_are_no_page(tmp_path: Path) -> None:
     empty.write_bytes(b"\n")
     with pytest.raises(BadPage, match=r"empty\.prom: empty page.*rename"):
         await read_once(str(empty))
+
+
+async def test_a_page_that_becomes_a_fifo_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also between two system calls: `stat` finds a file, opening it the FIFO."""
+    page, fifo = tmp_path / "page.prom", tmp_path / "fifo"
+    page.write_bytes(PAGE)
+    found = os.stat(page)
+    os.mkfifo(fifo)
+    fifo.rename(page)
+    monkeypatch.setattr(os, "stat", lambda *_, **__: found)
+    assert "not a regular file" in await asyncio.wait_for(failure(str(page)), SECONDS)
+
+
+@pytest.mark.parametrize("name", ["ca_file", "cert_file", "password_file", "bearer_token_file"])
+async def test_files_of_credentials_are_not_waited_for(tmp_path: Path, name: str) -> None:
+    os.mkfifo(tmp_path / "fifo")
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "large").write_bytes(b"x" * (16 * 2**20 + 1))
+    for path, reason in (("fifo", "not a regular"), ("folder", "not a regular"), ("large", "larger than")):
+        settings = replace(ExporterSettings(username="u"), **{name: str(tmp_path / path)})  # type: ignore[arg-type] # mypy: of any field
+        text = await asyncio.wait_for(failure("https://127.0.0.1:1/metrics", settings), SECONDS)
+        assert (reason in text, str(tmp_path / path) in text) == (True, True)
+
+
+async def test_a_password_file_is_read_anew(server: Server, tmp_path: Path) -> None:
+    password = tmp_path / "password"
+    settings = ExporterSettings(username="ops", password="old", password_file=str(password))
+    for word in ("first", "sec ond"):
+        password.write_text(f"{word}\n")
+        await read_once(f"{server.url}/metrics", settings)
+        sent = base64.b64encode(f"ops:{word}".encode()).decode()
+        assert server.seen[-1][1]["Authorization"] == f"Basic {sent}"
 
 
 def test_files_need_no_http_client(tmp_path: Path) -> None:

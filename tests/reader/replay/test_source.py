@@ -187,6 +187,20 @@ async def test_paths_that_cannot_be_read(tmp_path: Path) -> None:
         await ReplaySource("zero\0byte").read()
 
 
+async def test_a_page_that_became_a_fifo_costs_itself_only(tmp_path: Path) -> None:
+    """The folder is listed once per pass, which may last for hours."""
+    for number in range(3):
+        (tmp_path / f"page-{number}").write_text(page(number))
+    source = ReplaySource(tmp_path, speed=0)
+    assert list((await source.read()).values) == [0.0]
+    (tmp_path / "page-1").unlink()
+    os.mkfifo(tmp_path / "page-1")
+    with pytest.raises(BadCapture, match="not a regular file"):
+        await source.read()
+    assert list((await source.read()).values) == [2.0]
+    await source.close()
+
+
 async def test_a_recording_that_appears_later_is_found(tmp_path: Path) -> None:
     path = tmp_path / "late.prom"
     source = ReplaySource(path, speed=0)

@@ -1,0 +1,139 @@
+"""Regular files, for folders that others may write to, and for disks that may be full.
+
+Opening never waits: a FIFO or device in place of a file is an error. Reading is limited, and what is written is there
+as a whole or not at all. All errors are OSErrors with a `strerror`. Must not import any layer.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import stat
+from pathlib import Path
+
+STATE_MODE = 0o640
+"""Files of pulsed's own are for its user and group: accounts have the names of users."""
+
+_OTHER_KIND = (errno.ELOOP, errno.ENXIO, errno.EISDIR)
+"""Errors of opening a link that is not followed, a socket, and a directory."""
+
+
+class NotRegular(OSError):
+    """A path is a directory, FIFO, device or socket, or a link where links are not followed."""
+
+    def __init__(self, path: str | Path) -> None:
+        super().__init__(errno.EINVAL, "not a regular file", str(path))
+
+
+class FileTooLarge(OSError):
+    """A file is larger than its reader allows."""
+
+    def __init__(self, path: str | Path, limit: int) -> None:
+        super().__init__(errno.EFBIG, f"larger than {limit} bytes", str(path))
+
+
+def open_regular(
+    path: str | Path, flags: int = os.O_RDONLY, mode: int = STATE_MODE, *, follow_links: bool = True
+) -> int:
+    """Return a descriptor of a regular file.
+
+    Args:
+        flags, mode: as for `os.open`.
+        follow_links: whether the last part of the path may be a symbolic link.
+
+    Raises:
+        NotRegular: it is something else.
+        OSError: it cannot be opened.
+    """
+    flags |= os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY | (0 if follow_links else os.O_NOFOLLOW)
+    try:
+        descriptor = os.open(path, flags, mode)
+    except OSError as error:
+        if error.errno in _OTHER_KIND:
+            raise NotRegular(path) from None
+        raise
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise NotRegular(path)
+    return descriptor
+
+
+def read_regular(path: str | Path, limit: int, *, follow_links: bool = True) -> bytes:
+    """Return the content of a regular file.
+
+    Raises:
+        NotRegular, FileTooLarge: it is something else, or has more than `limit` bytes.
+        OSError: it cannot be read.
+    """
+    with open(open_regular(path, follow_links=follow_links), "rb") as file:
+        content = file.read(limit + 1)
+    if len(content) > limit:
+        raise FileTooLarge(path, limit)
+    return content
+
+
+def read_last_lines(path: str | Path, limit: int) -> list[bytes]:
+    """Return the last lines of a regular file that is not a link, as many as are whole in its last `limit` bytes.
+
+    Raises:
+        NotRegular: it is something else.
+        OSError: it cannot be read.
+    """
+    with open(open_regular(path, follow_links=False), "rb") as file:
+        begin = max(0, os.fstat(file.fileno()).st_size - limit)
+        file.seek(begin)
+        content = file.read(limit)
+    return content.splitlines()[1 if begin else 0 :]
+
+
+def write_all(descriptor: int, data: bytes) -> None:
+    """Write data, in several steps if the system takes a part of it only; raises OSError."""
+    rest = memoryview(data)
+    while rest:
+        if not (written := os.write(descriptor, rest)):
+            raise OSError(errno.EIO, "the system takes no more bytes")
+        rest = rest[written:]
+
+
+def replace_file(path: Path, content: bytes, mode: int = STATE_MODE) -> None:
+    """Write a file: a reader finds the old one or the new one, also after a power cut.
+
+    Raises:
+        OSError: it cannot be written; the old one is unchanged.
+    """
+    temporary = path.with_name(f"{path.name}.new")
+    temporary.unlink(missing_ok=True)  # of a process that was killed
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
+    try:
+        try:
+            write_all(descriptor, content)
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+        temporary.replace(path)
+    except BaseException:
+        with contextlib.suppress(OSError):  # a part of it would take up room on a full disk
+            temporary.unlink()
+        raise
+
+
+def append_lines(path: Path, lines: bytes, mode: int = STATE_MODE) -> None:
+    """Add whole lines to a file, or make it. A last line without an end, as of a power cut, is ended first.
+
+    Raises:
+        OSError: they cannot be written; the file is as before.
+    """
+    descriptor = open_regular(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, mode, follow_links=False)
+    try:
+        size = os.fstat(descriptor).st_size
+        is_torn = size > 0 and os.pread(descriptor, 1, size - 1) != b"\n"
+        try:
+            write_all(descriptor, b"\n" * is_torn + lines)
+            os.fsync(descriptor)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                os.ftruncate(descriptor, size)
+            raise
+    finally:
+        os.close(descriptor)
