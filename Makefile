@@ -5,6 +5,7 @@
 #   make bench               the figures, with ratios against named baselines
 #   make release VERSION=x.y.z   version, changelog, dist/ with packages, chart, images, SBOM and checksums, tag
 #   make hardware            known kernels on this node's GPU (3 min): classes and readings against what they must be
+#   make fuzz                every reader of outside bytes, ten minutes each: FUZZ_SECONDS=60 ARGS="--jobs 2 csv dmon"
 #   make mutants             100 changes of compute and translate that the unit tests must notice
 PYTHON ?= python3
 VENV   ?= .venv
@@ -14,7 +15,9 @@ ARGS   ?=
 WORKERS ?= $(shell $(PYTHON) -c 'import os; cores = os.cpu_count() or 1; print(cores + min(cores, 4))')
 PYTEST ?= $(VENV)/bin/python -m pytest
 
-.PHONY: run test lint format bench hardware mutants docs vendor dist release release-files constraints clean
+FUZZ_SECONDS ?= 600
+
+.PHONY: run test lint format bench hardware fuzz mutants docs vendor dist release release-files constraints clean
 
 $(VENV)/.run: pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || \
@@ -25,6 +28,10 @@ $(VENV)/.run: pyproject.toml
 
 $(VENV)/.dev: $(VENV)/.run
 	$(VENV)/bin/pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@touch $@
+
+$(VENV)/.fuzz: $(VENV)/.dev
+	$(VENV)/bin/pip install --quiet --disable-pip-version-check --editable '.[fuzz]'
 	@touch $@
 
 run: $(VENV)/.run
@@ -48,6 +55,10 @@ bench: $(VENV)/.dev
 
 hardware: $(VENV)/.dev
 	$(VENV)/bin/python -m tests.hardware $(ARGS)
+
+# What is found is in build/fuzz/findings.
+fuzz: $(VENV)/.fuzz
+	$(VENV)/bin/python -m tests.fuzz --seconds $(FUZZ_SECONDS) $(ARGS)
 
 mutants: $(VENV)/.dev
 	$(VENV)/bin/python -m tools.mutate $(ARGS)

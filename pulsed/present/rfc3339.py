@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 
 def rfc3339(seconds: float) -> str:
     """Return Unix seconds as `2026-01-01T00:00:00.100Z`, rounded to the millisecond."""
-    moment = datetime.fromtimestamp(round(seconds, 3), timezone.utc)
+    moment = _EPOCH + timedelta(milliseconds=round(seconds * 1000))
     return moment.isoformat(timespec="milliseconds").removesuffix("+00:00") + "Z"
 
 
