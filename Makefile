@@ -85,12 +85,17 @@ release: $(VENV)/.dev
 release-files: $(VENV)/.dev
 	$(VENV)/bin/python -m tools.release $(ARGS)
 
-# The newest versions that fit, from a fresh environment; run the tests with them before they are committed.
-constraints:
-	rm -rf build/constraints && $(PYTHON) -m venv build/constraints
-	build/constraints/bin/pip install --quiet --disable-pip-version-check '.[nvml]'
-	{ sed -n '/^#/p' deploy/constraints.txt; build/constraints/bin/pip freeze --exclude pulsed; } > build/constraints.txt
-	mv build/constraints.txt deploy/constraints.txt
+# The newest versions that fit, for all Pythons and machines, with the hashes of their files; run the tests with them
+# before they are committed.
+COMPILE = $(VENV)/bin/uv --quiet pip compile --universal --python-version 3.10 --upgrade --generate-hashes \
+    --no-annotate --no-header
+constraints: $(VENV)/.dev
+	mkdir -p build
+	$(COMPILE) --extra nvml pyproject.toml >build/constraints.txt
+	echo hatchling | $(COMPILE) - >build/build-constraints.txt
+	for name in constraints build-constraints; do \
+	    { sed -n '/^#/p' deploy/$$name.txt; cat build/$$name.txt; } >build/new.txt && mv build/new.txt deploy/$$name.txt; \
+	done
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -27,6 +27,7 @@ from tools.references import IMAGE
 
 ROOT = Path(__file__).resolve().parents[1]
 DIST = ROOT / "dist"
+CONSTRAINTS = ROOT / "deploy" / "constraints.txt"
 VERSION_FILE, CHANGELOG = ROOT / "pulsed" / "__init__.py", ROOT / "CHANGELOG.md"
 PLATFORMS = ("linux/amd64", "linux/arm64")
 TARGETS = {"runtime": "", "dcgmi": "-dcgmi"}
@@ -144,8 +145,9 @@ def _write_sbom(wheel: Path, target: Path, epoch: str) -> None:
     with tempfile.TemporaryDirectory() as folder:
         venv.create(folder)
         python = Path(folder) / "bin" / "python"
-        constraint = "--constraint", ROOT / "deploy" / "constraints.txt"
-        run(sys.executable, "-m", "pip", "--python", python, "install", "--quiet", *constraint, f"{wheel}[nvml]")
+        install = (sys.executable, "-m", "pip", "--python", python, "install", "--quiet")
+        run(*install, "--require-hashes", "--requirement", CONSTRAINTS)
+        run(*install, "--no-deps", wheel)
         run(
             *(sys.executable, "-m", "cyclonedx_py", "environment", "--pyproject", ROOT / "pyproject.toml"),
             *("--output-reproducible", "--output-file", target, python),
