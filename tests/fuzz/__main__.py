@@ -57,7 +57,7 @@ def fuzz(name: str, seconds: int) -> Run:
     for folder in (corpus, findings):
         folder.mkdir(parents=True, exist_ok=True)
     before = set(findings.glob(f"{name}-*"))
-    with tempfile.TemporaryDirectory(prefix="pulsed-fuzz-") as scratch:
+    with tempfile.TemporaryDirectory(prefix="pulsed-fuzz-", dir=_memory()) as scratch:
         seeds, words = Path(scratch, "seeds"), Path(scratch, "words")
         seeds.mkdir()
         target = load(name)
@@ -95,6 +95,11 @@ def fuzz(name: str, seconds: int) -> Run:
     inputs, coverage = (max([int(pair[place]) for pair in pairs if pair[place]], default=0) for place in (0, 1))
     words_of_it = [line for line in output.splitlines() if not _PROGRESS.match(line)][-_SHOWN_LINES:]
     return Run(name, inputs, coverage, found, "\n".join(words_of_it) if done.returncode or found else "")
+
+
+def _memory() -> str | None:
+    """Return a folder in memory, as targets sync files; None if there is none."""
+    return "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
 
 
 def _escaped(token: bytes) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import random
 import sys
 
 import atheris
@@ -18,5 +19,12 @@ def _check(data: bytes) -> None:
     _TARGET.check(data)
 
 
-atheris.Setup(sys.argv, _check)
+def _mutate(data: bytes, max_size: int, seed: int) -> bytes:
+    chance = random.Random(seed)
+    own = _TARGET.mutate(data, chance) if data and chance.random() < 0.5 else None
+    mutated: bytes = atheris.Mutate(data, max_size) if own is None or len(own) > max_size else own
+    return mutated
+
+
+atheris.Setup(sys.argv, _check, custom_mutator=_mutate)
 atheris.Fuzz()

@@ -46,6 +46,7 @@ class FuzzTarget:
         verify: asserts what holds for an input and its outcome: what `read` returned, or the refusal that it raised.
         seeds: yields inputs to start from.
         tokens: words of the format, which the fuzzer inserts.
+        mutate: returns another input of the format, beside those that the fuzzer makes; None if it has none.
     """
 
     name: str
@@ -54,6 +55,7 @@ class FuzzTarget:
     verify: Callable[[bytes, Any], None]
     seeds: Callable[[], Iterable[bytes]]
     tokens: tuple[bytes, ...] = ()
+    mutate: Callable[[bytes, random.Random], bytes | None] = lambda data, chance: None
 
     def check(self, data: bytes) -> None:
         """Check one input.

@@ -7,7 +7,7 @@ Unix seconds.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Literal
@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from pydantic import TypeAdapter
 
 VERSION: Literal[2] = 2
+
+LARGEST = 1e21
+"""No counter has 70 bits."""
 
 DUMPED_AT_ONCE = 100
 """GPUs whose state is taken in one step: 5 ms."""
@@ -129,7 +132,11 @@ def restore(gpu: GpuHealth, saved: SavedGpuState, time: float) -> None:
     for name, (rule, state) in _named(gpu).items():
         if isinstance(rule, Increase) and rule.window >= HOUR:
             found = saved.increases.get(name, {})
-            state.increases = {counter: found[counter] for counter in rule.inputs if counter in found}
+            state.increases = {
+                counter: replace(found[counter], seconds=rule.window, lifetime=rule.lifetime)
+                for counter in rule.inputs
+                if counter in found
+            }
         held = saved.held.get(name)
         if held is not None and held[1] > gpu.now:
             state.held, state.until = held[0], min(held[1], gpu.now + rule.hold)
@@ -159,11 +166,26 @@ def validated(document: object) -> SavedTarget:
     from pydantic import ValidationError  # only a state file needs it
 
     try:
-        return _adapter().validate_python(document)
+        saved = _adapter().validate_python(document)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         place = ".".join(map(str, first["loc"]))
         raise ValueError(f"saved state: {place}: {first['msg']}; the value is {first['input']!r:.80}") from error
+    _check_numbers(_as_json(saved))
+    for key, gpu in saved.gpus.items():
+        if gpu.last_xid is not None and gpu.last_xid not in gpu.xids:
+            raise ValueError(f"saved state: gpus.{key}: last_xid is {gpu.last_xid}, and xids have no such code")
+    return saved
+
+
+def _check_numbers(document: object) -> None:
+    """Raise ValueError for a number with which results would not stay finite, as in a damaged file."""
+    values = [document]
+    for value in values:
+        if isinstance(value, (dict, list)):
+            values += value.values() if isinstance(value, dict) else value
+        elif isinstance(value, (int, float)) and not abs(value) <= LARGEST:
+            raise ValueError(f"saved state: a number is larger than {LARGEST:g} or not finite: {value!r:.80}")
 
 
 def _as_json(state: SavedTarget) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from pulsed.errors import BadCapture
 from pulsed.reader.record.lines import RecordReader, RecordWriter, Session
 from pulsed.reader.tick import Layout, RawTick, Series
 from tests.bench.ticks import raw_ticks
+from tests.fuzz.json_mutator import mutate_json
 from tests.fuzz.target import FuzzTarget
 from tests.reader.record.ticks import record, said, session, tick
 
@@ -53,4 +54,5 @@ RECORD = FuzzTarget(
         *(b'"target":"a"', b'"clock":', b'"interval":', b'"rejected":{', b'["nan"]', b'["-inf"]', b"null", b"1e400"),
         *(b'"dialect":"pulsed"', b'"help":{', b'"types":{', b"\\u0000", b"\\ud800", b"\n"),
     ),
+    mutate_json,
 )
