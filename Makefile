@@ -17,7 +17,7 @@ PYTEST ?= $(VENV)/bin/python -m pytest
 
 FUZZ_SECONDS ?= 600
 
-.PHONY: run test lint format bench hardware fuzz mutants docs vendor dist release release-files constraints pins clean
+.PHONY: run test lint format bench hardware fuzz mutants docs vendor dist release release-files constraints audit pins clean
 
 $(VENV)/.run: pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || \
@@ -96,6 +96,10 @@ constraints: $(VENV)/.dev
 	for name in constraints build-constraints; do \
 	    { sed -n '/^#/p' deploy/$$name.txt; cat build/$$name.txt; } >build/new.txt && mv build/new.txt deploy/$$name.txt; \
 	done
+
+# Known holes of the pinned packages; needs PyPI's advisories.
+audit: $(VENV)/.dev
+	$(VENV)/bin/python -m tools.audit
 
 # What the tags of images and GitHub Actions stand for now.
 pins: $(VENV)/.dev

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 SCRIPT = Path(__file__).parents[1] / ".ci" / "run"
-PARTS = ("bookworm", "trixie", "-m tests.deploy.install", ".venv/.fuzz", "fuzz", "test")
+PARTS = ("bookworm", "trixie", "-m tests.deploy.install", ".venv/.fuzz", "fuzz", "audit", "test")
 """The first words of a part's command behind its program."""
 
 FIRST = ("-m tests.deploy.install", ".venv/.fuzz")

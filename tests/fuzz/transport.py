@@ -15,6 +15,7 @@ class FakeTransport(asyncio.Transport):
 
     Attributes:
         sent: what the protocol has written.
+        is_aborted: whether the protocol has dropped the connection.
     """
 
     def __init__(self, protocol: asyncio.Protocol) -> None:
@@ -22,6 +23,7 @@ class FakeTransport(asyncio.Transport):
         self._protocol = protocol
         self._is_closing = self._is_lost = False
         self.sent = bytearray()
+        self.is_aborted = False
 
     def receive(self, data: Iterable[bytes]) -> None:
         """Deliver data, as long as the protocol has not closed the connection."""
@@ -52,7 +54,9 @@ class FakeTransport(asyncio.Transport):
             self._is_closing = True
             asyncio.get_running_loop().call_soon(self.lose)
 
-    abort = close
+    def abort(self) -> None:
+        self.is_aborted = True
+        self.close()
 
     def can_write_eof(self) -> bool:
         return True
