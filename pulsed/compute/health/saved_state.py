@@ -128,7 +128,8 @@ def restore(gpu: GpuHealth, saved: SavedGpuState, time: float) -> None:
         if gpu.device.driver_version and gpu.device.driver_version != gpu.driver_version:
             gpu.device = Device(gpu.device.entity)  # the first sample brings the change
     gpu.last_reset, gpu.resets, xids = saved.last_reset, saved.resets, gpu.inputs.xids
-    xids.gauge, xids.last, xids.records = saved.gauge, saved.last_xid, saved.xids
+    xids.gauge, xids.records = saved.gauge, saved.xids
+    xids.last = saved.last_xid if saved.last_xid in saved.xids else None
     for name, (rule, state) in _named(gpu).items():
         if isinstance(rule, Increase) and rule.window >= HOUR:
             found = saved.increases.get(name, {})
@@ -172,9 +173,6 @@ def validated(document: object) -> SavedTarget:
         place = ".".join(map(str, first["loc"]))
         raise ValueError(f"saved state: {place}: {first['msg']}; the value is {first['input']!r:.80}") from error
     _check_numbers(_as_json(saved))
-    for key, gpu in saved.gpus.items():
-        if gpu.last_xid is not None and gpu.last_xid not in gpu.xids:
-            raise ValueError(f"saved state: gpus.{key}: last_xid is {gpu.last_xid}, and xids have no such code")
     return saved
 
 
