@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 import yaml
+from packaging.utils import canonicalize_name
 
 from pulsed import __version__
 from tests.daemon import environment
@@ -242,10 +243,10 @@ def test_a_key_with_a_password(clone: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 def check_sbom(document: dict[str, Any]) -> None:
     assert (document["bomFormat"], document["metadata"]["component"]["name"]) == ("CycloneDX", "pulsed")
-    named = {component["name"].lower(): component["version"] for component in document["components"]}
+    named = {canonicalize_name(component["name"]): component["version"] for component in document["components"]}
     pinned = re.findall(r"^[\w.-]+==\S+", (ROOT / "deploy" / "constraints.txt").read_text(), re.MULTILINE)
     assert len(pinned) > 20
-    assert {f"{name}=={version}" for name, version in named.items()} <= {each.lower() for each in pinned}
+    assert {f"{name}=={version}" for name, version in named.items()} <= set(pinned)
     assert {"fastapi", "pydantic", "uvicorn", "pyyaml", "nvidia-ml-py"} <= named.keys()
     assert not {"pip", "pytest", "mypy"} & named.keys()
 

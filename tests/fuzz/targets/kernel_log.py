@@ -23,8 +23,7 @@ def _events(written: Iterable[bytes]) -> list[KernelEvent]:
         events: list[KernelEvent] = []
         for data in written:
             os.write(descriptor, data)
-            while (found := log.poll()) or found is None:
-                assert found is not None, log.error
+            while found := log.poll():  # None: it cannot be read, for a reason that `error` has
                 events += found
         return events
     finally:
