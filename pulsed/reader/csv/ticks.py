@@ -177,6 +177,8 @@ class _CsvTickParser:
         if gpu is None:
             gpu = self._gpus[key] = _Gpu(self._rows.labels(key))
         if time == gpu.last:
+            if not values:
+                return None  # a GPU that is lost: until it returns, its rows have the time of its last sample
             raise BadCapture(f"{self._path}, line {number}: the GPU of this row comes twice at this time", _IDENTIFYING)
         tick, is_older = None, gpu.clock is not None and time + self._shift <= gpu.clock
         if self._rest is None or time != self._rest.time or is_older:
