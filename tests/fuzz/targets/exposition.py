@@ -36,7 +36,7 @@ def _verify(data: bytes, outcome: Any) -> None:
             assert isinstance(after, TooManyGpus) or _is_limit(after), after
     for line in data.decode(errors="backslashreplace").removeprefix("\ufeff").split("\n"):
         if expected := line_by_line(line):
-            found = EXPOSITION.outcome(partial(_read, line.encode()))
+            found = EXPOSITION.outcome(partial(_read, f"\n{line}".encode()))  # not the begin: no byte order mark
             if isinstance(found, Page) and not found.rejected:
                 assert samples(found) == expected, f"prometheus_client reads {expected}"
 
