@@ -67,7 +67,8 @@ def read_regular(path: str | Path, limit: int, *, follow_links: bool = True) -> 
         OSError: it cannot be read.
     """
     with open(open_regular(path, follow_links=follow_links), "rb") as file:
-        content = file.read(limit + 1)
+        size = os.fstat(file.fileno()).st_size  # Python reserves as much memory as it is asked to read
+        content = file.read(min(size, limit) + 1)
     if len(content) > limit:
         raise FileTooLarge(path, limit)
     return content
@@ -81,9 +82,10 @@ def read_last_lines(path: str | Path, limit: int) -> list[bytes]:
         OSError: it cannot be read.
     """
     with open(open_regular(path, follow_links=False), "rb") as file:
-        begin = max(0, os.fstat(file.fileno()).st_size - limit)
+        size = os.fstat(file.fileno()).st_size
+        begin = max(0, size - limit)
         file.seek(begin)
-        content = file.read(limit)
+        content = file.read(size - begin)
     return content.splitlines()[1 if begin else 0 :]
 
 
