@@ -12,6 +12,7 @@ from typing import Protocol, cast
 from pulsed import __version__
 from pulsed.commands.command_parser import CommandParser
 from pulsed.errors import PulsedError
+from pulsed.printable import clean_lines
 from pulsed.standard_streams import OutputFailed, checked_output, open_standard_streams
 
 COMMANDS: Mapping[str, str] = {
@@ -67,7 +68,7 @@ def _main(given: Sequence[str]) -> int:
         sys.stdout.flush()
     except PulsedError as error:
         with contextlib.suppress(OSError):  # standard error may be a full disk
-            print(f"pulsed: {error}", file=sys.stderr)  # noqa: T201
+            sys.stderr.write(clean_lines(f"pulsed: {error}"))
         return parser.failure_code if isinstance(error, OutputFailed) else error.exit_code
     except KeyboardInterrupt:
         return 130

@@ -99,6 +99,12 @@ class OtherNode(SourceError):
     reason = "other_node"
 
 
+class DuplicateGpu(SourceError):
+    """Several exporters of this node show the same GPU."""
+
+    reason = "duplicate_gpu"
+
+
 class TooManyGpus(SourceError):
     """A source has more GPUs and MIG instances than `source.max_gpus`.
 

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from itertools import product
 
 from pulsed.errors import UsageError
 
 MAX_HOSTS = 65536
 
+_SEPARATORS = re.compile(r"(\[[^\[\]]*\]|,)")
 _PARTS = re.compile(r"[^\[\],\s]+|\[[^\[\]]*\]")
-_RANGE = re.compile(r"(\d+)(?:-(\d+))?")
+_RANGE = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?")
 
 
 def expanded_hosts(text: str) -> list[str]:
@@ -22,7 +24,7 @@ def expanded_hosts(text: str) -> list[str]:
         UsageError: it is not such a list, or has more than `MAX_HOSTS` names.
     """
     hosts: dict[str, None] = {}
-    for name in re.split(r",(?![^\[]*\])", text.strip()):
+    for name in _names(text.strip()):
         parts = _PARTS.findall(name)
         if not name or "".join(parts) != name:
             raise _refusal(text, f"{name!r} is not a host name")
@@ -34,6 +36,18 @@ def expanded_hosts(text: str) -> list[str]:
             raise _refusal(text, f"more than {MAX_HOSTS} hosts")
         hosts.update(dict.fromkeys(map("".join, product(*choices))))
     return list(hosts)
+
+
+def _names(text: str) -> Iterator[str]:
+    """Yield the names between the commas outside of brackets."""
+    parts: list[str] = []
+    for part in _SEPARATORS.split(text):
+        if part == ",":
+            yield "".join(parts)
+            parts = []
+        else:
+            parts.append(part)
+    yield "".join(parts)
 
 
 def _choices(brackets: str, text: str) -> list[str]:

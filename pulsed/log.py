@@ -1,5 +1,6 @@
 """Log lines for people and machines: logfmt or JSON on stderr, one line an event.
 
+Characters that are not printable are escaped.
 Call `log.info("what happened", extra={"target": url})`: the extra keys become fields of the line.
 """
 
@@ -9,6 +10,8 @@ import json
 import logging
 from datetime import datetime, timezone
 from typing import Literal
+
+from pulsed.printable import escaped
 
 Level = Literal["debug", "info", "warn", "error"]
 Format = Literal["logfmt", "json"]
@@ -55,10 +58,10 @@ class _Logfmt(logging.Formatter):
 
 class _Json(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
-        return json.dumps(_fields(record, self), default=str, ensure_ascii=False)
+        return escaped(json.dumps(_fields(record, self), default=str, ensure_ascii=False))
 
 
 def _quoted(text: str) -> str:
-    if text and all(c > " " and c not in '"=\\' for c in text):
+    if text and text.isprintable() and not any(c in ' "=\\' for c in text):
         return text
-    return json.dumps(text, ensure_ascii=False)
+    return escaped(json.dumps(text, ensure_ascii=False))

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+LONGEST_WORD = 64
+"""No known word is longer; comparing takes the product of both lengths."""
+
 
 def nearest(word: str, known: Iterable[str]) -> str | None:
     """Return the known word that was probably meant; None if there is none like it. Case does not count.
@@ -12,6 +15,8 @@ def nearest(word: str, known: Iterable[str]) -> str | None:
     """
     from difflib import get_close_matches  # only errors need it
 
+    if len(word) > LONGEST_WORD:
+        return None
     by_lower = {each.lower(): each for each in known}
     word = word.lower()
     section, _, name = word.rpartition(".")

@@ -8,10 +8,11 @@ import json
 import os
 import signal
 import socket
+import ssl
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -68,13 +69,18 @@ class Daemon:
     process: subprocess.Popen[str]
     port: int
     log_path: Path
+    authority: Path | str = ""
     address: str = field(init=False)
 
     def __post_init__(self) -> None:
         self.address = f"127.0.0.1:{self.port}"
 
     def get(self, path: str, headers: Mapping[str, str] | None = None, method: str = "GET") -> Answer:
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=SECONDS)
+        if not self.authority:
+            connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=SECONDS)
+        else:
+            tls = ssl.create_default_context(cafile=str(self.authority))
+            connection = http.client.HTTPSConnection("localhost", self.port, timeout=SECONDS, context=tls)
         try:
             connection.request(method, path, headers=dict(headers or {}))
             response = connection.getresponse()
@@ -105,19 +111,30 @@ class Daemon:
 
 
 @contextlib.contextmanager
-def serving(folder: Path, *arguments: str, ready: bool = True, **extra: str) -> Iterator[Daemon]:
-    """Start `pulsed serve` on a free port; waits until it is ready, or healthy only; ends it afterwards."""
+def serving(
+    folder: Path,
+    *arguments: str,
+    ready: bool = True,
+    within: Sequence[str] = (),
+    authority: Path | str = "",
+    **extra: str,
+) -> Iterator[Daemon]:
+    """Start `pulsed serve` on a free port; waits until it is ready, or healthy only; ends it afterwards.
+
+    `within` is the beginning of a command that runs the daemon as its only process; `authority` the file of the
+    authority's certificate of a daemon that serves TLS.
+    """
     port = free_port()
     log_path = folder / f"pulsed-{port}.log"
     with log_path.open("w") as log:
         process = subprocess.Popen(
-            [sys.executable, "-m", "pulsed", "serve", "--web.listen-address", f"127.0.0.1:{port}", *arguments],
+            [*within, sys.executable, "-m", "pulsed", "serve", "--web.listen-address", f"127.0.0.1:{port}", *arguments],
             stderr=log,
             stdout=log,
             text=True,
             env=environment(**extra),
         )
-    daemon = Daemon(process, port, log_path)
+    daemon = Daemon(process, port, log_path, authority)
     try:
         daemon.wait_for("/-/ready" if ready else "/-/healthy")
         yield daemon

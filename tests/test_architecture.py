@@ -16,9 +16,11 @@ MAY_IMPORT = {
     "aligned_sleep": "",
     "background": "",
     "errors": "",
+    "json_text": "",
+    "printable": "",
     "regular_file": "",
     "standard_streams": "errors",
-    "log": "",
+    "log": "printable",
     "memory": "",
     "suggestions": "",
     "file_watcher": "",
@@ -32,27 +34,27 @@ MAY_IMPORT = {
     "attribution": "aligned_sleep backoff daemon_thread errors kubernetes regular_file reader.tick",
     "translate": "attribution errors reader.tick",
     "compute": "attribution errors suggestions reader.tick translate",
-    "accounting": "attribution compute translate",
+    "accounting": "attribution compute json_text translate",
     "collector.target_store": "compute",
-    "present.terminal": "",
+    "present.terminal": "printable",
     "present": (
-        "accounting attribution background errors suggestions reader.tick translate compute collector.target_store "
-        "present.terminal"
+        "accounting attribution background errors json_text suggestions reader.tick translate compute "
+        "collector.target_store present.terminal printable"
     ),
     "durations": "",
     "config": "durations errors http kubernetes suggestions reader.tick reader translate compute present",
     "collector": (
-        "accounting aligned_sleep background errors regular_file kubernetes attribution reader.tick reader translate "
-        "compute collector.target_store config"
+        "accounting aligned_sleep background errors json_text regular_file kubernetes attribution reader.tick reader "
+        "translate compute collector.target_store config"
     ),
-    "adapter": "errors kubernetes present suggestions",
+    "adapter": "errors json_text kubernetes present suggestions",
     "server": "aligned_sleep errors file_watcher regular_file config collector.target_store present",
     "commands": (
         "accounting adapter aligned_sleep attribution durations errors file_watcher hostlist http kubernetes log "
-        "memory suggestions reader.tick reader translate compute collector.target_store present present.terminal "
-        "config collector server"
+        "memory printable suggestions reader.tick reader translate compute collector.target_store present "
+        "present.terminal config collector server"
     ),
-    "cli": "commands errors standard_streams",
+    "cli": "commands errors printable standard_streams",
     "__main__": "cli",
 }
 """Packages and modules of pulsed in their order, each with what it imports: only entries above it.

@@ -150,7 +150,9 @@ def _example(section: type[Section], depth: int, described: set[type[Section]]) 
 
 
 def _comment(field: FieldInfo, indent: str) -> str:
-    return "".join(f"{indent}# {line}\n" for line in wrap(field.description or "", WIDTH - len(indent)))
+    return "".join(
+        f"{indent}# {line}\n" for line in wrap(field.description or "", WIDTH - len(indent), break_on_hyphens=False)
+    )
 
 
 def _written(field: FieldInfo, value: object) -> str:

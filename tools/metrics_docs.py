@@ -288,7 +288,7 @@ def _own() -> Iterator[str]:
 
 def _adapter() -> Iterator[str]:
     yield ADAPTER_HEAD
-    watch = ResourceWatch(ApiClient(ClusterAccess("https://127.0.0.1")), "", {}, pod_reader([]))
+    watch = ResourceWatch(ApiClient(ClusterAccess("https://127.0.0.1")), "", {}, pod_reader([], []))
     telemetry = AdapterTelemetry(ClusterGpus(Scraper(ExporterSettings()), watch, PageAddress(), 0.0), watch)
     yield from _rows(family for family in telemetry.families() if family.name.startswith("pulsed_adapter_"))
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from pulsed.accounting.account import OwnerAccount
 from pulsed.accounting.saved_account import dump_account, load_account
 from pulsed.attribution.owner import Owner
+from pulsed.json_text import json_text
 
 MAX_ENDED = 1000
 MAX_ENDED_BYTES = 4 * 2**20
@@ -31,7 +32,7 @@ class EndedAccounts:
 
     def add(self, account: OwnerAccount) -> bytes:
         """Keep an account that has ended, and drop the oldest ones beyond the limits; return it as a line of JSON."""
-        line = json.dumps(dump_account(account), separators=(",", ":"), allow_nan=False).encode()
+        line = json_text(dump_account(account)).encode()
         self._keep(account, line)
         return line
 

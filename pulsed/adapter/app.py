@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Collection
 from urllib.parse import parse_qsl, unquote
@@ -10,7 +9,8 @@ from urllib.parse import parse_qsl, unquote
 from pulsed.adapter.documents import VERSIONS, Document, failure
 from pulsed.adapter.metrics_api import MetricsApi, RequestFailed
 from pulsed.adapter.telemetry import AdapterTelemetry
-from pulsed.present.asgi import CLIENT_NAMES, Receive, Scope, Send, respond
+from pulsed.json_text import json_text
+from pulsed.present.asgi import Receive, Scope, Send, client_of, respond
 from pulsed.present.exposition.negotiation import choose_format
 
 log = logging.getLogger(__name__)
@@ -68,7 +68,7 @@ class AdapterApp:
         if path in READY:
             self._api.check_ready()
             return {"status": "ok"}
-        self._check_client(scope["state"].get(CLIENT_NAMES, frozenset()))
+        self._check_client(client_of(scope).names)
         # Decoded part by part: the API server sends `*` as %2A, and a name may hold a slash.
         root, *parts = [unquote(part) for part in scope["raw_path"].decode("ascii").strip("/").split("/")]
         if root != "apis":
@@ -77,7 +77,7 @@ class AdapterApp:
 
 
 def _encoded(document: Document) -> bytes:
-    return json.dumps(document, separators=(",", ":")).encode()
+    return json_text(document).encode()
 
 
 def _route(path: str) -> str:

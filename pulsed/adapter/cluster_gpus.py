@@ -47,12 +47,12 @@ class ClusterPod(NamedTuple):
     daemon: ExporterPod | None
 
 
-def pod_reader(selectors: Iterable[str], namespace: str = "") -> Callable[[JsonObject], ClusterPod]:
+def pod_reader(selectors: Iterable[str], namespaces: Collection[str] | None) -> Callable[[JsonObject], ClusterPod]:
     """Return the function that takes from a pod in JSON what is kept of it.
 
     Args:
         selectors: label selectors; a pod that matches any is a daemon.
-        namespace: of daemons; empty: any.
+        namespaces: of daemons; None: any.
     """
     parsed = list(map(parse_selector, selectors))
 
@@ -60,7 +60,8 @@ def pod_reader(selectors: Iterable[str], namespace: str = "") -> Callable[[JsonO
         given = mapping(mapping(item.get("metadata")).get("labels"))
         labels = {name: text(value) for name, value in given.items()}
         pod = exporter_pod(item)
-        is_daemon = namespace in ("", pod.namespace) and any(matches(labels) for matches in parsed)
+        is_here = namespaces is None or pod.namespace in namespaces
+        is_daemon = is_here and any(matches(labels) for matches in parsed)
         return ClusterPod(labels, pod if is_daemon else None)
 
     return read

@@ -7,10 +7,9 @@ from typing import NamedTuple
 
 from pulsed.attribution.owner import OwnerKind
 
-_JOB = re.compile(r"/[^/]*slurm[^/]*/(?:uid_[0-9]+/)?job_([0-9]+)(?=/|$)")
-_POD = re.compile(
-    r"/[^/]*kubepods[^:]*?[/-]pod([0-9a-f]{8}(?:[-_][0-9a-f]{4}){3}[-_][0-9a-f]{12}|[0-9a-f]{32})(?=[./:]|$)"
-)
+_JOB = re.compile(r"slurm[^/]*/(?:uid_[0-9]+/)?job_([0-9]+)(?=/|$)")
+_PODS = "kubepods"
+_POD = re.compile(r"[/-]pod([0-9a-f]{8}(?:[-_][0-9a-f]{4}){3}[-_][0-9a-f]{12}|[0-9a-f]{32})(?=[./:]|$)")
 
 
 class CgroupOwner(NamedTuple):
@@ -30,6 +29,6 @@ def owner_of_cgroup(text: str) -> CgroupOwner | None:
         path = line.split(":", 2)[-1]
         if match := _JOB.search(path):
             return CgroupOwner("slurm_job", match[1])
-        if match := _POD.search(path):
+        if _PODS in path and (match := _POD.search(path, path.index(_PODS))):
             return CgroupOwner("pod", match[1].replace("_", "-"))
     return None

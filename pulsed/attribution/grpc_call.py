@@ -85,7 +85,7 @@ class _Response:
     def message(self) -> bytes:
         code = self.headers["grpc-status"]
         if code != "0":
-            name = _CODES.get(int(code) if code.isdecimal() else 0, f"status {code}")
+            name = _CODES.get(int(code) if code.isdecimal() and len(code) < 4 else 0, f"status {code[:16]}")
             raise AttributionError(f"the call failed: {name} {unquote(self.headers.get('grpc-message', ''))[:500]}")
         if len(self._body) < _PREFIX.size:
             raise AttributionError("the response is empty")

@@ -17,20 +17,20 @@ _CONTAINER = ("container", "container_name")
 _UID = ("pod_uid",)
 _JOB = ("hpc_job",)
 
-_EXPORTED = "exported_"
+EXPORTED = "exported_"
 """Prometheus, without `honorLabels`, puts this before the page's labels and gives the plain names to the scraped pod,
 which is the exporter's (dcgm-exporter#340, #363)."""
 
 _EXPORTERS_OWN = "dcgm-exporter"
 """A pod with this in its name has no GPU: it is the scraped one, on a row that had no pod."""
 
-SHARES = frozenset({prefix + name for name in (*_POD, *_UID, *_JOB, "vgpu") for prefix in ("", _EXPORTED)})
+SHARES = frozenset({prefix + name for name in (*_POD, *_UID, *_JOB, "vgpu") for prefix in ("", EXPORTED)})
 """Labels that may mean a row is one pod's or one job's view of a GPU, beside a row of the whole."""
 
 
 def is_relabelled(rows: Iterable[Mapping[str, str]]) -> bool:
     """Return whether Prometheus has renamed the labels of a page."""
-    names = {_EXPORTED + name for name in (*_POD, *_NAMESPACE, *_CONTAINER)}
+    names = {EXPORTED + name for name in (*_POD, *_NAMESPACE, *_CONTAINER)}
     return any(not names.isdisjoint(row) for row in rows)
 
 
@@ -43,7 +43,7 @@ def owners_of(rows: Iterable[Mapping[str, str]], relabelled: bool = False) -> Ow
         rows: labels of the rows of the device.
         relabelled: as returned by `is_relabelled`.
     """
-    prefix = _EXPORTED if relabelled else ""
+    prefix = EXPORTED if relabelled else ""
     pods: dict[tuple[str, str, str], str] = {}
     jobs: dict[str, None] = {}
     for row in rows:

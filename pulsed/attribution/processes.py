@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from pulsed.attribution.cgroup import CgroupOwner, owner_of_cgroup
-from pulsed.attribution.command_line import masked_command
+from pulsed.attribution.command_line import MAX_BYTES, arguments_of, masked_command
 
 MAX_PROCESSES = 1024
 """Processes beyond this are left out."""
@@ -22,7 +22,7 @@ class ListedProcess(NamedTuple):
         user: login name; the number where it has none.
         memory_bytes: resident.
         start: Unix seconds.
-        command: without secrets; empty if it cannot be read.
+        command: without secrets; empty if it has none.
     """
 
     pid: int
@@ -61,13 +61,21 @@ def _listed(pids: Collection[int]) -> Iterator[ListedProcess]:
                 continue
             process = psutil.Process(pid)
             with process.oneshot():
+                if process.status() == psutil.STATUS_ZOMBIE:
+                    continue
                 yield ListedProcess(
                     pid,
                     owner,
                     process.username(),
                     process.memory_info().rss,
                     process.create_time(),
-                    masked_command(process.cmdline()),
+                    _command(pid),
                 )
         except (psutil.Error, OSError):  # it has ended, or is hidden
             continue
+
+
+def _command(pid: int) -> str:
+    """Return the command line of a process, without secrets; psutil would read megabytes of it."""
+    with Path(f"/proc/{pid}/cmdline").open("rb") as file:
+        return masked_command(arguments_of(file.read(MAX_BYTES + 1)))

@@ -20,7 +20,7 @@ from pulsed.compute.health.evaluator import HealthEvaluator
 from pulsed.compute.layer import ComputeLayer
 from pulsed.compute.tick import ComputedTick
 from pulsed.config.gpu_selection import EVERYTHING, GpuSelection, SelectableGpu
-from pulsed.reader.kernel_log.log import KernelLog
+from pulsed.reader.kernel_log.log import KMSG, KernelLog
 from pulsed.reader.tick import MAX_GPUS, KernelEvent, Layout, RawTick, Source
 from pulsed.translate.identity import is_same_host
 from pulsed.translate.tick import Device
@@ -225,5 +225,20 @@ class Collector:
         target.restarts = self._restarts + source.restarts
         target.set_source(source.kind, source.target, source.interval)
         computed = await self._pipeline.run(raw)
-        target.kernel_log_error = self._pipeline.kernel_log_error
+        self._note_kernel_log(self._pipeline.kernel_log_error)
         return computed
+
+    def _note_kernel_log(self, error: str | None) -> None:
+        """Store why the kernel log cannot be used, and log when that begins and ends."""
+        before, self._target.kernel_log_error = self._target.kernel_log_error, error
+        if not self._is_logged or bool(error) == bool(before):
+            return
+        if error:
+            is_expected = error.startswith(KMSG)  # `auto` reads it where that is allowed
+            log.log(
+                logging.INFO if is_expected else logging.WARNING,
+                "XIDs are not read from the kernel log",
+                extra={"target": self._target.name, "error": error},
+            )
+        else:
+            log.info("XIDs are read from the kernel log again", extra={"target": self._target.name})

@@ -4,19 +4,31 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
+from pulsed.attribution.labels import EXPORTED
+from pulsed.collector.gpu_claims import GpuClaims, PageGpus
 from pulsed.collector.own_node import OwnNodeExporter
 from pulsed.collector.source_factory import exporter_settings
 from pulsed.collector.this_host import discovery_node
 from pulsed.config import Config
-from pulsed.errors import ExporterNotFound
+from pulsed.config.values import ALL_NAMESPACES
+from pulsed.errors import DuplicateGpu, ExporterNotFound
 from pulsed.kubernetes.api_client import ApiClient
-from pulsed.kubernetes.exporter_pods import ExporterEndpoint, PageAddress, endpoints, exporter_pod
+from pulsed.kubernetes.cluster_access import own_namespace
+from pulsed.kubernetes.exporter_pods import (
+    USUAL_NAMESPACES,
+    ExporterEndpoint,
+    PageAddress,
+    PodRequirements,
+    endpoints,
+    exporter_pod,
+)
 from pulsed.kubernetes.resource_watch import ResourceWatch
 from pulsed.reader.exporter.scraper import Scraper
 from pulsed.reader.exporter.source import ExporterSource
-from pulsed.reader.tick import RawTick, Source
+from pulsed.reader.tick import Labels, RawTick, Source
+from pulsed.translate.identity import NODE_LABELS, is_loopback, is_same_host
 
 log = logging.getLogger(__name__)
 
@@ -24,9 +36,26 @@ NO_EXPORTER = "kubernetes"
 """Name of the target while no exporter has been found."""
 
 _REMEDY = (
-    "Install the GPU operator or dcgm-exporter there, correct source.exporter.kubernetes.selectors and .namespace, or "
-    "set source.exporter.discovery: static"
+    "Install the GPU operator or dcgm-exporter there; correct source.exporter.kubernetes.namespaces, .controllers and "
+    ".selectors; or set source.exporter.discovery: static"
 )
+_MAX_REASONS = 8
+_HOST_LABELS = ("Hostname", "hostname")
+"""Those that dcgm-exporter itself writes; pods of the GPUs may have labels with the other names."""
+
+
+def pod_requirements(config: Config) -> PodRequirements:
+    """Return which pods are exporters, besides their labels.
+
+    Whoever creates pods in the namespace of pulsed can read its credentials anyway; `default` is excluded all the same,
+    because it is everybody's in many clusters.
+    """
+    given = config.source.exporter.kubernetes
+    namespaces = given.namespaces
+    if namespaces is None:
+        own = own_namespace(config.kubernetes.namespace_file)
+        namespaces = tuple(dict.fromkeys((*USUAL_NAMESPACES, *([own] if own not in ("", "default") else []))))
+    return PodRequirements(None if namespaces == ALL_NAMESPACES else namespaces, given.controllers)
 
 
 class ExporterDiscovery:
@@ -54,7 +83,10 @@ class ExporterDiscovery:
     ) -> None:
         given = config.source.exporter.kubernetes
         self._node, self._given, self._changed = discovery_node(config), given, changed
-        path = f"/api/v1/namespaces/{given.namespace}/pods" if given.namespace else "/api/v1/pods"
+        self._requirements = pod_requirements(config)
+        # A watch per namespace needs no rights in others. One of all is cheaper, and shows what else has the labels.
+        named = () if given.namespaces in (None, ALL_NAMESPACES) else given.namespaces
+        paths = [f"/api/v1/namespaces/{each}/pods" for each in named or ()] or ["/api/v1/pods"]
         self._watches = [
             ResourceWatch(
                 client,
@@ -63,15 +95,20 @@ class ExporterDiscovery:
                 exporter_pod,
                 self._update,
             )
+            for path in paths
             for selector in given.selectors
         ]
         self._settings = exporter_settings(config)
+        self._claims = GpuClaims(self._settings.timeout)
         self._scraper = Scraper(self._settings)
         self._scraper.retain()
         self._reasons: Sequence[str] = ()
+        self._refused: Sequence[str] = ()
         self._tasks: list[asyncio.Task[None]] = []
         self._settled = asyncio.Event()
         self.endpoints = tuple(known)
+        targets = [endpoint.target for endpoint in known]
+        self._claims.expect(targets, targets)
         self.sources: tuple[Source, ...] = ()
         self._set_sources(())
 
@@ -95,12 +132,12 @@ class ExporterDiscovery:
         errors = list(dict.fromkeys(watch.error for watch in self._watches if watch.error))
         if errors:
             return ExporterNotFound(f"the exporters of node {self._node} are unknown: {' '.join(errors)}")
-        if self._reasons:
-            return ExporterNotFound(f"node {self._node} has no exporter to read: {'; '.join(self._reasons)}", _REMEDY)
-        where = f"in namespace {self._given.namespace}" if self._given.namespace else "of any namespace"
-        return ExporterNotFound(
-            f"no pod {where} on node {self._node} matches {' or '.join(self._given.selectors)}", _REMEDY
-        )
+        namespaces = self._requirements.namespaces
+        where = "of any namespace" if namespaces is None else f"of the namespaces {', '.join(namespaces)}"
+        selectors = " or ".join(self._given.selectors)
+        if reasons := [*self._refused, *self._reasons]:
+            return ExporterNotFound(f"no pod {where} on node {self._node} can be read: {_joined(reasons)}", _REMEDY)
+        return ExporterNotFound(f"no pod {where} on node {self._node} matches {selectors}", _REMEDY)
 
     def _update(self) -> None:
         if all(watch.is_listed for watch in self._watches):
@@ -111,13 +148,22 @@ class ExporterDiscovery:
     def _find(self) -> None:
         pods = {key: pod for watch in self._watches for key, pod in watch.objects.items()}
         page = PageAddress(self._given.container_port, self._given.scheme, self._given.path)
-        found, self._reasons = endpoints(pods.values(), page)
+        against = {key: self._requirements.reason_against(pod) for key, pod in pods.items()}
+        exporters = [pods[key] for key, reason in against.items() if not reason]
+        self._refuse([f"pod {'/'.join(key)} {reason}" for key, reason in sorted(against.items()) if reason])
+        found, self._reasons = endpoints(exporters, page)
+        self._claims.expect([endpoint.target for endpoint in found], [pod.target for pod in exporters])
         if tuple(found) == self.endpoints:
             return
         self.endpoints = tuple(found)
         log.info("exporters of this node", extra={"urls": [endpoint.url for endpoint in found]})
         self._set_sources(self.sources)
         self._changed()
+
+    def _refuse(self, reasons: Sequence[str]) -> None:
+        if reasons and reasons != self._refused:
+            log.warning("pods with the labels of exporters are not read", extra={"pods": _joined(reasons)})
+        self._refused = reasons
 
     def _set_sources(self, before: Sequence[Source]) -> None:
         same = {source.endpoint: source for source in before if isinstance(source, DiscoveredExporter)}
@@ -128,18 +174,55 @@ class ExporterDiscovery:
             self.sources = tuple(MissingExporter(target, self._settings.interval, self) for target in gone)
 
     def _source(self, endpoint: ExporterEndpoint) -> DiscoveredExporter:
-        return DiscoveredExporter(endpoint, self._node, ExporterSource(endpoint.url, self._settings, self._scraper))
+        source = ExporterSource(endpoint.url, self._settings, self._scraper)
+        return DiscoveredExporter(endpoint, self._node, source, self._claims)
+
+
+def _joined(reasons: Sequence[str]) -> str:
+    more = len(reasons) - _MAX_REASONS
+    return "; ".join([*reasons[:_MAX_REASONS], *([f"and {more} more"] if more > 0 else [])])
 
 
 class DiscoveredExporter(OwnNodeExporter):
-    """The exporter of a pod on this node; pages of other nodes are refused."""
+    """The exporter of a pod on this node: its GPUs are those of the node, unless another exporter shows them, too.
 
-    failures = (*OwnNodeExporter.failures, ExporterNotFound)
+    The API server proves the node; a host on the page can only contradict it.
+    """
 
-    def __init__(self, endpoint: ExporterEndpoint, node: str, source: ExporterSource) -> None:
+    failures = (*OwnNodeExporter.failures, ExporterNotFound, DuplicateGpu)
+
+    def __init__(self, endpoint: ExporterEndpoint, node: str, source: ExporterSource, claims: GpuClaims) -> None:
         remedy = "See which host engine the exporter reads (`-r`), and its variable NODE_NAME"
-        super().__init__(source, node, f"{endpoint.url} of pod {endpoint.pod}", remedy, endpoint.pod)
-        self.endpoint, self.target = endpoint, endpoint.target
+        super().__init__(source, node, f"{endpoint.url} of pod {endpoint.pod}", remedy)
+        self.endpoint, self.target, self._claims, self._gpus = endpoint, endpoint.target, claims, PageGpus(node)
+
+    async def read(self) -> RawTick:
+        """Read the page, with the node in place of other hosts.
+
+        Raises as `OwnNodeExporter.read`, and `DuplicateGpu` for a page with a GPU of another exporter.
+        """
+        try:
+            tick = await super().read()
+        finally:
+            self._claims.tried(self.target)
+        pod = f"{self.endpoint.namespace}/{self.endpoint.pod}"
+        await self._claims.claim(self.target, pod, self._gpus.of(tick))
+        return tick
+
+    def _host(self, labels: Mapping[str, str]) -> str:
+        """Return the host that contradicts the API server; exporters without NODE_NAME write the name of their pod."""
+        hosts = [host for name in _HOST_LABELS if (host := labels.get(name)) and not is_loopback(host)]
+        is_own = any(host == self.endpoint.pod or is_same_host(host, self._node) for host in hosts)
+        return "" if is_own else next(iter(hosts), "")
+
+    def _own(self, labels: Labels) -> Labels:
+        """Return labels whose hosts are the node, and without those that only Prometheus gives: a tenant's, here."""
+        own = tuple(
+            (name, self._node if name in NODE_LABELS else value)
+            for name, value in labels
+            if not name.startswith(EXPORTED)
+        )
+        return labels if own == labels else own
 
 
 class MissingExporter:

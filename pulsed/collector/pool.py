@@ -82,7 +82,7 @@ async def collect(
         )
     )
     if not any(target.samples for target in store.targets):
-        raise NothingRead("; ".join(target.error for target in store.targets))
+        raise NothingRead("; ".join(dict.fromkeys(target.error for target in store.targets)))
     if absent := missing():
         there = sorted({gpu.name for pipeline in pipelines for gpu in pipeline.candidates}, key=_in_order)
         raise GpuNotFound(f"gpus: there is no GPU {', '.join(absent)}", f"There are: {', '.join(there) or 'none'}")
@@ -207,12 +207,17 @@ class CollectorPool:
         await asyncio.gather(*self._closing, return_exceptions=True)
 
     def _new_discovery(self, config: Config, client: ApiClient | None) -> ExporterDiscovery | None:
-        """Return a discovery that has not started; it goes on with the exporters that were found before."""
+        """Return a discovery that has not started; it goes on with the exporters that were found before.
+
+        Other requirements begin anew: what was found may not fulfill them.
+        """
         if client is None or not discovers_exporters(config):
             return None
         from pulsed.collector.exporter_discovery import ExporterDiscovery
 
-        known = self._discovery.endpoints if self._discovery else ()
+        before = self._config.source.exporter.kubernetes if self._config else None
+        is_same = before == config.source.exporter.kubernetes
+        known = self._discovery.endpoints if self._discovery and is_same else ()
         return ExporterDiscovery(config, client, self._discovered, known)
 
     def _set_discovery(self, discovery: ExporterDiscovery | None) -> None:

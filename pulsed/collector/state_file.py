@@ -6,6 +6,7 @@ What is in them is Compute's; this only brings it to disk and back, whole or not
 from __future__ import annotations
 
 import asyncio
+import io
 import json
 import logging
 import threading
@@ -15,6 +16,7 @@ from pathlib import Path
 from pulsed.aligned_sleep import aligned_sleep
 from pulsed.background import turn
 from pulsed.compute.health.evaluator import HealthEvaluator
+from pulsed.json_text import write_json
 from pulsed.regular_file import FileTooLarge, NotRegular, read_regular, replace_file
 
 log = logging.getLogger(__name__)
@@ -106,11 +108,12 @@ class StateFile:
             Whether it was written. A failure is logged once, until a write succeeds.
         """
         with self._lock:  # the write before may still run in its thread when pulsed ends
+            content = io.StringIO()
+            write_json(document, content)
             try:
-                content = json.dumps(document, separators=(",", ":"), allow_nan=False).encode()
                 self.path.parent.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
-                replace_file(self.path, content)
-            except (OSError, ValueError) as error:  # ValueError: a number that JSON does not have
+                replace_file(self.path, content.getvalue().encode())
+            except OSError as error:
                 self.status.failed(error)
                 return False
             self.status.succeeded()

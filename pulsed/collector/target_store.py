@@ -27,7 +27,7 @@ class Target:
         tick: the last tick, None before the first.
         arrived: when it arrived, in seconds of the monotonic clock.
         restarts: restarts of the source's child process.
-        kernel_log_error: why the kernel log cannot be read; empty while it is read, None where it is not to be read.
+        kernel_log_error: why the kernel log cannot be used; empty while it is read, None where it is not to be read.
         version: grows with every change of this target.
     """
 

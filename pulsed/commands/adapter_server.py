@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import signal
+from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,9 +20,10 @@ from pulsed.adapter.telemetry import AdapterTelemetry
 from pulsed.collector.source_factory import cluster_access, exporter_settings
 from pulsed.config import Config
 from pulsed.config.source import STALE_INTERVALS
+from pulsed.config.values import ALL_NAMESPACES
 from pulsed.errors import ConfigError
 from pulsed.kubernetes.api_client import ApiClient
-from pulsed.kubernetes.cluster_access import ClusterAccess
+from pulsed.kubernetes.cluster_access import ClusterAccess, own_namespace
 from pulsed.kubernetes.resource_watch import ResourceWatch
 from pulsed.memory import configure_memory
 from pulsed.present.asgi import App
@@ -44,7 +46,7 @@ def serve_apis(config: Config) -> int:
 
     Raises:
         ListenError: a listen address cannot be bound.
-        ConfigError: the API server is not known, or the web configuration is not valid.
+        ConfigError: the API server or the daemons' namespaces are not known, or the web configuration is not valid.
     """
     access = cluster_access(config)
     web = WebConfigReloader(Path(config.web.config_file)) if config.web.config_file else None
@@ -54,15 +56,48 @@ def serve_apis(config: Config) -> int:
             "refused",
             "There, set client_ca_file and client_auth_type to VerifyClientCertIfGiven",
         )
+    namespaces = daemon_namespaces(config)
     listeners = listen(config.listen)
     try:
-        return uvloop.run(_run(config, access, web, listeners))
+        return uvloop.run(_run(config, access, namespaces, web, listeners))
     finally:
         for listener in listeners:
             listener.close()
 
 
-async def _run(config: Config, access: ClusterAccess, web: WebConfigReloader | None, listeners: list[Listener]) -> int:
+def daemon_namespaces(config: Config) -> Collection[str] | None:
+    """Return the namespaces of daemons; None for all.
+
+    Raises:
+        ConfigError: none is configured, and this is not a pod; or all are, together with credentials.
+    """
+    given = config.adapter.namespaces
+    if given is None:
+        own = own_namespace(config.kubernetes.namespace_file)
+        if not own:
+            raise ConfigError(
+                f"adapter.namespaces is not set, and {config.kubernetes.namespace_file} does not name a namespace",
+                "Set adapter.namespaces to that of the daemons",
+            )
+        return (own,)
+    if given != ALL_NAMESPACES:
+        return given
+    if credentials := config.source.exporter.credentials:
+        keys = " and ".join(f"source.exporter.{key}" for key in credentials)
+        raise ConfigError(
+            f"adapter.namespaces: all would send {keys} to any pod with the labels of a daemon",
+            "Set adapter.namespaces to that of the daemons",
+        )
+    return None
+
+
+async def _run(
+    config: Config,
+    access: ClusterAccess,
+    namespaces: Collection[str] | None,
+    web: WebConfigReloader | None,
+    listeners: list[Listener],
+) -> int:
     given = config.adapter
     client = ApiClient(access, config.kubernetes.timeout, spacing=SPACING_SECONDS)
     scraper = Scraper(replace(exporter_settings(config), interval=given.interval))
@@ -73,7 +108,7 @@ async def _run(config: Config, access: ClusterAccess, web: WebConfigReloader | N
         if pods.is_listed:
             listed.set()
 
-    reader = pod_reader(given.selectors, given.namespace or "")
+    reader = pod_reader(given.selectors, namespaces)
     pods = ResourceWatch(client, PODS, {}, reader, changed, is_paged=True)
     page = daemon_page(given.container_port, given.scheme, given.route_prefix or "", given.fields)
     gpus = ClusterGpus(scraper, pods, page, given.stale_after or STALE_INTERVALS * given.interval)

@@ -11,7 +11,7 @@ from pulsed.suggestions import did_you_mean, nearest
 
 _KEY = "config."
 
-_CHOICE = re.compile(r"argument (\S+): invalid choice: '(.*)' \(choose from (.*)\)")
+_CHOICE = re.compile(r"argument (\S+): invalid choice: '(.*)' \(choose from ([^()]*)\)")
 
 
 class CommandParser(argparse.ArgumentParser):

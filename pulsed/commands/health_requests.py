@@ -15,6 +15,7 @@ from pulsed.commands.daemon_client import ClientSettings, DaemonClient, DaemonUn
 from pulsed.errors import HealthUsageError, PulsedError, UsageError
 from pulsed.present.asgi import FORGET
 from pulsed.present.health_report import UNKNOWN, Row, exit_code_of, health_line, health_table
+from pulsed.printable import clean_lines
 
 PATH = "/health/gpus"
 
@@ -116,7 +117,7 @@ def forget(url: str, gpu: str, node: str | None, out: TextIO, settings: ClientSe
     except RequestRefused as error:
         text = error.text if error.status in (400, 403, 404, 409) else ""
         raise NotForgotten(text or error.args[0], "" if text else error.remedy) from None
-    out.write(answer.decode())
+    out.write(clean_lines(answer.decode("utf-8", "replace")))
 
 
 def _json(rows: Sequence[Row]) -> str:

@@ -13,6 +13,7 @@ from pulsed.errors import PulsedError
 from pulsed.present.account_totals import is_same_job, merged_account
 from pulsed.present.job_report import job_line, job_report, job_table
 from pulsed.present.jobstats_blob import with_gpus
+from pulsed.printable import clean_lines
 
 REQUESTS = 64
 """Concurrent requests."""
@@ -49,7 +50,7 @@ def jobs(clients: Mapping[str, DaemonClient], format: str, out: TextIO) -> None:
         return
     out.write(job_table(accounts))
     for node, error in failed.items():
-        out.write(f"missing: {node}: {error.args[0]}\n")
+        out.write(clean_lines(f"missing: {node}: {error.args[0]}"))
 
 
 def job(clients: Mapping[str, DaemonClient], id: str, format: str, out: TextIO, given: TextIO) -> None:

@@ -42,6 +42,7 @@ def run(options: argparse.Namespace) -> int:
     from pulsed.present.exposition.page import Pages
     from pulsed.present.exposition.telemetry import Telemetry
     from pulsed.present.table import table
+    from pulsed.printable import clean_lines
 
     format, out = options.format, sys.stdout
     if options.columns is not None and format != "csv":
@@ -66,7 +67,8 @@ def run(options: argparse.Namespace) -> int:
                 pulsed_csv.write_tick(out, names, target.tick)
     else:
         pages = Pages(store, Telemetry(store), config.page_settings())
-        out.write(pages.page(now, openmetrics=False, gzip=False).decode())
+        page = pages.page(now, openmetrics=False, gzip=False).decode()
+        out.write(clean_lines(page) if out.isatty() else page)
     return 0
 
 

@@ -75,8 +75,8 @@ CONTRADICTION = 0.1
 less: counters of a tick are not read at the same instant."""
 
 _ROUNDING = 1e-9
-_PROFILE = re.compile(r"([1-7])g\.([0-9]+)gb")
-_BOARD_MEMORY = re.compile(r"\b([0-9]+)GB\b")
+_PROFILE = re.compile(r"([1-7])g\.([0-9]{1,4})gb")
+_BOARD_MEMORY = re.compile(r"\b([1-9][0-9]{0,5})GB\b")
 _MEMORY_SLICES = {1: (1, 2), 2: (2, 2), 3: (4, 4), 4: (4, 4), 7: (8, 8)}
 """By compute slices, the fewest and the most memory slices of a board that has eight."""
 

@@ -8,7 +8,7 @@ from typing import Literal
 from pydantic import Field
 
 from pulsed.config.section import Problem, Section
-from pulsed.config.values import CommonNames, Duration, FieldNames, LabelSelectors, PodPort, RoutePrefix, Text
+from pulsed.config.values import CommonNames, Duration, FieldNames, LabelSelectors, Namespaces, PodPort, RoutePrefix
 from pulsed.present.api.sample_fields import GAUGES
 from pulsed.suggestions import did_you_mean
 
@@ -20,7 +20,13 @@ class AdapterSection(Section):
         default=("app.kubernetes.io/name=pulsed",),
         description="Label selectors; a pod that matches any of them is a daemon.",
     )
-    namespace: Text | None = Field(default=None, description="Their namespace. Unset: all.", examples=["monitoring"])
+    namespaces: Namespaces | None = Field(
+        default=None,
+        description="Their namespaces. Whoever can create pods there can report numbers for any workload, and gets the "
+        "credentials. Unset: that of the adapter (`kubernetes.namespace_file`); outside of a pod it must be set. "
+        "`all`: every namespace; credentials are refused then.",
+        examples=["monitoring"],
+    )
     container_port: PodPort = Field(
         default="http", description="Their port: number, or name of a container port.", examples=[9401]
     )

@@ -30,8 +30,10 @@ class HealthSection(Section):
     kernel_log: KernelLogPath = Field(
         default="auto",
         description="Read XIDs and lost GPUs from the kernel log, with their exact times. `auto`: from /dev/kmsg, if "
-        "the source reads GPUs of this machine and pulsed may read it; `off`; or the path of a file with records of "
-        "/dev/kmsg, lines of dmesg, or a journal export.",
+        "the source reads GPUs of this machine and pulsed may read it; `off`; or the path of a file, such as "
+        "/var/log/kern.log, with records of /dev/kmsg, lines of dmesg, of syslog, or of `journalctl -k` with -o short, "
+        "short-iso or export. Only messages of the kernel count. In a file that other programs log to, everyone who "
+        "may log can forge them. Time stamps without a zone are local time (TZ).",
     )
     forget_after: DurationOrNone = Field(
         default=ComputeSettings().forget_after,

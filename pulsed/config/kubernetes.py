@@ -7,8 +7,18 @@ from typing import Literal
 from pydantic import Field
 
 from pulsed.config.section import Section
-from pulsed.config.values import Duration, FileName, HttpPath, LabelSelectors, PodPort, ServerUrl, Text
+from pulsed.config.values import (
+    Duration,
+    FileName,
+    HttpPath,
+    LabelSelectors,
+    Namespaces,
+    ObjectKinds,
+    PodPort,
+    ServerUrl,
+)
 from pulsed.kubernetes.cluster_access import SERVICE_ACCOUNT
+from pulsed.kubernetes.exporter_pods import DAEMON_SET, USUAL_NAMESPACES
 
 
 class KubernetesSection(Section):
@@ -23,6 +33,10 @@ class KubernetesSection(Section):
         default=f"{SERVICE_ACCOUNT}/token", description="File with the bearer token, read for every request."
     )
     ca_file: FileName = Field(default=f"{SERVICE_ACCOUNT}/ca.crt", description="PEM file of its authority.")
+    namespace_file: FileName = Field(
+        default=f"{SERVICE_ACCOUNT}/namespace",
+        description="File with the namespace of this pod. Without the file, it is not known.",
+    )
     timeout: Duration = Field(default=10.0, description="Timeout of a request.")
 
 
@@ -31,11 +45,20 @@ class ExporterPodsSection(Section):
 
     selectors: LabelSelectors = Field(
         default=("app=nvidia-dcgm-exporter", "app.kubernetes.io/name=dcgm-exporter"),
-        description="Label selectors; a pod that matches any of them is an exporter. The default is that of the GPU "
-        "operator and that of dcgm-exporter's chart.",
+        description="Label selectors; a pod must match one of them. The default is that of the GPU operator and that "
+        "of dcgm-exporter's chart.",
     )
-    namespace: Text | None = Field(
-        default=None, description="Namespace of the pods. Unset: all.", examples=["gpu-operator"]
+    namespaces: Namespaces | None = Field(
+        default=None,
+        description="Namespaces of the exporters. Whoever can create pods there can publish any value of any GPU of "
+        f"the node, and gets the credentials. Unset: {', '.join(f'`{each}`' for each in USUAL_NAMESPACES)}, and that "
+        "of pulsed unless it is `default`; name them where users create namespaces themselves. `all`: every namespace; "
+        "credentials are refused then.",
+        examples=["gpu-operator"],
+    )
+    controllers: ObjectKinds = Field(
+        default=(DAEMON_SET,),
+        description="Kinds of controllers; one of them must control an exporter's pod. `[]`: any, or none.",
     )
     container_port: PodPort = Field(
         default="metrics", description="Port of the page: number, or name of a container port.", examples=[9400]

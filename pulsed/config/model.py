@@ -173,8 +173,9 @@ class WebSection(Section):
     )
     systemd_socket: Switch = Field(default=False, description="Serve on the sockets of systemd instead of `listen`.")
     max_connections: PositiveCount = Field(
-        default=512,
-        description="Open connections. At the limit idle ones are closed; only if none is idle is the new one refused.",
+        default=256,
+        description="Open connections. At the limit those are closed that are idle or do not read their answers, first "
+        "of the client with the most connections.",
     )
     request_timeout: Duration = Field(default=10.0, description="Time to send a request, and for the TLS handshake.")
     keep_alive: Duration = Field(

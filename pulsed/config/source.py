@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -11,6 +11,7 @@ from pydantic import Field
 from pulsed.config.kubernetes import ExporterPodsSection
 from pulsed.config.section import Problem, Section
 from pulsed.config.values import (
+    ALL_NAMESPACES,
     Columns,
     Duration,
     Factor,
@@ -108,12 +109,12 @@ class ExporterSection(Section):
     own_node: Switch = Field(
         default=False,
         description="Refuse pages of `targets` with GPUs of another host than `node`, such as those of a Service that "
-        "does not route to the exporter of this node.",
+        "does not route to the exporter of this node. The host is what the page says: no proof against a false page.",
     )
     discovery: Literal["static", "kubernetes"] = Field(
         default="static",
         description="`static` reads `targets`. `kubernetes` reads the exporters on the node `node` instead, which the "
-        "Kubernetes API lists; pages of other nodes are refused.",
+        "Kubernetes API lists: that, and not the page, proves the node.",
     )
     kubernetes: ExporterPodsSection = Field(default=ExporterPodsSection(), description="For `discovery: kubernetes`.")
     timeout: Duration = Field(default=_EXPORTER.timeout, description="Timeout of a scrape; at most the interval.")
@@ -173,6 +174,15 @@ class ExporterSection(Section):
             yield key, "needs a user too; set username"
         if self.key_file is not None and self.cert_file is None:
             yield "key_file", "needs its certificate too; set cert_file"
+        if self.discovery == "kubernetes" and self.kubernetes.namespaces == ALL_NAMESPACES:
+            for key in self.credentials:
+                yield key, "would be sent to any pod with the labels of an exporter; name kubernetes.namespaces"
+
+    @property
+    def credentials(self) -> Sequence[str]:
+        """The keys of the credentials that are set."""
+        keys = ("username", "bearer_token", "bearer_token_file", "cert_file")
+        return [key for key in keys if getattr(self, key) is not None]
 
 
 class NvmlSection(Section):

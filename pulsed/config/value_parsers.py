@@ -25,7 +25,7 @@ _SIZES = {"": 1, "B": 1, "kB": 10**3, "KB": 10**3, "MB": 10**6, "GB": 10**9}
 _SIZES |= {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "Ki": 2**10, "Mi": 2**20, "Gi": 2**30}
 _SIZE = re.compile(r"(\d{1,15}(?:\.\d+)?) ?([A-Za-z]*)")
 _HOST_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?")
-_HOST_AND_PORT = re.compile(r"(.*@)?(\[[^\]/]*\]|[^/:\s]+):\d+(/.*)?")
+_HOST_AND_PORT = re.compile(r"(.*@)?(\[[^\[\]/@]*\]|[^/:@\s]+):\d+(/.*)?", re.DOTALL)
 _LABEL_TERM = r"(!?[\w./-]+|[\w./-]+ *(=|==|!=) *[\w.-]*|[\w./-]+ +(in|notin) +\([\w., -]*\))"
 
 
@@ -187,6 +187,20 @@ def label_pattern(value: str) -> str:
     if value != "*":
         label_name(f"{value[:-1]}a" if value.endswith("*") else value)
     return value
+
+
+def namespace(value: str) -> str:
+    """Return the name of a namespace of Kubernetes, or `all`."""
+    if not re.fullmatch(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", value):
+        raise ValueError("is not a namespace")
+    return value
+
+
+def namespaces(value: tuple[str, ...]) -> tuple[str, ...]:
+    """Return names of namespaces, each once; or `all` alone."""
+    if "all" in value and len(value) > 1:
+        raise ValueError("has all beside other namespaces")
+    return tuple(dict.fromkeys(value))
 
 
 def pod_port(value: object) -> object:

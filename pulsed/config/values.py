@@ -25,6 +25,8 @@ from pulsed.config.value_parsers import (
     label_selector,
     listen_address,
     moment,
+    namespace,
+    namespaces,
     not_empty,
     object_kind,
     one_of,
@@ -188,6 +190,19 @@ LabelPatterns = OneOrMany[
         Notation("labels", "names of labels, with * at the end for any characters; one or a list of them", "text"),
     ]
 ]
+ALL_NAMESPACES = ("all",)
+Namespaces = Annotated[
+    AtLeastOne[
+        Annotated[
+            str,
+            AfterValidator(namespace),
+            Notation("namespace", "names such as gpu-operator, one or a list of them; or all", "text"),
+        ]
+    ],
+    AfterValidator(namespaces),
+]
+"""Names of namespaces, or `ALL_NAMESPACES`."""
+
 ObjectKinds = OneOrMany[
     Annotated[
         str,

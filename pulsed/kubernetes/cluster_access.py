@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 from pulsed.errors import ConfigError
 from pulsed.http.client import url_host
@@ -41,3 +42,11 @@ def server_of_pod(environment: Mapping[str, str]) -> str:
             "Outside of a cluster set kubernetes.server, kubernetes.ca_file and kubernetes.token_file",
         )
     return f"https://{url_host(host)}:{port}"
+
+
+def own_namespace(file: str) -> str:
+    """Return the namespace of this pod, from the file that is mounted beside its token; empty without the file."""
+    try:
+        return Path(file).read_text(encoding="utf-8").strip()
+    except (OSError, ValueError):
+        return ""

@@ -1,7 +1,11 @@
-"""From pods to the pages of the dcgm-exporters on one node."""
+"""From pods to the pages of the dcgm-exporters on one node.
+
+Labels prove nothing: whoever may create a pod chooses them. A pod is an exporter by its namespace and its controller.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from urllib.parse import quote
@@ -9,7 +13,24 @@ from urllib.parse import quote
 from pulsed.http.client import url_host
 from pulsed.kubernetes.api_client import JsonObject
 from pulsed.kubernetes.json_fields import mapping, mappings, text
-from pulsed.kubernetes.pod_metadata import controller_of
+from pulsed.kubernetes.pod_metadata import Controller, controller_of
+
+USUAL_NAMESPACES = (
+    "gpu-operator",
+    "nvidia-gpu-operator",
+    "gpu-operator-resources",
+    "dcgm-exporter",
+    "monitoring",
+    "kube-system",
+    "gke-managed-system",
+)
+"""Namespaces in which exporters usually run: those of the GPU operator, on OpenShift, and before its version 1.9; of
+dcgm-exporter; of cluster services; and of GKE's own exporter. Only administrators create pods there."""
+
+_NAME = re.compile(r"[A-Za-z0-9.-]{1,253}")
+
+DAEMON_SET = "DaemonSet.apps"
+"""The kind of controller that exporters usually have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,8 +38,8 @@ class ExporterPod:
     """What discovery uses of a pod.
 
     Attributes:
-        node: that it runs on; empty if it has none yet.
-        controller: kind and name of the object that owns it; empty without one.
+        node: that it runs on, as the API server has it; empty if it has none yet.
+        controller: kind, as in `DaemonSet.apps`, and name of the object that owns it; empty without one.
         address: its IP address; empty if it has none yet.
         ports: numbers of the declared container ports by name.
         is_ready: Running, Ready, and not being deleted.
@@ -38,7 +59,30 @@ class ExporterPod:
     def target(self) -> str:
         """Name of the target: the DaemonSet, which outlives its pods, else the pod."""
         kind, name = self.controller
-        return f"{self.namespace}/{name if kind == 'DaemonSet' else self.name}"
+        return f"{self.namespace}/{name if kind == DAEMON_SET else self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class PodRequirements:
+    """What a pod must be, besides its labels, to be read as an exporter.
+
+    Attributes:
+        namespaces: it is in one of them; None: in any.
+        controllers: kinds, as in `DaemonSet.apps`; one of them controls it; empty: anything, or nothing.
+    """
+
+    namespaces: Sequence[str] | None = USUAL_NAMESPACES
+    controllers: Sequence[str] = (DAEMON_SET,)
+
+    def reason_against(self, pod: ExporterPod) -> str:
+        """Return why a pod is not read; empty if it may be."""
+        kind, name = pod.controller
+        if self.namespaces is not None and pod.namespace not in self.namespaces:
+            return "is in another namespace"
+        if self.controllers and kind not in self.controllers:
+            controller = f"is controlled by {kind} {name}" if kind else "has no controller"
+            return f"{controller}, not by {' or '.join(self.controllers)}"
+        return ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,11 +112,13 @@ class ExporterEndpoint:
     Attributes:
         target: name that stays the same when the exporter's pod is replaced.
         url: of its page.
+        namespace: of the pod.
         pod: name of the pod.
     """
 
     target: str
     url: str
+    namespace: str
     pod: str
 
 
@@ -93,12 +139,18 @@ def exporter_pod(item: JsonObject) -> ExporterPod:
         namespace=text(metadata.get("namespace")),
         name=text(metadata.get("name")),
         node=text(spec.get("nodeName")),
-        controller=(controller.kind.name, controller.name) if controller else ("", ""),
+        controller=_named(controller) if controller else ("", ""),
         address=text(status.get("podIP")),
         ports=ports,
         is_ready=is_ready and status.get("phase") == "Running" and not metadata.get("deletionTimestamp"),
         created=text(metadata.get("creationTimestamp")),
     )
+
+
+def _named(controller: Controller) -> tuple[str, str]:
+    """Return kind and name of a controller; empty if they are no names, which the API server does not check."""
+    names = str(controller.kind), controller.name
+    return names if all(map(_NAME.fullmatch, names)) else ("", "")
 
 
 def endpoints(pods: Iterable[ExporterPod], page: PageAddress) -> tuple[Sequence[ExporterEndpoint], Sequence[str]]:
@@ -117,5 +169,5 @@ def endpoints(pods: Iterable[ExporterPod], page: PageAddress) -> tuple[Sequence[
             names = ", ".join(sorted(name for name in pod.ports if name)) or "none"
             reasons.append(f"pod {pod.namespace}/{pod.name} has no port {page.port!r}; its named ports: {names}")
         else:
-            found[pod.target] = ExporterEndpoint(pod.target, url, pod.name)
+            found[pod.target] = ExporterEndpoint(pod.target, url, pod.namespace, pod.name)
     return [found[target] for target in sorted(found)], reasons

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 
 Labels = Mapping[str, str]
 
-_SIGN = r"\s*(?P<sign>==|=|!=)\s*(?P<value>[\w.-]*)"
+_SIGN = r"\s*(?P<sign>==|=|!=)(?:\s*(?P<value>[\w.-]+))?"
 _SET = r"\s+(?P<set>in|notin)\s*\((?P<values>[\w., -]*)\)"
 _TERM = re.compile(rf"\s*(?:(?P<absent>!)\s*(?P<missing>[\w./-]+)|(?P<name>[\w./-]+)(?:{_SIGN}|{_SET})?)\s*(?:,|$)")
 
@@ -36,7 +36,7 @@ def _term(found: re.Match[str]) -> Callable[[Labels], bool]:
     name = found["name"]
     if found["sign"] is None and found["set"] is None:
         return lambda labels: name in labels
-    allowed = {found["value"]} if found["sign"] else {value.strip() for value in found["values"].split(",")}
+    allowed = {found["value"] or ""} if found["sign"] else {value.strip() for value in found["values"].split(",")}
     if found["sign"] == "!=" or found["set"] == "notin":
         return lambda labels: labels.get(name) not in allowed
     return lambda labels: labels.get(name) in allowed

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, MutableMapping
-from typing import Any
+from typing import Any, NamedTuple
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -20,6 +20,33 @@ HEALTHY, HEALTH, READY, RELOAD, FORGET = "/-/healthy", "/health", "/-/ready", "/
 PROBES = frozenset((HEALTHY, HEALTH, READY))
 """Paths of probes. Outside the route prefix they redirect, so that a probe needs no configuration."""
 
+EVENTS = "/events"
+"""Path of the stream of events."""
+
+
+CLIENT = "client"
+"""Key of a scope's `state`: the `Client` of the connection."""
+
+
+class Client(NamedTuple):
+    """Who sent a request.
+
+    Attributes:
+        network: what counts as one client: an IPv4 address, the /64 of an IPv6 address; empty on a Unix socket.
+        is_gone: returns whether the connection was closed.
+        names: common names of the client's certificate, which TLS has verified; empty without one.
+    """
+
+    network: str = ""
+    is_gone: Callable[[], bool] = lambda: False
+    names: frozenset[str] = frozenset()
+
+
+def client_of(scope: Scope) -> Client:
+    """Return who sent a request."""
+    client: Client = scope.get("state", {}).get(CLIENT, Client())
+    return client
+
 
 def route_of(scope: Scope, prefix: str) -> str | None:
     """Return the path of a request below a route prefix; None outside."""
@@ -28,9 +55,6 @@ def route_of(scope: Scope, prefix: str) -> str | None:
         return path
     return path[len(prefix) :] if path.startswith(f"{prefix}/") else None
 
-
-CLIENT_NAMES = "client_names"
-"""Key of a scope's `state`: common names of the client's certificate, which TLS has verified; missing without one."""
 
 HEAD_ONLY = "pulsed.head"
 """Key of a scope whose request was HEAD: for answers that would not end."""

@@ -60,10 +60,14 @@ def label_text(device: Device, here: str) -> str:
     return label_pairs(gpu_labels(device, here))
 
 
+def board_names(device: Device) -> tuple[str, ...]:
+    """Return the names of the GPU that a device is, or is a MIG instance of: index and UUID."""
+    return tuple(filter(None, (device.entity.gpu, device.entity.uuid)))
+
+
 def names_of(device: Device) -> tuple[str, ...]:
     """Return all names of a device: index, UUID, for an instance both with its MIG id as in `0:7`, and its MIG UUID."""
-    entity = device.entity
-    boards = tuple(filter(None, (entity.gpu, entity.uuid)))
+    entity, boards = device.entity, board_names(device)
     if not entity.mig_id:
         return boards
     return (*[f"{board}:{entity.mig_id}" for board in boards], *filter(None, (device.mig_uuid,)))

@@ -7,7 +7,7 @@ from typing import Any
 
 from pulsed.compute.health.model import SEVERITY, STATES, State
 from pulsed.present.rfc3339 import moment_of
-from pulsed.present.terminal.text import clean
+from pulsed.printable import clean
 
 OK, WARNING, CRITICAL, UNKNOWN = 0, 1, 2, 3
 """Exit codes of Nagios plugins."""
@@ -41,11 +41,11 @@ def health_table(rows: Sequence[Row]) -> str:
                 "",
                 f"{_name(row)}  {problem['state'].upper()}  {problem['id']}"
                 + (f"  since {problem['since']}" if problem["since"] else ""),
-                f"  {clean(problem['message'])}",
-                f"  -> {clean(problem['remedy'])}",
+                f"  {problem['message']}",
+                f"  -> {problem['remedy']}",
             ]
     lines += ["", *(_verdict(row) for row in rows)]
-    return "\n".join(lines).rstrip() + "\n"
+    return "\n".join(map(clean, lines)).rstrip() + "\n"
 
 
 def _verdict(row: Row) -> str:
@@ -62,7 +62,7 @@ def health_line(rows: Sequence[Row]) -> str:
     summary = "; ".join([*wrong, _summary(rows)]).replace("|", "/")
     gpus = sum(row["gpu"] is not None for row in rows)
     data = f"gpus={gpus} {numbers} coverage={_coverage(rows)}%{_last_reset(rows)}"
-    return f"PULSED {_WORDS[exit_code_of(rows)]} - {summary} | {data}\n"
+    return clean(f"PULSED {_WORDS[exit_code_of(rows)]} - {summary} | {data}") + "\n"
 
 
 def _last_reset(rows: Sequence[Row]) -> str:
@@ -73,8 +73,8 @@ def _last_reset(rows: Sequence[Row]) -> str:
 
 def _name(row: Row) -> str:
     if row["gpu"] is None:
-        return clean(row["target"])
-    return clean(f"{row['node']} GPU {row['gpu'] or row['uuid']}" + (f":{row['mig']['id']}" if row["mig"] else ""))
+        return f"{row['target']}"
+    return f"{row['node']} GPU {row['gpu'] or row['uuid']}" + (f":{row['mig']['id']}" if row["mig"] else "")
 
 
 def _summary(rows: Sequence[Row]) -> str:

@@ -23,7 +23,7 @@ from pulsed.present.job_counters import (
     mean,
     seconds,
 )
-from pulsed.present.terminal.text import clean
+from pulsed.printable import clean
 
 MISSING = "-"
 GIBIBYTE = 2**30
@@ -224,7 +224,7 @@ def job_line(account: Account) -> str:
         fields.append(f"cov={_short(account['coverage'])}")
     if missing := account.get("missing_nodes"):
         fields.append(f"nodes={account['answered_nodes']}/{account['answered_nodes'] + len(missing)}")
-    return f"pulsed/1 {' '.join(fields)}\n"
+    return clean(f"pulsed/1 {' '.join(fields)}") + "\n"
 
 
 def _short(value: float) -> str:

@@ -4,10 +4,16 @@ from __future__ import annotations
 
 from datetime import datetime, timezone
 
+_LAST = 253402300799.0
+"""The end of the year 9999."""
+
 
 def rfc3339(seconds: float) -> str:
-    """Return Unix seconds as `2026-01-01T00:00:00.100Z`, rounded to the millisecond."""
-    moment = datetime.fromtimestamp(round(seconds, 3), timezone.utc)
+    """Return Unix seconds as `2026-01-01T00:00:00.100Z`, rounded to the millisecond, and within the years 1970 to 9999.
+
+    Times come from files and other programs, too; a wrong one must not cost the whole answer.
+    """
+    moment = datetime.fromtimestamp(round(min(max(0.0, seconds), _LAST), 3), timezone.utc)
     return moment.isoformat(timespec="milliseconds").removesuffix("+00:00") + "Z"
 
 

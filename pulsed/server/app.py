@@ -3,18 +3,23 @@
 `/metrics` goes out as the bytes that were rendered for the tick, and the probes are answered without any framework;
 everything else is the JSON API's, which is loaded by the first request that needs it: a node that is only scraped never
 pays its memory. Nothing here waits for a source, and no state of a source makes an answer fail.
+
+Documents of the API are made one at a time: their size is up to the client, and together they would take the memory
+and the time that scrapes need.
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from urllib.parse import parse_qs
+from urllib.parse import parse_qs, urlsplit
 
 from pulsed.collector.target_store import TargetStore
 from pulsed.errors import GpuNotForgettable, GpuNotFound
 from pulsed.present.asgi import (
+    EVENTS,
     FORGET,
     HEAD_ONLY,
     PROBES,
@@ -26,12 +31,17 @@ from pulsed.present.asgi import (
     Receive,
     Scope,
     Send,
+    client_of,
     respond,
     route_of,
 )
 from pulsed.present.exposition.negotiation import accepts_gzip, choose_format
 from pulsed.present.exposition.page import Pages
 from pulsed.present.exposition.telemetry import Telemetry
+from pulsed.server.fair_queue import FairQueue, QueueFull
+
+MOST_WAITING, PATIENCE_SECONDS = 128, 5.0
+"""How many requests may wait for their document to be made, and how long; others get 503."""
 
 
 class DaemonApp:
@@ -69,6 +79,7 @@ class DaemonApp:
         self._reload, self._forget = reload, forget
         self._route_prefix = route_prefix
         self._running = 0
+        self._turns = FairQueue(MOST_WAITING, PATIENCE_SECONDS)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -139,6 +150,8 @@ class DaemonApp:
             status, text = 403, f"POST {path} is off; --web.enable-lifecycle allows it{hint}"
         elif scope["method"] not in ("POST", "PUT"):
             status, text, headers = 405, "only POST and PUT", ((b"allow", b"POST, PUT"),)
+        elif not _is_same_site(scope):
+            status, text = 403, f"POST {path} is not accepted from a page of another site"
         elif path == RELOAD:
             problem = self._reload()
             status, text = (500, f"the old configuration stays: {problem}") if problem else (200, "reloaded")
@@ -170,6 +183,7 @@ class DaemonApp:
 
     async def _others(self, scope: Scope, receive: Receive, send: Send) -> None:
         status = 500
+        path = route_of(scope, self._route_prefix)
         scope = {**scope, "root_path": self._route_prefix}
         if scope["method"] == "HEAD":  # the server leaves the body away
             scope = {**scope, "method": "GET", HEAD_ONLY: True}
@@ -185,10 +199,57 @@ class DaemonApp:
             self._api = asyncio.ensure_future(asyncio.to_thread(self._make_api))
         try:
             api = await asyncio.shield(self._api)
-            await api(scope, receive, watch)
+            # Streams end when the client wishes: these wait for nobody.
+            answer = api if path == EVENTS else self._in_turn(api)
+            await answer(scope, receive, watch)
         finally:
             route = scope.get("route")
             self._telemetry.count_request(getattr(route, "path", "other"), status)
+
+    def _in_turn(self, app: App) -> App:
+        """Return an application that makes one answer at a time; while one is sent, the next is made."""
+
+        async def answer(scope: Scope, receive: Receive, send: Send) -> None:
+            has_turn = True
+
+            def release() -> None:
+                nonlocal has_turn
+                if has_turn:
+                    has_turn = False
+                    self._turns.release()
+
+            async def send_without_turn(message: Message) -> None:
+                if message["type"] == "http.response.body":
+                    release()
+                await send(message)
+
+            client = client_of(scope)
+            try:
+                await self._turns.acquire(client.network, client.is_gone)
+            except QueueFull:
+                await _busy(scope, send)
+                return
+            try:
+                await app(scope, receive, send_without_turn)
+            finally:
+                release()
+
+        return answer
+
+
+async def _busy(scope: Scope, send: Send) -> None:
+    body = json.dumps({"error": "too many requests at the same time; try again in a second"}).encode()
+    headers = ((b"retry-after", b"1"), (b"connection", b"close"))  # else what is pipelined comes at once
+    await respond(scope, send, 503, body, *headers, content_type=b"application/json")
+
+
+def _is_same_site(scope: Scope) -> bool:
+    """Return whether a request comes from no page of another site, by what browsers send with it."""
+    headers = dict(scope["headers"])
+    if (site := headers.get(b"sec-fetch-site")) is not None:  # sent over TLS only, and to this machine
+        return site in (b"none", b"same-origin")
+    origin = headers.get(b"origin")
+    return origin is None or urlsplit(origin.decode("latin-1")).netloc.encode() == headers.get(b"host")
 
 
 async def _forgotten(

@@ -8,9 +8,9 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from pulsed.present.asgi import App, Header, Receive, Scope, Send, respond, route_of
+from pulsed.present.asgi import App, Header, Receive, Scope, Send, client_of, respond, route_of
+from pulsed.server.fair_queue import QueueFull
 from pulsed.server.reloader import WebConfigReloader
-from pulsed.server.users import Busy
 from pulsed.server.web_config import RateLimitSection
 
 CHALLENGE = (b"www-authenticate", b'Basic realm="pulsed", charset="UTF-8"')
@@ -57,8 +57,8 @@ class AuthMiddleware:
             allowed = users.cached(authorization) if authorization else False
             if allowed is None:
                 try:
-                    allowed = await users.check(authorization)
-                except Busy:
+                    allowed = await users.check(authorization, client_of(scope))
+                except QueueFull:
                     await self._refuse(scope, send, 503, b"too many logins at the same time\n", (b"retry-after", b"1"))
                     return
             if not allowed:

@@ -24,8 +24,8 @@ import uvicorn
 from pulsed.aligned_sleep import next_multiple
 from pulsed.config.model import WebSection
 from pulsed.present.asgi import App
-from pulsed.server.connection import Admits, ServerConnection
-from pulsed.server.connection_limiter import ConnectionLimiter
+from pulsed.server.connection import Admits, ServerConnection, network_of
+from pulsed.server.connection_limiter import ConnectionLimiter, Handshake
 from pulsed.server.reloader import WebConfigReloader
 from pulsed.server.tls_context import is_allowed
 
@@ -36,6 +36,9 @@ SHUTDOWN_SECONDS = 1
 
 TICK_SECONDS = 1.0
 """Time between two looks at idle connections and changed files."""
+
+KERNEL_BUFFER_BYTES = 64 * 2**10
+"""What the kernel keeps of a connection in each direction; it uses twice as much. Otherwise it would be megabytes."""
 
 ACCEPTED_AT_ONCE = 16
 PAUSE_SECONDS, SHORT_PAUSE_SECONDS = 1.0, 0.1
@@ -139,7 +142,15 @@ class Server(uvicorn.Server):
         return self._live.now.context if self._live is not None else None
 
     def _protocol(self, opened: Callable[[], object]) -> ServerConnection:
-        return ServerConnection(self.config, self.server_state, self._limits, self._admits(), opened, self._set_headers)
+        return ServerConnection(
+            self.config,
+            self.server_state,
+            self._limits,
+            self._admits(),
+            opened,
+            self._set_headers,
+            self.limiter.answered,
+        )
 
     def _admits(self) -> Admits:
         sans = self._live.now.settings.tls_server_config.client_allowed_sans if self._live is not None else ()
@@ -152,20 +163,22 @@ class ConnectionAcceptor:
     def __init__(
         self,
         listening: socket.socket,
-        gate: ConnectionLimiter,
+        limiter: ConnectionLimiter,
         protocol: Callable[[Callable[[], object]], ServerConnection],
         context: Callable[[], ssl.SSLContext | None],
         handshake_seconds: float,
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._listening = listening
-        self._gate = gate
+        self._limiter = limiter
         self._protocol = protocol
         self._context = context
         self._handshake_seconds = handshake_seconds
         self._paused: asyncio.TimerHandle | None = None
         self._opening: set[asyncio.Task[None]] = set()
         listening.setblocking(False)
+        for option in (socket.SO_RCVBUF, socket.SO_SNDBUF):  # accepted connections inherit it
+            listening.setsockopt(socket.SOL_SOCKET, option, KERNEL_BUFFER_BYTES)
         self._open()
 
     def close(self) -> None:
@@ -187,17 +200,17 @@ class ConnectionAcceptor:
     def _accept(self) -> None:
         for _ in range(ACCEPTED_AT_ONCE):
             try:
-                taken, _ = self._listening.accept()
+                taken, address = self._listening.accept()
             except OSError as error:  # most are of one client: none is there any more, or its network is gone
                 if error.errno in _NO_DESCRIPTORS:
-                    relieved = self._gate.relieve(self._loop.time(), f"cannot accept connections: {error.strerror}")
+                    relieved = self._limiter.relieve(self._loop.time(), f"cannot accept connections: {error.strerror}")
                     self._loop.remove_reader(self._listening.fileno())
                     self._paused = self._loop.call_later(SHORT_PAUSE_SECONDS if relieved else PAUSE_SECONDS, self._open)
                 return
             taken.setblocking(False)
-            now = self._loop.time()
-            if self._gate.has_room(now):
-                self._gate.opening[taken] = now
+            now, network = self._loop.time(), network_of(address[0] if isinstance(address, tuple) else "")
+            if self._limiter.has_room(network, now):
+                self._limiter.opening[taken] = Handshake(network, now)
                 task = self._loop.create_task(self._begin(taken))
                 self._opening.add(task)
                 task.add_done_callback(self._opening.discard)
@@ -206,7 +219,7 @@ class ConnectionAcceptor:
 
     async def _begin(self, taken: socket.socket) -> None:
         context = self._context()
-        opened = functools.partial(self._gate.opening.pop, taken, None)
+        opened = functools.partial(self._limiter.opening.pop, taken, None)
         try:
             await self._loop.connect_accepted_socket(
                 functools.partial(self._protocol, opened),

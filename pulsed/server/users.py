@@ -1,7 +1,7 @@
 """HTTP basic authentication. The time of a check does not depend on whether the user exists.
 
-bcrypt is slow on purpose (some 50 ms at cost 10): it runs in a thread, one at a time, and its results are cached
-under a keyed digest, so that a scraper pays once. An unknown name takes as long as a known one.
+bcrypt is slow on purpose (some 50 ms at cost 10): it runs in a thread, one at a time, for the clients in rotation, and
+its results are cached under a keyed digest, so that a scraper pays once. An unknown name takes as long as a known one.
 """
 
 from __future__ import annotations
@@ -14,18 +14,17 @@ import secrets
 from collections import OrderedDict
 from collections.abc import Mapping
 
+from pulsed.present.asgi import Client
+from pulsed.server.fair_queue import FairQueue
+
 KEPT = 100
 """Answers of bcrypt that are remembered, right and wrong ones apart; exporter-toolkit keeps as many."""
 
-MOST_WAITING = 32
-"""Requests that may wait for bcrypt at once; the caller has the others come again."""
+MOST_WAITING, PATIENCE_SECONDS = 32, 10.0
+"""Requests that may wait for bcrypt at once, and how long; the caller has the others come again."""
 
 MOST_PASSWORD_BYTES = 72
 """bcrypt takes no more; Go compares these, and so must we (newer bcrypt refuses instead)."""
-
-
-class Busy(Exception):
-    """So many requests wait for bcrypt that this one should come again."""
 
 
 class Users:
@@ -38,8 +37,7 @@ class Users:
         self._key = secrets.token_bytes(32)
         self._right: OrderedDict[bytes, None] = OrderedDict()
         self._wrong: OrderedDict[bytes, None] = OrderedDict()
-        self._one_at_a_time = asyncio.Lock()
-        self._waiting = 0
+        self._turns = FairQueue(MOST_WAITING, PATIENCE_SECONDS)
 
     def cached(self, authorization: bytes) -> bool | None:
         """Return the cached result for a header `Authorization`; None if there is none."""
@@ -50,22 +48,26 @@ class Users:
                 return answer
         return None
 
-    async def check(self, authorization: bytes) -> bool:
-        """Return whether a header `Authorization` names a user with their password; raises `Busy` if too many wait."""
+    async def check(self, authorization: bytes, client: Client) -> bool:
+        """Return whether a header `Authorization` names a user with their password.
+
+        Args:
+            client: who sent it; clients have their logins checked in rotation.
+
+        Raises:
+            QueueFull: too many logins wait.
+        """
         credentials = _credentials(authorization)
         if credentials is None:
             return False
-        if self._waiting >= MOST_WAITING:
-            raise Busy
-        self._waiting += 1
+        await self._turns.acquire(client.network, client.is_gone)
         try:
-            async with self._one_at_a_time:
-                if (answer := self.cached(authorization)) is None:  # the same may have waited ahead
-                    answer = await asyncio.to_thread(self._matches, *credentials)
-                    _keep(self._right if answer else self._wrong, self._digest(authorization))
-                return answer
+            if (answer := self.cached(authorization)) is None:  # the same may have waited ahead
+                answer = await asyncio.to_thread(self._matches, *credentials)
+                _keep(self._right if answer else self._wrong, self._digest(authorization))
+            return answer
         finally:
-            self._waiting -= 1
+            self._turns.release()
 
     def _matches(self, name: bytes, password: bytes) -> bool:
         import bcrypt  # 0.4 MB, which a daemon without users saves

@@ -54,7 +54,7 @@ _SINCE_BY_ID = {number: version for version, ids in _SINCE.items() for number in
 _CLOCKS_EVENT_REASONS = 112
 _BEFORE_DCGM_4 = "DCGM_FI_DEV_CLOCK_THROTTLE_REASONS"
 
-_TAG = re.compile(r"(?:v?\d+\.\d+\.\d+-)?v?(\d+)\.(\d+)\.(\d+)(?:-[a-z].*)?")
+_TAG = re.compile(r"(?:v?\d+\.\d+\.\d+-)?v?(\d{1,9})\.(\d{1,9})\.(\d{1,9})(?:-[a-z].*)?")
 
 
 def exporter_version(text: str) -> ExporterVersion:

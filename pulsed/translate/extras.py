@@ -6,6 +6,7 @@ default page; a page without them costs nothing here. Source: dcgm-exporter's co
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -21,6 +22,8 @@ _FAMILIES: Mapping[str, tuple[str, str]] = {
     "DCGM_EXP_CLOCK_EVENTS_COUNT": ("clock_events", "clock_event"),
 }
 """By metric: the attribute of `Extras` that it fills, and the label with its code."""
+
+_CODE = re.compile(r"[0-9]{1,9}")
 
 _Slot = tuple[int, str]
 """Position in the layout, and the value of the label; empty on the one series that an exporter gives for no XID."""
@@ -106,7 +109,8 @@ def _read(slots: Sequence[_Slot], values: Sequence[RawValue]) -> dict[str, float
 def _codes(found: Mapping[str, float] | None) -> tuple[tuple[int, float], ...] | None:
     if found is None:
         return None
-    return tuple(sorted((int(label), value) for label, value in found.items() if label.isdecimal() and int(label)))
+    codes = ((int(label), value) for label, value in found.items() if _CODE.fullmatch(label))
+    return tuple(sorted((code, value) for code, value in codes if code))
 
 
 def _texts(found: Mapping[str, float] | None) -> tuple[tuple[str, float], ...] | None:

@@ -19,7 +19,7 @@ from pulsed.translate.units import BLANK_TEXTS
 
 # Spellings, the likelier first: `Hostname` until dcgm-exporter 4.8.2, then `hostname` (#655); `exported_` and the rest
 # from Prometheus.
-_NODE = ("Hostname", "hostname", "exported_Hostname", "exported_hostname", "kubernetes_node", "node", "instance")
+NODE_LABELS = ("Hostname", "hostname", "exported_Hostname", "exported_hostname", "kubernetes_node", "node", "instance")
 _LOOPBACK = re.compile(r"(localhost|127\.[\d.]+|\[?::1\]?)(:\d+)?")
 """Names that no other host may use for a node: dcgm-exporter calls it `localhost` with `-r localhost` (#572)."""
 
@@ -101,9 +101,10 @@ def _place(
     labels: Mapping[str, str], node: str, entities: dict[tuple[str, str, str], SeriesEntity]
 ) -> tuple[SeriesEntity, int] | None:
     uuid, gpu = _first(labels, _UUID), _first(labels, _GPU)
-    if not _NOT_A_GPU.isdisjoint(labels) or not (uuid or (gpu and "gpu_uuid" not in labels)):
+    # A row with a UUID is a GPU's; further labels of it may be those of a pod.
+    if not uuid and (not gpu or "gpu_uuid" in labels or not _NOT_A_GPU.isdisjoint(labels)):
         return None
-    node = next((name for each in _NODE if (name := labels.get(each)) and not is_loopback(name)), node)
+    node = host_of(labels) or node
     mig_id, profile = _first(labels, _MIG_ID), _first(labels, _MIG_PROFILE)
     texts = [(name, _first(labels, spellings)) for name, spellings in _TEXTS.items()]
     board = _get(entities, Entity("gpu", gpu, uuid, node=node))
@@ -201,6 +202,11 @@ def pulsed_entities(blocks: Mapping[Labels, Sequence[int]], node: str) -> list[S
         entities.append(SeriesEntity(entity, series=[(position, 0) for position in positions]))
         entities[-1].learn([("model", row.get("model", ""))])
     return entities
+
+
+def host_of(labels: Mapping[str, str]) -> str:
+    """Return the host that a row of an exporter's page names; empty if it names none."""
+    return next((name for each in NODE_LABELS if (name := labels.get(each)) and not is_loopback(name)), "")
 
 
 def is_same_host(name: str, other: str) -> bool:

@@ -22,6 +22,8 @@ from tests.kubernetes.real_api_server import RealApiServer
 from tests.waiting import SECONDS, until
 
 DAEMON_LABELS = {"app.kubernetes.io/name": "pulsed"}
+DAEMONS = "gpu"
+"""Namespace of the daemons, and of the adapter."""
 
 
 def busy(activity: float) -> dict[str, float]:
@@ -112,7 +114,7 @@ def gpu_cluster(folder: Path, nodes: int, *settings: str, real: RealApiServer | 
             arguments = [f"--set={each}" for each in given]
             daemon = stack.enter_context(serving(folder, *arguments, ready=True, **api_variables(fake)))
             made.append(Node(name, exporters[name], daemon))
-            daemon_pod = pod(f"pulsed-{name}", "127.0.0.1", daemon.port, node=name, namespace="gpu", port_name="http")
+            daemon_pod = pod(f"pulsed-{name}", "127.0.0.1", daemon.port, node=name, namespace=DAEMONS, port_name="http")
             daemon_pod["metadata"]["labels"] = DAEMON_LABELS
             fake.put(daemon_pod)
         cluster.nodes = made
@@ -197,7 +199,7 @@ def adapter(
     client_auth: str = "VerifyClientCertIfGiven",
     web_settings: str = "",
 ) -> Iterator[Adapter]:
-    """Run the adapter with TLS and the check of the API server's client certificate.
+    """Run the adapter with TLS and the check of the API server's client certificate, as in a pod.
 
     Args:
         front_proxy: the authority of that certificate; None: one of its own.
@@ -218,6 +220,7 @@ def adapter(
     )
     given = ["adapter.interval=1s", "adapter.stale_after=6s", "adapter.client_names=front-proxy-client", *settings]
     files = [f"--web.config.file={web}", *([f"--config.file={config}"] if config else [])]
+    (namespace := folder / "namespace").write_text(f"{DAEMONS}\n")
     log_path = folder / "adapter.log"
     with log_path.open("w") as log:
         process = subprocess.Popen(
@@ -227,7 +230,7 @@ def adapter(
             ],
             stderr=log,
             stdout=log,
-            env=environment(**api_variables(cluster.api)),
+            env=environment(PULSED_KUBERNETES__NAMESPACE_FILE=str(namespace), **api_variables(cluster.api)),
         )
     made = Adapter(port, log_path, client_context(folder, front_proxy, "front-proxy-client", server_ca), front_proxy)
 

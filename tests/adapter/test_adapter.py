@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import base64
 import http.client
+import json
 import re
 import ssl
 import time
+from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,10 +17,20 @@ import bcrypt
 import pytest
 
 from pulsed import __version__
-from tests.adapter.gpu_cluster import Adapter, GpuCluster, adapter, busy, client_context, gpu_cluster
+from tests.adapter.gpu_cluster import (
+    DAEMON_LABELS,
+    Adapter,
+    GpuCluster,
+    adapter,
+    busy,
+    client_context,
+    gpu_cluster,
+)
 from tests.certificates import make
 from tests.daemon import pulsed
 from tests.end_to_end.dcgm_pages import Row, dcgm_page
+from tests.end_to_end.exporters import Exporter, exporting
+from tests.kubernetes.fake_api_server import pod
 from tests.present.exposition.pages import families_of
 from tests.waiting import SECONDS, until
 from tools.generate_docs import ROOT
@@ -266,6 +278,46 @@ def test_passwords_of_the_web_configuration_are_required(tmp_path: Path) -> None
             statuses.append(answer.status)
         connection.close()
     assert statuses == [200, 401, 401, 200]
+
+
+def test_the_pod_of_a_tenant_is_no_daemon_and_gets_no_password(tmp_path: Path) -> None:
+    """It has the labels and the port of a daemon, and says that a workload is idle."""
+    row = {
+        "namespace": "ml", "pod": "infer-5d9c8b7f6-00000", "container": "server", "workload": "infer",
+        "workload_kind": "Deployment", "gpu": "x", "share": 1.0, "time": 1e10, "stale": False,
+        "values": {"real_utilization_ratio": 0.0},
+    }  # fmt: skip
+    tenant = Exporter(json.dumps({"node": "node-0", "gpus": [row]}))
+    login = ("source.exporter.username=pulsed", "source.exporter.password=secret")
+    with gpu_cluster(tmp_path, 1) as cluster, exporting(defaultdict(lambda: tenant)) as url:
+        port = int(url.rstrip("/").rsplit(":", 1)[1])
+        for namespace in ("ml", "default", "a"):
+            cluster.fake.put(pod("pulsed-x", port=port, namespace=namespace, labels=DAEMON_LABELS, port_name="http"))
+        cluster.scale(1)
+        cluster.load(0.9)
+        with adapter(cluster, *login) as made:
+            until(lambda: made.pods("gpu_real_utilization") == {cluster.pods[0]: 0.9})
+            assert samples(made.text("/metrics"))['pulsed_adapter_daemons{result="success"}'] == 1
+            assert made.pods("gpu_real_utilization") == {cluster.pods[0]: 0.9}
+    assert tenant.asked == 0
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ([], "adapter.namespaces is not set, and /var/run/secrets/kubernetes.io/serviceaccount/namespace"),
+        (
+            ["adapter.namespaces=all", "source.exporter.bearer_token=secret"],
+            "adapter.namespaces: all would send source.exporter.bearer_token to any pod",
+        ),
+        (["adapter.namespace=monitoring"], "did you mean adapter.namespaces?"),
+        (["adapter.namespaces=[all, gpu]"], "has all beside other namespaces"),
+        (["adapter.namespaces=../secrets"], "'../secrets' is not a namespace; allowed: names such as gpu-operator"),
+    ],
+)
+def test_the_namespaces_of_daemons_are_known(settings: list[str], said: str) -> None:
+    done = pulsed("adapter", *(f"--set={each}" for each in (*settings, "kubernetes.server=https://a")))
+    assert (done.returncode, said in done.stderr) == (2, True), done.stderr
 
 
 def test_outside_of_a_cluster_there_is_a_remedy() -> None:

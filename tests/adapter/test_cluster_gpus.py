@@ -54,7 +54,7 @@ class Cluster:
 
     def __post_init__(self) -> None:
         client = ApiClient(ClusterAccess("https://127.0.0.1:1"))
-        self._read = pod_reader([SELECTOR], "gpu")
+        self._read = pod_reader([SELECTOR], ["gpu"])
         self.watch: ResourceWatch[ClusterPod] = ResourceWatch(client, "/api/v1/pods", {}, self._read)
         self.watch.is_listed = True
         self.gpus = ClusterGpus(self, self.watch, PAGE, 30.0, lambda: self.now)
@@ -264,16 +264,19 @@ async def test_an_answer_that_is_none_is_an_error(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("selectors", "namespace", "is_daemon"),
+    ("selectors", "namespaces", "is_daemon"),
     [
-        ([SELECTOR], "", True),
-        (["x", "app.kubernetes.io/name"], "gpu", True),
-        ([SELECTOR], "other", False),
-        (["app=other"], "", False),
+        ([SELECTOR], None, True),
+        (["x", "app.kubernetes.io/name"], ["other", "gpu"], True),
+        ([SELECTOR], ["other"], False),
+        ([SELECTOR], [], False),
+        (["app=other"], None, False),
     ],
 )
-def test_daemons_are_selected_by_labels_and_namespace(selectors: list[str], namespace: str, is_daemon: bool) -> None:
-    found = pod_reader(selectors, namespace)(daemon("a", "10.0.0.1"))
+def test_daemons_are_selected_by_labels_and_namespaces(
+    selectors: list[str], namespaces: list[str] | None, is_daemon: bool
+) -> None:
+    found = pod_reader(selectors, namespaces)(daemon("a", "10.0.0.1"))
     assert found.labels == DAEMON_LABELS
     assert (found.daemon is not None) == is_daemon
 

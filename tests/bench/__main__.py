@@ -12,6 +12,7 @@ from types import ModuleType
 
 from tests.bench import (
     bench_accounting,
+    bench_attacks,
     bench_compute,
     bench_daemon,
     bench_dashboards,
@@ -36,6 +37,7 @@ from tests.bench import (
 from tests.bench.figure import HEADER, Bench, Figure, Skipped, line
 
 BENCHES: Mapping[str, ModuleType] = {
+    "attacks": bench_attacks,
     "scrape": bench_scrape,
     "parse": bench_parse,
     "translate": bench_translate,

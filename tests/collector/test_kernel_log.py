@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import itertools
+import json
+import logging
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from pulsed.collector.collector import Pipeline
+from pulsed.collector.collector import Collector, Pipeline
+from pulsed.collector.target_store import Target
 from pulsed.compute.derive import ComputeSettings
 from pulsed.compute.health.model import Health
 from pulsed.config.gpu_selection import EVERYTHING
+from pulsed.reader.demo.source import DemoSource
 from tests.translate.build import page_tick
 
 LABELS = 'gpu="{0}",UUID="GPU-{0}",pci_bus_id="00000000:{0}B:00.0",modelName="NVIDIA H100 80GB HBM3"'
@@ -31,7 +35,15 @@ class Node:
         """Log an XID, at a time after the first page."""
         with self.log.open("a") as file:
             stamp = int((1_000_000 + at) * 1e6)
-            file.write(f"__REALTIME_TIMESTAMP={stamp}\nMESSAGE=NVRM: Xid (PCI:0000:{gpu}b:00): {code}, pid=7, x\n\n")
+            message = f"NVRM: Xid (PCI:0000:{gpu}b:00): {code}, pid=7, x"
+            file.write(f"__REALTIME_TIMESTAMP={stamp}\n_TRANSPORT=kernel\nMESSAGE={message}\n\n")
+
+    def restart(self, at: float) -> None:
+        """Start the pipeline again, at a time after the first page, with what was saved."""
+        saved = self.pipeline.health_evaluator.dump()
+        self.pipeline.close()
+        self.pipeline = Pipeline(ComputeSettings(), "n", kernel_log=str(self.log))
+        self.pipeline.health_evaluator.restore(json.loads(json.dumps(saved)), 1_000_000.0 + at)
 
     def page(self, gauge: int | None = None, gpus: tuple[int, ...] = (1, 2)) -> list[Health]:
         rows = [f"{name}{{{LABELS.format(gpu)}}} {value}" for gpu in gpus for name, value in FIELDS.items()]
@@ -47,7 +59,7 @@ def node(tmp_path: Path) -> Node:
     return Node(tmp_path)
 
 
-def events(health: Health, code: int) -> int:
+def events(health: Health, code: int | str) -> int:
     return dict(health.xid_events).get(code, 0)
 
 
@@ -132,7 +144,88 @@ def test_errors_of_nvswitches_are_logged(node: Node, caplog: pytest.LogCaptureFi
     node.page()
     with node.log.open("a") as file:
         text = "nvidia-nvswitch0: SXid (PCI:0000:c1:00.0): 20034, Fatal, Link 30 LTSSM Fault Up"
-        file.write(f"__REALTIME_TIMESTAMP=1000001000000\nMESSAGE={text}\n\n")
+        file.write(f"__REALTIME_TIMESTAMP=1000001000000\n_TRANSPORT=kernel\nMESSAGE={text}\n\n")
     node.page()
     (record,) = [record for record in caplog.records if record.message == "NVSwitch error"]
     assert (record.levelname, record.__dict__["sxid"]) == ("ERROR", 20034)
+
+
+FAULT = "NVRM: Xid (PCI:0000:1b:00): 64, pid=7, x"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        f"[ 1000001.0] oom-kill:constraint=CONSTRAINT_MEMCG,task_memcg=/{FAULT},task=python,pid=7,uid=1000",
+        f"3,1,1000001000000,-;Memory cgroup stats for /{FAULT}",
+        f"11,1,1000001000000,-;{FAULT}",
+        f"<11>1 1970-01-12T13:46:41Z gpu7 kernel - - - {FAULT}",
+        f"1970-01-12T13:46:41Z gpu7 ann: kernel: {FAULT}",
+        f"__REALTIME_TIMESTAMP=1000001000000\n_TRANSPORT=syslog\nMESSAGE={FAULT}\n",
+        f"__REALTIME_TIMESTAMP=1000001000000\nMESSAGE={FAULT}\n",
+        f"[{'9' * 400}.0] {FAULT}",
+        f"3,1,{'9' * 400},-;{FAULT}",
+        f"__REALTIME_TIMESTAMP={'9' * 400}\n_TRANSPORT=kernel\nMESSAGE={FAULT}\n",
+        f"[ 1000001.0] {FAULT.replace('64', '9' * 400)}",
+    ],
+)
+def test_forged_messages(node: Node, line: str) -> None:
+    node.page()
+    node.log.write_text(f"[ 1.0] usb\n{line}\n")
+    for _ in range(3):
+        health = node.page()[0]
+    assert health.check("xid_critical").state == "ok"
+    assert dict(health.xid_events)[64] == 0
+    json.dumps(node.pipeline.health_evaluator.dump(), allow_nan=False)
+
+
+def test_codes_have_a_bounded_number_of_series(node: Node) -> None:
+    node.page()
+    for code in range(1000, 4000):
+        node.log_xid(code, at=1)
+    health = node.page()[0]
+    codes = dict(health.xid_events)
+    assert len(codes) == 65
+    assert sum(codes.values()) == 3000
+    assert codes["other"] == 2960
+    node.log_xid(79, at=2)
+    health = node.page()[0]
+    assert health.check("xid_critical").state == "crit"
+    assert dict(health.xid_events) == codes | {79: 1}
+    node.restart(4)
+    assert dict(node.page()[0].xid_events) == codes | {79: 1}
+
+
+def test_a_restart_counts_no_message_again_and_raises_none_again(node: Node) -> None:
+    node.page()
+    node.log_xid(79, at=1)
+    assert events(node.page()[0], 79) == 1
+    node.restart(2)
+    node.log_xid(48, at=2)  # while it did not run
+    health = node.page()[0]
+    assert (events(health, 79), events(health, 48)) == (1, 1)
+
+
+async def test_a_log_that_cannot_be_used_is_logged_and_published_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "kern.log"
+    path.write_text("23/Nov/2026 hello\n")
+    caplog.set_level(logging.INFO)
+    pipeline = Pipeline(ComputeSettings(), "n", kernel_log=str(path))
+    target = Target("demo", "demo", 1.0, 5.0)
+
+    def until(target: Target) -> bool:
+        if target.samples == 2:
+            assert (target.kernel_log_error or "").startswith(f"{path}: the format of its lines is not known")
+            path.write_text("23/Nov/2026 hello\n[ 1.0] usb\n")
+        return target.samples == 4
+
+    await Collector(DemoSource(pace=False), pipeline, target, until=until).run()
+    assert target.kernel_log_error == ""
+    found = [record for record in caplog.records if "kernel log" in record.message]
+    assert [(record.levelname, record.message) for record in found] == [
+        ("WARNING", "XIDs are not read from the kernel log"),
+        ("INFO", "XIDs are read from the kernel log again"),
+    ]
+    assert found[0].__dict__["error"].startswith(f"{path}: the format of its lines is not known")

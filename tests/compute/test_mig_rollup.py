@@ -57,6 +57,12 @@ def test_a_profile_that_is_unknown_can_be_all_of_the_board(profile: str) -> None
     assert shares_of(profile, A100) == UNKNOWN_PROFILE
 
 
+@pytest.mark.parametrize("size", ["0", "9" * 1000])
+def test_absurd_sizes_of_memory_are_unknown(size: str) -> None:
+    assert shares_of("1g.10gb", f"NVIDIA H100 {size}GB").memory == shares_of("1g.10gb", "NVIDIA H100").memory
+    assert shares_of(f"1g.{'9' * 1000}gb", H100) == UNKNOWN_PROFILE
+
+
 SMS = {
     A100: (108, {"1g.10gb": 14, "1g.20gb": 14, "2g.20gb": 28, "3g.40gb": 42, "4g.40gb": 56}),
     H100: (132, {"1g.10gb": 16, "1g.20gb": 26, "2g.20gb": 32, "3g.40gb": 60, "4g.40gb": 64}),

@@ -46,12 +46,18 @@ ADDRESS = (
 )
 BOUNDS = "allowed: ratios in ascending order, such as [0.25, 0.5, 0.75]"
 TARGET = "allowed: a URL such as http://localhost:9400/metrics, or the name of a saved page; one or a list of them"
+NAMESPACES = "allowed: names such as gpu-operator, one or a list of them; or all"
 
 BAD = {
     "alias-without-end": [": not a configuration: it is nested without end"],
     "demo-seed-text": [":3: source.demo.seed: 'lucky' is not allowed; allowed: a whole number"],
     "dotted-key": [":1: source.kind: unknown key; write it nested, as in {source: {kind: ...}}"],
     "duplicate-key": [":5: log: is given twice, first at FILE:1; leave one of them out"],
+    "exporters-of-all-namespaces-with-credentials": [
+        f":{line}: source.exporter.{key}: would be sent to any pod with the labels of an exporter; "
+        "name kubernetes.namespaces"
+        for line, key in ((6, "bearer_token_file"), (7, "cert_file"))
+    ],
     "histogram-in-percent": [f":3: compute.real_utilization.histogram[1]: 90 is not allowed; {BOUNDS}"],
     "histogram-not-ascending": [f":3: compute.real_utilization.histogram: a list is not in ascending order; {BOUNDS}"],
     "interval-garbage": [f":2: source.interval: '15 parsecs' is not a duration; {DURATION}"],
@@ -78,6 +84,12 @@ BAD = {
         ":3: compute.real_utilization.min_coverage: 50 is not allowed; allowed: a number from 0 to 1"
     ],
     "missing-unknown": [":2: compute.missing: 'none' is not allowed; allowed: bounds, zero"],
+    "namespaces": [
+        ":4: source.exporter.kubernetes.namespace: unknown key; did you mean source.exporter.kubernetes.namespaces?",
+        f":5: source.exporter.kubernetes.namespaces[1]: '../secrets' is not a namespace; {NAMESPACES}",
+        f":5: source.exporter.kubernetes.namespaces[2]: 'GPU' is not a namespace; {NAMESPACES}",
+        f":6: adapter.namespaces: a list has all beside other namespaces; {NAMESPACES}",
+    ],
     "not-a-mapping": [":1: the file must hold keys with values, as in 'listen: :9401'"],
     "not-utf-8": [": cannot be read: it is not UTF-8; name a YAML file"],
     "not-yaml": [":5:1: not valid YAML: found unexpected end of stream"],

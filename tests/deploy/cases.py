@@ -94,9 +94,13 @@ SINGLE: dict[str, Values] = {
         },
     },
     "exporter pods of one namespace": {
-        "source": {"exporter": {"pod": {"selectors": ["a in (b, c)"], "namespace": "gpu-operator", "port": 9500}}},
+        "source": {"exporter": {"pod": {"selectors": ["a in (b, c)"], "namespaces": ["gpu-operator"], "port": 9500}}},
         "networkPolicy": {"enabled": True},
     },
+    "exporter pods of two namespaces": {
+        "source": {"exporter": {"pod": {"namespaces": ["gpu-operator", "ml"], "controllers": ["DaemonSet.kruise.io"]}}},
+    },
+    "exporter pods of all namespaces": {"source": {"exporter": {"pod": {"namespaces": ["all"], "controllers": []}}}},
     "own role": {"rbac": {"create": False}},
     "values of an older chart": {
         "source": {"exporter": {"via": "hostIP", "pod": None, "port": 9401}},
@@ -165,7 +169,7 @@ SINGLE: dict[str, Values] = {
         "networkPolicy": {"enabled": True},
     },
     "workloads of pods in one namespace": {
-        "source": {"exporter": {"pod": {"namespace": "gpu-operator"}}},
+        "source": {"exporter": {"pod": {"namespaces": ["gpu-operator"]}}},
         "attribution": {"workloads": {"enabled": True}},
     },
     "workloads with the host engine": {"source": {"kind": "dcgmi"}, "attribution": {"workloads": {"enabled": True}}},
@@ -252,6 +256,14 @@ REFUSED: dict[str, tuple[Values, str]] = {
     "kind without a group": ({"attribution": {"workloads": {"kinds": ["RayJob"]}}}, "kinds/0"),
     "discovery in config": ({"config": {"source": {"exporter": {"discovery": "static"}}}}, "config/source/exporter"),
     "no selector": ({"source": {"exporter": {"pod": {"selectors": []}}}}, "selectors"),
+    "former namespace of pods": (
+        {"source": {"exporter": {"pod": {"namespace": "gpu-operator"}}}},
+        "has become source.exporter.pod.namespaces: write `namespaces: [NAME]`",
+    ),
+    "former empty namespace of pods": ({"source": {"exporter": {"pod": {"namespace": ""}}}}, "or `[all]`"),
+    "namespace that is none": ({"source": {"exporter": {"pod": {"namespaces": ["../x"]}}}}, "pod/namespaces/0"),
+    "all namespaces and one": ({"source": {"exporter": {"pod": {"namespaces": ["all", "ml"]}}}}, "pod/namespaces"),
+    "controller without a group": ({"source": {"exporter": {"pod": {"controllers": ["Pod"]}}}}, "pod/controllers/0"),
     "port of pods": ({"source": {"exporter": {"pod": {"port": "9400"}}}}, "pod/port"),
     "path without slash": ({"source": {"exporter": {"path": "metrics"}}}, "path"),
     "scheme": ({"source": {"exporter": {"scheme": "ftp"}}}, "scheme"),

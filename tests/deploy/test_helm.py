@@ -212,11 +212,45 @@ def test_the_token_may_read_pods_and_what_controls_them_and_nothing_else() -> No
     assert binding["roleRef"]["name"] == only(manifests, "ClusterRole")["metadata"]["name"] == "monitoring-gpu-pulsed"
     account = only(manifests, "ServiceAccount")["metadata"]["name"]
     assert binding["subjects"] == [{"kind": "ServiceAccount", "name": account, "namespace": "monitoring"}]
-    one = render(SINGLE["exporter pods of one namespace"])
-    role, binding = only(one, "Role"), only(one, "RoleBinding")
-    assert (role["rules"], role["metadata"]["namespace"]) == ([PODS], "gpu-operator")
-    assert binding["metadata"]["namespace"] == "gpu-operator"
-    assert (binding["roleRef"]["kind"], binding["subjects"][0]["namespace"]) == ("Role", "monitoring")
+
+
+@pytest.mark.parametrize(
+    ("name", "namespaces"),
+    [
+        ("exporter pods of one namespace", ["gpu-operator"]),
+        ("exporter pods of two namespaces", ["gpu-operator", "ml"]),
+    ],
+)
+def test_with_named_namespaces_the_token_may_read_the_pods_of_these_only(name: str, namespaces: list[str]) -> None:
+    manifests = render(SINGLE[name])
+    assert not [each for each in manifests if each["kind"].startswith("ClusterRole")]
+    roles = [each for each in manifests if each["kind"] == "Role"]
+    assert [role["metadata"]["namespace"] for role in roles] == namespaces
+    assert [role["rules"] for role in roles] == [[PODS]] * len(namespaces)
+    bindings = [each for each in manifests if each["kind"] == "RoleBinding"]
+    assert [binding["metadata"]["namespace"] for binding in bindings] == namespaces
+    for binding in bindings:
+        assert binding["roleRef"] == {
+            "apiGroup": "rbac.authorization.k8s.io",
+            "kind": "Role",
+            "name": roles[0]["metadata"]["name"],
+        }
+        assert [subject["namespace"] for subject in binding["subjects"]] == ["monitoring"]
+
+
+@pytest.mark.parametrize(
+    ("values", "namespaces", "controllers"),
+    [
+        ({}, None, ("DaemonSet.apps",)),
+        (SINGLE["exporter pods of two namespaces"], ("gpu-operator", "ml"), ("DaemonSet.kruise.io",)),
+        (SINGLE["exporter pods of all namespaces"], ("all",), ()),
+    ],
+)
+def test_pulsed_requires_of_exporter_pods_what_the_values_say(
+    values: Values, namespaces: object, controllers: object, tmp_path: Path
+) -> None:
+    seen = configured(render(values), tmp_path).source.exporter.kubernetes
+    assert (seen.namespaces, seen.controllers) == (namespaces, controllers)
 
 
 def test_further_kinds_may_be_read_by_the_names_that_pulsed_requests(tmp_path: Path) -> None:
@@ -237,6 +271,8 @@ def test_further_kinds_may_be_read_by_the_names_that_pulsed_requests(tmp_path: P
         ("exporter on the node", False),
         ("dcgmi on the node", False),
         ("exporter pods of one namespace", False),
+        ("exporter pods of two namespaces", False),
+        ("exporter pods of all namespaces", True),
         ("workloads of pods in one namespace", True),
         ("workloads with the host engine", True),
         ("workloads of the demo", False),

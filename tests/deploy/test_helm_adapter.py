@@ -139,7 +139,7 @@ def test_the_rendered_adapter_finds_the_rendered_daemons(tmp_path: Path) -> None
     with gpu_cluster(tmp_path, 1) as cluster:
         for pod in [each for each in cluster.fake.pods.values() if each["metadata"]["name"].startswith("pulsed-")]:
             cluster.fake.delete(pod["metadata"]["name"], pod["metadata"]["namespace"])
-            pod["metadata"] |= {"labels": labels, "namespace": given["namespace"]}
+            pod["metadata"] |= {"labels": labels, "namespace": given["namespaces"][0]}
             cluster.fake.put(pod)
         with adapter(cluster, config=file) as made:
             cluster.scale(1)

@@ -141,6 +141,8 @@ def test_the_default_values_read_a_stock_installation(installation: str, tmp_pat
     with exporting({"metrics": Exporter(page)}) as url, fake.running() as server:
         fake.put(pod("exporter-x7k2p", port=int(url.rstrip("/").rsplit(":", 1)[1]), **STOCK[installation]))
         fake.put(pod("exporter-other", "127.0.0.2", node="node-b", **STOCK[installation]))
+        port = int(url.rstrip("/").rsplit(":", 1)[1])
+        fake.put(pod("tenant", port=port, **{**STOCK[installation], "namespace": "ml"}))  # reading it would be an error
         mounted = {  # what the kubelet adds
             "KUBERNETES_SERVICE_HOST": "127.0.0.1",
             "KUBERNETES_SERVICE_PORT": server.rsplit(":", 1)[1],

@@ -20,12 +20,14 @@ class Exporter:
         status: of the next answers.
         go: while it is not set, requests wait.
         asked: how many requests have come.
+        credentials: the headers `Authorization` that have come.
     """
 
     body: str
     status: int = 200
     go: threading.Event = field(default_factory=threading.Event)
     asked: int = 0
+    credentials: set[str | None] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self.go.set()
@@ -43,6 +45,7 @@ def exporting(exporters: dict[str, Exporter]) -> Iterator[str]:
         def do_GET(self) -> None:
             exporter = exporters[self.path.lstrip("/")]
             exporter.asked += 1
+            exporter.credentials.add(self.headers.get("Authorization"))
             exporter.go.wait()
             text = exporter.answer()
             body = text.encode()

@@ -79,9 +79,143 @@ def test_the_exporter_of_this_node_is_read_and_no_other(cluster: Cluster) -> Non
             assert [(gpu["gpu"], gpu["node"]) for gpu in gpus] == [("0", "node-a")]
 
 
+TENANTS: dict[str, dict[str, Any]] = {
+    "a pod": {"namespace": "ml", "owner": ""},
+    "a DaemonSet": {"namespace": "ml"},
+    "a DaemonSet in default": {"namespace": "default"},
+    "a DaemonSet in a namespace that comes first": {"namespace": "a"},
+    "a pod in the namespace of the exporter": {"owner": ""},
+    "a Deployment in the namespace of the exporter": {"owner": reference("apps/v1", "ReplicaSet", "web-7d4")},
+    "another kind called DaemonSet": {"owner": reference("evil.io/v1", "DaemonSet", "nvidia-dcgm-exporter")},
+}
+"""Pods of tenants that have the labels and the port of the exporter."""
+
+XID = 'DCGM_FI_DEV_XID_ERRORS{gpu="0",UUID="GPU-00000000-0000-4000-8000-000000000000",Hostname="node-a"} 79\n'
+
+
+@pytest.mark.parametrize("tenant", TENANTS)
+def test_the_pod_of_a_tenant_is_no_exporter_and_gets_no_token(cluster: Cluster, tenant: str) -> None:
+    real, fake = Exporter(page_of("node-a", sm_active=0.5)), Exporter(page_of("node-a", sm_active=0.9) + XID)
+    with exporter(real) as port, exporter(fake) as other:
+        cluster.fake.put(pod("exporter-a", port=port))
+        more = {"created": "2026-02-01T00:00:00Z", **TENANTS[tenant]}
+        cluster.fake.put(pod("exporter-b", port=other, **more))
+        with cluster.daemon(PULSED_SOURCE__EXPORTER__BEARER_TOKEN="secret") as daemon:
+            until(lambda: real.asked >= 3)
+            assert up(daemon) == {OPERATOR: "1"}
+            (gpu,) = daemon.get("/gpus").json()["gpus"]
+            assert gpu["metrics"]["sm_active_ratio"] == 0.5
+            assert gpu["health"]["state"] != "crit"
+            assert "exporter-b" in daemon.log(), "that it is not read is logged"
+    assert real.credentials == {"Bearer secret"}
+    assert fake.asked == 0
+
+
+def test_a_gpu_of_two_exporters_is_taken_from_neither_until_one_is_gone(cluster: Cluster) -> None:
+    one, two = Exporter(page_of("node-a")), Exporter(page_of("node-a", sm_active=0.9) + XID)
+    with exporter(one) as port, exporter(two) as other:
+        cluster.fake.put(pod("exporter-a", port=port))
+        cluster.fake.put(pod("exporter-b", port=other, namespace="monitoring"))
+        with cluster.daemon(ready=False) as daemon:
+            both = {OPERATOR: "0", "monitoring/nvidia-dcgm-exporter": "0"}
+            until(lambda: one.asked >= 3 and two.asked >= 3)
+            assert up(daemon) == both
+            assert daemon.get("/gpus").json()["gpus"] == []
+            page = daemon.get("/metrics").text
+            assert 'pulsed_source_samples_total{source="gpu-operator/nvidia-dcgm-exporter"} 0' in page
+            assert 'pulsed_source_samples_total{source="monitoring/nvidia-dcgm-exporter"} 0' in page
+            assert 'reason="duplicate_gpu"} 0' not in page
+            assert "gpu-operator/exporter-a and monitoring/exporter-b" in daemon.log()
+            assert "source.exporter.kubernetes.namespaces" in daemon.log()
+            cluster.fake.delete("exporter-b", "monitoring")
+            until(lambda: up(daemon) == {OPERATOR: "1"})
+            assert [gpu["metrics"]["sm_active_ratio"] for gpu in daemon.get("/gpus").json()["gpus"]] == [0.5]
+
+
+def test_a_second_exporter_that_comes_later_is_never_read_from(cluster: Cluster) -> None:
+    one, two = Exporter(page_of("node-a")), Exporter(page_of("node-a", sm_active=0.9) + XID)
+    with exporter(one) as port, exporter(two) as other:
+        cluster.fake.put(pod("exporter-a", port=port))
+        with cluster.daemon() as daemon:
+            cluster.fake.put(pod("exporter-b", port=other, namespace="monitoring"))
+            until(lambda: up(daemon) == {OPERATOR: "0", "monitoring/nvidia-dcgm-exporter": "0"})
+            (gpu,) = daemon.get("/gpus").json()["gpus"]
+            assert gpu["health"]["state"] != "crit"
+            page = daemon.get("/metrics").text
+            assert 'pulsed_source_samples_total{source="monitoring/nvidia-dcgm-exporter"} 0' in page
+
+
+def test_a_rolling_update_of_the_exporter_loses_nothing(cluster: Cluster) -> None:
+    """With maxSurge, both pods of the DaemonSet are ready for a while; then the old one ends."""
+
+    def counted(daemon: Daemon) -> float:
+        found = re.search(r"^pulsed_gpu_observed_seconds_total\{.*\} ([\d.e+]+)", daemon.get("/metrics").text, re.M)
+        return float(found[1]) if found else 0.0
+
+    old, new = Exporter(page_of("node-a")), Exporter(page_of("node-a"))
+    with exporter(old) as first, exporter(new) as second:
+        cluster.fake.put(pod("exporter-old", port=first))
+        with cluster.daemon() as daemon:
+            until(lambda: counted(daemon) >= 2)
+            created = {"created": "2026-02-01T00:00:00Z"}
+            cluster.fake.put(pod("exporter-new", port=second, ready=False, **created))
+            before = old.asked
+            until(lambda: old.asked > before + 1)
+            cluster.fake.put(pod("exporter-new", port=second, **created))
+            until(lambda: new.asked >= 2)
+            cluster.fake.delete("exporter-old")
+            seconds, asked = counted(daemon), new.asked
+            until(lambda: new.asked > asked + 2)
+            assert counted(daemon) >= seconds + 1
+            assert up(daemon) == {OPERATOR: "1"}
+            assert 'reason="duplicate_gpu"} 0' in daemon.get("/metrics").text
+            assert "source failed" not in daemon.log()
+
+
+def test_the_namespaces_of_exporters_are_a_choice(cluster: Cluster) -> None:
+    with exporter(Exporter(page_of("node-a"))) as one, exporter(Exporter(page_of("node-a", 1))) as two:
+        cluster.fake.put(pod("exporter-a", port=one))
+        cluster.fake.put(pod("exporter-b", port=two, namespace="ml"))
+        with cluster.daemon(PULSED_SOURCE__EXPORTER__KUBERNETES__NAMESPACES="ml") as daemon:
+            assert up(daemon) == {"ml/nvidia-dcgm-exporter": "1"}
+            paths = {request.path for request in cluster.fake.requests}
+            assert paths == {"/api/v1/namespaces/ml/pods"}, "a role for these namespaces is enough"
+        with cluster.daemon(PULSED_SOURCE__EXPORTER__KUBERNETES__NAMESPACES="all") as daemon:
+            until(lambda: up(daemon) == {OPERATOR: "1", "ml/nvidia-dcgm-exporter": "1"})
+
+
+def test_the_exporter_may_be_in_the_namespace_of_pulsed_but_for_default(cluster: Cluster, tmp_path: Path) -> None:
+    file = tmp_path / "namespace"
+    with exporter(Exporter(page_of("node-a"))) as port:
+        for namespace, found in (("gpu-team", True), ("default", False)):
+            cluster.fake.put(pod("exporter-a", port=port, namespace=namespace))
+            file.write_text(namespace)
+            with cluster.daemon(ready=found, PULSED_KUBERNETES__NAMESPACE_FILE=str(file)) as daemon:
+                if not found:
+                    until(lambda: "pod default/exporter-a is in another namespace" in daemon.log())
+                assert up(daemon) == ({"gpu-team/nvidia-dcgm-exporter": "1"} if found else {"kubernetes": "0"})
+            cluster.fake.delete("exporter-a", namespace)
+
+
+def test_labels_of_a_tenant_s_pod_on_the_page_change_no_owner_and_no_node(cluster: Cluster) -> None:
+    """As dcgm-exporter copies them with DCGM_EXPORTER_KUBERNETES_ENABLE_POD_LABELS."""
+    own = 'namespace="ml",pod="web-1",container="main"'
+    forged = f'exported_namespace="bank",exported_pod="ledger-0",cpu="high",node="node-b",{own}'
+    body = page_of("node-a").replace('Hostname="node-a"', f'Hostname="node-a",{forged}')
+    body += page_of("node-a", 1).replace('Hostname="node-a"', f'Hostname="node-a",{own.replace("web-1", "web-2")}')
+    with exporter(Exporter(body)) as port:
+        cluster.fake.put(pod("exporter-a", port=port))
+        with cluster.daemon() as daemon:
+            found = daemon.get("/gpus").json()["gpus"]
+            pods = [[each["pod"] for each in gpu["attribution"]["pods"]] for gpu in found]
+            assert pods == [["web-1"], ["web-2"]]
+            assert {gpu["node"] for gpu in found} == {"node-a"}
+            assert "bank" not in daemon.get("/metrics").text
+
+
 def test_no_exporter_is_an_error_with_a_remedy_until_there_is_one(cluster: Cluster) -> None:
     with exporter(Exporter(page_of("node-a"))) as port, cluster.daemon(ready=False) as daemon:
-        until(lambda: "no pod of any namespace on node node-a matches app=nvidia-dcgm-exporter or" in daemon.log())
+        until(lambda: "on node node-a matches app=nvidia-dcgm-exporter or" in daemon.log())
         assert "Install the GPU operator or dcgm-exporter" in daemon.log()
         assert up(daemon) == {"kubernetes": "0"}
         assert daemon.get("/-/ready").status == 503
@@ -112,11 +246,11 @@ def test_several_exporters_come_and_go(cluster: Cluster) -> None:
         cluster.fake.put(pod("one", port=one))
         with cluster.daemon() as daemon:
             labels = {"app.kubernetes.io/name": "dcgm-exporter"}
-            cluster.fake.put(pod("two", port=two, owner="dcgm-exporter", namespace="gpu", labels=labels))
-            until(lambda: up(daemon) == {OPERATOR: "1", "gpu/dcgm-exporter": "1"})
+            cluster.fake.put(pod("two", port=two, owner="dcgm-exporter", namespace="monitoring", labels=labels))
+            until(lambda: up(daemon) == {OPERATOR: "1", "monitoring/dcgm-exporter": "1"})
             assert len(daemon.get("/gpus").json()["gpus"]) == 2
             cluster.fake.delete("one")
-            until(lambda: up(daemon) == {"gpu/dcgm-exporter": "1"})
+            until(lambda: up(daemon) == {"monitoring/dcgm-exporter": "1"})
 
 
 def test_a_page_of_another_node_is_refused_and_the_pod_s_own_name_is_the_node(cluster: Cluster) -> None:
@@ -170,12 +304,23 @@ def test_a_command_reads_what_is_there(cluster: Cluster) -> None:
     variables_of = variables(cluster.fake, cluster.url)
     done = pulsed("snapshot", **variables_of)
     assert done.returncode == 1
-    assert "no pod of any namespace on node node-a matches" in done.stderr
+    assert "no pod of the namespaces gpu-operator, nvidia-gpu-operator," in done.stderr
     with exporter(Exporter(page_of("node-a"))) as port:
         cluster.fake.put(pod("exporter-a", port=port))
         done = pulsed("snapshot", "--format", "json", **variables_of)
     assert done.returncode == 0, done.stderr
     assert '"node-a"' in done.stdout
+
+
+@pytest.mark.parametrize("command", ["doctor", "snapshot"])
+def test_a_command_reads_no_gpu_of_two_exporters(cluster: Cluster, command: str) -> None:
+    with exporter(Exporter(page_of("node-a"))) as port:
+        cluster.fake.put(pod("exporter-a", port=port))
+        cluster.fake.put(pod("exporter-b", port=port, namespace="monitoring"))
+        done = pulsed(command, **variables(cluster.fake, cluster.url))
+    assert done.returncode == 1
+    said = done.stdout if command == "doctor" else done.stderr
+    assert said.count("the pods gpu-operator/exporter-a and monitoring/exporter-b both show GPU-0") >= 1
 
 
 def test_outside_of_a_cluster_there_is_a_remedy() -> None:

@@ -97,6 +97,29 @@ def test_http_may_reload_only_when_that_is_allowed(tmp_path: Path, file: Path) -
         assert preset(daemon) == "hpc"
 
 
+FOREIGN = [
+    {"Origin": "http://example.net"},
+    {"Origin": "null"},
+    {"Origin": "https://127.0.0.1:1"},
+    {"Sec-Fetch-Site": "cross-site"},
+    {"Sec-Fetch-Site": "same-site"},
+    {"Sec-Fetch-Site": "cross-site", "Origin": "http://localhost"},
+]
+
+
+def test_pages_of_other_sites_may_not_reload_nor_forget(tmp_path: Path, file: Path) -> None:
+    with serving(tmp_path, "--config.file", str(file), "--web.enable-lifecycle") as daemon:
+        for path in ("/-/reload", "/-/forget?gpu=0"):
+            for headers in FOREIGN:
+                answer = daemon.get(path, headers, "POST")
+                assert (answer.status, "another site" in answer.text) == (403, True), headers
+        for headers in (
+            {"Origin": f"http://{daemon.address}"},
+            {"Sec-Fetch-Site": "same-origin", "Origin": "http://x"},
+        ):
+            assert daemon.get("/-/reload", headers, "POST").status == 200
+
+
 def test_what_takes_a_restart_is_said(tmp_path: Path, file: Path) -> None:
     with serving(tmp_path, "--config.file", str(file)) as daemon:
         file.write_text(CONFIG % ("1s", "hpc") + "telemetry_path: /other\n")

@@ -4,8 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from pulsed.kubernetes.exporter_pods import ExporterEndpoint, PageAddress, endpoints, exporter_pod
-from tests.kubernetes.fake_api_server import Pod, pod
+from pulsed.kubernetes.exporter_pods import (
+    USUAL_NAMESPACES,
+    ExporterEndpoint,
+    PageAddress,
+    PodRequirements,
+    endpoints,
+    exporter_pod,
+)
+from tests.kubernetes.fake_api_server import Pod, pod, reference
 
 STOCK = PageAddress()
 
@@ -21,7 +28,7 @@ STOCK = PageAddress()
 )
 def test_the_url_of_a_pod(given: Pod, page: PageAddress, url: str) -> None:
     found, reasons = endpoints([exporter_pod(given)], page)
-    assert list(found) == [ExporterEndpoint("gpu-operator/nvidia-dcgm-exporter", url, "a")]
+    assert list(found) == [ExporterEndpoint("gpu-operator/nvidia-dcgm-exporter", url, "gpu-operator", "a")]
     assert list(reasons) == []
 
 
@@ -61,3 +68,55 @@ def test_the_newest_pod_of_a_daemon_set_counts_and_each_daemon_set_is_a_target()
         ("gpu-operator/second", "other"),
         ("ml/bare", "bare"),
     ]
+
+
+REPLICA_SET = reference("apps/v1", "ReplicaSet", "web-7d4")
+
+
+@pytest.mark.parametrize(
+    ("requirements", "given", "reason"),
+    [
+        (PodRequirements(), pod("a"), ""),
+        (PodRequirements(), pod("a", namespace="default"), "is in another namespace"),
+        (PodRequirements(), pod("a", namespace="gpu-operator-2"), "is in another namespace"),
+        (PodRequirements(["ml"]), pod("a"), "is in another namespace"),
+        (PodRequirements(["ml"]), pod("a", namespace="ml"), ""),
+        (PodRequirements(None), pod("a", namespace="default"), ""),
+        (PodRequirements([]), pod("a"), "is in another namespace"),
+        (PodRequirements(), pod("a", owner=""), "has no controller, not by DaemonSet.apps"),
+        (
+            PodRequirements(),
+            pod("a", owner=REPLICA_SET),
+            "is controlled by ReplicaSet.apps web-7d4, not by DaemonSet.apps",
+        ),
+        (
+            PodRequirements(),
+            pod("a", owner=reference("evil.io/v1", "DaemonSet", "b")),
+            "is controlled by DaemonSet.evil.io b, not by DaemonSet.apps",
+        ),
+        (PodRequirements(), pod("a", owner=reference("apps/v1", "DaemonSet", "b", controller=False)), "no controller"),
+        (PodRequirements(controllers=["StatefulSet.apps", "ReplicaSet.apps"]), pod("a", owner=REPLICA_SET), ""),
+        (PodRequirements(controllers=[]), pod("a", owner=""), ""),
+        (PodRequirements(), {}, "is in another namespace"),
+    ],
+)
+def test_a_pod_needs_more_than_labels(requirements: PodRequirements, given: Pod, reason: str) -> None:
+    found = requirements.reason_against(exporter_pod(given))
+    assert reason in found
+    assert bool(found) == bool(reason)
+
+
+@pytest.mark.parametrize("name", ["", "x" * 254, 'a"\n', "a/b"])
+def test_a_reference_with_a_name_that_no_object_has_is_none(name: str) -> None:
+    found = exporter_pod(pod("a", owner=reference("apps/v1", "DaemonSet", name)))
+    assert (found.controller, found.target) == (("", ""), "gpu-operator/a")
+
+
+def test_default_is_no_usual_namespace() -> None:
+    assert "default" not in USUAL_NAMESPACES
+
+
+def test_another_kind_called_daemon_set_takes_no_target() -> None:
+    """Of pods of one target only the newest is read."""
+    pods = [pod("a"), pod("b", owner=reference("evil.io/v1", "DaemonSet", "nvidia-dcgm-exporter"))]
+    assert [exporter_pod(each).target for each in pods] == ["gpu-operator/nvidia-dcgm-exporter", "gpu-operator/b"]

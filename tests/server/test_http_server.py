@@ -15,8 +15,8 @@ import pytest
 import uvloop
 
 from pulsed.config.model import WebSection
-from pulsed.server import connection
-from pulsed.server.connection import MOST_BODY_BYTES, MOST_HEADER_BYTES
+from pulsed.server import connection, connection_limiter
+from pulsed.server.connection import MOST_AHEAD_BYTES, MOST_BODY_BYTES, MOST_HEADER_BYTES, network_of
 from pulsed.server.http_server import Server
 from pulsed.server.reloader import WebConfigReloader
 from tests.certificates import make
@@ -30,6 +30,8 @@ class Site:
 
     def __init__(self) -> None:
         self.reached: list[str] = []
+        self.headers: list[list[tuple[bytes, bytes]]] = []
+        self.answered = 0
         self.writers: list[asyncio.StreamWriter] = []
         self.release = asyncio.Event()
         self.server: Server | None = None
@@ -37,6 +39,7 @@ class Site:
 
     async def app(self, scope: Any, receive: Any, send: Any) -> None:
         self.reached.append(scope["path"])
+        self.headers.append(scope["headers"])
         if scope["path"] == "/slow":
             await self.release.wait()
         if scope["path"] == "/reads":
@@ -48,9 +51,10 @@ class Site:
         if scope["path"] == "/begun":
             await self.release.wait()
         await send({"type": "http.response.body", "body": body})
+        self.answered += 1
 
-    async def connect(self, tls: ssl.SSLContext | None = None) -> Client:
-        reader, writer = await asyncio.open_connection("127.0.0.1", self.port, ssl=tls)
+    async def connect(self, tls: ssl.SSLContext | None = None, source: str = "127.0.0.1") -> Client:
+        reader, writer = await asyncio.open_connection("127.0.0.1", self.port, ssl=tls, local_addr=(source, 0))
         self.writers.append(writer)
         return reader, writer
 
@@ -112,16 +116,15 @@ ONCE = GET + b"Connection: close\r\n\r\n"
 
 
 def head_of(size: int) -> bytes:
-    """A request whose path and headers have so many bytes, as they are counted."""
-    return GET + b"X: " + b"y" * (size - len("/metricshostax")) + b"\r\n"
+    """A request whose request line and headers have so many bytes."""
+    last = b"Connection: close\r\n\r\n"
+    return GET + b"X: " + b"y" * (size - len(GET + b"X: \r\n" + last)) + b"\r\n" + last
 
 
 def test_headers_up_to_the_limit_and_no_byte_more() -> None:
     async def test(site: Site) -> None:
-        assert (await site.ask(head_of(MOST_HEADER_BYTES - 15) + b"Connection: close\r\n\r\n")).startswith(
-            b"HTTP/1.1 200"
-        )
-        answer = await site.ask(head_of(MOST_HEADER_BYTES + 1) + b"\r\n")
+        assert (await site.ask(head_of(MOST_HEADER_BYTES))).startswith(b"HTTP/1.1 200")
+        answer = await site.ask(head_of(MOST_HEADER_BYTES + 1))
         assert answer.startswith(b"HTTP/1.1 431 Request Header Fields Too Large\r\n")
         assert b"connection: close" in answer
         many = GET + b"a: b\r\n" * (MOST_HEADER_BYTES // 2)
@@ -175,6 +178,134 @@ def test_a_body_in_chunks_is_cut_off() -> None:
             assert (await answer).startswith((b"HTTP/1.1 413", b"HTTP/1.1 200")[: 1 + (path == b"/metrics")])
 
     on_uvloop(test)
+
+
+CHUNKED = b"POST /reads HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"
+
+
+@pytest.mark.parametrize(
+    ("begin", "piece"),
+    [
+        (CHUNKED + b"0\r\n", b"a:b\r\n" * 1000),
+        (CHUNKED + b"0\r\nX: ", b"y" * 4096),
+        (CHUNKED + b"1;", b"a=b;" * 1000),
+        (CHUNKED, b"1\r\na\r\n" * 1000),
+        (CHUNKED, b"00000"),
+    ],
+    ids=["trailers", "long trailer", "extensions", "small chunks", "zeros"],
+)
+def test_what_follows_the_headers_has_a_limit_whatever_it_is(begin: bytes, piece: bytes) -> None:
+    async def test(site: Site) -> None:
+        reader, writer = await site.connect()
+        writer.write(begin)
+        answer = asyncio.create_task(_until_end(reader))
+        sent = 0
+        with contextlib.suppress(ConnectionError):
+            while not answer.done():
+                writer.write(piece)
+                await writer.drain()
+                sent += len(piece)
+                assert sent < 2**26, "the connection goes on"
+                await asyncio.sleep(0)
+        assert (await answer).startswith((b"HTTP/1.1 413", b"HTTP/1.1 400"))
+
+    on_uvloop(test)
+
+
+def test_trailers_are_no_headers() -> None:
+    async def test(site: Site) -> None:
+        answer = await site.ask(CHUNKED + b"0\r\nAuthorization: Basic x\r\nExpect: x\r\n\r\n" + ONCE)
+        assert answer.count(b"HTTP/1.1 200") == 2
+        assert site.headers[0] == [(b"host", b"a"), (b"transfer-encoding", b"chunked")]
+
+    on_uvloop(test)
+
+
+@pytest.mark.parametrize(
+    ("request_", "status"),
+    [
+        (b"GET / HTTP/1.1\r\nConnection: close\r\n\r\n", 400),
+        (b"GET / HTTP/1.1\r\nHost: a\r\nHost: a\r\nConnection: close\r\n\r\n", 400),
+        (b"GET / HTTP/1.0\r\nHost: a\r\nHost: b\r\n\r\n", 400),
+        (b"GET / HTTP/1.0\r\n\r\n", 200),
+        (b"GET / HTTP/1.1\r\nHost:\r\nConnection: close\r\n\r\n", 200),
+    ],
+)
+def test_a_request_has_one_host(request_: bytes, status: int) -> None:
+    async def test(site: Site) -> None:
+        assert (await site.ask(request_)).startswith(b"HTTP/1.1 %d " % status)
+        assert len(site.reached) == (status == 200)
+
+    on_uvloop(test)
+
+
+@pytest.mark.parametrize("step", [1, 2, 3, 7, 50, 10_000])
+def test_pipelined_requests_are_answered_in_their_order_however_they_are_cut(step: int) -> None:
+    async def test(site: Site) -> None:
+        body = b"POST /b%d HTTP/1.1\r\nHost: a\r\nContent-Length: 8\r\n\r\nx\r\n\r\nxxx"
+        data = b"".join(GET.replace(b"/metrics", b"/a%d" % at) + b"\r\n" + body % at for at in range(20)) + ONCE
+        client = await site.connect()
+        for begin in range(0, len(data), step):
+            client[1].write(data[begin : begin + step])
+            await client[1].drain()
+            if step < 10:
+                await asyncio.sleep(0)
+        answer = await _until_end(client[0])
+        assert answer.count(b"HTTP/1.1 200 OK") == 41
+        assert site.reached == [path for at in range(20) for path in (f"/a{at}", f"/b{at}")] + ["/metrics"]
+
+    on_uvloop(test)
+
+
+def test_one_request_of_a_connection_is_answered_at_a_time_and_only_so_many_wait() -> None:
+    async def test(site: Site) -> None:
+        slow = b"GET /slow HTTP/1.1\r\nHost: a\r\n\r\n"
+        patient, greedy = await site.connect(), await site.connect()
+        patient[1].write(slow * 100 + ONCE)
+        await eventually(lambda: len(site.reached) == 1)
+        greedy[1].write(slow * (2 * MOST_AHEAD_BYTES // len(slow)))
+        assert await _until_end(greedy[0]) == b""
+        site.release.set()
+        assert (await _until_end(patient[0])).count(b"HTTP/1.1 200") == 101
+
+    on_uvloop(test)
+
+
+def test_after_a_wish_to_upgrade_the_connection_ends() -> None:
+    """What follows might be of the other protocol, or a body: it is no request."""
+
+    async def test(site: Site) -> None:
+        upgrade = (
+            b"POST /reads HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: h2c\r\nContent-Length: 60\r\n\r\n"
+        )
+        client = await site.connect()
+        assert (await site.ask(upgrade + ONCE, client)).count(b"HTTP/1.1 200") == 1
+        assert client[0].at_eof()
+        assert site.reached == ["/reads"]
+
+    on_uvloop(test)
+
+
+def test_a_client_that_leaves_behind_two_requests_in_one_piece_is_no_error(caplog: pytest.LogCaptureFixture) -> None:
+    """The first one's end came with the second: both applications may still send."""
+
+    async def test(site: Site) -> None:
+        client = await site.connect()
+        request_ = b"GET /slow HTTP/1.1\r\nHost: a\r\n\r\n"
+        client[1].write(request_[:-1])
+        await client[1].drain()
+        await asyncio.sleep(0.1)
+        client[1].write(request_[-1:] + request_)
+        await eventually(lambda: site.reached == ["/slow"])
+        assert site.server is not None
+        (lost,) = site.server.limiter.connections()
+        lost.transport.abort()  # as after a reset, or when it makes room for another
+        await eventually(lambda: site.open == 0)
+        site.release.set()
+        await eventually(lambda: site.answered == 1)
+
+    on_uvloop(test)
+    assert not caplog.records
 
 
 def test_a_body_up_to_the_limit_is_read_and_the_connection_kept() -> None:
@@ -300,6 +431,88 @@ def test_a_full_house_lets_the_idle_go_and_the_asking_stay() -> None:
         del crowd
 
     on_uvloop(test, WebSection(max_connections=32))
+
+
+def test_an_address_with_more_than_its_share_makes_room_for_others() -> None:
+    async def test(site: Site) -> None:
+        crowd = [await site.connect() for _ in range(16)]
+        for _, writer in crowd:
+            writer.write(b"GET /slow HTTP/1.1\r\nHost: a\r\n\r\n")
+        await eventually(lambda: len(site.reached) == 16)
+        other = await site.connect(source="127.0.0.2")
+        other[1].write(b"GET /slow HTTP/1.1\r\nHost: a\r\n\r\n")
+        await eventually(lambda: len(site.reached) == 17)
+        assert await _until_end(crowd[0][0]) == b"", "the oldest made room"
+        site.release.set()
+        assert (await other[0].readuntil(b"yes")).startswith(b"HTTP/1.1 200")
+        assert (await crowd[-1][0].readuntil(b"yes")).startswith(b"HTTP/1.1 200")
+
+    on_uvloop(test, WebSection(max_connections=16))
+
+
+def test_unread_answers_make_room_before_connections_that_are_idle() -> None:
+    async def test(site: Site) -> None:
+        scraper = await site.connect()
+        scraper[1].write(GET + b"\r\n")
+        await scraper[0].readuntil(b"yes")
+        for _ in range(15):
+            reader, writer = await site.connect()
+            reader._transport.pause_reading()  # type: ignore[attr-defined]
+            writer.write(b"GET /large HTTP/1.1\r\nHost: a\r\n\r\n")
+        await eventually(lambda: len(site.reached) == 16)
+        for _ in range(20):
+            assert (await site.ask(ONCE)).startswith(b"HTTP/1.1 200")
+        assert (await site.ask(ONCE, scraper)).startswith(b"HTTP/1.1 200")
+
+    on_uvloop(test, WebSection(max_connections=16))
+
+
+def test_unread_answers_have_a_limit_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection_limiter, "UNSENT_ANSWERS", 3)
+
+    async def test(site: Site) -> None:
+        for _ in range(10):
+            reader, writer = await site.connect()
+            reader._transport.pause_reading()  # type: ignore[attr-defined]
+            writer.write(b"GET /large HTTP/1.1\r\nHost: a\r\n\r\n")
+        await eventually(lambda: len(site.reached) == 10)
+        await eventually(lambda: site.open <= 4)
+        assert (await site.ask(b"GET /large HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")).endswith(b"x" * 1000)
+
+    on_uvloop(test)
+
+
+def test_who_takes_drops_of_the_answer_goes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection, "SENDING_SECONDS", 2.0)
+
+    async def test(site: Site) -> None:
+        reader, writer = await site.connect()
+        writer.write(b"GET /large HTTP/1.1\r\nHost: a\r\n\r\n")
+        taken = 0
+        with contextlib.suppress(ConnectionError):
+            while piece := await reader.read(1000):
+                taken += len(piece)
+                await asyncio.sleep(0.05)
+                if site.open == 0:
+                    break
+        assert taken < 20_000_000
+        assert site.open == 0
+
+    on_uvloop(test)
+
+
+@pytest.mark.parametrize(
+    ("host", "network"),
+    [
+        ("10.1.2.3", "10.1.2.3"),
+        ("::ffff:10.1.2.3", "10.1.2.3"),
+        ("2001:db8:1:2:3:4:5:6", "2001:db8:1:2::/64"),
+        ("fe80::1%eth0", "fe80::/64"),
+        ("", ""),
+    ],
+)
+def test_what_counts_as_one_client(host: str, network: str) -> None:
+    assert network_of(host) == network
 
 
 def test_when_all_are_being_answered_one_more_is_refused() -> None:

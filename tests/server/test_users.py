@@ -9,7 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pulsed.server.users import KEPT, MOST_WAITING, Busy, Users
+from pulsed.present.asgi import Client
+from pulsed.server.fair_queue import QueueFull
+from pulsed.server.users import KEPT, MOST_WAITING, Users
 
 
 def hashed(password: bytes, prefix: str = "2b", cost: int = 4) -> str:
@@ -26,8 +28,8 @@ ALICE = {"alice": hashed(b"hunter2")}
 @pytest.mark.parametrize("prefix", ["2a", "2b", "2x", "2y"])
 async def test_the_right_password_of_every_kind_of_bcrypt(prefix: str) -> None:
     users = Users({"alice": hashed(b"hunter2", prefix)})
-    assert await users.check(basic("alice", b"hunter2"))
-    assert not await users.check(basic("alice", b"hunter3"))
+    assert await users.check(basic("alice", b"hunter2"), Client())
+    assert not await users.check(basic("alice", b"hunter3"), Client())
 
 
 @pytest.mark.parametrize(
@@ -42,14 +44,14 @@ async def test_the_right_password_of_every_kind_of_bcrypt(prefix: str) -> None:
 )
 async def test_names_and_passwords_of_every_kind(name: str, password: bytes) -> None:
     users = Users({name: hashed(password)})
-    assert await users.check(basic(name, password))
-    assert not await users.check(basic(name, password[:-1] + b"?")) or len(password) > 72
+    assert await users.check(basic(name, password), Client())
+    assert not await users.check(basic(name, password[:-1] + b"?"), Client()) or len(password) > 72
 
 
 async def test_who_is_not_known_does_not_come_in() -> None:
     users = Users(ALICE)
     for name in ("bob", "", "Alice", "alice\0"):
-        assert not await users.check(basic(name, b"hunter2")), name
+        assert not await users.check(basic(name, b"hunter2"), Client()), name
 
 
 @pytest.mark.parametrize(
@@ -66,18 +68,18 @@ async def test_who_is_not_known_does_not_come_in() -> None:
     ],
 )
 async def test_what_is_no_login(header: bytes) -> None:
-    assert not await Users(ALICE).check(header)
+    assert not await Users(ALICE).check(header, Client())
 
 
 @pytest.mark.parametrize("scheme", [b"basic ", b"BASIC ", b"Basic   "])
 async def test_the_scheme_is_taken_in_any_case(scheme: bytes) -> None:
-    assert await Users(ALICE).check(scheme + base64.b64encode(b"alice:hunter2"))
+    assert await Users(ALICE).check(scheme + base64.b64encode(b"alice:hunter2"), Client())
 
 
 @given(st.binary(max_size=60))
 def test_any_header_has_an_answer(header: bytes) -> None:
     async def check() -> bool:
-        return await Users(ALICE).check(header)
+        return await Users(ALICE).check(header, Client())
 
     assert asyncio.run(check()) is False
 
@@ -86,8 +88,8 @@ async def test_an_answer_is_remembered_and_no_password_is() -> None:
     users = Users(ALICE)
     right, wrong = basic("alice", b"hunter2"), basic("alice", b"wrong")
     assert users.cached(right) is None
-    await users.check(right)
-    await users.check(wrong)
+    await users.check(right, Client())
+    await users.check(wrong, Client())
     assert users.cached(right) is True
     assert users.cached(wrong) is False
     kept = repr(vars(users))
@@ -98,9 +100,9 @@ async def test_an_answer_is_remembered_and_no_password_is() -> None:
 async def test_wrong_passwords_push_no_right_one_out() -> None:
     users = Users(ALICE)
     right = basic("alice", b"hunter2")
-    await users.check(right)
+    await users.check(right, Client())
     for number in range(KEPT + 10):
-        await users.check(basic("alice", b"%d" % number))
+        await users.check(basic("alice", b"%d" % number), Client())
     assert users.cached(right) is True
     assert users.cached(basic("alice", b"0")) is None, "the oldest is forgotten"
 
@@ -111,7 +113,7 @@ async def test_a_name_that_nobody_has_costs_what_a_known_one_does() -> None:
     seconds = {}
     for name in ("alice", "nobody"):
         begun = time.process_time()
-        assert not await users.check(basic(name, b"wrong"))
+        assert not await users.check(basic(name, b"wrong"), Client())
         seconds[name] = time.process_time() - begun
     assert seconds["nobody"] > seconds["alice"] / 4
 
@@ -119,7 +121,20 @@ async def test_a_name_that_nobody_has_costs_what_a_known_one_does() -> None:
 async def test_the_same_login_is_worked_out_once_and_a_crowd_is_sent_away() -> None:
     users = Users({"alice": hashed(b"hunter2", cost=8)})
     right = basic("alice", b"hunter2")
-    answers = await asyncio.gather(*(users.check(right) for _ in range(MOST_WAITING + 5)), return_exceptions=True)
-    assert answers[:MOST_WAITING] == [True] * MOST_WAITING
-    assert [type(answer) for answer in answers[MOST_WAITING:]] == [Busy] * 5
-    assert await users.check(right)
+    answers = await asyncio.gather(
+        *(users.check(right, Client("scraper")) for _ in range(MOST_WAITING + 6)), return_exceptions=True
+    )
+    assert answers[: MOST_WAITING + 1] == [True] * (MOST_WAITING + 1)
+    assert [type(answer) for answer in answers[MOST_WAITING + 1 :]] == [QueueFull] * 5
+    assert await users.check(right, Client("scraper"))
+
+
+async def test_a_flood_of_wrong_passwords_delays_the_login_of_another_client_by_one_check() -> None:
+    users = Users({"alice": hashed(b"hunter2", cost=8)})
+    flood = [asyncio.ensure_future(users.check(basic("alice", b"%d" % each), Client("flood"))) for each in range(1000)]
+    await asyncio.sleep(0)
+    assert await users.check(basic("alice", b"hunter2"), Client("scraper"))
+    assert sum(each.done() and each.exception() is None for each in flood) <= 2
+    ends = await asyncio.gather(*flood, return_exceptions=True)
+    assert sum(end is False for end in ends) >= MOST_WAITING
+    assert {type(end) for end in ends} == {bool, QueueFull}

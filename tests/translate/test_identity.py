@@ -140,6 +140,13 @@ def test_links_switches_and_processors_are_not_gpus() -> None:
     assert present(canonical.readings[0]) == {"nvlink_bandwidth_bytes_per_second": 1e8}
 
 
+@pytest.mark.parametrize("label", ["cpu", "cpucore", "nvlink", "nvswitch", "gpu_uuid"])
+def test_a_gpu_stays_one_whatever_labels_its_pod_has(label: str) -> None:
+    """dcgm-exporter copies them with DCGM_EXPORTER_KUBERNETES_ENABLE_POD_LABELS; a missing GPU would count as lost."""
+    (device,) = devices(temperature(gpu="3", UUID=A, **{label: "high"}))
+    assert device.entity.uuid == A
+
+
 @pytest.mark.parametrize(
     "model", ["GRID A100-8C", "NVIDIA H100-20C", "NVIDIA A40-48Q", "GRID M60-0B4", "NVIDIA A100-1-5CME", "GRID T4-16A"]
 )

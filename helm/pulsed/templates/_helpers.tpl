@@ -72,11 +72,17 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- end }}
 {{- end }}
 
+{{/* The namespaces of the exporters' pods if they are named, with blanks between them; else empty. */}}
+{{- define "pulsed.podNamespaces" -}}
+{{- $names := (.Values.source.exporter.pod | default dict).namespaces | default list | join " " }}
+{{- if ne $names "all" }}{{ $names }}{{ end }}
+{{- end }}
+
 {{/* Whether pulsed resolves the workloads of pods through the Kubernetes API: `true` or empty. */}}
 {{- define "pulsed.resolvesWorkloads" -}}
 {{- $enabled := dig "attribution" "workloads" "enabled" false (.Values | merge dict) }}
 {{- if eq (toString $enabled) "auto" }}
-{{- if and (include "pulsed.readsPods" .) (not .Values.source.exporter.pod.namespace) }}true{{ end }}
+{{- if and (include "pulsed.readsPods" .) (not (include "pulsed.podNamespaces" .)) }}true{{ end }}
 {{- else if and $enabled (ne .Values.source.kind "demo") }}true
 {{- end }}
 {{- end }}
@@ -145,9 +151,9 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- if ne (int .port) 9400 }}
 {{- fail "source.exporter.port is for `via: hostIP` and `service`: set source.exporter.via to hostIP, the former default, or the port of the exporter's pods as source.exporter.pod.port" }}
 {{- end }}
-{{- $pods := dict "selectors" .pod.selectors "container_port" (kindIs "string" .pod.port | ternary .pod.port (int .pod.port)) "scheme" .scheme "path" .path }}
-{{- with .pod.namespace }}
-{{- $_ := set $pods "namespace" . }}
+{{- $pods := dict "selectors" .pod.selectors "controllers" .pod.controllers "container_port" (kindIs "string" .pod.port | ternary .pod.port (int .pod.port)) "scheme" .scheme "path" .path }}
+{{- with .pod.namespaces }}
+{{- $_ := set $pods "namespaces" . }}
 {{- end }}
 {{- $_ := set $source "exporter" (dict "discovery" "kubernetes" "kubernetes" $pods) }}
 {{- end }}

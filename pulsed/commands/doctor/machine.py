@@ -27,7 +27,8 @@ class Machine:
         driver: version of the loaded kernel driver; empty if there is none.
         device_files: names of the GPUs' files in /dev.
         dcgm: names of DCGM's programs that run.
-        kernel_log_error: why /dev/kmsg cannot be read; empty if it can.
+        kernel_log: path of the kernel log to read; empty if it is not to be read.
+        kernel_log_error: why it cannot be used; empty if it can.
     """
 
     gpus_on_bus: int
@@ -35,23 +36,29 @@ class Machine:
     device_files: tuple[str, ...]
     has_nvml: bool
     dcgm: tuple[str, ...] = ()
+    kernel_log: str = ""
     kernel_log_error: str = ""
 
 
-def look(root: Path = Path("/"), library: str = NVML) -> Machine:
-    """Look at the machine."""
+def look(root: Path = Path("/"), library: str = NVML, kernel_log: str = KMSG) -> Machine:
+    """Look at the machine.
+
+    Args:
+        kernel_log: path of the kernel log to read; empty for none.
+    """
     return Machine(
         _gpus_on_bus(root),
         driver_version(root),
         _device_files(root),
         _is_loadable(library),
         _dcgm(root),
-        _kernel_log_error(root),
+        kernel_log,
+        _kernel_log_error(root / kernel_log.lstrip("/")) if kernel_log else "",
     )
 
 
-def _kernel_log_error(root: Path) -> str:
-    log = KernelLog(str(root / KMSG.lstrip("/")))
+def _kernel_log_error(path: Path) -> str:
+    log = KernelLog(str(path))
     log.poll()
     log.close()
     return log.error

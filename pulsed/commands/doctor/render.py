@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from pulsed.commands.doctor.machine import NVML
 from pulsed.commands.doctor.report import Report
-from pulsed.present.terminal.text import clean
+from pulsed.printable import clean
 
 _MOST_NAMED = 8
 
@@ -24,9 +24,11 @@ def _lines(report: Report) -> Iterator[str]:
     nvml = "can be loaded" if machine["has_nvml"] else "is missing"
     yield f"                {NVML} {nvml}"
     if machine["kernel_log_error"]:
-        yield f"                the kernel log, for exact times of XIDs, cannot be read: {machine['kernel_log_error']}"
+        yield f"                the kernel log, for exact times of XIDs, cannot be used: {machine['kernel_log_error']}"
+    elif machine["kernel_log"]:
+        yield f"                the kernel log, for exact times of XIDs, can be read: {machine['kernel_log']}"
     else:
-        yield "                the kernel log, for exact times of XIDs, can be read"
+        yield "                the kernel log, for exact times of XIDs, is not read (health.kernel_log)"
     for source in report["sources"]:
         yield ""
         yield from _source_lines(source)

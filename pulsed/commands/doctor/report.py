@@ -10,6 +10,7 @@ from typing import Any
 from pulsed import __version__
 from pulsed.attribution.gpu_processes import GpuProcessTable
 from pulsed.collector.attribution_sources import attribution_sources
+from pulsed.collector.this_host import kernel_log_of
 from pulsed.commands.doctor.attribution_check import AttributionCheck, check_attribution
 from pulsed.commands.doctor.derived import REQUIREMENTS, Requirement, is_profiled
 from pulsed.commands.doctor.machine import advice, look
@@ -32,7 +33,7 @@ def examine(config: Config, exporter: ExporterVersion | None) -> Report:
         exporter: version of the dcgm-exporters; None to conclude it from their pages.
     """
     probes, attribution = asyncio.run(_look(config, exporter))
-    machine = look()
+    machine = look(kernel_log=kernel_log_of(config))
     choice = choose(probes, config.source.kind)
     return {
         "version": __version__,

@@ -16,7 +16,7 @@ from pulsed.commands.daemon_client import RequestRefused
 from pulsed.commands.top.history_update import newest_points, with_newest
 from pulsed.errors import PulsedError
 from pulsed.present.terminal.model import SUMMARY_FIELDS
-from pulsed.present.terminal.text import clean, cleaned
+from pulsed.printable import clean, cleaned
 
 Document = Mapping[str, Any]
 

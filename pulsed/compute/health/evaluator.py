@@ -70,7 +70,7 @@ class HealthEvaluator:
         for track, old in self._gpus.items():
             new = self._gpus[track] = GpuHealth(self._plan, old.device)
             restore(new, save(old), old.time)
-            new.started = old.started
+            new.started, new.inputs.xids.begun = old.started, old.inputs.xids.begun
         self._roster = None
 
     def evaluate(
@@ -269,5 +269,7 @@ def _changes(position: int, gpu: GpuHealth, before: Health) -> list[HealthChange
 def _new_xids(gpu: GpuHealth) -> Iterator[XidEvent]:
     """Yield the XIDs that happened since the sample before."""
     for code, count in Counter(gpu.xids).items():
-        record, severity = gpu.inputs.xids.records[code], gpu.plan.settings.severity_of(code)
-        yield XidEvent(gpu.device, code, severity, gpu.epoch + record.last, count, record.count)
+        record = gpu.inputs.xids.records.get(code)
+        if record is not None:  # else there are too many codes
+            severity = gpu.plan.settings.severity_of(code)
+            yield XidEvent(gpu.device, code, severity, gpu.epoch + record.last, count, record.count)

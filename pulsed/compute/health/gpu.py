@@ -13,7 +13,7 @@ from pulsed.compute.health.plan import REASONS, XID, GpuRules, HealthPlan
 from pulsed.compute.health.reachability import Reachability
 from pulsed.compute.health.resets import Resets
 from pulsed.compute.health.summary import health_of
-from pulsed.compute.health.xid_log import Jobs
+from pulsed.compute.health.xid_log import Jobs, XidLog
 from pulsed.compute.health.xid_rule import XidRule
 from pulsed.compute.sample_decision import FIRST, SampleDecision
 from pulsed.reader.tick import KernelEvent
@@ -76,7 +76,9 @@ class GpuHealth:
         self.last_reset: float | None = None
         self.latched = 0
         self.rules = GpuRules(plan)
-        self.inputs = GpuInputs(plan.settings, device.model, self.rules.checks)
+        self.inputs = GpuInputs(
+            plan.settings, device.model, self.rules.checks, xids=XidLog(frozenset(plan.critical_xids))
+        )
         self.boot_id = ""
         self.driver_version = device.driver_version
         self._has_news = self._is_fresh = False
@@ -202,10 +204,10 @@ class GpuHealth:
         inputs, xids, gauge = self.inputs, self.inputs.xids, reading[_XID]
         if inputs.extras is None and gauge is None:
             return
-        known = len(xids.records)
+        known = set(xids.records)
         is_source_new = xids.gauge is None and before is not None and _has_new_fields(before, reading)
         codes = xids.update(gauge, inputs.extras, _jobs(self.device), self.now, is_source_new)
-        if codes or len(xids.records) > known:
+        if codes or xids.records.keys() != known:
             self._count(codes)
 
     def _count(self, codes: list[int]) -> None:

@@ -58,6 +58,10 @@ class CheckState:
         return SEVERITY[self.state]
 
 
+OTHER_XIDS = "other"
+"""Stands for the codes beyond those that are kept of a GPU."""
+
+
 @dataclass(frozen=True, slots=True)
 class XidLast:
     """The last XID of a GPU, in Unix seconds; `time` is None when it is older than the first sample."""
@@ -75,7 +79,7 @@ class Health:
         coverage: share of the checks that apply whose state is known, 0..1.
         checks: all enabled checks, in the order of the table.
         events: by check, the number of events so far.
-        xid_events: by XID, the number of events so far: all critical codes, and others once seen.
+        xid_events: by XID, the number of events so far: all critical codes, others once seen, and `OTHER_XIDS`.
         last_reset: when it was last reset, or its driver or node restarted, in Unix seconds; None if never seen.
     """
 
@@ -83,7 +87,7 @@ class Health:
     coverage: float
     checks: tuple[CheckState, ...]
     events: tuple[tuple[str, int], ...] = ()
-    xid_events: tuple[tuple[int, int], ...] = ()
+    xid_events: tuple[tuple[int | str, int], ...] = ()
     xid_last: XidLast | None = None
     last_reset: float | None = None
 

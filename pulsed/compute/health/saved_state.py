@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import islice
+from math import inf, nextafter
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pulsed.compute.health.counter_increase import CounterIncrease, Increase
@@ -58,6 +59,7 @@ class SavedGpuState:
     increases: dict[str, dict[str, CounterIncrease]]
     held: dict[str, tuple[Literal[1, 2, 3, 4], float]]
     states: dict[str, tuple[State, float | None, float | None]]
+    other_xids: int = 0
 
     @property
     def device(self) -> Device:
@@ -108,6 +110,7 @@ def save(gpu: GpuHealth) -> SavedGpuState:
             for check in gpu.rules.checks
             if check.state.severity > 0  # others start again
         },
+        other_xids=xids.others,
     )
 
 
@@ -127,8 +130,8 @@ def restore(gpu: GpuHealth, saved: SavedGpuState, time: float) -> None:
         if gpu.device.driver_version and gpu.device.driver_version != gpu.driver_version:
             gpu.device = Device(gpu.device.entity)  # the first sample brings the change
     gpu.last_reset, gpu.resets, xids = saved.last_reset, saved.resets, gpu.inputs.xids
-    xids.gauge, xids.records = saved.gauge, saved.xids
-    xids.last = saved.last_xid if saved.last_xid in saved.xids else None
+    xids.restore(saved.xids, saved.other_xids, saved.last_xid, saved.gauge)
+    xids.begun = nextafter(saved.now, inf)
     for name, (rule, state) in _named(gpu).items():
         if isinstance(rule, Increase) and rule.window >= HOUR:
             found = saved.increases.get(name, {})

@@ -9,7 +9,17 @@ from typing import TypeVar
 
 from pulsed.compute.health.check import GpuCheck
 from pulsed.compute.health.checks import BY_ID
-from pulsed.compute.health.model import NOT_EVALUATED, SEVERITY, STATES, CheckState, Health, NodeHealth, State, XidLast
+from pulsed.compute.health.model import (
+    NOT_EVALUATED,
+    OTHER_XIDS,
+    SEVERITY,
+    STATES,
+    CheckState,
+    Health,
+    NodeHealth,
+    State,
+    XidLast,
+)
 from pulsed.compute.health.xid_log import XidLog
 from pulsed.compute.health.xids import xid_of
 
@@ -37,7 +47,8 @@ def health_of(
         last_reset: in Unix seconds.
     """
     counts = dict.fromkeys(critical_xids, 0) | {code: record.count for code, record in xids.records.items()}
-    xid_events = tuple(sorted(counts.items()))
+    others = () if xids.beyond is None else ((OTHER_XIDS, xids.others + counts.pop(xids.beyond)),)
+    xid_events: tuple[tuple[int | str, int], ...] = (*sorted(counts.items()), *others)
     events = tuple([(check.check.id, check.events) for check in checks])
     last = None
     if xids.last is not None:

@@ -6,7 +6,7 @@ dcgm-exporter's own metrics, where enabled, give more detail.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from math import inf
 
@@ -21,6 +21,9 @@ REPEAT_WINDOW = 86400.0
 
 BLANK_SAMPLES = 2
 """Samples without the gauge, of a GPU that answers, that prove that it has no code: sources omit it until the first."""
+
+MOST_CODES = 40
+"""Codes of a GPU that are counted one by one besides the critical ones; in no real case are there so many."""
 
 _MOST_BURSTS = 64
 
@@ -53,14 +56,22 @@ class XidLog:
     """The XIDs of one GPU.
 
     Attributes:
-        records: by code.
+        critical: codes that are always kept. Of the others the first `MOST_CODES` are.
+        records: by code, with the newest of the codes beyond those.
+        beyond: the newest code beyond those; None for none.
+        others: number of events of the codes before it, which are not kept.
         last: the code that happened last, or was there first; None for none. 45 replaces no other code.
         gauge: the last value of the gauge; None while it was never there.
+        begun: seconds of the GPU's clock; messages of the kernel from before were added in an earlier run, if at all.
     """
 
+    critical: Set[int] = frozenset()
     records: dict[int, XidRecord] = field(default_factory=dict)
+    beyond: int | None = None
+    others: int = 0
     last: int | None = None
     gauge: int | None = None
+    begun: float = 0.0
     _counts: frozenset[int] | None = None
     _totals: dict[int, float] | None = None
     _blanks: int = 0
@@ -68,6 +79,13 @@ class XidLog:
     _is_reset: bool = False
     _older: dict[int, float] = field(default_factory=dict)
     """By code, when the kernel logged it before the first sample."""
+
+    def restore(self, records: Mapping[int, XidRecord], others: int, last: int | None, gauge: int | None) -> None:
+        """Continue from an earlier run."""
+        self.records, self.beyond, self.others, self.gauge = {}, None, others, gauge
+        for code, record in records.items():
+            self._keep(code, record)
+        self.last = last if last in self.records else None
 
     def pass_blank(self, now: float) -> None:
         """Take a sample of a GPU that answers, without the gauge."""
@@ -108,7 +126,8 @@ class XidLog:
             self._update_totals(extras, events, sticky)
         for code in sticky:
             if code not in self.records and code not in events:
-                self.records[code] = XidRecord(self._older.get(code, now), dated=code in self._older)
+                record = self._record(code, now)
+                record.last, record.dated = self._older.get(code, now), code in self._older
                 self._name_last(code)
         return [code for code, source in events.items() if self._add(code, source, jobs, now)]
 
@@ -121,14 +140,14 @@ class XidLog:
         Args:
             events: about this GPU.
             jobs: on the GPU.
-            now: seconds since the first sample.
+            now: seconds of the GPU's clock.
             time: the same moment, in Unix seconds.
         """
         happened = []
         for event in events:
             moment = now - (time - event.time)
             record = self.records.get(event.code)
-            if moment >= 0.0:
+            if moment >= self.begun:
                 if self._add(event.code, "kernel_log", jobs, moment):
                     happened.append(event.code)
                 self.records[event.code].source = "kernel_log"  # later messages are other events
@@ -136,6 +155,8 @@ class XidLog:
                 record.last, record.dated = moment, True
             else:
                 self._older[event.code] = moment
+                if len(self._older) > MOST_CODES:
+                    del self._older[next(iter(self._older))]
         return happened
 
     def clear(self, moment: float) -> None:
@@ -185,7 +206,7 @@ class XidLog:
         self._totals = totals
 
     def _add(self, code: int, source: str, jobs: Jobs, now: float) -> bool:
-        record = self.records.setdefault(code, XidRecord(now, dated=False))
+        record = self._record(code, now)
         if record.dated and source != record.source and now - record.last < BURST_GAP:
             return False
         if not record.bursts or now - record.last >= BURST_GAP:
@@ -195,6 +216,23 @@ class XidLog:
         self._is_reset = False
         self._name_last(code)
         return True
+
+    def _record(self, code: int, now: float) -> XidRecord:
+        """Return the record of a code."""
+        record = self.records.get(code)
+        if record is None:
+            record = XidRecord(now, dated=False)
+            self._keep(code, record)
+        return record
+
+    def _keep(self, code: int, record: XidRecord) -> None:
+        """Add a record; if there are too many codes, in place of the newest of those beyond."""
+        if code not in self.critical and len(self.records.keys() - self.critical - {self.beyond}) >= MOST_CODES:
+            if self.beyond is not None:
+                self.others += self.records.pop(self.beyond).count
+                self.last = code if self.last == self.beyond else self.last
+            self.beyond = code
+        self.records[code] = record
 
     def _name_last(self, code: int) -> None:
         if code != FOLLOWER or self.last is None:

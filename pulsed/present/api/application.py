@@ -66,6 +66,7 @@ def api(
         version=__version__,
         summary=SUMMARY,
         root_path_in_servers=external_path is None,
+        redirect_slashes=False,  # its addresses have the Host of the client
         exception_handlers=ERROR_HANDLERS,
         license_info={"name": "Apache-2.0", "identifier": "Apache-2.0"},
     )

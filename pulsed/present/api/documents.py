@@ -6,7 +6,7 @@ present.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from math import isfinite
 from typing import Any, NamedTuple
 
@@ -15,10 +15,10 @@ from pulsed.collector.target_store import Target, TargetStore
 from pulsed.compute.health.checks import BY_ID
 from pulsed.compute.health.model import CheckState, Health
 from pulsed.compute.health.summary import limited_to, stale
-from pulsed.compute.tick import Result
+from pulsed.compute.tick import ComputedTick, Result
 from pulsed.present.api.account_documents import owner_document
 from pulsed.present.api.derived_fields import derived_sections
-from pulsed.present.gpu_keys import key_of, names_of, node_of, repeated
+from pulsed.present.gpu_keys import board_names, key_of, names_of, node_of, repeated
 from pulsed.present.rfc3339 import rfc3339, rfc3339_or_none
 from pulsed.translate.tick import Device
 from pulsed.translate.vocabulary import Reading
@@ -45,10 +45,8 @@ class Match(NamedTuple):
     position: int
 
     @classmethod
-    def of(cls, target: Target, position: int, here: str) -> Match:
+    def of(cls, target: Target, tick: ComputedTick, position: int, here: str) -> Match:
         """Return a device of a target's tick; `here` is this process's node."""
-        tick = target.tick
-        assert tick is not None
         device, lost = tick.devices[position], position in tick.lost
         time = tick.lost[position] if lost else tick.time
         reading, result = tick.readings[position], tick.results[position]
@@ -57,10 +55,12 @@ class Match(NamedTuple):
 
 def gpus_document(board: TargetStore, now: float, wall_time: float, preset: str) -> Document:
     """Return the document of all GPUs and sources; ages refer to `now` (monotonic seconds)."""
-    return {
-        **sources_document(board, now, wall_time),
-        "gpus": [gpu_document(match, now, preset) for match in matches(board, now)],
-    }
+    return {**sources_document(board, now, wall_time), "gpus": list(gpu_documents(board, now, preset))}
+
+
+def gpu_documents(board: TargetStore, now: float, preset: str) -> Iterator[Document]:
+    """Yield the documents of all GPUs, of the tick that a target has when it is its turn."""
+    return (gpu_document(match, now, preset) for match in matches(board, now))
 
 
 def sources_document(board: TargetStore, now: float, wall_time: float) -> Document:
@@ -151,17 +151,28 @@ def _unknown_health(target: Target, node: str) -> Document:
 
 
 def find(board: TargetStore, wanted: str, node: str | None = None, now: float | None = None) -> list[Match]:
-    """Return the GPUs of a name: none, one, or several if nodes share it or only MIG instances of a GPU are known.
+    """Return the GPUs of a name, as `find_all`."""
+    return find_all(board, [wanted], node, now)[wanted]
+
+
+def find_all(
+    board: TargetStore, wanted: Sequence[str], node: str | None = None, now: float | None = None
+) -> dict[str, list[Match]]:
+    """Return the GPUs of each name: none, one, or several if nodes share it or only MIG instances of a GPU are known.
 
     Args:
-        wanted: an index, a GPU's UUID, a MIG instance's UUID, or index or UUID and MIG id as `0:7`.
+        wanted: indices, UUIDs of GPUs or MIG instances, or index or UUID and MIG id as in `0:7`.
         now: monotonic seconds; when two targets report the same GPU a fresh one is preferred. None: the first.
     """
-    found = [match for match in matches(board, now) if node is None or match.node == node]
-    exact = [match for match in found if wanted in names_of(match.device)]
-    if exact:
-        return exact
-    return [match for match in found if wanted and wanted in (match.device.entity.gpu, match.device.entity.uuid)]
+    exact: dict[str, list[Match]] = {name: [] for name in wanted}
+    parts: dict[str, list[Match]] = {name: [] for name in wanted}
+    for match in matches(board, now):
+        if node is None or match.node == node:
+            for found, names in ((exact, names_of(match.device)), (parts, board_names(match.device))):
+                for name in names:
+                    if name in found:
+                        found[name].append(match)
+    return {name: exact[name] or parts[name] for name in exact}
 
 
 def matches(board: TargetStore, now: float | None = None) -> Iterator[Match]:
@@ -173,9 +184,10 @@ def matches(board: TargetStore, now: float | None = None) -> Iterator[Match]:
     ]
     hidden = {id(target): positions for target, positions in zip(ranked, repeated(keys), strict=True)}
     for target in seen:
-        for position in range(len(target.tick.devices) if target.tick is not None else 0):
-            if position not in hidden[id(target)]:
-                yield Match.of(target, position, board.node)
+        if (tick := target.tick) is not None:
+            for position in range(len(tick.devices)):
+                if position not in hidden[id(target)]:
+                    yield Match.of(target, tick, position, board.node)
 
 
 def is_stale(match: Match, now: float) -> bool:
@@ -281,6 +293,7 @@ def _source(target: Target, now: float) -> Document:
         "interval_seconds": target.interval,
         "last_sample_time": rfc3339(target.tick.time) if target.tick else None,
         "demo": target.kind == "demo",
+        "kernel_log_error": target.kernel_log_error or None,
     }
 
 
@@ -302,4 +315,7 @@ def _all_sources(sources: list[Document]) -> Mapping[str, Any]:
         "interval_seconds": max((source["interval_seconds"] for source in sources), default=0.0),
         "last_sample_time": max(times, default=None),
         "demo": any(source["demo"] for source in sources),
+        "kernel_log_error": next(
+            (source["kernel_log_error"] for source in sources if source["kernel_log_error"]), None
+        ),
     }

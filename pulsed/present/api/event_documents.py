@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from math import isfinite
 from typing import Any, NamedTuple
@@ -12,6 +11,7 @@ from pulsed.accounting.owner_roster import OwnerChange
 from pulsed.compute.absence import Removal
 from pulsed.compute.health.xids import advice, xid_of
 from pulsed.compute.tick import ComputedTick, Result
+from pulsed.json_text import json_text
 from pulsed.present.api.account_documents import owner_document
 from pulsed.present.api.sample_fields import getter
 from pulsed.present.gpu_keys import node_of
@@ -184,6 +184,5 @@ def finite(value: str | Value) -> str | Value:
 
 def encoded(kind: str, document: Document, number: int | None = None) -> bytes:
     """Return an event as it is sent; `number` is its id."""
-    text = json.dumps(document, separators=(",", ":"), allow_nan=False)
     head = "" if number is None else f"id: {number}\n"
-    return f"{head}event: {kind}\ndata: {text}\n\n".encode()
+    return f"{head}event: {kind}\ndata: {json_text(document)}\n\n".encode()

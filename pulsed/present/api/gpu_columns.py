@@ -102,7 +102,7 @@ class ColumnReader:
                 is_complete = False
                 break
             self._sent[first] = state
-            shown += [Match.of(target, position, self._board.node) for position in positions]
+            shown += [Match.of(target, tick, position, self._board.node) for position in positions]
             at += range(first, first + len(positions))
         if shown:
             head = {"roster": self._roster, "time": rfc3339(wall_time), "at": at}

@@ -13,7 +13,6 @@ Must not depend on HTTP.
 from __future__ import annotations
 
 import asyncio
-import json
 import struct
 import time
 import zlib
@@ -22,6 +21,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from pulsed.compute.tick import ComputedTick
+from pulsed.json_text import json_text
 from pulsed.present.api.sample_fields import DEFAULT_FIELDS, check_fields
 from pulsed.present.api.sample_rows import Columns, json_numbers
 from pulsed.present.gpu_keys import Key, key_of, names_of, node_of
@@ -74,21 +74,22 @@ class _Segment:
     """Consecutive ticks of one target with the same devices.
 
     Once it is complete, `compressed` replaces `data`. `arrived` is that of the last tick, `cost` its counted bytes.
-    `number` counts all segments.
+    `number` counts all segments, `ticks` those of this one.
     """
 
-    __slots__ = ("arrived", "compressed", "cost", "data", "devices", "first", "last", "number", "source")
+    __slots__ = ("arrived", "compressed", "cost", "data", "devices", "first", "last", "number", "source", "ticks")
 
     def __init__(self, source: _Source, devices: tuple[Device, ...], clock: float, number: int) -> None:
         self.source, self.devices, self.first, self.last, self.arrived = source, devices, clock, clock, 0.0
-        self.number = number
+        self.number, self.ticks = number, 0
         self.data, self.compressed, self.cost = bytearray(), b"", 0
 
 
 class _Part(NamedTuple):
-    """One GPU's samples in a segment: its number and data, how many GPUs it has, and which of them it is."""
+    """One GPU's samples in a segment: its number, ticks and data, how many GPUs it has, and which of them it is."""
 
     number: int
+    ticks: int
     data: bytes
     compressed: bool
     devices: int
@@ -108,6 +109,11 @@ class HistoryWindow(NamedTuple):
     time: float = 0.0
     now: float = 0.0
     parts: tuple[_Part, ...] = ()
+
+    @property
+    def most_samples(self) -> int:
+        """Number of samples, those included that are a little too old."""
+        return sum(part.ticks for part in self.parts)
 
 
 class HistorySamples(NamedTuple):
@@ -162,6 +168,7 @@ class History:
         for reading, result in zip(tick.readings, tick.results, strict=True):
             data += pack(result, reading)
         segment.last, segment.arrived = clock, now
+        segment.ticks += 1
         source.newest, source.time, source.interval = clock, tick.time, tick.interval
         # A growing bytearray is up to an eighth larger than its content.
         self._charge(segment, (len(data) - before) * 9 // 8)
@@ -202,7 +209,9 @@ class History:
                 device = device if position is None else devices[position]
             if position is not None and source.newest - segment.last <= seconds:
                 data = segment.compressed or bytes(segment.data)
-                parts.append(_Part(segment.number, data, bool(segment.compressed), len(devices), position))
+                parts.append(
+                    _Part(segment.number, segment.ticks, data, bool(segment.compressed), len(devices), position)
+                )
         return HistoryWindow(device, source.interval, seconds, source.newest, source.time, now, tuple(parts))
 
     def forget(self, gpu: Device) -> None:
@@ -230,8 +239,8 @@ class History:
             for name in fields:
                 texts[name].append(columns.text(name, values))
             await asyncio.sleep(0)
-        begin = "".join(f"{json.dumps(key)}:{json.dumps(value, allow_nan=False)}," for key, value in head.items())
-        written = ",".join(f"{json.dumps(name)}:[{','.join(parts)}]" for name, parts in texts.items())
+        begin = "".join(f"{json_text(key)}:{json_text(value)}," for key, value in head.items())
+        written = ",".join(f"{json_text(name)}:[{','.join(parts)}]" for name, parts in texts.items())
         return f'{{{begin}"time":[{",".join(times)}],"fields":{{{written}}}}}'.encode()
 
     def samples(self, windows: Sequence[HistoryWindow]) -> Iterator[HistorySamples]:

@@ -7,18 +7,19 @@ it; a point without any has the sample that covers it. A point that no sample co
 from __future__ import annotations
 
 import asyncio
+import json
+from array import array
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from math import floor, inf
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Sequence
+from math import floor, inf, nan
+from typing import NamedTuple
 
 from pulsed.compute.sample_decision import GAP_INTERVALS, ROUNDING
+from pulsed.json_text import json_text
 from pulsed.present.api.event_documents import identity_document
 from pulsed.present.api.history import History, HistorySamples, HistoryWindow
 from pulsed.present.api.sample_fields import WORDS
-from pulsed.present.api.sample_rows import NO_STATE
-
-Document = dict[str, Any]
+from pulsed.present.api.sample_rows import NO_STATE, json_numbers
 
 
 class PointAxis(NamedTuple):
@@ -58,50 +59,54 @@ class _Run(NamedTuple):
 
 
 class _NumberPoints:
-    """Minimum, mean and maximum per point."""
+    """Minimum, mean and maximum per point, in arrays: 28 bytes per point."""
 
     def __init__(self, count: int, decimals: int) -> None:
         self._decimals = decimals
-        self._lowest: list[float | None] = [None] * count
-        self._highest: list[float | None] = [None] * count
-        self._sums, self._counts = [0.0] * count, [0] * count
+        self._lowest, self._highest = array("d", [inf]) * count, array("d", [-inf]) * count
+        self._sums, self._counts = array("d", [0.0]) * count, array("L", [0]) * count
 
     def add(self, point: int, values: Sequence[float]) -> None:
         known = [value for value in values if -inf < value < inf]  # neither is NaN
         if not known:
             return
-        lowest, highest = self._lowest[point], self._highest[point]
-        self._lowest[point] = min(known) if lowest is None else min(lowest, *known)
-        self._highest[point] = max(known) if highest is None else max(highest, *known)
+        self._lowest[point] = min(self._lowest[point], *known)
+        self._highest[point] = max(self._highest[point], *known)
         self._sums[point] += sum(known)
         self._counts[point] += len(known)
 
-    def document(self) -> Document:
-        means = [None if not count else total / count for total, count in zip(self._sums, self._counts, strict=True)]
-        return {
-            name: [None if value is None else round(value, self._decimals) for value in values]
-            for name, values in (("min", self._lowest), ("mean", means), ("max", self._highest))
-        }
+    def texts(self) -> Iterator[str]:
+        """Yield pieces of JSON; points without a value are null."""
+        means = [total / count if count else nan for total, count in zip(self._sums, self._counts, strict=True)]
+        for begin, values in (('{"min":[', self._lowest), ('],"mean":[', means), ('],"max":[', self._highest)):
+            yield begin + json_numbers(values, self._decimals)
+        yield "]}"
 
 
 class _StatePoints:
-    """The most frequent state per point; the worst of ranked states."""
+    """The most frequent state per point; the worst of ranked states. Each state that occurs has an array of counts."""
 
     def __init__(self, count: int, name: str) -> None:
-        self._declared = WORDS[name]
-        self._counts = [Counter[int]() for _ in range(count)]
+        self._declared, self._size = WORDS[name], count
+        self._counts: dict[int, array[int]] = {}
 
     def add(self, point: int, values: Sequence[int]) -> None:
-        self._counts[point].update(values)
+        for code, count in Counter(values).items():
+            if code != NO_STATE:
+                if code not in self._counts:
+                    self._counts[code] = array("L", [0]) * self._size
+                self._counts[code][point] += count
 
-    def document(self) -> list[str | None]:
-        states, ranked = self._declared.states, self._declared.ranked
-        found: list[str | None] = []
-        for counts in self._counts:
-            counts.pop(NO_STATE, None)
-            best = max(counts, key=lambda code: code if ranked else counts[code], default=None)
-            found.append(None if best is None else states[best])
-        return found
+    def texts(self) -> Iterator[str]:
+        """Yield the JSON; points without a state are null."""
+        states, ranked, counts = self._declared.states, self._declared.ranked, self._counts
+        codes: list[int | None] = [None] * self._size
+        most = array("L", [0]) * self._size
+        for code in sorted(counts):
+            for point, count in enumerate(counts[code]):
+                if count and (ranked or count > most[point]):
+                    codes[point], most[point] = code, count
+        yield json.dumps([None if code is None else states[code] for code in codes], separators=(",", ":"))
 
 
 class _PointsOfGpu:
@@ -126,13 +131,14 @@ class _PointsOfGpu:
             for run in runs:
                 field.add(run.point, column[run.begin : run.end])
 
-    def document(self, here: str) -> Document:
-        """Return identity and points; `here` is this process's node."""
-        return {
-            **identity_document(self._window.device, here),
-            "interval_seconds": self._window.interval,
-            "fields": {name: field.document() for name, field in self._fields.items()},
-        }
+    def texts(self, here: str) -> Iterator[str]:
+        """Yield identity and points as pieces of JSON; `here` is this process's node."""
+        head = {**identity_document(self._window.device, here), "interval_seconds": self._window.interval}
+        yield f'{json_text(head)[:-1]},"fields":{{'
+        for number, (name, field) in enumerate(self._fields.items()):
+            yield f"{',' if number else ''}{json.dumps(name)}:"
+            yield from field.texts()
+        yield "}}"
 
     def _runs(self, clocks: Sequence[float]) -> Iterator[_Run]:
         """Yield the rows of each point, and for a point without any the row that covers it."""
@@ -158,10 +164,10 @@ class _PointsOfGpu:
             yield run
 
 
-async def points_document(
+async def write_points(
     history: History, windows: Sequence[HistoryWindow], fields: Sequence[str], count: int, seconds: float, here: str
-) -> Document:
-    """Return the history of some GPUs as `count` points of one axis; yields to the event loop after each part.
+) -> bytes:
+    """Render the history of some GPUs as `count` points of one axis; yields to the event loop after each piece.
 
     Args:
         seconds: length of the axis, which ends with the newest sample of all.
@@ -173,12 +179,11 @@ async def points_document(
     for samples in history.samples(windows):
         gpus[samples.window].add(samples)
         await asyncio.sleep(0)
-    return {"seconds": seconds, "step_seconds": axis.step, "time": axis.times(), "gpus": await _documents(gpus, here)}
-
-
-async def _documents(gpus: Iterable[_PointsOfGpu], here: str) -> list[Document]:
-    found = []
-    for gpu in gpus:
-        found.append(gpu.document(here))
-        await asyncio.sleep(0)
-    return found
+    head = {"seconds": seconds, "step_seconds": axis.step, "time": axis.times()}
+    texts = [f'{json_text(head)[:-1]},"gpus":[']
+    for number, gpu in enumerate(gpus):
+        texts.append("," if number else "")
+        for text in gpu.texts(here):
+            texts.append(text)
+            await asyncio.sleep(0)
+    return "".join((*texts, "]}")).encode()

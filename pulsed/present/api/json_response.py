@@ -1,16 +1,24 @@
-"""Responses of the JSON API and its errors."""
+"""Responses of the JSON API and its errors.
+
+Long lists are rendered and sent in pieces: between two, other requests are answered, and only one is in memory.
+"""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from fastapi import Request, Response
 from fastapi.exceptions import RequestValidationError
+from fastapi.responses import StreamingResponse
 from starlette.exceptions import HTTPException
 
+from pulsed.background import turn
+from pulsed.json_text import json_text
 from pulsed.present.api import schema
+
+PIECE_BYTES = 64 * 2**10
+"""Size of a piece of a long list; rendering one takes some 5 ms."""
 
 REFUSED: dict[int | str, dict[str, Any]] = {400: {"model": schema.Failure}}
 """The response for invalid parameters, for the documentation of a route."""
@@ -20,8 +28,40 @@ def json_response(
     document: Mapping[str, Any] | Sequence[Any], status: int = 200, headers: Mapping[str, str] | None = None
 ) -> Response:
     """Return a document as JSON."""
-    text = json.dumps(document, separators=(",", ":"), allow_nan=False)
-    return Response(text, status, headers, media_type="application/json")
+    return Response(json_text(document), status, headers, media_type="application/json")
+
+
+def list_response(head: Mapping[str, Any], name: str, items: Iterable[Mapping[str, Any]]) -> Response:
+    """Return a document whose last key, `name`, has a list; the items are consumed while it is sent."""
+    pieces = _pieces(head, name, items)
+    first = next(pieces)
+    second = next(pieces, None)
+    if second is None:
+        return Response(first, media_type="application/json")
+
+    async def stream() -> AsyncIterator[bytes]:
+        yield first + second
+        while True:
+            await turn()
+            piece = next(pieces, None)
+            if piece is None:
+                return
+            yield piece
+
+    return StreamingResponse(stream(), media_type="application/json")
+
+
+def _pieces(head: Mapping[str, Any], name: str, items: Iterable[Mapping[str, Any]]) -> Iterator[bytes]:
+    texts = [f"{json_text({**head, name: []})[:-2]}"]
+    size, separator = len(texts[0]), ""
+    for item in items:
+        if size >= PIECE_BYTES:
+            yield "".join(texts).encode()
+            texts, size = [], 0
+        text = json_text(item)
+        texts += (separator, text)
+        size, separator = size + len(text), ","
+    yield "".join((*texts, "]}")).encode()
 
 
 class ApiError(HTTPException):
@@ -29,13 +69,26 @@ class ApiError(HTTPException):
 
 
 async def failure(request: Request, error: Exception) -> Response:
-    """Return an error of the API as JSON; those of the framework begin with the path."""
+    """Return an error of the API as JSON; those of the framework begin with the path.
+
+    A path with a slash too many redirects, by a relative address: the client's Host is not part of any answer.
+    """
     if isinstance(error, ApiError):
         return json_response({"error": error.detail}, error.status_code, error.headers)
     status = error.status_code if isinstance(error, HTTPException) else 500
+    if status == 404 and (location := _without_slash(request)):
+        return Response(status_code=307, headers={"location": location})
     message = error.detail if isinstance(error, HTTPException) else "internal error"
     headers = error.headers if isinstance(error, HTTPException) else None  # a 405 requires the header Allow
     return json_response({"error": f"{request.url.path}: {message}"}, status, headers)
+
+
+def _without_slash(request: Request) -> str:
+    """Return the address without the slash at the end of its path; empty if there is none."""
+    path: str = request.scope["raw_path"].decode("ascii")
+    name = path.removesuffix("/").rpartition("/")[2]
+    query = f"?{request.url.query}" if request.url.query else ""
+    return f"../{name}{query}" if name and path.endswith("/") else ""
 
 
 async def refusal(request: Request, error: Exception) -> Response:

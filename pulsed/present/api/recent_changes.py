@@ -21,6 +21,10 @@ class NumberedChange(NamedTuple):
     number: int
     change: Change
 
+    def document(self, here: str) -> Document:
+        """Return it as JSON; `here` is this process's node, for GPUs whose source does not name one."""
+        return {"id": self.number, "event": self.change.kind, **change_document(self.change, here)}
+
 
 class RecentChanges:
     """The newest changes of each kind, at most `max_changes` of each."""
@@ -32,13 +36,12 @@ class RecentChanges:
         """Keep a change; its number is greater than all before."""
         self._kept[change.kind].append(NumberedChange(number, change))
 
-    def find(self, kinds: Iterable[str], gpu: str | None, since: float, limit: int, here: str) -> list[Document]:
-        """Return the documents of some changes, the newest first.
+    def find(self, kinds: Iterable[str], gpu: str | None, since: float, limit: int) -> list[NumberedChange]:
+        """Return some changes, the newest first.
 
         Args:
             gpu: only of this GPU, by any of its names.
             since: Unix time; older changes are left out.
-            here: this process's node, for GPUs whose source does not name one.
         """
         newest_first = merge(*[reversed(self._kept[kind]) for kind in set(kinds)], key=_age)
         wanted = (
@@ -46,10 +49,7 @@ class RecentChanges:
             for each in newest_first
             if each.change.time >= since and (gpu is None or gpu in names_of(each.change.device))
         )
-        return [
-            {"id": number, "event": change.kind, **change_document(change, here)}
-            for number, change in islice(wanted, limit)
-        ]
+        return list(islice(wanted, limit))
 
 
 def _age(each: NumberedChange) -> int:

@@ -476,6 +476,9 @@ class SourceShape(Shape):
     interval_seconds: float
     last_sample_time: str | None
     demo: bool
+    kernel_log_error: str | None = Field(
+        description="why XIDs are not read from the kernel log; null: they are, or off"
+    )
 
 
 class SourcesShape(NodeAnswer):

@@ -16,7 +16,7 @@ from typing import NamedTuple, TextIO
 
 from pulsed.compute.real_utilization import Weights
 from pulsed.compute.tick import ComputedTick, Result
-from pulsed.present.csv.pulsed_csv import choose
+from pulsed.present.csv.pulsed_csv import choose, text_cell
 from pulsed.present.gpu_sample import GpuSample, gpu_samples
 from pulsed.translate.tick import Entity
 from pulsed.translate.vocabulary import POSITION, Reading
@@ -132,8 +132,8 @@ def _nothing(row: KempnerPulseRow) -> str:
 
 COLUMNS: Mapping[str, Cell] = {
     "timestamp": lambda row: f"{row.sample.time:.2f}",
-    "gpu_id": lambda row: row.sample.device.entity.name,
-    "model": lambda row: model(row.sample.device.model),
+    "gpu_id": lambda row: text_cell(row.sample.device.entity.name),
+    "model": lambda row: text_cell(model(row.sample.device.model)),
     "real_util_pct": lambda row: _text(row.real_utilization, 2),
     "status": lambda row: STATUS.get(row.sample.result.workload.raw_class, ""),
     "health": lambda row: health(row.sample.result),

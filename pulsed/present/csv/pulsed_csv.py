@@ -6,7 +6,9 @@ Numbers are written without loss of precision; `replay` can play an export.
 from __future__ import annotations
 
 import csv
+import re
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from math import isfinite
 from typing import TextIO
 
@@ -16,10 +18,14 @@ from pulsed.errors import UsageError
 from pulsed.present.api.sample_fields import NUMBERS, WORDS, getter
 from pulsed.present.gpu_sample import GpuSample, gpu_samples
 from pulsed.present.rfc3339 import rfc3339
+from pulsed.printable import clean
 from pulsed.suggestions import did_you_mean
 from pulsed.translate.vocabulary import POSITION
 
 Cell = Callable[[GpuSample], str | float | None]
+
+_FORMULA = ("=", "+", "-", "@", "＝", "＋", "－", "＠")  # full-width forms count, too
+_NUMBER = re.compile(r"[-+]?[0-9]{1,20}(?:\.[0-9]{1,20})?")
 
 
 def _reading(position: int) -> Cell:
@@ -111,7 +117,14 @@ def write_tick(out: TextIO, names: Sequence[str], tick: ComputedTick) -> None:
     rows.writerows([[_text(cell(sample)) for cell in cells] for sample in gpu_samples(tick)])
 
 
+@lru_cache(maxsize=4096)
+def text_cell(text: str) -> str:
+    """Return a clean text, with a `'` before one that spreadsheets would take for a formula (OWASP: CSV injection)."""
+    text = clean(text)
+    return f"'{text}" if text.startswith(_FORMULA) and not _NUMBER.fullmatch(text) else text
+
+
 def _text(value: str | float | None) -> str:
     if isinstance(value, str):
-        return value
+        return text_cell(value)
     return "" if value is None or not isfinite(value) else repr(value)

@@ -15,7 +15,8 @@ from typing import cast
 from pulsed.compute.counters.catalog import COUNTERS
 from pulsed.compute.declaration import DerivedNumber, DerivedState, DerivedValue, DerivedVector, ResultPart
 from pulsed.compute.derived_results import DERIVED_VALUES
-from pulsed.compute.health.model import CheckState, Health
+from pulsed.compute.health.model import OTHER_XIDS, CheckState, Health
+from pulsed.compute.health.xid_log import MOST_CODES
 from pulsed.present.exposition.family_types import (
     ALONE,
     NO_SAMPLES,
@@ -202,7 +203,7 @@ DERIVED: tuple[DerivedFamily, ...] = (
     _of_health(
         "xid_events_total",
         "counter",
-        "XIDs observed, by code; critical codes are exported from 0",
+        f"XIDs observed, by code: critical codes from 0, the first {MOST_CODES} others, and the rest as {OTHER_XIDS}",
         "xid",
         lambda health: samples_by_label(health.xid_events),
         attrgetter("result.health.xid_events"),

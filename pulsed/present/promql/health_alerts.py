@@ -50,7 +50,7 @@ def _alerts(check: Check, settings: HealthSettings) -> Iterator[Alert]:
 
 def _alert(check: Check, suffix: str, expr: str, hold: str, severity: Severity, settings: HealthSettings) -> Alert:
     name = "".join(word.capitalize() for word in check.id.split("_"))
-    remedy = re.sub(r"\{(\w+)[^}]*\}", lambda found: _evidence(found[1], check, settings), check.remedy)
+    remedy = re.sub(r"\{(\w+)\b[^{}]*\}", lambda found: _evidence(found[1], check, settings), check.remedy)
     return Alert(
         f"PulsedGpuHealth{name}{suffix}",
         expr,

@@ -61,6 +61,9 @@ TEXTS: Mapping[str, Callable[[GpuState], str]] = {
 }
 """Texts by their names in filters."""
 
+LONGEST, MOST_NESTED = 1000, 50
+"""Limits of a filter, whose time and stack grow with both."""
+
 _TOKEN = re.compile(r"\s*(<=|>=|!=|==|[<>=~&|!()]|[^\s<>=~&|!()]+)")
 _COMPARE: Mapping[str, Callable[[float, float], bool]] = {
     "<": operator.lt,
@@ -79,7 +82,11 @@ def gpu_filter(text: str) -> Test:
     Raises:
         FilterError: it cannot be parsed.
     """
+    if len(text) > LONGEST:
+        raise FilterError(f"longer than {LONGEST} characters")
     tokens = _tokens(text)
+    if sum(token in ("!", "(") for token in tokens) > MOST_NESTED:
+        raise FilterError(f"more than {MOST_NESTED} of ! and (")
     if not tokens:
         return lambda gpu: True
     parser = _Parser(tokens)

@@ -14,8 +14,8 @@ from pulsed.present.terminal.line import Line, Segment, line, wrapped
 from pulsed.present.terminal.model import GpuState, Model
 from pulsed.present.terminal.plot import plot
 from pulsed.present.terminal.source_list import source_list
-from pulsed.present.terminal.text import clean
 from pulsed.present.terminal.view_state import ViewState
+from pulsed.printable import clean
 
 MIN_WIDTH, MIN_HEIGHT = 41, 8
 

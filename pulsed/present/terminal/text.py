@@ -1,42 +1,10 @@
-"""Text for a terminal: made safe, cut and padded by the cells that it occupies."""
+"""Text for a terminal: cut and padded by the cells that it occupies."""
 
 from __future__ import annotations
 
-from functools import lru_cache
-from typing import Any
-from unicodedata import category, combining, east_asian_width
+from unicodedata import east_asian_width
 
 ELLIPSIS = "…"
-
-
-@lru_cache(maxsize=4096)
-def clean(text: str) -> str:
-    """Return a text from outside without anything that a terminal interprets.
-
-    Control characters, among them those of escape sequences, and direction marks become `?`; combining marks are
-    dropped.
-    """
-    if text.isascii() and text.isprintable():
-        return text
-    return "".join(_shown(each) for each in text)
-
-
-def cleaned(document: Any) -> Any:
-    """Return a JSON document with all of its texts and keys clean."""
-    if isinstance(document, str):
-        return clean(document)
-    if isinstance(document, list):
-        return [cleaned(each) for each in document]
-    if isinstance(document, dict):
-        return {clean(key): cleaned(value) for key, value in document.items()}
-    return document
-
-
-def _shown(character: str) -> str:
-    kind = category(character)
-    if combining(character) or kind in ("Mn", "Me", "Mc"):
-        return ""
-    return "?" if kind in ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp") else character
 
 
 def cells(text: str) -> int:

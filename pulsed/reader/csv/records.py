@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import sys
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from io import TextIOWrapper
 from pathlib import Path
@@ -37,7 +38,7 @@ def problem_of(header: Sequence[str]) -> tuple[str, str] | None:
         )
     if TIME not in header or ("gpu" not in header and "uuid" not in header):
         return "a CSV file that replay cannot read: its first line names no time or no GPU", _COLUMNS
-    if twice := [name for name in dict.fromkeys(header) if header.count(name) > 1]:
+    if twice := [name for name, count in Counter(header).items() if count > 1]:
         return f"a CSV file with two columns {twice[0]!r}", _COLUMNS
     if "" in header:
         return "a CSV file with a column without a name", _COLUMNS

@@ -57,13 +57,12 @@ def is_outdated(before: Topology, now: Topology) -> bool:
     return bool(before.labels) and not changed.isdisjoint(now.labels)
 
 
-_CELLS = re.compile(r"\|\s*(.*?)\s*\|\s*(.*?)\s*\|")
 _GPU_ID = re.compile(r"(?:GPU\s+)?(\d+)")
-_FACT = re.compile(r"(Name|PCI Bus ID|Device UUID):\s*(.*?)(?:\s*\(last known\))?")
 _FACT_LABELS = {"Name": "model", "PCI Bus ID": "pci_bus_id", "Device UUID": "uuid"}
 _FACT_ORDER = ("uuid", "model", "pci_bus_id")
 _BRANCH = re.compile(r"(?:->\s*)?(GPU|I|CI) ([\d/]+)")
-_ENTITY = re.compile(r"(?:.*?(GPU-[0-9A-Fa-f-]+))?.*\(EntityID:\s*(\d+)\)")
+_UUID = re.compile(r"GPU-[0-9A-Fa-f-]+")
+_ENTITY = re.compile(r"\(EntityID:\s*(\d+)\)$")
 
 
 def parse_listing(text: str) -> dict[str, dict[str, str]]:
@@ -71,21 +70,22 @@ def parse_listing(text: str) -> dict[str, dict[str, str]]:
     gpus: dict[str, dict[str, str]] = {}
     about_gpus, current = False, None
     for line in text.splitlines():
-        match = _CELLS.fullmatch(line.strip())
-        if match is None:
+        cells = _cells(line)
+        if cells is None:
             if not line.startswith("+"):  # `8 GPUs found.`, `0 NvSwitches found.`: another table begins
                 about_gpus, current = False, None
             continue
-        left, right = match.groups()
+        left, right = cells
         if right == "Device Information":
             about_gpus, current = left == "GPU ID", None
             continue
         if about_gpus and left and (number := _GPU_ID.fullmatch(left)):
             current = gpus.setdefault(number[1], {})
-        fact = _FACT.fullmatch(right)
-        known = read_text(fact[2]) if fact else None
-        if about_gpus and current is not None and fact and known:
-            current[_FACT_LABELS[fact[1]]] = known
+        fact, _, text = right.partition(":")
+        label = _FACT_LABELS.get(fact)
+        known = read_text(text.strip().removesuffix("(last known)").rstrip()) if label else None
+        if about_gpus and current is not None and label and known:
+            current[label] = known
     return gpus
 
 
@@ -94,22 +94,29 @@ def parse_hierarchy(text: str) -> dict[tuple[str, str], dict[str, str]]:
     found: dict[tuple[str, str], dict[str, str]] = {}
     gpu = ""
     for line in text.splitlines():
-        match = _CELLS.fullmatch(line.strip())
-        branch = _BRANCH.fullmatch(match[1]) if match else None
-        entity = _ENTITY.fullmatch(match[2]) if match else None
+        left, right = _cells(line) or ("", "")
+        branch, entity = _BRANCH.fullmatch(left), _ENTITY.search(right)
         if branch is None or entity is None:
             continue
-        uuid, id_ = entity.groups()
+        uuid, id_ = _UUID.search(right), entity[1]
         place = branch[2].split("/")
         if branch[1] == "GPU":
             # The GPU's number here is NVML's, which need not be that of its row in dmon: the entity id is.
             gpu = id_
-            found["GPU", id_] = {"uuid": uuid} if uuid else {}
+            found["GPU", id_] = {"uuid": uuid[0]} if uuid else {}
         elif branch[1] == "I" and len(place) == 2:
             found["GPU-I", id_] = {"gpu": gpu, "instance_id": place[1]}
         elif branch[1] == "CI" and len(place) == 3:
             found["GPU-CI", id_] = {"gpu": gpu, "instance_id": place[1], "compute_instance_id": place[2]}
     return found
+
+
+def _cells(line: str) -> tuple[str, str] | None:
+    """Return the two cells of a line of a table; None for another line."""
+    line = line.strip()
+    left, separator, right = line[1:-1].partition("|")
+    is_row = separator and line.startswith("|") and line.endswith("|")
+    return (left.strip(), right.strip()) if is_row else None
 
 
 def topology_of(listing: str, hierarchy: str) -> Topology:

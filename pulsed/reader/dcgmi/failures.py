@@ -122,7 +122,7 @@ MEANINGS: Mapping[int, Meaning] = {
 }
 """By DCGM's result code (dcgm_structs.h; texts of errorString)."""
 
-_INVALID_FIELD = re.compile(r"Got invalid field ID\.? *'(\d+)'")
+_INVALID_FIELD = re.compile(r"Got invalid field ID\.? *'(\d{1,9})'")
 _USAGE_STATUS = frozenset({254, 255})
 _USAGE_TEXTS = (
     "PARSE ERROR",

@@ -64,7 +64,7 @@ _ERRORS = (
     "Only one of --",
     "No data returned from the hostengine",
 )
-_CODE = re.compile(r"(?:Result:|Return:?|Error:) *(-[0-9]+)\b")
+_CODE = re.compile(r"(?:Result:|Return:?|Error:) *(-[0-9]{1,9})\b")
 _LEFT_OUT = frozenset({"", "^C", "...", "…"})
 _MOST_MESSAGES = 64
 _MOST_LAYOUTS = 16

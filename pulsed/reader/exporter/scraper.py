@@ -39,8 +39,7 @@ _ACCEPT = "text/plain;version=0.0.4;q=1,*/*;q=0.1"  # what every dcgm-exporter s
 _REDIRECTS = (301, 302, 303, 307, 308)
 _MAX_REDIRECTS = 3
 _SHARED_BYTES = 2 * 2**20
-_LOGIN = re.compile(r"//[^?#]*@")  # to the last @: a password may hold an unescaped slash
-_SECRET_IN_QUERY = re.compile(r"([?&][^=&]*(?:token|secret|passw|key|auth|sig)[^=&]*=)[^&#]*", re.IGNORECASE)
+_SECRET = re.compile("token|secret|passw|key|auth|sig", re.IGNORECASE)
 
 _STATUS_REMEDIES: Mapping[int, str] = {
     401: "Give the credentials that it requires, or correct them",
@@ -244,7 +243,17 @@ def _where(url: str, location: str) -> str:
 
 def masked(url: str) -> str:
     """Return the URL as a person may see it: login, and what looks like a secret in the query, replaced by `***`."""
-    return _SECRET_IN_QUERY.sub(r"\1***", _LOGIN.sub("//***@", url))
+    url, number_sign, fragment = url.partition("#")
+    url, question_mark, query = url.partition("?")
+    scheme, slashes, rest = url.partition("//")
+    _, login, host = rest.rpartition("@")  # the last @: a password may hold an unescaped slash
+    shown = f"{scheme}//***@{host}" if slashes and login else url
+    return f"{shown}{question_mark}{'&'.join(map(_masked, query.split('&')))}{number_sign}{fragment}"
+
+
+def _masked(parameter: str) -> str:
+    name, equals, _ = parameter.partition("=")
+    return f"{name}=***" if equals and _SECRET.search(name) else parameter
 
 
 def without_login(parts: SplitResult) -> str:

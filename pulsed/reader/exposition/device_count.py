@@ -17,7 +17,7 @@ def device_of(labels: Labels) -> int | None:
     """
     pairs = dict(labels)
     uuid, gpu = pairs.get("UUID") or pairs.get("uuid"), pairs.get("gpu")
-    if not (uuid or gpu) or not _NOT_A_GPU.isdisjoint(pairs):
+    if not uuid and (not gpu or not _NOT_A_GPU.isdisjoint(pairs)):
         return None
     node = pairs.get("Hostname") or pairs.get("hostname") or pairs.get("instance")
     return hash((node, uuid or f"gpu {gpu}", pairs.get("GPU_I_ID")))

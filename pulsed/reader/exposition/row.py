@@ -97,6 +97,11 @@ _NAME = re.compile(rf"{_SPACE}*([a-zA-Z_:][a-zA-Z0-9_:]*)({_SPACE}*)(\{{)?")
 _LABEL = re.compile(
     rf'{_SPACE}*(?:,{_SPACE}*)?([a-zA-Z_][a-zA-Z0-9_]*){_SPACE}*={_SPACE}*"([^"\\]*(?:\\.[^"\\]*)*)"(?={_SPACE}*[,}}])'
 )
+_OWN_LABELS = frozenset(
+    ("gpu", "UUID", "uuid", "pci_bus_id", "device", "modelName", "GPU_I_PROFILE", "GPU_I_ID", "Hostname", "hostname")
+)
+"""What dcgm-exporter writes first in a row. Before 4.8.3 a label of the pod may repeat any label behind it."""
+
 _CLOSE = re.compile(rf"{_SPACE}*(?:,{_SPACE}*)?\}}")
 # An exemplar belongs to the row's history, not to its value: whatever follows ` #` is not looked at.
 _TAIL = re.compile(rf"{_SPACE}*([!-~]+)(?:{_SPACE}+([!-\"$-~][!-~]*))?{_SPACE}*(?:(?<={_SPACE})#.*)?", re.DOTALL)
@@ -145,22 +150,24 @@ def read_row(line: str, limits: PageLimits, blocks: dict[str, Labels]) -> Exposi
 def _read_labels(line: str, position: int, limits: PageLimits) -> tuple[Labels, int]:
     """Return the labels from just behind the opening brace, and where the closing one stands."""
     labels: dict[str, str] = {}
+    ambiguous: set[str] = set()
     while label := _LABEL.match(line, position):
         name, value = label[1], label[2]
-        # Two values for one name: either could be the wrong one, and the label may be what distinguishes two GPUs.
-        # Names with two underscores are Prometheus' own.
-        if name in labels or name.startswith("__"):
+        if name.startswith("__"):  # Prometheus' own
             raise RowRejected("bad_labels")
         if len(name) > limits.max_label_length or len(value) > limits.max_label_length:
             raise RowRejected("too_long")
         if len(labels) == limits.max_labels:
             raise RowRejected("too_many_labels")
-        labels[name] = _unescape(_LABEL_ESCAPE, value)
+        value = _unescape(_LABEL_ESCAPE, value)
+        if labels.setdefault(name, value) != value and name not in _OWN_LABELS:
+            ambiguous.add(name)  # either could be the pod's label, not the exporter's
         position = label.end()
     end = _CLOSE.match(line, position)
     if end is None:
         raise RowRejected("bad_labels")
-    return tuple([_label(name, value) for name, value in labels.items()]), end.end() - 1
+    kept = tuple([_label(name, value) for name, value in labels.items() if name not in ambiguous])
+    return kept, end.end() - 1
 
 
 @lru_cache(maxsize=1024)

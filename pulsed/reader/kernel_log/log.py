@@ -1,4 +1,4 @@
-"""Follow the kernel log: `/dev/kmsg`, or a file with its records, with lines of `dmesg`, or with a journal export.
+"""Follow the kernel log: `/dev/kmsg`, or a file with its records, with lines of dmesg, journalctl or syslog.
 
 `poll` never blocks and never raises: a log that cannot be read is described by `error`, and is opened again later.
 """
@@ -7,34 +7,34 @@ from __future__ import annotations
 
 import errno
 import os
-import re
 import stat
 import time as clocks
 from collections.abc import Callable
 
-from pulsed.reader.kernel_log.messages import parse_message
+from pulsed.reader.kernel_log.line_formats import EXPECTED, Now, parse_line
+from pulsed.reader.kernel_log.log_text import LONGEST_LINE, LogText, event_of
 from pulsed.reader.tick import KernelEvent
 
 KMSG = "/dev/kmsg"
-
-_RECORD_BYTES = 8192
-"""Largest record of /dev/kmsg (`CONSOLE_EXT_LOG_MAX`)."""
 
 _BATCH_RECORDS = 1000
 """Most records of one `poll`; the rest follows with the next one, so that a long log does not delay a tick."""
 
 _READ_BYTES = 2**18
+_MOST_BYTES = 2**20
+"""Most bytes of one `poll`: of a busy log with an interval of 15 s, 70 kB a second."""
+
 _REOPEN_SECONDS = 30.0
 
-_KMSG = re.compile(r"\d+,\d+,(?P<microseconds>\d+),[^;]*;(?P<message>.*)", re.DOTALL)
-_DMESG = re.compile(r"(?:<\d+>)?\[\s*(?P<seconds>\d+\.\d+)\]\s?(?P<message>.*)")
-_ESCAPE = re.compile(r"\\x([0-9a-fA-F]{2})")
+LATE_SECONDS = 900.0
+"""A new line with an older time stamp is of another time zone: zones differ by at least so much."""
 
 
 class KernelLog:
     """The kernel log of this machine.
 
-    Records that are in the log when it is opened are returned as well, with their own times.
+    Records that are in the log when it is opened are returned as well, with their own times. A file may be truncated,
+    or replaced by another one.
 
     Args:
         path: `/dev/kmsg`, or a file that is followed as it grows.
@@ -42,7 +42,7 @@ class KernelLog:
         uptime: seconds since boot, the clock of the kernel's time stamps.
 
     Attributes:
-        error: why the log cannot be read, with the remedy; empty while it can.
+        error: why the log cannot be read, or why its lines cannot be used, with the remedy; empty otherwise.
         lost: records that the kernel overwrote before they were read.
     """
 
@@ -55,9 +55,10 @@ class KernelLog:
     ) -> None:
         self._path, self._wall, self._uptime = path, wall, uptime
         self._descriptor: int | None = None
+        self._file: tuple[int, int] | None = None
         self._is_device = False
-        self._rest = b""
-        self._journal: dict[str, str] = {}
+        self._sequence = -1
+        self._begin()
         self._retry_at = 0.0
         self.error = ""
         self.lost = 0
@@ -66,11 +67,13 @@ class KernelLog:
         """Return the events since the last call, oldest first; None while the log cannot be read."""
         if self._descriptor is None and not self._open():
             return None
+        now = Now(self._wall(), self._uptime())
         try:
-            return tuple(self._read_device() if self._is_device else self._read_file())
+            events = self._read_device(now) if self._is_device else self._read_file(now)
         except OSError as error:
             self._fail(error)
             return None
+        return None if self._text.unknown else tuple(events)
 
     def close(self) -> None:
         """Close the log. Safe to call twice."""
@@ -79,16 +82,26 @@ class KernelLog:
             self._descriptor = None
 
     def _open(self) -> bool:
+        """Open the log; one that was open before is continued."""
         if self._uptime() < self._retry_at:
             return False
         try:
             self._descriptor = os.open(self._path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-            self._is_device = stat.S_ISCHR(os.fstat(self._descriptor).st_mode)
+            status = os.fstat(self._descriptor)
         except OSError as error:
             self._fail(error)
             return False
-        self._rest, self._journal, self.error = b"", {}, ""
+        self._is_device, self.error = stat.S_ISCHR(status.st_mode), ""
+        if self._file != _identity(status):
+            self._file = _identity(status)
+            self._begin()
         return True
+
+    def _begin(self) -> None:
+        """Read the file from its beginning."""
+        self._position, self._text = 0, LogText()
+        self._complete_at: float | None = None
+        """When all of it had been read, in Unix seconds."""
 
     def _fail(self, error: OSError) -> None:
         self.close()
@@ -100,12 +113,12 @@ class KernelLog:
         )
         self.error = f"{self._path}: {error.strerror}; {remedy}"
 
-    def _read_device(self) -> list[KernelEvent]:
+    def _read_device(self, now: Now) -> list[KernelEvent]:
         assert self._descriptor is not None
         events: list[KernelEvent] = []
         for _ in range(_BATCH_RECORDS):
             try:
-                record = os.read(self._descriptor, _RECORD_BYTES)  # one record a read
+                record = os.read(self._descriptor, LONGEST_LINE)  # one record a read
             except BlockingIOError:
                 break
             except BrokenPipeError:  # records were overwritten; the next read continues after the gap
@@ -113,39 +126,66 @@ class KernelLog:
                 continue
             if not record:
                 break
-            self._add(record.decode("utf-8", "replace"), events)
+            line = parse_line(record.decode("utf-8", "replace").partition("\n")[0])
+            sequence = int(line.stamp.get("sequence", "0")) if line is not None else -1
+            if line is not None and sequence > self._sequence:  # else it was read before the log was opened again
+                self._sequence = sequence
+                events += event_of(line, now)
         return events
 
-    def _read_file(self) -> list[KernelEvent]:
+    def _read_file(self, now: Now) -> list[KernelEvent]:
         assert self._descriptor is not None
-        if os.fstat(self._descriptor).st_size < os.lseek(self._descriptor, 0, os.SEEK_CUR):  # truncated: begin again
-            os.lseek(self._descriptor, 0, os.SEEK_SET)
-            self._rest = b""
-        lines = (self._rest + os.read(self._descriptor, _READ_BYTES)).split(b"\n")
-        self._rest = lines.pop()
+        if os.fstat(self._descriptor).st_size < self._position:  # truncated
+            self._begin()
+        data = self._next_part()
+        if not data and self._is_replaced():
+            data = self._next_part()  # what was written before the replacement
+            if not data:
+                self.close()
+                return self._read_file(now) if self._open() else []
         events: list[KernelEvent] = []
-        for line in lines:
-            self._add(line.decode("utf-8", "replace"), events)
+        most = self._position + _MOST_BYTES
+        while data and self._position < most:
+            events += self._text.feed(data, now)
+            self.error = self._problem(now)
+            self._position += len(data)
+            data = self._next_part()
+        if not data:
+            self._complete_at = now.wall
         return events
 
-    def _add(self, line: str, events: list[KernelEvent]) -> None:
-        event = None
-        if match := _KMSG.match(line):
-            message = _ESCAPE.sub(lambda found: chr(int(found[1], 16)), match["message"].partition("\n")[0])
-            event = parse_message(message, self._time_of(int(match["microseconds"]) / 1e6))
-        elif match := _DMESG.match(line):
-            event = parse_message(match["message"], self._time_of(float(match["seconds"])))
-        elif line.strip():
-            name, separator, value = line.partition("=")
-            if separator:
-                self._journal[name] = value
-        elif self._journal:  # a blank line ends an entry of a journal export
-            entry, self._journal = self._journal, {}
-            stamp = entry.get("_SOURCE_REALTIME_TIMESTAMP") or entry.get("__REALTIME_TIMESTAMP", "")
-            if stamp.isdecimal():
-                event = parse_message(entry.get("MESSAGE", ""), int(stamp) / 1e6)
-        if event is not None:
-            events.append(event)
+    def _next_part(self) -> bytes:
+        assert self._descriptor is not None
+        return os.pread(self._descriptor, _READ_BYTES, self._position)
 
-    def _time_of(self, uptime: float) -> float:
-        return self._wall() - (self._uptime() - uptime)
+    def _is_replaced(self) -> bool:
+        """Return whether another file is at the path, and in use: log daemons go on with the old one for a while."""
+        try:
+            status = os.stat(self._path)
+        except OSError:  # it will be there again
+            return False
+        return _identity(status) != self._file and status.st_size > 0
+
+    def _problem(self, now: Now) -> str:
+        """Return why the newest lines cannot be used, with the remedy; empty if they can."""
+        if self._text.unknown:
+            return (
+                f"{self._path}: the format of its lines is not known: {self._text.unknown!r} (letters as x, digits as "
+                f"0); expected {EXPECTED}; set health.kernel_log to the file with the kernel's messages, or to off"
+            )
+        line = self._text.last
+        time = None if line is None else line.time(now)
+        if line is None or (time is not None and not (line.is_local and self._is_late(time, now))):
+            return ""
+        is_what = "in the future" if time is None else f"{(now.wall - time) / 3600:.1f} h old, although it is new"
+        return (
+            f"{self._path}: the time stamp of its newest line is {is_what}; set TZ to the time zone of the log, or let "
+            "it have time stamps with a zone"
+        )
+
+    def _is_late(self, time: float, now: Now) -> bool:
+        return self._complete_at is not None and time < min(self._complete_at, now.wall) - LATE_SECONDS
+
+
+def _identity(status: os.stat_result) -> tuple[int, int]:
+    return status.st_dev, status.st_ino

@@ -1,7 +1,9 @@
 """Parse NVIDIA driver messages of the kernel log.
 
-Forms of the messages: NVIDIA's XID catalogue, the open kernel modules (`nv-report-err`, NVSwitch driver), public logs.
-Process and channel are optional and have changed between driver versions. This module does no I/O and has no clock.
+Forms of the messages: NVIDIA's XID catalogue, the open kernel modules (`kernel_rc.c`, NVSwitch driver), public logs.
+Process and channel are optional and have changed between driver versions. On MIG GPUs the instances follow the PCI
+address. Messages of other parts of the kernel may quote what looks like one of the driver, such as the name of a
+control group: only the beginning of a message counts. This module does no I/O and has no clock.
 """
 
 from __future__ import annotations
@@ -13,13 +15,21 @@ from pulsed.reader.tick import KernelEvent
 BUS_LOSS_XID = 79
 """The XID of a GPU that has fallen off the bus; the driver does not always print it beside the plain message."""
 
-_PCI = r"(?:PCI:)?(?P<pci>[0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}(?:\.[0-7])?)"
-_XID = re.compile(rf"NVRM: Xid \({_PCI}\): (?P<code>\d+)(?P<rest>.*)", re.DOTALL)
-_SXID = re.compile(rf"nvidia-nvswitch\d*: SXid \({_PCI}\): (?P<code>\d+)(?P<rest>.*)", re.DOTALL)
-_BUS_LOSS = re.compile(rf"NVRM: .*\b{_PCI}\b.*fallen off the bus", re.DOTALL)
-_PROCESS = re.compile(r",\s*pid='?(?P<pid>[^,']*)'?(?:,\s*name=(?P<name>[^,]*))?")
-_FATAL = re.compile(r",\s*(?P<non>Non-)?fatal\b", re.IGNORECASE)
+DRIVERS = (b"NVRM:", b"nvidia-nvswitch")
+"""How the messages of NVIDIA's drivers begin."""
+
+_DRIVERS = tuple(name.decode() for name in DRIVERS)
 _LONGEST_TEXT = 500
+_LONGEST_MESSAGE = 1000
+_PCI = r"(?:PCI:)?(?P<pci>[0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}(?:\.[0-7])?)"
+_INSTANCES = r"(?: GPU-I:\d{1,4})?(?: GPU-CI:\d{1,4})?"
+_CODE = r"(?P<code>[0-9]{1,6})(?![0-9])"
+_XID = re.compile(rf"NVRM: Xid \({_PCI}{_INSTANCES}\): {_CODE}(?P<rest>.*)", re.DOTALL)
+_SXID = re.compile(rf"nvidia-nvswitch[0-9]{{0,4}}: SXid \({_PCI}\): {_CODE}(?P<rest>.*)", re.DOTALL)
+_BUS_LOSS = re.compile(rf"NVRM: [^:]{{0,40}}?\b{_PCI}\b.{{0,120}}?fallen off the bus", re.DOTALL)
+_PROCESS = re.compile(r",\s*pid='?(?P<pid>[^,']*)'?(?:,\s*name=(?P<name>[^,]*))?")
+_PID = re.compile(r"[0-9]{1,10}")
+_FATAL = re.compile(r",\s*(?P<non>Non-)?fatal\b", re.IGNORECASE)
 
 
 def parse_message(message: str, time: float) -> KernelEvent | None:
@@ -29,18 +39,19 @@ def parse_message(message: str, time: float) -> KernelEvent | None:
         message: text of the message, without priority and time.
         time: when it was logged, in Unix seconds.
     """
-    if "NVRM" not in message and "nvswitch" not in message:  # nearly all messages end here
+    if not message.startswith(_DRIVERS):  # nearly all messages end here
         return None
-    if match := _XID.search(message):
+    message = message[:_LONGEST_MESSAGE]
+    if match := _XID.match(message):
         pid, name = _process(match["rest"])
         return KernelEvent("xid", int(match["code"]), time, _address(match["pci"]), pid, name, None, _text(match))
-    if match := _SXID.search(message):
+    if match := _SXID.match(message):
         fatal = _FATAL.match(match["rest"])
         is_fatal = None if fatal is None else fatal["non"] is None
         return KernelEvent(
             "sxid", int(match["code"]), time, _address(match["pci"]), is_fatal=is_fatal, text=_text(match)
         )
-    if match := _BUS_LOSS.search(message):
+    if match := _BUS_LOSS.match(message):
         return KernelEvent("bus_loss", BUS_LOSS_XID, time, _address(match["pci"]), text=_clean(match[0]))
     return None
 
@@ -50,7 +61,8 @@ def _process(rest: str) -> tuple[int | None, str]:
     if match is None:
         return None, ""
     pid, name = match["pid"].strip(), (match["name"] or "").strip()
-    return int(pid) if pid.isdecimal() and int(pid) else None, "" if name == "<unknown>" else _clean(name)
+    number = int(pid) if _PID.fullmatch(pid) else 0
+    return number or None, "" if name == "<unknown>" else _clean(name)
 
 
 def _address(text: str) -> str:

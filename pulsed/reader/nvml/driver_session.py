@@ -46,6 +46,10 @@ class Sample(NamedTuple):
     processes: tuple[GpuProcess, ...] | None = None
 
 
+MOST_CODES = 256
+"""XIDs of a GPU with series; of further ones only the last code has one."""
+
+
 class _XidCounts:
     """The XIDs of one GPU since the source began: the last one, and how often each happened."""
 
@@ -53,9 +57,14 @@ class _XidCounts:
         self.last = 0
         self.totals: dict[int, int] = {}
 
-    def add(self, code: int) -> None:
+    def add(self, code: int) -> bool:
+        """Count an XID; return whether its code has a new series."""
         self.last = code
+        is_new = code not in self.totals
+        if is_new and len(self.totals) >= MOST_CODES:
+            return False
         self.totals[code] = self.totals.get(code, 0) + 1
+        return is_new
 
     def values(self, codes: tuple[int, ...]) -> list[RawValue]:
         return [self.last, *(self.totals.get(code, 0) for code in codes)]
@@ -258,9 +267,8 @@ class DriverSession:
         if len(self._events.uuids) < before:  # codes are missing until the next list of GPUs
             self._layout, self._events_failed = None, True
         for uuid, code in events:
-            if code not in self._xids[uuid].totals:
+            if self._xids[uuid].add(code):
                 self._layout = None
-            self._xids[uuid].add(code)
         return {uuid for uuid, _ in events}
 
     def _handle_gone(self, now: float) -> None:

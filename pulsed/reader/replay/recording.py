@@ -35,8 +35,8 @@ DMON_REMEDY = "Correct what it names, or run `pulsed doctor`, then capture again
 
 _HEAD = 64 * 1024  # characters that must show what a file is; dmon's longest banner has less than one thousand
 _RECORD = re.compile(rf"^{re.escape(SESSION_MARK)}", re.MULTILINE)
-_HEADER = re.compile(r"^\s*#\s*Entity", re.MULTILINE)
-_ROW = re.compile(r"^\s*(?:GPU|GPU-I|GPU-CI|vGPU|Switch|LINK|CPU|CPU Core|CX)\s*\d+\s+\S", re.MULTILINE)
+_HEADER = re.compile(r"^[ \t]*#[ \t]*Entity", re.MULTILINE)
+_ROW = re.compile(r"^[ \t]*(?:GPU|GPU-I|GPU-CI|vGPU|Switch|LINK|CPU|CPU Core|CX)[ \t]*\d+[ \t]+\S", re.MULTILINE)
 _PAGE = re.compile(r"^(?:# (?:HELP|TYPE) \S|[A-Za-z_:][\w:]*\{.*\}\s*\S)", re.MULTILINE)
 _CSV = re.compile(r"\A\ufeff?(?:[a-z0-9_]+,)*(?:time|timestamp|gpu|gpu_id|uuid)(?:,[a-z0-9_]+)*\r?\n?$", re.MULTILINE)
 _NATURAL = re.compile(r"(\d+)")

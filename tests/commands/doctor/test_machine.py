@@ -44,7 +44,14 @@ def test_a_machine_with_gpus(tmp_path: Path) -> None:
     for name in ("nvidia0", "nvidia1", "nvidiactl", "nvidia-uvm", "kmsg"):
         (tmp_path / "dev" / name).touch()
     found = look(tmp_path, "libc.so.6")
-    assert found == Machine(2, "", ("nvidia0", "nvidia1"), has_nvml=True)
+    assert found == Machine(2, "", ("nvidia0", "nvidia1"), has_nvml=True, kernel_log="/dev/kmsg")
+
+
+def test_the_kernel_log_is_the_configured_one(tmp_path: Path) -> None:
+    (tmp_path / "kern.log").write_text("23/Nov/2026 hello\n")
+    error = look(tmp_path, "libnone.so.1", "/kern.log").kernel_log_error
+    assert error.startswith(f"{tmp_path}/kern.log: the format of its lines is not known: '00/xxx/0000 xxxxx'")
+    assert look(tmp_path, "libnone.so.1", "").kernel_log_error == ""
 
 
 def test_a_process_that_ends_meanwhile_is_not_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from typing import Any
 
 from hypothesis import given, settings
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 
 from pulsed.commands.top.history_update import newest_points, with_newest
 from pulsed.present.api.history import History
-from pulsed.present.api.history_points import points_document
+from pulsed.present.api.history_points import write_points
 from tests.present.api.test_history_points import at, in_state
 from tests.present.boards import gpu
 
@@ -19,7 +20,7 @@ def read(history: History, seconds: float, count: int, numbers: tuple[int, ...] 
     windows = [history.window("made", gpu(number).device, seconds) for number in numbers]
     loop = asyncio.new_event_loop()
     try:
-        return loop.run_until_complete(points_document(history, windows, history.fields, count, seconds, "n"))
+        return json.loads(loop.run_until_complete(write_points(history, windows, history.fields, count, seconds, "n")))
     finally:
         loop.close()
 

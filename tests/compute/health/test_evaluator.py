@@ -250,7 +250,7 @@ def test_a_gpu_takes_the_kernels_messages_of_its_own_address() -> None:
     def events_after(clock: float, *events: KernelEvent) -> set[int]:
         tick = replace(sample(clock, Reading(**ALIVE), devices=[device]), kernel_events=events)
         health = evaluator.evaluate(tick, tick.readings, tracker.track(tick)).healths[0]
-        return {code for code, count in health.xid_events if count}
+        return {int(code) for code, count in health.xid_events if count}
 
     assert events_after(1.0) == set()
     other, switch = "00000000:5E:00.0", KernelEvent("sxid", 94, DAY + 2.0, "00000000:3B:00.0")

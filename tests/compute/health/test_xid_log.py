@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from pulsed.compute.health.xid_log import BURST_GAP, REPEAT_WINDOW, XidLog
+from pulsed.compute.health.xid_log import BURST_GAP, MOST_CODES, REPEAT_WINDOW, XidLog, XidRecord
+from pulsed.compute.health.xids import FOLLOWER
 from pulsed.reader.tick import KernelEvent
 from pulsed.translate.tick import Extras
 
@@ -242,3 +243,75 @@ def test_five_bursts_of_the_follower_are_no_repeat() -> None:
         log.update(45.0, None, (), number * 1000.0 + 1)
         log.update(0.0, None, (), number * 1000.0 + 2)
     assert (log.repeated(6000.0), len(log.records[45].bursts)) == (None, 6)
+
+
+def kernel_event(code: int, time: float) -> KernelEvent:
+    return KernelEvent("xid", code, time, "00000000:01:00.0")
+
+
+def test_codes_are_limited_except_for_critical_ones() -> None:
+    log = XidLog(critical={79})
+    log.update(0.0, None, (), 0.0)
+    log.add_kernel_events([kernel_event(79, 1.0)], (), now=1.0, time=1.0)
+    for code in range(1000, 4000):
+        happened = log.add_kernel_events([kernel_event(code, 2.0 + code)], (), now=2.0 + code, time=2.0 + code)
+        assert happened == [code]
+    assert list(log.records) == [79, *range(1000, 1000 + MOST_CODES), 3999]
+    assert log.others + sum(record.count for record in log.records.values()) == 3001
+    assert log.last == 3999
+
+
+def test_codes_of_one_sample_are_limited() -> None:
+    log = started()
+    log.update(0.0, Extras(xid_totals=()), (), 1.0)
+    totals = tuple((code, 1.0) for code in range(1000, 4000))
+    assert len(log.update(0.0, Extras(xid_totals=totals), (), 2.0)) == 3000
+    assert (len(log.records), log.others) == (MOST_CODES + 1, 3000 - MOST_CODES - 1)
+    first = XidLog()
+    first.update(None, Extras(xid_totals=totals), (), 1.0)
+    assert len(first.records) == MOST_CODES + 1
+    assert first.last in first.records
+
+
+def test_the_last_code_is_one_that_is_kept() -> None:
+    log = started()
+    for number, code in enumerate((*range(1000, 1000 + MOST_CODES), 2000, FOLLOWER)):
+        log.add_kernel_events([kernel_event(code, 1.0 + number)], (), now=1.0 + number, time=1.0 + number)
+    assert log.last == log.beyond == FOLLOWER
+    assert log.last in log.records
+
+
+def test_old_messages_are_limited() -> None:
+    log = started()
+    for code in range(1000, 4000):
+        log.add_kernel_events([kernel_event(code, -5.0)], (), now=0.0, time=0.0)
+    log.add_kernel_events([kernel_event(79, -5.0)], (), now=0.0, time=0.0)
+    assert log.records == {}
+    fresh = XidLog()
+    for code in (79, *range(1000, 1000 + MOST_CODES - 1)):
+        fresh.add_kernel_events([kernel_event(code, -5.0)], (), now=0.0, time=0.0)
+    fresh.update(79.0, None, (), 1.0)
+    assert (fresh.records[79].last, fresh.records[79].dated) == (-5.0, True)
+
+
+def test_saved_codes_are_limited() -> None:
+    log = XidLog(critical={79})
+    saved = {code: XidRecord(float(code), dated=True, count=2) for code in (79, *range(1000, 4000))}
+    log.restore(saved, 5, 3999, 0)
+    assert 79 in log.records
+    assert list(log.records) == [79, *range(1000, 1000 + MOST_CODES), 3999]
+    assert (log.beyond, log.last) == (3999, 3999)
+    assert log.others + sum(record.count for record in log.records.values()) == 5 + 2 * 3001
+    log.restore({}, 0, 79, None)
+    assert log.last is None
+
+
+def test_messages_of_an_earlier_run_are_not_counted_again() -> None:
+    log = started()
+    log.add_kernel_events([kernel_event(79, 5.0)], (), now=10.0, time=10.0)
+    log.clear(8.0)
+    again = XidLog(begun=10.5)
+    again.restore(log.records, log.others, log.last, log.gauge)
+    assert again.add_kernel_events([kernel_event(79, 5.0)], (), now=12.0, time=12.0) == []
+    assert (again.records[79].count, again.records[79].cleared) == (1, True)
+    assert again.add_kernel_events([kernel_event(79, 11.0)], (), now=12.0, time=12.0) == [79]

@@ -42,7 +42,8 @@ SUPERCHIP = gpu(0)._replace(device=replace(gpu(0).device, model="NVIDIA GH200 48
 def explained(made: Gpu, reading: Reading, settings: ComputeSettings = DEFAULT_SETTINGS, **changes: Any) -> Any:
     """The document of a GPU with this reading, as the layer computes it."""
     result = result_of(made.device, reading, settings)._replace(**changes)
-    match = Match.of(target("a", tick([made._replace(reading=reading, result=result)])), 0, "here")
+    made_tick = tick([made._replace(reading=reading, result=result)])
+    match = Match.of(target("a", made_tick), made_tick, 0, "here")
     document = class_document(match, settings)
     schema.ClassReasonShape.model_validate(document, strict=True)
     return document

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from pulsed.attribution.owner import Owner, pod
-from pulsed.present.api.documents import find, gpu_document, gpus_document, health_document
+from pulsed.present.api.documents import find, gpu_document, gpus_document, health_document, sources_document
 from pulsed.translate.tick import Device, Entity
 from pulsed.translate.vocabulary import QUANTITIES
 from tests.present.boards import FLICKER, OPEN, SETTLED, SICK, TIME, Gpu, board, gpu, mig, target, tick
@@ -194,6 +194,14 @@ def test_a_gpu_of_two_targets_is_listed_once_by_the_fresh_one() -> None:
     assert [watts(now) for now in (109.0, 111.0, 200.0)] == [[1.0], [2.0], [1.0]]
 
 
+def test_why_the_kernel_log_cannot_be_used() -> None:
+    first, second = target("a", tick([gpu(0)])), target("b", tick([gpu(1)]))
+    first.kernel_log_error, second.kernel_log_error = "", "kern.log: No such file"
+    found = sources_document(board(first, second), NOW, WALL)
+    assert [each["kernel_log_error"] for each in found["sources"]] == [None, "kern.log: No such file"]
+    assert found["source"]["kernel_log_error"] == "kern.log: No such file"
+
+
 def test_the_whole_document_with_one_source() -> None:
     made = board(target("demo", tick([gpu(0), gpu(1)]), kind="demo"))
     document = gpus_document(made, NOW, WALL, "ai")
@@ -208,6 +216,7 @@ def test_the_whole_document_with_one_source() -> None:
         "interval_seconds": 1.0,
         "last_sample_time": "2026-01-01T00:00:00.100Z",
         "demo": True,
+        "kernel_log_error": None,
     }
     assert document["sources"] == [document["source"]]
 

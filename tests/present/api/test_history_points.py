@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Sequence
 from dataclasses import replace
 from math import floor
@@ -16,7 +17,7 @@ from pulsed.compute.health.model import Health
 from pulsed.compute.tick import ComputedTick, HeldWorkload
 from pulsed.present.api import schema
 from pulsed.present.api.history import History
-from pulsed.present.api.history_points import points_document
+from pulsed.present.api.history_points import write_points
 from tests.present.api.test_application import Known
 from tests.present.boards import SETTLED, TIME, Gpu, gpu, mig, tick
 
@@ -32,7 +33,10 @@ def points(
     history: History, count: int, seconds: float, gpus: Sequence[Gpu] = (gpu(0),), target: str = "made"
 ) -> dict[str, Any]:
     windows = [history.window(target, each.device, seconds) for each in gpus]
-    return asyncio.run(points_document(history, windows, history.fields, count, seconds, "here"))
+    document: dict[str, Any] = json.loads(
+        asyncio.run(write_points(history, windows, history.fields, count, seconds, "here"))
+    )
+    return document
 
 
 def in_state(workload: str, health: str) -> Gpu:
@@ -161,4 +165,4 @@ async def test_too_much_is_refused() -> None:
     known = Known([gpu(number) for number in range(257)])
     assert "257 GPUs; name at most 256" in await known.refused("/history", 400)
     names = ",".join(map(str, range(200)))
-    assert "more than 500000" in await known.refused(f"/history?gpu={names}&points=2000", 400)
+    assert "more than 100000" in await known.refused(f"/history?gpu={names}&points=2000", 400)

@@ -55,10 +55,21 @@ async def test_not_accepted(accept: list[bytes]) -> None:
     assert b"content-encoding" not in headers
 
 
-@pytest.mark.parametrize("body", [[b"7" * (MIN_BYTES - 1)], [b"7" * 5000, b"8"]])
-async def test_small_documents_and_streams_are_sent_as_they_are(body: list[bytes]) -> None:
+async def test_small_documents_are_sent_as_they_are() -> None:
+    body = [b"7" * (MIN_BYTES - 1)]
     headers, sent = await answer(body, [b"gzip"])
     assert sent == body
+    assert b"content-encoding" not in headers
+
+
+@pytest.mark.parametrize("pieces", [[b"7" * 5000, b"8"], [b"7", b"", b"8" * 100_000, b""]])
+async def test_documents_in_pieces_are_compressed_piece_by_piece(pieces: list[bytes]) -> None:
+    headers, sent = await answer(pieces, [b"gzip"])
+    assert gzip.decompress(b"".join(sent)) == b"".join(pieces)
+    assert headers[b"content-encoding"] == b"gzip"
+    assert b"content-length" not in headers
+    headers, sent = await answer(pieces, [])
+    assert sent == pieces
     assert b"content-encoding" not in headers
 
 

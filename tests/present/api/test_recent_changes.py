@@ -27,7 +27,7 @@ def test_the_newest_of_each_kind_are_kept() -> None:
     recent.add(12, change("owner", 1, 12.0))
 
     def ids(gpu: str | None = None, since: float = 0.0, limit: int = 100, *kinds: str) -> list[int]:
-        return [each["id"] for each in recent.find(kinds or CHANGE_KINDS, gpu, since, limit, "here")]
+        return [each.number for each in recent.find(kinds or CHANGE_KINDS, gpu, since, limit)]
 
     assert ids() == [12, 11, 10, 9, 1]
     assert ids("1") == [12, 11, 9]

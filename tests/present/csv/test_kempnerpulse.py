@@ -187,3 +187,9 @@ def test_every_class_has_a_label() -> None:
 )
 def test_a_model_is_shortened(name: str, short: str) -> None:
     assert kempnerpulse.model(name) == short
+
+
+@pytest.mark.parametrize(("model", "cell"), [("=cmd|x", "'=cmd|x"), ("@a", "'@a"), ("\x1b[2Jx", "?[2Jx")])
+def test_names_are_no_formulas_and_no_control_sequences(model: str, cell: str) -> None:
+    (row,) = of_one_gpu([model, *full(1)[1:]])
+    assert row["model"] == cell

@@ -70,9 +70,38 @@ def test_what_is_no_reading_is_missing(absurd: float) -> None:
 
 
 def test_odd_names_are_quoted() -> None:
-    odd = 'a "b", c\nd'
+    odd = 'a "b", c'
     (row,) = rows("model,gpu", Gpu(Device(Entity("gpu", "0"), odd)))
     assert row == {"model": odd, "gpu": "0"}
+
+
+@pytest.mark.parametrize(
+    ("text", "cell"),
+    [
+        ("=cmd|' /C calc'!A0", "'=cmd|' /C calc'!A0"),
+        ("@SUM(1)", "'@SUM(1)"),
+        ("+1+cmd", "'+1+cmd"),
+        ("-1+cmd", "'-1+cmd"),
+        ("＝1", "'＝1"),
+        ("-", "'-"),
+        ("\t=1", "?=1"),
+        ("\r=1", "?=1"),
+        ("a\nb", "a?b"),
+        ("\x1b[2J\x9b1m\u202eb", "?[2J?1m?b"),
+        ("-1", "-1"),
+        ("+1.5", "+1.5"),
+        ("GPU-1", "GPU-1"),
+    ],
+)
+def test_texts_are_no_formulas_and_no_control_sequences(text: str, cell: str) -> None:
+    columns = "node,gpu,uuid,mig_id,mig_profile,model"
+    (row,) = rows(columns, Gpu(Device(Entity("mig", text, text, text, text, text), text)))
+    assert row == dict.fromkeys(columns.split(","), cell)
+
+
+def test_negative_numbers_are_numbers() -> None:
+    (row,) = rows("temperature_margin_celsius", gpu(0, temperature_margin_celsius=-2.5))
+    assert row == {"temperature_margin_celsius": "-2.5"}
 
 
 def test_chosen_columns_come_in_the_order_given() -> None:

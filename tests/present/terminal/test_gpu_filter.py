@@ -52,6 +52,9 @@ def test_a_missing_or_stale_number_passes_no_comparison() -> None:
         ("ru<1)", "unexpected ')'"),
         ("& ru<1", "a name is missing"),
         ("!", "a name is missing"),
+        ("a " * 501, "longer than 1000 characters"),
+        ("!" * 51 + "a", "more than 50 of ! and ("),
+        ("(" * 51 + "a" + ")" * 51, "more than 50 of ! and ("),
     ],
 )
 def test_what_cannot_be_parsed(text: str, message: str) -> None:

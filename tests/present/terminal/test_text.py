@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from typing import Any
 
 from hypothesis import given, settings
@@ -15,19 +14,12 @@ from pulsed.present.terminal.ascii_marks import ascii_line
 from pulsed.present.terminal.focus import HISTORY_FIELDS
 from pulsed.present.terminal.line import Line, Segment
 from pulsed.present.terminal.screen import render
-from pulsed.present.terminal.text import cells, clean, cut, left, right
+from pulsed.present.terminal.text import cells, cut, left, right
 from pulsed.present.terminal.view_state import VIEWS, ViewState
+from pulsed.printable import clean
 from tests.present.boards import TIME
 from tests.present.terminal.fleet_model import answers
-
-CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u206f\ud800-\udfff\ufeff]")
-EVIL = "\x1b]0;owned\x07\x1b[2J\x9b31m\u202eabc\r\n\ud800名前e\u0301"
-
-
-@given(st.text())
-def test_clean_text_has_no_control_characters(text: str) -> None:
-    assert not CONTROL.search(clean(text))
-    assert clean(clean(text)) == clean(text)
+from tests.test_printable import CONTROL, EVIL
 
 
 @given(st.text(), st.integers(0, 30))
@@ -41,7 +33,6 @@ def test_cut_and_padded_text_has_its_width(text: str, width: int) -> None:
 def test_marks_of_other_scripts_keep_their_width() -> None:
     assert cells("名前") == 4
     assert cut("名前ab", 4) == "名…"
-    assert clean(EVIL) == "?]0;owned??[2J?31m?abc???名前e"
 
 
 KEPT = frozenset((

@@ -28,6 +28,17 @@ def run(page: Page, module: str, expression: str) -> Any:
     )
 
 
+def test_a_long_filter_in_a_link_takes_no_time(page: Page) -> None:
+    """A number of 100,000 digits took 10 s."""
+    expression = """(() => {
+        const started = performance.now();
+        for (const text of ["ru<" + "1".repeat(1e5) + "x", "a|".repeat(1e5), "ru" + " ".repeat(1e5), "&".repeat(1e5)])
+          try { m.parseFilter(text); } catch (error) { if (!(error instanceof m.FilterError)) throw error; }
+        return performance.now() - started;
+    })()"""
+    assert run(page, "text/filter.js", expression) < 5000
+
+
 @pytest.mark.parametrize(
     ("kind", "one", "several"),
     [

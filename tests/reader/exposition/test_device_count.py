@@ -35,6 +35,7 @@ def test_as_many_as_translate_finds(path: Path) -> None:
         ('a{gpu="0",UUID="GPU-a"} 1\na{gpu="7",UUID="GPU-a",err_code="0"} 1\n', 1),
         ('a{UUID="GPU-a"} 1\na{UUID="GPU-a",GPU_I_ID="1"} 1\na{UUID="GPU-a",GPU_I_ID="2"} 1\n', 3),
         ('a{nvlink="0",gpu="0",gpu_uuid="GPU-a"} 1\nb{cpu="0"} 1\nc{pod="x"} 1\nd 1\n', 0),
+        ('a{gpu="0",UUID="GPU-a",cpu="high",nvlink="x"} 1\n', 1),
         ('a{pod="}",gpu="0"} 1\n# HELP a {gpu="1"} 2\n', 1),
     ],
 )  # fmt: skip

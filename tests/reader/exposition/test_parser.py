@@ -103,7 +103,6 @@ JUNK = st.sampled_from(
         'X{gpu="0"} ERROR - FAILED TO CONVERT TO STRING',
         'X{gpu="0"} ',
         'X{gpu="0"',
-        'X{gpu="0",gpu="1"} 5',
         "X{gpu=0} 5",
         'X{gpu="a"b"} 5',
         'X{gpu="0"} 1_000',

@@ -89,7 +89,6 @@ def test_rows(line: str, name: str, labels: Labels | None, value: float) -> None
         ("up{a=1} 5", "bad_labels"),
         ("up{a} 5", "bad_labels"),
         ('up{1a="1"} 5', "bad_labels"),
-        ('up{a="1",a="1"} 5', "bad_labels"),
         ('up{__name__="down"} 5', "bad_labels"),
         ('{"up",a="1"} 5', "bad_name"),
     ],
@@ -98,6 +97,21 @@ def test_rejected_rows(line: str, reason: str) -> None:
     with pytest.raises(RowRejected) as caught:
         read(line)
     assert caught.value.reason == reason
+
+
+@pytest.mark.parametrize(
+    ("text", "labels"),
+    [
+        ('gpu="0",pod="own",gpu="1",UUID="GPU-a"', {"gpu": "0", "pod": "own", "UUID": "GPU-a"}),
+        ('gpu="0",namespace="tenant",pod="a",namespace="own"', {"gpu": "0", "pod": "a"}),
+        ('gpu="0",pod="a",pod="a"', {"gpu": "0", "pod": "a"}),
+        ('gpu="0",pod="a",pod="b",pod="a"', {"gpu": "0"}),
+        ('gpu="0",Hostname="node",Hostname="other"', {"gpu": "0", "Hostname": "node"}),
+    ],
+)
+def test_a_label_of_a_pod_that_repeats_one_hides_no_gpu(text: str, labels: dict[str, str]) -> None:
+    """dcgm-exporter before 4.8.3 writes labels of the pod behind its own ones: what it wrote first counts."""
+    assert dict(read(f"up{{{text}}} 5").labels or ()) == labels
 
 
 def test_nan_is_a_number() -> None:

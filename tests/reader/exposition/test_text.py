@@ -40,6 +40,7 @@ def test_binary_is_called_so(body: bytes) -> None:
 
 def test_other_text_is_quoted() -> None:
     assert "starts with '404 page not found'" in str(not_a_page("\n404 page not found\n"))
+    assert "starts with ''" in str(not_a_page(" " * 100_000))
 
 
 def test_a_page_of_invalid_bytes_is_binary() -> None:

@@ -1,6 +1,9 @@
 import os
 import pty
+import time
 import tty
+from collections.abc import Iterator
+from datetime import datetime, timezone
 from pathlib import Path
 
 import pytest
@@ -66,12 +69,134 @@ def test_lines_of_dmesg(tmp_path: Path, clock: Clock) -> None:
 def test_a_journal_export(tmp_path: Path, clock: Clock) -> None:
     path = tmp_path / "journal"
     path.write_text(
-        "__CURSOR=s=1\n__REALTIME_TIMESTAMP=1700000005000000\nMESSAGE=NVRM: Xid (PCI:0000:3b:00): 48, x=1\n\n"
+        "__CURSOR=s=1\n__REALTIME_TIMESTAMP=1700000005000000\n_TRANSPORT=kernel\n"
+        "MESSAGE=NVRM: Xid (PCI:0000:3b:00): 48, x=1\n\n"
         "__REALTIME_TIMESTAMP=1700000006000000\nMESSAGE=other\n\n"
     )
     log = log_of(path, clock)
     assert [(event.code, event.time, event.text) for event in events(log)] == [(48, 1700000005.0, "48, x=1")]
     log.close()
+
+
+@pytest.fixture
+def syslog(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A file of a log daemon, whose time stamps are local times: UTC."""
+    monkeypatch.setenv("TZ", "UTC")
+    time.tzset()
+    yield tmp_path / "kern.log"
+    monkeypatch.undo()
+    time.tzset()
+
+
+def line(code: int, seconds: float) -> str:
+    """Return a line of rsyslog's traditional format, logged so many seconds after the boot."""
+    stamp = datetime.fromtimestamp(BOOT + seconds, timezone.utc).strftime("%b %d %H:%M:%S")
+    return f"{stamp} gpu7 kernel: [{seconds:12.6f}] NVRM: Xid (PCI:0000:3b:00): {code}, pid=7, name=python\n"
+
+
+def append(path: Path, text: str) -> None:
+    with path.open("a") as file:
+        file.write(text)
+
+
+def test_a_file_of_a_log_daemon(syslog: Path, clock: Clock) -> None:
+    syslog.write_text("Nov 14 22:14:20 gpu7 sshd[7]: NVRM: Xid (PCI:0000:3b:00): 64\n" + line(31, 250))
+    log = log_of(syslog, clock)
+    assert [(event.code, event.time) for event in events(log)] == [(31, BOOT + 250.0)]
+    append(syslog, line(79, 990))
+    assert [event.code for event in events(log)] == [79]
+    assert log.error == ""
+    log.close()
+
+
+def test_a_file_that_is_replaced(syslog: Path, clock: Clock) -> None:
+    syslog.write_text(line(13, 100))
+    log = log_of(syslog, clock)
+    assert [event.code for event in events(log)] == [13]
+    old = syslog.rename(syslog.with_suffix(".1"))
+    append(old, line(31, 200))  # the log daemon does not know yet
+    assert [event.code for event in events(log)] == [31]
+    syslog.touch()
+    append(old, line(43, 300))
+    assert [event.code for event in events(log)] == [43]
+    assert events(log) == []
+    append(old, line(45, 400))
+    append(syslog, line(48, 500))
+    assert [event.code for event in events(log) + events(log)] == [45, 48]
+    append(syslog, line(79, 600))
+    assert [event.code for event in events(log)] == [79]
+    log.close()
+
+
+def test_a_file_that_is_truncated(syslog: Path, clock: Clock) -> None:
+    syslog.write_text(line(13, 100) + line(31, 200)[:40])
+    log = log_of(syslog, clock)
+    assert [event.code for event in events(log)] == [13]
+    syslog.write_text("")  # logrotate's copytruncate
+    assert events(log) == []
+    append(syslog, line(79, 300))
+    assert [event.code for event in events(log)] == [79]
+    log.close()
+
+
+def test_a_log_of_an_unknown_format_is_an_error_and_no_input(syslog: Path, clock: Clock) -> None:
+    syslog.write_text("23/Nov/2026 pass=S3cret NVRM: Xid (PCI:0000:3b:00): 79\n" * 3)
+    log = log_of(syslog, clock)
+    assert log.poll() is None
+    assert log.error.startswith(f"{syslog}: the format of its lines is not known: '00/xxx/0000 xxxx=x0xxxx")
+    assert "expected records of /dev/kmsg, lines of dmesg" in log.error
+    assert log.poll() is None
+    append(syslog, line(79, 300))
+    assert [event.code for event in events(log)] == [79]
+    assert log.error == ""
+    log.close()
+
+
+def test_an_empty_file_is_no_error(syslog: Path, clock: Clock) -> None:
+    syslog.touch()
+    log = log_of(syslog, clock)
+    assert events(log) == []
+    assert log.error == ""
+    log.close()
+
+
+@pytest.mark.parametrize(("hours", "age"), [(2, "8758.0"), (-8, "8.0")])  # without a year: nearly a year old
+def test_time_stamps_of_another_time_zone_are_an_error(syslog: Path, clock: Clock, hours: int, age: str) -> None:
+    syslog.write_text(line(13, 100))
+    log = log_of(syslog, clock)
+    events(log)
+    append(syslog, line(79, 1000 + hours * 3600))
+    log.poll()
+    assert f"is {age} h old, although it is new; set TZ to the time zone of the log" in log.error
+    append(syslog, line(79, 1000))
+    assert [event.code for event in events(log)] == [79]
+    assert log.error == ""
+    log.close()
+
+
+def test_a_time_stamp_in_the_future_is_an_error(syslog: Path, clock: Clock) -> None:
+    syslog.write_text("2099-01-01T00:00:00+00:00 gpu7 kernel: NVRM: Xid (PCI:0000:3b:00): 79\n")
+    log = log_of(syslog, clock)
+    assert events(log) == []
+    assert "the time stamp of its newest line is in the future" in log.error
+    log.close()
+
+
+def test_a_file_is_continued_after_an_error(syslog: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    syslog.write_text(line(13, 100))
+    log = log_of(syslog, clock)
+    assert [event.code for event in events(log)] == [13]
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fstat", failing)
+        assert log.poll() is None
+    append(syslog, line(79, 300))
+    clock.now += 31
+    assert [event.code for event in events(log)] == [79]
+    log.close()
+
+
+def failing(descriptor: int) -> os.stat_result:
+    raise OSError(5, "Input/output error")
 
 
 def test_a_device_that_has_nothing_more_does_not_block(clock: Clock) -> None:
@@ -82,6 +207,9 @@ def test_a_device_that_has_nothing_more_does_not_block(clock: Clock) -> None:
     assert events(log) == []
     os.write(writer, RECORD.format(1_000_000, 79).encode())
     assert [event.code for event in events(log)] == [79]
+    assert events(log) == []
+    log.close()
+    os.write(writer, RECORD.format(1_000_000, 79).encode())  # opened again, a device begins with what was read before
     assert events(log) == []
     log.close()
     os.close(writer)

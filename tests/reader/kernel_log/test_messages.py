@@ -31,7 +31,20 @@ GPU, SWITCH = "00000000:3B:00.0", "00000000:C1:00.0"
             ),
         ),
         ("NVRM: Xid (0000:3b:00): 13, 0003", KernelEvent("xid", 13, 1.0, GPU, text="13, 0003")),
-        ("[  5.0] NVRM: Xid (PCI:0000:3b:00): 48", KernelEvent("xid", 48, 1.0, GPU, text="48")),
+        ("NVRM: Xid (PCI:0000:3b:00 GPU-I:05): 94, x", KernelEvent("xid", 94, 1.0, GPU, text="94, x")),
+        ("NVRM: Xid (PCI:0000:3b:00 GPU-I:05 GPU-CI:00): 43", KernelEvent("xid", 43, 1.0, GPU, text="43")),
+        (
+            "NVRM: The NVIDIA GPU 0000:3b:00.0\nNVRM: (PCI ID: 10de:1b38) installed in this system has\n"
+            "NVRM: fallen off the bus and is not responding to commands.\n",
+            KernelEvent(
+                "bus_loss",
+                79,
+                1.0,
+                GPU,
+                text="NVRM: The NVIDIA GPU 0000:3b:00.0 NVRM: (PCI ID: 10de:1b38) installed in this system has "
+                "NVRM: fallen off the bus",
+            ),
+        ),
         (
             "NVRM: Xid (PCI:0001:3b:00): 45, pid=0, Ch 8",
             KernelEvent("xid", 45, 1.0, "00000001:3B:00.0", text="45, pid=0, Ch 8"),
@@ -73,11 +86,25 @@ def test_faults(message: str, event: KernelEvent) -> None:
         "NVRM: loading NVIDIA UNIX x86_64 Kernel Module  535.129.03",
         "usb 1-1: device has fallen off the bus",
         "Xid (PCI:0000:3b:00): 79 printed by another driver",
+        "oom-kill:constraint=CONSTRAINT_MEMCG,task_memcg=/NVRM: Xid (PCI:0000:3b:00): 64,task=python,pid=7,uid=1000",
+        "Memory cgroup stats for /a NVRM: Xid (PCI:0000:3b:00): 64:",
+        "Memory cgroup stats for /NVRM: GPU 0000:3b:00.0: GPU has fallen off the bus.",
+        "traps: nvidia-nvswitch0: SXid (PCI:0000:c1:00.0): 20034, Fatal",
+        " NVRM: Xid (PCI:0000:3b:00): 79",
+        f"NVRM: Xid (PCI:0000:3b:00): {'7' * 7}",
+        f"NVRM: Xid (PCI:0000:3b:00): {'7' * 5000}",
+        f"nvidia-nvswitch0: SXid (PCI:0000:c1:00.0): {'7' * 5000}, Fatal",
         "",
     ],
 )
 def test_other_messages(message: str) -> None:
     assert parse_message(message, 1.0) is None
+
+
+def test_process_ids_have_at_most_ten_digits() -> None:
+    event = parse_message(f"NVRM: Xid (PCI:0000:3b:00): 31, pid={'7' * 11}, name=python", 1.0)
+    assert event is not None
+    assert (event.pid, event.process) == (None, "python")
 
 
 @given(

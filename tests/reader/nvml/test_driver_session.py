@@ -19,6 +19,7 @@ from pulsed.errors import (
     SourceError,
     TooManyGpus,
 )
+from pulsed.reader.nvml.driver_session import MOST_CODES
 from pulsed.reader.nvml.settings import NvmlSettings
 from tests.nvml_standin import boards
 from tests.nvml_standin.library import NOTHING_HELD, SOURCE, LoadedStandin
@@ -217,6 +218,18 @@ def test_xids_are_counted_one_by_one(nvml: LoadedStandin) -> None:
         with pytest.raises(SourceError):
             reader.tick()
         assert reader.tick().extras[0].xid_totals == ((48, 2.0), (63, 2.0))
+
+
+def test_xids_have_a_bounded_number_of_series(nvml: LoadedStandin) -> None:
+    nvml.gpus = [boards.hopper(0)]
+    nvml.write()
+    with reading() as reader:
+        for begin in range(1000, 1000 + MOST_CODES + 16, 16):  # more do not fit into a line of the stand-in
+            nvml.gpus[0]["xids"] = "".join(f" {code}" for code in range(begin, begin + 16))
+            nvml.write()
+            tick = reader.tick()
+        assert len(tick.extras[0].xid_totals or ()) == MOST_CODES
+        assert tick.readings[0].xid_last_code == 1000.0 + MOST_CODES + 15
 
 
 @pytest.mark.parametrize(("code", "xid"), [(15, 48), (999, 63)])

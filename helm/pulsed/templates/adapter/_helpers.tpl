@@ -26,7 +26,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{/* Its configuration file: the user's, and what follows from the daemons' values. */}}
 {{- define "pulsed.adapter.config" -}}
 {{- $selector := printf "app.kubernetes.io/name=%s,app.kubernetes.io/instance=%s" (include "pulsed.name" .) .Release.Name }}
-{{- $daemons := dict "selectors" (list $selector) "namespace" .Release.Namespace "container_port" "http" "scheme" (include "pulsed.scheme" .) }}
+{{- $daemons := dict "selectors" (list $selector) "namespaces" (list .Release.Namespace) "container_port" "http" "scheme" (include "pulsed.scheme" .) }}
 {{- with include "pulsed.routePrefix" . }}
 {{- $_ := set $daemons "route_prefix" . }}
 {{- end }}

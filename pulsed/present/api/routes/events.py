@@ -13,10 +13,11 @@ from pulsed.present.api.event_documents import CHANGE_KINDS, KINDS, TICK, TICK_F
 from pulsed.present.api.event_stream_response import EventStreamResponse
 from pulsed.present.api.events import EventBroadcaster
 from pulsed.present.api.gpu_columns import ColumnReader
-from pulsed.present.api.json_response import REFUSED, json_response
+from pulsed.present.api.json_response import REFUSED, list_response
 from pulsed.present.api.query_fields import chosen, chosen_fields, some_of
 from pulsed.present.api.recent_changes import MAX_CHANGES
 from pulsed.present.api.sample_fields import FIELDS
+from pulsed.present.asgi import EVENTS
 from pulsed.present.rfc3339 import rfc3339
 
 
@@ -25,7 +26,7 @@ def event_router(board: TargetStore, events: EventBroadcaster) -> APIRouter:
     router = APIRouter()
 
     @router.get(
-        "/events",
+        EVENTS,
         status_code=200,
         response_class=EventStreamResponse,
         responses=REFUSED | {503: {"model": schema.Failure, "description": "Too many clients"}},
@@ -63,7 +64,8 @@ def event_router(board: TargetStore, events: EventBroadcaster) -> APIRouter:
         wanted = chosen(
             "types", types, CHANGE_KINDS, lambda name: f"{name!r} is not a change; allowed: {', '.join(CHANGE_KINDS)}"
         )
-        found = events.recent.find(wanted, gpu, since, limit, board.node)
-        return json_response({"node": board.node, "time": rfc3339(time.time()), "changes": found})
+        found = events.recent.find(wanted, gpu, since, limit)
+        head = {"node": board.node, "time": rfc3339(time.time())}
+        return list_response(head, "changes", (each.document(board.node) for each in found))
 
     return router

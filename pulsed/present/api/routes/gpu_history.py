@@ -5,18 +5,18 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from functools import partial
+from itertools import chain
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Response
 
-from pulsed.background import in_background
 from pulsed.collector.target_store import TargetStore
 from pulsed.present.api import documents, schema
 from pulsed.present.api.event_documents import identity_document
 from pulsed.present.api.gpu_lookup import NOT_ONE_GPU, GpuPath, NodeQuery, require_one
 from pulsed.present.api.history import History
-from pulsed.present.api.history_points import points_document
-from pulsed.present.api.json_response import REFUSED, ApiError, json_response
+from pulsed.present.api.history_points import write_points
+from pulsed.present.api.json_response import REFUSED, ApiError
 from pulsed.present.api.query_fields import chosen, some_of
 from pulsed.present.api.sample_fields import FIELDS
 from pulsed.present.gpu_keys import node_of
@@ -32,7 +32,13 @@ CHART_FIELDS = (
 )
 """Fields of points by default."""
 
-MAX_POINTS, MAX_GPUS, MAX_VALUES = 2000, 256, 500_000
+MAX_POINTS, MAX_GPUS = 2000, 256
+
+MAX_VALUES = 100_000
+"""Values of an answer with points, each with its minimum, mean and maximum: some 2.5 MB."""
+
+MAX_SAMPLE_VALUES = 250_000
+"""Values of an answer with samples: 10 minutes of the default fields at 10 Hz are 170,000."""
 
 
 def history_router(board: TargetStore, history: History) -> APIRouter:
@@ -40,13 +46,14 @@ def history_router(board: TargetStore, history: History) -> APIRouter:
     router = APIRouter()
     unkept = partial(_unkept, kept=history.fields)
 
-    def places_of(wanted: str, node: str | None) -> list[tuple[str, Device]]:
-        """Return target and device of the GPUs with a name, else of those that are gone."""
-        return [
-            (match.target.tick.target, match.device)
-            for match in documents.find(board, wanted, node, time.monotonic())
-            if match.target.tick is not None
-        ] or [(past.target, past.device) for past in history.find(wanted, node, board.node)]
+    def places_of(wanted: Sequence[str], node: str | None) -> dict[str, list[tuple[str, Device]]]:
+        """Return target and device of the GPUs of each name, else of those that are gone."""
+        present = documents.find_all(board, wanted, node, time.monotonic())
+        return {
+            name: [(match.target.tick.target, match.device) for match in found if match.target.tick is not None]
+            or [(past.target, past.device) for past in history.find(name, node, board.node)]
+            for name, found in present.items()
+        }
 
     def all_places(node: str | None) -> list[tuple[str, Device]]:
         return [
@@ -71,9 +78,11 @@ def history_router(board: TargetStore, history: History) -> APIRouter:
         fields: str = some_of(history.fields, "fields"),
     ) -> Response:
         wanted = chosen("fields", fields, history.fields, unkept)
-        places = places_of(gpu, node)
+        places = places_of([gpu], node)[gpu]
         require_one(gpu, [(node_of(device, board.node), device) for _, device in places])
         window = history.window(*places[0], seconds)
+        if (count := window.most_samples * len(wanted)) > MAX_SAMPLE_VALUES:
+            raise ApiError(400, f"{count} values are more than {MAX_SAMPLE_VALUES}; choose fewer fields or seconds")
         head = identity_document(window.device, board.node)
         head |= {"interval_seconds": window.interval, "seconds": window.seconds}
         return Response(await history.write(window, wanted, head), media_type="application/json")
@@ -95,17 +104,22 @@ def history_router(board: TargetStore, history: History) -> APIRouter:
         fields: str = some_of(history.fields, "fields", default=",".join(_charted(history.fields))),
     ) -> Response:
         wanted = chosen("fields", fields, history.fields, unkept)
-        places: dict[tuple[str, Device], None] = {}
-        for name in dict.fromkeys(gpu.split(",")) if gpu else ():
-            found = places_of(name, node)
-            require_one(name, found[:1])
-            places |= dict.fromkeys(found)
-        if not gpu:
-            places = dict.fromkeys(all_places(node))
-        _check_size(len(places), points, len(wanted))
+        if gpu:
+            names = list(dict.fromkeys(gpu.split(",")))
+            _check_gpus(len(names))
+            found = places_of(names, node)
+            for name in names:
+                require_one(name, found[name][:1])
+            places = list(dict.fromkeys(chain.from_iterable(found.values())))
+        else:
+            places = list(dict.fromkeys(all_places(node)))
+        _check_gpus(len(places))
+        if (count := len(places) * points * len(wanted)) > MAX_VALUES:
+            shape = f"{len(places)} GPUs x {points} points x {len(wanted)} fields are {count} values"
+            raise ApiError(400, f"{shape}, more than {MAX_VALUES}; reduce them")
         windows = [history.window(*place, seconds) for place in places]
-        document = await points_document(history, windows, wanted, points, min(seconds, history.seconds), board.node)
-        return await in_background(lambda: json_response(document))
+        body = await write_points(history, windows, wanted, points, min(seconds, history.seconds), board.node)
+        return Response(body, media_type="application/json")
 
     return router
 
@@ -115,12 +129,9 @@ def _charted(kept: Sequence[str]) -> list[str]:
     return [name for name in CHART_FIELDS if name in kept] or list(kept)
 
 
-def _check_size(gpus: int, points: int, fields: int) -> None:
-    """Raise `ApiError` 400 for a request of too many GPUs or values."""
-    if gpus > MAX_GPUS:
-        raise ApiError(400, f"gpu: {gpus} GPUs; name at most {MAX_GPUS}")
-    if gpus * points * fields > MAX_VALUES:
-        raise ApiError(400, f"{gpus} GPUs x {points} points x {fields} fields are more than {MAX_VALUES}; reduce them")
+def _check_gpus(count: int) -> None:
+    if count > MAX_GPUS:
+        raise ApiError(400, f"gpu: {count} GPUs; name at most {MAX_GPUS}")
 
 
 def _unkept(name: str, kept: Sequence[str]) -> str:

@@ -15,7 +15,7 @@ from pulsed.present.api import documents, schema
 from pulsed.present.api.class_document import class_document
 from pulsed.present.api.gpu_columns import MAX_ROWS, SUMMARY_FIELDS, summary_document
 from pulsed.present.api.gpu_lookup import NOT_ONE_GPU, GpuPath, NodeQuery, require_one
-from pulsed.present.api.json_response import REFUSED, json_response
+from pulsed.present.api.json_response import REFUSED, json_response, list_response
 from pulsed.present.api.query_fields import chosen_fields, some_of
 from pulsed.present.api.sample_fields import FIELDS
 
@@ -37,7 +37,9 @@ def gpu_router(board: TargetStore, settings: ComputeSettings) -> APIRouter:
         wanted = chosen_fields(fields)
         if view == "summary":
             return await columns(wanted)
-        return json_response(documents.gpus_document(board, time.monotonic(), time.time(), preset))
+        now = time.monotonic()
+        head = documents.sources_document(board, now, time.time())
+        return list_response(head, "gpus", documents.gpu_documents(board, now, preset))
 
     async def columns(wanted: Sequence[str]) -> Response:
         now = time.monotonic()

@@ -49,7 +49,7 @@ function matchesWords(term) {
 }
 
 function comparesNumber(name, operator, text) {
-  const match = /^(\d*\.?\d+(?:e-?\d+)?)\s*(%?)$/.exec(text);
+  const match = /^((?:\d+(?:\.\d+)?|\.\d+)(?:e-?\d+)?)\s*(%?)$/.exec(text);
   if (!match) throw new FilterError(`"${text}" is not a number`);
   const operand = Number(match[1]) / (match[2] ? 100 : 1);
   return (fleet, i) => {

@@ -1,0 +1,145 @@
+"""Which exporter of a node shows which GPU. A GPU that two of them show is taken from neither: one may be false.
+
+Exporters are known by the names of their targets, which stay when a pod is replaced.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Collection, Mapping
+from typing import NamedTuple
+
+from pulsed.errors import DuplicateGpu
+from pulsed.reader.tick import Layout, RawTick
+from pulsed.translate.identity import blocks_of, exporter_entities
+
+KEPT_SECONDS = 30.0
+"""How long the GPUs of an exporter without a pod stay its own: a DaemonSet replaces a pod within seconds."""
+
+_REMEDY = (
+    "Delete the exporter that is not the node's, or exclude it by source.exporter.kubernetes.namespaces or .selectors; "
+    f"the GPUs are read again {KEPT_SECONDS:g} s after its pod is gone"
+)
+
+
+class GpuName(NamedTuple):
+    """The names of a GPU on a page; either may be empty."""
+
+    uuid: str
+    number: str
+
+
+class PageGpus:
+    """The GPUs on the pages of one exporter.
+
+    Args:
+        node: of the exporter.
+    """
+
+    def __init__(self, node: str) -> None:
+        self._node = node
+        self._layout: Layout | None = None
+        self._series: dict[GpuName, list[int]] = {}
+
+    def of(self, tick: RawTick) -> frozenset[GpuName]:
+        """Return the GPUs of a page, also those of which it has MIG instances only."""
+        if tick.layout is not self._layout:
+            self._layout, self._series = tick.layout, {}
+            for subject in exporter_entities(blocks_of(tick.layout), self._node):
+                name = GpuName(subject.entity.uuid, subject.entity.gpu)
+                self._series.setdefault(name, []).extend(position for position, _ in subject.series)
+        # A layout keeps series that are gone.
+        return frozenset(
+            name
+            for name, series in self._series.items()
+            if any(tick.values[position] is not None for position in series)
+        )
+
+
+class _Claim(NamedTuple):
+    """The GPUs of an exporter's last page, and the pod that it came from."""
+
+    pod: str
+    gpus: frozenset[GpuName]
+
+
+class GpuClaims:
+    """The GPUs of all exporters of a node.
+
+    Args:
+        patience: seconds that a page waits for the first pages of other exporters.
+        clock: returns monotonic seconds.
+    """
+
+    def __init__(self, patience: float, clock: Callable[[], float] = time.monotonic) -> None:
+        self._patience, self._clock = patience, clock
+        self._claims: dict[str, _Claim] = {}
+        self._present: frozenset[str] = frozenset()
+        self._gone_at: dict[str, float] = {}
+        self._tried: set[str] = set()
+        self._untried: set[str] = set()
+        self._all_tried = asyncio.Event()
+
+    def expect(self, read: Collection[str], present: Collection[str]) -> None:
+        """Set which exporters are read, and which have a pod on the node, ready or not."""
+        self._present, now = frozenset(present), self._clock()
+        self._gone_at = {each: self._gone_at.get(each, now) for each in self._claims.keys() - self._present}
+        self._tried.intersection_update(read)
+        self._untried = set(read) - self._tried - self._claims.keys()
+        self._note_tried()
+
+    def tried(self, target: str) -> None:
+        """Note that an exporter has been read, or could not be."""
+        self._tried.add(target)
+        self._untried.discard(target)
+        self._note_tried()
+
+    async def claim(self, target: str, pod: str, gpus: frozenset[GpuName]) -> None:
+        """Register the GPUs of an exporter's page, once the other exporters have been tried, too.
+
+        Raises:
+            DuplicateGpu: another exporter shows one of them.
+        """
+        if target in self._present:
+            self._claims[target] = _Claim(pod, gpus)
+        self.tried(target)
+        if self._untried:
+            waiting = asyncio.ensure_future(self._all_tried.wait())
+            try:
+                await asyncio.wait({waiting}, timeout=self._patience)
+            finally:
+                waiting.cancel()
+        for other, claim in self._others(target).items():
+            if shared := _shared(gpus, claim.gpus):
+                raise DuplicateGpu(_message(shared, sorted([(target, pod), (other, claim.pod)])), _REMEDY)
+
+    def _others(self, target: str) -> Mapping[str, _Claim]:
+        """Return the claims of other exporters, without those whose pods have been gone for long."""
+        now = self._clock()
+        for each in [each for each, gone_at in self._gone_at.items() if now - gone_at >= KEPT_SECONDS]:
+            del self._gone_at[each], self._claims[each]
+        return {each: claim for each, claim in self._claims.items() if each != target}
+
+    def _note_tried(self) -> None:
+        if self._untried:
+            self._all_tried.clear()
+        else:
+            self._all_tried.set()
+
+
+def _shared(gpus: frozenset[GpuName], others: frozenset[GpuName]) -> list[str]:
+    """Return the names of the GPUs that are in both: equal in their UUIDs, or where one has none in their numbers."""
+    uuids, numbers = {each.uuid.casefold() for each in others}, {each.number for each in others}
+    without_uuid = {each.number for each in others if not each.uuid}
+    return sorted(
+        each.uuid or f"GPU {each.number}"
+        for each in gpus
+        if (each.uuid.casefold() in uuids if each.uuid else each.number in numbers) or each.number in without_uuid
+    )
+
+
+def _message(shared: list[str], exporters: list[tuple[str, str]]) -> str:
+    (_, one), (_, other) = exporters
+    more = f" and {len(shared) - 1} more" if len(shared) > 1 else ""
+    return f"the pods {one} and {other} both show {shared[0]}{more}: none of their GPUs is read"

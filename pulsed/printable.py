@@ -1,0 +1,59 @@
+"""Text from outside for terminals, logs and tables: without characters that those interpret. Must not import any layer.
+
+Names of GPUs, nodes, users, jobs and files, messages of other programs and answers of servers are chosen by others.
+Control characters, C1 ones included, begin escape sequences; marks of direction and invisible characters make a text
+look like another one.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+from unicodedata import category, combining
+
+
+@lru_cache(maxsize=4096)
+def clean(text: str) -> str:
+    """Return a text without anything that a terminal interprets.
+
+    Control characters, among them those of escape sequences, and direction marks become `?`; combining marks are
+    dropped.
+    """
+    if text.isascii() and text.isprintable():
+        return text
+    return "".join(_shown(each) for each in text)
+
+
+def clean_lines(text: str) -> str:
+    """Return a text of several lines as `clean` does; it ends with a line feed."""
+    return "".join(f"{clean(line)}\n" for line in text.removesuffix("\n").split("\n"))
+
+
+def cleaned(document: Any) -> Any:
+    """Return a JSON document with all of its texts and keys clean."""
+    if isinstance(document, str):
+        return clean(document)
+    if isinstance(document, list):
+        return [cleaned(each) for each in document]
+    if isinstance(document, dict):
+        return {clean(key): cleaned(value) for key, value in document.items()}
+    return document
+
+
+def escaped(text: str) -> str:
+    """Return the text of a JSON document with escapes, such as `\\u202e`, for what is not printable."""
+    if text.isprintable():
+        return text
+    return "".join(each if each.isprintable() else _escape(each) for each in text)
+
+
+def _escape(character: str) -> str:
+    units = character.encode("utf-16-be", "surrogatepass").hex()
+    return "".join(f"\\u{units[at : at + 4]}" for at in range(0, len(units), 4))
+
+
+def _shown(character: str) -> str:
+    kind = category(character)
+    if combining(character) or kind in ("Mn", "Me", "Mc"):
+        return ""
+    return "?" if kind in ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp") else character

@@ -1,0 +1,67 @@
+"""A daemon with the limits of the chart's memory and of the unit's tasks, and clients that attack it.
+
+`python -m tests.bench attacks` has the figures.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.attacks.http_clients import ATTACKS
+from tests.attacks.watch import LOGIN, attacked, forget_peak, serving_with_tls
+from tests.control_group import control_group
+from tests.daemon import Daemon, serving
+
+MEGABYTES = 192
+TASKS = 64
+SECONDS = 3.0
+
+SLOWEST_SECONDS = 10.0
+"""Of a probe. The bar is a second on a machine that does nothing else; the attacks waited for were 6 to 29 s."""
+
+OF_TLS = ("slow_readers", "small_pipelined", "silent_connections", "passwords")
+"""Attacks whose memory or time is another with TLS and passwords."""
+
+
+@pytest.fixture(scope="module")
+def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
+    with (
+        control_group(MEGABYTES * 2**20, TASKS) as within,
+        serving(tmp_path_factory.mktemp("plain"), "--source", "demo", within=within) as daemon,
+    ):
+        daemon.get("/gpus")
+        yield daemon
+
+
+@pytest.fixture(scope="module")
+def tls_daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
+    with (
+        control_group(MEGABYTES * 2**20, TASKS) as within,
+        serving_with_tls(tmp_path_factory.mktemp("tls"), "--source", "demo", within=within) as daemon,
+    ):
+        yield daemon
+
+
+@pytest.mark.parametrize("name", ATTACKS)
+def test_the_daemon_survives_and_answers(daemon: Daemon, name: str) -> None:
+    survives(daemon, name, None)
+
+
+@pytest.mark.parametrize("name", OF_TLS)
+def test_the_daemon_survives_and_answers_with_tls(tls_daemon: Daemon, name: str) -> None:
+    survives(tls_daemon, name, LOGIN)
+
+
+def survives(daemon: Daemon, name: str, login: tuple[str, str] | None) -> None:
+    forget_peak(daemon.process.pid)
+    seen = attacked(daemon, name, SECONDS, login)
+    assert daemon.process.poll() is None, daemon.log()
+    assert seen.failed == []
+    assert seen.probes >= 2
+    assert max(seen.slowest.values()) < SLOWEST_SECONDS
+    assert seen.peak_megabytes < MEGABYTES
+    assert "Traceback" not in daemon.log()
+    for path in ("/gpus", "/history", "/metrics") if login is None else ("/-/ready",):
+        assert daemon.get(path).status == 200
