@@ -5,6 +5,7 @@
 #   make bench               the figures, with ratios against named baselines
 #   make release VERSION=x.y.z   version, changelog, dist/ with packages, chart, images, SBOM and checksums, tag
 #   make hardware            known kernels on this node's GPU (3 min): classes and readings against what they must be
+#   make fuzz                every reader of outside bytes, ten minutes each: FUZZ_SECONDS=60 ARGS="--jobs 2 csv dmon"
 #   make mutants             100 changes of compute and translate that the unit tests must notice
 PYTHON ?= python3
 VENV   ?= .venv
@@ -14,7 +15,9 @@ ARGS   ?=
 WORKERS ?= $(shell $(PYTHON) -c 'import os; cores = os.cpu_count() or 1; print(cores + min(cores, 4))')
 PYTEST ?= $(VENV)/bin/python -m pytest
 
-.PHONY: run test lint format bench hardware mutants docs vendor dist release release-files constraints clean
+FUZZ_SECONDS ?= 600
+
+.PHONY: run test lint format bench hardware fuzz mutants docs vendor dist release release-files constraints audit pins clean
 
 $(VENV)/.run: pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || \
@@ -25,6 +28,10 @@ $(VENV)/.run: pyproject.toml
 
 $(VENV)/.dev: $(VENV)/.run
 	$(VENV)/bin/pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@touch $@
+
+$(VENV)/.fuzz: $(VENV)/.dev
+	$(VENV)/bin/pip install --quiet --disable-pip-version-check --editable '.[fuzz]'
 	@touch $@
 
 run: $(VENV)/.run
@@ -48,6 +55,10 @@ bench: $(VENV)/.dev
 
 hardware: $(VENV)/.dev
 	$(VENV)/bin/python -m tests.hardware $(ARGS)
+
+# What is found is in build/fuzz/findings.
+fuzz: $(VENV)/.fuzz
+	$(VENV)/bin/python -m tests.fuzz --seconds $(FUZZ_SECONDS) $(ARGS)
 
 mutants: $(VENV)/.dev
 	$(VENV)/bin/python -m tools.mutate $(ARGS)
@@ -74,12 +85,25 @@ release: $(VENV)/.dev
 release-files: $(VENV)/.dev
 	$(VENV)/bin/python -m tools.release $(ARGS)
 
-# The newest versions that fit, from a fresh environment; run the tests with them before they are committed.
-constraints:
-	rm -rf build/constraints && $(PYTHON) -m venv build/constraints
-	build/constraints/bin/pip install --quiet --disable-pip-version-check '.[nvml]'
-	{ sed -n '/^#/p' deploy/constraints.txt; build/constraints/bin/pip freeze --exclude pulsed; } > build/constraints.txt
-	mv build/constraints.txt deploy/constraints.txt
+# The newest versions that fit, for all Pythons and machines, with the hashes of their files; run the tests with them
+# before they are committed.
+COMPILE = $(VENV)/bin/uv --quiet pip compile --universal --python-version 3.10 --upgrade --generate-hashes \
+    --no-annotate --no-header
+constraints: $(VENV)/.dev
+	mkdir -p build
+	$(COMPILE) --extra nvml pyproject.toml >build/constraints.txt
+	echo hatchling | $(COMPILE) - >build/build-constraints.txt
+	for name in constraints build-constraints; do \
+	    { sed -n '/^#/p' deploy/$$name.txt; cat build/$$name.txt; } >build/new.txt && mv build/new.txt deploy/$$name.txt; \
+	done
+
+# Known holes of the pinned packages; needs PyPI's advisories.
+audit: $(VENV)/.dev
+	$(VENV)/bin/python -m tools.audit
+
+# What the tags of images and GitHub Actions stand for now.
+pins: $(VENV)/.dev
+	$(VENV)/bin/python -m tools.pin
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis

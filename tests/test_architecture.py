@@ -48,7 +48,7 @@ MAY_IMPORT = {
         "translate compute collector.target_store config"
     ),
     "adapter": "errors json_text kubernetes present suggestions",
-    "server": "aligned_sleep errors file_watcher regular_file config collector.target_store present",
+    "server": "aligned_sleep errors file_watcher json_text regular_file config collector.target_store present",
     "commands": (
         "accounting adapter aligned_sleep attribution durations errors file_watcher hostlist http kubernetes log "
         "memory printable suggestions reader.tick reader translate compute collector.target_store present "

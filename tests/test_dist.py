@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 from pulsed import __version__
 from tests.daemon import environment
@@ -49,7 +50,9 @@ def test_it_installs_and_runs_elsewhere(dist: Path, tmp_path: Path, kind: str) -
     package = only(list(dist.glob(kind)))
     run(sys.executable, "-m", "venv", tmp_path / "venv", folder=tmp_path)
     python = tmp_path / "venv" / "bin" / "python"
-    run(python, "-m", "pip", "install", "--quiet", "--constraint", CONSTRAINTS, package, folder=tmp_path)
+    install = (python, "-m", "pip", "install", "--quiet")
+    run(*install, "--require-hashes", "--requirement", CONSTRAINTS, folder=tmp_path)
+    run(*install, "--no-deps", package, folder=tmp_path)
     pulsed = tmp_path / "venv" / "bin" / "pulsed"
     assert run(pulsed, "--version", folder=tmp_path) == f"pulsed {__version__}\n"
     found = json.loads(run(pulsed, "snapshot", "--source", "demo", "--format", "json", folder=tmp_path))
@@ -75,10 +78,49 @@ def test_the_sdist_has_all_that_operators_need(dist: Path) -> None:
     assert {"README.md", "LICENSE", "CHANGELOG.md", "CONFIGURATION.md", "METRICS.md", "Makefile"} <= names
 
 
-def test_every_dependency_is_pinned_to_what_it_may_be() -> None:
-    pinned = dict(re.findall(r"^([A-Za-z0-9._-]+)==(\S+)$", CONSTRAINTS.read_text(), re.MULTILINE))
-    names = {name.lower().replace("_", "-"): version for name, version in pinned.items()}
-    needed = [Requirement(text) for text in requires("pulsed") or () if "extra ==" not in text]
-    assert needed
+PYTHONS = ("3.10", "3.11", "3.12", "3.13", "3.14")
+
+
+@pytest.mark.parametrize("machine", ["x86_64", "aarch64"])
+@pytest.mark.parametrize("python", PYTHONS)
+def test_the_pinned_versions_have_wheels_everywhere_and_need_nothing_else(
+    python: str, machine: str, tmp_path: Path
+) -> None:
+    uv, where = Path(sys.executable).with_name("uv"), f"{machine}-manylinux_2_28"
+    words = ("--dry-run", "--only-binary=:all:", "--require-hashes", "--requirement", CONSTRAINTS)
+    target = ("--target", tmp_path, "--python-version", python, "--python-platform", where)
+    run(uv, "pip", "install", *words, *target, folder=tmp_path)
+
+
+@pytest.mark.parametrize("python", PYTHONS)
+def test_every_dependency_is_pinned_to_what_it_may_be(python: str) -> None:
+    pinned = {
+        canonicalize_name(each.name): each.specifier
+        for each in map(Requirement, re.findall(r"^\w[^\\\n]*", CONSTRAINTS.read_text(), re.MULTILINE))
+        if each.marker is None or each.marker.evaluate({"python_full_version": f"{python}.0"})
+    }
+    needed = [Requirement(text) for text in requires("pulsed") or ()]
+    needed = [each for each in needed if each.marker is None or each.marker.evaluate({"extra": "nvml"})]
+    assert len(needed) > 10
     for requirement in needed:
-        assert requirement.specifier.contains(names[requirement.name.lower().replace("_", "-")]), requirement
+        (version,) = [each.version for each in pinned[canonicalize_name(requirement.name)] if each.operator == "=="]
+        assert requirement.specifier.contains(version), requirement
+
+
+def test_what_builds_is_pinned() -> None:
+    text = (ROOT / "pyproject.toml").read_text()
+    names = re.findall(r'"([\w-]+)"', re.findall(r"^requires = (\[.*\])$", text, re.MULTILINE)[0])
+    pinned = re.findall(r"^([\w-]+)==", (ROOT / "deploy" / "build-constraints.txt").read_text(), re.MULTILINE)
+    assert names
+    assert set(names) <= set(pinned)
+
+
+def test_a_file_with_another_hash_is_refused(tmp_path: Path) -> None:
+    changed = tmp_path / "constraints.txt"
+    changed.write_text(re.sub(r"(?<=sha256:)\w{8}", "00000000", CONSTRAINTS.read_text()))
+    words = ("install", "--no-cache-dir", "--target", tmp_path / "target", "--require-hashes", "--requirement", changed)
+    done = subprocess.run(
+        [sys.executable, "-m", "pip", *words], capture_output=True, text=True, env=NO_ERRORS, check=False
+    )
+    assert done.returncode == 1
+    assert "DO NOT MATCH THE HASHES" in done.stderr

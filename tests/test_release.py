@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 import yaml
+from packaging.utils import canonicalize_name
 
 from pulsed import __version__
 from tests.daemon import environment
@@ -21,7 +22,9 @@ from tests.deploy.base_image import BUILDAH, base_image
 from tests.deploy.install import TOOLS
 from tests.deploy.tools import fetched
 from tests.tools import tool
+from tools.provenance import statement
 from tools.references import IMAGE, REFERENCES, with_references
+from tools.release import ReleaseRefused, sign
 
 ROOT = Path(__file__).parents[1]
 NEW = "7.8.9"
@@ -52,8 +55,8 @@ def clone(tmp_path: Path) -> Path:
     return target
 
 
-def release(clone: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    variables = environment(PYTHONWARNINGS="default", PATH=f"{TOOLS}:{environment()['PATH']}", **BUILDAH)
+def release(clone: Path, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    variables |= environment(PYTHONWARNINGS="default", PATH=f"{TOOLS}:{environment()['PATH']}", **BUILDAH)
     return subprocess.run(
         [sys.executable, "-m", "tools.release", *arguments],
         cwd=clone,
@@ -80,10 +83,12 @@ def test_every_file_names_this_version_and_image() -> None:
 @pytest.mark.long
 def test_one_command_makes_everything(clone: Path) -> None:
     fetched("helm")
+    key = signing_key(clone)
     with base_image("localhost/pulsed-release-base") as options:
         flags = [f"--build-option={option}" for option in options]
-        done = release(clone, NEW, "--targets=runtime", "--platforms=linux/amd64", *flags)
+        done = release(clone, NEW, "--targets=runtime", "--platforms=linux/amd64", *flags, MINISIGN_KEY=key)
         assert done.returncode == 0, done.stderr
+        assert "NOT SIGNED" not in done.stderr
         subprocess.run([tool("buildah", "buildah"), "manifest", "rm", f"{IMAGE}:{NEW}"], env=environment(**BUILDAH))
     dist = clone / "dist"
     assert {file.name for file in dist.iterdir()} == {
@@ -91,17 +96,21 @@ def test_one_command_makes_everything(clone: Path) -> None:
         f"pulsed-{NEW}.tar.gz",
         f"pulsed-chart-{NEW}.tgz",
         f"pulsed-{NEW}.cdx.json",
+        f"pulsed-{NEW}.provenance.json",
         f"pulsed-image-{NEW}-linux-amd64.tar",
+        "constraints.txt",
         "release-notes.md",
         "SHA256SUMS",
+        "SHA256SUMS.minisig",
     }
-    for line in (dist / "SHA256SUMS").read_text().splitlines():
-        digest, name = line.split()
-        assert hashlib.sha256((dist / name).read_bytes()).hexdigest() == digest
+    check_as_users_do(clone, dist)
+    check_provenance(json.loads((dist / f"pulsed-{NEW}.provenance.json").read_text()), clone, dist)
     check_sbom(json.loads((dist / f"pulsed-{NEW}.cdx.json").read_text()))
     check_image(dist / f"pulsed-image-{NEW}-linux-amd64.tar", git(clone, "rev-parse", "HEAD"))
     check_chart(dist / f"pulsed-chart-{NEW}.tgz")
-    assert (dist / "release-notes.md").read_text().startswith("First version.")
+    notes = (dist / "release-notes.md").read_text()
+    assert notes.startswith("First version.")
+    assert "not signed" not in notes
     assert git(clone, "status", "--porcelain") == ""
     assert git(clone, "rev-list", "-1", f"v{NEW}") == git(clone, "rev-parse", "HEAD")
     assert re.search(rf"^## {NEW} / \d{{4}}-\d\d-\d\d$", (clone / "CHANGELOG.md").read_text(), re.MULTILINE)
@@ -115,13 +124,129 @@ def test_one_command_makes_everything(clone: Path) -> None:
     assert "older than the current version" in release(clone, "7.8.8").stderr
 
 
+def signing_key(clone: Path) -> str:
+    """Commit a public key; return the content of the secret key's file."""
+    secret = clone.parent / "secret.key"
+    minisign = tool("minisign", "minisign")
+    subprocess.run([minisign, "-G", "-W", "-p", clone / "minisign.pub", "-s", secret], check=True, capture_output=True)
+    git(clone, "add", "minisign.pub")
+    git(clone, "commit", "--quiet", "--message", "key")
+    return secret.read_text()
+
+
+def check_as_users_do(clone: Path, dist: Path) -> None:
+    """Run the commands of SECURITY.md, also on files that somebody has changed."""
+
+    def verified() -> bool:
+        commands: tuple[list[str | Path], ...] = (
+            ["minisign", "-Vm", "SHA256SUMS", "-p", clone / "minisign.pub"],
+            ["sha256sum", "--check", "SHA256SUMS"],
+        )
+        return all(
+            subprocess.run(each, cwd=dist, capture_output=True, check=False).returncode == 0 for each in commands
+        )
+
+    assert verified()
+    listed = {line.split()[1] for line in (dist / "SHA256SUMS").read_text().splitlines()}
+    assert listed == {file.name for file in dist.iterdir()} - {"SHA256SUMS", "SHA256SUMS.minisig"}
+    for name in ("constraints.txt", "SHA256SUMS"):
+        before = (dist / name).read_bytes()
+        (dist / name).write_bytes(before + b"# changed\n")
+        assert not verified()
+        (dist / name).write_bytes(before)
+    assert verified()
+
+
+def check_provenance(document: dict[str, Any], clone: Path, dist: Path) -> None:
+    assert document["_type"] == "https://in-toto.io/Statement/v1"
+    assert document["predicateType"] == "https://slsa.dev/provenance/v1"
+    subjects = {each["name"]: each["digest"]["sha256"] for each in document["subject"]}
+    others = {"SHA256SUMS", "SHA256SUMS.minisig", f"pulsed-{NEW}.provenance.json"}
+    assert subjects.keys() == {file.name for file in dist.iterdir()} - others
+    for name, digest in subjects.items():
+        assert hashlib.sha256((dist / name).read_bytes()).hexdigest() == digest
+    definition = document["predicate"]["buildDefinition"]
+    assert definition["externalParameters"]["version"] == NEW
+    assert definition["externalParameters"]["hasUncommittedChanges"] is False
+    inputs = {each["uri"]: each["digest"] for each in definition["resolvedDependencies"]}
+    assert inputs[f"git+{clone.as_uri()}"] == {"gitCommit": git(clone, "rev-parse", "HEAD")}
+    assert inputs["file:deploy/constraints.txt"]["sha256"] == subjects["constraints.txt"]
+    assert any(uri.startswith("docker://python:") for uri in inputs)
+    assert document["predicate"]["runDetails"]["builder"]["id"] == "urn:pulsed:local"
+
+
+def test_the_provenance_of_a_workflow_names_it(tmp_path: Path) -> None:
+    (file := tmp_path / "a").write_text("a")
+    variables = {
+        "GITHUB_SERVER_URL": "https://git.example",
+        "GITHUB_REPOSITORY": "owner/pulsed",
+        "GITHUB_WORKFLOW_REF": "owner/pulsed/.github/workflows/ci.yml@refs/tags/v1",
+        "GITHUB_RUN_ID": "7",
+    }
+    document = statement(
+        [file],
+        commit="c",
+        repository="https://git.example/x",
+        parameters={},
+        inputs=[],
+        root=tmp_path,
+        environment=variables,
+    )
+    details = document["predicate"]["runDetails"]
+    assert details["builder"]["id"] == "https://git.example/owner/pulsed/.github/workflows/ci.yml@refs/tags/v1"
+    assert details["metadata"]["invocationId"] == "https://git.example/owner/pulsed/actions/runs/7"
+
+
+@pytest.mark.parametrize(
+    ("key", "message"),
+    [
+        ("other", "the key in MINISIGN_KEY is not that of minisign.pub"),
+        ("broken", "minisign cannot sign with the key in MINISIGN_KEY"),
+        ("none committed", "commit its public key as minisign.pub"),
+    ],
+)
+def test_a_key_that_users_cannot_verify_with_is_refused(
+    clone: Path, monkeypatch: pytest.MonkeyPatch, key: str, message: str
+) -> None:
+    secret = signing_key(clone)
+    if key == "other":
+        public = (clone / "minisign.pub").read_bytes()
+        (clone / "minisign.pub").unlink()
+        (clone.parent / "secret.key").unlink()
+        secret = signing_key(clone)
+        (clone / "minisign.pub").write_bytes(public)
+    elif key == "broken":
+        secret = "untrusted comment: minisign encrypted secret key\nAAAA"
+    else:
+        (clone / "minisign.pub").unlink()
+    monkeypatch.setattr("tools.release.PUBLIC_KEY", clone / "minisign.pub")
+    monkeypatch.setenv("MINISIGN_KEY", secret)
+    (sums := clone / "SHA256SUMS").write_text("")
+    with pytest.raises(ReleaseRefused, match=message) as caught:
+        sign(sums, "x")
+    assert secret.splitlines()[1] not in str(caught.value)
+
+
+def test_a_key_with_a_password(clone: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    secret = clone.parent / "secret.key"
+    words: list[str | Path] = [tool("minisign", "minisign"), "-G", "-p", clone / "minisign.pub", "-s", secret]
+    subprocess.run(words, input="a password\n" * 2, text=True, check=True, capture_output=True)
+    monkeypatch.setattr("tools.release.PUBLIC_KEY", clone / "minisign.pub")
+    monkeypatch.setenv("MINISIGN_KEY", secret.read_text())
+    (sums := clone / "SHA256SUMS").write_text("")
+    with pytest.raises(ReleaseRefused, match="cannot sign"):
+        sign(sums, "pulsed 1.2.3")
+    monkeypatch.setenv("MINISIGN_PASSWORD", "a password")
+    sign(sums, "pulsed 1.2.3")
+    assert "trusted comment: pulsed 1.2.3" in (clone / "SHA256SUMS.minisig").read_text()
+
+
 def check_sbom(document: dict[str, Any]) -> None:
     assert (document["bomFormat"], document["metadata"]["component"]["name"]) == ("CycloneDX", "pulsed")
-    named = {component["name"].lower(): component["version"] for component in document["components"]}
-    pinned = re.findall(r"^([\w.-]+)==(\S+)$", (ROOT / "deploy" / "constraints.txt").read_text(), re.MULTILINE)
-    for name, version in pinned:
-        if name.lower() in named:
-            assert named[name.lower()] == version
+    named = {canonicalize_name(component["name"]): component["version"] for component in document["components"]}
+    pinned = re.findall(r"^[\w.-]+==\S+", (ROOT / "deploy" / "constraints.txt").read_text(), re.MULTILINE)
+    assert len(pinned) > 20
+    assert {f"{name}=={version}" for name, version in named.items()} <= set(pinned)
     assert {"fastapi", "pydantic", "uvicorn", "pyyaml", "nvidia-ml-py"} <= named.keys()
     assert not {"pip", "pytest", "mypy"} & named.keys()
 
@@ -173,6 +298,9 @@ def test_an_image_that_cannot_be_built_is_named_and_nothing_is_tagged(clone: Pat
     done = release(clone, NEW, *flags)
     assert done.returncode == 1
     assert f"NOT BUILT: image {IMAGE}:{NEW} for linux/arm64: " in done.stderr
+    assert "NOT SIGNED: MINISIGN_KEY is not set" in done.stderr
+    assert "The files of this release are not signed." in (clone / "dist" / "release-notes.md").read_text()
+    assert not (clone / "dist" / "SHA256SUMS.minisig").exists()
     assert "nothing was tagged" in done.stderr
     assert git(clone, "tag") == ""
     assert (clone / "dist" / f"pulsed-{NEW}-py3-none-any.whl").exists()
@@ -198,3 +326,27 @@ def test_the_workflow_is_sound() -> None:
     jobs = yaml.safe_load(WORKFLOW.read_text())["jobs"]
     assert ".ci/run" in [step.get("run") for step in jobs["test"]["steps"]]
     assert jobs["publish"]["needs"] == "test"
+    assert "MINISIGN_KEY" in str(jobs["publish"]["steps"])
+
+
+def test_what_comes_from_a_fork_has_no_privileges_and_no_secrets() -> None:
+    text = WORKFLOW.read_text()
+    workflow = yaml.safe_load(text)
+    assert "pull_request_target" not in text
+    assert workflow["permissions"] == {"contents": "read"}
+    forks = "github.event.pull_request.head.repo.full_name != github.repository"
+    for name, job in workflow["jobs"].items():
+        is_for_forks = job["if"].endswith(forks)
+        assert is_for_forks == (name == "test-fork")
+        assert (
+            is_for_forks
+            or "refs/tags/v" in job["if"]
+            or job["if"] == "github.event_name == 'push' || " + forks.replace("!=", "==")
+        )
+        if is_for_forks:
+            assert not {"container", "permissions", "environment"} & job.keys()
+            assert "secrets" not in str(job)
+            assert "sudo" not in str(job)
+        for step in job["steps"]:
+            if step.get("uses", "").startswith("actions/checkout@"):
+                assert step["with"] == {"persist-credentials": False}

@@ -2,13 +2,17 @@
 
 A release is a commit that sets version and date, files in `dist/`, and the tag `v1.2.3`, which is set only when every
 file was built. After a failure the same command continues.
+
+`SHA256SUMS` has the digests of all files, the provenance among them. It is signed with the minisign key in the variable
+`MINISIGN_KEY` (the content of the secret key's file), whose password is in `MINISIGN_PASSWORD`. Its public key is
+`minisign.pub` in the repository. Without a key the release is not signed, and its notes state that.
 """
 
 from __future__ import annotations
 
 import argparse
 import datetime
-import hashlib
+import json
 import os
 import platform
 import re
@@ -23,11 +27,15 @@ from pathlib import Path
 
 from packaging.version import Version
 
+from tools.provenance import sha256, statement
 from tools.references import IMAGE
 
 ROOT = Path(__file__).resolve().parents[1]
 DIST = ROOT / "dist"
+CONSTRAINTS = ROOT / "deploy" / "constraints.txt"
 VERSION_FILE, CHANGELOG = ROOT / "pulsed" / "__init__.py", ROOT / "CHANGELOG.md"
+DOCKERFILE = ROOT / "deploy" / "container" / "Dockerfile"
+PUBLIC_KEY = ROOT / "minisign.pub"
 PLATFORMS = ("linux/amd64", "linux/arm64")
 TARGETS = {"runtime": "", "dcgmi": "-dcgmi"}
 """Stages of the Dockerfile that are published, with what they add to the tag of the image."""
@@ -118,11 +126,68 @@ def build(images: ImageOptions) -> list[str]:
     run(_helm(), "package", ROOT / "helm" / "pulsed", "--destination", DIST)
     (DIST / f"pulsed-{version}.tgz").rename(DIST / f"pulsed-chart-{version}.tgz")
     _write_sbom(wheel, DIST / f"pulsed-{version}.cdx.json", epoch)
-    (DIST / "release-notes.md").write_text(_notes(version), encoding="utf-8")
+    shutil.copy(CONSTRAINTS, DIST)
+    is_signed = bool(os.environ.get("MINISIGN_KEY"))
+    notes = _notes(version) + ("" if is_signed else "\nThe files of this release are not signed.\n")
+    (DIST / "release-notes.md").write_text(notes, encoding="utf-8")
     missing = list(_build_images(version, images))
-    sums = [f"{hashlib.sha256(file.read_bytes()).hexdigest()}  {file.name}\n" for file in sorted(DIST.iterdir())]
-    (DIST / "SHA256SUMS").write_text("".join(sums))
+    _write_provenance(DIST / f"pulsed-{version}.provenance.json", version, images)
+    sums = DIST / "SHA256SUMS"
+    sums.write_text("".join([f"{sha256(file)}  {file.name}\n" for file in sorted(DIST.iterdir())]))
+    if is_signed:
+        sign(sums, f"pulsed {version}")
     return missing
+
+
+def _write_provenance(target: Path, version: str, images: ImageOptions) -> None:
+    document = statement(
+        sorted(DIST.iterdir()),
+        commit=run("git", "rev-parse", "HEAD"),
+        repository=run("git", "config", "--get", "--default=", "remote.origin.url"),
+        parameters={
+            "version": version,
+            "platforms": list(images.platforms),
+            "targets": list(images.targets),
+            "hasUncommittedChanges": bool(run("git", "status", "--porcelain")),
+        },
+        inputs=(CONSTRAINTS, CONSTRAINTS.with_name("build-constraints.txt"), DOCKERFILE),
+        root=ROOT,
+    )
+    target.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
+
+
+def sign(file: Path, comment: str) -> None:
+    """Sign a file with the key in `MINISIGN_KEY`, beside it as `.minisig`; the comment is signed, too.
+
+    Raises:
+        ReleaseRefused: minisign is not installed, the key cannot be used, or it is not that of `PUBLIC_KEY`.
+    """
+    minisign = shutil.which("minisign")
+    if minisign is None:
+        raise ReleaseRefused("MINISIGN_KEY is set, but minisign is not installed: apt-get install minisign")
+    if not PUBLIC_KEY.exists():
+        raise ReleaseRefused(
+            f"MINISIGN_KEY is set; commit its public key as {PUBLIC_KEY.name}, to verify signatures with"
+        )
+    with tempfile.TemporaryDirectory() as folder:
+        key = Path(folder) / "key"
+        key.touch(mode=0o600)
+        key.write_text(os.environ["MINISIGN_KEY"].strip() + "\n")
+        done = subprocess.run(
+            [minisign, "-S", "-s", key, "-m", file, "-t", comment],
+            input=os.environ.get("MINISIGN_PASSWORD", "") + "\n",
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    if done.returncode:
+        raise ReleaseRefused(
+            f"minisign cannot sign with the key in MINISIGN_KEY: {(done.stderr or done.stdout).strip()}"
+        )
+    try:
+        run(minisign, "-V", "-q", "-m", file, "-p", PUBLIC_KEY)
+    except ReleaseRefused as error:
+        raise ReleaseRefused(f"the key in MINISIGN_KEY is not that of {PUBLIC_KEY.name}: {error}") from None
 
 
 def _helm() -> str:
@@ -144,8 +209,9 @@ def _write_sbom(wheel: Path, target: Path, epoch: str) -> None:
     with tempfile.TemporaryDirectory() as folder:
         venv.create(folder)
         python = Path(folder) / "bin" / "python"
-        constraint = "--constraint", ROOT / "deploy" / "constraints.txt"
-        run(sys.executable, "-m", "pip", "--python", python, "install", "--quiet", *constraint, f"{wheel}[nvml]")
+        install = (sys.executable, "-m", "pip", "--python", python, "install", "--quiet")
+        run(*install, "--require-hashes", "--requirement", CONSTRAINTS)
+        run(*install, "--no-deps", wheel)
         run(
             *(sys.executable, "-m", "cyclonedx_py", "environment", "--pyproject", ROOT / "pyproject.toml"),
             *("--output-reproducible", "--output-file", target, python),
@@ -168,9 +234,8 @@ def _build_images(version: str, options: ImageOptions) -> Iterator[str]:
                 continue
             labels = [f"--build-arg=VERSION={version}", f"--build-arg=REVISION={revision}"]
             words = [*("--platform", each, "--target", target, "--manifest", name), *labels, *options.build]
-            file = ROOT / "deploy" / "container" / "Dockerfile"
             try:
-                words += ["--format=docker", "--quiet", "--file", str(file), str(ROOT)]
+                words += ["--format=docker", "--quiet", "--file", str(DOCKERFILE), str(ROOT)]
                 image = run(buildah, "build", *words).splitlines()[-1]
             except ReleaseRefused as error:
                 yield f"image {name} for {each}: {error}"
@@ -208,6 +273,8 @@ def release(version: str | None, images: ImageOptions, *, is_partial: bool) -> N
         print(f"dist/{file.name}")
     for line in missing:
         print(f"NOT BUILT: {line}", file=sys.stderr)
+    if not (DIST / "SHA256SUMS.minisig").exists():
+        print("NOT SIGNED: MINISIGN_KEY is not set; it is the content of a minisign secret key", file=sys.stderr)
     if missing and not is_partial:
         raise ReleaseRefused("not everything was built, and nothing was tagged; see above, or use ARGS=--partial")
     if version is not None:

@@ -135,7 +135,7 @@ def parse_pod_resources(response: bytes) -> tuple[dict[str, Owners], int]:
 
 
 def _name(container: memoryview) -> str:
-    return next((_text(content) for number, content in fields(container) if number == 1), "")
+    return ([_text(content) for number, content in fields(container) if number == 1] or [""])[-1]  # the last one counts
 
 
 def _devices(container: memoryview) -> Iterator[str]:

@@ -108,9 +108,9 @@ class StateFile:
             Whether it was written. A failure is logged once, until a write succeeds.
         """
         with self._lock:  # the write before may still run in its thread when pulsed ends
-            content = io.StringIO()
-            write_json(document, content)
             try:
+                content = io.StringIO()
+                write_json(document, content)
                 self.path.parent.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
                 replace_file(self.path, content.getvalue().encode())
             except OSError as error:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 _LAST = 253402300799.0
 """The end of the year 9999."""
@@ -13,7 +15,7 @@ def rfc3339(seconds: float) -> str:
 
     Times come from files and other programs, too; a wrong one must not cost the whole answer.
     """
-    moment = datetime.fromtimestamp(round(min(max(0.0, seconds), _LAST), 3), timezone.utc)
+    moment = _EPOCH + timedelta(milliseconds=round(min(max(0.0, seconds), _LAST) * 1000))
     return moment.isoformat(timespec="milliseconds").removesuffix("+00:00") + "Z"
 
 

@@ -11,13 +11,13 @@ and the time that scrapes need.
 from __future__ import annotations
 
 import asyncio
-import json
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from urllib.parse import parse_qs, urlsplit
 
 from pulsed.collector.target_store import TargetStore
 from pulsed.errors import GpuNotForgettable, GpuNotFound
+from pulsed.json_text import json_text
 from pulsed.present.asgi import (
     EVENTS,
     FORGET,
@@ -238,7 +238,7 @@ class DaemonApp:
 
 
 async def _busy(scope: Scope, send: Send) -> None:
-    body = json.dumps({"error": "too many requests at the same time; try again in a second"}).encode()
+    body = json_text({"error": "too many requests at the same time; try again in a second"}).encode()
     headers = ((b"retry-after", b"1"), (b"connection", b"close"))  # else what is pipelined comes at once
     await respond(scope, send, 503, body, *headers, content_type=b"application/json")
 

@@ -102,6 +102,22 @@ def test_the_demo(tmp_path: Path) -> None:
     assert exported(kept(tmp_path, first)) == first
 
 
+def test_a_gpu_that_is_lost(tmp_path: Path) -> None:
+    """Its rows have the time of its last sample."""
+    rows = [
+        f"2026-01-01T00:0{second // 60}:{second % 60:02}.000Z,n1,{gpu},GPU-{gpu},{70 + second % 7}.5\n"
+        for second in range(100)
+        for gpu in (0, 1)
+        if gpu or not 10 <= second < 80
+    ]
+    first = exported(kept(tmp_path, "".join(["time,node,gpu,uuid,power_watts\n", *rows]), "rows.csv"))
+    table = list(csv.DictReader(io.StringIO(first)))
+    lost = [row for row in table if row["gpu"] == "0" and not row["power_watts"]]
+    assert len(lost) > 50
+    assert {(row["time"], row["health_state"]) for row in lost} == {("2026-01-01T00:00:09.000Z", "crit")}
+    assert exported(kept(tmp_path, first)) == first
+
+
 def test_zipped_and_looped_and_at_a_tenth_of_a_second(tmp_path: Path) -> None:
     first = exported(capture(tmp_path), "source.interval=100ms")
     path = tmp_path / "export.csv.gz"

@@ -237,7 +237,7 @@ def kernel_log() -> str:
 def upgrade() -> str:
     """A new wheel over the running version, as the table of the README has it."""
     (new,) = (FOLDER / "new").glob("pulsed-*.whl")
-    run("/opt/pulsed/bin/pip", "install", str(new))
+    run("/opt/pulsed/bin/pip", "install", "--no-deps", str(new))
     run("systemctl", "restart", "pulsed")
     version = str(new.name).split("-")[1]
     until(lambda: f'version="{version}"' in page(), f"version {version}")

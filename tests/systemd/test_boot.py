@@ -57,15 +57,16 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Sequence[dict[str, objec
     check = root / "check"
     shutil.copytree(ROOT / "systemd", check / "systemd")
     shutil.copy(INSIDE, check / "inside.py")
-    built = wheel(ROOT, check / "dist")
+    wheel(ROOT, check / "dist")
     newer = folder / "newer"
     shutil.copytree(ROOT, newer, ignore=shutil.ignore_patterns(".*", "build", "dist", "tests"))
     package = newer / "pulsed" / "__init__.py"
     package.write_text(package.read_text().replace(f'"{__version__}"', f'"{NEW_VERSION}"'))
     wheel(newer, check / "new")
+    shutil.copytree(ROOT / "deploy", check / "deploy")
     run(
         *(sys.executable, "-m", "pip", "download", "--quiet", "--only-binary=:all:", "--python-version=3.11"),
-        *("--constraint", ROOT / "deploy" / "constraints.txt", "--dest", check / "wheels", built),
+        *("--require-hashes", "--requirement", ROOT / "deploy" / "constraints.txt", "--dest", check / "wheels"),
     )
     (root / "etc/hosts").write_text("127.0.0.1 localhost\n::1 localhost\n")
     unit = root / "etc/systemd/system/check.service"

@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 
 VERSION: Literal[2] = 2
 
+LARGEST = 1e21
+"""No counter has 70 bits."""
+
 DUMPED_AT_ONCE = 100
 """GPUs whose state is taken in one step: 5 ms."""
 
@@ -169,11 +172,23 @@ def validated(document: object) -> SavedTarget:
     from pydantic import ValidationError  # only a state file needs it
 
     try:
-        return _adapter().validate_python(document)
+        saved = _adapter().validate_python(document)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         place = ".".join(map(str, first["loc"]))
         raise ValueError(f"saved state: {place}: {first['msg']}; the value is {first['input']!r:.80}") from error
+    _check_numbers(_as_json(saved))
+    return saved
+
+
+def _check_numbers(document: object) -> None:
+    """Raise ValueError for a number with which results would not stay finite, as in a damaged file."""
+    values = [document]
+    for value in values:
+        if isinstance(value, (dict, list)):
+            values += value.values() if isinstance(value, dict) else value
+        elif isinstance(value, (int, float)) and not abs(value) <= LARGEST:
+            raise ValueError(f"saved state: a number is larger than {LARGEST:g} or not finite: {value!r:.80}")
 
 
 def _as_json(state: SavedTarget) -> dict[str, Any]:

@@ -7,7 +7,6 @@ it; a point without any has the sample that covers it. A point that no sample co
 from __future__ import annotations
 
 import asyncio
-import json
 from array import array
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -106,7 +105,7 @@ class _StatePoints:
             for point, count in enumerate(counts[code]):
                 if count and (ranked or count > most[point]):
                     codes[point], most[point] = code, count
-        yield json.dumps([None if code is None else states[code] for code in codes], separators=(",", ":"))
+        yield json_text([None if code is None else states[code] for code in codes])
 
 
 class _PointsOfGpu:
@@ -136,7 +135,7 @@ class _PointsOfGpu:
         head = {**identity_document(self._window.device, here), "interval_seconds": self._window.interval}
         yield f'{json_text(head)[:-1]},"fields":{{'
         for number, (name, field) in enumerate(self._fields.items()):
-            yield f"{',' if number else ''}{json.dumps(name)}:"
+            yield f"{',' if number else ''}{json_text(name)}:"
             yield from field.texts()
         yield "}}"
 

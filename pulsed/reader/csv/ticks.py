@@ -119,14 +119,18 @@ class _Rows:
 
 @dataclass(slots=True)
 class _Gpu:
-    """State of a GPU: `filled` are the columns that have had a value, `last` its latest time in milliseconds.
+    """State of a GPU.
 
-    A layout has no series for columns that are always empty.
+    Attributes:
+        filled: the columns that have had a value; a layout has no series for columns that are always empty.
+        last: time of its latest row in milliseconds; None before the first one of an export.
+        clock: the clock of its latest row in milliseconds.
     """
 
     labels: Labels
     filled: tuple[int, ...] = ()
     last: int | None = None
+    clock: int | None = None
 
 
 @dataclass(slots=True)
@@ -173,11 +177,13 @@ class _CsvTickParser:
         if gpu is None:
             gpu = self._gpus[key] = _Gpu(self._rows.labels(key))
         if time == gpu.last:
+            if not values:
+                return None  # a GPU that is lost: until it returns, its rows have the time of its last sample
             raise BadCapture(f"{self._path}, line {number}: the GPU of this row comes twice at this time", _IDENTIFYING)
-        tick = None
-        if self._rest is None or time != self._rest.time:
+        tick, is_older = None, gpu.clock is not None and time + self._shift <= gpu.clock
+        if self._rest is None or time != self._rest.time or is_older:
             tick = self.finish()
-            self._begin(time, older=self._joined or (gpu.last is not None and time < gpu.last))
+            self._begin(time, older=self._joined or is_older)
         self._gather(key, gpu, time, values)
         return tick
 
@@ -205,7 +211,7 @@ class _CsvTickParser:
         if not values.keys() <= set(gpu.filled):
             gpu.filled = tuple(sorted({*gpu.filled, *values}))
             self._layout = None
-        gpu.last = time
+        gpu.last, gpu.clock = time, time + self._shift
         if self._rest is not None:
             self._rest.keys.append(key)
             self._rest.values += [time / 1000, *(values.get(place) for place in gpu.filled)]

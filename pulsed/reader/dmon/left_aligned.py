@@ -83,7 +83,9 @@ class LeftAlignedTable:
                 return BadRow(entity, "half_row")
             if len(cell) == self._first and len(self._entities) < _MOST_ENTITY_CELLS:
                 self._entities[cell] = entity
-            return self._row(entity, cells) or split_row(line, self._texts)
+            return self._row(entity, cells) or (
+                split_row(line, self._texts) if terminated else BadRow(entity, "half_row")
+            )
         # `CPU Core 10` fills its cell and touches the first value; a longer label pushes all columns right.
         if not terminated:
             return BadRow(greedy, "half_row")
@@ -95,10 +97,12 @@ class LeftAlignedTable:
         shift = 0
         while True:
             entity = entity_of(line[: self._first + shift])
+            if entity is None:  # nor with more digits
+                return
             cells = self._cells(line, shift)
             # A line that kept the blanks at its end reveals the shift by its length.
             fits = not line.endswith("  ") or len(line) == self._width + shift
-            if entity and cells and fits and (self._texts[0] or is_strict_number(cells[0].strip())):
+            if cells and fits and (self._texts[0] or is_strict_number(cells[0].strip())):
                 row = self._row(entity, cells)
                 if row is not None:
                     yield row

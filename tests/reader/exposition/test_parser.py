@@ -4,70 +4,18 @@ import gzip
 import math
 import random
 import re
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from prometheus_client.openmetrics.parser import text_string_to_metric_families as openmetrics_families
-from prometheus_client.parser import text_string_to_metric_families as text_families
 
 from pulsed.errors import BadPage
 from pulsed.reader.exposition.parser import FORGET_AFTER_PAGES, Page, PageParser
 from pulsed.reader.exposition.row import PageLimits
 from tests.bench.pages import exporter_page
+from tests.reader.exposition.reading import Identity, Samples, in_one_go, line_by_line, same, samples
 from tests.samples import SAMPLES, needs_samples
-
-Identity = tuple[str, tuple[tuple[str, str], ...]]
-Samples = dict[Identity, str]
-
-
-def same(value: float) -> str:
-    """A number as text that is equal where the numbers are, NaN included."""
-    return repr(float(value))
-
-
-def samples(page: Page) -> Samples:
-    assert len(page.values) == len(page.layout.series)
-    found: Samples = {}
-    for series, value in zip(page.layout.series, page.values, strict=True):
-        if value is not None:
-            assert isinstance(value, float)
-            identity = (series.name, tuple(sorted(series.labels)))
-            assert identity not in found, "one series in two slots"
-            found[identity] = same(value)
-    return found
-
-
-def line_by_line(text: str) -> Samples:
-    """prometheus_client's reading, one line at a time: one bad row would end its generator for the whole page.
-
-    Without a TYPE line it does not rename counters either.
-    """
-    found: Samples = {}
-    for line in text.split("\n"):
-        with suppress(ValueError):
-            for family in text_families(line):
-                for sample in family.samples:
-                    found[sample.name, tuple(sorted(sample.labels.items()))] = same(sample.value)
-    return found
-
-
-def in_one_go(text: str, *, openmetrics: bool = False) -> Samples:
-    """prometheus_client's reading of a whole page without bad rows, with its `_total` undone.
-
-    Under `# TYPE X counter` it calls the sample `X_total`, as OpenMetrics would; a re-exporter must keep the name.
-    """
-    counters = set(re.findall(r"^# TYPE (\S+) counter", text, re.MULTILINE))
-    found: Samples = {}
-    families = openmetrics_families(text) if openmetrics else text_families(text)  # type: ignore[no-untyped-call]
-    for family in families:
-        for sample in family.samples:
-            bare = sample.name.removesuffix("_total")
-            name = bare if not openmetrics and bare in counters and sample.name not in counters else sample.name
-            found[name, tuple(sorted(sample.labels.items()))] = same(sample.value)
-    return found
 
 
 def parse_or_refuse(parser: PageParser, page: bytes) -> tuple[Samples, int, dict[str, int]] | str:
