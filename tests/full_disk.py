@@ -9,7 +9,7 @@ import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from tests.tools import missing
+import pytest
 
 
 @contextlib.contextmanager
@@ -17,7 +17,7 @@ def small_disk(folder: Path, size: str = "128k") -> Iterator[Path]:
     """Mount a file system of this size on a folder; only root can do so."""
     folder.mkdir()
     if os.geteuid() != 0:
-        missing("only root can mount a small file system")
+        pytest.skip("only root can mount a small file system")
     mounted = subprocess.run(
         ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(folder)],
         capture_output=True,
@@ -25,7 +25,7 @@ def small_disk(folder: Path, size: str = "128k") -> Iterator[Path]:
         check=False,
     )
     if mounted.returncode:
-        missing(f"no file system can be mounted here: {mounted.stderr}")
+        pytest.skip(f"no file system can be mounted here: {mounted.stderr}")
     try:
         yield folder
     finally:

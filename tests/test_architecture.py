@@ -28,7 +28,7 @@ MAY_IMPORT = {
     "backoff": "",
     "daemon_thread": "",
     "http": "file_watcher regular_file",
-    "kubernetes": "backoff errors http",
+    "kubernetes": "backoff errors http regular_file",
     "reader.tick": "errors",
     "reader": "aligned_sleep background backoff daemon_thread errors http regular_file reader.tick",
     "attribution": "aligned_sleep backoff daemon_thread errors kubernetes regular_file reader.tick",

@@ -82,7 +82,7 @@ def dump(vector: CounterVector) -> dict[str, float]:
     return {f"{name}:{state}" if state else name: number for (name, state), number in pairs if number is not None}
 
 
-def load(saved: Mapping[str, float]) -> CounterVector:
+def load(saved: Mapping[str, Value]) -> CounterVector:
     """Return a vector from a file; counters that are not in it are None, and unknown ones are ignored."""
     if not saved:
         return EMPTY

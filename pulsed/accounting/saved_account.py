@@ -26,7 +26,7 @@ SavedAccount = Mapping[str, Any]
 
 _Moment = Annotated[float, Field(ge=0.0, lt=253402300800.0)]  # to the year 9999, the last one of RFC 3339
 _Amount = Annotated[float, Field(ge=0.0)]
-_Counters = dict[str, float]
+_Counters = dict[str, Value]  # null: not a number of JSON
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
 from pulsed.errors import ConfigError
 from pulsed.http.client import url_host
+from pulsed.regular_file import read_regular
 
 SERVICE_ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
 """Folder of the token and the certificate authority in a pod with a ServiceAccount token."""
+
+_NAMESPACE_BYTES = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +49,6 @@ def server_of_pod(environment: Mapping[str, str]) -> str:
 def own_namespace(file: str) -> str:
     """Return the namespace of this pod, from the file that is mounted beside its token; empty without the file."""
     try:
-        return Path(file).read_text(encoding="utf-8").strip()
+        return read_regular(file, _NAMESPACE_BYTES).decode().strip()
     except (OSError, ValueError):
         return ""

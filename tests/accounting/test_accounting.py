@@ -422,6 +422,15 @@ def test_what_is_no_account_is_refused(saved: object) -> None:
         load_account(saved)
 
 
+def test_a_counter_that_was_no_number_of_json_costs_itself_only() -> None:
+    node = Node()
+    for _ in range(3):
+        node.sees(((A,), WORKS))
+    saved = json.loads(json.dumps(dump_account(node.running(A))))
+    saved["gpus"][0]["alone"] |= {"observed_seconds": None, "idle_seconds:held": None}
+    assert seconds(load_account(saved)) == 0.0
+
+
 @pytest.mark.parametrize("number", [inf, -inf, nan, 1e300])
 def test_numbers_that_json_lacks_do_not_cost_an_account(number: float) -> None:
     ended = EndedAccounts()
