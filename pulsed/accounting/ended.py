@@ -46,7 +46,10 @@ class EndedAccounts:
         Raises:
             ValueError: the line is not an account that has ended.
         """
-        account = load_account(json.loads(line))
+        try:
+            account = load_account(json.loads(line))
+        except RecursionError:
+            raise ValueError("not an account: nested too deep") from None
         if account.end is None:
             raise ValueError("it has not ended")
         self._keep(account, line)

@@ -122,8 +122,8 @@ class AccountFiles:
         saved = document.get("accounts")
         if document.get("version") != VERSION or not isinstance(saved, list):
             raise ValueError(f"version {document.get('version')!r} instead of {VERSION}")
-        accounts = [account for each in saved if not self._ended.has(account := load_account(each))]
+        accounts = [load_account(each) for each in saved]
         for account in accounts:
-            if account.end is not None:
+            if account.end is not None and not self._ended.has(account):
                 self.end(account)
         self._accounting.restore([account for account in accounts if account.end is None])

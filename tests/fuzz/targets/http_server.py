@@ -19,6 +19,7 @@ from pulsed.server.http_server import Server
 from tests.fuzz.target import FuzzTarget, pieces, randomness
 from tests.fuzz.transport import LOOP, FakeTransport
 
+_CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 _TURNS = 8
 """Turns of the loop without a request or an output after which none will come."""
 
@@ -155,14 +156,15 @@ def _verify(data: bytes, outcome: Any) -> None:
 
 def _statuses(exchange: _Exchange) -> list[int]:
     """Return the statuses of all responses; fails if one is not complete, or belongs to no request."""
-    methods, sent, found = [each.method for each in exchange.requests], exchange.sent, list[int]()
+    methods, found = [each.method for each in exchange.requests], list[int]()
+    sent = exchange.sent.removesuffix(_CONTINUE)  # sent for the rest of a request, which never came
     while sent:
         client = h11.Connection(h11.CLIENT)
         client.send(h11.Request(method=methods.pop(0) if methods else "GET", target="/", headers=[("Host", "x")]))
         client.send(h11.EndOfMessage())
         client.receive_data(sent)
         while not isinstance(event := client.next_event(), h11.EndOfMessage):
-            assert not isinstance(event, (h11.NEED_DATA, h11.PAUSED, h11.ConnectionClosed)), sent
+            assert isinstance(event, (h11.Response, h11.InformationalResponse, h11.Data)), sent
             if isinstance(event, h11.Response):
                 found.append(event.status_code)
         sent = client.trailing_data[0]
