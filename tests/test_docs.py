@@ -68,6 +68,17 @@ def anchors(text: str) -> set[str]:
     return {re.sub(r"[^\w -]", "", line.lower()).replace(" ", "-") for line in re.findall(r"^#+ (.*)$", text, re.M)}
 
 
+def test_every_promise_about_security_names_its_test() -> None:
+    doors = (ROOT / "SECURITY.md").read_text(encoding="utf-8").partition("## Doors")[2].partition("## Limits")[0]
+    promises = re.findall(r"^- (.*?)(?=^- |^\n)", doors, re.DOTALL | re.MULTILINE)
+    assert len(promises) > 30
+    for promise in promises:
+        tests = re.findall(r"\[`(\w+)`\]\(([\w/.]+)\)", promise)
+        assert tests, promise
+        for name, file in tests:
+            assert re.search(rf"^ *(async )?def {name}\(", (ROOT / file).read_text(encoding="utf-8"), re.MULTILINE), name
+
+
 def test_every_command_in_the_readme_exists(capsys: pytest.CaptureFixture[str]) -> None:
     commands = {shlex.split(line)[1] for line in re.findall(r"^pulsed .*$", README, re.MULTILINE)}
     assert commands >= {"serve", "snapshot", "export", "check-config"}
