@@ -51,14 +51,14 @@ test: lint
 	$(PYTEST) --numprocesses=$(WORKERS) --dist=worksteal $(ARGS)
 
 bench: $(VENV)/.dev
-	$(VENV)/bin/python -m tests.bench $(ARGS)
+	$(VENV)/bin/python -m support.bench $(ARGS)
 
 hardware: $(VENV)/.dev
-	$(VENV)/bin/python -m tests.hardware $(ARGS)
+	$(VENV)/bin/python -m support.hardware $(ARGS)
 
 # What is found is in build/fuzz/findings.
 fuzz: $(VENV)/.fuzz
-	$(VENV)/bin/python -m tests.fuzz --seconds $(FUZZ_SECONDS) $(ARGS)
+	$(VENV)/bin/python -m support.fuzz --seconds $(FUZZ_SECONDS) $(ARGS)
 
 mutants: $(VENV)/.dev
 	$(VENV)/bin/python -m tools.mutate $(ARGS)

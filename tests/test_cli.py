@@ -10,7 +10,7 @@ from pathlib import Path
 from pulsed.cli import argument_parser
 from pulsed.config import Config
 from pulsed.config.section import keys
-from tests.daemon import environment, pulsed
+from support.daemon import environment, pulsed
 from tests.test_printable import CONTROL
 
 

@@ -6,7 +6,7 @@ import threading
 import pytest
 
 from pulsed.daemon_thread import SharedCall
-from tests.waiting import SECONDS, eventually
+from support.waiting import SECONDS, eventually
 
 NAME = "pulsed-attribution"
 

@@ -17,7 +17,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from pulsed import __version__
-from tests.daemon import environment
+from support.daemon import environment
 
 ROOT = Path(__file__).parents[1]
 NO_ERRORS = environment() | {"PYTHONWARNINGS": "default"}

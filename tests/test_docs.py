@@ -12,9 +12,9 @@ import pytest
 
 from pulsed.cli import main
 from pulsed.translate.vocabulary import QUANTITIES
-from tests.daemon import Daemon, serving
-from tests.hardware.table import page as known_kernels
-from tests.waiting import until
+from support.daemon import Daemon, serving
+from support.hardware.table import page as known_kernels
+from support.waiting import until
 from tools.generate_docs import ROOT
 from tools.health_docs import health
 from tools.metrics_docs import metrics
@@ -48,7 +48,7 @@ def test_health_md_is_current() -> None:
 
 
 def test_known_kernels_are_current() -> None:
-    assert (ROOT / "tests/hardware/README.md").read_text(encoding="utf-8") == known_kernels(), "make docs"
+    assert (ROOT / "support/hardware/README.md").read_text(encoding="utf-8") == known_kernels(), "make docs"
 
 
 PAGES = sorted([*ROOT.glob("*.md"), *(path for top in TOPS for path in (ROOT / top).rglob("README.md"))])
@@ -76,7 +76,9 @@ def test_every_promise_about_security_names_its_test() -> None:
         tests = re.findall(r"\[`(\w+)`\]\(([\w/.]+)\)", promise)
         assert tests, promise
         for name, file in tests:
-            assert re.search(rf"^ *(async )?def {name}\(", (ROOT / file).read_text(encoding="utf-8"), re.MULTILINE), name
+            assert re.search(rf"^ *(async )?def {name}\(", (ROOT / file).read_text(encoding="utf-8"), re.MULTILINE), (
+                name
+            )
 
 
 def test_every_command_in_the_readme_exists(capsys: pytest.CaptureFixture[str]) -> None:

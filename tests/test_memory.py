@@ -10,7 +10,7 @@ import pytest
 from pulsed.collector.collector import Pipeline
 from pulsed.compute.derive import ComputeSettings
 from pulsed.memory import FullCollections
-from tests.bench.ticks import raw_ticks
+from support.bench.ticks import raw_ticks
 
 
 @pytest.fixture

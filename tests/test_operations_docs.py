@@ -27,11 +27,11 @@ from pulsed.errors import SourceError, UsageError
 from pulsed.present.api.history import History
 from pulsed.present.api.sample_fields import DEFAULT_FIELDS
 from pulsed.present.api.sample_rows import Columns
-from tests.bench.ticks import computed_ticks
-from tests.daemon import serving
-from tests.prometheus import CONFIG, prometheus
-from tests.tools import tool
-from tests.waiting import SECONDS
+from support.bench.ticks import computed_ticks
+from support.daemon import serving
+from support.prometheus import CONFIG, prometheus
+from support.tools import tool
+from support.waiting import SECONDS
 from tools.generate_docs import ROOT
 
 TEXT = (ROOT / "OPERATIONS.md").read_text(encoding="utf-8")

@@ -17,11 +17,11 @@ import yaml
 from packaging.utils import canonicalize_name
 
 from pulsed import __version__
-from tests.daemon import environment
+from support.daemon import environment
+from support.tools import tool
 from tests.deploy.base_image import BUILDAH, base_image
 from tests.deploy.install import TOOLS
 from tests.deploy.tools import fetched
-from tests.tools import tool
 from tools.provenance import statement
 from tools.references import IMAGE, REFERENCES, with_references
 from tools.release import ReleaseRefused, sign

@@ -1,11 +1,11 @@
-"""The cluster of `tests.slurm` gives jobs and prologs what a real one gives them."""
+"""The cluster of `support.slurm` gives jobs and prologs what a real one gives them."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from tests.slurm import NODE, slurm
-from tests.waiting import until
+from support.slurm import NODE, slurm
+from support.waiting import until
 
 
 def test_a_job_has_its_gpus_and_so_have_its_prolog_and_epilog(tmp_path: Path) -> None:

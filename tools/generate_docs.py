@@ -18,8 +18,8 @@ from pulsed.compute.peaks import PRACTICAL_PEAKS
 from pulsed.config import Config
 from pulsed.config.section import Section, keys, section_of
 from pulsed.config.values import notation_of
-from tests import rule_files
-from tests.hardware.table import page as known_kernels
+from support import rule_files
+from support.hardware.table import page as known_kernels
 from tools.health_docs import health
 from tools.metrics_docs import metrics
 
@@ -177,7 +177,7 @@ if __name__ == "__main__":
     (ROOT / "config.example.yaml").write_text(example(), encoding="utf-8")
     (ROOT / "METRICS.md").write_text(metrics(), encoding="utf-8")
     (ROOT / "HEALTH.md").write_text(health(), encoding="utf-8")
-    (ROOT / "tests/hardware/README.md").write_text(known_kernels(), encoding="utf-8")
+    (ROOT / "support/hardware/README.md").write_text(known_kernels(), encoding="utf-8")
     for file in rule_files.FILES:
         (ROOT / file).parent.mkdir(parents=True, exist_ok=True)
         (ROOT / file).write_text(rule_files.text(file), encoding="utf-8")

@@ -36,7 +36,7 @@ from pulsed.translate.fields import DERIVED as COMPOSED
 from pulsed.translate.fields import sources
 from pulsed.translate.vocabulary import QUANTITIES, Group
 from pulsed.translate.watches import GROUPS
-from tests.hardware.readings import kept_runs
+from support.hardware.readings import kept_runs
 from tools.class_docs import classes
 
 _NVML = {name for call in CALLS for name in call.names} | {field.name for field in FIELD_VALUES} | {GPM_SUPPORT, XID}
@@ -155,7 +155,7 @@ def metrics() -> str:
 def _confirmation() -> Iterator[str]:
     ran = "" if kept_runs() else "; it has not run on hardware yet"
     yield "\nThe rules follow the documented meaning of the counters. `make hardware` compares them with"
-    yield f"[known kernels](tests/hardware/README.md){ran}."
+    yield f"[known kernels](support/hardware/README.md){ran}."
 
 
 def _counted() -> Iterator[str]:

@@ -15,7 +15,7 @@ from pathlib import Path
 from PIL import Image
 from playwright.sync_api import sync_playwright
 
-from tests.daemon import serving
+from support.daemon import serving
 from tests.present.web.browser import Theme, launch, new_context
 
 SECONDS = 620.0

@@ -13,13 +13,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tests.certificates import Pair, make
-from tests.daemon import Daemon, environment, free_port, serving
+from support.certificates import Pair, make
+from support.daemon import Daemon, environment, free_port, serving
+from support.waiting import SECONDS, until
 from tests.end_to_end.dcgm_pages import Row, dcgm_page
 from tests.end_to_end.exporters import Exporter, exporting
 from tests.kubernetes.fake_api_server import FakeApiServer, pod, reference
 from tests.kubernetes.real_api_server import RealApiServer
-from tests.waiting import SECONDS, until
 
 DAEMON_LABELS = {"app.kubernetes.io/name": "pulsed"}
 DAEMONS = "gpu"

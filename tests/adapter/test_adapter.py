@@ -17,6 +17,9 @@ import bcrypt
 import pytest
 
 from pulsed import __version__
+from support.certificates import make
+from support.daemon import pulsed
+from support.waiting import SECONDS, until
 from tests.adapter.gpu_cluster import (
     DAEMON_LABELS,
     Adapter,
@@ -26,13 +29,10 @@ from tests.adapter.gpu_cluster import (
     client_context,
     gpu_cluster,
 )
-from tests.certificates import make
-from tests.daemon import pulsed
 from tests.end_to_end.dcgm_pages import Row, dcgm_page
 from tests.end_to_end.exporters import Exporter, exporting
 from tests.kubernetes.fake_api_server import pod
 from tests.present.exposition.pages import families_of
-from tests.waiting import SECONDS, until
 from tools.generate_docs import ROOT
 
 CUSTOM = "/apis/custom.metrics.k8s.io"

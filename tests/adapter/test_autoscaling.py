@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from support.waiting import until
 from tests.adapter.gpu_cluster import Adapter, GpuCluster, adapter, gpu_cluster, number
 from tests.adapter.hpa import (
     DOWN_SECONDS,
@@ -18,7 +19,6 @@ from tests.adapter.hpa import (
     replicas_for_pods,
     replicas_for_value,
 )
-from tests.waiting import until
 
 TARGET = 0.6
 

@@ -1,1 +1,0 @@
-"""Clients that try to stop a daemon, and what a daemon takes meanwhile."""

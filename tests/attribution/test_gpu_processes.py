@@ -13,7 +13,7 @@ from pulsed.attribution.gpu_processes import KEPT_SECONDS, GpuProcessTable, Proc
 from pulsed.attribution.processes import are_visible
 from pulsed.errors import ProcessesHidden
 from pulsed.reader.tick import GpuProcess
-from tests.sources import FakeClock
+from support.sources import FakeClock
 
 pytestmark = pytest.mark.skipif(not are_visible(), reason="the processes of the host are hidden here")
 

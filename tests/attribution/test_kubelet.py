@@ -17,8 +17,8 @@ from pulsed.attribution.attribution import Attribution
 from pulsed.attribution.kubelet import MAX_BYTES, Kubelet, parse_pod_resources
 from pulsed.attribution.owner import Owners, pod
 from pulsed.errors import AttributionError
+from support.waiting import eventually
 from tests.attribution.fake_kubelet import container, kubelet, pods
-from tests.waiting import eventually
 
 TRAIN = {"name": "train-0", "namespace": "ml", "containers": [container("main", "GPU-aa", "GPU-bb")]}
 INFER = {"name": "infer-0", "namespace": "ml", "containers": [container("main", "GPU-cc")]}

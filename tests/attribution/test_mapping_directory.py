@@ -15,7 +15,7 @@ from pulsed.attribution.mapping_directory import MAX_BYTES, MappingDirectory, bo
 from pulsed.attribution.owner import MAX_SHARERS, Owner
 from pulsed.attribution.source import Claims
 from pulsed.errors import AttributionError
-from tests.waiting import SECONDS, returned
+from support.waiting import SECONDS, returned
 
 DAY = 1767225600.0
 

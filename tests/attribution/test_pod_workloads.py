@@ -17,9 +17,9 @@ from pulsed.attribution.pod_settings import PodSettings
 from pulsed.attribution.pod_workloads import LISTED_PODS, PodWorkloads
 from pulsed.kubernetes.api_client import ApiClient
 from pulsed.kubernetes.workload_resolver import KEPT_SECONDS, MISSING_SECONDS
+from support.waiting import eventually
 from tests.kubernetes.exchanges import access_to
 from tests.kubernetes.fake_api_server import FakeApiServer, pod, reference
-from tests.waiting import eventually
 
 SET = reference("apps/v1", "ReplicaSet", "web-7d4")
 SETTINGS = PodSettings("node-a", ("app.kubernetes.io/name",), (), ("team", "example.com/*"))

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from pulsed.attribution.processes import are_visible, listed_processes
-from tests.tools import missing
+from support.tools import missing
 
 ROOTS = [Path("/sys/fs/cgroup"), Path("/sys/fs/cgroup/freezer"), Path("/sys/fs/cgroup/unified")]
 

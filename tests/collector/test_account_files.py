@@ -17,11 +17,11 @@ from pulsed.collector import account_files, ended_files
 from pulsed.collector.account_files import AccountFiles
 from pulsed.collector.ended_files import KEPT_DAYS, EndedFiles
 from pulsed.present.api.account_documents import account_document
+from support.full_disk import file_size_limit, filled, small_disk
+from support.tampering import tampered
+from support.waiting import eventually
 from tests.accounting.streams import A, B, Node, seconds
 from tests.compute.streams import BUSY
-from tests.full_disk import file_size_limit, filled, small_disk
-from tests.tampering import tampered
-from tests.waiting import eventually
 
 
 class Run:

@@ -9,7 +9,7 @@ import pytest
 from pulsed.collector.collector import LARGE_LABEL_SETS, Pipeline
 from pulsed.compute.derive import ComputeSettings
 from pulsed.config.gpu_selection import parse
-from tests.bench.ticks import raw_ticks
+from support.bench.ticks import raw_ticks
 
 
 @pytest.mark.parametrize(("gpus", "beside"), [(8, False), (LARGE_LABEL_SETS + 1, True)])

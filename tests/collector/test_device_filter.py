@@ -13,7 +13,7 @@ from pulsed.config.load import load
 from pulsed.reader.tick import Layout
 from pulsed.translate.tick import CanonicalTick, Device, Entity
 from pulsed.translate.vocabulary import NOTHING
-from tests.daemon import pulsed
+from support.daemon import pulsed
 
 DEVICES = (
     Device(Entity("gpu", "0", "GPU-aa")),

@@ -18,10 +18,10 @@ from pulsed.config.load import load
 from pulsed.errors import DuplicateGpu
 from pulsed.kubernetes.api_client import ApiClient
 from pulsed.kubernetes.exporter_pods import USUAL_NAMESPACES
+from support.waiting import eventually
 from tests.end_to_end.exporters import Exporter, exporting, page
 from tests.kubernetes.exchanges import access_to
 from tests.kubernetes.fake_api_server import FakeApiServer, pod
-from tests.waiting import eventually
 
 OPERATOR = "gpu-operator/nvidia-dcgm-exporter"
 

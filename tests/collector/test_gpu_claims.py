@@ -10,7 +10,7 @@ from pulsed.collector.gpu_claims import KEPT_SECONDS, GpuClaims, GpuName, PageGp
 from pulsed.errors import DuplicateGpu
 from pulsed.reader.exposition.parser import PageParser
 from pulsed.reader.tick import RawTick
-from tests.waiting import SECONDS
+from support.waiting import SECONDS
 
 ONE, TWO = "gpu-operator/nvidia-dcgm-exporter", "monitoring/dcgm-exporter"
 A, B = GpuName("GPU-a", "0"), GpuName("GPU-b", "1")

@@ -13,9 +13,9 @@ import pytest
 from pulsed.collector.pool import CollectorPool
 from pulsed.collector.target_store import Target, TargetStore
 from pulsed.config.load import load
-from tests.daemon import environment
+from support.daemon import environment
+from support.waiting import eventually
 from tests.reader.dcgmi.processes import script
-from tests.waiting import eventually
 
 _HEADER = "#Entity    POWER             \nID          W                \n"
 

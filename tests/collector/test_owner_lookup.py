@@ -12,8 +12,8 @@ from pulsed.attribution.mapping_directory import MappingDirectory
 from pulsed.attribution.owner import Owner, pod
 from pulsed.collector.owner_lookup import OwnerLookup
 from pulsed.translate.tick import CanonicalTick, Device, Entity
+from support.waiting import eventually
 from tests.compute.streams import IDLE, sample
-from tests.waiting import eventually
 
 U = "GPU-aa"
 BOARD = Device(Entity("gpu", "0", U, node="here"))

@@ -14,7 +14,7 @@ from pulsed.compute.tick import ComputedTick
 from pulsed.config import Config
 from pulsed.config.load import load
 from pulsed.errors import ConfigError
-from tests.waiting import eventually
+from support.waiting import eventually
 
 
 class Watched:

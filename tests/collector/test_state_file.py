@@ -16,9 +16,9 @@ from pulsed.collector import state_file
 from pulsed.collector.collector import Pipeline
 from pulsed.collector.state_file import SavedHealth, StateFile
 from pulsed.compute.derive import ComputeSettings
-from tests.bench.ticks import raw_ticks
-from tests.full_disk import file_size_limit
-from tests.tampering import tampered
+from support.bench.ticks import raw_ticks
+from support.full_disk import file_size_limit
+from support.tampering import tampered
 
 
 def test_what_is_saved_is_loaded(tmp_path: Path) -> None:

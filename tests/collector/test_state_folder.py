@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from pulsed.collector.state_folder import LOCK_FILE, StateFolderInUse, locked
-from tests.full_disk import filled, small_disk
+from support.full_disk import filled, small_disk
 
 HOLD = """
 import sys

@@ -15,10 +15,10 @@ import pytest
 
 from pulsed.commands.daemon_client import ClientSettings, DaemonClient, DaemonUnreachable, RequestRefused
 from pulsed.errors import UsageError
-from tests.certificates import make_authority
-from tests.daemon import pulsed
-from tests.http_servers import QuietHandler, running
-from tests.waiting import returned
+from support.certificates import make_authority
+from support.daemon import pulsed
+from support.http_servers import QuietHandler, running
+from support.waiting import returned
 
 
 class Server(HTTPServer):

@@ -15,9 +15,9 @@ import pytest
 from pulsed.collector.target_store import TargetStore
 from pulsed.compute.health.model import NOT_EVALUATED, CheckState, Health, State
 from pulsed.present.api.documents import health_document
-from tests.certificates import make_authority
-from tests.daemon import free_port, pulsed
-from tests.http_servers import QuietHandler, running
+from support.certificates import make_authority
+from support.daemon import free_port, pulsed
+from support.http_servers import QuietHandler, running
 from tests.present.boards import SETTLED, SICK, Gpu, board, gpu, mig, target, tick
 
 

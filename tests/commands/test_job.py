@@ -12,8 +12,8 @@ import pytest
 
 from pulsed.attribution.owner import pod
 from pulsed.present.job_cost import Prices, cost_of
-from tests.daemon import free_port, pulsed
-from tests.http_servers import QuietHandler, running
+from support.daemon import free_port, pulsed
+from support.http_servers import QuietHandler, running
 from tests.present.accounts import BEGIN, document, gpu_account
 
 Answers = dict[str, Any]

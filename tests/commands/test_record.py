@@ -35,12 +35,12 @@ from pulsed.reader.record.file import RecordFailed, open_record
 from pulsed.reader.record.lines import Session
 from pulsed.reader.replay.source import ReplaySource
 from pulsed.reader.tick import RawTick, Source
-from tests.daemon import environment, pulsed
-from tests.dmon_writer import ERAS, DmonWriter
-from tests.standin.fixture import standin
-from tests.standin.install import Standin
-from tests.standin.scenario import gpus
-from tests.waiting import SECONDS
+from support.daemon import environment, pulsed
+from support.dmon_writer import ERAS, DmonWriter
+from support.standin.fixture import standin
+from support.standin.install import Standin
+from support.standin.scenario import gpus
+from support.waiting import SECONDS
 
 __all__ = ["standin"]
 

@@ -14,8 +14,8 @@ from pulsed.compute.tick import ComputedTick, Result
 from pulsed.translate.tick import Device, Entity
 from pulsed.translate.translator import Translator
 from pulsed.translate.vocabulary import NOTHING
+from support.samples import SAMPLES, needs_samples
 from tests.compute.readings import consistent, hidden, hide, many
-from tests.samples import SAMPLES, needs_samples
 from tests.translate.build import page_tick
 
 A100, A100_40, H100, A30 = "NVIDIA A100-SXM4-80GB", "NVIDIA A100-SXM4-40GB", "NVIDIA H100 80GB HBM3", "NVIDIA A30"

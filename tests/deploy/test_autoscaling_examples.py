@@ -12,12 +12,12 @@ from typing import Any, NamedTuple
 import pytest
 import yaml
 
+from support.daemon import Answer
+from support.prometheus import Prometheus, prometheus
+from support.waiting import until
 from tests.adapter.gpu_cluster import Adapter, GpuCluster, adapter, gpu_cluster, number
-from tests.daemon import Answer
 from tests.deploy.chart import CHART, Manifest, complaints
 from tests.deploy.install import KUBERNETES
-from tests.prometheus import Prometheus, prometheus
-from tests.waiting import until
 
 EXAMPLES = CHART / "examples"
 MANIFESTS = ("hpa-external", "hpa-object", "hpa-pods", "scaledobject-metrics-api", "scaledobject-prometheus")

@@ -14,11 +14,11 @@ import pytest
 import yaml
 
 from pulsed.config.load import load
-from tests.daemon import serving
+from support.daemon import serving
+from support.prometheus import prometheus
+from support.tools import tool
+from support.waiting import SECONDS
 from tests.deploy.tools import fetched
-from tests.prometheus import prometheus
-from tests.tools import tool
-from tests.waiting import SECONDS
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "deploy" / "container"

@@ -16,10 +16,10 @@ import pytest
 
 from pulsed.present.exposition.catalog import NAMES, lean_form
 from pulsed.present.promql.alert_text import RUNBOOK
-from tests.daemon import serving
-from tests.dashboards import Json, Viewer, boards, demo_with_users, filled, legend, panels
+from support.daemon import serving
+from support.dashboards import Json, Viewer, boards, demo_with_users, filled, legend, panels
+from support.prometheus import prometheus
 from tests.present.promql.promtool import check, selector
-from tests.prometheus import prometheus
 from tools.draw_dashboards import SCRAPE, draw
 from tools.generate_dashboards import DASHBOARDS, FOLDERS, files
 

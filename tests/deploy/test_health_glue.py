@@ -17,14 +17,14 @@ import bcrypt
 import pytest
 
 from pulsed.compute.health.checks import BY_ID
-from tests.certificates import make_authority
-from tests.daemon import Daemon, free_port, serving
+from support.certificates import make_authority
+from support.daemon import Daemon, free_port, serving
+from support.http_servers import QuietHandler, running
+from support.slurm import NODE, SlurmCluster, slurm
+from support.tools import tool
+from support.waiting import SECONDS, until
 from tests.deploy.tools import fetched
 from tests.end_to_end.exporters import Exporter, exporting
-from tests.http_servers import QuietHandler, running
-from tests.slurm import NODE, SlurmCluster, slurm
-from tests.tools import tool
-from tests.waiting import SECONDS, until
 
 GLUE = Path(__file__).parents[2] / "deploy" / "health"
 

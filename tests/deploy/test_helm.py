@@ -16,7 +16,7 @@ from pulsed.config import Config
 from pulsed.config.load import load
 from pulsed.kubernetes.pod_metadata import parse_kind
 from pulsed.kubernetes.workload_resolver import resource_name
-from tests.daemon import pulsed
+from support.daemon import pulsed
 from tests.deploy.cases import CASES, HOST, MONITOR, MONITORS, REACHED, REFUSED, SINGLE, SOURCES, WEB
 from tests.deploy.chart import (
     CHART,

@@ -10,11 +10,11 @@ import pytest
 import yaml
 
 from pulsed.config.load import load
+from support.waiting import until
 from tests.adapter.gpu_cluster import adapter, gpu_cluster
 from tests.deploy.cases import ADAPTER, MONITORS, SINGLE
 from tests.deploy.chart import Manifest, Values, only, pod_template, render
 from tests.deploy.test_helm import check_restricted
-from tests.waiting import until
 
 WHOLE = SINGLE["whole adapter"]
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from support.waiting import until
 from tests.deploy.cases import SINGLE, SOURCES
 from tests.deploy.chart import CHART, NAMESPACE, RELEASE, Values, helm
 from tests.deploy.test_helm_runs import STOCK, deployed
@@ -19,7 +20,6 @@ from tests.end_to_end.exporters import Exporter, exporting
 from tests.end_to_end.exporters import page as exporter_page
 from tests.kubernetes.fake_api_server import pod
 from tests.kubernetes.real_api_server import RealApiServer
-from tests.waiting import until
 
 VERBS = ("get", "list", "watch", "create", "update", "patch", "delete", "deletecollection")
 ACCOUNT = f"system:serviceaccount:{NAMESPACE}"

@@ -17,11 +17,11 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from tests.daemon import environment
-from tests.dashboards import demo_with_users
+from support.daemon import environment
+from support.dashboards import demo_with_users
+from support.prometheus import Prometheus, prometheus
+from support.waiting import SECONDS
 from tests.deploy.tools import fetched
-from tests.prometheus import Prometheus, prometheus
-from tests.waiting import SECONDS
 
 CLUSTER, NODE, JOB, GPUS = "hpc1", "gpu07", 5001, 3
 CONFIG = """

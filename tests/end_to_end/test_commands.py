@@ -16,9 +16,9 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from pulsed.present.api import schema
 from pulsed.translate.vocabulary import QUANTITIES
-from tests.daemon import environment, pulsed, serving
-from tests.dmon_writer import ERAS, DmonWriter
-from tests.waiting import SECONDS, until
+from support.daemon import environment, pulsed, serving
+from support.dmon_writer import ERAS, DmonWriter
+from support.waiting import SECONDS, until
 
 ROOT = Path(__file__).parents[2]
 

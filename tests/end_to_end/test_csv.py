@@ -17,9 +17,9 @@ from pulsed.config.load import load
 from pulsed.present.csv import pulsed_csv as rows
 from pulsed.reader.demo.source import DemoSource
 from pulsed.reader.tick import Source
-from tests.bench.pages import exporter_page
-from tests.daemon import pulsed
-from tests.dmon_writer import ABSENT, ERAS, DmonWriter, Value
+from support.bench.pages import exporter_page
+from support.daemon import pulsed
+from support.dmon_writer import ABSENT, ERAS, DmonWriter, Value
 
 START = 1767225600.25
 

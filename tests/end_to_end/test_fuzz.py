@@ -14,8 +14,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.daemon import Daemon, environment, serving
-from tests.waiting import SECONDS
+from support.daemon import Daemon, environment, serving
+from support.waiting import SECONDS
 
 
 @pytest.fixture(scope="module")

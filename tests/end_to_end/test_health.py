@@ -17,8 +17,8 @@ from pulsed.collector.collector import Pipeline
 from pulsed.compute.derive import ComputeSettings
 from pulsed.present.csv import pulsed_csv
 from pulsed.reader.demo.source import DemoSource
-from tests.daemon import Daemon, pulsed, serving
-from tests.waiting import SECONDS, until
+from support.daemon import Daemon, pulsed, serving
+from support.waiting import SECONDS, until
 
 STORY_SECONDS = 300
 """Of the demo: its sixth GPU has grown warm, hot and critical, its seventh has lost memory."""

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from tests.daemon import Daemon, pulsed, serving
+from support.daemon import Daemon, pulsed, serving
+from support.waiting import until
 from tests.end_to_end.exporters import Exporter, exporting, page
 from tests.kubernetes.fake_api_server import FakeApiServer, pod, reference
-from tests.waiting import until
 
 OPERATOR = "gpu-operator/nvidia-dcgm-exporter"
 

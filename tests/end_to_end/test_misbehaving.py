@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.bench.children import child
-from tests.daemon import Daemon, free_port, serving
+from support.bench.children import child
+from support.daemon import Daemon, free_port, serving
+from support.waiting import SECONDS, until
 from tests.end_to_end.misbehaving import KINDS
-from tests.waiting import SECONDS, until
 
 PEAK_MEGABYTES = 128.0
 """90 to 102 are usual; a busy machine, on which more bodies of up to 16 MiB arrive at the same time, reached 136."""

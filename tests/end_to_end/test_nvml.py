@@ -12,13 +12,13 @@ from pathlib import Path
 import pytest
 
 from pulsed.attribution.processes import are_visible
-from tests.daemon import pulsed, serving
-from tests.nvml_standin import boards
-from tests.nvml_standin.library import NvmlStandin, compiled
-from tests.standin.install import install
-from tests.standin.scenario import Gpu, Scenario
-from tests.standin.signals import Constant
-from tests.waiting import until
+from support.daemon import pulsed, serving
+from support.nvml_standin import boards
+from support.nvml_standin.library import NvmlStandin, compiled
+from support.standin.install import install
+from support.standin.scenario import Gpu, Scenario
+from support.standin.signals import Constant
+from support.waiting import until
 
 
 @pytest.fixture

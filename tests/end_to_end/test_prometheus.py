@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.daemon import serving
-from tests.prometheus import CONFIG, prometheus
-from tests.square_wave import BUSY, compare
-from tests.waiting import until
+from support.daemon import serving
+from support.prometheus import CONFIG, prometheus
+from support.square_wave import BUSY, compare
+from support.waiting import until
 
 
 def test_prometheus_scrapes_the_daemon_and_answers(tmp_path: Path) -> None:

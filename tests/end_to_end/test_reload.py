@@ -11,8 +11,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.daemon import Daemon, serving
-from tests.waiting import until
+from support.daemon import Daemon, serving
+from support.waiting import until
 
 CONFIG = "source: {kind: demo, interval: %s}\ncompute: {real_utilization: {preset: %s}}\n"
 

@@ -10,7 +10,7 @@ from urllib.parse import urljoin
 
 import pytest
 
-from tests.daemon import pulsed
+from support.daemon import pulsed
 from tests.end_to_end.test_web import LOGIN, USERS, ask, starting
 
 PATHS = ("/metrics", "/gpus", "/gpus/0", "/config", "/docs", "/openapi.json")

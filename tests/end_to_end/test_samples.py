@@ -15,11 +15,11 @@ import pytest
 from pulsed import cli
 from pulsed.present.api import schema
 from pulsed.translate.vocabulary import QUANTITIES
-from tests.daemon import Answer, Daemon, environment, free_port, serving
+from support.daemon import Answer, Daemon, environment, free_port, serving
+from support.samples import SAMPLES, needs_samples
+from support.tools import tool
+from support.waiting import SECONDS, until
 from tests.end_to_end.series import Row, rows
-from tests.samples import SAMPLES, needs_samples
-from tests.tools import tool
-from tests.waiting import SECONDS, until
 
 pytestmark = needs_samples
 

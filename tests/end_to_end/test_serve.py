@@ -15,8 +15,8 @@ from prometheus_client.parser import text_string_to_metric_families as parse_tex
 
 from pulsed import __version__
 from pulsed.present.api import schema
-from tests.daemon import free_port, pulsed, serving
-from tests.tools import tool
+from support.daemon import free_port, pulsed, serving
+from support.tools import tool
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

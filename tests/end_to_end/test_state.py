@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.daemon import pulsed, serving
-from tests.full_disk import filled, small_disk
-from tests.waiting import until
+from support.daemon import pulsed, serving
+from support.full_disk import filled, small_disk
+from support.waiting import until
 
 
 @pytest.fixture

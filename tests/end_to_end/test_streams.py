@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.daemon import Daemon, environment, free_port, serving
-from tests.waiting import SECONDS
+from support.daemon import Daemon, environment, free_port, serving
+from support.waiting import SECONDS
 
 PULSED = (sys.executable, "-m", "pulsed")
 CLOSED = {0: "<&-", 1: ">&-", 2: "2>&-"}

@@ -13,9 +13,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.daemon import Daemon, environment, pulsed, serving
-from tests.tmux import Terminal, terminal
-from tests.waiting import SECONDS, until
+from support.daemon import Daemon, environment, pulsed, serving
+from support.tmux import Terminal, terminal
+from support.waiting import SECONDS, until
 
 TOP = f"{sys.executable} -m pulsed top"
 

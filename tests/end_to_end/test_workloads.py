@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from tests.daemon import Daemon, pulsed, serving
+from support.daemon import Daemon, pulsed, serving
+from support.prometheus import Prometheus, prometheus
+from support.waiting import until
 from tests.end_to_end.exporters import Exporter, exporting
 from tests.kubernetes.fake_api_server import FakeApiServer, pod, reference
-from tests.prometheus import Prometheus, prometheus
-from tests.waiting import until
 
 CONFIG = """
 global: {{scrape_interval: 1s, evaluation_interval: 1s}}

@@ -10,15 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from tests.daemon import environment
-from tests.tools import missing
+from support.daemon import environment
+from support.tools import missing
 
 ROOT = Path(__file__).parents[2]
 
 
 def fuzz(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "tests.fuzz", *arguments],
+        [sys.executable, "-m", "support.fuzz", *arguments],
         cwd=folder,
         env=environment(PYTHONPATH=str(folder)),
         capture_output=True,

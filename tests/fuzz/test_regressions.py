@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.fuzz.target import MAX_PEAK_BYTES, FuzzTarget
-from tests.fuzz.targets import NAMES, REGRESSIONS, load, regressions
+from support.fuzz.target import MAX_PEAK_BYTES, FuzzTarget
+from support.fuzz.targets import NAMES, REGRESSIONS, load, regressions
 
 CASES = [pytest.param(name, path, id=f"{name}/{path.name}") for name in NAMES for path in regressions(name)]
 

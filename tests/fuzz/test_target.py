@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.fuzz.target import (
+from support.fuzz.target import (
     MAX_GROWTH_BYTES,
     STRETCHED_BYTES,
     STRETCHED_SHARE,

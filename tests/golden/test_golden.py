@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.dmon_writer import ERAS, DmonWriter, Value
+from support.dmon_writer import ERAS, DmonWriter, Value
 from tests.golden.openmetrics import openmetrics_of
 from tests.golden.whole import Output, replayed
 

@@ -10,10 +10,10 @@ from pulsed.compute.derive import ComputeSettings, result_of
 from pulsed.compute.workload.class_table import CLASSES
 from pulsed.translate.tick import Device, Entity
 from pulsed.translate.vocabulary import NOTHING
-from tests.hardware.cuda import GpuFacts
-from tests.hardware.judge import PEAKS, busy_share, counted_work
-from tests.hardware.kernels import KERNELS, KnownKernel
-from tests.hardware.play import Played
+from support.hardware.cuda import GpuFacts
+from support.hardware.judge import PEAKS, busy_share, counted_work
+from support.hardware.kernels import KERNELS, KnownKernel
+from support.hardware.play import Played
 
 H100 = GpuFacts("GPU-0", "NVIDIA H100 80GB HBM3", 132, 2048, 5120, "9.0")
 BY_NAME = {kernel.name: kernel for kernel in KERNELS}

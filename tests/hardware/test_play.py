@@ -9,16 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from tests.cuda_standin.library import SOURCE, CudaStandin
-from tests.daemon import environment
+from support.cuda_standin.library import SOURCE, CudaStandin
+from support.daemon import environment
+from support.hardware.kernels import KERNELS
+from support.tools import tool
+from support.waiting import SECONDS
 from tests.deploy.tools import fetched
-from tests.hardware.kernels import KERNELS
-from tests.tools import tool
-from tests.waiting import SECONDS
 
 
 def played(*arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "tests.hardware.play", *arguments]
+    command = [sys.executable, "-m", "support.hardware.play", *arguments]
     return subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=False, env=environment())
 
 
@@ -71,7 +71,7 @@ def test_without_a_driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     done = played()
     assert done.returncode == 1
     assert done.stderr.startswith("libcuda.so.1 cannot be loaded, no NVIDIA driver is here")
-    command = [sys.executable, "-m", "tests.hardware", "--folder", str(tmp_path / "readings")]
+    command = [sys.executable, "-m", "support.hardware", "--folder", str(tmp_path / "readings")]
     done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=False, env=environment())
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith("libcuda.so.1 cannot be loaded")

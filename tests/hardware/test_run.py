@@ -7,19 +7,19 @@ from pathlib import Path
 
 import pytest
 
-from tests.cuda_standin.library import CudaStandin
-from tests.hardware import runner
-from tests.hardware.cuda import GpuFacts
-from tests.hardware.judge import PEAKS, PIPES, evaluate
-from tests.hardware.kernels import KERNELS, KnownKernel
-from tests.hardware.ptx import ENTRIES, WARP
-from tests.hardware.readings import READINGS, kept_runs, read_run, write_run
-from tests.hardware.table import document, summary
-from tests.nvml_standin import boards
-from tests.nvml_standin.library import SCENARIO, NvmlStandin
-from tests.standin.install import install
-from tests.standin.scenario import Gpu, Scenario
-from tests.standin.signals import Constant, Signal
+from support.cuda_standin.library import CudaStandin
+from support.hardware import runner
+from support.hardware.cuda import GpuFacts
+from support.hardware.judge import PEAKS, PIPES, evaluate
+from support.hardware.kernels import KERNELS, KnownKernel
+from support.hardware.ptx import ENTRIES, WARP
+from support.hardware.readings import READINGS, kept_runs, read_run, write_run
+from support.hardware.table import document, summary
+from support.nvml_standin import boards
+from support.nvml_standin.library import SCENARIO, NvmlStandin
+from support.standin.install import install
+from support.standin.scenario import Gpu, Scenario
+from support.standin.signals import Constant, Signal
 
 GPM = {
     "graphics_engine_active_ratio": 1,

@@ -27,10 +27,10 @@ from pulsed.http.body import Body
 from pulsed.http.client import HttpClient, address_of, first_to_answer, request_bytes
 from pulsed.http.connection import Answer, BrokenAnswer, ClientConnection
 from pulsed.reader.exporter.scraper import ExporterSettings, Scraper
-from tests.certificates import make_authority
-from tests.loops import LOOPS, NewLoop, on_both_loops, run_on
-from tests.tools import missing
-from tests.waiting import SECONDS
+from support.certificates import make_authority
+from support.loops import LOOPS, NewLoop, on_both_loops, run_on
+from support.tools import missing
+from support.waiting import SECONDS
 
 PAGE = b'DCGM_FI_DEV_GPU_UTIL{gpu="0"} 37\nDCGM_FI_DEV_GPU_UTIL{gpu="1"} 99\n'
 WHOLE = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (len(PAGE), PAGE)

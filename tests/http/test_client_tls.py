@@ -6,8 +6,8 @@ from pathlib import Path
 
 from cryptography.hazmat.primitives import serialization
 
-from tests.certificates import make
-from tests.waiting import SECONDS
+from support.certificates import make
+from support.waiting import SECONDS
 
 USE = """
 import sys

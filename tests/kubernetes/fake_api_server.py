@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import parse_qs, urlsplit
 
-from tests.certificates import make_authority
-from tests.http_servers import QuietHandler, running
+from support.certificates import make_authority
+from support.http_servers import QuietHandler, running
 
 Pod = dict[str, Any]
 

@@ -22,11 +22,11 @@ from typing import Any
 
 import pytest
 
-from tests.certificates import Pair, make
-from tests.daemon import free_port
+from support.certificates import Pair, make
+from support.daemon import free_port
+from support.tools import tool
+from support.waiting import SECONDS, until
 from tests.kubernetes.fake_api_server import KINDS, Pod, reference
-from tests.tools import tool
-from tests.waiting import SECONDS, until
 
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"

@@ -11,10 +11,10 @@ import pytest
 from pulsed.kubernetes.api_client import AccessDenied, ApiClient, KubernetesError, ResourceNotFound
 from pulsed.kubernetes.pod_metadata import PodMetadata, parse_kind, pod_metadata
 from pulsed.kubernetes.workload_resolver import KEPT_SECONDS, MISSING_SECONDS, WorkloadReference, WorkloadResolver
-from tests.clocks import ManualClock
+from support.clocks import ManualClock
+from support.waiting import SECONDS
 from tests.kubernetes.exchanges import access_to
 from tests.kubernetes.fake_api_server import FakeApiServer, pod, reference
-from tests.waiting import SECONDS
 
 WEB = reference("apps/v1", "ReplicaSet", "web-7d4")
 BATCH = reference("batch/v1", "Job", "batch-1")

@@ -8,7 +8,7 @@ from pulsed.collector.collector import Pipeline
 from pulsed.compute.derive import ComputeSettings
 from pulsed.compute.tick import ComputedTick
 from pulsed.reader.tick import RawTick
-from tests.dmon_writer import ERAS, DmonWriter, Value
+from support.dmon_writer import ERAS, DmonWriter, Value
 from tests.translate.build import dmon_ticks
 
 Rows = Sequence[tuple[str, Sequence[Value]]]

@@ -19,8 +19,8 @@ from pulsed.server import connection, connection_limiter
 from pulsed.server.connection import MOST_AHEAD_BYTES, MOST_BODY_BYTES, MOST_HEADER_BYTES, network_of
 from pulsed.server.http_server import Server
 from pulsed.server.reloader import WebConfigReloader
-from tests.certificates import make
-from tests.waiting import eventually
+from support.certificates import make
+from support.waiting import eventually
 
 Client = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 

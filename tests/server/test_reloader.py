@@ -8,7 +8,7 @@ import pytest
 
 from pulsed.errors import ConfigError
 from pulsed.server.reloader import WebConfigReloader, check
-from tests.certificates import make
+from support.certificates import make
 from tests.server.test_web_config import HASH
 
 WITH_TLS = "tls_server_config: {cert_file: server.crt, key_file: server.key}\n"

@@ -13,7 +13,7 @@ from pulsed.errors import ConfigError
 from pulsed.server.tls_context import is_allowed, make_context
 from pulsed.server.tls_names import CIPHERS, CURVES, selectable_curves
 from pulsed.server.web_config import read
-from tests.certificates import Pair, make
+from support.certificates import Pair, make
 
 SERVER = make("localhost")
 AUTHORITY = make("test authority", authority=True)

@@ -15,16 +15,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.dmon_writer import ERAS, FAILURES, FIELDS, DmonWriter, row_text
-from tests.samples import SAMPLES, needs_samples
-from tests.standin.board import Row, signal_of
-from tests.standin.fields import NOT_OF_A_GPU, known_fields
-from tests.standin.fixture import standin
-from tests.standin.install import Standin
-from tests.standin.page import Page
-from tests.standin.scenario import Arch, Fault, FaultKind, Gpu, Instance, Refusal, Scenario, from_json, gpus, with_mig
-from tests.standin.signals import Constant, Counter, Noise, Plain, Rate, Signal, Square
-from tests.standin.signals import Sequence as Values
+from support.dmon_writer import ERAS, FAILURES, FIELDS, DmonWriter, row_text
+from support.samples import SAMPLES, needs_samples
+from support.standin.board import Row, signal_of
+from support.standin.fields import NOT_OF_A_GPU, known_fields
+from support.standin.fixture import standin
+from support.standin.install import Standin
+from support.standin.page import Page
+from support.standin.scenario import Arch, Fault, FaultKind, Gpu, Instance, Refusal, Scenario, from_json, gpus, with_mig
+from support.standin.signals import Constant, Counter, Noise, Plain, Rate, Signal, Square
+from support.standin.signals import Sequence as Values
 
 __all__ = ["standin"]
 

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from pulsed import __version__
-from tests.debian_tree import debian_tree
-from tests.tools import missing, tool
+from support.debian_tree import debian_tree
+from support.tools import missing, tool
 
 ROOT = Path(__file__).parents[2]
 INSIDE = Path(__file__).with_name("inside.py")

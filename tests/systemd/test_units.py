@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from pulsed.config.load import check
-from tests.tools import tool
-from tests.waiting import SECONDS
+from support.tools import tool
+from support.waiting import SECONDS
 
 FOLDER = Path(__file__).parents[2] / "systemd"
 README = (FOLDER / "README.md").read_text(encoding="utf-8")

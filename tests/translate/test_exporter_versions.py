@@ -9,7 +9,7 @@ import pytest
 from pulsed.reader.tick import Layout, Series
 from pulsed.translate.exporter_versions import exporter_version, first_version, in_words, name_for, versions_of
 from pulsed.translate.fields import FIELDS, FIRST_BASE_UNIT_ID, sources
-from tests.samples import SAMPLES
+from support.samples import SAMPLES
 from tests.translate.field_table import SINCE
 
 FACTS = SAMPLES.parent / "dcgm" / "fields.tsv"

@@ -15,7 +15,7 @@ from pulsed.translate.fields import (
     sources,
 )
 from pulsed.translate.vocabulary import QUANTITIES
-from tests.samples import SAMPLES, needs_samples
+from support.samples import SAMPLES, needs_samples
 from tests.translate.field_table import FIELD_ROWS, FieldRow
 
 TABLE = SAMPLES.parent / "dcgm" / "fields.tsv"

@@ -8,7 +8,7 @@ from pulsed.attribution.owner import pod
 from pulsed.translate.tick import CanonicalTick, Entity
 from pulsed.translate.translator import Translator
 from pulsed.translate.vocabulary import NOTHING, Reading
-from tests.samples import SAMPLES, needs_samples
+from support.samples import SAMPLES, needs_samples
 from tests.translate.build import by_key, dmon_ticks, page_tick, present
 
 pytestmark = needs_samples

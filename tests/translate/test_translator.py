@@ -14,7 +14,7 @@ from pulsed.translate.plan import Plan, plans
 from pulsed.translate.translator import Translator
 from pulsed.translate.units import RATIO_ABOVE_ONE, RATIO_ABSURD, RATIO_UNIT_UNKNOWN
 from pulsed.translate.vocabulary import NOTHING, POSITION, Reading
-from tests.bench.pages import exporter_page
+from support.bench.pages import exporter_page
 from tests.translate.build import Row, by_key, page_tick, present, raw_tick, tick
 
 GPU = {"gpu": "0", "UUID": "GPU-a", "modelName": "NVIDIA H100 80GB HBM3"}

@@ -33,7 +33,7 @@ from pulsed.present.gpu_keys import repeated
 
 GZIP_LEVEL = 1
 """On a page of 256 GPUs level 1 takes 0.4 of level 6's time for a result 1.4 times as long; both are about a tenth of
-the page. See `tests/bench/bench_render.py`."""
+the page. See `support/bench/bench_render.py`."""
 
 LARGE_GPUS = 128
 """GPUs up to which a page is rendered at once: it takes some 10 ms."""

@@ -13,8 +13,8 @@ from pulsed.commands.doctor import doctor
 from pulsed.config import Config
 from pulsed.config.load import load
 from pulsed.translate.watches import GROUPS
-from tests.bench.pages import exporter_page
-from tests.daemon import free_port
+from support.bench.pages import exporter_page
+from support.daemon import free_port
 from tests.end_to_end.exporters import Exporter, exporting
 
 NO_USERS = f"http://127.0.0.1:{free_port()}/metrics"

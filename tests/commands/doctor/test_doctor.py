@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from support.daemon import pulsed
+from support.dmon_writer import ERAS, DmonWriter
+from support.samples import SAMPLES, needs_samples
+from support.standin.install import install
+from support.standin.scenario import PROFILING, Refusal, Scenario, gpus, with_mig
 from tests.attribution.fake_kubelet import kubelet, pods
 from tests.commands.doctor.setting import NO_USERS, configured, page, report, serving, told
-from tests.daemon import pulsed
-from tests.dmon_writer import ERAS, DmonWriter
-from tests.samples import SAMPLES, needs_samples
-from tests.standin.install import install
-from tests.standin.scenario import PROFILING, Refusal, Scenario, gpus, with_mig
 
 NOTHING_LACKS: Mapping[str, Mapping[str, list[str]]] = {
     "real_utilization": {},

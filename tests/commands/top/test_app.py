@@ -15,8 +15,8 @@ from pulsed.commands.top.feed import Feed
 from pulsed.commands.top.session import TopSession
 from pulsed.present.terminal.palette import THEMES
 from pulsed.present.terminal.view_state import ViewState
+from support.waiting import eventually
 from tests.commands.top.fake_daemon import FakeDaemon
-from tests.waiting import eventually
 
 
 class Running:

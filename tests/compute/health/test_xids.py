@@ -14,8 +14,8 @@ from pulsed.compute.health import xids
 from pulsed.compute.health.settings import HealthSettings
 from pulsed.compute.health.xids import ADVICE, RESET_LATER, XIDS, Action, Scope, Xid, advice, xid_of
 from pulsed.translate.tick import Device, Extras
+from support.samples import SAMPLES
 from tests.compute.health.sim import GPU, Sim
-from tests.samples import SAMPLES
 
 FACTS = SAMPLES.parent / "xid.tsv"
 TABLE = Path(xids.__file__).with_suffix(".tsv")

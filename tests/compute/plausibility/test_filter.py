@@ -17,8 +17,8 @@ from pulsed.reader.demo.source import DemoSource
 from pulsed.reader.tick import RawTick
 from pulsed.translate.translator import Translator
 from pulsed.translate.vocabulary import POSITION, Reading
+from support.samples import SAMPLES, needs_samples
 from tests.compute.readings import arbitrary, consistent, many, result_of
-from tests.samples import SAMPLES, needs_samples
 from tests.translate.build import dmon_ticks, page_tick
 
 DEFAULT = PlausibilitySettings()

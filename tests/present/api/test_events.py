@@ -24,10 +24,10 @@ from pulsed.present.api.event_queue import MAX_QUEUED_BYTES, Subscriber
 from pulsed.present.api.events import EventBroadcaster, TooManySubscribers
 from pulsed.server.http_server import Server
 from pulsed.translate.vocabulary import Reading
-from tests.daemon import serving
+from support.daemon import serving
+from support.waiting import SECONDS, eventually, until
 from tests.present.api.client import application
 from tests.present.boards import OPEN, TIME, Gpu, board, busy_gpus, gpu, tick
-from tests.waiting import SECONDS, eventually, until
 
 
 class Event(NamedTuple):

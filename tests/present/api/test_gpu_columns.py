@@ -17,11 +17,11 @@ from pulsed.collector.target_store import Target, TargetStore
 from pulsed.present.api import schema
 from pulsed.present.api.events import EventBroadcaster
 from pulsed.present.api.gpu_columns import MAX_ROWS, SUMMARY_FIELDS, ColumnReader
-from tests.daemon import serving
+from support.daemon import serving
+from support.waiting import eventually
 from tests.present.api.client import application, ask
 from tests.present.api.test_events import parsed
 from tests.present.boards import TIME, Gpu, board, gpu, mig, target, tick
-from tests.waiting import eventually
 
 NOW = 100.5
 FIELDS = ("real_utilization_ratio", "power_watts", "workload_class", "health_state")

@@ -22,7 +22,7 @@ from pulsed.present.api.history import History
 from pulsed.present.api.sample_fields import DEFAULT_FIELDS, FIELDS
 from pulsed.present.gpu_keys import names_of
 from pulsed.translate.vocabulary import QUANTITIES
-from tests.clocks import ManualClock
+from support.clocks import ManualClock
 from tests.present.boards import FLICKER, OPEN, SETTLED, TIME, Gpu, busy_gpus, gpu, mig, tick
 
 NAMES = ("workload_class", "raw_class", "health_state", "real_utilization_ratio", "sm_active_ratio", "power_watts")

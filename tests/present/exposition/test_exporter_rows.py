@@ -16,11 +16,11 @@ from pulsed.reader.tick import Layout, RawTick, RawValue
 from pulsed.translate.fields import BY_SHORT
 from pulsed.translate.tick import Device
 from pulsed.translate.translator import Translator
-from tests.dmon_writer import ERAS, Value
+from support.dmon_writer import ERAS, Value
+from support.samples import SAMPLES, needs_samples
 from tests.present.boards import board, target
 from tests.present.dmon import capture, computed
 from tests.present.exposition.pages import NOW, count_of_dcgm, families_of, page_of, republished
-from tests.samples import SAMPLES, needs_samples
 from tests.translate.build import dmon_ticks, page_tick, tick
 
 IDENTITY = (1, 50, 54, 57)

@@ -7,9 +7,9 @@ from pulsed.present.exposition.page import Pages, PageSettings
 from pulsed.present.exposition.telemetry import Telemetry
 from pulsed.reader.exposition.parser import PageParser
 from pulsed.reader.tick import Layout, RawValue, Series
+from support.samples import SAMPLES, needs_samples
 from tests.present.boards import board, gpu, target, tick
 from tests.present.exposition.pages import NOW, count_of_dcgm, families_of, page_of, republished
-from tests.samples import SAMPLES, needs_samples
 
 UTIL = "DCGM_FI_DEV_GPU_UTIL"
 ENERGY = "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION"

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal
 from pathlib import Path
 
-from tests.tools import tool
+from support.tools import tool
 
 
 def promtool(*arguments: str) -> subprocess.CompletedProcess[str]:

@@ -8,9 +8,9 @@ import pytest
 
 from pulsed.compute.derive import ComputeSettings, result_of
 from pulsed.translate.translator import Translator
+from support.samples import SAMPLES, needs_samples
 from tests.present.promql.promtool import check, plain, selector
 from tests.present.promql.test_rule_set import WRONG, recording, wanted
-from tests.samples import SAMPLES, needs_samples
 from tests.translate.build import page_tick
 
 PAGES = sorted(path.name for path in (SAMPLES / "exporter").glob("*.prom"))

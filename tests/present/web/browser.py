@@ -11,9 +11,9 @@ from typing import Any, Literal
 
 from playwright.sync_api import Browser, BrowserContext, Page, Playwright
 
-from tests.daemon import Daemon
-from tests.tools import tool
-from tests.waiting import SECONDS
+from support.daemon import Daemon
+from support.tools import tool
+from support.waiting import SECONDS
 
 AXE = (files("axe_playwright_python") / "axe.min.js").read_text(encoding="utf-8")
 RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]

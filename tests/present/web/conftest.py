@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Browser, sync_playwright
 
-from tests.daemon import Daemon, serving
+from support.daemon import Daemon, serving
 from tests.present.web.browser import launch
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from playwright.sync_api import Browser, expect
 
-from tests.daemon import Daemon
+from support.daemon import Daemon
 from tests.present.web.browser import THEMES, Theme, tab, url
 
 VIEWS = {

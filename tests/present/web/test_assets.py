@@ -10,7 +10,7 @@ from pathlib import Path
 import yaml
 
 from pulsed.present.web.assets import FOLDER, Assets
-from tests.daemon import Daemon, serving
+from support.daemon import Daemon, serving
 from tests.server.test_users import hashed
 
 HTML = {"accept": "text/html,application/xhtml+xml,*/*;q=0.8"}

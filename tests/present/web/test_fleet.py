@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from playwright.sync_api import Browser, expect
 
-from tests.daemon import Daemon
+from support.daemon import Daemon
 from tests.present.web.browser import tab, url
 
 

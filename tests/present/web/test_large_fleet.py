@@ -7,7 +7,7 @@ from pathlib import Path
 
 from playwright.sync_api import Browser, expect
 
-from tests.daemon import serving
+from support.daemon import serving
 from tests.present.web.browser import tab, url
 from tests.present.web.exporter_text import FULL, IDLE, Row, exporter_text
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page
 
-from tests.daemon import Daemon
+from support.daemon import Daemon
 from tests.present.web.browser import tab, url
 
 

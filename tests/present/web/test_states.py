@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, expect
 
-from tests.daemon import Daemon, serving
+from support.daemon import Daemon, serving
 from tests.present.web.browser import Tab, tab, url
 from tests.present.web.exporter_text import FULL, IDLE, NOTHING, PARTIAL, Row, exporter_text
 

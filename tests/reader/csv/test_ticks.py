@@ -16,7 +16,7 @@ from pulsed.reader.replay.recording import look
 from pulsed.reader.replay.source import ReplaySource
 from pulsed.reader.tick import RawTick
 from pulsed.translate.vocabulary import QUANTITIES
-from tests.sources import ticks_of
+from support.sources import ticks_of
 
 START = 1767225600.0
 HEADER = "time,node,gpu,power_watts,sm_active_ratio\n"

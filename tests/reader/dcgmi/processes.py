@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from tests.waiting import eventually, until
+from support.waiting import eventually, until
 
 
 def script(folder: Path, text: str, name: str = "dcgmi") -> str:

@@ -16,9 +16,9 @@ from pulsed.reader.dcgmi.discovery import (
     topology_of,
 )
 from pulsed.reader.tick import Labels
+from support.standin.install import install
+from support.standin.scenario import Scenario, gpus, with_mig
 from tests.reader.dcgmi.processes import children, script
-from tests.standin.install import install
-from tests.standin.scenario import Scenario, gpus, with_mig
 
 VERSIONS = ["2.2.9", "3.1.8", "3.3.9", "4.2.3", "4.6.0"]
 

@@ -11,14 +11,14 @@ import uvloop
 
 from pulsed.errors import CommandMissing, ConfigError, StreamBroke, WatchRefused
 from pulsed.reader.dcgmi.source import DcgmiSource
-from tests.dmon_writer import ERAS
+from support.dmon_writer import ERAS
+from support.standin.fixture import standin
+from support.standin.install import Standin
+from support.standin.scenario import gpus, with_mig
+from support.standin.signals import Constant
+from support.waiting import SECONDS
 from tests.reader.dcgmi.processes import children, is_alive, script, wait_until_dead
 from tests.reader.dcgmi.sources import FAST, SHORTS, fails, read, read_until, reading, row, rows, settings
-from tests.standin.fixture import standin
-from tests.standin.install import Standin
-from tests.standin.scenario import gpus, with_mig
-from tests.standin.signals import Constant
-from tests.waiting import SECONDS
 
 __all__ = ["standin"]
 

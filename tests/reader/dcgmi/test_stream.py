@@ -14,8 +14,8 @@ import pytest
 from pulsed.errors import SourceError, StreamBroke, StreamHung
 from pulsed.reader.dcgmi.stream import Arrival, DmonStream
 from pulsed.reader.tick import MAX_GPUS
+from support.waiting import SECONDS, eventually, until
 from tests.reader.dcgmi.processes import children, script
-from tests.waiting import SECONDS, eventually, until
 
 WALL = 1e9
 """What Unix time is ahead of the clock."""

@@ -3,10 +3,10 @@ from __future__ import annotations
 import pytest
 
 from pulsed.reader.dcgmi.version import described, parse_versions, versions
-from tests.standin.discovery import long_version
-from tests.standin.fixture import standin
-from tests.standin.install import Standin
-from tests.standin.scenario import Scenario
+from support.standin.discovery import long_version
+from support.standin.fixture import standin
+from support.standin.install import Standin
+from support.standin.scenario import Scenario
 
 __all__ = ["standin"]
 

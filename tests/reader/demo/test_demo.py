@@ -17,7 +17,7 @@ from pulsed.reader.demo.simulated_gpu import RunningIntegral, settled
 from pulsed.reader.demo.source import DemoSource, Node
 from pulsed.reader.demo.troubles import failing_cooling, failing_memory
 from pulsed.reader.tick import Source
-from tests.sources import FakeClock, cancel_read, turns_during
+from support.sources import FakeClock, cancel_read, turns_during
 
 LAYOUT = demo_layout("demo", owner_labels())
 POSITIONS = {

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from pulsed.reader.dmon.cells import STRING_COLUMNS
 from pulsed.reader.dmon.parser import DmonMessage, DmonParser, DmonTick, message_of
 from pulsed.reader.tick import RawValue
-from tests.dmon_writer import (
+from support.dmon_writer import (
     ABSENT,
     ERAS,
     FAILURES,
@@ -28,7 +28,7 @@ from tests.dmon_writer import (
     row_text,
     value_text,
 )
-from tests.samples import SAMPLES, needs_samples
+from support.samples import SAMPLES, needs_samples
 
 Rows = list[tuple[str, Sequence[Value]]]
 Table = dict[str, list[RawValue]]

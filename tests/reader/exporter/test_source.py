@@ -26,10 +26,10 @@ from pulsed.errors import BadPage, ConfigError, ScrapeFailed
 from pulsed.reader.exporter.scraper import ExporterSettings, Scraper, masked
 from pulsed.reader.exporter.source import ExporterSource, exporter_sources, phases
 from pulsed.reader.tick import RawTick, Source
-from tests.certificates import Authority, make_authority
-from tests.http_servers import QuietHandler, running
-from tests.sources import FakeClock, arrivals, cancel_read
-from tests.waiting import SECONDS
+from support.certificates import Authority, make_authority
+from support.http_servers import QuietHandler, running
+from support.sources import FakeClock, arrivals, cancel_read
+from support.waiting import SECONDS
 
 PAGE = b"""# HELP DCGM_FI_DEV_GPU_UTIL GPU utilization (in %).
 # TYPE DCGM_FI_DEV_GPU_UTIL gauge

@@ -11,8 +11,8 @@ from pulsed.reader.exposition.device_count import device_of
 from pulsed.reader.exposition.parser import PageParser
 from pulsed.reader.exposition.row import PageLimits, limits_for
 from pulsed.translate.translator import Translator
-from tests.bench.pages import FIELDS, exporter_page
-from tests.samples import SAMPLES, needs_samples
+from support.bench.pages import FIELDS, exporter_page
+from support.samples import SAMPLES, needs_samples
 from tests.translate.build import page_tick
 
 

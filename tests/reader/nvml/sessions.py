@@ -10,7 +10,7 @@ from pulsed.reader.nvml.settings import NvmlSettings
 from pulsed.reader.tick import GpuProcess, RawTick
 from pulsed.translate.tick import CanonicalTick
 from pulsed.translate.translator import Translator
-from tests.sources import FakeClock
+from support.sources import FakeClock
 
 
 class Reader:

@@ -5,8 +5,8 @@ import pytest
 
 from pulsed.reader.nvml.call_block import CallBlock
 from pulsed.reader.nvml.native_call import LongCall, NativeCall, call_all
-from tests.nvml_standin import boards
-from tests.nvml_standin.library import LoadedStandin
+from support.nvml_standin import boards
+from support.nvml_standin.library import LoadedStandin
 
 PLACES = {"clock": 0, "total": 1, "used": 2, "reasons": 3}
 ROWS = {

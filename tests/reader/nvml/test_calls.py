@@ -10,7 +10,7 @@ from pulsed.reader.nvml.field_values import FIELD_VALUES
 from pulsed.reader.nvml.gpm import GPM_METRICS
 from pulsed.reader.nvml.native_call import NativeCall
 from pulsed.translate.fields import BY_NAME
-from tests.nvml_standin.library import LoadedStandin
+from support.nvml_standin.library import LoadedStandin
 
 NATIVE = {call.function: call for row in CALLS for call in row.calls if isinstance(call, NativeCall)}
 

@@ -21,8 +21,8 @@ from pulsed.errors import (
 )
 from pulsed.reader.nvml.driver_session import MOST_CODES
 from pulsed.reader.nvml.settings import NvmlSettings
-from tests.nvml_standin import boards
-from tests.nvml_standin.library import NOTHING_HELD, SOURCE, LoadedStandin
+from support.nvml_standin import boards
+from support.nvml_standin.library import NOTHING_HELD, SOURCE, LoadedStandin
 from tests.reader.nvml.sessions import Reader, reading
 
 FUNCTIONS = sorted(set(re.findall(r"\b(nvml[A-Z]\w+)\b(?=\(|,)", SOURCE.read_text())) - {"nvmlGpmSampleFree"})

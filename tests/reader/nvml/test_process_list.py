@@ -1,8 +1,8 @@
 from __future__ import annotations
 
 from pulsed.reader.tick import GpuProcess
-from tests.nvml_standin import boards
-from tests.nvml_standin.library import LoadedStandin
+from support.nvml_standin import boards
+from support.nvml_standin.library import LoadedStandin
 from tests.reader.nvml.sessions import reading
 
 UUID = boards.uuid_of(0)

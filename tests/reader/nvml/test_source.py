@@ -12,10 +12,10 @@ from pulsed.errors import DriverHung, DriverUnavailable, NvmlMissing
 from pulsed.reader.nvml.driver_thread import DriverThread
 from pulsed.reader.nvml.settings import NvmlSettings
 from pulsed.reader.nvml.source import NvmlSource
-from tests.nvml_standin import boards
-from tests.nvml_standin.library import LoadedStandin
-from tests.sources import FakeClock, arrivals, cancel_read
-from tests.waiting import eventually
+from support.nvml_standin import boards
+from support.nvml_standin.library import LoadedStandin
+from support.sources import FakeClock, arrivals, cancel_read
+from support.waiting import eventually
 
 
 @asynccontextmanager

@@ -15,8 +15,8 @@ from pulsed.reader.record.player import RecordedSource, play, recorded_targets
 from pulsed.reader.replay.recording import look
 from pulsed.reader.replay.source import ReplaySource, replay_sources
 from pulsed.reader.tick import RawTick, Source
+from support.sources import FakeClock, arrivals, cancel_read, turns_during
 from tests.reader.record.ticks import record, said, session, tick
-from tests.sources import FakeClock, arrivals, cancel_read, turns_during
 
 TICKS = [tick(float(n), 50.25 + n) for n in range(4)]
 MIXED = [tick(float(n), 50.0 + n / 10, "abc"[n % 3]) for n in range(12)]

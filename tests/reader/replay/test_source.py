@@ -15,8 +15,8 @@ from pulsed.errors import BadCapture, BadPage, SourceEnded, SourceError
 from pulsed.reader.replay.recording import look
 from pulsed.reader.replay.source import DEFAULT_START, ReplaySource
 from pulsed.reader.tick import RawTick, Source
-from tests.samples import SAMPLES, needs_samples
-from tests.sources import FakeClock, arrivals, cancel_read, ticks_of, turns_during
+from support.samples import SAMPLES, needs_samples
+from support.sources import FakeClock, arrivals, cancel_read, ticks_of, turns_during
 
 HEADER = "#Entity   GPUTL        POWER             \nID                     W                 \n"
 CONNECT_ERROR = """Error: unable to establish a connection to the specified host: localhost

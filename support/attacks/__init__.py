@@ -1,0 +1,1 @@
+"""Clients that try to stop a daemon, and what a daemon takes meanwhile."""

@@ -1,0 +1,109 @@
+"""Play the known kernels on this machine's GPU while `pulsed record` reads the node's source."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from support.daemon import environment
+from support.hardware.cuda import GpuFacts
+from support.hardware.kernels import KERNELS, KnownKernel
+from support.hardware.play import Played
+from support.hardware.readings import RECORD, Run, samples, write_run
+from support.waiting import SECONDS
+
+
+class NotPossible(Exception):
+    """There is no GPU, or no source that reads it."""
+
+
+def find_gpu() -> GpuFacts:
+    """Return the facts of the first GPU.
+
+    Raises:
+        NotPossible: there is none, with the reason.
+    """
+    return GpuFacts(**_child())
+
+
+def usual_source() -> str:
+    """Return the kind of source of this node: dcgmi where it is installed, else nvml."""
+    return "dcgmi" if shutil.which("dcgmi") else "nvml"
+
+
+def run(
+    folder: Path,
+    seconds: float,
+    source: str,
+    started: Callable[[KnownKernel], None],
+    kernels: Sequence[KnownKernel] = KERNELS,
+    options: Sequence[str] = (),
+) -> Path:
+    """Play kernels one after the other, and keep the readings.
+
+    Args:
+        folder: where a folder for this run is made, named by model, driver and date.
+        seconds: of each kernel.
+        source: kind of the source.
+        started: called before each kernel.
+        options: more options of `pulsed record`.
+
+    Raises:
+        NotPossible: there is no GPU, a kernel fails, or the source does not read the GPU.
+    """
+    gpu = find_gpu()
+    with tempfile.TemporaryDirectory() as work:
+        record = Path(work, RECORD)
+        command = [sys.executable, "-m", "pulsed", "record", str(record), "--source", source, *options]
+        with (
+            tempfile.TemporaryFile("w+") as log,
+            subprocess.Popen(command, stdout=log, stderr=log, env=environment()) as recorder,
+        ):
+            try:
+                _wait_for_data(record, recorder)
+                played = [_play(kernel, seconds, started) for kernel in kernels]
+            except NotPossible as error:
+                log.seek(0)
+                raise NotPossible(f"{error}\n{log.read()}".strip()) from error
+            finally:
+                recorder.terminate()
+        found = samples(record, gpu.uuid)
+        if not found:
+            raise NotPossible(f"source {source} has no whole GPU {gpu.uuid}; kernels are not played in MIG instances")
+        date = time.strftime("%Y-%m-%d", time.gmtime(played[0].begun))
+        done = Run(gpu, found[0].driver, date, source, played)
+        kept = folder / re.sub(r"[^A-Za-z0-9.]+", "-", f"{gpu.name} {done.driver} {source} {date}")
+        kept.mkdir(parents=True, exist_ok=True)
+        shutil.copy(record, kept / RECORD)
+        write_run(kept, done)
+    return kept
+
+
+def _play(kernel: KnownKernel, seconds: float, started: Callable[[KnownKernel], None]) -> Played:
+    started(kernel)
+    return Played(**_child(kernel.name, str(seconds)))
+
+
+def _child(*arguments: str) -> dict[str, Any]:
+    command = [sys.executable, "-m", "support.hardware.play", *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=10 * SECONDS, check=False, env=environment())
+    if done.returncode:
+        raise NotPossible(" ".join([*arguments[:1], done.stderr.strip() or f"exit code {done.returncode}"]))
+    document: dict[str, Any] = json.loads(done.stdout)
+    return document
+
+
+def _wait_for_data(record: Path, recorder: subprocess.Popen[bytes]) -> None:
+    deadline = time.monotonic() + SECONDS
+    while not record.exists() or not record.stat().st_size:
+        if recorder.poll() is not None or time.monotonic() > deadline:
+            raise NotPossible("the source delivers nothing")
+        time.sleep(0.1)
