@@ -10,7 +10,8 @@ from itertools import count
 import pytest
 
 from pulsed.errors import SourceEnded
-from pulsed.reader.tick import RawTick, Source
+from pulsed.model.raw_tick import RawTick
+from pulsed.reader.source import Source
 
 
 class FakeClock:

@@ -16,8 +16,8 @@ from pulsed.compute.health.model import State
 from pulsed.compute.tick import ComputedTick
 from pulsed.config.gpu_selection import EVERYTHING, GpuSelection, parse
 from pulsed.errors import GpuNotForgettable, GpuNotFound
+from pulsed.model.raw_tick import RawTick
 from pulsed.reader.exposition.parser import PageParser
-from pulsed.reader.tick import RawTick
 
 START = 1767225600.0
 HOUR = 3600.0

@@ -29,29 +29,29 @@ MAY_IMPORT = {
     "daemon_thread": "",
     "http": "file_watcher regular_file",
     "kubernetes": "backoff errors http regular_file",
-    "reader.tick": "errors",
-    "reader": "aligned_sleep background backoff daemon_thread errors http regular_file reader.tick",
-    "attribution": "aligned_sleep backoff daemon_thread errors kubernetes regular_file reader.tick",
-    "translate": "attribution errors reader.tick",
-    "compute": "attribution errors suggestions reader.tick translate",
-    "accounting": "attribution compute json_text translate",
+    "model": "",
+    "reader": "aligned_sleep background backoff daemon_thread errors http model regular_file",
+    "attribution": "aligned_sleep backoff daemon_thread errors kubernetes model regular_file",
+    "translate": "attribution errors model",
+    "compute": "errors suggestions model translate",
+    "accounting": "compute json_text model",
     "collector.target_store": "compute",
     "present.terminal": "printable",
     "present": (
-        "accounting attribution background errors json_text suggestions reader.tick translate compute "
+        "accounting attribution background errors json_text suggestions model translate compute "
         "collector.target_store present.terminal printable"
     ),
     "durations": "",
-    "config": "durations errors http kubernetes suggestions reader.tick reader translate compute present",
+    "config": "durations errors http kubernetes suggestions model reader translate compute present",
     "collector": (
-        "accounting aligned_sleep background errors json_text regular_file kubernetes attribution reader.tick reader "
+        "accounting aligned_sleep background errors json_text regular_file kubernetes attribution model reader "
         "translate compute collector.target_store config"
     ),
     "adapter": "errors json_text kubernetes present suggestions",
     "server": "aligned_sleep errors file_watcher json_text regular_file config collector.target_store present",
     "commands": (
         "accounting adapter aligned_sleep attribution durations errors file_watcher hostlist http kubernetes log "
-        "memory printable suggestions reader.tick reader translate compute collector.target_store present "
+        "memory printable suggestions model reader translate compute collector.target_store present "
         "present.terminal config collector server"
     ),
     "cli": "commands errors printable standard_streams",

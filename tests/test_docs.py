@@ -11,7 +11,7 @@ from urllib.parse import quote
 import pytest
 
 from pulsed.cli import main
-from pulsed.translate.vocabulary import QUANTITIES
+from pulsed.model.vocabulary import QUANTITIES
 from support.daemon import Daemon, serving
 from support.hardware.table import page as known_kernels
 from support.waiting import until

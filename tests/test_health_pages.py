@@ -9,8 +9,8 @@ import pytest
 from pulsed.collector.collector import Pipeline
 from pulsed.compute.derive import ComputeSettings
 from pulsed.compute.health.model import CheckState, Health
+from pulsed.model.raw_tick import RawTick
 from pulsed.reader.exposition.parser import PageParser
-from pulsed.reader.tick import RawTick
 
 A100, H100 = "NVIDIA A100-SXM4-40GB", "NVIDIA H100 80GB HBM3"
 START = 1767225600.0

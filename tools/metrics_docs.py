@@ -16,6 +16,8 @@ from pulsed.kubernetes.api_client import ApiClient
 from pulsed.kubernetes.cluster_access import ClusterAccess
 from pulsed.kubernetes.exporter_pods import PageAddress
 from pulsed.kubernetes.resource_watch import ResourceWatch
+from pulsed.model.raw_tick import Layout
+from pulsed.model.vocabulary import QUANTITIES, Group
 from pulsed.present.exposition.catalog import FORMS, lean_form
 from pulsed.present.exposition.families import COUNTER_FAMILIES, DERIVED, QUANTITY_FAMILIES
 from pulsed.present.exposition.family_types import Family
@@ -30,11 +32,9 @@ from pulsed.reader.nvml.device import GPM_SUPPORT
 from pulsed.reader.nvml.driver_session import XID
 from pulsed.reader.nvml.field_values import FIELD_VALUES
 from pulsed.reader.nvml.gpm import GPM_METRICS
-from pulsed.reader.tick import Layout
 from pulsed.translate.exporter_versions import ANY, first_version
 from pulsed.translate.fields import DERIVED as COMPOSED
 from pulsed.translate.fields import sources
-from pulsed.translate.vocabulary import QUANTITIES, Group
 from pulsed.translate.watches import GROUPS
 from support.hardware.readings import kept_runs
 from tools.class_docs import classes

@@ -7,9 +7,9 @@ from math import inf
 from typing import NamedTuple
 
 from pulsed.accounting.counter_vector import EMPTY, CounterVector, added, observed, scaled
-from pulsed.attribution.owner import Owner
-from pulsed.translate.tick import Device
-from pulsed.translate.vocabulary import Reading, Value
+from pulsed.model.canonical_tick import Device
+from pulsed.model.owner import Owner
+from pulsed.model.vocabulary import Reading, Value
 
 GpuKey = tuple[str, str, str]
 """Node, UUID (or index without one) and MIG id."""

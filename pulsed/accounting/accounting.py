@@ -15,11 +15,11 @@ from pulsed.accounting.account import Extremes, GpuKey, OwnerAccount, OwnerEvent
 from pulsed.accounting.accounted_gpu import AccountedGpu, Accounts
 from pulsed.accounting.counter_vector import CounterVector, added, increase, observed
 from pulsed.accounting.owner_roster import OwnerChange, OwnerRoster
-from pulsed.attribution.owner import Owner, Owners
 from pulsed.compute.counters.catalog import CounterSnapshot
 from pulsed.compute.tick import ComputedTick, Result
-from pulsed.translate.tick import Device
-from pulsed.translate.vocabulary import Reading
+from pulsed.model.canonical_tick import Device
+from pulsed.model.owner import Owner, Owners
+from pulsed.model.vocabulary import Reading
 
 SILENT_SECONDS = 600.0
 """The owners of a target that delivers nothing for so long have ended with its last tick."""

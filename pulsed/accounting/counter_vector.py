@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from itertools import chain
 
 from pulsed.compute.counters.catalog import COUNTERS, POSITION, CounterSnapshot
-from pulsed.translate.vocabulary import Value
+from pulsed.model.vocabulary import Value
 
 CounterVector = tuple[Value, ...]
 

@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator
 
 from pulsed.accounting.account import OwnerAccount
 from pulsed.accounting.saved_account import dump_account, load_account
-from pulsed.attribution.owner import Owner
 from pulsed.json_text import json_text
+from pulsed.model.owner import Owner
 
 MAX_ENDED = 1000
 MAX_ENDED_BYTES = 4 * 2**20

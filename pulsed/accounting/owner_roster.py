@@ -7,11 +7,11 @@ from dataclasses import replace
 from typing import Literal, NamedTuple
 
 from pulsed.accounting.account import OwnerAccount, gpu_key
-from pulsed.attribution.owner import Owner
 from pulsed.compute.counters.accumulator import MAX_WATTS
 from pulsed.compute.tick import ComputedTick
-from pulsed.translate.tick import Device
-from pulsed.translate.vocabulary import Reading
+from pulsed.model.canonical_tick import Device
+from pulsed.model.owner import Owner
+from pulsed.model.vocabulary import Reading
 
 ABSENT_TICKS = 2
 """An owner has ended when so many ticks in a row did not have it: a page may lose its labels for one scrape."""

@@ -18,9 +18,9 @@ from pulsed.accounting.account import (
     gpu_key,
 )
 from pulsed.accounting.counter_vector import dump, load
-from pulsed.attribution.owner import Owner
-from pulsed.translate.tick import Device, Entity, EntityKind
-from pulsed.translate.vocabulary import Value
+from pulsed.model.canonical_tick import Device, Entity, EntityKind
+from pulsed.model.owner import Owner
+from pulsed.model.vocabulary import Value
 
 SavedAccount = Mapping[str, Any]
 

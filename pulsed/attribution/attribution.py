@@ -12,9 +12,9 @@ from typing import NamedTuple, Protocol
 
 from pulsed.aligned_sleep import aligned_sleep
 from pulsed.attribution.gpu_processes import GpuProcessTable
-from pulsed.attribution.owner import MAX_SHARERS, Owner, Owners
 from pulsed.attribution.source import NO_CLAIMS, AttributionSource, Claims
 from pulsed.errors import AttributionError, AttributionTimeout
+from pulsed.model.owner import MAX_SHARERS, Owner, Owners
 
 log = logging.getLogger(__name__)
 

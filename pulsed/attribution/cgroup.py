@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from pulsed.attribution.owner import OwnerKind
+from pulsed.model.owner import OwnerKind
 
 _JOB = re.compile(r"slurm[^/]*/(?:uid_[0-9]+/)?job_([0-9]+)(?=/|$)")
 _PODS = "kubepods"

@@ -7,12 +7,12 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from pulsed.attribution.owner import Owner, Owners
 from pulsed.attribution.processes import are_visible, cgroup_owner
 from pulsed.attribution.source import Claims
 from pulsed.daemon_thread import SharedCall
 from pulsed.errors import ProcessesHidden
-from pulsed.reader.tick import GpuProcess
+from pulsed.model.owner import Owner, Owners
+from pulsed.model.raw_tick import GpuProcess
 
 KEPT_SECONDS = 60.0
 """How long a list counts when no other follows it."""

@@ -10,7 +10,7 @@ import math
 import re
 from typing import NamedTuple
 
-from pulsed.attribution.owner import Owner, Owners
+from pulsed.model.owner import Owner, Owners
 
 _JOB_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+\[\]-]{0,63}")
 _PAIR = re.compile(r"([a-z_]+)=(.*)")

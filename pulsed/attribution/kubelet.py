@@ -11,11 +11,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from pulsed.attribution.device_key import device_key
-from pulsed.attribution.owner import Owner, Owners, pod
 from pulsed.attribution.protobuf import fields
 from pulsed.attribution.source import Claims
 from pulsed.errors import AttributionError
+from pulsed.model.device_key import device_key
+from pulsed.model.owner import Owner, Owners, pod
 
 METHOD = "/v1.PodResourcesLister/List"
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from pulsed.attribution.owner import MAX_SHARERS, Owner, Owners, pod
+from pulsed.model.owner import MAX_SHARERS, Owner, Owners, pod
 
 # dcgm-exporter's names, then those of its --use-old-namespace.
 _POD = ("pod", "pod_name")

@@ -13,13 +13,13 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 
-from pulsed.attribution.device_key import device_key
 from pulsed.attribution.job_file import JobFile, parse_job_file
-from pulsed.attribution.owner import MAX_SHARERS, Owner, Owners
 from pulsed.attribution.slurm_queue import SlurmQueue
 from pulsed.attribution.source import NO_CLAIMS, Claims
 from pulsed.daemon_thread import SharedCall
 from pulsed.errors import AttributionError
+from pulsed.model.device_key import device_key
+from pulsed.model.owner import MAX_SHARERS, Owner, Owners
 from pulsed.regular_file import FileTooLarge, open_regular
 
 MAX_FILES = 4096

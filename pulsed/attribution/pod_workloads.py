@@ -16,13 +16,13 @@ from dataclasses import dataclass, replace
 from urllib.parse import quote
 
 from pulsed.attribution.attribution import SourceState
-from pulsed.attribution.owner import Owner
 from pulsed.attribution.pod_settings import PodSettings
 from pulsed.backoff import Backoff
 from pulsed.kubernetes.api_client import AccessDenied, ApiClient, JsonObject, KubernetesError, ResourceNotFound
 from pulsed.kubernetes.pod_metadata import Controller, ObjectKind, PodMetadata, pod_metadata
 from pulsed.kubernetes.resource_watch import ResourceWatch
 from pulsed.kubernetes.workload_resolver import KEPT_SECONDS, MISSING_SECONDS, POD, WorkloadReference, WorkloadResolver
+from pulsed.model.owner import Owner
 
 log = logging.getLogger(__name__)
 

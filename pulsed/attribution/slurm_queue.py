@@ -12,8 +12,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from time import monotonic
 
-from pulsed.attribution.owner import Owner
 from pulsed.attribution.source import Claims
+from pulsed.model.owner import Owner
 
 SECONDS = 5.0
 """A longer look-up has failed."""

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from pulsed.attribution.owner import Owners
+from pulsed.model.owner import Owners
 
 
 @dataclass(frozen=True, slots=True)

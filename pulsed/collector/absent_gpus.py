@@ -10,7 +10,7 @@ from pulsed.compute.absence import Removal
 from pulsed.compute.gpu_tracks import GpuTrack
 from pulsed.compute.layer import ComputeLayer
 from pulsed.errors import GpuNotForgettable, GpuNotFound
-from pulsed.translate.tick import Entity
+from pulsed.model.canonical_tick import Entity
 
 _MOST_NAMES = 16
 

@@ -20,10 +20,11 @@ from pulsed.compute.health.evaluator import HealthEvaluator
 from pulsed.compute.layer import ComputeLayer
 from pulsed.compute.tick import ComputedTick
 from pulsed.config.gpu_selection import EVERYTHING, GpuSelection, SelectableGpu
+from pulsed.model.canonical_tick import Device
+from pulsed.model.raw_tick import MAX_GPUS, KernelEvent, Layout, RawTick
 from pulsed.reader.kernel_log.log import KMSG, KernelLog
-from pulsed.reader.tick import MAX_GPUS, KernelEvent, Layout, RawTick, Source
+from pulsed.reader.source import Source
 from pulsed.translate.identity import is_same_host
-from pulsed.translate.tick import Device
 from pulsed.translate.translator import Translator
 
 log = logging.getLogger(__name__)

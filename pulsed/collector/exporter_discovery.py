@@ -25,9 +25,10 @@ from pulsed.kubernetes.exporter_pods import (
     exporter_pod,
 )
 from pulsed.kubernetes.resource_watch import ResourceWatch
+from pulsed.model.raw_tick import Labels, RawTick
 from pulsed.reader.exporter.scraper import Scraper
 from pulsed.reader.exporter.source import ExporterSource
-from pulsed.reader.tick import Labels, RawTick, Source
+from pulsed.reader.source import Source
 from pulsed.translate.identity import NODE_LABELS, is_loopback, is_same_host
 
 log = logging.getLogger(__name__)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import NamedTuple
 
 from pulsed.errors import DuplicateGpu
-from pulsed.reader.tick import Layout, RawTick
+from pulsed.model.raw_tick import Layout, RawTick
 from pulsed.translate.identity import blocks_of, exporter_entities
 
 KEPT_SECONDS = 30.0

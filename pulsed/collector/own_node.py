@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from pulsed.errors import OtherNode, SourceError
+from pulsed.model.raw_tick import Labels, Layout, RawTick
 from pulsed.reader.exporter.source import ExporterSource
-from pulsed.reader.tick import Labels, Layout, RawTick
 from pulsed.translate.identity import blocks_of, host_of, is_same_host
 
 _SERVICE_REMEDY = (

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from pulsed.attribution.attribution import Attribution
-from pulsed.attribution.device_key import board_keys
-from pulsed.attribution.owner import Owner, Owners
-from pulsed.translate.tick import CanonicalTick, Device
+from pulsed.model.canonical_tick import CanonicalTick, Device
+from pulsed.model.device_key import board_keys
+from pulsed.model.owner import Owner, Owners
 
 _NOT_PASSING: Mapping[int, Owners] = {}
 

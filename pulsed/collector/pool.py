@@ -31,7 +31,7 @@ from pulsed.compute.health.evaluator import HealthEvaluator
 from pulsed.compute.tick import ComputedTick
 from pulsed.config import Config
 from pulsed.errors import GpuNotFound, NothingRead
-from pulsed.reader.tick import Source
+from pulsed.reader.source import Source
 
 if TYPE_CHECKING:
     from pulsed.collector.exporter_discovery import ExporterDiscovery

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from pulsed.errors import SourceEnded, SourceError
-from pulsed.reader.tick import RawTick, Source
+from pulsed.model.raw_tick import RawTick
+from pulsed.reader.source import Source
 
 log = logging.getLogger(__name__)
 

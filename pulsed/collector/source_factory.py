@@ -12,7 +12,7 @@ from pulsed.config import Config
 from pulsed.config.load import password_of
 from pulsed.config.source import CADENCES, STALE_INTERVALS
 from pulsed.errors import ProfilingHeld
-from pulsed.reader.tick import Source
+from pulsed.reader.source import Source
 
 if TYPE_CHECKING:
     from pulsed.kubernetes.api_client import ApiClient

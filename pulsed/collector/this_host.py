@@ -11,7 +11,7 @@ from pulsed.config import Config
 from pulsed.config.gpu_selection import EVERYTHING, GpuSelection, from_environment, parse
 from pulsed.errors import ConfigError
 from pulsed.reader.kernel_log.log import KMSG
-from pulsed.reader.tick import Source
+from pulsed.reader.source import Source
 from pulsed.translate.identity import is_loopback
 
 

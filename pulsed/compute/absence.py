@@ -12,7 +12,7 @@ from math import inf
 from typing import Literal, NamedTuple
 
 from pulsed.compute.gpu_tracks import GpuTrack, GpuTracks
-from pulsed.translate.tick import CanonicalTick, Device, Entity
+from pulsed.model.canonical_tick import CanonicalTick, Device, Entity
 
 KEPT = 256
 """Number of absent GPUs that are remembered: their counters continue when they return."""

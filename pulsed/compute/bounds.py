@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from pulsed.translate.vocabulary import Reading, Value
+from pulsed.model.vocabulary import Reading, Value
 
 
 class Inputs(NamedTuple):

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from pulsed.translate.vocabulary import Reading, Value
+from pulsed.model.vocabulary import Reading, Value
 
 if TYPE_CHECKING:
     from pulsed.compute.derive import ComputeSettings

@@ -14,8 +14,8 @@ from pulsed.compute.saturation import DEFAULT_SATURATORS, Saturation, Saturators
 from pulsed.compute.tick import RealUtilization, Result, Workload
 from pulsed.compute.workload.class_table import DEFAULT_THRESHOLDS, ClassThresholds, Profile
 from pulsed.compute.workload.classifier import Classifier, Missing, classifier, traffic
-from pulsed.translate.tick import Device
-from pulsed.translate.vocabulary import Reading
+from pulsed.model.canonical_tick import Device
+from pulsed.model.vocabulary import Reading
 
 
 @dataclass(frozen=True, slots=True)

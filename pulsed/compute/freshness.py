@@ -10,7 +10,7 @@ from operator import itemgetter
 from typing import Literal
 
 from pulsed.compute.plausibility.rules import ACTIVITY, MIN_FRACTIONAL, POWERS, UTILIZATIONS, PlausibilitySettings
-from pulsed.translate.vocabulary import NOTHING, POSITION, Reading, Value
+from pulsed.model.vocabulary import NOTHING, POSITION, Reading, Value
 
 VITAL = (
     "temperature_celsius",

@@ -10,7 +10,7 @@ from typing import Literal
 
 from pulsed.compute.freshness import Freshness
 from pulsed.compute.sample_decision import FIRST, NEVER
-from pulsed.translate.tick import Device, Entity
+from pulsed.model.canonical_tick import Device, Entity
 
 TrackStatus = Literal["new", "present", "back", "gone"]
 

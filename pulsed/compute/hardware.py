@@ -6,8 +6,8 @@ import re
 from functools import lru_cache
 
 from pulsed.compute.peaks import architecture_of, c2c_of, nvlink_of
+from pulsed.model.canonical_tick import Device
 from pulsed.translate.fields import sources
-from pulsed.translate.tick import Device
 
 _REMAPPING = ("remapped_rows_", "row_remap_", "remap_banks_")
 _RETIREMENT = ("retired_pages_",)

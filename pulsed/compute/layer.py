@@ -19,8 +19,8 @@ from pulsed.compute.mig_rollup import MigRollup, narrowed
 from pulsed.compute.plausibility.filter import PlausibilityFilter
 from pulsed.compute.tick import ClassChange, ComputedTick, HeldWorkload, Result, Workload
 from pulsed.compute.tracker import Roster, Tracker
-from pulsed.translate.tick import CanonicalTick, Device
-from pulsed.translate.vocabulary import NOTHING, Reading, Value
+from pulsed.model.canonical_tick import CanonicalTick, Device
+from pulsed.model.vocabulary import NOTHING, Reading, Value
 
 
 class ComputeLayer:

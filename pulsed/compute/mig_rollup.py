@@ -13,7 +13,7 @@ from operator import mul
 from typing import NamedTuple
 
 from pulsed.compute.bounds import Bounds, Inputs
-from pulsed.translate.tick import Device
+from pulsed.model.canonical_tick import Device
 
 
 class Share(NamedTuple):

@@ -14,7 +14,7 @@ from pulsed.compute.bounds import Bounds, Inputs
 from pulsed.compute.declaration import Alternatives, DerivedDetail, DerivedNumber, DerivedResult, DerivedVector
 from pulsed.compute.tick import RealUtilization
 from pulsed.errors import ConfigError
-from pulsed.translate.vocabulary import NOTHING, Reading
+from pulsed.model.vocabulary import NOTHING, Reading
 
 if TYPE_CHECKING:
     from pulsed.compute.derive import ComputeSettings

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
-from pulsed.translate.tick import CanonicalTick
+from pulsed.model.canonical_tick import CanonicalTick
 
 GAP_INTERVALS = 3.0
 """A sample that comes more than this many intervals after the previous one covers no time."""

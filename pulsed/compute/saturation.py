@@ -23,7 +23,7 @@ from pulsed.compute.peaks import (
     pcie_peak,
     peaks_by_architecture,
 )
-from pulsed.translate.vocabulary import Reading, Value
+from pulsed.model.vocabulary import Reading, Value
 
 NONE: Final = "none"
 """The limiting resource of a GPU whose known resources are all 0."""

@@ -6,7 +6,7 @@ The nearest to model FLOP utilization that counters give (overall FLOP utilizati
 from __future__ import annotations
 
 from pulsed.compute.declaration import DerivedNumber, DerivedResult
-from pulsed.translate.vocabulary import Reading, Value
+from pulsed.model.vocabulary import Reading, Value
 
 
 def tensor_throughput_ratio(reading: Reading) -> Value:

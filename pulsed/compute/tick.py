@@ -6,16 +6,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from pulsed.attribution.owner import Owners
 from pulsed.compute.absence import Removal
 from pulsed.compute.bounds import Bounds
 from pulsed.compute.counters.catalog import NOTHING_COUNTED, CounterSnapshot
 from pulsed.compute.health.model import NOT_EVALUATED, Health, HealthChange, NodeHealth, XidEvent
 from pulsed.compute.saturation import Saturation
 from pulsed.compute.workload.class_table import UNKNOWN
-from pulsed.reader.tick import Layout, RawValue
-from pulsed.translate.tick import Device
-from pulsed.translate.vocabulary import Reading
+from pulsed.model.canonical_tick import Device
+from pulsed.model.owner import Owners
+from pulsed.model.raw_tick import Layout, RawValue
+from pulsed.model.vocabulary import Reading
 
 
 class RealUtilization(NamedTuple):

@@ -15,8 +15,8 @@ from pulsed.compute.absence import FORGET_SECONDS, AbsenceTracker, Removal
 from pulsed.compute.gpu_tracks import GpuTrack, GpuTracks
 from pulsed.compute.plausibility.rules import DEFAULT_PLAUSIBILITY, PlausibilitySettings
 from pulsed.compute.sample_decision import SampleClock, SampleDecision
-from pulsed.translate.tick import CanonicalTick, Device
-from pulsed.translate.vocabulary import NOTHING
+from pulsed.model.canonical_tick import CanonicalTick, Device
+from pulsed.model.vocabulary import NOTHING
 
 
 @dataclass(frozen=True, slots=True, eq=False)

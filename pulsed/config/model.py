@@ -40,6 +40,7 @@ from pulsed.config.values import (
     Switch,
     Text,
 )
+from pulsed.model.vocabulary import QUANTITIES
 from pulsed.present.api.events import HEARTBEAT_SECONDS, MAX_SUBSCRIBERS
 from pulsed.present.api.history import MAX_BYTES, SECONDS
 from pulsed.present.api.sample_fields import DEFAULT_FIELDS, FIELDS
@@ -49,7 +50,6 @@ from pulsed.present.exposition.page import PageSettings
 from pulsed.present.owner_groups import SCALE_TARGET
 from pulsed.reader.exporter.scraper import masked
 from pulsed.suggestions import did_you_mean
-from pulsed.translate.vocabulary import QUANTITIES
 
 _FAMILIES = "allowed: names of METRICS.md and patterns such as pulsed_gpu_ecc_*"
 _FIELDS = "allowed: what METRICS.md lists, without pulsed_gpu_"

@@ -27,10 +27,10 @@ from pulsed.config.values import (
     Text,
     WholeNumber,
 )
+from pulsed.model.raw_tick import MAX_GPUS
 from pulsed.reader.dcgmi.settings import DcgmiSettings
 from pulsed.reader.exporter.scraper import ExporterSettings
 from pulsed.reader.nvml.settings import LEAST_INTERVAL, NvmlSettings
-from pulsed.reader.tick import MAX_GPUS
 from pulsed.translate.watches import GROUPS
 
 _DCGMI, _EXPORTER, _NVML = DcgmiSettings(()), ExporterSettings(), NvmlSettings()

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal, NamedTuple, get_type_hints
 from pydantic import Field
 
 from pulsed.errors import NumberUnknown
-from pulsed.translate.vocabulary import Value
+from pulsed.model.vocabulary import Value
 
 How = Literal["sum", "avg", "max", "min"]
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from pulsed.compute.hardware import missing_from_model
+from pulsed.model.vocabulary import QUANTITIES, is_counter
 from pulsed.translate.exporter_versions import ANY, ExporterVersion, first_version, name_for
 from pulsed.translate.fields import FIELDS, FIRST_BASE_UNIT_ID, DcgmField
-from pulsed.translate.vocabulary import QUANTITIES, is_counter
 from pulsed.translate.watches import GROUPS, fields_to_watch, superchip_fields
 
 MOST_LINES = 127

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from pulsed.model.canonical_tick import Device
 from pulsed.present.exposition.text_format import label_pairs
-from pulsed.translate.tick import Device
 
 Key = tuple[str, str, str, str]
 """Node, UUID, index (only without a UUID) and MIG id."""

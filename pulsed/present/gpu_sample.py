@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from pulsed.compute.tick import ComputedTick, Result
-from pulsed.translate.tick import Device
-from pulsed.translate.vocabulary import Reading
+from pulsed.model.canonical_tick import Device
+from pulsed.model.vocabulary import Reading
 
 
 class GpuSample(NamedTuple):

@@ -12,9 +12,9 @@ from typing import Literal, NamedTuple
 from pulsed.accounting.account import GpuKey, OwnerAccount, gpu_key
 from pulsed.accounting.accounting import HeldGpu, OwnerAccounting
 from pulsed.accounting.counter_vector import EMPTY, CounterVector, added, observed, scaled, total, value
-from pulsed.attribution.owner import Owner
 from pulsed.collector.target_store import TargetStore
-from pulsed.translate.vocabulary import Value
+from pulsed.model.owner import Owner
+from pulsed.model.vocabulary import Value
 
 SCALE_TARGET = 0.6
 """Real utilization above which a workload needs more replicas; below half of it, fewer."""

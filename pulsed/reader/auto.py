@@ -14,7 +14,8 @@ from dataclasses import dataclass
 
 from pulsed.backoff import Backoff
 from pulsed.errors import ConfigError, NoSourceWorks, SourceEnded, SourceError
-from pulsed.reader.tick import RawTick, Source
+from pulsed.model.raw_tick import RawTick
+from pulsed.reader.source import Source
 
 log = logging.getLogger(__name__)
 

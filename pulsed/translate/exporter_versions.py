@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from pulsed.reader.tick import Layout
+from pulsed.model.raw_tick import Layout
 from pulsed.translate.fields import AMBIGUOUS_NAME, BY_NAME, FIRST_BASE_UNIT_ID, DcgmField
 
 

@@ -10,9 +10,9 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from pulsed.reader.tick import Layout, RawValue
+from pulsed.model.canonical_tick import Device, Entity, Extras
+from pulsed.model.raw_tick import Layout, RawValue
 from pulsed.translate.identity import SeriesEntity
-from pulsed.translate.tick import Device, Entity, Extras
 from pulsed.translate.units import is_blank
 
 _FAMILIES: Mapping[str, tuple[str, str]] = {

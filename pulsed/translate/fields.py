@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from pulsed.model.vocabulary import QUANTITIES
 from pulsed.translate.units import (
     B_PER_SECOND,
     BYTES,
@@ -36,7 +37,6 @@ from pulsed.translate.units import (
     WATTS,
     Unit,
 )
-from pulsed.translate.vocabulary import QUANTITIES
 
 Level = Literal["board", "instance", "vgpu"]
 """What a field is about when a GPU is split: the whole board (DCGM then answers with the board's value on each MIG

@@ -13,8 +13,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from pulsed.attribution.labels import SHARES, is_relabelled, owners_of
-from pulsed.reader.tick import Labels, Layout
-from pulsed.translate.tick import Device, Entity, EntityKind
+from pulsed.model.canonical_tick import Device, Entity, EntityKind
+from pulsed.model.raw_tick import Labels, Layout
 from pulsed.translate.units import BLANK_TEXTS
 
 # Spellings, the likelier first: `Hostname` until dcgm-exporter 4.8.2, then `hostname` (#655); `exported_` and the rest

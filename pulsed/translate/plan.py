@@ -12,11 +12,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from pulsed.reader.tick import Layout, RawValue
+from pulsed.model.raw_tick import Layout, RawValue
+from pulsed.model.vocabulary import POSITION, Reading
 from pulsed.translate.fields import AMBIGUOUS_NAME, BY_NAME, BY_SHORT, FIELDS, FIRST_BASE_UNIT_ID, IDENTITY, DcgmField
 from pulsed.translate.identity import SeriesEntity
 from pulsed.translate.units import PERCENT, RATIO, UNDECIDED, OutOfRangeRule, Unit, out_of_range_rule
-from pulsed.translate.vocabulary import POSITION, Reading
 
 _SIZE = POSITION["memory_bytes"]
 _USED = POSITION["memory_used_bytes"]

@@ -9,7 +9,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from pulsed.errors import TooManyGpus
-from pulsed.reader.tick import MAX_GPUS, KernelEvent, Labels, Layout, RawTick, RawValue
+from pulsed.model.canonical_tick import CanonicalTick, Device, Entity
+from pulsed.model.raw_tick import MAX_GPUS, KernelEvent, Labels, Layout, RawTick, RawValue
+from pulsed.model.vocabulary import NOTHING, Reading, Value
 from pulsed.translate.extras import ExtrasReader, extras_plans
 from pulsed.translate.fields import IDENTITY
 from pulsed.translate.identity import (
@@ -21,8 +23,6 @@ from pulsed.translate.identity import (
     pulsed_entities,
 )
 from pulsed.translate.plan import Plan, first_series, plans, unnamed_guests
-from pulsed.translate.tick import CanonicalTick, Device, Entity
-from pulsed.translate.vocabulary import NOTHING, Reading, Value
 
 
 @dataclass(slots=True)

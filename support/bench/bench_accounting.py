@@ -9,9 +9,9 @@ from statistics import fmean
 
 from pulsed.compute.derive import ComputeSettings, result_of
 from pulsed.compute.layer import ComputeLayer
-from pulsed.translate.tick import CanonicalTick
+from pulsed.model.canonical_tick import CanonicalTick
+from pulsed.model.vocabulary import Reading
 from pulsed.translate.translator import Translator
-from pulsed.translate.vocabulary import Reading
 from support.bench.figure import Figure
 from support.bench.measure import cpu_seconds
 from support.bench.ticks import GPUS, raw_ticks

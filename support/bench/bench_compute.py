@@ -11,8 +11,8 @@ from pulsed.compute.saturation import Saturation
 from pulsed.compute.tick import RealUtilization, Workload
 from pulsed.compute.workload.class_table import DEFAULT_THRESHOLDS
 from pulsed.compute.workload.classifier import Classifier
-from pulsed.translate.tick import Device, Entity
-from pulsed.translate.vocabulary import Reading
+from pulsed.model.canonical_tick import Device, Entity
+from pulsed.model.vocabulary import Reading
 from support.bench.figure import Figure
 from support.bench.measure import cpu_seconds
 from tests.compute.readings import RATIO_INPUTS, hide

@@ -9,8 +9,8 @@ from pulsed.compute.derive import ComputeSettings
 from pulsed.compute.health.checks import CHECKS
 from pulsed.compute.health.settings import HealthSettings
 from pulsed.compute.layer import ComputeLayer
+from pulsed.model.canonical_tick import CanonicalTick
 from pulsed.reader.demo.source import DemoSource
-from pulsed.translate.tick import CanonicalTick
 from pulsed.translate.translator import Translator
 from support.bench.figure import Bar, Figure
 from support.bench.measure import cpu_seconds

@@ -14,12 +14,12 @@ from pulsed.accounting.accounting import OwnerAccounting
 from pulsed.accounting.ended import EndedAccounts
 from pulsed.attribution.attribution import Attribution
 from pulsed.attribution.mapping_directory import MappingDirectory
-from pulsed.attribution.owner import Owner
 from pulsed.collector.owner_lookup import OwnerLookup
 from pulsed.compute.derive import ComputeSettings
 from pulsed.compute.layer import ComputeLayer
 from pulsed.compute.tick import ComputedTick
-from pulsed.translate.tick import CanonicalTick
+from pulsed.model.canonical_tick import CanonicalTick
+from pulsed.model.owner import Owner
 from pulsed.translate.translator import Translator
 from support.bench.figure import Bar, Figure
 from support.bench.measure import cpu_seconds

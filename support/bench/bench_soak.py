@@ -11,11 +11,11 @@ import psutil
 from pulsed.collector.collector import Pipeline
 from pulsed.collector.target_store import Target, TargetStore
 from pulsed.compute.derive import ComputeSettings
+from pulsed.model.raw_tick import RawTick
 from pulsed.present.api.history import History
 from pulsed.present.exposition.page import Pages
 from pulsed.present.exposition.telemetry import Telemetry
 from pulsed.reader.dmon.parser import DmonParser
-from pulsed.reader.tick import RawTick
 from support.bench.captures import capture
 from support.bench.figure import Bar, Figure
 

@@ -14,11 +14,11 @@ from prometheus_client import CollectorRegistry, generate_latest
 from pulsed.collector.collector import Pipeline
 from pulsed.compute.derive import ComputeSettings
 from pulsed.memory import configure_memory
+from pulsed.model.raw_tick import RawTick
 from pulsed.present.exposition.catalog import catalog
 from pulsed.present.exposition.page import Pages, PageSettings
 from pulsed.present.exposition.telemetry import Telemetry
 from pulsed.reader.exposition.parser import PageParser
-from pulsed.reader.tick import RawTick
 from support.bench.bench_parse import read_with_prometheus_client
 from support.bench.figure import Bar, Figure
 from support.bench.measure import cpu_seconds

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from pulsed.reader.tick import RawTick
+from pulsed.model.raw_tick import RawTick
 from pulsed.translate.translator import Translator
 from support.bench.figure import Figure
 from support.bench.measure import cpu_seconds

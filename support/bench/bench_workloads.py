@@ -15,12 +15,12 @@ import tracemalloc
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from pulsed.attribution.owner import Owner
-from pulsed.attribution.owner import pod as owner_of
 from pulsed.attribution.pod_settings import PodSettings
 from pulsed.attribution.pod_workloads import PodWorkloads
 from pulsed.kubernetes.api_client import ApiClient, JsonObject, WatchEvent
 from pulsed.kubernetes.cluster_access import ClusterAccess
+from pulsed.model.owner import Owner
+from pulsed.model.owner import pod as owner_of
 from support.bench.figure import Bar, Figure
 from tests.kubernetes.fake_api_server import Pod, pod, reference
 

@@ -8,8 +8,8 @@ from pulsed.collector.collector import Pipeline
 from pulsed.collector.target_store import Target, TargetStore
 from pulsed.compute.derive import ComputeSettings
 from pulsed.compute.tick import ComputedTick
+from pulsed.model.raw_tick import RawTick
 from pulsed.reader.exposition.parser import PageParser
-from pulsed.reader.tick import RawTick
 from support.bench.pages import exporter_page
 
 GPUS, FIELDS = 8, 40

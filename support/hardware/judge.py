@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from pulsed.compute.real_utilization import PRESETS
 from pulsed.compute.tensor_throughput import tensor_throughput_ratio
-from pulsed.translate.vocabulary import POSITION
+from pulsed.model.vocabulary import POSITION
 from support.hardware.cuda import GpuFacts
 from support.hardware.kernels import KERNELS, KnownKernel, Range
 from support.hardware.play import Played

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from pulsed.collector.pool import collect
 from pulsed.compute.tick import ComputedTick, Result
 from pulsed.config.load import load
-from pulsed.translate.vocabulary import Reading
+from pulsed.model.vocabulary import Reading
 from support.hardware.cuda import GpuFacts
 from support.hardware.play import Played
 

@@ -17,10 +17,10 @@ from pulsed.accounting.counter_vector import EMPTY, OBSERVED, added, increase
 from pulsed.accounting.ended import EndedAccounts
 from pulsed.accounting.owner_roster import MORE_OWNERS, OTHER, OWNERS_PER_GPU, RESUME_SECONDS
 from pulsed.accounting.saved_account import dump_account, load_account
-from pulsed.attribution.owner import Owner, Owners, pod
 from pulsed.compute.counters.catalog import POSITION, CounterSnapshot
-from pulsed.translate.tick import Device, Entity
-from pulsed.translate.vocabulary import NOTHING, Reading
+from pulsed.model.canonical_tick import Device, Entity
+from pulsed.model.owner import Owner, Owners, pod
+from pulsed.model.vocabulary import NOTHING, Reading
 from tests.accounting.streams import A, B, C, Node, job, seconds
 from tests.compute.streams import BUSY, DAY, GPU, IDLE
 

@@ -9,13 +9,13 @@ import pytest
 
 from pulsed.accounting.accounting import OwnerAccounting
 from pulsed.accounting.findings import FindingChange, FindingDetector
-from pulsed.attribution.owner import Owner
 from pulsed.compute.derive import ComputeSettings
 from pulsed.compute.layer import ComputeLayer
+from pulsed.model.canonical_tick import Device, Entity
+from pulsed.model.owner import Owner
+from pulsed.model.vocabulary import Reading
 from pulsed.reader.demo.source import DemoSource
-from pulsed.translate.tick import Device, Entity
 from pulsed.translate.translator import Translator
-from pulsed.translate.vocabulary import Reading
 from tests.accounting.streams import A, B, Node, job
 from tests.compute.streams import DAY
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import pytest
 
 from pulsed.attribution.attribution import KEPT_SECONDS, Attribution
-from pulsed.attribution.owner import MAX_SHARERS, Owner
 from pulsed.attribution.source import Claims
 from pulsed.errors import AttributionError
+from pulsed.model.owner import MAX_SHARERS, Owner
 from support.clocks import ManualClock
 from support.waiting import eventually
 

@@ -12,7 +12,7 @@ import pytest
 from pulsed.attribution.gpu_processes import KEPT_SECONDS, GpuProcessTable, ProcessOwners, claims_of
 from pulsed.attribution.processes import are_visible
 from pulsed.errors import ProcessesHidden
-from pulsed.reader.tick import GpuProcess
+from pulsed.model.raw_tick import GpuProcess
 from support.sources import FakeClock
 
 pytestmark = pytest.mark.skipif(not are_visible(), reason="the processes of the host are hidden here")

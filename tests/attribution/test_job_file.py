@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pulsed.attribution.job_file import parse_job_file
-from pulsed.attribution.owner import Owner
+from pulsed.model.owner import Owner
 
 OURS = """\
 job_id=4711

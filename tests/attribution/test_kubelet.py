@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from pulsed.attribution import attribution as attribution_module
 from pulsed.attribution.attribution import Attribution
 from pulsed.attribution.kubelet import MAX_BYTES, Kubelet, parse_pod_resources
-from pulsed.attribution.owner import Owners, pod
 from pulsed.errors import AttributionError
+from pulsed.model.owner import Owners, pod
 from support.waiting import eventually
 from tests.attribution.fake_kubelet import container, kubelet, pods
 

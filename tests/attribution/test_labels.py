@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from pulsed.attribution.labels import is_relabelled, owners_of
-from pulsed.attribution.owner import Owner, pod
+from pulsed.model.owner import Owner, pod
 
 
 def test_a_page_without_owners_does_not_mean_free() -> None:

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from pulsed.attribution.mapping_directory import MAX_BYTES, MappingDirectory, boot_time
-from pulsed.attribution.owner import MAX_SHARERS, Owner
 from pulsed.attribution.source import Claims
 from pulsed.errors import AttributionError
+from pulsed.model.owner import MAX_SHARERS, Owner
 from support.waiting import SECONDS, returned
 
 DAY = 1767225600.0

@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from pulsed.attribution.owner import Owner
-from pulsed.attribution.owner import pod as owner_of
 from pulsed.attribution.pod_settings import PodSettings
 from pulsed.attribution.pod_workloads import LISTED_PODS, PodWorkloads
 from pulsed.kubernetes.api_client import ApiClient
 from pulsed.kubernetes.workload_resolver import KEPT_SECONDS, MISSING_SECONDS
+from pulsed.model.owner import Owner
+from pulsed.model.owner import pod as owner_of
 from support.waiting import eventually
 from tests.kubernetes.exchanges import access_to
 from tests.kubernetes.fake_api_server import FakeApiServer, pod, reference

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from pulsed.attribution.mapping_directory import MappingDirectory
-from pulsed.attribution.owner import Owner
 from pulsed.attribution.slurm_queue import RETRY_SECONDS, SlurmQueue, parse_job
 from pulsed.attribution.source import Claims
+from pulsed.model.owner import Owner
 from support.slurm import SlurmCluster, slurm
 from support.waiting import SECONDS, eventually
 

@@ -10,9 +10,9 @@ from pulsed.collector.device_filter import DeviceFilter
 from pulsed.collector.this_host import selection_of
 from pulsed.config.gpu_selection import EVERYTHING, parse
 from pulsed.config.load import load
-from pulsed.reader.tick import Layout
-from pulsed.translate.tick import CanonicalTick, Device, Entity
-from pulsed.translate.vocabulary import NOTHING
+from pulsed.model.canonical_tick import CanonicalTick, Device, Entity
+from pulsed.model.raw_tick import Layout
+from pulsed.model.vocabulary import NOTHING
 from support.daemon import pulsed
 
 DEVICES = (

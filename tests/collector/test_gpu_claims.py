@@ -8,8 +8,8 @@ import pytest
 
 from pulsed.collector.gpu_claims import KEPT_SECONDS, GpuClaims, GpuName, PageGpus
 from pulsed.errors import DuplicateGpu
+from pulsed.model.raw_tick import RawTick
 from pulsed.reader.exposition.parser import PageParser
-from pulsed.reader.tick import RawTick
 from support.waiting import SECONDS
 
 ONE, TWO = "gpu-operator/nvidia-dcgm-exporter", "monitoring/dcgm-exporter"

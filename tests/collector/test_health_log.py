@@ -9,7 +9,7 @@ import pytest
 
 from pulsed.collector.health_log import log_health_change
 from pulsed.compute.health.model import HealthChange, State
-from pulsed.translate.tick import Device, Entity
+from pulsed.model.canonical_tick import Device, Entity
 
 LEVELS = {"crit": "ERROR", "hot": "WARNING", "warn": "WARNING", "info": "INFO"}
 

@@ -10,7 +10,7 @@ import pytest
 
 from pulsed.collector.read_loop import EndOfSource, ReadFailure, read_loop
 from pulsed.errors import ScrapeFailed, SourceEnded
-from pulsed.reader.tick import Layout, RawTick
+from pulsed.model.raw_tick import Layout, RawTick
 
 LAYOUT = Layout("exporter", ())
 

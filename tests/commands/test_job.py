@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from pulsed.attribution.owner import pod
+from pulsed.model.owner import pod
 from pulsed.present.job_cost import Prices, cost_of
 from support.daemon import free_port, pulsed
 from support.http_servers import QuietHandler, running

@@ -27,6 +27,7 @@ from pulsed.commands.recorder import Recorder, record
 from pulsed.config import Config
 from pulsed.config.load import load
 from pulsed.errors import NothingRead, UsageError
+from pulsed.model.raw_tick import RawTick
 from pulsed.present.csv import pulsed_csv
 from pulsed.reader.demo.source import DemoSource
 from pulsed.reader.exporter.scraper import ExporterSettings
@@ -34,7 +35,7 @@ from pulsed.reader.exporter.source import ExporterSource
 from pulsed.reader.record.file import RecordFailed, open_record
 from pulsed.reader.record.lines import Session
 from pulsed.reader.replay.source import ReplaySource
-from pulsed.reader.tick import RawTick, Source
+from pulsed.reader.source import Source
 from support.daemon import environment, pulsed
 from support.dmon_writer import ERAS, DmonWriter
 from support.standin.fixture import standin

@@ -12,8 +12,8 @@ from pulsed.compute import derive
 from pulsed.compute.derive import ComputeSettings
 from pulsed.compute.tick import Result
 from pulsed.compute.workload.class_table import DEFAULT_THRESHOLDS
-from pulsed.translate.tick import Device, Entity
-from pulsed.translate.vocabulary import Reading
+from pulsed.model.canonical_tick import Device, Entity
+from pulsed.model.vocabulary import Reading
 
 many = settings(max_examples=500)
 """How property tests of Compute run."""

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from pulsed.compute.gpu_tracks import GpuTrack
 from pulsed.compute.tick import ComputedTick
 from pulsed.compute.tracker import TrackedTick, Tracker
-from pulsed.reader.tick import Layout
-from pulsed.translate.tick import CanonicalTick, Device, Entity
-from pulsed.translate.vocabulary import NOTHING, Reading
+from pulsed.model.canonical_tick import CanonicalTick, Device, Entity
+from pulsed.model.raw_tick import Layout
+from pulsed.model.vocabulary import NOTHING, Reading
 
 NO_SERIES = Layout("exporter", ())
 

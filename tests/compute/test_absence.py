@@ -10,8 +10,8 @@ from pulsed.compute.absence import FORGET_SECONDS, KEPT, ExpectedGpu, Removal
 from pulsed.compute.gpu_tracks import GpuTrack
 from pulsed.compute.plausibility.rules import PlausibilitySettings
 from pulsed.compute.tracker import Tracker
-from pulsed.translate.tick import Device, Entity
-from pulsed.translate.vocabulary import NOTHING
+from pulsed.model.canonical_tick import Device, Entity
+from pulsed.model.vocabulary import NOTHING
 from tests.compute.streams import DAY, GPU, OTHER, PART, WITHOUT_UUID, TrackedTarget, sample
 
 

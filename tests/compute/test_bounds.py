@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pulsed.compute.bounds import Bounds, Inputs, bounds_of, zero_filled
-from pulsed.translate.vocabulary import NOTHING, Reading
+from pulsed.model.vocabulary import NOTHING, Reading
 from tests.compute.readings import arbitrary, consistent, hidden, hide, many
 
 

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 from pulsed.compute.derive import ComputeSettings
 from pulsed.compute.layer import ComputeLayer
+from pulsed.model.vocabulary import NOTHING, Reading
 from pulsed.translate.translator import Translator
-from pulsed.translate.vocabulary import NOTHING, Reading
 from tests.compute.readings import INSTANCE, WHOLE, result_of
 from tests.translate.build import page_tick
 

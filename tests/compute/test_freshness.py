@@ -6,7 +6,7 @@ import pytest
 
 from pulsed.compute.freshness import VITAL, Freshness, InputState, fractional
 from pulsed.compute.plausibility.rules import PlausibilitySettings
-from pulsed.translate.vocabulary import NOTHING, Reading, Value
+from pulsed.model.vocabulary import NOTHING, Reading, Value
 
 SETTINGS = PlausibilitySettings(frozen_samples=4, frozen_seconds=20.0)
 

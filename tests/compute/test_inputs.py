@@ -10,8 +10,8 @@ from pulsed.compute.plausibility.rules import ACTIVITY, RATES
 from pulsed.compute.tick import ComputedTick, Result
 from pulsed.compute.workload.class_table import WORKLOAD_CLASSES
 from pulsed.config.gpu_selection import EVERYTHING
+from pulsed.model.raw_tick import RawTick
 from pulsed.reader.exposition.parser import PageParser
-from pulsed.reader.tick import RawTick
 
 START = 1767225600.0
 

@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pulsed.attribution.owner import pod
 from pulsed.compute.absence import KEPT
 from pulsed.compute.counters.catalog import IDLE_KINDS
 from pulsed.compute.derive import ComputeSettings
@@ -16,8 +15,9 @@ from pulsed.compute.layer import ComputeLayer
 from pulsed.compute.tick import ClassChange, ComputedTick
 from pulsed.compute.tracker import Tracker
 from pulsed.compute.workload.class_table import WORKLOAD_CLASSES
-from pulsed.translate.tick import CanonicalTick, Device, Entity
-from pulsed.translate.vocabulary import NOTHING, Reading
+from pulsed.model.canonical_tick import CanonicalTick, Device, Entity
+from pulsed.model.owner import pod
+from pulsed.model.vocabulary import NOTHING, Reading
 from tests.compute.readings import arbitrary, many, result_of
 from tests.compute.streams import BUSY, DAY, GPU, IDLE, MEMORY, NAMES, OTHER, activity, counted, sample
 

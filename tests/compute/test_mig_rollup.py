@@ -11,9 +11,9 @@ from pulsed.compute.derive import ComputeSettings
 from pulsed.compute.layer import ComputeLayer
 from pulsed.compute.mig_rollup import UNKNOWN_PROFILE, MigRollup, Share, narrowed, shares_of
 from pulsed.compute.tick import ComputedTick, Result
-from pulsed.translate.tick import Device, Entity
+from pulsed.model.canonical_tick import Device, Entity
+from pulsed.model.vocabulary import NOTHING
 from pulsed.translate.translator import Translator
-from pulsed.translate.vocabulary import NOTHING
 from support.samples import SAMPLES, needs_samples
 from tests.compute.readings import consistent, hidden, hide, many
 from tests.translate.build import page_tick

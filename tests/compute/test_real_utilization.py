@@ -10,7 +10,7 @@ from pulsed.compute.derive import ComputeSettings
 from pulsed.compute.real_utilization import PRESETS, Weights
 from pulsed.compute.tick import RealUtilization
 from pulsed.errors import ConfigError
-from pulsed.translate.vocabulary import NOTHING, Reading
+from pulsed.model.vocabulary import NOTHING, Reading
 from tests.compute.readings import INPUTS, arbitrary, consistent, hidden, hide, many, result_of
 
 T4 = Reading(  # a T4 without SM activity: nvidia-smi says 91 % busy

@@ -10,7 +10,7 @@ from pulsed.compute.bounds import bounds_of
 from pulsed.compute.derive import ComputeSettings
 from pulsed.compute.peaks import LINKS, RESOURCES, c2c_of, nvlink_of, pcie_peak, peaks_by_architecture
 from pulsed.compute.saturation import LIMITING_RESOURCES, NONE, SATURATION, UNKNOWN, Saturation, Saturator
-from pulsed.translate.vocabulary import Reading
+from pulsed.model.vocabulary import Reading
 from tests.compute.readings import C2C, INPUTS, at_most, consistent, hide, many, rates
 
 A100 = "NVIDIA A100-SXM4-40GB"

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pulsed.compute.tensor_throughput import tensor_throughput_ratio
-from pulsed.translate.vocabulary import Reading
+from pulsed.model.vocabulary import Reading
 
 
 @pytest.mark.parametrize(

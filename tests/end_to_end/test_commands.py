@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from pulsed.model.vocabulary import QUANTITIES
 from pulsed.present.api import schema
-from pulsed.translate.vocabulary import QUANTITIES
 from support.daemon import environment, pulsed, serving
 from support.dmon_writer import ERAS, DmonWriter
 from support.waiting import SECONDS, until

@@ -16,7 +16,7 @@ from pulsed.commands.export import export
 from pulsed.config.load import load
 from pulsed.present.csv import pulsed_csv as rows
 from pulsed.reader.demo.source import DemoSource
-from pulsed.reader.tick import Source
+from pulsed.reader.source import Source
 from support.bench.pages import exporter_page
 from support.daemon import pulsed
 from support.dmon_writer import ABSENT, ERAS, DmonWriter, Value

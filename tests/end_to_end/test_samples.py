@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 import pytest
 
 from pulsed import cli
+from pulsed.model.vocabulary import QUANTITIES
 from pulsed.present.api import schema
-from pulsed.translate.vocabulary import QUANTITIES
 from support.daemon import Answer, Daemon, environment, free_port, serving
 from support.samples import SAMPLES, needs_samples
 from support.tools import tool

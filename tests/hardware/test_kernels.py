@@ -8,8 +8,8 @@ import pytest
 
 from pulsed.compute.derive import ComputeSettings, result_of
 from pulsed.compute.workload.class_table import CLASSES
-from pulsed.translate.tick import Device, Entity
-from pulsed.translate.vocabulary import NOTHING
+from pulsed.model.canonical_tick import Device, Entity
+from pulsed.model.vocabulary import NOTHING
 from support.hardware.cuda import GpuFacts
 from support.hardware.judge import PEAKS, busy_share, counted_work
 from support.hardware.kernels import KERNELS, KnownKernel

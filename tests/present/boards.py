@@ -13,9 +13,9 @@ from pulsed.compute.health.model import CheckState, Health, XidLast
 from pulsed.compute.peaks import RESOURCES
 from pulsed.compute.saturation import Saturation
 from pulsed.compute.tick import ComputedTick, HeldWorkload, RealUtilization, Result, Workload
-from pulsed.reader.tick import Layout, RawValue, Series
-from pulsed.translate.tick import Device, Entity
-from pulsed.translate.vocabulary import NOTHING, QUANTITIES, Reading
+from pulsed.model.canonical_tick import Device, Entity
+from pulsed.model.raw_tick import Layout, RawValue, Series
+from pulsed.model.vocabulary import NOTHING, QUANTITIES, Reading
 
 TIME = 1767225600.1
 """2026-01-01T00:00:00.100Z"""

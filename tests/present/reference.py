@@ -21,7 +21,7 @@ from pulsed.collector.target_store import TargetStore
 from pulsed.compute.declaration import DerivedNumber
 from pulsed.compute.derived_results import DERIVED_VALUES
 from pulsed.compute.health.model import NOT_EVALUATED, CheckState, Health
-from pulsed.translate.vocabulary import QUANTITIES
+from pulsed.model.vocabulary import QUANTITIES
 from tests.present.boards import Gpu
 
 CLASSES = (

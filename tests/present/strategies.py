@@ -10,8 +10,8 @@ from pulsed.collector.target_store import Target, TargetStore
 from pulsed.compute.counters.catalog import COUNTERS, CounterSnapshot, Distribution
 from pulsed.compute.health.model import NOT_EVALUATED
 from pulsed.compute.tick import HeldWorkload, RealUtilization, Result, Workload
-from pulsed.translate.tick import Device, Entity
-from pulsed.translate.vocabulary import NOTHING, QUANTITIES
+from pulsed.model.canonical_tick import Device, Entity
+from pulsed.model.vocabulary import NOTHING, QUANTITIES
 from tests.present.boards import COUNTED, NOT_SATURATED, SATURATED, SICK, Gpu, tick
 from tests.present.reference import BOTTLENECKS, CLASSES
 

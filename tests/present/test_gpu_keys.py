@@ -1,7 +1,7 @@
 from __future__ import annotations
 
+from pulsed.model.canonical_tick import Device, Entity
 from pulsed.present.gpu_keys import key_of, label_text, repeated
-from pulsed.translate.tick import Device, Entity
 
 
 def key(gpu: str, uuid: str = "", mig_id: str = "", node: str = "") -> tuple[str, str, str, str]:

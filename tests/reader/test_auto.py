@@ -7,8 +7,8 @@ import asyncio
 import pytest
 
 from pulsed.errors import ConfigError, HostEngineUnavailable, NoSourceWorks, ScrapeFailed, SourceError
+from pulsed.model.raw_tick import Layout, RawTick
 from pulsed.reader.auto import GIVE_UP_AFTER, AutoSource, SourceCandidate
-from pulsed.reader.tick import Layout, RawTick
 
 LAYOUT = Layout("exporter", ())
 

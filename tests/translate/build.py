@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from itertools import count
 
+from pulsed.model.canonical_tick import CanonicalTick, Device
+from pulsed.model.raw_tick import Dialect, Layout, RawTick, RawValue, Series
+from pulsed.model.vocabulary import Reading
 from pulsed.reader.dmon.parser import DmonParser
 from pulsed.reader.exposition.parser import PageParser
-from pulsed.reader.tick import Dialect, Layout, RawTick, RawValue, Series
-from pulsed.translate.tick import CanonicalTick, Device
-from pulsed.translate.vocabulary import Reading
 
 Row = tuple[str, Mapping[str, str], RawValue]
 

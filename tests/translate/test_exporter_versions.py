@@ -6,7 +6,7 @@ import csv
 
 import pytest
 
-from pulsed.reader.tick import Layout, Series
+from pulsed.model.raw_tick import Layout, Series
 from pulsed.translate.exporter_versions import exporter_version, first_version, in_words, name_for, versions_of
 from pulsed.translate.fields import FIELDS, FIRST_BASE_UNIT_ID, sources
 from support.samples import SAMPLES

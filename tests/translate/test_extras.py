@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from pulsed.translate.tick import CanonicalTick, Extras
+from pulsed.model.canonical_tick import CanonicalTick, Extras
 from pulsed.translate.translator import Translator
 from tests.translate.build import Row, page_tick, tick
 

@@ -4,6 +4,7 @@ import csv
 
 import pytest
 
+from pulsed.model.vocabulary import QUANTITIES
 from pulsed.translate.fields import (
     AMBIGUOUS_NAME,
     BY_NAME,
@@ -14,7 +15,6 @@ from pulsed.translate.fields import (
     IDENTITY,
     sources,
 )
-from pulsed.translate.vocabulary import QUANTITIES
 from support.samples import SAMPLES, needs_samples
 from tests.translate.field_table import FIELD_ROWS, FieldRow
 

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 
 import pytest
 
-from pulsed.attribution.owner import Owner, pod
+from pulsed.model.canonical_tick import Device, Entity
+from pulsed.model.owner import Owner, pod
 from pulsed.reader.exposition.parser import PageParser
-from pulsed.translate.tick import Device, Entity
 from pulsed.translate.translator import Translator
 from tests.translate.build import Row, by_key, dmon_ticks, page_tick, present, raw_tick, tick
 

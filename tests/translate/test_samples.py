@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from pulsed.attribution.owner import pod
-from pulsed.translate.tick import CanonicalTick, Entity
+from pulsed.model.canonical_tick import CanonicalTick, Entity
+from pulsed.model.owner import pod
+from pulsed.model.vocabulary import NOTHING, Reading
 from pulsed.translate.translator import Translator
-from pulsed.translate.vocabulary import NOTHING, Reading
 from support.samples import SAMPLES, needs_samples
 from tests.translate.build import by_key, dmon_ticks, page_tick, present
 

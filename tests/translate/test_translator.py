@@ -6,14 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pulsed.model.raw_tick import Dialect, RawValue
+from pulsed.model.vocabulary import NOTHING, POSITION, Reading
 from pulsed.reader.exposition.parser import PageParser
-from pulsed.reader.tick import Dialect, RawValue
 from pulsed.translate.fields import AMBIGUOUS_NAME, FIELDS, DcgmField
 from pulsed.translate.identity import blocks_of, exporter_entities
 from pulsed.translate.plan import Plan, plans
 from pulsed.translate.translator import Translator
 from pulsed.translate.units import RATIO_ABOVE_ONE, RATIO_ABSURD, RATIO_UNIT_UNKNOWN
-from pulsed.translate.vocabulary import NOTHING, POSITION, Reading
 from support.bench.pages import exporter_page
 from tests.translate.build import Row, by_key, page_tick, present, raw_tick, tick
 

@@ -9,10 +9,10 @@ from pulsed.compute.declaration import Alternatives
 from pulsed.compute.derive import ComputeSettings
 from pulsed.compute.derived_results import DERIVED_RESULTS
 from pulsed.compute.hardware import has_quantity, is_of_boards
+from pulsed.model.canonical_tick import Device
+from pulsed.model.vocabulary import Reading
 from pulsed.reader.dcgmi.watch import is_profiling
 from pulsed.translate.fields import sources
-from pulsed.translate.tick import Device
-from pulsed.translate.vocabulary import Reading
 
 
 def is_profiled(quantity: str) -> bool:

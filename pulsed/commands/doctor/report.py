@@ -19,9 +19,9 @@ from pulsed.commands.doctor.source_check import SourceCheck, choose, probe_all
 from pulsed.commands.doctor.workloads_check import check_workloads
 from pulsed.compute.hardware import has_profiling
 from pulsed.config import Config
+from pulsed.model.canonical_tick import Device
+from pulsed.model.vocabulary import QUANTITIES, Reading
 from pulsed.translate.exporter_versions import ExporterVersion
-from pulsed.translate.tick import Device
-from pulsed.translate.vocabulary import QUANTITIES, Reading
 
 Report = dict[str, Any]
 

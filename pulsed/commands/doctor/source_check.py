@@ -13,13 +13,13 @@ from pulsed.collector.this_host import node_name
 from pulsed.compute.tick import ComputedTick
 from pulsed.config import Config
 from pulsed.errors import ConfigError, ProfilingHeld, SourceError
+from pulsed.model.vocabulary import NOTHING
 from pulsed.reader.dcgmi.child import find
 from pulsed.reader.dcgmi.source import DcgmiSource
 from pulsed.reader.dcgmi.version import described, versions
 from pulsed.reader.nvml.source import NvmlSource
-from pulsed.reader.tick import Source
+from pulsed.reader.source import Source
 from pulsed.translate.exporter_versions import ExporterVersion, in_words, versions_of
-from pulsed.translate.vocabulary import NOTHING
 
 TICKS = 4
 """Most ticks of a live dcgmi that are read: profiling counters need one or two samples to begin with."""

@@ -16,8 +16,8 @@ from typing import NamedTuple
 
 from pulsed.compute.counters.catalog import IDLE_KINDS, INTEGRALS, CounterSnapshot, Distribution
 from pulsed.compute.workload.class_table import WORKLOAD_CLASSES
-from pulsed.translate.tick import Device
-from pulsed.translate.vocabulary import POSITION, Reading, Value
+from pulsed.model.canonical_tick import Device
+from pulsed.model.vocabulary import POSITION, Reading, Value
 
 MAX_WATTS = 10_000.0
 """No GPU draws as much: a GB300 is at 1,400 W. An energy counter that gains more has jumped."""

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from pulsed.compute.workload.class_table import WORKLOAD_CLASSES
-from pulsed.translate.vocabulary import QUANTITIES, Value
+from pulsed.model.vocabulary import QUANTITIES, Value
 
 IDLE_KINDS = ("free", "held", "unknown")
 """Kinds of idle time: the GPU is not in use, it is, or its memory is not known."""

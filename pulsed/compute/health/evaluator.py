@@ -17,9 +17,9 @@ from pulsed.compute.health.settings import HealthSettings
 from pulsed.compute.health.summary import roll_up
 from pulsed.compute.sample_decision import SampleDecision
 from pulsed.compute.tracker import Roster, TrackedTick, Tracker
-from pulsed.reader.tick import KernelEvent, Layout
-from pulsed.translate.tick import CanonicalTick
-from pulsed.translate.vocabulary import NOTHING, Reading
+from pulsed.model.canonical_tick import CanonicalTick
+from pulsed.model.raw_tick import KernelEvent, Layout
+from pulsed.model.vocabulary import NOTHING, Reading
 
 FORGET_SECONDS = 7 * 86400.0
 """Age at which saved health is dropped: the length of the longest window."""

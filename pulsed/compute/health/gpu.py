@@ -16,9 +16,9 @@ from pulsed.compute.health.summary import health_of
 from pulsed.compute.health.xid_log import Jobs, XidLog
 from pulsed.compute.health.xid_rule import XidRule
 from pulsed.compute.sample_decision import FIRST, SampleDecision
-from pulsed.reader.tick import KernelEvent
-from pulsed.translate.tick import Device, Extras
-from pulsed.translate.vocabulary import POSITION, Reading, Value
+from pulsed.model.canonical_tick import Device, Extras
+from pulsed.model.raw_tick import KernelEvent
+from pulsed.model.vocabulary import POSITION, Reading, Value
 
 _REASONS, _XID = POSITION[REASONS], POSITION[XID]
 

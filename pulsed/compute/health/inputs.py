@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from pulsed.compute.health.clock_events import ClockEvents
 from pulsed.compute.health.xid_log import XidLog
-from pulsed.translate.tick import Extras
-from pulsed.translate.vocabulary import NOTHING, POSITION, Reading, Value
+from pulsed.model.canonical_tick import Extras
+from pulsed.model.vocabulary import NOTHING, POSITION, Reading, Value
 
 if TYPE_CHECKING:
     from pulsed.compute.health.check import GpuCheck

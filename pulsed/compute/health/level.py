@@ -10,7 +10,7 @@ from pulsed.compute.health.inputs import INPUT_POSITION, GpuInputs
 from pulsed.compute.health.model import SEVERITY, State, has_passed
 from pulsed.compute.health.rule import Rule, RuleState
 from pulsed.compute.health.temperature_limits import is_data_centre, limits_of
-from pulsed.translate.vocabulary import Value
+from pulsed.model.vocabulary import Value
 
 # Replays per minute and lane that a bit error rate of 1e-12 explains, by generation (DCGM's PCIe watch). 4 and newer
 # would do with less, as links correct more; DCGM scales them all alike.

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from pulsed.compute.gpu_tracks import GpuTrack
-from pulsed.translate.tick import Device
+from pulsed.model.canonical_tick import Device
 
 State = Literal["unknown", "ok", "info", "warn", "hot", "crit"]
 """`unknown` means that the inputs are absent; it is never ok. `hot` ranks above `warn`, because heat acts at once."""

@@ -20,7 +20,7 @@ from pulsed.compute.health.rule import Rule
 from pulsed.compute.health.settings import HealthSettings
 from pulsed.compute.health.xid_rule import XidRule
 from pulsed.compute.health.xids import XIDS
-from pulsed.translate.vocabulary import POSITION, Reading, Value
+from pulsed.model.vocabulary import POSITION, Reading, Value
 
 XID, REASONS = "xid_last_code", "clocks_event_reasons"
 

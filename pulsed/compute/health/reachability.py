@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from pulsed.compute.freshness import InputState
 from pulsed.compute.health.model import has_passed
-from pulsed.translate.vocabulary import NOTHING, Reading
+from pulsed.model.vocabulary import NOTHING, Reading
 
 LOST_SECONDS = 1.0
 """Two polls of a fast source are too short a time for a lost GPU."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from pulsed.translate.vocabulary import POSITION, Reading, Value
+from pulsed.model.vocabulary import POSITION, Reading, Value
 
 RESET_SIGNS = (
     "energy_joules_total",

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from pulsed.compute.declaration import Alternatives, DerivedNumber, DerivedResult, DerivedState
 from pulsed.compute.health.model import STATES
-from pulsed.translate.vocabulary import QUANTITIES
+from pulsed.model.vocabulary import QUANTITIES
 
 if TYPE_CHECKING:
     from pulsed.compute.derive import ComputeSettings

@@ -19,7 +19,7 @@ from pulsed.compute.health.model import CheckState, State
 from pulsed.compute.health.resets import Resets
 from pulsed.compute.health.rule import HOUR, Rule, RuleState
 from pulsed.compute.health.xid_log import XidRecord
-from pulsed.translate.tick import Device, Entity
+from pulsed.model.canonical_tick import Device, Entity
 
 if TYPE_CHECKING:
     from pydantic import ConfigDict, TypeAdapter

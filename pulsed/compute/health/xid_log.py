@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from math import inf
 
 from pulsed.compute.health.xids import FOLLOWER
-from pulsed.reader.tick import KernelEvent
-from pulsed.translate.tick import Extras
+from pulsed.model.canonical_tick import Extras
+from pulsed.model.raw_tick import KernelEvent
 
 BURST_GAP = 180.0
 """Seconds after which the same code is another burst (gpud, NVSentinel merge closer ones)."""

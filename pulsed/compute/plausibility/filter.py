@@ -27,7 +27,7 @@ from pulsed.compute.plausibility.rules import (
     PlausibilityRule,
     PlausibilitySettings,
 )
-from pulsed.translate.vocabulary import POSITION, Reading, Value
+from pulsed.model.vocabulary import POSITION, Reading, Value
 
 _ranged = itemgetter(*(POSITION[limit.quantity] for _, limit in RANGES))
 _range_keys = tuple((rule.reason, limit.quantity) for rule, limit in RANGES)

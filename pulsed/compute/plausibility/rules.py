@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from pulsed.compute.counters.accumulator import MAX_WATTS
 from pulsed.errors import ConfigError
-from pulsed.translate.vocabulary import QUANTITIES
+from pulsed.model.vocabulary import QUANTITIES
 
 ACTIVITY = (
     "graphics_engine_active_ratio",

@@ -28,7 +28,7 @@ from pulsed.compute.workload.class_table import (
     Variable,
     rules_of,
 )
-from pulsed.translate.vocabulary import Reading
+from pulsed.model.vocabulary import Reading
 
 Missing = Literal["bounds", "zero"]
 """What a missing input is: anything that physics allows, or 0 (the older convention)."""

@@ -9,7 +9,7 @@ from pulsed.accounting.account import VIOLATIONS, GpuAccount, OwnerAccount
 from pulsed.accounting.accounting import OwnerAccounting
 from pulsed.accounting.counter_vector import by_name, observed
 from pulsed.accounting.ended import EndedAccounts
-from pulsed.attribution.owner import Owner
+from pulsed.model.owner import Owner
 from pulsed.present.account_totals import coverage, with_totals
 from pulsed.present.job_cost import NO_PRICES, Prices
 from pulsed.present.rfc3339 import rfc3339, rfc3339_or_none

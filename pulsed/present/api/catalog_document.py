@@ -11,9 +11,9 @@ from pulsed.compute.health.checks import CHECKS
 from pulsed.compute.health.inputs import FACTS
 from pulsed.compute.workload.class_table import WORKLOAD_CLASSES, ClassRule, rules_of
 from pulsed.compute.workload.result import inputs_of_variables
+from pulsed.model.vocabulary import QUANTITIES
 from pulsed.present.counters_file import counters_line
 from pulsed.translate.fields import sources
-from pulsed.translate.vocabulary import QUANTITIES
 
 Document = dict[str, Any]
 

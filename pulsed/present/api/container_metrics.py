@@ -12,14 +12,14 @@ from decimal import Decimal
 from math import isfinite
 from typing import NamedTuple
 
-from pulsed.attribution.owner import Owner
 from pulsed.collector.target_store import Target, TargetStore
+from pulsed.model.owner import Owner
+from pulsed.model.vocabulary import POSITION, Value
 from pulsed.present.api.container_fields import IDENTITY_KEYS, OWNER_KEYS, ROW_FIELDS
 from pulsed.present.api.derived_fields import derived_sections
 from pulsed.present.api.documents import Match, current_result, is_stale, matches
 from pulsed.present.api.pod_gpus import board_of, pods_of, without_split_boards
 from pulsed.present.rfc3339 import rfc3339
-from pulsed.translate.vocabulary import POSITION, Value
 
 _NO_POD = Owner("nobody", "")
 

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple, cast
 from pulsed.compute.declaration import DerivedDetail, DerivedNumber, DerivedState, DerivedValue, DerivedVector
 from pulsed.compute.derived_results import DERIVED_VALUES, ordered
 from pulsed.compute.tick import Result
+from pulsed.model.vocabulary import Reading
 from pulsed.present.rfc3339 import rfc3339_or_none
-from pulsed.translate.vocabulary import Reading
 
 FIRST_SECTIONS = ("real_utilization", "saturation", "workload", "health")
 """Sections whose order in the document is fixed; later ones follow in the order of their table."""

@@ -16,12 +16,12 @@ from pulsed.compute.health.checks import BY_ID
 from pulsed.compute.health.model import CheckState, Health
 from pulsed.compute.health.summary import limited_to, stale
 from pulsed.compute.tick import ComputedTick, Result
+from pulsed.model.canonical_tick import Device
+from pulsed.model.vocabulary import Reading
 from pulsed.present.api.account_documents import owner_document
 from pulsed.present.api.derived_fields import derived_sections
 from pulsed.present.gpu_keys import board_names, key_of, names_of, node_of, repeated
 from pulsed.present.rfc3339 import rfc3339, rfc3339_or_none
-from pulsed.translate.tick import Device
-from pulsed.translate.vocabulary import Reading
 
 Document = dict[str, Any]
 

@@ -12,12 +12,12 @@ from pulsed.compute.absence import Removal
 from pulsed.compute.health.xids import advice, xid_of
 from pulsed.compute.tick import ComputedTick, Result
 from pulsed.json_text import json_text
+from pulsed.model.canonical_tick import Device
+from pulsed.model.vocabulary import Reading, Value
 from pulsed.present.api.account_documents import owner_document
 from pulsed.present.api.sample_fields import getter
 from pulsed.present.gpu_keys import node_of
 from pulsed.present.rfc3339 import rfc3339
-from pulsed.translate.tick import Device
-from pulsed.translate.vocabulary import Reading, Value
 
 TICK_FIELDS = (
     "workload_class",

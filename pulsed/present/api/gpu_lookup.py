@@ -7,9 +7,9 @@ from typing import Annotated, Any
 
 from fastapi import Path, Query
 
+from pulsed.model.canonical_tick import Device
 from pulsed.present.api import schema
 from pulsed.present.api.json_response import ApiError
-from pulsed.translate.tick import Device
 
 GpuPath = Annotated[str, Path(description="an index, a UUID, a MIG UUID, or `index:MIG id`")]
 NodeQuery = Annotated[str | None, Query(description="node, if several have a GPU of that index")]

@@ -22,10 +22,10 @@ from typing import Any, NamedTuple
 
 from pulsed.compute.tick import ComputedTick
 from pulsed.json_text import json_text
+from pulsed.model.canonical_tick import Device, Entity
 from pulsed.present.api.sample_fields import DEFAULT_FIELDS, check_fields
 from pulsed.present.api.sample_rows import Columns, json_numbers
 from pulsed.present.gpu_keys import Key, key_of, names_of, node_of
-from pulsed.translate.tick import Device, Entity
 
 SECONDS = 600.0
 MAX_BYTES = 8 * 2**20

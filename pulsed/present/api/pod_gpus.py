@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from pulsed.attribution.owner import Owner
 from pulsed.collector.target_store import TargetStore
 from pulsed.compute.tick import Result
+from pulsed.model.owner import Owner
+from pulsed.model.vocabulary import Reading, Value
 from pulsed.present.api.documents import Match, is_stale, matches
 from pulsed.present.api.event_documents import finite
 from pulsed.present.api.sample_fields import getter
 from pulsed.present.autoscale import PodGpu
-from pulsed.translate.vocabulary import Reading, Value
 
 
 def without_split_boards(found: Sequence[Match]) -> list[Match]:

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pulsed.attribution.processes import ListedProcess, are_visible, listed_processes
+from pulsed.model.raw_tick import GpuProcess
 from pulsed.present.rfc3339 import rfc3339
-from pulsed.reader.tick import GpuProcess
 
 
 def processes_document(on_gpus: Sequence[GpuProcess] | None) -> dict[str, Any]:

@@ -8,8 +8,8 @@ from pulsed.compute.declaration import DerivedNumber, DerivedState, DerivedVecto
 from pulsed.compute.derived_results import DERIVED_VALUES
 from pulsed.compute.tick import Result
 from pulsed.errors import UsageError
+from pulsed.model.vocabulary import POSITION, QUANTITIES, Reading, Value, is_counter
 from pulsed.suggestions import did_you_mean
-from pulsed.translate.vocabulary import POSITION, QUANTITIES, Reading, Value, is_counter
 
 Number = Callable[[Reading, Result], Value]
 

@@ -10,8 +10,8 @@ from operator import itemgetter
 from typing import Any
 
 from pulsed.compute.tick import Result
+from pulsed.model.vocabulary import POSITION, QUANTITIES, Reading, Value
 from pulsed.present.api.sample_fields import NUMBERS, WORDS
-from pulsed.translate.vocabulary import POSITION, QUANTITIES, Reading, Value
 
 NO_STATE = 255
 """Position of a state that is missing."""

@@ -16,10 +16,10 @@ from typing import NamedTuple, TextIO
 
 from pulsed.compute.real_utilization import Weights
 from pulsed.compute.tick import ComputedTick, Result
+from pulsed.model.canonical_tick import Entity
+from pulsed.model.vocabulary import POSITION, Reading
 from pulsed.present.csv.pulsed_csv import choose, text_cell
 from pulsed.present.gpu_sample import GpuSample, gpu_samples
-from pulsed.translate.tick import Entity
-from pulsed.translate.vocabulary import POSITION, Reading
 
 MEBIBYTE = 2.0**20
 MEGA = 1e6

@@ -15,12 +15,12 @@ from typing import TextIO
 from pulsed.compute.derived_results import ordered
 from pulsed.compute.tick import ComputedTick
 from pulsed.errors import UsageError
+from pulsed.model.vocabulary import POSITION
 from pulsed.present.api.sample_fields import NUMBERS, WORDS, getter
 from pulsed.present.gpu_sample import GpuSample, gpu_samples
 from pulsed.present.rfc3339 import rfc3339
 from pulsed.printable import clean
 from pulsed.suggestions import did_you_mean
-from pulsed.translate.vocabulary import POSITION
 
 Cell = Callable[[GpuSample], str | float | None]
 

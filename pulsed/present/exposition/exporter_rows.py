@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from pulsed.model.canonical_tick import Device, Entity
+from pulsed.model.raw_tick import Layout, Series
+from pulsed.model.vocabulary import QUANTITIES, is_counter
 from pulsed.present.gpu_keys import node_of
-from pulsed.reader.tick import Layout, Series
 from pulsed.translate.fields import BY_SHORT, INSTANCE, DcgmField, Level, sources
 from pulsed.translate.identity import blocks_of, dmon_entities
-from pulsed.translate.tick import Device, Entity
 from pulsed.translate.units import CODE, COUNT, PSTATE, RATIO
-from pulsed.translate.vocabulary import QUANTITIES, is_counter
 
 XID = sources("xid_last_code")[0].names[0]
 """The family whose samples carry their value as a label, too: `err_code`."""

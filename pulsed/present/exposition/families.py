@@ -17,6 +17,7 @@ from pulsed.compute.declaration import DerivedNumber, DerivedState, DerivedValue
 from pulsed.compute.derived_results import DERIVED_VALUES
 from pulsed.compute.health.model import OTHER_XIDS, CheckState, Health
 from pulsed.compute.health.xid_log import MOST_CODES
+from pulsed.model.vocabulary import QUANTITIES, is_counter
 from pulsed.present.exposition.family_types import (
     ALONE,
     NO_SAMPLES,
@@ -36,7 +37,6 @@ from pulsed.present.exposition.text_format import MetricType
 from pulsed.present.gpu_sample import GpuSample
 from pulsed.translate.fields import DERIVED as COMPOSED
 from pulsed.translate.fields import sources
-from pulsed.translate.vocabulary import QUANTITIES, is_counter
 
 _health: Basis = attrgetter("result.health")
 _PARTS: Mapping[ResultPart, Basis | None] = {"": None, "held": attrgetter("result.held"), "health": _health}

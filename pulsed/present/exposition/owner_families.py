@@ -16,8 +16,9 @@ from prometheus_client import Metric
 from pulsed.accounting.account import OwnerAccount
 from pulsed.accounting.accounting import OwnerAccounting
 from pulsed.accounting.findings import FindingDetector, FindingName
-from pulsed.attribution.owner import Owner
 from pulsed.collector.target_store import TargetStore
+from pulsed.model.canonical_tick import Device
+from pulsed.model.owner import Owner
 from pulsed.present.exposition.text_format import label_pairs
 from pulsed.present.gpu_keys import gpu_labels
 from pulsed.present.owner_groups import (
@@ -35,7 +36,6 @@ from pulsed.present.owner_groups import (
     sums_of,
 )
 from pulsed.present.workload_totals import WorkloadTotals
-from pulsed.translate.tick import Device
 
 MAX_OWNERS = 256
 

@@ -13,10 +13,10 @@ from math import isfinite
 from typing import TypeGuard
 
 from pulsed.compute.tick import ComputedTick
+from pulsed.model.canonical_tick import Device
+from pulsed.model.raw_tick import Layout, RawValue, Series
 from pulsed.present.exposition.exporter_rows import XID, exporter_layout
 from pulsed.present.exposition.text_format import MetricType, header, label_pairs
-from pulsed.reader.tick import Layout, RawValue, Series
-from pulsed.translate.tick import Device
 from pulsed.translate.units import is_blank
 
 _DCGM_NAME = re.compile(r"(?i:dcgm)_[a-zA-Z0-9_]+")

@@ -13,10 +13,10 @@ from pulsed.compute.counters.catalog import Distribution
 from pulsed.compute.health.model import Health
 from pulsed.compute.peaks import DEFAULT, LINKS, RESOURCES, Peaks, architecture_of
 from pulsed.compute.tick import ComputedTick
+from pulsed.model.vocabulary import POSITION
 from pulsed.present.exposition.series_memory import without_gone
 from pulsed.present.exposition.text_format import MetricType, header, label_pairs
 from pulsed.present.gpu_keys import Key
-from pulsed.translate.vocabulary import POSITION
 
 Bucket = tuple[tuple[float, ...], list[int], float]
 """Bounds, counts per bucket, and the sum of a distribution."""

@@ -14,6 +14,8 @@ from operator import is_, ne
 from typing import cast
 
 from pulsed.compute.tick import ComputedTick
+from pulsed.model.canonical_tick import Device
+from pulsed.model.vocabulary import Value
 from pulsed.present.exposition.catalog import Catalog, Form
 from pulsed.present.exposition.family_types import Basis, DerivedFamily, Samples
 from pulsed.present.exposition.owner_families import owner_label_text
@@ -21,8 +23,6 @@ from pulsed.present.exposition.series_memory import COUNTER_FORMS, CounterForm, 
 from pulsed.present.exposition.text_format import label_pairs
 from pulsed.present.gpu_keys import Key, key_of, label_text
 from pulsed.present.gpu_sample import GpuSample, gpu_samples
-from pulsed.translate.tick import Device
-from pulsed.translate.vocabulary import Value
 
 _Shape = object
 """Cache key of a template: which lines it has."""

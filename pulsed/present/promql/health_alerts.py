@@ -16,9 +16,9 @@ from pulsed.compute.health.model import SEVERITY
 from pulsed.compute.health.settings import HealthSettings
 from pulsed.compute.health.xid_rule import CORROBORATION, XidRule
 from pulsed.compute.health.xids import FOLLOWER, XIDS
+from pulsed.model.vocabulary import QUANTITIES
 from pulsed.present.promql.alert_text import GPU, OWNER, lookup, of_board
 from pulsed.present.promql.rule_types import Alert, Severity
-from pulsed.translate.vocabulary import QUANTITIES
 
 METRIC = "pulsed_gpu_health_check"
 

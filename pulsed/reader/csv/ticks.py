@@ -17,8 +17,8 @@ from pathlib import Path
 from statistics import median
 
 from pulsed.errors import BadCapture
+from pulsed.model.raw_tick import Labels, Layout, RawValue, Series
 from pulsed.reader.csv.records import IDENTITY, REMEDY, TIME, Records, read_header
-from pulsed.reader.tick import Labels, Layout, RawValue, Series
 
 DERIVED = frozenset(
     {

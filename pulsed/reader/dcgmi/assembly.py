@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from pulsed.model.raw_tick import Labels, Layout, RawValue, Series
 from pulsed.reader.dcgmi.discovery import NOTHING_KNOWN, Topology
-from pulsed.reader.tick import Labels, Layout, RawValue, Series
 
 
 @dataclass(slots=True)

@@ -12,10 +12,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from pulsed.errors import SourceError, StreamBroke, StreamHung
+from pulsed.model.raw_tick import Labels
 from pulsed.reader.dcgmi.child import Child
 from pulsed.reader.dcgmi.failures import failure_of
 from pulsed.reader.dmon.cells import read_text
-from pulsed.reader.tick import Labels
 
 _MOST_BYTES = 2**20
 

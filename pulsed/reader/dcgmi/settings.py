@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from pulsed.reader.tick import MAX_GPUS
+from pulsed.model.raw_tick import MAX_GPUS
 
 LEAST_INTERVAL = 0.1
 """Seconds. DCGM's floor for profiling counters; with Hopper's GPM a shorter one gives invalid values (DCGM#310)."""

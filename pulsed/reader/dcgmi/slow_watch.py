@@ -8,10 +8,10 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from pulsed.backoff import Backoff
 from pulsed.errors import SourceError
+from pulsed.model.raw_tick import Layout, RawValue
 from pulsed.reader.dcgmi.opening import open_stream
 from pulsed.reader.dcgmi.stream import Arrival, DmonStream
 from pulsed.reader.dcgmi.watch import Watch
-from pulsed.reader.tick import Layout, RawValue
 
 log = logging.getLogger(__name__)
 

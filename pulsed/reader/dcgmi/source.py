@@ -24,6 +24,7 @@ from pulsed.errors import (
     TooManyGpus,
     WatchRefused,
 )
+from pulsed.model.raw_tick import Labels, Layout, RawTick
 from pulsed.reader.dcgmi.assembly import Assembly, entities, values
 from pulsed.reader.dcgmi.child import find
 from pulsed.reader.dcgmi.discovery import NOTHING_KNOWN, Topology, discover, is_outdated
@@ -32,7 +33,6 @@ from pulsed.reader.dcgmi.settings import LEAST_INTERVAL, DcgmiSettings
 from pulsed.reader.dcgmi.slow_watch import SlowWatch
 from pulsed.reader.dcgmi.stream import Arrival, DmonStream
 from pulsed.reader.dcgmi.watch import Watch
-from pulsed.reader.tick import Labels, Layout, RawTick
 
 log = logging.getLogger(__name__)
 

@@ -12,10 +12,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from pulsed.errors import SourceError, StreamHung, TooManyGpus
+from pulsed.model.raw_tick import Layout, RawValue
 from pulsed.reader.dcgmi.child import Child
 from pulsed.reader.dcgmi.failures import failure_of
 from pulsed.reader.dmon.parser import DmonParser
-from pulsed.reader.tick import Layout, RawValue
 
 _QUIET_SECONDS = 0.05
 """A tick that lacks an entity of the one before counts as whole after so long without another row, at most half an

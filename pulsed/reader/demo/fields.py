@@ -11,9 +11,9 @@ from itertools import chain
 from operator import attrgetter
 from typing import NamedTuple
 
+from pulsed.model.raw_tick import Layout, Series
 from pulsed.reader.demo import simulated_gpu as board
 from pulsed.reader.demo.scenes import ROWS, SCENES
-from pulsed.reader.tick import Layout, Series
 
 
 class DemoField(NamedTuple):

@@ -12,10 +12,10 @@ import time
 from collections.abc import Awaitable, Callable
 
 from pulsed.errors import ConfigError
+from pulsed.model.raw_tick import RawTick
 from pulsed.reader.demo.fields import demo_layout, demo_values, owner_labels
 from pulsed.reader.demo.scenes import SCENES
 from pulsed.reader.demo.simulated_gpu import SimulatedGpu
-from pulsed.reader.tick import RawTick
 
 
 class Node:

@@ -9,7 +9,7 @@ import math
 import re
 from typing import NamedTuple
 
-from pulsed.reader.tick import RawValue
+from pulsed.model.raw_tick import RawValue
 
 STRING_COLUMNS = frozenset(
     {

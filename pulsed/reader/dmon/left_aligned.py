@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 from operator import itemgetter
 
+from pulsed.model.raw_tick import RawValue
 from pulsed.reader.dmon.cells import (
     ENTITY,
     PLAIN,
@@ -18,7 +19,6 @@ from pulsed.reader.dmon.cells import (
     read_cell,
 )
 from pulsed.reader.dmon.rows import BadRow, DmonRow, check_blanks, split_row, text_flags
-from pulsed.reader.tick import RawValue
 
 _MOST_ENTITY_CELLS = 4096  # remembered; a node has hundreds of entities at most
 

@@ -9,8 +9,8 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Literal, NamedTuple, Protocol
 
+from pulsed.model.raw_tick import RawValue
 from pulsed.reader.dmon.cells import ENTITY, PLAIN, STRING_COLUMNS, DmonEntity, is_surely_whole, read_cell
-from pulsed.reader.tick import RawValue
 
 Reason = Literal["short_row", "misaligned", "half_row", "no_header"]
 """Why a row cannot be read: fewer cells than columns where that leaves open which are missing; cells not under their

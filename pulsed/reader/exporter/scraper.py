@@ -24,7 +24,7 @@ from pulsed.http.credentials import (
     read_password,
     read_token,
 )
-from pulsed.reader.tick import MAX_GPUS
+from pulsed.model.raw_tick import MAX_GPUS
 
 if TYPE_CHECKING:
     import ssl

@@ -5,7 +5,7 @@ A device that is parsed, translated and evaluated costs a hundred times as much 
 
 from __future__ import annotations
 
-from pulsed.reader.tick import Labels
+from pulsed.model.raw_tick import Labels
 
 _NOT_A_GPU = frozenset({"nvlink", "nvswitch", "cpu", "cpucore"})
 

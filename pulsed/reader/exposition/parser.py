@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from pulsed.errors import BadPage, TooManyGpus
+from pulsed.model.raw_tick import Labels, Layout, RawValue, Series
 from pulsed.reader.exposition.device_count import device_of
 from pulsed.reader.exposition.row import (
     PageLimits,
@@ -36,7 +37,6 @@ from pulsed.reader.exposition.text import (
     too_many_lines,
     too_many_rejected,
 )
-from pulsed.reader.tick import Labels, Layout, RawValue, Series
 
 # Pages in a row that a series must be absent from before it may be forgotten: at the usual 15 s two and a half minutes,
 # so that a pod that restarts or an exporter that comes back finds its series where they were.

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
 
-from pulsed.reader.tick import MAX_GPUS, Labels
+from pulsed.model.raw_tick import MAX_GPUS, Labels
 
 
 @dataclass(frozen=True, slots=True)

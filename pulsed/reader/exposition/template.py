@@ -10,7 +10,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from pulsed.reader.tick import RawValue
+from pulsed.model.raw_tick import RawValue
 
 
 class _Numbers(dict[str, float]):

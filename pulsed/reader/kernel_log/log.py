@@ -11,9 +11,9 @@ import stat
 import time as clocks
 from collections.abc import Callable
 
+from pulsed.model.raw_tick import KernelEvent
 from pulsed.reader.kernel_log.line_formats import EXPECTED, Now, parse_line
 from pulsed.reader.kernel_log.log_text import LONGEST_LINE, LogText, event_of
-from pulsed.reader.tick import KernelEvent
 
 KMSG = "/dev/kmsg"
 

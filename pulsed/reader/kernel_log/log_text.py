@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from pulsed.model.raw_tick import KernelEvent
 from pulsed.reader.kernel_log.journal_export import JournalExport
 from pulsed.reader.kernel_log.line_formats import LogLine, Now, parse_line
 from pulsed.reader.kernel_log.messages import DRIVERS, parse_message
-from pulsed.reader.tick import KernelEvent
 
 LONGEST_LINE = 8192
 """Bytes of a line that count: as many as a record of /dev/kmsg has (`CONSOLE_EXT_LOG_MAX`)."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 
-from pulsed.reader.tick import KernelEvent
+from pulsed.model.raw_tick import KernelEvent
 
 BUS_LOSS_XID = 79
 """The XID of a GPU that has fallen off the bus; the driver does not always print it beside the plain message."""

@@ -14,6 +14,7 @@ from types import ModuleType
 from typing import NamedTuple
 
 from pulsed.errors import DriverReleased, NvmlError, SourceError, TooManyGpus
+from pulsed.model.raw_tick import GpuProcess, Layout, RawValue, Series
 from pulsed.reader.nvml.device import DeviceReader
 from pulsed.reader.nvml.device_list import NvmlDevice, list_devices
 from pulsed.reader.nvml.library import GONE, RESET_REQUIRED, load_nvml, source_error
@@ -21,7 +22,6 @@ from pulsed.reader.nvml.native_call import call_all
 from pulsed.reader.nvml.process_list import ProcessList
 from pulsed.reader.nvml.settings import NvmlSettings
 from pulsed.reader.nvml.xid_events import XidEvents
-from pulsed.reader.tick import GpuProcess, Layout, RawValue, Series
 
 TARGET = "libnvidia-ml.so.1"
 

@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from types import ModuleType
 
+from pulsed.model.raw_tick import GpuProcess
 from pulsed.reader.nvml.device_list import NvmlDevice
 from pulsed.reader.nvml.library import ENDED, INSUFFICIENT_SIZE, NOT_SUPPORTED, REFUSALS
 from pulsed.reader.nvml.native_call import Handle, native_function
-from pulsed.reader.tick import GpuProcess
 
 _LISTS = ("Compute", "Graphics", "MPSCompute")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pulsed.reader.tick import MAX_GPUS
+from pulsed.model.raw_tick import MAX_GPUS
 
 LEAST_INTERVAL = 0.1
 """Seconds; NVIDIA documents that samples for profiling counters need more than 100 ms between them."""

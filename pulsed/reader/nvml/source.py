@@ -23,10 +23,10 @@ from pulsed.errors import (
     NvmlRefused,
     TooManyGpus,
 )
+from pulsed.model.raw_tick import RawTick
 from pulsed.reader.nvml.driver_session import TARGET, DriverSession, Sample
 from pulsed.reader.nvml.driver_thread import DriverThread, driver_thread
 from pulsed.reader.nvml.settings import LEAST_INTERVAL, NvmlSettings
-from pulsed.reader.tick import RawTick
 
 FIRST_SECONDS = 60.0
 """Patience with the first tick: the driver takes 30 s to initialize eight GPUs without persistence mode."""

@@ -32,7 +32,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, NonNegativeInt
 
 from pulsed.errors import BadCapture
-from pulsed.reader.tick import Dialect, Layout, RawTick, RawValue, Series
+from pulsed.model.raw_tick import Dialect, Layout, RawTick, RawValue, Series
 
 FORMAT = 1
 """The version of the format, in each session's first line. A greater one cannot be read."""

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Protocol
 
 from pulsed.errors import BadCapture, BadPage, SourceError, TooManyGpus
+from pulsed.model.raw_tick import MAX_GPUS, Layout, RawTick, RawValue
 from pulsed.reader.csv.ticks import CsvTick, csv_ticks, interval_of
 from pulsed.reader.dmon.parser import DmonParser
 from pulsed.reader.exposition.parser import PageParser
@@ -41,7 +42,7 @@ from pulsed.reader.replay.recording import (
     pages_of,
     unreadable,
 )
-from pulsed.reader.tick import MAX_GPUS, Layout, RawTick, RawValue, Source
+from pulsed.reader.source import Source
 
 DEFAULT_START = 1767225600.0
 """The time of the first tick unless another is given: 2026-01-01T00:00:00Z."""

@@ -13,9 +13,9 @@ from pulsed.collector.collector import Pipeline
 from pulsed.compute.derive import ComputeSettings
 from pulsed.compute.tick import ComputedTick
 from pulsed.errors import BadCapture
+from pulsed.model.raw_tick import Labels, RawTick
 from pulsed.present.csv import pulsed_csv
 from pulsed.reader.csv.ticks import CsvTick, csv_ticks, interval_of
-from pulsed.reader.tick import Labels, RawTick
 from support.bench.ticks import computed_ticks
 from support.fuzz.target import FuzzTarget
 

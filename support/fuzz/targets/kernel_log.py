@@ -8,8 +8,8 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from pulsed.model.raw_tick import KernelEvent
 from pulsed.reader.kernel_log.log import KernelLog
-from pulsed.reader.tick import KernelEvent
 from support.fuzz.target import FuzzTarget, pieces, randomness
 
 _ADDRESS = re.compile(r"[0-9A-F]{8}:[0-9A-F]{2}:[0-9A-F]{2}\.[0-9A-F]")

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from pulsed.errors import BadCapture
+from pulsed.model.raw_tick import Layout, RawTick, Series
 from pulsed.reader.record.lines import RecordReader, RecordWriter, Session
-from pulsed.reader.tick import Layout, RawTick, Series
 from support.bench.ticks import raw_ticks
 from support.fuzz.json_mutator import mutate_json
 from support.fuzz.target import FuzzTarget

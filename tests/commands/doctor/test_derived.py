@@ -13,8 +13,8 @@ from pulsed.compute.real_utilization import PRESETS, Weights
 from pulsed.compute.tick import Result
 from pulsed.compute.workload.class_table import VARIABLES
 from pulsed.compute.workload.result import MEASURED_BY
-from pulsed.translate.tick import Device, Entity
-from pulsed.translate.vocabulary import NOTHING, QUANTITIES, Reading
+from pulsed.model.canonical_tick import Device, Entity
+from pulsed.model.vocabulary import NOTHING, QUANTITIES, Reading
 
 GPU = Device(Entity("gpu", "0"))
 INSTANCE = Device(Entity("mig", "0", mig_id="1"))

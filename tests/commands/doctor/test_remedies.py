@@ -10,9 +10,9 @@ import yaml
 from pulsed.commands.doctor.remedies import FILE, Supply, steps, supply
 from pulsed.commands.doctor.source_check import SourceCheck
 from pulsed.config import Config
+from pulsed.model.vocabulary import QUANTITIES
 from pulsed.translate.exporter_versions import ANY, CLASSIC, NEWEST, ExporterVersion, first_version, name_for
 from pulsed.translate.fields import BY_NAME
-from pulsed.translate.vocabulary import QUANTITIES
 
 VERSIONS = (ANY, *(ExporterVersion(*v) for v in ((3, 1, 0), (3, 6, 1), (4, 1, 0), (4, 5, 2), (4, 8, 4))), NEWEST)
 

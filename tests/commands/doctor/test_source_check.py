@@ -12,7 +12,7 @@ import pytest
 from pulsed.commands.doctor.source_check import SourceCheck, choose, probe
 from pulsed.compute.tick import ComputedTick
 from pulsed.errors import ScrapeFailed, SourceEnded
-from pulsed.reader.tick import Layout, RawTick
+from pulsed.model.raw_tick import Layout, RawTick
 from tests.commands.doctor.setting import configured
 
 LAYOUT = Layout("exporter", ())

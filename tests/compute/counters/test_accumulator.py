@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pulsed.attribution.owner import Owner, pod
 from pulsed.compute.counters.accumulator import MAX_WATTS, Accumulator
 from pulsed.compute.counters.catalog import COUNTERS, IDLE_KINDS, NOTHING_COUNTED, POSITION, CounterSnapshot
 from pulsed.compute.workload.class_table import WORKLOAD_CLASSES
-from pulsed.translate.tick import Device
-from pulsed.translate.vocabulary import NOTHING, Reading
+from pulsed.model.canonical_tick import Device
+from pulsed.model.owner import Owner, pod
+from pulsed.model.vocabulary import NOTHING, Reading
 from tests.compute.readings import many
 from tests.compute.streams import GPU
 

@@ -12,8 +12,8 @@ from pulsed.compute.freshness import FRESH_INTERVALS, FRESH_SECONDS, VITAL
 from pulsed.compute.layer import ComputeLayer
 from pulsed.compute.plausibility.rules import DEFAULT_PLAUSIBILITY
 from pulsed.compute.tick import ComputedTick
-from pulsed.translate.tick import CanonicalTick
-from pulsed.translate.vocabulary import Reading
+from pulsed.model.canonical_tick import CanonicalTick
+from pulsed.model.vocabulary import Reading
 from tests.compute.health.sim import GPU, OTHER
 from tests.compute.streams import DAY, NO_SERIES
 

@@ -10,8 +10,8 @@ from pulsed.compute.health.inputs import INPUT_POSITION, GpuInputs
 from pulsed.compute.health.model import CheckState, Health, HealthTick
 from pulsed.compute.health.settings import HealthSettings
 from pulsed.compute.tracker import Tracker
-from pulsed.translate.tick import CanonicalTick, Device, Entity, Extras
-from pulsed.translate.vocabulary import NOTHING, POSITION, Reading
+from pulsed.model.canonical_tick import CanonicalTick, Device, Entity, Extras
+from pulsed.model.vocabulary import NOTHING, POSITION, Reading
 from tests.compute.streams import DAY, NO_SERIES
 
 GPU = Device(Entity("gpu", "0", "GPU-0", node="n"), model="NVIDIA H100 80GB HBM3")

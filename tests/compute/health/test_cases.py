@@ -8,7 +8,7 @@ import pytest
 
 from pulsed.compute.health.checks import CHECKS
 from pulsed.compute.health.model import SEVERITY
-from pulsed.translate.tick import Device, Entity, Extras
+from pulsed.model.canonical_tick import Device, Entity, Extras
 from tests.compute.health.sim import GPU, Sim
 
 A100 = Device(Entity("gpu", "0", "GPU-0", node="n"), model="NVIDIA A100-SXM4-80GB")

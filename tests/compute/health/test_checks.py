@@ -15,8 +15,8 @@ from pulsed.compute.health.duty import Duty
 from pulsed.compute.health.inputs import ACTIVITY
 from pulsed.compute.health.model import SEVERITY
 from pulsed.compute.health.rule import Rule, duration
-from pulsed.translate.tick import Extras
-from pulsed.translate.vocabulary import POSITION
+from pulsed.model.canonical_tick import Extras
+from pulsed.model.vocabulary import POSITION
 from tests.compute.health.sim import GPU, OTHER, Sim
 
 NOT_READINGS = {

@@ -14,8 +14,8 @@ from pulsed.compute.health.level import Level
 from pulsed.compute.health.rule import Rule, RuleState
 from pulsed.compute.health.settings import HealthSettings
 from pulsed.compute.health.xid_rule import XidRule
-from pulsed.reader.tick import Layout
-from pulsed.translate.tick import Extras
+from pulsed.model.canonical_tick import Extras
+from pulsed.model.raw_tick import Layout
 from tests.compute.health.sim import GPU, OTHER, Sim
 
 RULES = [rule for check in CHECKS for rule in check.rules]

@@ -6,8 +6,8 @@ import pytest
 
 from pulsed.compute.health.inputs import GpuInputs, activity_of, exporter_facts
 from pulsed.compute.health.settings import HealthSettings
-from pulsed.translate.tick import Extras
-from pulsed.translate.vocabulary import Reading
+from pulsed.model.canonical_tick import Extras
+from pulsed.model.vocabulary import Reading
 
 
 def test_before_the_first_sample_there_are_no_inputs() -> None:

@@ -11,7 +11,7 @@ from pulsed.compute.health.inputs import GpuInputs
 from pulsed.compute.health.level import Codes, Level, difference, distance, pcie_replay_limit, ratio, total
 from pulsed.compute.health.rule import RuleState, When, duration
 from pulsed.compute.health.settings import HealthSettings
-from pulsed.translate.tick import Extras
+from pulsed.model.canonical_tick import Extras
 from tests.compute.health.sim import Sim, give
 
 

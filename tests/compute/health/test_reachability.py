@@ -6,7 +6,7 @@ import pytest
 
 from pulsed.compute.freshness import InputState
 from pulsed.compute.health.reachability import Reachability
-from pulsed.translate.vocabulary import NOTHING, Reading
+from pulsed.model.vocabulary import NOTHING, Reading
 
 BLANK = Reading(ecc_mode=1.0)
 """A row without a vital value."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pulsed.compute.health.resets import RESET_SECONDS, Resets, ResetSign
-from pulsed.translate.vocabulary import Reading
+from pulsed.model.vocabulary import Reading
 from tests.compute.health.sim import Sim
 from tests.compute.streams import DAY
 

@@ -9,7 +9,7 @@ import pytest
 from pulsed.compute.health.evaluator import HealthEvaluator
 from pulsed.compute.health.settings import HealthSettings
 from pulsed.compute.tracker import Tracker
-from pulsed.reader.tick import RawTick
+from pulsed.model.raw_tick import RawTick
 from pulsed.translate.translator import Translator
 from support.samples import SAMPLES, needs_samples
 from tests.translate.build import dmon_ticks, page_tick

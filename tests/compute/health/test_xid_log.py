@@ -6,8 +6,8 @@ import pytest
 
 from pulsed.compute.health.xid_log import BURST_GAP, MOST_CODES, REPEAT_WINDOW, XidLog, XidRecord
 from pulsed.compute.health.xids import FOLLOWER
-from pulsed.reader.tick import KernelEvent
-from pulsed.translate.tick import Extras
+from pulsed.model.canonical_tick import Extras
+from pulsed.model.raw_tick import KernelEvent
 
 
 def started() -> XidLog:

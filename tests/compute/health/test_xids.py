@@ -9,11 +9,11 @@ from typing import get_args
 
 import pytest
 
-from pulsed.attribution.owner import pod
 from pulsed.compute.health import xids
 from pulsed.compute.health.settings import HealthSettings
 from pulsed.compute.health.xids import ADVICE, RESET_LATER, XIDS, Action, Scope, Xid, advice, xid_of
-from pulsed.translate.tick import Device, Extras
+from pulsed.model.canonical_tick import Device, Extras
+from pulsed.model.owner import pod
 from support.samples import SAMPLES
 from tests.compute.health.sim import GPU, Sim
 

@@ -13,10 +13,10 @@ from pulsed.compute.freshness import Freshness
 from pulsed.compute.plausibility.filter import PlausibilityFilter
 from pulsed.compute.plausibility.rules import ACTIVITY, MEASURED, RATES, REASONS, RULES, PlausibilitySettings
 from pulsed.compute.workload.classifier import Missing
+from pulsed.model.raw_tick import RawTick
+from pulsed.model.vocabulary import POSITION, Reading
 from pulsed.reader.demo.source import DemoSource
-from pulsed.reader.tick import RawTick
 from pulsed.translate.translator import Translator
-from pulsed.translate.vocabulary import POSITION, Reading
 from support.samples import SAMPLES, needs_samples
 from tests.compute.readings import arbitrary, consistent, many, result_of
 from tests.translate.build import dmon_ticks, page_tick

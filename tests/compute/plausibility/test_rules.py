@@ -7,8 +7,8 @@ import pytest
 
 from pulsed.compute.plausibility.rules import ACTIVITY, RANGES, REASONS, RULES, PlausibilitySettings
 from pulsed.errors import ConfigError
+from pulsed.model.vocabulary import QUANTITIES
 from pulsed.translate import units
-from pulsed.translate.vocabulary import QUANTITIES
 
 
 def test_the_table_speaks_of_quantities() -> None:

@@ -25,8 +25,8 @@ from pulsed.compute.workload.class_table import (
     rules_of,
 )
 from pulsed.compute.workload.classifier import Classifier
-from pulsed.translate.tick import Device
-from pulsed.translate.vocabulary import NOTHING, Reading
+from pulsed.model.canonical_tick import Device
+from pulsed.model.vocabulary import NOTHING, Reading
 from tests.compute.readings import (
     C2C,
     C2C_RATE,

@@ -7,8 +7,8 @@ import random
 from pulsed.compute.derive import ComputeSettings
 from pulsed.compute.peaks import RESOURCES
 from pulsed.compute.tick import Result
-from pulsed.translate.tick import Device, Entity
-from pulsed.translate.vocabulary import Reading
+from pulsed.model.canonical_tick import Device, Entity
+from pulsed.model.vocabulary import Reading
 from tests.compute.readings import result_of
 from tools.class_docs import DIFFERENCES
 

@@ -8,7 +8,7 @@ import pytest
 
 from pulsed.accounting.accounting import OwnerAccounting
 from pulsed.accounting.ended import EndedAccounts
-from pulsed.attribution.owner import Owner
+from pulsed.model.owner import Owner
 from pulsed.present.api.account_documents import (
     AccountFilter,
     Accounts,

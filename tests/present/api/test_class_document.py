@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from pulsed.compute.bounds import Bounds, Inputs
 from pulsed.compute.derive import DEFAULT_SETTINGS, ComputeSettings, result_of
 from pulsed.compute.workload.result import MEASURED_BY
+from pulsed.model.vocabulary import NOTHING, Reading
 from pulsed.present.api import schema
 from pulsed.present.api.class_document import class_document
 from pulsed.present.api.documents import Match
-from pulsed.translate.vocabulary import NOTHING, Reading
 from tests.present.api.test_application import Known
 from tests.present.boards import Gpu, gpu, mig, target, tick
 

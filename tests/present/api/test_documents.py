@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from pulsed.attribution.owner import Owner, pod
+from pulsed.model.canonical_tick import Device, Entity
+from pulsed.model.owner import Owner, pod
+from pulsed.model.vocabulary import QUANTITIES
 from pulsed.present.api.documents import find, gpu_document, gpus_document, health_document, sources_document
-from pulsed.translate.tick import Device, Entity
-from pulsed.translate.vocabulary import QUANTITIES
 from tests.present.boards import FLICKER, OPEN, SETTLED, SICK, TIME, Gpu, board, gpu, mig, target, tick
 
 NOW = 100.25

@@ -9,11 +9,11 @@ from math import isfinite
 from hypothesis import given, settings
 
 from pulsed.collector.target_store import TargetStore
+from pulsed.model.vocabulary import QUANTITIES
 from pulsed.present.api import schema
 from pulsed.present.api.documents import find, gpu_document, gpus_document
 from pulsed.present.exposition.page import Pages
 from pulsed.present.exposition.telemetry import Telemetry
-from pulsed.translate.vocabulary import QUANTITIES
 from tests.present.strategies import NOW, boards
 
 

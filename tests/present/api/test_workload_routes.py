@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 
 from pulsed.accounting.ended import EndedAccounts
-from pulsed.attribution.owner import Owner, Owners, pod
 from pulsed.collector.target_store import Target, TargetStore
+from pulsed.model.owner import Owner, Owners, pod
+from pulsed.model.vocabulary import Reading
 from pulsed.present.api import schema
 from pulsed.present.api.account_documents import Accounts
 from pulsed.present.api.routes.workloads import workload_router
 from pulsed.present.workload_totals import WorkloadTotals
-from pulsed.translate.vocabulary import Reading
 from tests.accounting.streams import Node
 from tests.compute.streams import activity
 from tests.present.api.client import ask, routes

@@ -11,8 +11,8 @@ from pulsed.collector.collector import Pipeline
 from pulsed.compute.derive import ComputeSettings
 from pulsed.compute.workload.class_table import CLASSES
 from pulsed.errors import UsageError
+from pulsed.model.raw_tick import RawTick
 from pulsed.present.csv import kempnerpulse, pulsed_csv
-from pulsed.reader.tick import RawTick
 from tests.present.dmon import Rows, capture
 
 DOCUMENTED = (

@@ -7,10 +7,10 @@ import math
 import pytest
 
 from pulsed.errors import UsageError
+from pulsed.model.canonical_tick import Device, Entity
+from pulsed.model.vocabulary import QUANTITIES
 from pulsed.present.api.sample_fields import NUMBERS, WORDS
 from pulsed.present.csv import pulsed_csv
-from pulsed.translate.tick import Device, Entity
-from pulsed.translate.vocabulary import QUANTITIES
 from tests.present.boards import FLICKER, OPEN, Gpu, gpu, mig, tick
 
 

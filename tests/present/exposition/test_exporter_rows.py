@@ -8,13 +8,13 @@ from prometheus_client.parser import text_string_to_metric_families as parse_tex
 
 from pulsed.collector.target_store import TargetStore
 from pulsed.compute.tick import ComputedTick
+from pulsed.model.canonical_tick import Device
+from pulsed.model.raw_tick import Layout, RawTick, RawValue
 from pulsed.present.exposition import passthrough
 from pulsed.present.exposition.exporter_rows import XID, exporter_layout
 from pulsed.present.exposition.page import Pages, PageSettings
 from pulsed.present.exposition.telemetry import Telemetry
-from pulsed.reader.tick import Layout, RawTick, RawValue
 from pulsed.translate.fields import BY_SHORT
-from pulsed.translate.tick import Device
 from pulsed.translate.translator import Translator
 from support.dmon_writer import ERAS, Value
 from support.samples import SAMPLES, needs_samples

@@ -7,10 +7,10 @@ import pytest
 from pulsed.compute.counters.catalog import COUNTERS
 from pulsed.compute.workload.class_table import RULES, WORKLOAD_CLASSES
 from pulsed.compute.workload.result import BOTTLENECK_STATES
+from pulsed.model.vocabulary import Reading
 from pulsed.present.exposition.families import COUNTER_FAMILIES, DERIVED, QUANTITY_FAMILIES
 from pulsed.present.exposition.family_types import Family
 from pulsed.present.gpu_sample import gpu_samples
-from pulsed.translate.vocabulary import Reading
 from tests.present.boards import OPEN, TIME, gpu, tick
 from tests.present.reference import BOTTLENECKS as CONTRACT_BOTTLENECKS
 from tests.present.reference import CLASSES as CONTRACT_CLASSES

@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from pulsed.attribution.owner import Owner, Owners, pod
 from pulsed.collector.target_store import TargetStore
+from pulsed.model.owner import Owner, Owners, pod
+from pulsed.model.vocabulary import Reading
 from pulsed.present.exposition.page import Pages, PageSettings
 from pulsed.present.exposition.telemetry import Telemetry
-from pulsed.translate.vocabulary import Reading
 from tests.present.boards import Gpu, board, gpu, mig, target, tick
 from tests.present.exposition.pages import NOW, families_of
 

@@ -10,12 +10,12 @@ import pytest
 
 from pulsed.accounting.accounting import OwnerAccounting
 from pulsed.accounting.findings import FindingDetector
-from pulsed.attribution.owner import Owner, Owners, pod
 from pulsed.collector.target_store import Target, TargetStore
+from pulsed.model.canonical_tick import Device, Entity
+from pulsed.model.owner import Owner, Owners, pod
+from pulsed.model.vocabulary import Reading
 from pulsed.present.exposition.catalog import NAMES, catalog
 from pulsed.present.exposition.owner_families import OWNER_NAMES, OwnerFamilies
-from pulsed.translate.tick import Device, Entity
-from pulsed.translate.vocabulary import Reading
 from tests.accounting.streams import Node, job
 from tests.compute.streams import DAY, GPU, OTHER, activity
 

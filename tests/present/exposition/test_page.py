@@ -15,9 +15,9 @@ from prometheus_client.parser import text_string_to_metric_families as parse_tex
 
 from pulsed.collector.target_store import TargetStore
 from pulsed.compute.tick import ComputedTick
+from pulsed.model.canonical_tick import Device, Entity
 from pulsed.present.exposition.page import LARGE_GPUS, Pages
 from pulsed.present.exposition.telemetry import Telemetry
-from pulsed.translate.tick import Device, Entity
 from tests.present.boards import (
     FLICKER,
     OPEN,

@@ -3,10 +3,10 @@ from __future__ import annotations
 import pytest
 
 from pulsed.collector.target_store import Target
+from pulsed.model.raw_tick import Layout, RawValue, Series
 from pulsed.present.exposition.page import Pages, PageSettings
 from pulsed.present.exposition.telemetry import Telemetry
 from pulsed.reader.exposition.parser import PageParser
-from pulsed.reader.tick import Layout, RawValue, Series
 from support.samples import SAMPLES, needs_samples
 from tests.present.boards import board, gpu, target, tick
 from tests.present.exposition.pages import NOW, count_of_dcgm, families_of, page_of, republished

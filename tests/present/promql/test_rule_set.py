@@ -17,9 +17,9 @@ from pulsed.compute.real_utilization import PRESETS, Weights
 from pulsed.compute.saturation import Saturators
 from pulsed.compute.tick import Result
 from pulsed.compute.workload.class_table import ClassThresholds
+from pulsed.model.vocabulary import Reading
 from pulsed.present.promql.rule_set import RuleSelection, document
 from pulsed.present.promql.rule_types import IdentityLabels
-from pulsed.translate.vocabulary import Reading
 from tests.present.promql.promtool import check, plain, selector
 from tests.present.promql.vectors import Gpu, edge_gpus, make, random_gpus, results
 

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from pulsed.compute.derive import ComputeSettings, result_of
 from pulsed.compute.tick import Result
 from pulsed.compute.workload.class_table import RULES
+from pulsed.model.vocabulary import Reading
 from pulsed.translate.fields import AMBIGUOUS_NAME, sources
 from pulsed.translate.translator import Translator
-from pulsed.translate.vocabulary import Reading
 from tests.compute.readings import C2C, NEAR_EDGES, PCIE, PIPES
 from tests.translate.build import Row, tick
 

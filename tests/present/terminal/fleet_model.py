@@ -10,14 +10,14 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
 
-from pulsed.attribution.owner import Owner
 from pulsed.commands.top.feed import Answers, Gpu
 from pulsed.commands.top.model_reader import model_of
 from pulsed.compute.health.model import Health
 from pulsed.compute.saturation import Saturation
 from pulsed.compute.tick import HeldWorkload, RealUtilization, Result, Workload
+from pulsed.model.owner import Owner
+from pulsed.model.vocabulary import Reading
 from pulsed.present.terminal.model import SUMMARY_FIELDS, Model
-from pulsed.translate.vocabulary import Reading
 from tests.present.api.test_application import Known
 from tests.present.boards import COUNTED, NOT_SATURATED, OPEN, SETTLED, SICK, TIME, gpu, mig
 from tests.present.boards import Gpu as BoardGpu

@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 
 from pulsed.errors import BadCapture, SourceEnded
+from pulsed.model.raw_tick import RawTick
+from pulsed.model.vocabulary import QUANTITIES
 from pulsed.present.api.sample_fields import NUMBERS, WORDS
 from pulsed.present.csv.pulsed_csv import COLUMNS
 from pulsed.reader.csv.records import IDENTITY, TIME
 from pulsed.reader.csv.ticks import DERIVED
 from pulsed.reader.replay.recording import look
 from pulsed.reader.replay.source import ReplaySource
-from pulsed.reader.tick import RawTick
-from pulsed.translate.vocabulary import QUANTITIES
 from support.sources import ticks_of
 
 START = 1767225600.0

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from pulsed.errors import SourceError
+from pulsed.model.raw_tick import RawTick, RawValue
 from pulsed.reader.dcgmi.settings import DcgmiSettings
 from pulsed.reader.dcgmi.source import DcgmiSource
-from pulsed.reader.tick import RawTick, RawValue
 from support.waiting import SECONDS
 from tests.reader.dcgmi.processes import children
 

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from pulsed.errors import HostEngineUnavailable, StreamBroke, StreamHung
+from pulsed.model.raw_tick import Labels
 from pulsed.reader.dcgmi.discovery import (
     NOTHING_KNOWN,
     Topology,
@@ -15,7 +16,6 @@ from pulsed.reader.dcgmi.discovery import (
     parse_listing,
     topology_of,
 )
-from pulsed.reader.tick import Labels
 from support.standin.install import install
 from support.standin.scenario import Scenario, gpus, with_mig
 from tests.reader.dcgmi.processes import children, script

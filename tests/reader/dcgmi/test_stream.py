@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from pulsed.errors import SourceError, StreamBroke, StreamHung
+from pulsed.model.raw_tick import MAX_GPUS
 from pulsed.reader.dcgmi.stream import Arrival, DmonStream
-from pulsed.reader.tick import MAX_GPUS
 from support.waiting import SECONDS, eventually, until
 from tests.reader.dcgmi.processes import children, script
 

@@ -13,7 +13,7 @@ from itertools import pairwise
 import pytest
 
 from pulsed.errors import StreamBroke
-from pulsed.reader.tick import RawTick
+from pulsed.model.raw_tick import RawTick
 from support.standin.fixture import standin
 from support.standin.install import Standin
 from support.standin.scenario import Fault, gpus

@@ -16,7 +16,7 @@ from pulsed.reader.demo.scenes import ROWS, SCENES, Activity, Noise
 from pulsed.reader.demo.simulated_gpu import RunningIntegral, settled
 from pulsed.reader.demo.source import DemoSource, Node
 from pulsed.reader.demo.troubles import failing_cooling, failing_memory
-from pulsed.reader.tick import Source
+from pulsed.reader.source import Source
 from support.sources import FakeClock, cancel_read, turns_during
 
 LAYOUT = demo_layout("demo", owner_labels())

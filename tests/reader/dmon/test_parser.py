@@ -11,9 +11,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from pulsed.model.raw_tick import RawValue
 from pulsed.reader.dmon.cells import STRING_COLUMNS
 from pulsed.reader.dmon.parser import DmonMessage, DmonParser, DmonTick, message_of
-from pulsed.reader.tick import RawValue
 from support.dmon_writer import (
     ABSENT,
     ERAS,

@@ -23,9 +23,10 @@ import pytest
 
 from pulsed import __version__
 from pulsed.errors import BadPage, ConfigError, ScrapeFailed
+from pulsed.model.raw_tick import RawTick
 from pulsed.reader.exporter.scraper import ExporterSettings, Scraper, masked
 from pulsed.reader.exporter.source import ExporterSource, exporter_sources, phases
-from pulsed.reader.tick import RawTick, Source
+from pulsed.reader.source import Source
 from support.certificates import Authority, make_authority
 from support.http_servers import QuietHandler, running
 from support.sources import FakeClock, arrivals, cancel_read

@@ -7,6 +7,7 @@ from hypothesis import assume, event, given, settings
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
+from pulsed.model.raw_tick import Labels
 from pulsed.reader.exposition.row import (
     ExpositionRow,
     PageLimits,
@@ -15,7 +16,6 @@ from pulsed.reader.exposition.row import (
     read_number,
     read_row,
 )
-from pulsed.reader.tick import Labels
 
 LIMITS = PageLimits()
 

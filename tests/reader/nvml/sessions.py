@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from pulsed.model.canonical_tick import CanonicalTick
+from pulsed.model.raw_tick import GpuProcess, RawTick
 from pulsed.reader.nvml.driver_session import DriverSession
 from pulsed.reader.nvml.settings import NvmlSettings
-from pulsed.reader.tick import GpuProcess, RawTick
-from pulsed.translate.tick import CanonicalTick
 from pulsed.translate.translator import Translator
 from support.sources import FakeClock
 

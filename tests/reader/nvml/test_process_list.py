@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from pulsed.reader.tick import GpuProcess
+from pulsed.model.raw_tick import GpuProcess
 from support.nvml_standin import boards
 from support.nvml_standin.library import LoadedStandin
 from tests.reader.nvml.sessions import reading

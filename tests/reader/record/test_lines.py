@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pulsed.errors import BadCapture
+from pulsed.model.raw_tick import Layout, RawTick, RawValue, Series
 from pulsed.reader.record.lines import LAYOUTS_KEPT, RecordReader, RecordWriter, Session
-from pulsed.reader.tick import Layout, RawTick, RawValue, Series
 from tests.reader.record.ticks import ONE, layout, record, said, session, tick
 
 texts = st.text(max_size=5)

@@ -11,10 +11,11 @@ from pathlib import Path
 import pytest
 
 from pulsed.errors import BadCapture, SourceEnded
+from pulsed.model.raw_tick import RawTick
 from pulsed.reader.record.player import RecordedSource, play, recorded_targets
 from pulsed.reader.replay.recording import look
 from pulsed.reader.replay.source import ReplaySource, replay_sources
-from pulsed.reader.tick import RawTick, Source
+from pulsed.reader.source import Source
 from support.sources import FakeClock, arrivals, cancel_read, turns_during
 from tests.reader.record.ticks import record, said, session, tick
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from pulsed.model.raw_tick import Layout, RawTick, RawValue, Series
 from pulsed.reader.record.lines import RecordWriter, Session
-from pulsed.reader.tick import Layout, RawTick, RawValue, Series
 
 
 def session(*targets: str, interval: float = 1.0) -> Session:

@@ -12,9 +12,10 @@ from pathlib import Path
 import pytest
 
 from pulsed.errors import BadCapture, BadPage, SourceEnded, SourceError
+from pulsed.model.raw_tick import RawTick
 from pulsed.reader.replay.recording import look
 from pulsed.reader.replay.source import DEFAULT_START, ReplaySource
-from pulsed.reader.tick import RawTick, Source
+from pulsed.reader.source import Source
 from support.samples import SAMPLES, needs_samples
 from support.sources import FakeClock, arrivals, cancel_read, ticks_of, turns_during
 

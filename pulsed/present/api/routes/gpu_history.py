@@ -11,6 +11,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Response
 
 from pulsed.collector.target_store import TargetStore
+from pulsed.model.canonical_tick import Device
 from pulsed.present.api import documents, schema
 from pulsed.present.api.event_documents import identity_document
 from pulsed.present.api.gpu_lookup import NOT_ONE_GPU, GpuPath, NodeQuery, require_one
@@ -21,7 +22,6 @@ from pulsed.present.api.query_fields import chosen, some_of
 from pulsed.present.api.sample_fields import FIELDS
 from pulsed.present.gpu_keys import node_of
 from pulsed.suggestions import did_you_mean
-from pulsed.translate.tick import Device
 
 CHART_FIELDS = (
     "workload_class",

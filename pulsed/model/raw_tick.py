@@ -7,11 +7,9 @@ it once. This module must not depend on GPUs or quantities.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple, Protocol
-
-from pulsed.errors import SourceError
+from typing import Literal, NamedTuple
 
 Dialect = Literal["exporter", "dmon", "pulsed"]
 """The naming that a layout uses: a dcgm-exporter page (`DCGM_FI_DEV_GPU_UTIL`), `dcgmi dmon` (`GPUTL`), or pulsed's own
@@ -131,38 +129,3 @@ class RawTick:
     rejected: Mapping[str, int] = field(default_factory=dict)
     read_seconds: float = 0.0
     processes: tuple[GpuProcess, ...] | None = None
-
-
-class Source(Protocol):
-    """A source of ticks of one target. One module per kind; no source depends on another."""
-
-    @property
-    def kind(self) -> str:
-        """`source.kind` of the configuration: `exporter`, `replay`, `demo`."""
-
-    @property
-    def target(self) -> str:
-        """What is read, in human-readable form; the label `target` of `pulsed_source_info`."""
-
-    @property
-    def interval(self) -> float:
-        """Nominal seconds between two ticks."""
-
-    @property
-    def failures(self) -> Collection[type[SourceError]]:
-        """The errors that this source may raise: their counters start at 0."""
-
-    @property
-    def restarts(self) -> int:
-        """Restarts of the source's child process; 0 where there is none."""
-
-    async def read(self) -> RawTick:
-        """Wait for the next tick.
-
-        Raises:
-            SourceError: this attempt failed; calling again is allowed and is how a source recovers.
-            SourceEnded: there will be no more ticks.
-        """
-
-    async def close(self) -> None:
-        """Close files, sockets and children. Safe to call twice."""

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from pulsed.attribution.owner import MAX_TEXT, Owner, pod
+from pulsed.model.owner import MAX_TEXT, Owner, pod
 
 
 def test_no_text_of_an_owner_is_long() -> None:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from pulsed.attribution.device_key import board_keys, device_key
+from pulsed.model.device_key import board_keys, device_key
 
 U = "12345678-90ab-cdef-1234-567890abcdef"
 

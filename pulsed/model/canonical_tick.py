@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
-from pulsed.attribution.owner import Owners
-from pulsed.reader.tick import KernelEvent, Layout, RawValue
-from pulsed.translate.vocabulary import Reading
+from pulsed.model.owner import Owners
+from pulsed.model.raw_tick import KernelEvent, Layout, RawValue
+from pulsed.model.vocabulary import Reading
 
 EntityKind = Literal["gpu", "mig", "vgpu"]
 
