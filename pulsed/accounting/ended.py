@@ -37,8 +37,9 @@ class EndedAccounts:
         return line
 
     def has(self, account: OwnerAccount) -> bool:
-        """Return whether an account is kept."""
-        return _key(account) in self._kept
+        """Return whether an account is kept as one that ended no earlier than this one was seen."""
+        kept = self._kept.get(_key(account))
+        return kept is not None and account.last_seen <= kept[1]
 
     def load(self, line: bytes) -> None:
         """Keep an account of an earlier run.

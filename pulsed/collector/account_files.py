@@ -122,8 +122,8 @@ class AccountFiles:
         saved = document.get("accounts")
         if document.get("version") != VERSION or not isinstance(saved, list):
             raise ValueError(f"version {document.get('version')!r} instead of {VERSION}")
-        accounts = [load_account(each) for each in saved]
+        accounts = [account for account in map(load_account, saved) if not self._ended.has(account)]
         for account in accounts:
-            if account.end is not None and not self._ended.has(account):
+            if account.end is not None:
                 self.end(account)
         self._accounting.restore([account for account in accounts if account.end is None])
