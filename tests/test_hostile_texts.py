@@ -25,7 +25,6 @@ from pulsed.kubernetes.label_selector import parse_selector
 from pulsed.model.device_key import device_key
 from pulsed.present.csv.kempnerpulse import model
 from pulsed.present.csv.pulsed_csv import text_cell
-from pulsed.present.terminal.gpu_filter import gpu_filter
 from pulsed.printable import clean, escaped
 from pulsed.reader.csv.records import header_of, problem_of
 from pulsed.reader.dcgmi.discovery import topology_of
@@ -38,6 +37,7 @@ from pulsed.reader.kernel_log.line_formats import Now
 from pulsed.reader.kernel_log.log_text import LogText
 from pulsed.reader.kernel_log.messages import parse_message
 from pulsed.reader.replay.recording import look
+from pulsed.terminal.gpu_filter import gpu_filter
 from pulsed.translate.exporter_versions import exporter_version
 from tests.translate.build import page_tick
 

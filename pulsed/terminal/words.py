@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from pulsed.present.terminal.line import Line, Segment, line
-from pulsed.present.terminal.model import GpuState
-from pulsed.present.terminal.numbers import duration, percent, span
+from pulsed.terminal.line import Line, Segment, line
+from pulsed.terminal.model import GpuState
+from pulsed.terminal.numbers import duration, percent, span
 
 BOTTLENECKS: Mapping[str, str] = {
     "idle": "idle",

@@ -17,7 +17,7 @@ from pulsed.compute.saturation import Saturation
 from pulsed.compute.tick import HeldWorkload, RealUtilization, Result, Workload
 from pulsed.model.owner import Owner
 from pulsed.model.vocabulary import Reading
-from pulsed.present.terminal.model import SUMMARY_FIELDS, Model
+from pulsed.terminal.model import SUMMARY_FIELDS, Model
 from tests.present.api.test_application import Known
 from tests.present.boards import COUNTED, NOT_SATURATED, OPEN, SETTLED, SICK, TIME, gpu, mig
 from tests.present.boards import Gpu as BoardGpu

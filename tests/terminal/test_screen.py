@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
-from pulsed.present.terminal.ascii_marks import ascii_line
-from pulsed.present.terminal.line import STYLES
-from pulsed.present.terminal.model import Model
-from pulsed.present.terminal.screen import MIN_HEIGHT, MIN_WIDTH, Screen, render
-from pulsed.present.terminal.text import cells
-from pulsed.present.terminal.view_state import VIEWS, ViewState
-from tests.present.terminal.fleet_model import model
+from pulsed.terminal.ascii_marks import ascii_line
+from pulsed.terminal.line import STYLES
+from pulsed.terminal.model import Model
+from pulsed.terminal.screen import MIN_HEIGHT, MIN_WIDTH, Screen, render
+from pulsed.terminal.text import cells
+from pulsed.terminal.view_state import VIEWS, ViewState
+from tests.terminal.fleet_model import model
 
 EXPECTED = Path(__file__).parent / "expected"
 SIZES = ((41, 23), (80, 24), (200, 60))

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from pulsed.present.terminal.bar import bar
-from pulsed.present.terminal.line import Line, Segment, chosen, joined, line, wrapped
-from pulsed.present.terminal.model import GpuState, Model
-from pulsed.present.terminal.numbers import duration, gibibytes, megahertz, metric, percent, rate, whole
-from pulsed.present.terminal.text import cells, cut, left, right
-from pulsed.present.terminal.view_state import ViewState
-from pulsed.present.terminal.words import (
+from pulsed.terminal.bar import bar
+from pulsed.terminal.line import Line, Segment, chosen, joined, line, wrapped
+from pulsed.terminal.model import GpuState, Model
+from pulsed.terminal.numbers import duration, gibibytes, megahertz, metric, percent, rate, whole
+from pulsed.terminal.text import cells, cut, left, right
+from pulsed.terminal.view_state import ViewState
+from pulsed.terminal.words import (
     bottleneck_style,
     class_words,
     gpu_label,

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from pulsed.present.terminal.model import LOST_SECONDS, Document, GpuState
+from pulsed.terminal.model import LOST_SECONDS, Document, GpuState
 
 
 def gpu_states(source: int, summary: Document, waited: float, before: Document | None = None) -> list[GpuState]:

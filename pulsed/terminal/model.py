@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from pulsed.present.terminal.numbers import Number
+from pulsed.terminal.numbers import Number
 
 Document = Mapping[str, Any]
 

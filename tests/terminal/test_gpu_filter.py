@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from pulsed.present.terminal.gpu_filter import FilterError, gpu_filter
-from tests.present.terminal.fleet_model import model
+from pulsed.terminal.gpu_filter import FilterError, gpu_filter
+from tests.terminal.fleet_model import model
 
 GPUS = model().gpus
 

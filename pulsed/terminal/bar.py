@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from math import isfinite
 from typing import TypeVar
 
-from pulsed.present.terminal.line import Segment
-from pulsed.present.terminal.numbers import Number
+from pulsed.terminal.line import Segment
+from pulsed.terminal.numbers import Number
 
 _T = TypeVar("_T")
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from pulsed.present.terminal.line import Line, Segment, line, wrapped
-from pulsed.present.terminal.model import DaemonState, Document, Model
-from pulsed.present.terminal.numbers import duration, gibibytes, percent
-from pulsed.present.terminal.summary import seconds_of
-from pulsed.present.terminal.view_state import ViewState
+from pulsed.terminal.line import Line, Segment, line, wrapped
+from pulsed.terminal.model import DaemonState, Document, Model
+from pulsed.terminal.numbers import duration, gibibytes, percent
+from pulsed.terminal.summary import seconds_of
+from pulsed.terminal.view_state import ViewState
 
 
 def source_list(model: Model, view: ViewState, width: int, height: int) -> list[Line]:

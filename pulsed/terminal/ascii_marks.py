@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from pulsed.present.terminal.line import Line, Segment
-from pulsed.present.terminal.text import cells
+from pulsed.terminal.line import Line, Segment
+from pulsed.terminal.text import cells
 
 _MARKS = str.maketrans("█▒·▏▁▂▃▄▅▆▇┌┐└┘─│━…", "#=.|_.,-~+*++++-|-~")
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from pulsed.present.terminal.gpu_filter import NUMBERS, TEXTS
-from pulsed.present.terminal.line import Line, Segment, line
-from pulsed.present.terminal.model import Model
-from pulsed.present.terminal.source_list import own_cost
-from pulsed.present.terminal.view_state import SORTS, ViewState
+from pulsed.terminal.gpu_filter import NUMBERS, TEXTS
+from pulsed.terminal.line import Line, Segment, line
+from pulsed.terminal.model import Model
+from pulsed.terminal.source_list import own_cost
+from pulsed.terminal.view_state import SORTS, ViewState
 
 _TEXT = f"""\
 Views

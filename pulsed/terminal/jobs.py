@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from pulsed.present.terminal.line import Line, Segment, chosen, line
-from pulsed.present.terminal.model import GpuState, Model, ratio
-from pulsed.present.terminal.numbers import Number, duration, gibibytes, metric, percent
-from pulsed.present.terminal.text import left, right
-from pulsed.present.terminal.view_state import ViewState
-from pulsed.present.terminal.words import bottleneck_style, gpu_label, real_words
+from pulsed.terminal.line import Line, Segment, chosen, line
+from pulsed.terminal.model import GpuState, Model, ratio
+from pulsed.terminal.numbers import Number, duration, gibibytes, metric, percent
+from pulsed.terminal.text import left, right
+from pulsed.terminal.view_state import ViewState
+from pulsed.terminal.words import bottleneck_style, gpu_label, real_words
 
 _WIDTHS = {
     "owner": -16, "user": -8, "gpu": 6, "gid": 3, "status": -22, "memory": 10, "util": 5, "real": 9, "tensor": 7,

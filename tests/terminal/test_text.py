@@ -10,15 +10,15 @@ from hypothesis import strategies as st
 
 from pulsed.commands.top.feed import Connection, Feed, Gpu, HistoryWanted, Wanted
 from pulsed.commands.top.model_reader import model_of
-from pulsed.present.terminal.ascii_marks import ascii_line
-from pulsed.present.terminal.focus import HISTORY_FIELDS
-from pulsed.present.terminal.line import Line, Segment
-from pulsed.present.terminal.screen import render
-from pulsed.present.terminal.text import cells, cut, left, right
-from pulsed.present.terminal.view_state import VIEWS, ViewState
 from pulsed.printable import clean
+from pulsed.terminal.ascii_marks import ascii_line
+from pulsed.terminal.focus import HISTORY_FIELDS
+from pulsed.terminal.line import Line, Segment
+from pulsed.terminal.screen import render
+from pulsed.terminal.text import cells, cut, left, right
+from pulsed.terminal.view_state import VIEWS, ViewState
 from tests.present.boards import TIME
-from tests.present.terminal.fleet_model import answers
+from tests.terminal.fleet_model import answers
 from tests.test_printable import CONTROL, EVIL
 
 

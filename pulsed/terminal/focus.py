@@ -6,15 +6,15 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from pulsed.present.terminal.bar import bar, parts, trend
-from pulsed.present.terminal.class_rule import class_reasons
-from pulsed.present.terminal.fleet import fleet, held_words
-from pulsed.present.terminal.line import Line, Segment, joined, line, wrapped
-from pulsed.present.terminal.model import Document, GpuHistory, GpuState, Model, ratio
-from pulsed.present.terminal.numbers import Number, duration, gibibytes, megahertz, metric, percent, rate, whole
-from pulsed.present.terminal.text import left, right
-from pulsed.present.terminal.view_state import ViewState
-from pulsed.present.terminal.words import (
+from pulsed.terminal.bar import bar, parts, trend
+from pulsed.terminal.class_rule import class_reasons
+from pulsed.terminal.fleet import fleet, held_words
+from pulsed.terminal.line import Line, Segment, joined, line, wrapped
+from pulsed.terminal.model import Document, GpuHistory, GpuState, Model, ratio
+from pulsed.terminal.numbers import Number, duration, gibibytes, megahertz, metric, percent, rate, whole
+from pulsed.terminal.text import left, right
+from pulsed.terminal.view_state import ViewState
+from pulsed.terminal.words import (
     BOTTLENECK_MARKS,
     BOTTLENECKS,
     bottleneck_style,

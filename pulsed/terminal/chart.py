@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from pulsed.present.terminal.line import Line, Segment
-from pulsed.present.terminal.numbers import Number
+from pulsed.terminal.line import Line, Segment
+from pulsed.terminal.numbers import Number
 
 _DOTS = ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))
 """Bits of a braille character by row and column."""

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from pulsed.present.terminal.chart import Curve, chart
-from pulsed.present.terminal.line import Item, Line, Segment, fitting, joined, line
-from pulsed.present.terminal.model import GpuHistory, GpuState, Model, total
-from pulsed.present.terminal.numbers import Number, duration
-from pulsed.present.terminal.text import left
-from pulsed.present.terminal.view_state import ViewState
-from pulsed.present.terminal.words import gpu_label
+from pulsed.terminal.chart import Curve, chart
+from pulsed.terminal.line import Item, Line, Segment, fitting, joined, line
+from pulsed.terminal.model import GpuHistory, GpuState, Model, total
+from pulsed.terminal.numbers import Number, duration
+from pulsed.terminal.text import left
+from pulsed.terminal.view_state import ViewState
+from pulsed.terminal.words import gpu_label
 
 COLUMNS = 3
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from pulsed.present.terminal.text import cells, cut
+from pulsed.terminal.text import cells, cut
 
 STYLES = (
     "", "bold", "dim", "title", "key", "select",

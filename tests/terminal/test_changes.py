@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from pulsed.present.terminal.changes import changes
-from pulsed.present.terminal.view_state import ViewState
-from tests.present.terminal.fleet_model import EVENT_HEAD, model
+from pulsed.terminal.changes import changes
+from pulsed.terminal.view_state import ViewState
+from tests.terminal.fleet_model import EVENT_HEAD, model
 
 HEALTH: dict[str, Any] = {
     "id": 1, "event": "health", "time": "2025-12-31T23:59:58.100Z", **EVENT_HEAD, "check": "hw_slowdown",

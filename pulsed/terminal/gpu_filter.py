@@ -12,8 +12,8 @@ import re
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from pulsed.present.terminal.model import GpuState, ratio
-from pulsed.present.terminal.numbers import MISSING, Number
+from pulsed.terminal.model import GpuState, ratio
+from pulsed.terminal.numbers import MISSING, Number
 
 Test = Callable[[GpuState], bool]
 

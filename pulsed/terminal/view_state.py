@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import Literal
 
-from pulsed.present.terminal.gpu_filter import gpu_filter
-from pulsed.present.terminal.line import Line
-from pulsed.present.terminal.model import GpuState, Model, ratio
+from pulsed.terminal.gpu_filter import gpu_filter
+from pulsed.terminal.line import Line
+from pulsed.terminal.model import GpuState, Model, ratio
 
 ViewName = Literal["fleet", "focus", "plot", "job", "events", "sources", "help"]
 VIEWS: tuple[ViewName, ...] = ("fleet", "focus", "plot", "job", "events", "sources", "help")

@@ -7,12 +7,12 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
-from pulsed.present.terminal.line import Line, Segment, line, wrapped
-from pulsed.present.terminal.model import Model
-from pulsed.present.terminal.numbers import duration
-from pulsed.present.terminal.summary import seconds_of
-from pulsed.present.terminal.text import left
-from pulsed.present.terminal.view_state import ViewState
+from pulsed.terminal.line import Line, Segment, line, wrapped
+from pulsed.terminal.model import Model
+from pulsed.terminal.numbers import duration
+from pulsed.terminal.summary import seconds_of
+from pulsed.terminal.text import left
+from pulsed.terminal.view_state import ViewState
 
 RECENT_SECONDS = 600.0
 """The time of the first line."""

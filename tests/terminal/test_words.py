@@ -5,10 +5,10 @@ from __future__ import annotations
 from pulsed.compute.health.model import STATES
 from pulsed.compute.workload.class_table import RULES
 from pulsed.present.api.sample_fields import FIELDS
-from pulsed.present.terminal.focus import HISTORY_FIELDS
-from pulsed.present.terminal.model import SUMMARY_FIELDS
-from pulsed.present.terminal.plot import PLOT_FIELDS, PLOTS
-from pulsed.present.terminal.words import BOTTLENECK_MARKS, BOTTLENECKS, HEALTH_MARKS
+from pulsed.terminal.focus import HISTORY_FIELDS
+from pulsed.terminal.model import SUMMARY_FIELDS
+from pulsed.terminal.plot import PLOT_FIELDS, PLOTS
+from pulsed.terminal.words import BOTTLENECK_MARKS, BOTTLENECKS, HEALTH_MARKS
 
 
 def test_bottlenecks_are_those_of_the_classes() -> None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import time
 from collections import Counter
 
-from pulsed.present.terminal.line import Item, Line, Segment, fitting, line
-from pulsed.present.terminal.model import GpuState, Model, total
-from pulsed.present.terminal.numbers import duration, gibibytes, metric, percent, span
-from pulsed.present.terminal.view_state import VIEWS, ViewState
+from pulsed.terminal.line import Item, Line, Segment, fitting, line
+from pulsed.terminal.model import GpuState, Model, total
+from pulsed.terminal.numbers import duration, gibibytes, metric, percent, span
+from pulsed.terminal.view_state import VIEWS, ViewState
 
 
 def header(model: Model, view: ViewState, shown: list[GpuState], width: int) -> list[Line]:

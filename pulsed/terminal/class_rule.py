@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from pulsed.present.terminal.model import Document
-from pulsed.present.terminal.numbers import Number, metric, percent
+from pulsed.terminal.model import Document
+from pulsed.terminal.numbers import Number, metric, percent
 
 _NAMES = {
     "sm": "SM", "tensor": "tensor", "dram": "DRAM", "graphics_engine": "engine", "fp64": "FP64",

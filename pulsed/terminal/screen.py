@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from pulsed.present.terminal.changes import changes
-from pulsed.present.terminal.fleet import fleet
-from pulsed.present.terminal.focus import focus
-from pulsed.present.terminal.header import footer, header
-from pulsed.present.terminal.help_text import help_text
-from pulsed.present.terminal.jobs import jobs
-from pulsed.present.terminal.line import Line, Segment, line, wrapped
-from pulsed.present.terminal.model import GpuState, Model
-from pulsed.present.terminal.plot import plot
-from pulsed.present.terminal.source_list import source_list
-from pulsed.present.terminal.view_state import ViewState
 from pulsed.printable import clean
+from pulsed.terminal.changes import changes
+from pulsed.terminal.fleet import fleet
+from pulsed.terminal.focus import focus
+from pulsed.terminal.header import footer, header
+from pulsed.terminal.help_text import help_text
+from pulsed.terminal.jobs import jobs
+from pulsed.terminal.line import Line, Segment, line, wrapped
+from pulsed.terminal.model import GpuState, Model
+from pulsed.terminal.plot import plot
+from pulsed.terminal.source_list import source_list
+from pulsed.terminal.view_state import ViewState
 
 MIN_WIDTH, MIN_HEIGHT = 41, 8
 
