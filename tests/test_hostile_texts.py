@@ -13,15 +13,14 @@ from pathlib import Path
 
 import pytest
 
-from pulsed.attribution.cgroup import owner_of_cgroup
-from pulsed.attribution.command_line import arguments_of, masked_command
 from pulsed.attribution.job_file import parse_job_file
+from pulsed.attribution.processes import arguments_of, masked_command, owner_of_cgroup
 from pulsed.attribution.slurm_queue import parse_job
 from pulsed.collector.collector import Pipeline
 from pulsed.compute.derive import ComputeSettings
 from pulsed.errors import PulsedError
 from pulsed.hostlist import expanded_hosts
-from pulsed.kubernetes.label_selector import parse_selector
+from pulsed.kubernetes.objects import parse_selector
 from pulsed.model.device_key import device_key
 from pulsed.present.csv.kempnerpulse import model
 from pulsed.present.csv.pulsed_csv import text_cell

@@ -1,4 +1,4 @@
-"""Sums and shares of the counters in a document of `/jobs/{id}`, for its report and advice.
+"""Sums and shares of the counters in a document of `/jobs/{id}`, for its report and advice, and what the job costs.
 
 A share is of the observed time in which its input was present; None without any.
 """
@@ -6,7 +6,7 @@ A share is of the observed time in which its input was present; None without any
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 Account = Mapping[str, Any]
 """The document of an owner, as `/jobs/{id}` has it; or its part about one GPU, or its `total`."""
@@ -54,3 +54,43 @@ def gpu_name(gpu: Account, *, with_node: bool) -> str:
 def has_several_nodes(account: Account) -> bool:
     """Return whether the GPUs of an account are on several nodes."""
     return len({gpu["node"] for gpu in account["gpus"]}) > 1
+
+
+JOULES_PER_KWH = 3.6e6
+
+
+class Prices(NamedTuple):
+    """Prices in one currency; None: GPU time, or energy, has no price."""
+
+    gpu_hour: float | None = None
+    kwh: float | None = None
+    currency: str = "EUR"
+
+
+NO_PRICES = Prices()
+
+
+def cost_of(total: Account, prices: Prices) -> dict[str, Any] | None:
+    """Return the cost of observed GPU time, of shared GPUs an equal share, and of energy; None without prices.
+
+    `energy`, and then `total`, is None where the energy is unknown and has a price.
+    """
+    if prices.gpu_hour is None and prices.kwh is None:
+        return None
+    used = joules(total)
+    time = (prices.gpu_hour or 0.0) * total["gpu_seconds"] / 3600.0
+    energy = 0.0 if prices.kwh is None else None if used is None else prices.kwh * used / JOULES_PER_KWH
+    return {
+        "currency": prices.currency,
+        "per_gpu_hour": prices.gpu_hour,
+        "per_kwh": prices.kwh,
+        "gpu_time": time,
+        "energy": energy,
+        "total": None if energy is None else time + energy,
+    }
+
+
+def prices_of(account: Account) -> Prices:
+    """Return the prices that the cost of an account was calculated with."""
+    cost = account["cost"]
+    return NO_PRICES if cost is None else Prices(cost["per_gpu_hour"], cost["per_kwh"], cost["currency"])

@@ -1,13 +1,31 @@
-"""What attribution uses of a pod, and what controls it."""
+"""Objects of the Kubernetes API in JSON: their fields, what controls them, and selectors of their labels.
+
+A field that is missing or has another type counts as not there.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from pulsed.kubernetes.api_client import JsonObject
-from pulsed.kubernetes.json_fields import mapping, mappings, text
+
+
+def mapping(value: object) -> Mapping[str, object]:
+    """Return an object; empty if the value is none."""
+    return value if isinstance(value, dict) else {}
+
+
+def mappings(value: object) -> Sequence[Mapping[str, object]]:
+    """Return the objects of a list; empty if the value is none."""
+    return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
+
+
+def text(value: object) -> str:
+    """Return a text; empty if the value is none."""
+    return value if isinstance(value, str) else ""
 
 
 class ObjectKind(NamedTuple):
@@ -93,3 +111,40 @@ def controller_of(item: JsonObject) -> Controller | None:
 def uid_of(item: JsonObject) -> str:
     """Return the UID of an object in JSON."""
     return text(mapping(item.get("metadata")).get("uid"))
+
+
+Labels = Mapping[str, str]
+
+_SIGN = r"\s*(?P<sign>==|=|!=)(?:\s*(?P<value>[\w.-]+))?"
+_SET = r"\s+(?P<set>in|notin)\s*\((?P<values>[\w., -]*)\)"
+_TERM = re.compile(rf"\s*(?:(?P<absent>!)\s*(?P<missing>[\w./-]+)|(?P<name>[\w./-]+)(?:{_SIGN}|{_SET})?)\s*(?:,|$)")
+
+
+def parse_selector(text: str) -> Callable[[Labels], bool]:
+    """Return whether labels match a selector such as `app=web,tier in (a, b),!canary`; an empty one matches all.
+
+    Raises:
+        ValueError: it is not a selector.
+    """
+    terms: list[Callable[[Labels], bool]] = []
+    at = 0
+    while at < len(text):
+        found = _TERM.match(text, at)
+        if found is None:
+            raise ValueError(f"{text!r} is not a label selector")
+        terms.append(_term(found))
+        at = found.end()
+    return lambda labels: all(term(labels) for term in terms)
+
+
+def _term(found: re.Match[str]) -> Callable[[Labels], bool]:
+    if found["absent"]:
+        missing = found["missing"]
+        return lambda labels: missing not in labels
+    name = found["name"]
+    if found["sign"] is None and found["set"] is None:
+        return lambda labels: name in labels
+    allowed = {found["value"] or ""} if found["sign"] else {value.strip() for value in found["values"].split(",")}
+    if found["sign"] == "!=" or found["set"] == "notin":
+        return lambda labels: labels.get(name) not in allowed
+    return lambda labels: labels.get(name) in allowed
