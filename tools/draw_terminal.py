@@ -20,8 +20,7 @@ from pulsed.accounting.saved_accounts import EndedAccounts
 from pulsed.collector.collector import Pipeline
 from pulsed.collector.target_store import Target, TargetStore
 from pulsed.commands.top.feed import Connection, Feed
-from pulsed.commands.top.model_reader import model_of
-from pulsed.commands.top.session import TopSession
+from pulsed.commands.top.session import TopSession, model_of
 from pulsed.compute.derive import ComputeSettings
 from pulsed.config.model import Config
 from pulsed.present.api.account_documents import Accounts

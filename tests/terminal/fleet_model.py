@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from pulsed.commands.top.feed import Answers, Gpu
-from pulsed.commands.top.model_reader import model_of
+from pulsed.commands.top.session import model_of
 from pulsed.compute.health.model import Health
 from pulsed.compute.saturation import Saturation
 from pulsed.compute.tick import HeldWorkload, RealUtilization, Result, Workload

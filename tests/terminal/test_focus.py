@@ -10,7 +10,7 @@ from pulsed.compute.derive import DEFAULT_SETTINGS, result_of
 from pulsed.compute.tick import HeldWorkload
 from pulsed.present.api.class_document import class_document
 from pulsed.present.api.documents import Match
-from pulsed.terminal.class_rule import class_reasons
+from pulsed.terminal.focus import class_reasons
 from tests.present.boards import gpu, target, tick
 
 METRICS = {
