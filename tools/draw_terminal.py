@@ -22,7 +22,7 @@ from pulsed.collector.target_store import Target, TargetStore
 from pulsed.commands.top.feed import Connection, Feed
 from pulsed.commands.top.model_reader import model_of
 from pulsed.commands.top.session import TopSession
-from pulsed.compute.derive import ComputeSettings
+from pulsed.compute.settings import ComputeSettings
 from pulsed.config.model import Config
 from pulsed.present.api.account_documents import Accounts
 from pulsed.present.api.application import api
