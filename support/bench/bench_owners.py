@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from pulsed.accounting.accounting import OwnerAccounting
-from pulsed.accounting.ended import EndedAccounts
+from pulsed.accounting.saved_accounts import EndedAccounts
 from pulsed.attribution.attribution import Attribution
 from pulsed.attribution.mapping_directory import MappingDirectory
 from pulsed.collector.owner_lookup import OwnerLookup
