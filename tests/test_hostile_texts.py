@@ -17,7 +17,7 @@ from pulsed.attribution.job_file import parse_job_file
 from pulsed.attribution.processes import arguments_of, masked_command, owner_of_cgroup
 from pulsed.attribution.slurm_queue import parse_job
 from pulsed.collector.collector import Pipeline
-from pulsed.compute.derive import ComputeSettings
+from pulsed.compute.settings import ComputeSettings
 from pulsed.errors import PulsedError
 from pulsed.hostlist import expanded_hosts
 from pulsed.kubernetes.objects import parse_selector

@@ -21,7 +21,7 @@ from pulsed.collector.collector import Pipeline
 from pulsed.collector.target_store import Target, TargetStore
 from pulsed.commands.top.feed import Connection, Feed
 from pulsed.commands.top.session import TopSession, model_of
-from pulsed.compute.derive import ComputeSettings
+from pulsed.compute.settings import ComputeSettings
 from pulsed.config.model import Config
 from pulsed.present.api.account_documents import Accounts
 from pulsed.present.api.application import api

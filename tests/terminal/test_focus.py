@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from pulsed.compute.derive import DEFAULT_SETTINGS, result_of
+from pulsed.compute.derived_results import result_of
+from pulsed.compute.settings import DEFAULT_SETTINGS
 from pulsed.compute.tick import HeldWorkload
 from pulsed.present.api.class_document import class_document
 from pulsed.present.api.documents import Match

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from pulsed.compute.class_table import RULES
 from pulsed.compute.health.model import STATES
-from pulsed.compute.workload.class_table import RULES
 from pulsed.present.api.sample_fields import FIELDS
 from pulsed.terminal.focus import HISTORY_FIELDS
 from pulsed.terminal.model import SUMMARY_FIELDS

@@ -5,7 +5,7 @@ from dataclasses import fields
 
 import pytest
 
-from pulsed.compute.plausibility.rules import ACTIVITY, RANGES, REASONS, RULES, PlausibilitySettings
+from pulsed.compute.plausibility_rules import ACTIVITY, RANGES, REASONS, RULES, PlausibilitySettings
 from pulsed.errors import ConfigError
 from pulsed.model.vocabulary import QUANTITIES
 from pulsed.translate import units

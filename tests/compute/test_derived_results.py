@@ -1,7 +1,7 @@
 from __future__ import annotations
 
-from pulsed.compute.derive import ComputeSettings
 from pulsed.compute.layer import ComputeLayer
+from pulsed.compute.settings import ComputeSettings
 from pulsed.model.vocabulary import NOTHING, Reading
 from pulsed.translate.translator import Translator
 from tests.compute.readings import INSTANCE, WHOLE, result_of

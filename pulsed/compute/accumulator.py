@@ -14,8 +14,8 @@ from math import inf
 from operator import itemgetter
 from typing import NamedTuple
 
-from pulsed.compute.counters.catalog import IDLE_KINDS, INTEGRALS, CounterSnapshot, Distribution
-from pulsed.compute.workload.class_table import WORKLOAD_CLASSES
+from pulsed.compute.class_table import WORKLOAD_CLASSES
+from pulsed.compute.counters import IDLE_KINDS, INTEGRALS, CounterSnapshot, Distribution
 from pulsed.model.canonical_tick import Device
 from pulsed.model.vocabulary import POSITION, Reading, Value
 

@@ -6,7 +6,7 @@ from dataclasses import fields
 import pytest
 
 from pulsed.compute.bounds import Inputs
-from pulsed.compute.workload.class_table import BOTTLENECKS, CLASSES, RULES, VARIABLES, ClassThresholds, rules_of
+from pulsed.compute.class_table import BOTTLENECKS, CLASSES, RULES, VARIABLES, ClassThresholds, rules_of
 from pulsed.errors import ConfigError
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from pulsed.compute.workload.class_table import WORKLOAD_CLASSES
+from pulsed.compute.class_table import WORKLOAD_CLASSES
 from pulsed.model.vocabulary import QUANTITIES, Value
 
 IDLE_KINDS = ("free", "held", "unknown")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import random
 
-from pulsed.compute.derive import ComputeSettings
 from pulsed.compute.peaks import RESOURCES
+from pulsed.compute.settings import ComputeSettings
 from pulsed.compute.tick import Result
 from pulsed.model.canonical_tick import Device, Entity
 from pulsed.model.vocabulary import Reading

@@ -9,12 +9,9 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from pulsed.compute import classifier as workload_module
 from pulsed.compute.bounds import Bounds, Inputs, bounds_of
-from pulsed.compute.derive import ComputeSettings
-from pulsed.compute.real_utilization import PRESETS, Weights
-from pulsed.compute.tick import Workload
-from pulsed.compute.workload import classifier as workload_module
-from pulsed.compute.workload.class_table import (
+from pulsed.compute.class_table import (
     CLASSES,
     DEFAULT_THRESHOLDS,
     RULES,
@@ -24,7 +21,9 @@ from pulsed.compute.workload.class_table import (
     Profile,
     rules_of,
 )
-from pulsed.compute.workload.classifier import Classifier
+from pulsed.compute.classifier import Classifier
+from pulsed.compute.settings import PRESETS, ComputeSettings, Weights
+from pulsed.compute.tick import Workload
 from pulsed.model.canonical_tick import Device
 from pulsed.model.vocabulary import NOTHING, Reading
 from tests.compute.readings import (

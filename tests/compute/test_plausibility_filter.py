@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pulsed.compute.derive import ComputeSettings
-from pulsed.compute.freshness import Freshness
-from pulsed.compute.plausibility.filter import PlausibilityFilter
-from pulsed.compute.plausibility.rules import ACTIVITY, MEASURED, RATES, REASONS, RULES, PlausibilitySettings
-from pulsed.compute.workload.classifier import Missing
+from pulsed.compute.classifier import Missing
+from pulsed.compute.plausibility_filter import PlausibilityFilter
+from pulsed.compute.plausibility_rules import ACTIVITY, MEASURED, RATES, REASONS, RULES, PlausibilitySettings
+from pulsed.compute.sample import Freshness
+from pulsed.compute.settings import ComputeSettings
 from pulsed.model.raw_tick import RawTick
 from pulsed.model.vocabulary import POSITION, Reading
 from pulsed.reader.demo.source import DemoSource

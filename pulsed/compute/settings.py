@@ -1,21 +1,56 @@
-"""What follows from one reading alone: real utilization, workload class and saturation; settings of compute."""
+"""Settings of all stages of Compute."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
 
 from pulsed.compute.absence import FORGET_SECONDS
 from pulsed.compute.bounds import Bounds, bounds_of, zero_filled
+from pulsed.compute.class_table import DEFAULT_THRESHOLDS, ClassThresholds, Profile
+from pulsed.compute.classifier import Classifier, Missing, classifier, traffic
 from pulsed.compute.health.settings import DEFAULT_HEALTH, HealthSettings
-from pulsed.compute.peaks import ChipToChipLink
-from pulsed.compute.plausibility.rules import DEFAULT_PLAUSIBILITY, PlausibilitySettings
-from pulsed.compute.real_utilization import PRESETS, Weights, real_utilization
-from pulsed.compute.saturation import DEFAULT_SATURATORS, Saturation, Saturators
-from pulsed.compute.tick import RealUtilization, Result, Workload
-from pulsed.compute.workload.class_table import DEFAULT_THRESHOLDS, ClassThresholds, Profile
-from pulsed.compute.workload.classifier import Classifier, Missing, classifier, traffic
+from pulsed.compute.plausibility_rules import DEFAULT_PLAUSIBILITY, PlausibilitySettings
+from pulsed.compute.products import ChipToChipLink
+from pulsed.compute.saturation import DEFAULT_SATURATORS, Saturators
+from pulsed.errors import ConfigError
 from pulsed.model.canonical_tick import Device
 from pulsed.model.vocabulary import Reading
+
+
+@dataclass(frozen=True, slots=True)
+class Weights:
+    """How much each input counts. Given in any scale, kept scaled to sum to 1.
+
+    Raises:
+        ConfigError: a weight is negative or not a number, or all are zero.
+    """
+
+    sm: float
+    tensor: float
+    dram: float
+    graphics_engine: float
+
+    def __post_init__(self) -> None:
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        for name, value in values.items():
+            if not 0 <= value < math.inf:
+                raise ConfigError(f"weight {name} of real utilization is {value}", "Give a number of 0 or more.")
+        if not 0 < sum(values.values()) < math.inf:
+            raise ConfigError(f"the weights of real utilization cannot be scaled: {values}", "Make one larger than 0.")
+        total = math.fsum(values.values())
+        for name, value in values.items():
+            object.__setattr__(self, name, value / total)
+
+
+# Weights: KempnerPulse 0.5's presets.
+PRESETS: Mapping[str, Weights] = {
+    "ai": Weights(sm=0.35, tensor=0.35, dram=0.20, graphics_engine=0.10),
+    "hpc": Weights(sm=0.45, tensor=0.15, dram=0.25, graphics_engine=0.15),
+    "mem": Weights(sm=0.35, tensor=0.10, dram=0.40, graphics_engine=0.15),
+}
+"""The weights that have a name; `ai` is the default."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,32 +114,3 @@ class ComputeSettings:
 
 
 DEFAULT_SETTINGS = ComputeSettings()
-
-
-def derive(
-    device: Device,
-    reading: Reading,
-    settings: ComputeSettings,
-    classes: Classifier,
-    bounds: Bounds,
-) -> tuple[RealUtilization, Workload, Saturation]:
-    """Return what follows from one reading alone.
-
-    Args:
-        device: the GPU.
-        reading: its inputs; implausible ones are None.
-        settings: weights, missing inputs and practical peaks.
-        classes: `settings.classifier`.
-        bounds: of its inputs.
-    """
-    zero = settings.missing == "zero"
-    utilization = real_utilization(reading, bounds, settings.weights, min_coverage=settings.min_coverage, zero=zero)
-    saturator = settings.saturators.of(device.model, device.whole)
-    io = settings.traffic(device, reading, bounds, saturator.link)
-    workload = classes.classify(bounds, (utilization.lower, utilization.upper), io)
-    return utilization, workload, saturator.of(reading, bounds)
-
-
-def result_of(device: Device, reading: Reading, settings: ComputeSettings) -> Result:
-    """Return the result of one reading alone: nothing is held, counted or evaluated over time."""
-    return Result(*derive(device, reading, settings, settings.classifier, settings.bounds(reading)))

@@ -1,6 +1,6 @@
 """Table of implausible inputs: contradictions, frozen values, and values that no hardware has.
 
-Per reason it has the quantities that then count as missing; `pulsed.compute.plausibility.filter` applies it. Translate
+Per reason it has the quantities that then count as missing; `pulsed.compute.plausibility_filter` applies it. Translate
 handles ratios above 1. A rule that is in doubt keeps the reading.
 """
 
@@ -10,7 +10,7 @@ import math
 from dataclasses import dataclass, fields
 from typing import NamedTuple
 
-from pulsed.compute.counters.accumulator import MAX_WATTS
+from pulsed.compute.accumulator import MAX_WATTS
 from pulsed.errors import ConfigError
 from pulsed.model.vocabulary import QUANTITIES
 

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pulsed.compute.counters.accumulator import MAX_WATTS, Accumulator
-from pulsed.compute.counters.catalog import COUNTERS, IDLE_KINDS, NOTHING_COUNTED, POSITION, CounterSnapshot
-from pulsed.compute.workload.class_table import WORKLOAD_CLASSES
+from pulsed.compute.accumulator import MAX_WATTS, Accumulator
+from pulsed.compute.class_table import WORKLOAD_CLASSES
+from pulsed.compute.counters import COUNTERS, IDLE_KINDS, NOTHING_COUNTED, POSITION, CounterSnapshot
 from pulsed.model.canonical_tick import Device
 from pulsed.model.owner import Owner, pod
 from pulsed.model.vocabulary import NOTHING, Reading

@@ -15,9 +15,7 @@ from functools import lru_cache
 from typing import Literal, NamedTuple
 
 from pulsed.compute.bounds import Bounds, Inputs
-from pulsed.compute.peaks import ChipToChipLink
-from pulsed.compute.tick import Workload
-from pulsed.compute.workload.class_table import (
+from pulsed.compute.class_table import (
     CLASSES,
     UNKNOWN,
     VARIABLES,
@@ -28,6 +26,8 @@ from pulsed.compute.workload.class_table import (
     Variable,
     rules_of,
 )
+from pulsed.compute.products import ChipToChipLink
+from pulsed.compute.tick import Workload
 from pulsed.model.vocabulary import Reading
 
 Missing = Literal["bounds", "zero"]

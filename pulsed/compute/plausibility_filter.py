@@ -1,4 +1,4 @@
-"""Evaluation of the rules of `pulsed.compute.plausibility.rules` for the readings of one GPU.
+"""Evaluation of the rules of `pulsed.compute.plausibility_rules` for the readings of one GPU.
 
 A plausible reading costs a few comparisons; state exists only while a rule may apply.
 """
@@ -10,8 +10,7 @@ from dataclasses import fields
 from functools import lru_cache
 from operator import itemgetter
 
-from pulsed.compute.freshness import InputState, fractional
-from pulsed.compute.plausibility.rules import (
+from pulsed.compute.plausibility_rules import (
     ACTIVITY,
     ENGINE_STUCK,
     MEMORY,
@@ -27,6 +26,7 @@ from pulsed.compute.plausibility.rules import (
     PlausibilityRule,
     PlausibilitySettings,
 )
+from pulsed.compute.sample import InputState, fractional
 from pulsed.model.vocabulary import POSITION, Reading, Value
 
 _ranged = itemgetter(*(POSITION[limit.quantity] for _, limit in RANGES))

@@ -1,15 +1,19 @@
-"""Level rules: the measure follows from the inputs of one sample. With the measures other than a single input."""
+"""The kinds of rules, with their measures: levels of the inputs of one sample, increases of counters, and shares of
+time with reduced clocks. Rules about XIDs are in `xid_rule`."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
+from math import inf
 
+from pulsed.compute.health.device_counters import MICROSECONDS, CounterIncrease, DutyCounter
 from pulsed.compute.health.inputs import INPUT_POSITION, GpuInputs
 from pulsed.compute.health.model import SEVERITY, State, has_passed
-from pulsed.compute.health.rule import Rule, RuleState
-from pulsed.compute.health.temperature_limits import is_data_centre, limits_of
+from pulsed.compute.health.rule import MINUTE, Rule, RuleState, When, duration
+from pulsed.compute.products import is_data_centre, limits_of
 from pulsed.model.vocabulary import Value
 
 # Replays per minute and lane that a bit error rate of 1e-12 explains, by generation (DCGM's PCIe watch). 4 and newer
@@ -184,3 +188,154 @@ def pcie_replay_limit(inputs: GpuInputs) -> float:
 
 def _ratio(first: Value, second: Value) -> float | None:
     return None if first is None or not second else first / second
+
+
+@dataclass(frozen=True, kw_only=True)
+class Increase(Rule):
+    """The measure is the increase of a counter within a window; of several inputs the first that is present counts.
+
+    Attributes:
+        window: seconds.
+        per: the increase is given per so many seconds; 0 for the increase within the window, where each is an event.
+        lifetime: the counter never falls in the life of a board: only values above its peak are an increase.
+        limit: returns the number that the measure is divided by.
+        limit_inputs: inputs of `limit`.
+    """
+
+    window: float
+    per: float = 0.0
+    lifetime: bool = False
+    limit: Callable[[GpuInputs], float] | None = None
+    limit_inputs: tuple[str, ...] = ()
+
+    @property
+    def uses(self) -> tuple[str, ...]:
+        """All inputs that its state depends on."""
+        return (*self.inputs, *self.limit_inputs, *(when.quantity for when in self.when))
+
+    @property
+    def counts_events(self) -> bool:
+        """Whether each step of the counter is an event."""
+        return not self.per
+
+    def measure(self, state: RuleState, inputs: GpuInputs, now: float) -> float | None:
+        """Return the increase; None before the second value."""
+        chosen: CounterIncrease | None = None
+        state.events = 0
+        if state.increases is None:
+            state.increases = {}
+        for name, position in zip(self.inputs, self.positions, strict=True):
+            value = inputs.values[position]
+            if value is None:
+                continue
+            increase = state.increases.get(name)
+            if increase is None:
+                increase = state.increases[name] = CounterIncrease(self.window, self.lifetime)
+            grown = increase.update(value, now, inputs.gap_seconds if self.per else 0.0)
+            if not increase.settled:
+                state.due = -inf  # the next sample settles it
+            if chosen is None:
+                chosen = increase
+                if grown and not self.per:
+                    state.events = max(1, int(grown))
+        if chosen is None:
+            return None
+        state.event_at = chosen.grown
+        if not chosen.settled:
+            return None
+        state.due = min(state.due, chosen.due)
+        measure = chosen.total * self.per / self.window if self.per else chosen.total
+        return measure / self.limit(inputs) if self.limit else measure
+
+    def evaluate(self, state: RuleState, inputs: GpuInputs, now: float) -> bool:
+        """Update the state for one GPU; return whether anything changed that the state of a check is made of."""
+        event_at = state.event_at
+        return Rule.evaluate(self, state, inputs, now) or state.events > 0 or state.event_at != event_at
+
+    def _condition(self) -> str:
+        return f"{Rule._condition(self)} within {duration(self.window)}"
+
+
+def step(
+    counter: str, state: State, text: str, window: float, *, lifetime: bool = False, when: tuple[When, ...] = ()
+) -> Increase:
+    """Return a rule for a counter that must not increase; the state lasts for the window."""
+    name = f"{counter.removesuffix('_total')}_step"
+    return Increase(name, {state: 1}, text, (counter,), window=window, lifetime=lifetime, when=when)
+
+
+_REASONS = INPUT_POSITION["clocks_event_reasons"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Duty(Rule):
+    """The measure is the share of a window in which the clocks were reduced for a reason.
+
+    The inputs are counters of seconds; the largest share counts. Without any, the samples decide whose bit mask
+    `clocks_event_reasons` has one of the bits. Evaluated when a part of the window of `ClockEvents` is complete.
+
+    Attributes:
+        window: seconds.
+        bits: of `clocks_event_reasons`; 0 for counters only.
+        uncertain: whether the counters may be in microseconds where the documentation has nanoseconds. Until they have
+            grown faster than microseconds can, the state is info where microseconds would reach a level.
+    """
+
+    window: float = MINUTE
+    bits: int = 0
+    uncertain: bool = False
+    number: str | None = "at {:.0%} or more"
+    enter: float = MINUTE
+    hold: float = 5 * MINUTE
+    release: float = MINUTE
+    clear_share: float = 0.5
+
+    @cached_property
+    def _harmless(self) -> float:
+        """The measure below which no severity is kept: an uncertain one matters from a thousandth on."""
+        return super()._harmless / (MICROSECONDS if self.uncertain else 1.0)
+
+    @property
+    def states(self) -> tuple[State, ...]:
+        """The states that it can raise, the mildest first."""
+        return (*(("info",) if self.uncertain else ()), *self.levels)
+
+    @property
+    def uses(self) -> tuple[str, ...]:
+        """All inputs that its state depends on."""
+        return (*self.inputs, "clocks_event_reasons")
+
+    def measure(self, state: RuleState, inputs: GpuInputs, now: float) -> float | None:
+        """Return the share, 0..1; None before the third sample."""
+        shares = self._shares(state, inputs, now)
+        if shares:
+            return min(max(shares), 1.0)
+        if not self.bits or inputs.values[_REASONS] is None:
+            return None
+        return inputs.clock_events.share(self.bits, self.window, now)
+
+    def _shares(self, state: RuleState, inputs: GpuInputs, now: float) -> list[float]:
+        """Update the counters; return the shares that are known."""
+        shares = []
+        counters = state.duties
+        for name, position in zip(self.inputs, self.positions, strict=True):
+            value = inputs.values[position]
+            if value is not None and counters is None:
+                counters = state.duties = {}
+            if counters is not None and (value is not None or name in counters):
+                counter = counters.setdefault(name, DutyCounter())
+                counter.update(value, now, self.window)
+                if counter.share is not None:
+                    shares.append(counter.share)
+        return shares
+
+    def severities(self, state: RuleState, measure: float) -> tuple[int, int]:
+        """Return the severity that a measure reaches, and the one that it keeps; info for an unproven unit."""
+        if not self.uncertain or not state.duties or any(counter.is_proven for counter in state.duties.values()):
+            return self.grade(measure)
+        reached, kept = self.grade(measure * MICROSECONDS)
+        return min(reached, SEVERITY["info"]), min(kept, SEVERITY["info"])
+
+    def _condition(self) -> str:
+        unproven = " (info at a thousandth of it while its unit is unknown)" if self.uncertain else ""
+        return f"{self._thresholds()} of {duration(self.window)} with clocks reduced by {self.text}{unproven}"
