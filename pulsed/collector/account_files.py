@@ -13,9 +13,8 @@ from typing import NamedTuple
 
 from pulsed.accounting.account import OwnerAccount
 from pulsed.accounting.accounting import OwnerAccounting
-from pulsed.accounting.ended import MAX_ENDED, EndedAccounts
 from pulsed.accounting.owner_roster import OwnerChange
-from pulsed.accounting.saved_account import SavedAccount, dump_account, load_account
+from pulsed.accounting.saved_accounts import MAX_ENDED, EndedAccounts, SavedAccount, dump_account, load_account
 from pulsed.aligned_sleep import aligned_sleep
 from pulsed.collector.ended_files import EndedFiles
 from pulsed.collector.state_file import StateFile, WriteStatus

@@ -10,8 +10,7 @@ from typing import Any
 
 from pulsed.accounting.account import OwnerAccount
 from pulsed.accounting.accounting import OwnerAccounting
-from pulsed.accounting.ended import EndedAccounts
-from pulsed.accounting.saved_account import dump_account
+from pulsed.accounting.saved_accounts import EndedAccounts, dump_account
 from pulsed.collector.account_files import AccountFiles
 from pulsed.present.api.account_documents import account_document
 from support.fuzz.json_mutator import mutate_json
