@@ -19,7 +19,7 @@ from pulsed.accounting.accounting import OwnerAccounting
 from pulsed.accounting.saved_accounts import EndedAccounts
 from pulsed.collector.collector import Pipeline
 from pulsed.commands.top.feed import Connection, Feed
-from pulsed.commands.top.session import TopSession, model_of
+from pulsed.commands.top.session import TopSession
 from pulsed.compute.settings import ComputeSettings
 from pulsed.config.model import Config
 from pulsed.model.target_store import Target, TargetStore
@@ -30,6 +30,7 @@ from pulsed.present.api.history import History
 from pulsed.present.rfc3339 import rfc3339
 from pulsed.reader.demo.source import DemoSource
 from pulsed.terminal.line import Line
+from pulsed.terminal.model import model_of
 from pulsed.terminal.palette import Paint, palette
 from pulsed.terminal.screen import render
 from pulsed.terminal.view_state import ViewState

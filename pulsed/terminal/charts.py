@@ -1,4 +1,4 @@
-"""Bars and trends."""
+"""Bars, trends of blocks, and line charts of braille dots."""
 
 from __future__ import annotations
 
@@ -6,12 +6,15 @@ from collections.abc import Sequence
 from math import isfinite
 from typing import NamedTuple, TypeVar
 
-from pulsed.terminal.line import Line, Segment
+from pulsed.terminal.line import BRAILLE, Line, Segment
 from pulsed.terminal.numbers import Number
 
-_T = TypeVar("_T")
+T = TypeVar("T")
 
 _LEVELS = "▁▂▃▄▅▆▇█"
+
+_DOTS = ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))
+"""Bits of a braille character by row and column."""
 
 
 def bar(width: int, style: str, lower: Number, upper: Number = None, mark: Number = None) -> list[Segment]:
@@ -32,18 +35,8 @@ def bar(width: int, style: str, lower: Number, upper: Number = None, mark: Numbe
             empty[place] = "|"
     if not solid and not hatched and lower == 0 and empty[0] == "·":
         empty[0] = "▏"
-    return [
-        Segment("["),
-        Segment("█" * solid, style),
-        Segment("▒" * hatched, style),
-        Segment("".join(empty), "dim"),
-        Segment("]"),
-    ]
-
-
-def _mean(values: Sequence[Number]) -> Number:
-    known = [value for value in values if value is not None]
-    return sum(known) / len(known) if known else None
+    parts = (("[", ""), ("█" * solid, style), ("▒" * hatched, style), ("".join(empty), "dim"), ("]", ""))
+    return [Segment(*part) for part in parts]
 
 
 def _cells(ratio: float, size: int) -> int:
@@ -53,7 +46,7 @@ def _cells(ratio: float, size: int) -> int:
     return min(max(round(ratio * size), 1), size)
 
 
-def parts(values: Sequence[_T], count: int) -> list[Sequence[_T]]:
+def parts(values: Sequence[T], count: int) -> list[Sequence[T]]:
     """Return the values in at most `count` parts of about the same length, in their order."""
     size = min(len(values), max(count, 0))
     return [values[at * len(values) // size : (at + 1) * len(values) // size] for at in range(size)]
@@ -67,23 +60,18 @@ def trend(values: Sequence[Number], width: int, top: float | None = None) -> str
     Args:
         top: value of full height; None: the largest of the values.
     """
-    shown = [_mean(part) for part in parts(values, width)]
-    known = [value for value in shown if value is not None]
-    full = top if top is not None else max(known, default=0.0)
-    blocks = []
-    for value in shown:
-        if value is None:
-            blocks.append(" ")
-        else:
-            level = int(value / full * len(_LEVELS)) if full > 0 else 0
-            blocks.append(_LEVELS[max(0, min(level, len(_LEVELS) - 1))])
-    return "".join(blocks).rjust(max(width, 0))
+    shown = [_mean([value for value in part if value is not None]) for part in parts(values, width)]
+    full = top if top is not None else max((value for value in shown if value is not None), default=0.0)
+    return "".join(" " if value is None else _block(value, full) for value in shown).rjust(max(width, 0))
 
 
-_DOTS = ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))
-"""Bits of a braille character by row and column."""
+def _mean(known: Sequence[float]) -> Number:
+    return sum(known) / len(known) if known else None
 
-_BRAILLE = 0x2800
+
+def _block(value: float, full: float) -> str:
+    level = int(value / full * len(_LEVELS)) if full > 0 else 0
+    return _LEVELS[max(0, min(level, len(_LEVELS) - 1))]
 
 
 class Curve(NamedTuple):
@@ -98,29 +86,25 @@ def chart(curves: Sequence[Curve], width: int, height: int, top: float) -> list[
     bits = [[0] * width for _ in range(height)]
     styles = [[""] * width for _ in range(height)]
     for curve in curves:
-        before: tuple[int, int] | None = None
+        before: int | None = None
         for x, value in enumerate(_columns(curve.values, 2 * width)):
             if value is None:
                 before = None
                 continue
             y = round((1 - max(0.0, min(value / top, 1.0))) * (4 * height - 1)) if top > 0 else 4 * height - 1
-            for dot in _between(before[1] if before is not None else y, y):
+            for dot in _between(y if before is None else before, y):
                 bits[dot // 4][x // 2] |= _DOTS[dot % 4][x % 2]
                 styles[dot // 4][x // 2] = curve.style
-            before = (x, y)
-    return [_line(row, row_styles) for row, row_styles in zip(bits, styles, strict=True)]
+            before = y
+    return [_line(*row) for row in zip(bits, styles, strict=True)]
 
 
 def _columns(values: Sequence[Number], count: int) -> list[Number]:
     """Return one value per column of dots: the largest of its values, which is None only if all are."""
-    if not values:
-        return [None] * count
-    found: list[Number] = []
-    for column in range(count):
-        begin, end = column * len(values) // count, (column + 1) * len(values) // count
-        part = [value for value in values[begin : max(end, begin + 1)] if value is not None]
-        found.append(max(part, default=None))
-    return found
+    size = len(values)
+    begins = [column * size // count for column in range(count + 1)]
+    pieces = [values[begins[at] : max(begins[at + 1], begins[at] + 1)] for at in range(count)]
+    return [max((value for value in piece if value is not None), default=None) for piece in pieces]
 
 
 def _between(before: int, now: int) -> range:
@@ -131,11 +115,7 @@ def _between(before: int, now: int) -> range:
 
 
 def _line(row: Sequence[int], styles: Sequence[str]) -> Line:
-    segments: list[Segment] = []
-    begin = 0
-    for at in range(1, len(row) + 1):
-        if at == len(row) or styles[at] != styles[begin]:
-            text = "".join(chr(_BRAILLE + bits) if bits else " " for bits in row[begin:at])
-            segments.append(Segment(text, styles[begin]))
-            begin = at
-    return Line(segments)
+    runs = [at for at in range(len(row)) if not at or styles[at] != styles[at - 1]]
+    marks = [chr(BRAILLE + bits) if bits else " " for bits in row]
+    ends = [*runs[1:], len(row)]
+    return Line([Segment("".join(marks[at:end]), styles[at]) for at, end in zip(runs, ends, strict=True)])

@@ -10,10 +10,9 @@ from __future__ import annotations
 import operator
 import re
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
 
-from pulsed.terminal.model import GpuState, ratio
-from pulsed.terminal.numbers import MISSING, Number
+from pulsed.terminal.model import GpuState
+from pulsed.terminal.numbers import MISSING
 
 Test = Callable[[GpuState], bool]
 
@@ -22,27 +21,18 @@ class FilterError(ValueError):
     """A filter that cannot be parsed."""
 
 
-class _Quantity(NamedTuple):
-    get: Callable[[GpuState], Number]
-    is_ratio: bool
-
-
-def _field(name: str) -> _Quantity:
-    return _Quantity(lambda gpu: gpu.last(name), name.endswith("_ratio"))
-
-
-NUMBERS: Mapping[str, _Quantity] = {
-    "ru": _field("real_utilization_ratio"),
-    "util": _field("gpu_utilization_ratio"),
-    "gr": _field("graphics_engine_active_ratio"),
-    "sm": _field("sm_active_ratio"),
-    "occ": _field("sm_occupancy_ratio"),
-    "tensor": _field("tensor_active_ratio"),
-    "dram": _field("dram_active_ratio"),
-    "sat": _field("saturation_ratio"),
-    "mem": _Quantity(lambda gpu: ratio(gpu.last("memory_used_bytes"), gpu.last("memory_bytes")), True),
-    "power": _field("power_watts"),
-    "temp": _field("temperature_celsius"),
+NUMBERS: Mapping[str, str] = {
+    "ru": "real_utilization_ratio",
+    "util": "gpu_utilization_ratio",
+    "gr": "graphics_engine_active_ratio",
+    "sm": "sm_active_ratio",
+    "occ": "sm_occupancy_ratio",
+    "tensor": "tensor_active_ratio",
+    "dram": "dram_active_ratio",
+    "sat": "saturation_ratio",
+    "mem": "memory_ratio",
+    "power": "power_watts",
+    "temp": "temperature_celsius",
 }
 """Numbers by their names in filters. Ratios may be in percent: `util<5`, `util<5%` and `util<.05` are the same."""
 
@@ -64,16 +54,20 @@ TEXTS: Mapping[str, Callable[[GpuState], str]] = {
 LONGEST, MOST_NESTED = 1000, 50
 """Limits of a filter, whose time and stack grow with both."""
 
-_TOKEN = re.compile(r"\s*(<=|>=|!=|==|[<>=~&|!()]|[^\s<>=~&|!()]+)")
-_COMPARE: Mapping[str, Callable[[float, float], bool]] = {
+_ORDERS: Mapping[str, Callable[[float, float], bool]] = {
     "<": operator.lt,
     "<=": operator.le,
     ">": operator.gt,
     ">=": operator.ge,
+}
+_SIGNS: Mapping[str, Callable[..., bool]] = {
+    **_ORDERS,
     "=": operator.eq,
     "==": operator.eq,
     "!=": operator.ne,
+    "~": operator.contains,
 }
+_TOKEN = re.compile(r"<=|>=|!=|==|[<>=~&|!()]|[^\s<>=~&|!()]+")
 
 
 def gpu_filter(text: str) -> Test:
@@ -84,8 +78,8 @@ def gpu_filter(text: str) -> Test:
     """
     if len(text) > LONGEST:
         raise FilterError(f"longer than {LONGEST} characters")
-    tokens = _tokens(text)
-    if sum(token in ("!", "(") for token in tokens) > MOST_NESTED:
+    tokens = _TOKEN.findall(text)
+    if tokens.count("!") + tokens.count("(") > MOST_NESTED:
         raise FilterError(f"more than {MOST_NESTED} of ! and (")
     if not tokens:
         return lambda gpu: True
@@ -96,19 +90,9 @@ def gpu_filter(text: str) -> Test:
     return test
 
 
-def _tokens(text: str) -> list[str]:
-    tokens, at = [], 0
-    text = text.rstrip()
-    while at < len(text):
-        found = _TOKEN.match(text, at)
-        if found is None:
-            raise FilterError(f"unexpected {text[at:]!r}")
-        tokens.append(found.group(1))
-        at = found.end()
-    return tokens
-
-
 class _Parser:
+    """Parses by recursive descent; `rest` are the tokens that are left."""
+
     def __init__(self, tokens: list[str]) -> None:
         self.rest = tokens
 
@@ -116,13 +100,13 @@ class _Parser:
         tests = [self._all()]
         while self._takes("|"):
             tests.append(self._all())
-        return tests[0] if len(tests) == 1 else lambda gpu: any(test(gpu) for test in tests)
+        return lambda gpu: any(test(gpu) for test in tests)
 
     def _all(self) -> Test:
         tests = [self._one()]
         while self._takes("&") or (self.rest and self.rest[0] not in "|)"):
             tests.append(self._one())
-        return tests[0] if len(tests) == 1 else lambda gpu: all(test(gpu) for test in tests)
+        return lambda gpu: all(test(gpu) for test in tests)
 
     def _one(self) -> Test:
         if self._takes("!"):
@@ -134,53 +118,48 @@ class _Parser:
                 raise FilterError("a parenthesis is not closed")
             return test
         name = self._word("a name")
-        if self.rest and (self.rest[0] in _COMPARE or self.rest[0] == "~"):
+        if self.rest and self.rest[0] in _SIGNS:
             return _comparison(name, self.rest.pop(0), self._word(f"a value after {name}"))
         wanted = name.lower()
         return lambda gpu: any(wanted in get(gpu).lower() for get in TEXTS.values())
 
     def _takes(self, token: str) -> bool:
-        if self.rest and self.rest[0] == token:
-            self.rest = self.rest[1:]
-            return True
-        return False
+        if self.rest[:1] != [token]:
+            return False
+        self.rest = self.rest[1:]
+        return True
 
     def _word(self, what: str) -> str:
-        if not self.rest or re.fullmatch(r"<=|>=|!=|==|[<>=~&|!()]", self.rest[0]):
+        if not self.rest or self.rest[0] in (*_SIGNS, *"&|!()"):
             raise FilterError(f"{what} is missing")
-        word, self.rest = self.rest[0], self.rest[1:]
-        return word
+        return self.rest.pop(0)
 
 
 def _comparison(name: str, sign: str, value: str) -> Test:
+    compare, wanted = _SIGNS[sign], value.lower()
     if name in NUMBERS and sign != "~":
-        return _number_test(NUMBERS[name], name, sign, value)
+        return _number_test(name, sign, value)
     if name not in TEXTS:
         raise FilterError(f"there is no {name!r}; there are {', '.join((*NUMBERS, *TEXTS))}")
-    get, wanted = TEXTS[name], value.lower()
-    if sign in ("=", "=="):
-        return lambda gpu: get(gpu).lower() == wanted
-    if sign == "!=":
-        return lambda gpu: get(gpu).lower() != wanted
-    if sign == "~":
-        return lambda gpu: wanted in get(gpu).lower()
-    raise FilterError(f"{name} is a text; use = != or ~")
+    if sign in _ORDERS:
+        raise FilterError(f"{name} is a text; use = != or ~")
+    get = TEXTS[name]
+    return lambda gpu: compare(get(gpu).lower(), wanted)
 
 
-def _number_test(quantity: _Quantity, name: str, sign: str, value: str) -> Test:
-    if value == MISSING and sign in ("=", "==", "!="):
-        is_missing = sign != "!="
-        return lambda gpu: (quantity.get(gpu) is None) is is_missing
+def _number_test(name: str, sign: str, value: str) -> Test:
+    field, compare = NUMBERS[name], _SIGNS[sign]
+    if value == MISSING and sign not in _ORDERS:
+        return lambda gpu: (gpu.last(field) is None) is (sign != "!=")
     try:
         limit = float(value.removesuffix("%"))
     except ValueError:
         raise FilterError(f"{name}: {value!r} is not a number") from None
-    if quantity.is_ratio and (value.endswith("%") or limit > 1):
+    if field.endswith("_ratio") and (value.endswith("%") or limit > 1):
         limit /= 100
-    compare = _COMPARE[sign]
 
     def test(gpu: GpuState) -> bool:
-        found = quantity.get(gpu)
-        return found is not None and not gpu.stale and compare(found, limit)
+        number = gpu.number(field)
+        return number is not None and compare(number, limit)
 
     return test

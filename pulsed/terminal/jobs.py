@@ -2,117 +2,96 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
-from pulsed.terminal.line import Line, Segment, chosen, left, line, right
-from pulsed.terminal.model import GpuState, Model, ratio
-from pulsed.terminal.numbers import Number, duration, gibibytes, metric, percent
+from pulsed.terminal.line import Line, left, styled
+from pulsed.terminal.model import Answers, Document, GpuState, Model, gpu_name, ratio
+from pulsed.terminal.numbers import duration, gibibytes, metric, percent
+from pulsed.terminal.table import TableColumn, fitting_columns, row_line, title_line
 from pulsed.terminal.view_state import ViewState
-from pulsed.terminal.words import bottleneck_style, gpu_label, real_words
-
-_WIDTHS = {
-    "owner": -16, "user": -8, "gpu": 6, "gid": 3, "status": -22, "memory": 10, "util": 5, "real": 9, "tensor": 7,
-    "held": 6, "idle": 6, "energy": 9,
-}  # fmt: skip
-"""Width of each column; negative: aligned to the left."""
-
-_IMPORTANCE = ("owner", "gpu", "real", "memory", "status", "user", "idle", "held", "util", "tensor", "energy", "gid")
-"""Columns, the most important first: the others are left out where it is narrow."""
-
-TITLES = {
-    "owner": "OWNER", "user": "USER", "gpu": "GPU", "gid": "MIG", "status": "*STATUS", "memory": "*MEM GiB",
-    "util": "*UTIL", "real": "*RU %", "tensor": "*TENSOR", "held": "TIME", "idle": "IDLE", "energy": "ENERGY",
-}  # fmt: skip
+from pulsed.terminal.words import bottleneck_style, real_words, words
 
 
-def jobs(model: Model, view: ViewState, width: int, height: int) -> list[Line]:
-    """Return owners that have a GPU, from `view.scroll` on; `view.filter` is looked for in their rows."""
-    columns = _columns(width)
-    head = line(Segment(_row(TITLES, columns), "title"))
-    rows = [row for row in _rows(model, columns) if view.filter.lower() in row.text.lower()]
-    note = "* of the GPU, for all of its owners. TIME: with the GPU; IDLE, ENERGY: in it."
-    if not model.jobs:
-        note = "no owner has a GPU: owners come from pod labels, or from attribution.jobs.directories"
-    elif not any(model.processes.values()):
-        note += " Processes: attribution.processes of the daemon."
-    return [head, *view.scrolled(rows, max(height - 2, 0)), line(Segment(note, "dim"))][:height]
+class JobGpu(NamedTuple):
+    """A GPU of an owner: the part of its account, and the GPU if it is there, with its label."""
+
+    owner: Document
+    part: Document
+    gpu: GpuState | None
+    label: str
+
+    def text(self, name: str) -> str:
+        """Return a number of the GPU as text."""
+        return "--" if self.gpu is None else self.gpu.text(name)
 
 
-def _columns(width: int) -> list[str]:
-    names = list(_WIDTHS)
-    importances = [-_IMPORTANCE.index(name) for name in names]
-    return [names[at] for at in chosen(importances, [abs(_WIDTHS[name]) for name in names], width, 1)]
+def _status(row: JobGpu) -> str:
+    if row.gpu is None:
+        return "--"
+    return "stale" if row.gpu.stale else words(row.gpu.state("workload_class"))
 
 
-def _row(values: Mapping[str, str], columns: Sequence[str]) -> str:
-    return " ".join(
-        left(values[name], -_WIDTHS[name]) if _WIDTHS[name] < 0 else right(values[name], _WIDTHS[name])
-        for name in columns
-    )
-
-
-def _rows(model: Model, columns: Sequence[str]) -> Iterator[Line]:
-    known = {(gpu.source, gpu.node, gpu.uuid, gpu.mig_id): gpu for gpu in model.gpus}
-    for job in model.jobs:
-        owner = job["owner"]
-        for part in job["gpus"]:
-            gpu = known.get((job["source"], part["node"], part["uuid"] or "", part["mig_id"] or ""))
-            yield line(
-                Segment(_row(_values(owner, part, gpu, model), columns), "" if gpu is None else _style(gpu, part))
-            )
-        for process in _processes(model, job):
-            yield _process_line(process)
-    for source, processes in model.processes.items():
-        others = [process for process in processes or () if process["gpus"] and not _has_owner(process, source, model)]
-        if others:
-            yield line(Segment("processes without a known owner", "title"))
-        for process in others:
-            yield _process_line(process)
-
-
-def _style(gpu: GpuState, part: Mapping[str, Any]) -> str:
-    return "warn" if gpu.use == "held" else bottleneck_style(gpu)
-
-
-def _values(owner: Mapping[str, Any], part: Mapping[str, Any], gpu: GpuState | None, model: Model) -> dict[str, str]:
-    counters = part["counters"]
-    idle = sum((counters["idle_seconds"] or {}).values())
-    energy = counters["class_energy_joules"]
-
-    def number(name: str) -> Number:
-        return None if gpu is None else gpu.number(name)
-
-    return {
-        "owner": f"{owner['kind'].removeprefix('slurm_')} {owner['id']}",
-        "user": owner["user"] or "--",
-        "gpu": part["gpu"] if gpu is None else gpu_label(gpu, with_node=model.has_several_nodes),
-        "gid": part["mig_id"] or "-",
-        "status": "--" if gpu is None else _status(gpu),
-        "memory": gibibytes(number("memory_used_bytes")),
-        "util": percent(number("gpu_utilization_ratio")),
-        "real": "--" if gpu is None else real_words(gpu).replace(" %", ""),
-        "tensor": percent(number("tensor_active_ratio")),
-        "held": duration(part["held_seconds"]),
-        "idle": _share(idle, counters["observed_seconds"]),
-        "energy": metric(sum(energy.values()) / 3600, "Wh") if energy else "--",
-    }
-
-
-def _status(gpu: GpuState) -> str:
-    return "stale" if gpu.stale else gpu.state("workload_class").replace("_", " ")
-
-
-def _share(part: Number, whole: Number) -> str:
-    share = ratio(part, whole)
+def _idle(row: JobGpu) -> str:
+    counters = row.part["counters"]
+    share = ratio(sum((counters["idle_seconds"] or {}).values()), counters["observed_seconds"])
     return "--" if share is None else f"{percent(share)} %"
 
 
-def _processes(model: Model, job: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    return [process for process in model.processes.get(job["source"]) or () if _is_of(process, job["owner"])]
+def _energy(row: JobGpu) -> str:
+    energy = row.part["counters"]["class_energy_joules"]
+    return metric(sum(energy.values()) / 3600, "Wh") if energy else "--"
 
 
-def _is_of(process: Mapping[str, Any], owner: Mapping[str, Any]) -> bool:
+COLUMNS: tuple[TableColumn[JobGpu], ...] = (
+    TableColumn("OWNER", 16, 12, lambda row: f"{row.owner['kind'].removeprefix('slurm_')} {row.owner['id']}", left),
+    TableColumn("USER", 8, 7, lambda row: row.owner["user"] or "--", left),
+    TableColumn("GPU", 6, 11, lambda row: row.label),
+    TableColumn("MIG", 3, 1, lambda row: row.part["mig_id"] or "-"),
+    TableColumn("*STATUS", 22, 8, _status, left),
+    TableColumn("*MEM GiB", 10, 9, lambda row: row.text("memory_used_bytes")),
+    TableColumn("*UTIL", 5, 4, lambda row: row.text("gpu_utilization_ratio")),
+    TableColumn("*RU %", 9, 10, lambda row: "--" if row.gpu is None else real_words(row.gpu).replace(" %", "")),
+    TableColumn("*TENSOR", 7, 3, lambda row: row.text("tensor_active_ratio")),
+    TableColumn("TIME", 6, 5, lambda row: duration(row.part["held_seconds"])),
+    TableColumn("IDLE", 6, 6, _idle),
+    TableColumn("ENERGY", 9, 2, _energy),
+)
+
+
+def jobs(model: Model, view: ViewState, gpus: Sequence[GpuState], width: int, height: int) -> list[Line]:
+    """Return owners that have a GPU, from `view.scroll` on; `view.filter` is looked for in their rows."""
+    columns = fitting_columns(COLUMNS, width)
+    rows = [row for row in _rows(model, columns) if view.filter.lower() in row.text.lower()]
+    note = "* of the GPU, for all of its owners. TIME: with the GPU; IDLE, ENERGY: in it."
+    if not any(daemon.jobs for daemon in model.daemons):
+        note = "no owner has a GPU: owners come from pod labels, or from attribution.jobs.directories"
+    elif not any(daemon.processes for daemon in model.daemons):
+        note += " Processes: attribution.processes of the daemon."
+    return [title_line(columns), *view.scrolled(rows, max(height - 2, 0)), styled(note, "dim")][:height]
+
+
+def _rows(model: Model, columns: Sequence[TableColumn[JobGpu]]) -> Iterator[Line]:
+    known = {(gpu.source, gpu.node, gpu.uuid, gpu.mig_id): gpu for gpu in model.gpus}
+    for source, daemon in enumerate(model.daemons):
+        for job in daemon.jobs:
+            for part in job["gpus"]:
+                gpu = known.get((source, part["node"], part["uuid"] or "", part["mig_id"] or ""))
+                row = JobGpu(job["owner"], part, gpu, part["gpu"] if gpu is None else model.label(gpu))
+                yield row_line(columns, row).styled(_style(gpu))
+            yield from (_process(each) for each in daemon.processes or () if _is_of(each, job["owner"]))
+    for daemon in model.daemons:
+        others = [each for each in daemon.processes or () if each["gpus"] and not _has_owner(each, daemon)]
+        if others:
+            yield styled("processes without a known owner", "title")
+        yield from map(_process, others)
+
+
+def _style(gpu: GpuState | None) -> str:
+    return "" if gpu is None else "warn" if gpu.use == "held" else bottleneck_style(gpu)
+
+
+def _is_of(process: Document, owner: Document) -> bool:
     """Return whether a process is of an owner."""
     if owner["kind"] == "slurm_job":
         return bool(process["slurm_job"] == owner["id"])
@@ -121,16 +100,16 @@ def _is_of(process: Mapping[str, Any], owner: Mapping[str, Any]) -> bool:
     return bool(owner["id"] == str(process["pid"]))
 
 
-def _has_owner(process: Mapping[str, Any], source: int, model: Model) -> bool:
-    return any(_is_of(process, job["owner"]) for job in model.jobs if job["source"] == source)
+def _has_owner(process: Document, daemon: Answers) -> bool:
+    return any(_is_of(process, job["owner"]) for job in daemon.jobs)
 
 
-def _process_line(process: Mapping[str, Any]) -> Line:
+def _process(process: Document) -> Line:
     gpus = [
-        f"GPU {use['gpu']}{':' + use['mig_id'] if use['mig_id'] else ''} {gibibytes(use['memory_bytes'])} GiB"
+        f"GPU {gpu_name(use['gpu'], use['mig_id'])} {gibibytes(use['memory_bytes'])} GiB"
         f" SM {percent(use['sm_utilization_ratio'])} %"
         for use in process["gpus"] or ()
     ]
     host = f"host {gibibytes(process['memory_bytes'])} GiB"
     parts = [f"pid {process['pid']}", process["user"] or "--", *gpus, host, process["command"] or "--"]
-    return line(Segment("  " + "  ".join(parts), "dim"))
+    return styled("  " + "  ".join(parts), "dim")

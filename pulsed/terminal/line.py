@@ -1,4 +1,4 @@
-"""A line of styled segments."""
+"""Lines of styled segments, cut and padded by the cells that their texts occupy."""
 
 from __future__ import annotations
 
@@ -6,115 +6,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 from unicodedata import east_asian_width
 
-STYLES = (
-    "", "bold", "dim", "title", "key", "select",
-    "compute", "memory", "io", "mixed", "idle", "unknown",
-    "ok", "info", "warn", "hot", "crit", "stale",
-    *(f"series{number}" for number in range(8)),
-)  # fmt: skip
-"""Names of styles; their colours are the palette's."""
-
-
-class Segment(NamedTuple):
-    """A text with the name of its style."""
-
-    text: str
-    style: str = ""
-
-
-class Line(tuple[Segment, ...]):
-    """Segments from left to right. Their texts must be clean: no control characters."""
-
-    __slots__ = ()
-
-    @property
-    def text(self) -> str:
-        """The text without styles."""
-        return "".join(segment.text for segment in self)
-
-    @property
-    def width(self) -> int:
-        """The cells that it occupies."""
-        return sum(cells(segment.text) for segment in self)
-
-    def fitted(self, width: int) -> Line:
-        """Return the line cut or padded to exactly `width` cells."""
-        left = width
-        found: list[Segment] = []
-        for segment in self:
-            size = cells(segment.text)
-            if size > left:
-                text = cut(segment.text, left)
-                found.append(Segment(text, segment.style))
-                left -= cells(text)
-                break
-            found.append(segment)
-            left -= size
-        if left > 0:
-            found.append(Segment(" " * left))
-        return Line(found)
-
-    def selected(self) -> Line:
-        """Return the line as that of the selected row."""
-        return Line([Segment(segment.text, "select") for segment in self])
-
-
-def line(*parts: Segment | str) -> Line:
-    """Return a line of segments and plain texts."""
-    return Line([part if isinstance(part, Segment) else Segment(part) for part in parts])
-
-
-def joined(parts: Iterable[Line], separator: str = "") -> Line:
-    """Return the lines as one."""
-    return Line(_joined(parts, separator))
-
-
-def _joined(parts: Iterable[Line], separator: str) -> Iterator[Segment]:
-    for number, part in enumerate(parts):
-        if number and separator:
-            yield Segment(separator, "dim")
-        yield from part
-
-
-class Item(NamedTuple):
-    """A part of a line that is left out where the line is too narrow for it and for more important ones."""
-
-    importance: int
-    line: Line
-
-
-def fitting(items: Iterable[Item], width: int, separator: str = "  ") -> Line:
-    """Return as many items as fit, the most important first, in their order. Empty ones are left out."""
-    shown = [item for item in items if item.line]
-    kept = chosen([item.importance for item in shown], [item.line.width for item in shown], width, len(separator))
-    return joined([shown[at].line for at in kept], separator)
-
-
-def chosen(importances: Sequence[int], widths: Sequence[int], width: int, gap: int) -> list[int]:
-    """Return the positions of parts that fit side by side, the most important first; at least one, in their order."""
-    kept: list[int] = []
-    left = width + gap
-    for at in sorted(range(len(widths)), key=lambda at: -importances[at]):
-        if not kept or widths[at] + gap <= left:
-            kept.append(at)
-            left -= widths[at] + gap
-    return sorted(kept)
-
-
-def wrapped(text: str, width: int, indent: str) -> Iterator[Line]:
-    """Yield a text in lines, all of them indented."""
-    row = ""
-    for word in text.split():
-        if row and len(indent) + len(row) + 1 + len(word) > width:
-            yield line(indent + row)
-            row = word
-        else:
-            row = f"{row} {word}" if row else word
-    if row:
-        yield line(indent + row)
-
-
 ELLIPSIS = "…"
+
+BRAILLE = 0x2800
+"""The braille character without dots; its 8 dots are the 8 bits above."""
+
+_ASCII_MARKS = str.maketrans("█▒·▏▁▂▃▄▅▆▇┌┐└┘─│━…", "#=.|_.,-~+*++++-|-~")
 
 
 def cells(text: str) -> int:
@@ -151,32 +48,109 @@ def right(text: str, width: int) -> str:
     return " " * (width - cells(text)) + text
 
 
-_MARKS = str.maketrans("█▒·▏▁▂▃▄▅▆▇┌┐└┘─│━…", "#=.|_.,-~+*++++-|-~")
+class Segment(NamedTuple):
+    """A text with the name of its style in `palette`."""
 
-_BRAILLE = 0x2800
+    text: str
+    style: str = ""
+
+
+class Line(tuple[Segment, ...]):
+    """Segments from left to right. Their texts must be clean: no control characters."""
+
+    __slots__ = ()
+
+    @property
+    def text(self) -> str:
+        """The text without styles."""
+        return "".join(segment.text for segment in self)
+
+    @property
+    def width(self) -> int:
+        """The cells that it occupies."""
+        return sum(cells(segment.text) for segment in self)
+
+    def fitted(self, width: int) -> Line:
+        """Return the line cut or padded to exactly `width` cells."""
+        kept: list[Segment] = []
+        for segment in self:
+            size = cells(segment.text)
+            if size > width:
+                shown = cut(segment.text, width)
+                kept.append(Segment(shown, segment.style))
+                width -= cells(shown)
+                break
+            kept.append(segment)
+            width -= size
+        return Line([*kept, Segment(" " * width)] if width else kept)
+
+    def styled(self, style: str) -> Line:
+        """Return the line in one style."""
+        return Line([Segment(segment.text, style) for segment in self])
+
+
+def line(*parts: Segment | str) -> Line:
+    """Return a line of segments and plain texts."""
+    return Line([part if isinstance(part, Segment) else Segment(part) for part in parts])
+
+
+def styled(text: str, style: str) -> Line:
+    """Return a line of one text in a style."""
+    return Line([Segment(text, style)])
+
+
+def joined(parts: Iterable[Line], separator: str = "") -> Line:
+    """Return the lines as one."""
+    between = (Segment(separator, "dim"),) if separator else ()
+    return Line([segment for number, part in enumerate(parts) for segment in (*between[:number], *part)])
+
+
+def fitting(items: Iterable[tuple[int, Line]], width: int, separator: str = "  ") -> Line:
+    """Return as many lines as fit side by side as one, in their order. Empty ones are left out.
+
+    Args:
+        items: lines with their importance; the least important ones are left out first.
+    """
+    shown = [item for item in items if item[1]]
+    kept = chosen([item[0] for item in shown], [item[1].width for item in shown], width, len(separator))
+    return joined([shown[at][1] for at in kept], separator)
+
+
+def chosen(importances: Sequence[int], widths: Sequence[int], width: int, gap: int) -> list[int]:
+    """Return the positions of parts that fit side by side, the most important first; at least one, in their order."""
+    kept: list[int] = []
+    unused = width + gap
+    for at in sorted(range(len(widths)), key=lambda at: -importances[at]):
+        if not kept or widths[at] + gap <= unused:
+            kept.append(at)
+            unused -= widths[at] + gap
+    return sorted(kept)
+
+
+def wrapped(text: str, width: int, indent: str) -> Iterator[Line]:
+    """Yield a text in lines, all of them indented."""
+    row = ""
+    for word in text.split():
+        if row and len(indent) + len(row) + 1 + len(word) > width:
+            yield line(indent + row)
+            row = word
+        else:
+            row = f"{row} {word}" if row else word
+    if row:
+        yield line(indent + row)
 
 
 def ascii_line(given: Line) -> Line:
-    """Return a line without characters outside ASCII."""
+    """Return a line of the same width without characters outside ASCII."""
     if given.text.isascii():
         return given
-    return Line([Segment(_ascii(segment.text), segment.style) for segment in given])
+    return Line([Segment("".join(map(_ascii, text.translate(_ASCII_MARKS))), style) for text, style in given])
 
 
-def _ascii(text: str) -> str:
-    return "".join(_shown(each) for each in text.translate(_MARKS))
-
-
-def _shown(character: str) -> str:
+def _ascii(character: str) -> str:
     if character.isascii():
         return character
-    if _BRAILLE < ord(character) < _BRAILLE + 256:
-        return _dots(ord(character) - _BRAILLE)
-    return "?" * cells(character)
-
-
-def _dots(bits: int) -> str:
-    """Return a mark at the height of the highest dots."""
-    if bits & 0x09:
-        return "'"
-    return ":" if bits & 0x12 else "-" if bits & 0x24 else "."
+    dots = ord(character) - BRAILLE
+    if not 0 < dots < 256:
+        return "?" * cells(character)
+    return "'" if dots & 0x09 else ":" if dots & 0x12 else "-" if dots & 0x24 else "."  # at the highest dot

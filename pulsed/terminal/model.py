@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
-from pulsed.terminal.numbers import Number
+from pulsed.terminal.numbers import Number, field_text
 
 Document = Mapping[str, Any]
 
@@ -31,6 +31,23 @@ _LANE_BYTES = {1: 0.25e9, 2: 0.5e9, 3: 0.985e9, 4: 1.969e9, 5: 3.938e9, 6: 7.563
 """PCIe: bytes per second of a lane in one direction, by generation (PCI-SIG)."""
 
 
+class GpuHistory(NamedTuple):
+    """The history of one GPU: by field the mean of each point, None in gaps; of states the state."""
+
+    times: Sequence[float] = ()
+    fields: Mapping[str, Sequence[Any]] = {}
+
+
+NO_HISTORY = GpuHistory()
+
+
+class Gpu(NamedTuple):
+    """A GPU as paths name it."""
+
+    node: str
+    name: str
+
+
 @dataclass(frozen=True, slots=True)
 class GpuState:
     """One GPU or MIG instance.
@@ -40,8 +57,10 @@ class GpuState:
         values: by field, numbers and states.
         age: of the sample in seconds.
         owners: as `kind:id`; empty if it is free, None if they are not known.
-        class_since: Unix time.
+        class_age: seconds since its class began.
         replays_per_second: from the two last samples.
+        detail: the document of `/gpus/{gpu}`, if it is in Focus.
+        class_reason: that of `/gpus/{gpu}/class`; empty if the daemon has none.
     """
 
     source: int
@@ -55,10 +74,13 @@ class GpuState:
     stale: bool
     age: float
     owners: tuple[str, ...] | None = None
-    class_since: float | None = None
+    class_age: Number = None
     candidates: tuple[str, ...] = ()
     problem: str = ""
     replays_per_second: Number = None
+    detail: Document = field(default_factory=dict)
+    class_reason: Document = field(default_factory=dict)
+    history: GpuHistory = NO_HISTORY
 
     @property
     def key(self) -> str:
@@ -68,20 +90,26 @@ class GpuState:
     @property
     def name(self) -> str:
         """The name in paths of the API: index, or `index:MIG id`."""
-        return (self.gpu or self.uuid) + (f":{self.mig_id}" if self.mig_id else "")
+        return gpu_name(self.gpu or self.uuid, self.mig_id)
 
-    def number(self, field_name: str) -> Number:
-        """Return a number; None if it is missing or the GPU is stale."""
-        return None if self.stale else self.last(field_name)
+    def number(self, name: str) -> Number:
+        """Return a field or derived number; None if it is missing or the GPU is stale."""
+        return None if self.stale else self.last(name)
 
-    def last(self, field_name: str) -> Number:
+    def last(self, name: str) -> Number:
         """Return a number of the last sample, also of a stale GPU."""
-        value = self.values.get(field_name)
+        if name in DERIVED:
+            return DERIVED[name](self)
+        value = self.values.get(name)
         return value if isinstance(value, (int, float)) and not isinstance(value, bool) else None
 
-    def state(self, field_name: str) -> str:
+    def text(self, name: str) -> str:
+        """Return a number as text without its unit; `--` if it is missing or the GPU is stale."""
+        return field_text(name, self.number(name))
+
+    def state(self, name: str) -> str:
         """Return a state; `unknown` if it is missing."""
-        value = self.values.get(field_name)
+        value = self.values.get(name)
         return value if isinstance(value, str) else "unknown"
 
     @property
@@ -100,29 +128,6 @@ class GpuState:
         return self.number("real_utilization_lower_ratio"), self.number("real_utilization_upper_ratio")
 
     @property
-    def memory_ratio(self) -> Number:
-        """Memory in use, 0..1."""
-        return ratio(self.number("memory_used_bytes"), self.number("memory_bytes"))
-
-    @property
-    def power_ratio(self) -> Number:
-        """Power over its limit."""
-        return ratio(self.number("power_watts"), self.number("power_limit_watts"))
-
-    @property
-    def nvlink_bytes_per_second(self) -> Number:
-        """Rate over all NVLinks in both directions."""
-        both = total([self.number(f"nvlink_{way}_bytes_per_second") for way in ("receive", "transmit")])
-        return self.number("nvlink_bandwidth_bytes_per_second") if both is None else both
-
-    @property
-    def link_bytes_per_second(self) -> Number:
-        """Capacity of the PCIe link in both directions together."""
-        generation, width = self.last("pcie_link_generation"), self.last("pcie_link_width")
-        lane = None if generation is None else _LANE_BYTES.get(int(generation))
-        return None if lane is None or width is None else 2 * lane * width
-
-    @property
     def use(self) -> str:
         """What a GPU is used for: `busy`, `held` (idle with an owner), `free`, `idle` (owners unknown), `unknown`."""
         workload = self.state("workload_class")
@@ -132,10 +137,10 @@ class GpuState:
             return "busy"
         return "idle" if self.owners is None else "held" if self.owners else "free"
 
-    @property
-    def is_active(self) -> bool:
-        """Whether real utilization or memory is 20 % or more (as in KempnerPulse)."""
-        return max(self.real or 0.0, self.memory_ratio or 0.0) >= 0.2
+
+def gpu_name(gpu: str, mig_id: str | None) -> str:
+    """Return the name of a GPU or MIG instance: `3` or `3:7`."""
+    return f"{gpu}:{mig_id}" if mig_id else gpu
 
 
 def ratio(part: Number, whole: Number) -> Number:
@@ -149,44 +154,67 @@ def total(values: Sequence[Number]) -> Number:
     return sum(known) if values and len(known) == len(values) else None
 
 
-@dataclass(frozen=True, slots=True)
-class DaemonState:
-    """One daemon.
+def _nvlink(gpu: GpuState) -> Number:
+    both = total([gpu.last(f"nvlink_{way}_bytes_per_second") for way in ("receive", "transmit")])
+    return gpu.last("nvlink_bandwidth_bytes_per_second") if both is None else both
+
+
+def _pcie_link(gpu: GpuState) -> Number:
+    generation, width = gpu.last("pcie_link_generation"), gpu.last("pcie_link_width")
+    lane = None if generation is None else _LANE_BYTES.get(int(generation))
+    return None if lane is None or width is None else lane * width
+
+
+DERIVED: Mapping[str, Callable[[GpuState], Number]] = {
+    "memory_ratio": lambda gpu: ratio(gpu.last("memory_used_bytes"), gpu.last("memory_bytes")),
+    "power_ratio": lambda gpu: ratio(gpu.last("power_watts"), gpu.last("power_limit_watts")),
+    "nvlink_bytes_per_second": _nvlink,
+    "pcie_link_bytes_per_second": _pcie_link,
+}
+"""Numbers from several fields: memory in use, power over its limit, the rate over all NVLinks in both directions, and
+the capacity of the PCIe link in one direction."""
+
+
+@dataclass(frozen=True)
+class Answers:
+    """The last answers of a daemon.
 
     Attributes:
         label: its address, or that it is pulsed's own.
         error: of the last request; empty while it answers.
-        age: seconds since its last answer; None before the first.
-        sources: what it reads, as in `/gpus`.
-        seconds: duration of the last request.
+        summary: of `/gpus?view=summary`.
+        before: the summary of the sample before.
+        arrived: monotonic seconds of the summary.
+        seconds: duration of its request.
+        kept_fields: of its history.
+        processes: None if they are not published.
     """
 
     label: str
     error: str = ""
-    age: float | None = None
-    node: str = ""
-    version: str = ""
-    sources: tuple[Document, ...] = ()
-    host: Document | None = None
+    summary: Document | None = None
+    before: Document | None = None
+    arrived: float | None = None
     seconds: float | None = None
+    version: str = ""
+    host: Document | None = None
+    kept_fields: frozenset[str] = frozenset()
+    details: Mapping[Gpu, Document] = field(default_factory=dict)
+    history: Document | None = None
+    events: tuple[Document, ...] = ()
+    jobs: tuple[Document, ...] = ()
+    processes: tuple[Document, ...] | None = None
+    class_reasons: Mapping[Gpu, Document] = field(default_factory=dict)
 
     @property
-    def is_demo(self) -> bool:
-        """Whether its GPUs are simulated."""
-        return any(source.get("demo") for source in self.sources)
+    def node(self) -> str:
+        """The name of its node; empty before the first answer."""
+        return str(self.summary.get("node", "")) if self.summary else ""
 
     @property
-    def is_lost(self) -> bool:
-        """Whether it has not answered for a while."""
-        return self.age is None or self.age > LOST_SECONDS
-
-
-@dataclass(frozen=True, slots=True)
-class GpuHistory:
-    """The history of one GPU: by field the mean of each point, None in gaps; of states the state."""
-
-    times: tuple[float, ...]
-    fields: Mapping[str, tuple[Any, ...]]
+    def sources(self) -> Sequence[Document]:
+        """What it reads, as in `/gpus`."""
+        return tuple(self.summary.get("sources", ())) if self.summary else ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,30 +223,33 @@ class Model:
 
     Attributes:
         time: Unix seconds.
-        details: by key, the document of `/gpus/{gpu}` of a GPU in Focus.
-        history: by key.
-        events: changes, the newest first, each with `source`.
-        jobs: accounts of owners, each with `source`.
-        processes: by daemon; None if they are not published.
-        class_reasons: by key, the document of `/gpus/{gpu}/class` of a GPU in Focus; empty if the daemon has none.
+        now: the same moment in monotonic seconds.
         cost: share of a core, and bytes of memory of this program.
     """
 
     time: float
+    now: float = 0.0
+    daemons: tuple[Answers, ...] = ()
     gpus: tuple[GpuState, ...] = ()
-    sources: tuple[DaemonState, ...] = ()
-    details: Mapping[str, Document] = field(default_factory=dict)
-    history: Mapping[str, GpuHistory] = field(default_factory=dict)
-    events: tuple[Document, ...] = ()
-    jobs: tuple[Document, ...] = ()
-    processes: Mapping[int, tuple[Document, ...] | None] = field(default_factory=dict)
-    class_reasons: Mapping[str, Document] = field(default_factory=dict)
     cost: tuple[float, int] | None = None
+
+    def age(self, daemon: Answers) -> Number:
+        """Return the seconds since the last answer of a daemon; None before the first."""
+        return None if daemon.arrived is None else max(self.now - daemon.arrived, 0.0)
+
+    def is_lost(self, daemon: Answers) -> bool:
+        """Return whether a daemon has not answered for a while."""
+        age = self.age(daemon)
+        return age is None or age > LOST_SECONDS
 
     @property
     def has_several_nodes(self) -> bool:
         """Whether GPUs are of more than one node."""
         return len({gpu.node for gpu in self.gpus}) > 1
+
+    def label(self, gpu: GpuState) -> str:
+        """Return the name of a GPU, with its node if there are several."""
+        return f"{gpu.node}/{gpu.name}" if self.has_several_nodes else gpu.name
 
     def find(self, wanted: str) -> GpuState | None:
         """Return the first GPU with a key, UUID, name, or `node:name`."""
@@ -229,42 +260,52 @@ class Model:
         return None
 
 
-def gpu_states(source: int, summary: Document, waited: float, before: Document | None = None) -> list[GpuState]:
-    """Return the GPUs of a summary.
+def model_of(daemons: Sequence[Answers], now: float, wall_time: float, cost: tuple[float, int] | None = None) -> Model:
+    """Return the model at `now` monotonic seconds, which is `wall_time`."""
+    gpus = [gpu for number, daemon in enumerate(daemons) for gpu in _gpus(number, daemon, now, wall_time)]
+    return Model(wall_time, now, tuple(daemons), tuple(gpus), cost)
 
-    Args:
-        source: index of the daemon.
-        waited: seconds since the summary arrived.
-        before: the summary before it, for rates.
-    """
-    gpus, fields = summary["gpus"], summary["fields"]
-    now = seconds_of(summary["time"])
+
+def _gpus(source: int, daemon: Answers, now: float, wall_time: float) -> list[GpuState]:
+    if daemon.summary is None or daemon.arrived is None:
+        return []
+    summary, waited = daemon.summary, max(now - daemon.arrived, 0.0)
+    gpus, fields, time = summary["gpus"], summary["fields"], seconds_of(summary["time"])
     size = len(gpus["gpu"])
     nothing: list[Any] = [None] * size
-    replays = _rates(summary, before) if before is not None else nothing
-    stale = [bool(each) or waited > LOST_SECONDS for each in summary["stale"]]
-    names = list(fields)
-    rows = zip(*fields.values(), strict=True) if names else iter([()] * size)
-    return [
-        GpuState(
-            source,
-            gpus["node"][at] or "",
-            gpus["gpu"][at] or "",
-            gpus["uuid"][at] or "",
-            gpus["mig_id"][at] or "",
-            gpus["mig_profile"][at] or "",
-            short_model(gpus["model"][at] or ""),
-            dict(zip(names, row, strict=True)),
-            stale[at],
-            max(0.0, now - summary["sample_time"][at]) + waited,
-            None if summary["owners"][at] is None else tuple(owner for owner in summary["owners"][at]),
-            (summary.get("class_since") or nothing)[at],
-            tuple((summary.get("candidates") or nothing)[at] or ()),
-            (summary.get("problem") or nothing)[at] or "",
-            None if stale[at] else replays[at],
+    replays = _replay_rates(summary, daemon.before) if daemon.before is not None else nothing
+    since, candidates, problems = (summary.get(name) or nothing for name in ("class_since", "candidates", "problem"))
+    histories = _histories(daemon.history)
+    found = []
+    for at, row in enumerate(zip(*fields.values(), strict=True) if fields else [()] * size):
+        stale = bool(summary["stale"][at]) or waited > LOST_SECONDS
+        node, gpu, uuid, mig_id, profile, model = (
+            gpus[name][at] or "" for name in ("node", "gpu", "uuid", "mig_id", "mig_profile", "model")
         )
-        for at, row in enumerate(rows)
-    ]
+        path, owners = Gpu(node, gpu_name(gpu or uuid, mig_id)), summary["owners"][at]
+        found.append(
+            GpuState(
+                source,
+                node,
+                gpu,
+                uuid,
+                mig_id,
+                profile,
+                model.removeprefix("NVIDIA "),
+                dict(zip(fields, row, strict=True)),
+                stale,
+                max(0.0, time - summary["sample_time"][at]) + waited,
+                None if owners is None else tuple(owners),
+                None if since[at] is None else max(wall_time - since[at], 0.0),
+                tuple(candidates[at] or ()),
+                problems[at] or "",
+                None if stale else replays[at],
+                daemon.details.get(path, {}),
+                daemon.class_reasons.get(path, {}),
+                histories.get((node, gpu, mig_id), NO_HISTORY),
+            )
+        )
+    return found
 
 
 def seconds_of(text: str) -> float:
@@ -272,12 +313,7 @@ def seconds_of(text: str) -> float:
     return datetime.fromisoformat(text.replace("Z", "+00:00")).timestamp()
 
 
-def short_model(model: str) -> str:
-    """Return a model without its maker: `H100 80GB HBM3`."""
-    return model.removeprefix("NVIDIA ")
-
-
-def _rates(summary: Document, before: Document) -> Sequence[float | None]:
+def _replay_rates(summary: Document, before: Document) -> Sequence[Number]:
     """Return the PCIe replays per second of each GPU since the sample before; None if it is the same sample."""
     new, old = summary["fields"].get("pcie_replays_total"), before["fields"].get("pcie_replays_total")
     if new is None or old is None or summary["roster"] != before["roster"]:
@@ -288,8 +324,14 @@ def _rates(summary: Document, before: Document) -> Sequence[float | None]:
     ]
 
 
-def means(points: Mapping[str, Any]) -> dict[str, tuple[Any, ...]]:
-    """Return the means and states of the fields of a GPU in `/history`."""
+def _histories(document: Document | None) -> Mapping[tuple[str, str, str], GpuHistory]:
+    """Return the history of each GPU of `/history` by node, GPU and MIG id."""
+    if document is None:
+        return {}
     return {
-        name: tuple(values["mean"] if isinstance(values, dict) else values) for name, values in points["fields"].items()
+        (gpu["node"], gpu["gpu"], gpu["mig_id"] or ""): GpuHistory(
+            document["time"],
+            {name: each["mean"] if isinstance(each, dict) else each for name, each in gpu["fields"].items()},
+        )
+        for gpu in document["gpus"]
     }

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import cache
 from math import isfinite
 
 Number = float | int | None
@@ -24,7 +25,6 @@ percent = _known(lambda value: f"{100 * value:.0f}")
 
 whole = _known(lambda value: f"{value:.0f}")
 gibibytes = _known(lambda value: f"{value / 2**30:.1f}")
-megahertz = _known(lambda value: f"{value / 1e6:.0f}")
 rate = _known(lambda value: f"{value:.1f}" if 0 < value < 10 else f"{value:.0f}")
 
 
@@ -58,3 +58,33 @@ def span(lower: Number, upper: Number) -> str:
     """Return bounds of a ratio in percent: `38..61`; one number if they round to the same."""
     low, high = percent(lower), percent(upper)
     return low if low == high else f"{low}..{high}"
+
+
+_UNITS: Mapping[str, tuple[Callable[[Number], str], str]] = {
+    "_ratio": (percent, " %"),
+    "_bytes": (gibibytes, " GiB"),
+    "_hertz": (_known(lambda value: f"{value / 1e6:.0f}"), " MHz"),
+    "_watts": (whole, " W"),
+    "_celsius": (whole, " C"),
+    "_bytes_per_second": (lambda value: metric(value, "B").replace(" ", ""), "/s"),
+    "_joules_total": (lambda value: metric(value, "J"), ""),
+}
+"""How the fields of the API are shown, and the unit behind it, by the ends of their names."""
+
+
+def field_text(field: str, value: Number) -> str:
+    """Return the value of a field without its unit: `62`, `61.0`, `1.20GB`."""
+    return _shown(field)[0](value)
+
+
+def field_text_with_unit(field: str, value: Number) -> str:
+    """Return the value of a field with its unit: `62 %`, `61.0 GiB`, `1.20 GB/s`."""
+    show, unit = _shown(field)
+    if field.endswith("_bytes_per_second"):
+        return metric(value, "B/s")
+    return show(value) + (unit if value is not None else "")
+
+
+@cache
+def _shown(field: str) -> tuple[Callable[[Number], str], str]:
+    return next(shown for end, shown in _UNITS.items() if field.endswith(end))

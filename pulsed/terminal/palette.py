@@ -1,4 +1,4 @@
-"""Colours of the styles: 16 colours that the terminal's theme defines, or those of the web page."""
+"""Colours and attributes of the styles: the colours of the web page, or 16 that the terminal's theme defines."""
 
 from __future__ import annotations
 
@@ -22,48 +22,46 @@ class Paint(NamedTuple):
     reverse: bool = False
 
 
-_ATTRIBUTES: Mapping[str, Paint] = {
-    "": Paint(),
-    "bold": Paint(bold=True),
-    "dim": Paint(dim=True),
-    "title": Paint(bold=True),
-    "key": Paint(bold=True),
-    "select": Paint(reverse=True),
-    "stale": Paint(dim=True),
-    "crit": Paint(bold=True),
-    "hot": Paint(bold=True),
+_STYLES: Mapping[str, tuple[str, str, str, str]] = {
+    "": ("", "", "", ""),
+    "bold": ("", "", "", "bold"),
+    "dim": ("", "", "", "dim"),
+    "title": ("", "", "", "bold"),
+    "select": ("", "", "", "reverse"),
+    "key": ("#3D96EE", "#1466F0", "6", "bold"),
+    "compute": ("#2FE6A0", "#024F3F", "2", ""),
+    "memory": ("#E0609A", "#8E0070", "5", ""),
+    "io": ("#3D96EE", "#1466F0", "4", ""),
+    "mixed": ("#FFC933", "#8A6516", "3", ""),
+    "idle": ("#C9D1D9", "#707A86", "", ""),
+    "unknown": ("#B1B1C9", "#5A5A72", "6", ""),
+    "ok": ("#2FE6A0", "#024F3F", "2", ""),
+    "info": ("#409AE1", "#1466F0", "4", ""),
+    "warn": ("#F4C520", "#8A6516", "3", ""),
+    "hot": ("#EB834C", "#A8400B", "9", "bold"),
+    "crit": ("#F63171", "#C00040", "1", "bold"),
+    "stale": ("#B1B1C9", "#5A5A72", "", "dim"),
+    "series0": ("#2FE6A0", "#024F3F", "2", ""),
+    "series1": ("#3D96EE", "#1466F0", "4", ""),
+    "series2": ("#FFC933", "#8A6516", "3", ""),
+    "series3": ("#E0609A", "#8E0070", "5", ""),
+    "series4": ("#9AD0FF", "#0A7D8C", "6", ""),
+    "series5": ("#EB834C", "#A8400B", "10", ""),
+    "series6": ("#B99CFF", "#5B3FC4", "12", ""),
+    "series7": ("#E6EDF3", "#1B1F24", "13", ""),
 }
+"""By style the colour of the themes dark, light and 16, and an attribute.
 
-_NAMES = ("compute", "memory", "io", "mixed", "idle", "unknown", "ok", "info", "warn", "hot", "crit", "stale", "key")
-
-_COLOURS: Mapping[Theme, tuple[str, ...]] = {
-    "dark": (
-        "#2FE6A0", "#E0609A", "#3D96EE", "#FFC933", "#C9D1D9", "#B1B1C9",
-        "#2FE6A0", "#409AE1", "#F4C520", "#EB834C", "#F63171", "#B1B1C9", "#3D96EE",
-    ),
-    "light": (
-        "#024F3F", "#8E0070", "#1466F0", "#8A6516", "#707A86", "#5A5A72",
-        "#024F3F", "#1466F0", "#8A6516", "#A8400B", "#C00040", "#5A5A72", "#1466F0",
-    ),
-    "16": ("2", "5", "4", "3", "", "6", "2", "4", "3", "9", "1", "", "6"),
-    "none": ("",) * len(_NAMES),
-}  # fmt: skip
-"""By theme, the colours of `_NAMES`; classes differ for all kinds of colour vision, and busy is not red."""
-
-_SERIES: Mapping[Theme, tuple[str, ...]] = {
-    "dark": ("#2FE6A0", "#3D96EE", "#FFC933", "#E0609A", "#9AD0FF", "#EB834C", "#B99CFF", "#E6EDF3"),
-    "light": ("#024F3F", "#1466F0", "#8A6516", "#8E0070", "#0A7D8C", "#A8400B", "#5B3FC4", "#1B1F24"),
-    "16": ("2", "4", "3", "5", "6", "10", "12", "13"),
-    "none": ("",) * 8,
-}
+Classes differ for all kinds of colour vision, and busy is not red.
+"""
 
 
 def palette(theme: Theme) -> Mapping[str, Paint]:
     """Return the paint of every style."""
-    colours = dict(zip(_NAMES, _COLOURS[theme], strict=True))
-    colours |= {f"series{number}": colour for number, colour in enumerate(_SERIES[theme])}
-    names = dict.fromkeys((*_ATTRIBUTES, *colours))
-    return {name: _ATTRIBUTES.get(name, Paint())._replace(colour=colours.get(name, "")) for name in names}
+    return {
+        name: Paint("" if theme == "none" else colours[THEMES.index(theme)], **{attribute: True} if attribute else {})
+        for name, (*colours, attribute) in _STYLES.items()
+    }
 
 
 def escape_codes(paint: Paint) -> str:

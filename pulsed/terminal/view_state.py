@@ -9,22 +9,27 @@ from typing import Literal
 
 from pulsed.terminal.gpu_filter import gpu_filter
 from pulsed.terminal.line import Line
-from pulsed.terminal.model import GpuState, Model, ratio
-
-ViewName = Literal["fleet", "focus", "plot", "job", "events", "sources", "help"]
-VIEWS: tuple[ViewName, ...] = ("fleet", "focus", "plot", "job", "events", "sources", "help")
-"""In the order of the keys `1` to `7`."""
+from pulsed.terminal.model import GpuState, Model
 
 Layout = Literal["auto", "cards", "rows"]
 LAYOUTS: tuple[Layout, ...] = ("auto", "cards", "rows")
 
 _HEALTH = {"crit": 4, "hot": 3, "warn": 2, "info": 1, "ok": 0}
 
+
+def _largest(name: str) -> Callable[[GpuState], float]:
+    def place(gpu: GpuState) -> float:
+        value = gpu.last(name)
+        return inf if value is None else -value
+
+    return place
+
+
 _SORTS: Mapping[str, Callable[[GpuState], float]] = {
-    "ru": lambda gpu: _largest(gpu.last("real_utilization_ratio")),
-    "power": lambda gpu: _largest(gpu.last("power_watts")),
-    "memory": lambda gpu: _largest(ratio(gpu.last("memory_used_bytes"), gpu.last("memory_bytes"))),
-    "temperature": lambda gpu: _largest(gpu.last("temperature_celsius")),
+    "ru": _largest("real_utilization_ratio"),
+    "power": _largest("power_watts"),
+    "memory": _largest("memory_ratio"),
+    "temperature": _largest("temperature_celsius"),
     "health": lambda gpu: -_HEALTH.get(gpu.health, 0),
     "waste": lambda gpu: {"held": -2, "idle": -1}.get(gpu.use, 0) + (gpu.last("real_utilization_ratio") or 0.0),
 }
@@ -32,15 +37,12 @@ SORTS: tuple[str, ...] = ("index", *_SORTS)
 """Orders of GPUs; `waste` has idle GPUs with an owner first."""
 
 
-def _largest(value: float | None) -> float:
-    return inf if value is None else -value
-
-
 @dataclass(slots=True)
 class ViewState:
     """Which view is shown, and how.
 
     Attributes:
+        view: a name in `screen.VIEWS`.
         selected: key of the selected GPU; empty for the first.
         filter: as in `gpu_filter`.
         scroll: lines or events that are scrolled off above.
@@ -49,7 +51,7 @@ class ViewState:
         window: seconds of history.
     """
 
-    view: ViewName = "fleet"
+    view: str = "fleet"
     layout: Layout = "auto"
     selected: str = ""
     filter: str = ""
@@ -72,12 +74,16 @@ class ViewState:
 
     def current(self, gpus: Sequence[GpuState]) -> GpuState | None:
         """Return the selected GPU; the first if it is not among them."""
-        return next((gpu for gpu in gpus if gpu.key == self.selected), gpus[0] if gpus else None)
+        return gpus[self.place(gpus)] if gpus else None
 
-    def scrolled(self, lines: list[Line], height: int) -> list[Line]:
+    def place(self, gpus: Sequence[GpuState]) -> int:
+        """Return the index of the selected GPU; 0 if it is not among them."""
+        return next((at for at, gpu in enumerate(gpus) if gpu.key == self.selected), 0)
+
+    def scrolled(self, lines: Sequence[Line], height: int) -> list[Line]:
         """Return the lines in sight if `height` of them are; the last page is full."""
         first = max(min(self.scroll, len(lines) - height), 0)
-        return lines[first : first + height]
+        return list(lines[first : first + height])
 
     def _is_wanted(self, gpu: GpuState) -> bool:
         return not self.gpus.isdisjoint((gpu.name, gpu.gpu, gpu.uuid, f"{gpu.node}:{gpu.name}"))

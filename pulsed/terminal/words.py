@@ -1,10 +1,10 @@
-"""Words and marks of classes, health and ages: no meaning is by colour alone."""
+"""Words and marks of classes, health and owners: no meaning is by colour alone."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from pulsed.terminal.line import Line, Segment, line
+from pulsed.terminal.line import Line, Segment, line, styled
 from pulsed.terminal.model import GpuState
 from pulsed.terminal.numbers import duration, percent, span
 
@@ -28,27 +28,29 @@ BOTTLENECK_MARKS = {"compute": "C", "memory": "M", "io": "I", "mixed": "X", "idl
 HEALTH_MARKS = {"ok": " ", "info": "i", "warn": "!", "hot": "^", "crit": "x"}
 
 
+def words(name: str) -> str:
+    """Return a name of the API in words."""
+    return name.replace("_", " ")
+
+
 def bottleneck_style(gpu: GpuState) -> str:
     """Return the style of a GPU's bottleneck."""
-    if gpu.stale:
-        return "stale"
     bottleneck = gpu.state("bottleneck")
-    return bottleneck if bottleneck in BOTTLENECK_MARKS else "unknown"
+    return "stale" if gpu.stale else bottleneck if bottleneck in BOTTLENECK_MARKS else "unknown"
 
 
-def class_words(gpu: GpuState, time: float) -> Line:
+def class_words(gpu: GpuState) -> Line:
     """Return mark and class of a GPU with its time; the candidates of an unknown one; the last class of a stale one."""
     workload = gpu.state("workload_class")
-    words = workload.replace("_", " ")
     if gpu.stale:
-        return line(Segment("  " if workload == "unknown" else f"  was: {words}", "stale"))
-    style = bottleneck_style(gpu)
+        return styled("  " if workload == "unknown" else f"  was: {words(workload)}", "stale")
     if workload == "unknown":
-        names = " or ".join(name.replace("_", " ") for name in gpu.candidates[:3]) or "unknown"
+        names = " or ".join(map(words, gpu.candidates[:3])) or "unknown"
         more = f" or {len(gpu.candidates) - 3} more" if len(gpu.candidates) > 3 else ""
-        return line(Segment(f"? {names}{more}", "unknown"))
-    since = "" if gpu.class_since is None else f"  {duration(max(time - gpu.class_since, 0.0))}"
-    return line(Segment(f"{BOTTLENECK_MARKS.get(gpu.state('bottleneck'), '?')} {words}", style), Segment(since, "dim"))
+        return styled(f"? {names}{more}", "unknown")
+    since = "" if gpu.class_age is None else f"  {duration(gpu.class_age)}"
+    mark = BOTTLENECK_MARKS.get(gpu.state("bottleneck"), "?")
+    return line(Segment(f"{mark} {words(workload)}", bottleneck_style(gpu)), Segment(since, "dim"))
 
 
 def health_words(gpu: GpuState) -> Segment:
@@ -62,7 +64,7 @@ def health_words(gpu: GpuState) -> Segment:
 
 
 def real_words(gpu: GpuState) -> str:
-    """Return the real utilization in percent: a number, or bounds in parentheses' stead."""
+    """Return the real utilization in percent: a number, with bounds unless they are the same, or bounds alone."""
     lower, upper = gpu.bounds
     if gpu.real is not None:
         known = span(lower, upper)
@@ -75,16 +77,3 @@ def owner_words(gpu: GpuState) -> str:
     if gpu.owners is None:
         return ""
     return ", ".join(owner.partition(":")[2] or owner for owner in gpu.owners) or "free"
-
-
-def gpu_label(gpu: GpuState, *, with_node: bool) -> str:
-    """Return the name of a GPU, with its node if there are several."""
-    return f"{gpu.node}/{gpu.name}" if with_node else gpu.name
-
-
-def class_mark(workload: str | None) -> tuple[str, str]:
-    """Return the mark of a class, and its style; a space for a gap."""
-    if workload is None:
-        return " ", ""
-    bottleneck = BOTTLENECKS.get(workload, "")
-    return BOTTLENECK_MARKS.get(bottleneck, "?"), bottleneck or "unknown"

@@ -10,13 +10,11 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
 
-from pulsed.commands.top.feed import Answers, Gpu
-from pulsed.commands.top.session import model_of
 from pulsed.model.computed_tick import HeldWorkload, RealUtilization, Result, Saturation, Workload
 from pulsed.model.health import Health
 from pulsed.model.owner import Owner
 from pulsed.model.vocabulary import Reading
-from pulsed.terminal.model import SUMMARY_FIELDS, Model
+from pulsed.terminal.model import SUMMARY_FIELDS, Answers, Gpu, Model, model_of
 from tests.present.api.test_application import Known
 from tests.present.boards import COUNTED, NOT_SATURATED, OPEN, SETTLED, SICK, TIME, gpu, mig
 from tests.present.boards import Gpu as BoardGpu

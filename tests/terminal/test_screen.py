@@ -11,10 +11,11 @@ from typing import Any
 
 import pytest
 
-from pulsed.terminal.line import STYLES, ascii_line, cells
+from pulsed.terminal.line import ascii_line, cells
 from pulsed.terminal.model import Model
-from pulsed.terminal.screen import MIN_HEIGHT, MIN_WIDTH, Screen, render
-from pulsed.terminal.view_state import VIEWS, ViewState
+from pulsed.terminal.palette import palette
+from pulsed.terminal.screen import MIN_HEIGHT, MIN_WIDTH, VIEWS, Screen, render
+from pulsed.terminal.view_state import ViewState
 from tests.terminal.fleet_model import model
 
 EXPECTED = Path(__file__).parent / "expected"
@@ -54,7 +55,7 @@ def test_frames(shown: Model, view: Any, size: tuple[int, int]) -> None:
     screen = render(shown, state, *size)
     assert len(screen.lines) == size[1]
     assert {each.width for each in screen.lines} == {size[0]}
-    assert {segment.style for each in screen.lines for segment in each} <= set(STYLES)
+    assert {segment.style for each in screen.lines for segment in each} <= set(palette("none"))
     compare(f"{view}-{size[0]}x{size[1]}", text_of(screen))
 
 
@@ -105,10 +106,10 @@ def test_a_document_of_another_version_is_an_error_of_its_view(shown: Model, vie
     other = {"version": "\x1b[2J"}
     strange = replace(
         shown,
-        details={gpu.key: {"health": {"checks": [other]}} for gpu in shown.gpus},
-        events=(other,),
-        jobs=(other,),
-        sources=tuple(replace(source, sources=(other,)) for source in shown.sources),
+        gpus=tuple(replace(gpu, detail={"health": {"checks": [other]}}) for gpu in shown.gpus),
+        daemons=tuple(
+            replace(daemon, summary={"sources": (other,)}, events=(other,), jobs=(other,)) for daemon in shown.daemons
+        ),
     )
     screen = render(strange, ViewState(view=view), 120, 30)
     assert [each.width for each in screen.lines] == [120] * 30

@@ -8,13 +8,13 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pulsed.commands.top.feed import Connection, Feed, Gpu, HistoryWanted, Wanted
-from pulsed.commands.top.session import model_of
+from pulsed.commands.top.feed import Connection, Feed, HistoryWanted, Wanted
 from pulsed.printable import clean
 from pulsed.terminal.focus import HISTORY_FIELDS
 from pulsed.terminal.line import Line, Segment, ascii_line, cells, cut, left, right
-from pulsed.terminal.screen import render
-from pulsed.terminal.view_state import VIEWS, ViewState
+from pulsed.terminal.model import Gpu, model_of
+from pulsed.terminal.screen import VIEWS, render
+from pulsed.terminal.view_state import ViewState
 from tests.present.boards import TIME
 from tests.terminal.fleet_model import answers
 from tests.test_printable import CONTROL, EVIL
@@ -84,7 +84,7 @@ def test_no_text_of_any_document_reaches_the_terminal_as_it_is(text: str) -> Non
     feed.poll()
     assert feed.answers.error == ""
     model = model_of([feed.answers], feed.answers.arrived or 0.0, TIME + 0.9)
-    assert set(model.details) == {model.gpus[2].key}
+    assert [bool(each.detail) for each in model.gpus] == [number == 2 for number in range(9)]
     for view in VIEWS:
         screen = render(model, ViewState(view=view, selected=model.gpus[2].key), 120, 70)
         for each in screen.lines:

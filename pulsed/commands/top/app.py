@@ -68,7 +68,6 @@ class TopApp(App[None]):
 
     Args:
         session: feeds and view.
-        gpu: name of the GPU to select as soon as it is there.
     """
 
     ENABLE_COMMAND_PALETTE = False
@@ -78,9 +77,9 @@ class TopApp(App[None]):
         Binding("ctrl+z", "suspend_process", show=False, priority=True),
     ]
 
-    def __init__(self, session: TopSession, theme: Theme, *, ascii: bool = False, interval: float = 1.0, gpu: str = ""):
+    def __init__(self, session: TopSession, theme: Theme, *, ascii: bool = False, interval: float = 1.0) -> None:
         super().__init__(ansi_color=True)
-        self._session, self._interval, self._gpu = session, interval, gpu
+        self._session, self._interval = session, interval
         self._command = Command(session.view)
         self.view = FrameView(theme, ascii=ascii)
         self._drawn = 0.0
@@ -117,8 +116,6 @@ class TopApp(App[None]):
         """Draw a frame."""
         self._drawn, self._scheduled = time.monotonic(), False
         model = self._session.model()
-        if self._gpu and (found := model.find(self._gpu)) is not None:
-            self._session.view.selected, self._gpu = found.key, ""
         self._session.request(model)
         self._command.model = model
         self.view.show(render(model, self._session.view, *self.size))

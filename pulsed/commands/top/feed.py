@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable
+from dataclasses import replace
 from math import ceil
 from typing import Any, NamedTuple, Protocol
 from urllib.parse import quote, urlencode
@@ -16,9 +16,7 @@ from urllib.parse import quote, urlencode
 from pulsed.commands.daemon_client import RequestRefused
 from pulsed.errors import PulsedError
 from pulsed.printable import clean, cleaned
-from pulsed.terminal.model import SUMMARY_FIELDS
-
-Document = Mapping[str, Any]
+from pulsed.terminal.model import SUMMARY_FIELDS, Answers, Document, Gpu
 
 SLOW_SECONDS = 5.0
 """Time between two requests of jobs and of the host, and the longest between two of a daemon that does not answer."""
@@ -44,13 +42,6 @@ class Connection(NamedTuple):
     label: str
 
 
-class Gpu(NamedTuple):
-    """A GPU as paths name it."""
-
-    node: str
-    name: str
-
-
 class HistoryWanted(NamedTuple):
     """Which history is needed."""
 
@@ -67,27 +58,6 @@ class Wanted(NamedTuple):
     history: HistoryWanted | None = None
     events: bool = False
     jobs: bool = False
-
-
-@dataclass(frozen=True)
-class Answers:
-    """The last answers of a daemon. `arrived` is monotonic seconds of the summary, `kept_fields` are of its history."""
-
-    label: str
-    error: str = ""
-    summary: Document | None = None
-    before: Document | None = None
-    arrived: float | None = None
-    seconds: float | None = None
-    version: str = ""
-    host: Document | None = None
-    kept_fields: frozenset[str] = frozenset()
-    details: Mapping[Gpu, Document] = field(default_factory=dict)
-    history: Document | None = None
-    events: tuple[Document, ...] = ()
-    jobs: tuple[Document, ...] = ()
-    processes: tuple[Document, ...] | None = None
-    class_reasons: Mapping[Gpu, Document] = field(default_factory=dict)
 
 
 class Feed:
@@ -170,8 +140,10 @@ class Feed:
         wanted = self._wanted
         if wanted.detail is not None and self._is_due("detail", self._interval * 0.9, begun):
             self._read_detail(client, wanted.detail)
-        if wanted.history is not None and self._is_due("history", self._history_step(wanted.history), begun):
-            self._read_history(client, wanted.history)
+        if (history := wanted.history) is not None:
+            step = max(history.seconds / history.points, self._interval)
+            if self._is_due("history", step * 0.9, begun):
+                self._read_history(client, history)
         if wanted.events and self._is_due("events", self._interval * 0.9, begun):
             found = _read(client, f"/events/recent?limit={EVENTS}")
             self.answers = replace(self.answers, events=tuple(found["changes"]))
@@ -181,18 +153,15 @@ class Feed:
             shown = tuple(processes["processes"]) if processes["published"] else None
             self.answers = replace(self.answers, jobs=tuple(found["jobs"]), processes=shown)
         if self._is_due("host", SLOW_SECONDS, begun):
-            self._read_host(client)
+            host = _read(client, "/host")
+            version = self.answers.version or _read(client, "/version")["version"]
+            self.answers = replace(self.answers, host=host, version=version)
 
     def _read_detail(self, client: Requests, gpu: Gpu) -> None:
         path, query = f"/gpus/{quote(gpu.name, safe='')}", urlencode({"node": gpu.node})
         found = _read_if_there(client, f"{path}?{query}")
         reason = _read_if_there(client, f"{path}/class?{query}")
         self.answers = replace(self.answers, details={gpu: found}, class_reasons={gpu: reason})
-
-    def _read_host(self, client: Requests) -> None:
-        host = _read(client, "/host")
-        version = self.answers.version or _read(client, "/version")["version"]
-        self.answers = replace(self.answers, host=host, version=version)
 
     def _read_history(self, client: Requests, wanted: HistoryWanted) -> None:
         if not self.answers.kept_fields:
@@ -212,9 +181,6 @@ class Feed:
             document = _read(client, _history_path(request))
         self._history_read = request
         self.answers = replace(self.answers, history=document)
-
-    def _history_step(self, wanted: HistoryWanted) -> float:
-        return max(wanted.seconds / wanted.points, self._interval) * 0.9
 
     def _is_due(self, name: str, pause: float, now: float) -> bool:
         """Return whether a request is due, and set when the next one is."""

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 from pulsed.commands.daemon_client import DaemonClient
 from pulsed.commands.options import DEFAULT_URL, client_settings, load_config
 from pulsed.commands.top.feed import Connection, Feed
-from pulsed.commands.top.session import TopSession, once, wait_for_gpus
-from pulsed.commands.top.targets import START_SECONDS, LocalTarget, OwnDaemon, local_urls, opening
+from pulsed.commands.top.session import TopSession
+from pulsed.commands.top.targets import START_SECONDS, LocalDaemon, local_urls, opening
 from pulsed.errors import PulsedError, UsageError
 from pulsed.terminal.palette import Theme
 from pulsed.terminal.view_state import ViewState
@@ -50,19 +50,21 @@ def top(options: argparse.Namespace) -> int:
     if opened.window is not None:
         view.window = opened.window
     settings = client_settings(options)
-    local = LocalTarget(lambda: _local_urls(options, own), OwnDaemon(own), settings)
+    local = LocalDaemon(lambda: _local_urls(options, own), own, settings)
     clients = [DaemonClient(url, settings) for url in options.urls]
     feeds = [Feed(partial(Connection, each, each.address), each.address, options.interval) for each in clients]
-    session = TopSession(feeds or [Feed(local.connect, "this host", options.interval)], view)
+    feeds = feeds or [Feed(local.connect, "this host", options.interval)]
+    session = TopSession(feeds, view, opened.gpu)
     theme = theme_of(os.environ, options.theme, is_terminal=sys.stdout.isatty())
     try:
-        if options.once:
-            wait_for_gpus(session, START_SECONDS if not options.urls else 0.0)
-            width, height = shutil.get_terminal_size((ONCE_WIDTH, ONCE_HEIGHT))
-            return once(session, sys.stdout, width, height, theme, ascii=options.ascii, gpu=opened.gpu)
-        app = _app_type()(session, theme, ascii=options.ascii, interval=options.interval, gpu=opened.gpu)
-        app.run()
-        return app.return_code or 0
+        if not options.once:
+            app = _app_type()(session, theme, ascii=options.ascii, interval=options.interval)
+            app.run()
+            return app.return_code or 0
+        session.wait_for_gpus(START_SECONDS if not options.urls else 0.0)
+        width, height = shutil.get_terminal_size((ONCE_WIDTH, ONCE_HEIGHT))
+        session.print_once(sys.stdout, width, height, theme, ascii=options.ascii)
+        return 0
     finally:
         local.stop()
 

@@ -16,43 +16,22 @@ from pulsed.commands.options import DEFAULT_URL
 from pulsed.commands.top.feed import Connection
 from pulsed.errors import PulsedError
 from pulsed.reader.dcgmi.die_with_parent import dying_with_parent
-from pulsed.terminal.view_state import VIEWS, ViewName
+from pulsed.terminal.screen import VIEWS
+
+START_SECONDS = 20.0
+END_SECONDS = 5.0
+
+
+class OwnSourceFailed(PulsedError):
+    """The daemon for the own source ended or did not start."""
 
 
 class Opening(NamedTuple):
     """The view that a URL names in its fragment, as the web page does: `#/gpu/3`, `#/plot?s=600`."""
 
-    view: ViewName = "fleet"
+    view: str = "fleet"
     gpu: str = ""
     window: float | None = None
-
-
-class LocalTarget:
-    """The daemon of this host, else one of its own.
-
-    Args:
-        urls: returns where a daemon of this host may be; called once, as it may read the configuration.
-        own: for the own source.
-        settings: of requests to a daemon of this host.
-    """
-
-    def __init__(self, urls: Callable[[], Sequence[str]], own: OwnDaemon, settings: ClientSettings) -> None:
-        self._urls, self._own, self._settings = urls, own, settings
-
-    def connect(self) -> Connection:
-        """Find or start the daemon; raises `PulsedError`."""
-        for url in self._urls():
-            client = DaemonClient(url, self._settings)
-            try:
-                client.json("/version")["version"]
-            except (PulsedError, KeyError, TypeError):
-                continue
-            return Connection(client, client.address)
-        return Connection(self._own.start(), "own source, as no daemon runs here")
-
-    def stop(self) -> None:
-        """End the own daemon."""
-        self._own.stop()
 
 
 def opening(url: str) -> Opening:
@@ -63,9 +42,8 @@ def opening(url: str) -> Opening:
     window = float(seconds) if seconds.isdecimal() and 10 <= int(seconds) <= 86400 else None
     if len(parts) == 2 and parts[0] == "gpu":
         return Opening("focus", parts[1], window)
-    names: dict[str, str] = {"work": "job", **{each: each for each in VIEWS}}
-    view = names.get(parts[0], "fleet") if parts else "fleet"
-    return Opening(next(each for each in VIEWS if each == view), "", window)
+    view = "job" if parts[:1] == ["work"] else "".join(parts[:1])
+    return Opening(view if view in VIEWS else "fleet", "", window)
 
 
 def local_urls(listen: Sequence[str], prefix: str) -> list[str]:
@@ -79,28 +57,37 @@ def local_urls(listen: Sequence[str], prefix: str) -> list[str]:
     return urls or [DEFAULT_URL]
 
 
-START_SECONDS = 20.0
-END_SECONDS = 5.0
+class LocalDaemon:
+    """The daemon of this host, else one of its own on a port of the loopback, which ends with this program.
 
+    Args:
+        urls: returns where a daemon of this host may be; called once, as it may read the configuration.
+        arguments: of `pulsed serve` for the own one.
+        settings: of requests to a daemon of this host.
+    """
 
-class OwnSourceFailed(PulsedError):
-    """The daemon for the own source ended or did not start."""
-
-
-class OwnDaemon:
-    """Starts `pulsed serve` with these arguments when it is first needed."""
-
-    def __init__(self, arguments: Sequence[str]) -> None:
-        self._arguments = arguments
+    def __init__(self, urls: Callable[[], Sequence[str]], arguments: Sequence[str], settings: ClientSettings) -> None:
+        self._urls, self._arguments, self._settings = urls, arguments, settings
         self._process: subprocess.Popen[bytes] | None = None
         self._log: IO[bytes] | None = None
 
-    def start(self) -> DaemonClient:
-        """Start the daemon and return a client.
+    def connect(self) -> Connection:
+        """Find or start the daemon.
 
         Raises:
-            OwnSourceFailed: it ended, with its last message.
+            OwnSourceFailed: the own one ended, with its last message.
+            PulsedError: the configuration is not valid.
         """
+        for url in self._urls():
+            client = DaemonClient(url, self._settings)
+            try:
+                client.json("/version")["version"]
+            except (PulsedError, KeyError, TypeError):
+                continue
+            return Connection(client, client.address)
+        return Connection(self._start(), "own source, as no daemon runs here")
+
+    def _start(self) -> DaemonClient:
         port = _free_port()
         command = [
             *(sys.executable, "-m", "pulsed", "serve", f"--web.listen-address=127.0.0.1:{port}", *self._arguments),
@@ -109,10 +96,7 @@ class OwnDaemon:
         self.stop()
         self._log = tempfile.TemporaryFile()  # noqa: SIM115 (as long as the process)
         self._process = process = subprocess.Popen(
-            dying_with_parent(command),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=self._log,
+            dying_with_parent(command), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=self._log
         )
         client = DaemonClient(f"http://127.0.0.1:{port}", ClientSettings(START_SECONDS))
         deadline = time.monotonic() + START_SECONDS
@@ -128,7 +112,7 @@ class OwnDaemon:
         raise OwnSourceFailed(message, "Give the URL of a running pulsed")
 
     def stop(self) -> None:
-        """End the daemon, if it runs."""
+        """End the own daemon, if it runs."""
         process, self._process = self._process, None
         if process is not None and process.poll() is None:
             process.terminate()

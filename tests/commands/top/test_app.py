@@ -42,7 +42,8 @@ async def running(size: tuple[int, int] = (120, 40), **changes: Any) -> AsyncIte
     daemon = FakeDaemon()
     feed = Feed(daemon.connect, "node1", 0.05)
     view = ViewState()
-    app = TopApp(TopSession([feed], view), changes.pop("theme", "dark"), **{"interval": 0.05, **changes})
+    session = TopSession([feed], view, changes.pop("gpu", ""))
+    app = TopApp(session, changes.pop("theme", "dark"), **{"interval": 0.05, **changes})
     async with app.run_test(size=size) as pilot:
         yield Running(app, pilot, daemon)
 

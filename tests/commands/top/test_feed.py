@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from pulsed.commands.daemon_client import DaemonUnreachable
-from pulsed.commands.top.feed import Connection, Feed, Gpu, HistoryWanted, Wanted
-from pulsed.commands.top.session import model_of
+from pulsed.commands.top.feed import Connection, Feed, HistoryWanted, Wanted
+from pulsed.terminal.model import Gpu, model_of
 from tests.commands.top.fake_daemon import FakeDaemon
 
 
@@ -56,7 +56,7 @@ def test_an_error_keeps_the_last_answers_and_their_gpus_become_stale() -> None:
     fresh, later = (model_of([feed.answers], arrived + seconds, 0.0) for seconds in (1.0, 6.0))
     assert [gpu.stale for gpu in fresh.gpus] == [False] * 8 + [True]
     assert all(gpu.stale for gpu in later.gpus)
-    assert later.sources[0].is_lost
+    assert later.is_lost(later.daemons[0])
     daemon.is_up = True
     feed.poll()
     assert feed.answers.error == ""
