@@ -27,10 +27,11 @@ MAY_IMPORT = {
     "hostlist": "errors",
     "backoff": "",
     "daemon_thread": "",
+    "die_with_parent": "",
     "http": "file_watcher regular_file",
     "kubernetes": "backoff errors http regular_file",
     "model": "",
-    "reader": "aligned_sleep background backoff daemon_thread errors http model regular_file",
+    "reader": "aligned_sleep background backoff daemon_thread die_with_parent errors http model regular_file",
     "attribution": "aligned_sleep backoff daemon_thread errors kubernetes model regular_file",
     "translate": "attribution errors model",
     "compute": "errors suggestions model translate",
@@ -50,7 +51,8 @@ MAY_IMPORT = {
     "adapter": "errors json_text kubernetes present suggestions",
     "server": "aligned_sleep errors file_watcher json_text regular_file config collector.target_store present",
     "commands": (
-        "accounting adapter aligned_sleep attribution durations errors file_watcher hostlist http kubernetes log "
+        "accounting adapter aligned_sleep attribution die_with_parent durations errors file_watcher hostlist http "
+        "kubernetes log "
         "memory printable suggestions model reader translate compute collector.target_store present "
         "present.terminal config collector server"
     ),

@@ -17,7 +17,7 @@ from pulsed.reader.source import Source
 if TYPE_CHECKING:
     from pulsed.kubernetes.api_client import ApiClient
     from pulsed.kubernetes.cluster_access import ClusterAccess
-    from pulsed.reader.exporter.scraper import ExporterSettings
+    from pulsed.reader.exporter.settings import ExporterSettings
 
 
 def open_sources(config: Config, *, hurried: bool = False) -> Sequence[Source]:
@@ -96,7 +96,7 @@ def target_of(source: Source, config: Config) -> Target:
 
 def exporter_settings(config: Config) -> ExporterSettings:
     """Return how exporters are scraped. Raises `ConfigError` if a secret's file cannot be read."""
-    from pulsed.reader.exporter.scraper import ExporterSettings
+    from pulsed.reader.exporter.settings import ExporterSettings
 
     given = config.source.exporter
     other = {"targets", "own_node", "discovery", "kubernetes", "password", "bearer_token"}

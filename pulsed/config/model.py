@@ -48,7 +48,7 @@ from pulsed.present.exposition.catalog import NAMES, OWN_PREFIXES, Catalog, Seri
 from pulsed.present.exposition.owner_families import MAX_OWNERS
 from pulsed.present.exposition.page import PageSettings
 from pulsed.present.owner_groups import SCALE_TARGET
-from pulsed.reader.exporter.scraper import masked
+from pulsed.reader.exporter.settings import masked
 from pulsed.suggestions import did_you_mean
 
 _FAMILIES = "allowed: names of METRICS.md and patterns such as pulsed_gpu_ecc_*"

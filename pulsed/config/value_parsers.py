@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 from pulsed.config.gpu_selection import parse
 from pulsed.durations import is_number
 from pulsed.errors import UsageError
-from pulsed.reader.exporter.scraper import masked
+from pulsed.reader.exporter.settings import masked
 
 UNIX = "unix:"
 """How the listen address of a Unix socket begins."""

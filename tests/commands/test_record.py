@@ -30,7 +30,7 @@ from pulsed.errors import NothingRead, UsageError
 from pulsed.model.raw_tick import RawTick
 from pulsed.present.csv import pulsed_csv
 from pulsed.reader.demo.source import DemoSource
-from pulsed.reader.exporter.scraper import ExporterSettings
+from pulsed.reader.exporter.settings import ExporterSettings
 from pulsed.reader.exporter.source import ExporterSource
 from pulsed.reader.record.file import RecordFailed, open_record
 from pulsed.reader.record.lines import Session

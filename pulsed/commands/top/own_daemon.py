@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from typing import IO
 
 from pulsed.commands.daemon_client import ClientSettings, DaemonClient
+from pulsed.die_with_parent import dying_with_parent
 from pulsed.errors import PulsedError
-from pulsed.reader.dcgmi.die_with_parent import dying_with_parent
 
 START_SECONDS = 20.0
 END_SECONDS = 5.0

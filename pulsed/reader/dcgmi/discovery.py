@@ -1,7 +1,7 @@
-"""Identity of the GPUs, from `dcgmi discovery`.
+"""Identity of the GPUs and versions of DCGM: what `dcgmi discovery` and `dcgmi -v` print.
 
-`-l` has the GPUs with name, PCI address and UUID. `-c` has the tree of MIG instances: which entity id of dmon is which
-NVML instance of which GPU; it names neither profiles nor the instances' own UUIDs (Query.cpp, DCGM 2.1 to 4.7).
+`discovery -l` has the GPUs with name, PCI address and UUID. `-c` has the tree of MIG instances: which entity id of dmon
+is which NVML instance of which GPU; it names neither profiles nor the UUIDs of instances (Query.cpp, DCGM 2.1 to 4.7).
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from pulsed.errors import SourceError, StreamBroke, StreamHung
-from pulsed.model.raw_tick import Labels
+from pulsed.model.raw_tick import Labels, Layout, RawValue, Series
 from pulsed.reader.dcgmi.child import Child
 from pulsed.reader.dcgmi.failures import failure_of
-from pulsed.reader.dmon.cells import read_text
+from pulsed.reader.dmon.rows import read_text
 
 _MOST_BYTES = 2**20
 
@@ -187,3 +187,66 @@ async def printed(command: Sequence[str], patience: float) -> str:
         return text
     finally:
         await child.end_now()
+
+
+_VERSION = re.compile(r"^Version\s*:\s*(\d[\w.+-]*)", re.MULTILINE)
+_ENGINE = "Hostengine build info"
+
+
+def parse_versions(text: str) -> tuple[str, str]:
+    """Read `dcgmi -v`: the versions of dcgmi and of the host engine, empty where they are missing."""
+    own, _, engine = text.partition(_ENGINE)
+    found = [_VERSION.search(part) for part in (own, engine)]
+    return found[0][1] if found[0] else "", found[1][1] if found[1] else ""
+
+
+async def versions(path: str, patience: float) -> tuple[str, str]:
+    """Return the versions of dcgmi and of this machine's host engine, from `dcgmi -v`; empty on failure."""
+    try:
+        return parse_versions(await printed((path, "-v"), patience))
+    except SourceError:
+        return "", ""
+
+
+def described(versions: Sequence[str]) -> str:
+    """Return both in words for a person; empty if nothing is known."""
+    names = ("dcgmi", "host engine")
+    return ", ".join(f"{name} {version}" for name, version in zip(names, versions, strict=True) if version)
+
+
+@dataclass(slots=True)
+class Assembly:
+    """Makes layouts, the same object for the same parts."""
+
+    _fast: Layout | None = None
+    _slow: Layout | None = None
+    _topology: Topology = NOTHING_KNOWN
+    _layout: Layout | None = None
+
+    def layout(self, fast: Layout, slow: Layout | None, topology: Topology) -> Layout:
+        """Return the series of both layouts, fast ones first, with what is known of their entities as labels."""
+        if self._layout is None or fast is not self._fast or slow is not self._slow or topology is not self._topology:
+            self._fast, self._slow, self._topology = fast, slow, topology
+            series = (*fast.series, *(slow.series if slow else ()))
+            self._layout = Layout(fast.dialect, _labelled(series, topology))
+        return self._layout
+
+
+def values(fast: Sequence[RawValue], slow: Sequence[RawValue] | None, slow_layout: Layout | None) -> Sequence[RawValue]:
+    """Return the values to go with it; None for all of the slow ones if these are too old or not there."""
+    if slow_layout is None:
+        return fast
+    return [*fast, *(slow if slow is not None else [None] * len(slow_layout.series))]
+
+
+def entities(layout: Layout) -> frozenset[Labels]:
+    """Return the entities that a stream has rows of."""
+    return frozenset(series.labels for series in layout.series)
+
+
+def _labelled(series: Sequence[Series], topology: Topology) -> tuple[Series, ...]:
+    known: dict[Labels, Labels] = {}
+    for labels in {one.labels for one in series}:
+        pairs = dict(labels)
+        known[labels] = (*labels, *topology.labels.get((pairs["entity"], pairs["id"]), ()))
+    return tuple(Series(one.name, known[one.labels]) for one in series)

@@ -11,6 +11,7 @@ import signal
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from pulsed.die_with_parent import CANNOT_RUN, NOT_FOUND
 from pulsed.errors import (
     CommandMissing,
     FieldRefused,
@@ -23,7 +24,6 @@ from pulsed.errors import (
     TooManyCounters,
     WatchRefused,
 )
-from pulsed.reader.dcgmi.die_with_parent import CANNOT_RUN, NOT_FOUND
 from pulsed.reader.dmon.parser import message_of
 
 

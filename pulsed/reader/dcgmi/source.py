@@ -25,14 +25,11 @@ from pulsed.errors import (
     WatchRefused,
 )
 from pulsed.model.raw_tick import Labels, Layout, RawTick
-from pulsed.reader.dcgmi.assembly import Assembly, entities, values
 from pulsed.reader.dcgmi.child import find
-from pulsed.reader.dcgmi.discovery import NOTHING_KNOWN, Topology, discover, is_outdated
-from pulsed.reader.dcgmi.opening import open_stream
+from pulsed.reader.dcgmi.discovery import NOTHING_KNOWN, Assembly, Topology, discover, entities, is_outdated, values
 from pulsed.reader.dcgmi.settings import LEAST_INTERVAL, DcgmiSettings
-from pulsed.reader.dcgmi.slow_watch import SlowWatch
 from pulsed.reader.dcgmi.stream import Arrival, DmonStream
-from pulsed.reader.dcgmi.watch import Watch
+from pulsed.reader.dcgmi.watch import SlowWatch, Watch, open_stream
 
 log = logging.getLogger(__name__)
 

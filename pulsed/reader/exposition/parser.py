@@ -3,9 +3,9 @@
 This is where a fleet's CPU goes, so the same series is never read twice. A page is read in the cheapest way that is
 certain to be right:
 
-1. It is the last page with other numbers: `exposition_template` cuts the numbers out, without looking at lines.
+1. It is the last page with other numbers: `template` cuts the numbers out, without looking at lines.
 2. Otherwise line by line: the text of a row up to its `}` names a series seen before, and the rest is a number.
-3. A line that is new or odd is read in full by `exposition_row`, and its text remembered.
+3. A line that is new or odd is read in full by `row`, and its text remembered.
 
 A row that cannot be read costs that row, never the page. This module depends on the format, not on any metric's
 meaning.
@@ -13,13 +13,13 @@ meaning.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from types import MappingProxyType
 
 from pulsed.errors import BadPage, TooManyGpus
 from pulsed.model.raw_tick import Labels, Layout, RawValue, Series
-from pulsed.reader.exposition.device_count import device_of
 from pulsed.reader.exposition.row import (
     PageLimits,
     RowRejected,
@@ -29,14 +29,96 @@ from pulsed.reader.exposition.row import (
     read_tail,
 )
 from pulsed.reader.exposition.template import Template, make_template
-from pulsed.reader.exposition.text import (
-    decoded,
-    lines_of,
-    not_a_page,
-    refuse_markup,
-    too_many_lines,
-    too_many_rejected,
-)
+
+_GROUP_LENGTH = 2**18
+_MAX_INVALID_BYTES = 2**16
+
+_LARGE_REMEDY = "Check what serves this URL; a page of very many GPUs needs source.max_gpus"
+
+
+def decoded(page: bytes) -> str:
+    """Return the text of a page, without a byte order mark.
+
+    Raises:
+        BadPage: more than a few bytes are not UTF-8.
+    """
+    try:
+        text = page.decode()
+    except UnicodeDecodeError:
+        if len(page) - len(page.decode(errors="ignore").encode()) > _MAX_INVALID_BYTES:  # 0.2 µs and 4 bytes for each
+            raise _binary() from None
+        # One byte of a wrong encoding must not cost the page; written out, different bytes stay different labels.
+        text = page.decode(errors="backslashreplace")
+    return text.removeprefix("\ufeff")
+
+
+def lines_of(text: str) -> Iterator[str]:
+    """Return the lines of a page, which are never all in memory at once if it is large."""
+    return chain.from_iterable(_groups_of_lines(text))
+
+
+def _groups_of_lines(text: str) -> Iterator[Sequence[str]]:
+    start = 0
+    while start <= len(text):
+        end = text.find("\n", start + _GROUP_LENGTH)
+        if end < 0:
+            end = len(text)
+        # What is cut off ends a line that is too long to be read.
+        # str.splitlines() would also cut at \x0b, \x85 and \u2028, which may stand inside a label.
+        yield text[start : min(end, start + 2 * _GROUP_LENGTH)].split("\n")
+        start = end + 1
+
+
+def refuse_markup(text: str) -> None:
+    """Raise `BadPage` for HTML and XML."""
+    if text[:1024].lstrip().startswith("<"):
+        raise BadPage(
+            "The answer is an HTML or XML page, not metrics",
+            "Check the URL: its path is usually /metrics, and a proxy may have answered instead",
+        )
+
+
+def too_many_lines(count: int, limit: int) -> BadPage:
+    """Return the error for a page of more lines than are read."""
+    return BadPage(f"The page has {count} lines, more than the {limit} that are allowed", _LARGE_REMEDY)
+
+
+def too_many_rejected(reason: str, limit: int) -> BadPage:
+    """Return the error for a page that was left half read because of its rejected rows."""
+    return BadPage(f"More than {limit} rows of the page cannot be read ({reason})", _LARGE_REMEDY)
+
+
+def not_a_page(text: str) -> BadPage:
+    """Return the error for a text without one readable row."""
+    if "\0" in text or text.startswith("\x1f\\x8b"):
+        return _binary()
+    start = text.lstrip()[:80].partition("\n")[0]
+    return BadPage(
+        f"Not one line of the answer is a metric; it starts with {start!r}", "Check that the target is a dcgm-exporter"
+    )
+
+
+def _binary() -> BadPage:
+    return BadPage(
+        "The answer is binary, not a page of metrics", "Check that it is a page of dcgm-exporter as plain text"
+    )
+
+
+_NOT_A_GPU = frozenset({"nvlink", "nvswitch", "cpu", "cpucore"})
+
+
+def device_of(labels: Labels) -> int | None:
+    """Return a hash of the GPU or MIG instance that labels name; None if they name none.
+
+    `translate.identity` identifies devices by the same labels; a test holds both equal on all samples.
+    """
+    pairs = dict(labels)
+    uuid, gpu = pairs.get("UUID") or pairs.get("uuid"), pairs.get("gpu")
+    if not uuid and (not gpu or not _NOT_A_GPU.isdisjoint(pairs)):
+        return None
+    node = pairs.get("Hostname") or pairs.get("hostname") or pairs.get("instance")
+    return hash((node, uuid or f"gpu {gpu}", pairs.get("GPU_I_ID")))
+
 
 # Pages in a row that a series must be absent from before it may be forgotten: at the usual 15 s two and a half minutes,
 # so that a pod that restarts or an exporter that comes back finds its series where they were.

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import BinaryIO, Literal, cast
 
 from pulsed.errors import BadCapture
-from pulsed.reader.csv.records import header_of, problem_of
 from pulsed.reader.dmon.parser import message_of
 from pulsed.reader.record.lines import SESSION_MARK
+from pulsed.reader.replay.exported_csv import header_of, problem_of
 from pulsed.regular_file import open_regular
 
 Recording = Literal["dmon", "page", "folder", "record", "csv"]

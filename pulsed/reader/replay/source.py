@@ -5,9 +5,9 @@ exposition page, or a folder of pages in natural order; each file may be gzipped
 streamed, so that their size does not matter. This module finds out what a path is, and keeps the time; the
 parsers interpret the text.
 
-A record has its own times, targets and pace, see `pulsed.reader.record.player`. CSV has its own times. The others have
-none (`dcgmi dmon` prints none): tick n is stamped `start + n * interval`, whatever the pace, and a page that cannot be
-read leaves a gap of one interval. Freshness therefore depends on when a tick arrives, not on its `time`.
+A record has its own times, targets and pace, see `record_player`. CSV has its own times. The others have none (`dcgmi
+dmon` prints none): tick n is stamped `start + n * interval`, whatever the pace, and a page that cannot be read leaves a
+gap of one interval. Freshness therefore depends on when a tick arrives, not on its `time`.
 """
 
 from __future__ import annotations
@@ -23,13 +23,12 @@ from typing import Protocol
 
 from pulsed.errors import BadCapture, BadPage, SourceError, TooManyGpus
 from pulsed.model.raw_tick import MAX_GPUS, Layout, RawTick, RawValue
-from pulsed.reader.csv.ticks import CsvTick, csv_ticks, interval_of
 from pulsed.reader.dmon.parser import DmonParser
 from pulsed.reader.exposition.parser import PageParser
 from pulsed.reader.exposition.row import limits_for
-from pulsed.reader.record.player import play, recorded_targets
-from pulsed.reader.replay.pacing import Pacer
-from pulsed.reader.replay.passes import Pass, Passes
+from pulsed.reader.replay.exported_csv import CsvTick, csv_ticks, interval_of
+from pulsed.reader.replay.playback import Pacer, Pass, Passes
+from pulsed.reader.replay.record_player import play, recorded_targets
 from pulsed.reader.replay.recording import (
     BROKEN_FILE,
     DMON_REMEDY,

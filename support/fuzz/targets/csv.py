@@ -15,7 +15,7 @@ from pulsed.compute.tick import ComputedTick
 from pulsed.errors import BadCapture
 from pulsed.model.raw_tick import Labels, RawTick
 from pulsed.present.csv import pulsed_csv
-from pulsed.reader.csv.ticks import CsvTick, csv_ticks, interval_of
+from pulsed.reader.replay.exported_csv import CsvTick, csv_ticks, interval_of
 from support.bench.ticks import computed_ticks
 from support.fuzz.target import FuzzTarget
 

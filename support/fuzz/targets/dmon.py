@@ -11,8 +11,8 @@ from unittest import mock
 from pulsed.errors import SourceError, TooManyGpus
 from pulsed.reader.dcgmi.child import Child
 from pulsed.reader.dcgmi.stream import Arrival, DmonStream
-from pulsed.reader.dmon.layout import is_header
 from pulsed.reader.dmon.parser import DmonParser, DmonTick
+from pulsed.reader.dmon.tables import is_header
 from support.dmon_writer import ABSENT, ERAS, DmonWriter
 from support.fuzz.target import FuzzTarget, pieces, randomness
 from support.fuzz.transport import LOOP

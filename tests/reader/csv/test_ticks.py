@@ -12,8 +12,7 @@ from pulsed.model.raw_tick import RawTick
 from pulsed.model.vocabulary import QUANTITIES
 from pulsed.present.api.sample_fields import NUMBERS, WORDS
 from pulsed.present.csv.pulsed_csv import COLUMNS
-from pulsed.reader.csv.records import IDENTITY, TIME
-from pulsed.reader.csv.ticks import DERIVED
+from pulsed.reader.replay.exported_csv import DERIVED, IDENTITY, TIME
 from pulsed.reader.replay.recording import look
 from pulsed.reader.replay.source import ReplaySource
 from support.sources import ticks_of

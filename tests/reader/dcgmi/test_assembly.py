@@ -1,8 +1,7 @@
 from __future__ import annotations
 
 from pulsed.model.raw_tick import Layout, Series
-from pulsed.reader.dcgmi.assembly import Assembly, entities, values
-from pulsed.reader.dcgmi.discovery import NOTHING_KNOWN, Topology
+from pulsed.reader.dcgmi.discovery import NOTHING_KNOWN, Assembly, Topology, entities, values
 
 
 def layout(*names: str, entity: str = "GPU") -> Layout:

@@ -5,7 +5,7 @@ import gzip
 import pytest
 
 from pulsed.errors import BadPage
-from pulsed.reader.exposition.text import decoded, lines_of, not_a_page, refuse_markup
+from pulsed.reader.exposition.parser import decoded, lines_of, not_a_page, refuse_markup
 
 
 @pytest.mark.parametrize(

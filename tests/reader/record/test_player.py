@@ -12,7 +12,7 @@ import pytest
 
 from pulsed.errors import BadCapture, SourceEnded
 from pulsed.model.raw_tick import RawTick
-from pulsed.reader.record.player import RecordedSource, play, recorded_targets
+from pulsed.reader.replay.record_player import RecordedSource, play, recorded_targets
 from pulsed.reader.replay.recording import look
 from pulsed.reader.replay.source import ReplaySource, replay_sources
 from pulsed.reader.source import Source

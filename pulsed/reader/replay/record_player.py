@@ -17,8 +17,7 @@ from typing import BinaryIO
 from pulsed.errors import BadCapture, SourceEnded, TooManyGpus
 from pulsed.model.raw_tick import RawTick
 from pulsed.reader.record.lines import SESSION_MARK, RecordReader, Session
-from pulsed.reader.replay.pacing import Pacer
-from pulsed.reader.replay.passes import Pass, Passes
+from pulsed.reader.replay.playback import Pacer, Pass, Passes
 from pulsed.reader.replay.recording import BROKEN_FILE, open_bytes, unreadable
 
 _LONGEST_LINE = 64 * 2**20  # bytes after which a line is taken for two: no source's page is larger
