@@ -31,16 +31,16 @@ MAY_IMPORT = {
     "http": "file_watcher regular_file",
     "kubernetes": "backoff errors http regular_file",
     "model": "",
+    "terminal": "printable",
     "reader": "aligned_sleep background backoff daemon_thread die_with_parent errors http model regular_file",
     "attribution": "aligned_sleep backoff daemon_thread errors kubernetes model regular_file",
     "translate": "attribution errors model",
     "compute": "errors suggestions model translate",
     "accounting": "compute json_text model",
     "collector.target_store": "compute",
-    "present.terminal": "printable",
     "present": (
         "accounting attribution background errors json_text suggestions model translate compute "
-        "collector.target_store present.terminal printable"
+        "collector.target_store terminal printable"
     ),
     "durations": "",
     "config": "durations errors http kubernetes suggestions model reader translate compute present",
@@ -54,7 +54,7 @@ MAY_IMPORT = {
         "accounting adapter aligned_sleep attribution die_with_parent durations errors file_watcher hostlist http "
         "kubernetes log "
         "memory printable suggestions model reader translate compute collector.target_store present "
-        "present.terminal config collector server"
+        "terminal config collector server"
     ),
     "cli": "commands errors printable standard_streams",
     "__main__": "cli",
