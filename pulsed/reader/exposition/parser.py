@@ -110,8 +110,8 @@ def device_of(labels: Labels) -> int | None:
     return hash((node, uuid or f"gpu {gpu}", pairs.get("GPU_I_ID")))
 
 
-# Pages in a row that may have less than half of the known series before these are forgotten: at the usual 15 s two and a
-# half minutes, so that a pod that restarts or an exporter that comes back finds its series where they were.
+# Pages in a row that may have less than half of the known series before these are forgotten: at the usual 15 s two and
+# a half minutes, so that a pod that restarts or an exporter that comes back finds its series where they were.
 FORGET_AFTER_PAGES = 10
 # Pages at most to go without a template after one that did not fit, or a page that none could be made of. dcgm-exporter
 # prints its groups (GPUs, links, CPUs) in random order, and a template of such a page is seldom of use to the next.

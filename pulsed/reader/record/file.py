@@ -1,7 +1,7 @@
 """The file that a record is written to: continued and never overwritten, gzipped or not, good whenever it breaks off.
 
 Each flush of gzip data adds a member of its own, so that all of it can be read again at any time, and only the last
-member can be torn. Earlier versions flushed within members of up to 4 MiB. This module handles bytes, not their meaning.
+one can be torn. Earlier versions flushed within members of up to 4 MiB. This module handles bytes, not their meaning.
 """
 
 from __future__ import annotations
