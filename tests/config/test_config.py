@@ -20,7 +20,7 @@ from pulsed.config.section import keys, section_of
 from pulsed.config.source import CADENCES, ExporterSection, Kind
 from pulsed.config.values import notation_of
 from pulsed.errors import ConfigError
-from pulsed.reader.replay.source import DEFAULT_START
+from pulsed.reader.replay.settings import DEFAULT_START
 from tools.generate_docs import ROOT, example, manual
 
 FIXTURES = Path(__file__).parent / "fixtures"

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from pulsed.errors import SourceError, StreamBroke, StreamHung
-from pulsed.model.raw_tick import Labels, Layout, RawValue, Series
+from pulsed.model.raw_tick import Labels, Layout, Series
 from pulsed.reader.dcgmi.child import Child
 from pulsed.reader.dcgmi.failures import failure_of
 from pulsed.reader.dmon.rows import read_text
@@ -158,33 +158,24 @@ async def discover(command: Sequence[str], patience: float) -> Topology:
 async def printed(command: Sequence[str], patience: float) -> str:
     """Return what a command prints. Raises `SourceError` if it fails or takes longer than `patience` seconds."""
     name = " ".join(command)
-    chunks: list[bytes] = []
-    size = 0
-    over = asyncio.get_running_loop().create_future()
+    output, over = bytearray(), asyncio.Event()
 
     def receive(data: bytes) -> None:
-        nonlocal size
-        size += len(data)
-        if size <= _MOST_BYTES:
-            chunks.append(data)
-        elif not over.done():
-            over.set_result(None)
+        output.extend(data)
+        if len(output) > _MOST_BYTES:
+            over.set()
 
-    def end() -> None:
-        if not over.done():
-            over.set_result(None)
-
-    child = await Child.start(command, receive, end)
+    child = await Child.start(command, receive, over.set)
     try:
-        await asyncio.wait({over}, timeout=patience)
-        if not over.done():
-            raise StreamHung(f"{name} did not answer for {patience:g} s", "Restart the host engine")
-        if size > _MOST_BYTES:
+        await asyncio.wait_for(over.wait(), patience)
+        if len(output) > _MOST_BYTES:
             raise StreamBroke(f"{name} prints without end")
-        text = b"".join(chunks).decode("utf-8", "replace")
+        text = output.decode("utf-8", "replace")
         if child.status != 0:
             raise failure_of(name, child.status, [*text.splitlines()[-3:], *child.stderr])
         return text
+    except asyncio.TimeoutError:
+        raise StreamHung(f"{name} did not answer for {patience:g} s", "Restart the host engine") from None
     finally:
         await child.end_now()
 
@@ -214,39 +205,11 @@ def described(versions: Sequence[str]) -> str:
     return ", ".join(f"{name} {version}" for name, version in zip(names, versions, strict=True) if version)
 
 
-@dataclass(slots=True)
-class Assembly:
-    """Makes layouts, the same object for the same parts."""
-
-    _fast: Layout | None = None
-    _slow: Layout | None = None
-    _topology: Topology = NOTHING_KNOWN
-    _layout: Layout | None = None
-
-    def layout(self, fast: Layout, slow: Layout | None, topology: Topology) -> Layout:
-        """Return the series of both layouts, fast ones first, with what is known of their entities as labels."""
-        if self._layout is None or fast is not self._fast or slow is not self._slow or topology is not self._topology:
-            self._fast, self._slow, self._topology = fast, slow, topology
-            series = (*fast.series, *(slow.series if slow else ()))
-            self._layout = Layout(fast.dialect, _labelled(series, topology))
-        return self._layout
-
-
-def values(fast: Sequence[RawValue], slow: Sequence[RawValue] | None, slow_layout: Layout | None) -> Sequence[RawValue]:
-    """Return the values to go with it; None for all of the slow ones if these are too old or not there."""
-    if slow_layout is None:
-        return fast
-    return [*fast, *(slow if slow is not None else [None] * len(slow_layout.series))]
-
-
-def entities(layout: Layout) -> frozenset[Labels]:
-    """Return the entities that a stream has rows of."""
-    return frozenset(series.labels for series in layout.series)
-
-
-def _labelled(series: Sequence[Series], topology: Topology) -> tuple[Series, ...]:
+def merged_layout(fast: Layout, slow: Layout | None, topology: Topology) -> Layout:
+    """Return the series of both layouts, fast ones first, with what is known of their entities as labels."""
+    series = (*fast.series, *(slow.series if slow else ()))
     known: dict[Labels, Labels] = {}
-    for labels in {one.labels for one in series}:
+    for labels in {each.labels for each in series}:
         pairs = dict(labels)
         known[labels] = (*labels, *topology.labels.get((pairs["entity"], pairs["id"]), ()))
-    return tuple(Series(one.name, known[one.labels]) for one in series)
+    return Layout(fast.dialect, tuple(Series(each.name, known[each.labels]) for each in series))

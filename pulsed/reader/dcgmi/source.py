@@ -26,7 +26,7 @@ from pulsed.errors import (
 )
 from pulsed.model.raw_tick import Labels, Layout, RawTick
 from pulsed.reader.dcgmi.child import find
-from pulsed.reader.dcgmi.discovery import NOTHING_KNOWN, Assembly, Topology, discover, entities, is_outdated, values
+from pulsed.reader.dcgmi.discovery import NOTHING_KNOWN, Topology, discover, is_outdated, merged_layout
 from pulsed.reader.dcgmi.settings import LEAST_INTERVAL, DcgmiSettings
 from pulsed.reader.dcgmi.stream import Arrival, DmonStream
 from pulsed.reader.dcgmi.watch import SlowWatch, Watch, open_stream
@@ -97,7 +97,7 @@ class DcgmiSource:
         self._began = 0.0
         self._topology = NOTHING_KNOWN
         self._watches_instances = True
-        self._assembly = Assembly()
+        self._parts: tuple[Layout | None, Layout | None, Topology] = (None, None, NOTHING_KNOWN)
         self._layout: Layout | None = None
         self._entities: frozenset[Labels] = frozenset()
         self._upkeep: asyncio.Task[None] | None = None
@@ -181,7 +181,7 @@ class DcgmiSource:
         self.starts += 1
         self._began = self._clock()
         self._schedule_upkeep(self._began)
-        self._layout, self._entities = arrival.layout, entities(arrival.layout)
+        self._entities = _entities(arrival.layout)
         self._log_lost()
         self._slow.start()
         return arrival
@@ -237,26 +237,20 @@ class DcgmiSource:
 
     def _tick(self, arrival: Arrival) -> RawTick:
         slow_layout, slow_values = self._slow.latest(arrival.clock)
-        return RawTick(
-            self.target,
-            arrival.time,
-            arrival.clock,
-            self.interval,
-            self._assembly.layout(arrival.layout, slow_layout, self._topology),
-            values(arrival.values, slow_values, slow_layout),
-            arrival.rejected,
-        )
+        parts = arrival.layout, slow_layout, self._topology
+        if self._layout is None or any(part is not known for part, known in zip(parts, self._parts, strict=True)):
+            self._parts, self._layout = parts, merged_layout(*parts)
+        values = arrival.values if slow_layout is None else [*arrival.values, *slow_values]
+        return RawTick(self.target, arrival.time, arrival.clock, self.interval, self._layout, values, arrival.rejected)
 
     def _maintain(self, arrival: Arrival) -> None:
         """Do what is due beside the ticks: reset the pauses, and look for changes of the GPUs."""
         now = self._clock()
         if now - self._began >= self._settings.good_after:
             self._pauses.reset()
-        if arrival.layout is not self._layout:
-            self._layout = arrival.layout
-            if (found := entities(arrival.layout)) != self._entities:
-                self._entities = found
-                self._upkeep_at = min(self._upkeep_at, self._last_upkeep + _LEAST_UPKEEP_SECONDS)
+        if arrival.layout is not self._parts[0] and (found := _entities(arrival.layout)) != self._entities:
+            self._entities = found
+            self._upkeep_at = min(self._upkeep_at, self._last_upkeep + _LEAST_UPKEEP_SECONDS)
         if self._upkeep is not None and self._upkeep.done():
             self._upkeep.result()
             self._upkeep = None
@@ -315,3 +309,7 @@ class DcgmiSource:
         if stream is not None:
             ends.append(stream.end() if in_order else stream.end_now())
         await asyncio.gather(*ends)
+
+
+def _entities(layout: Layout) -> frozenset[Labels]:
+    return frozenset(series.labels for series in layout.series)

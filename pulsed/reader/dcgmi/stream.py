@@ -15,7 +15,7 @@ from pulsed.errors import SourceError, StreamHung, TooManyGpus
 from pulsed.model.raw_tick import Layout, RawValue
 from pulsed.reader.dcgmi.child import Child
 from pulsed.reader.dcgmi.failures import failure_of
-from pulsed.reader.dmon.parser import DmonParser
+from pulsed.reader.dmon.parser import DmonParser, DmonTick
 
 _QUIET_SECONDS = 0.05
 """A tick that lacks an entity of the one before counts as whole after so long without another row, at most half an
@@ -126,12 +126,8 @@ class DmonStream:
         if self._refusal is not None:
             return
         now = (self._clock(), self._wall())
-        head, newline, tail = data.rpartition(b"\n")
-        if newline:
-            lines = (self._rest + head).decode("utf-8", "replace").split("\n")
-            self._rest = tail
-        else:
-            lines, self._rest = [], self._rest + data
+        whole, newline, self._rest = (self._rest + data).rpartition(b"\n")
+        lines = whole.decode("utf-8", "replace").split("\n") if newline else []
         if len(self._rest) > _LONGEST_LINE:
             lines.append(self._rest.decode("utf-8", "replace"))  # not a row: the parser rejects it
             self._rest = b""
@@ -142,11 +138,7 @@ class DmonStream:
             except TooManyGpus as error:
                 self._refuse(error)
                 return
-            if tick is not None:
-                self._found.append(Arrival(tick.layout, tick.values, tick.rejected, *self._stamp))
-                if len(self._found) > _MOST_WAITING:
-                    self._leave_out([self._found.pop(0)])
-                self._talk = 0
+            self._take(tick)
             self._stamp = now
         self._talk += len(data)
         if self._talk > _LONGEST_TALK:
@@ -168,7 +160,6 @@ class DmonStream:
             self._loop.call_soon(self._take_turn, chunks, turns - 1)
             return
         self._cancel_timer()
-        self._take_rest()
         self._deliver()
 
     def _settle(self) -> None:
@@ -177,16 +168,19 @@ class DmonStream:
         if self._loop.time() - self._received < self._quiet / 2:
             self._timer = self._loop.call_at(self._received + self._quiet, self._settle)
             return
-        self._take_rest()
         self._deliver()
 
-    def _take_rest(self) -> None:
-        tick = self._parser.finish()
-        if tick is not None:
-            self._found.append(Arrival(tick.layout, tick.values, tick.rejected, *self._stamp))
-            self._talk = 0
+    def _take(self, tick: DmonTick | None) -> None:
+        if tick is None:
+            return
+        self._found.append(Arrival(tick.layout, tick.values, tick.rejected, *self._stamp))
+        if len(self._found) > _MOST_WAITING:
+            self._leave_out([self._found.pop(0)])
+        self._talk = 0
 
     def _deliver(self) -> None:
+        """Take the tick in progress as whole, and hand over what has been found."""
+        self._take(self._parser.finish())
         found, self._found = self._found, []
         if not found:
             return
@@ -221,10 +215,7 @@ class DmonStream:
         self._cancel_timer()
         if self._refusal is None:
             rest, self._rest = self._rest.decode("utf-8", "replace"), b""
-            tick = self._parser.feed_rest(rest)
-            if tick is not None:
-                self._found.append(Arrival(tick.layout, tick.values, tick.rejected, *self._stamp))
-            self._take_rest()
+            self._take(self._parser.feed_rest(rest))
             self._deliver()
         self._over = True
         self._wake()

@@ -219,14 +219,14 @@ class SlowWatch:
         if stream is not None:
             await stream.end()
 
-    def latest(self, now: float) -> tuple[Layout | None, Sequence[RawValue] | None]:
-        """Return the newest layout and values; no values if they are too old, no layout if there never were any."""
+    def latest(self, now: float) -> tuple[Layout | None, Sequence[RawValue]]:
+        """Return the newest layout and values, which are None if they are too old; no layout if there is none yet."""
         if self._task is not None and self._task.done():
             self._task.result()  # re-raise an error of pulsed itself
         if self._latest is None:
-            return None, None
+            return None, ()
         is_fresh = now - self._latest.clock <= _FRESH_INTERVALS * self._interval
-        return self._latest.layout, self._latest.values if is_fresh else None
+        return self._latest.layout, self._latest.values if is_fresh else [None] * len(self._latest.values)
 
     async def _run(self) -> None:
         while True:

@@ -12,40 +12,12 @@ from typing import Literal, NamedTuple, Protocol
 
 from pulsed.model.raw_tick import RawValue
 
-STRING_COLUMNS = frozenset(
-    {
-        "CPUMN",
-        "CPUVN",
-        "CSERIAL",
-        "CUVID",
-        "DRVER",
-        "DVBRN",
-        "DVNAM",
-        "EIVER",
-        "FCUID",
-        "IBGUID",
-        "IIVER",
-        "IMEXD",
-        "NVVER",
-        "OEMVR",
-        "PCBID",
-        "PIVER",
-        "PRNAM",
-        "SRNUM",
-        "SWFRMVER",
-        "SWNVDVUID",
-        "SWNVLNSID",
-        "SWNVLNUID",
-        "UUID#",
-        "VBVER",
-        "VDVER",
-        "VLCIST",
-        "VMNAM",
-        "VPCIID",
-        "VUUID",
-        "VVMID",
-    }
-)
+_STRINGS = """
+CPUMN CPUVN CSERIAL CUVID DRVER DVBRN DVNAM EIVER FCUID IBGUID IIVER IMEXD NVVER OEMVR PCBID PIVER PRNAM SRNUM
+SWFRMVER SWNVDVUID SWNVLNSID SWNVLNUID UUID# VBVER VDVER VLCIST VMNAM VPCIID VUUID VVMID
+"""
+
+STRING_COLUMNS = frozenset(_STRINGS.split())
 """Short names of the fields that DCGM declares as strings (dcgm_fields.cpp, 2.x to 4.6).
 
 `SWFRMVER` is a number up to 4.5 (field 864) and a text from 4.6 on (field 1524): read as text, which loses nothing.

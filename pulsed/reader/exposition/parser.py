@@ -78,16 +78,6 @@ def refuse_markup(text: str) -> None:
         )
 
 
-def too_many_lines(count: int, limit: int) -> BadPage:
-    """Return the error for a page of more lines than are read."""
-    return BadPage(f"The page has {count} lines, more than the {limit} that are allowed", _LARGE_REMEDY)
-
-
-def too_many_rejected(reason: str, limit: int) -> BadPage:
-    """Return the error for a page that was left half read because of its rejected rows."""
-    return BadPage(f"More than {limit} rows of the page cannot be read ({reason})", _LARGE_REMEDY)
-
-
 def not_a_page(text: str) -> BadPage:
     """Return the error for a text without one readable row."""
     if "\0" in text or text.startswith("\x1f\\x8b"):
@@ -120,16 +110,14 @@ def device_of(labels: Labels) -> int | None:
     return hash((node, uuid or f"gpu {gpu}", pairs.get("GPU_I_ID")))
 
 
-# Pages in a row that a series must be absent from before it may be forgotten: at the usual 15 s two and a half minutes,
-# so that a pod that restarts or an exporter that comes back finds its series where they were.
+# Pages in a row that may have less than half of the known series before these are forgotten: at the usual 15 s two and
+# a half minutes, so that a pod that restarts or an exporter that comes back finds its series where they were.
 FORGET_AFTER_PAGES = 10
 # Pages at most to go without a template after one that did not fit, or a page that none could be made of. dcgm-exporter
 # prints its groups (GPUs, links, CPUs) in random order, and a template of such a page is seldom of use to the next.
 MAX_TEMPLATE_PAUSE = 63
 # Texts to remember beyond a few per series, so that small pages never come near the bound.
 SPARE_TEXTS = 1000
-# What one family's samples may be called beside its own name, in either format.
-FAMILY_SUFFIXES = ("", "_total", "_sum", "_count", "_bucket", "_created", "_info")
 
 _NONE_REJECTED: Mapping[str, int] = MappingProxyType({})
 
@@ -157,14 +145,24 @@ class Page:
 class PageParser:
     """Reads the pages of one target and remembers its series from page to page.
 
-    Memory is bounded by a small multiple of the series of one page: those that no longer come (an XID's `err_code`
-    label moves on, a pod goes away) are forgotten once they outnumber the live ones for `FORGET_AFTER_PAGES` pages.
+    Memory is bounded by a small multiple of the series of one page: the parser starts over when those that no longer
+    come (an XID's `err_code` label moves on, a pod goes away) outnumber the live ones for `FORGET_AFTER_PAGES` pages,
+    and when the texts of lines outnumber the series by far, because spellings or comments change.
     """
 
     def __init__(self, limits: PageLimits = PageLimits()) -> None:  # noqa: B008 - it is frozen
         self._limits = limits
         self._layout = Layout("exporter", ())
-        self._layout_outdated = False
+        self._new_devices: set[int] = set()  # on the page being read
+        self._room = 0  # for series not known yet, on the page being read
+        self._most_label_sets = 0
+        self._template_pause = 0
+        self._pages_to_template = 0
+        self._start_over()
+
+    def _start_over(self) -> None:
+        """Forget all series; those of the next page keep the layout if they are the same."""
+        self._layout_outdated = True
         self._series: list[Series] = []
         self._help: dict[str, str] = {}
         self._types: dict[str, str] = {}
@@ -174,24 +172,19 @@ class PageParser:
         self._blocks: dict[str, Labels] = {}  # by text between the braces
         self._sorted: dict[Labels, Labels] = {}
         self._comments = {""}  # lines without new information
-        self._new_devices: set[int] = set()  # on the page being read
-        self._room = 0  # for series not known yet, on the page being read
-        self._most_label_sets = 0
         self._live = 0  # rows of the last page
+        self._mostly_absent_pages = 0
         self._template: Template | None = None
-        self._template_pause = 0
-        self._pages_to_template = 0
-        self._absent: set[int] | None = None  # slots absent from each of the last `_absent_pages` pages
-        self._absent_pages = 0
 
     def parse(self, page: bytes) -> Page:
         """Read one page; rows that cannot be read are counted, not raised.
 
         Raises:
             TooManyGpus: the page has more new GPUs than the limit.
-            BadPage: the text is not an exposition page: HTML, something binary, or text without one readable row. What
-                is known of the target stays as it was.
+            BadPage: the text is not an exposition page: HTML, something binary, or text without one readable row.
         """
+        if self._remembers_too_much():
+            self._start_over()
         text = decoded(page)
         if self._template is not None:
             values = self._template.read(text)
@@ -212,21 +205,21 @@ class PageParser:
         refuse_markup(text)
         limits = self._limits
         if (count := text.count("\n")) > limits.max_lines:
-            raise too_many_lines(count, limits.max_lines)
+            raise BadPage(
+                f"The page has {count} lines, more than the {limits.max_lines} that are allowed", _LARGE_REMEDY
+            )
         self._room = limits.max_series - self._live
         if not self._slots:
             self._slots = {(each.name, self._in_order(each.labels)): slot for slot, each in enumerate(self._series)}
         self._new_devices = set()
         self._most_label_sets = len(self._sorted) + limits.max_label_sets
-        known = len(self._series)
-        values: list[RawValue] = [None] * known
+        values: list[RawValue] = [None] * len(self._series)
         rejected: dict[str, int] = {}
         try:
             samples = count + 1 - self._take_lines(lines_of(text), values, rejected)
         except (BadPage, TooManyGpus):
-            self._forget(set(range(known, len(values))), values)
+            self._start_over()
             raise
-        self._bound_texts()
         if rejected and samples == 0 and not any(map(read_metadata, lines_of(text))):
             raise not_a_page(text)
         result = self._finish(values, samples, rejected or _NONE_REJECTED)
@@ -246,7 +239,7 @@ class PageParser:
         max_rejected = self._limits.max_rejected
         find, comments = self._keyed.get, self._comments
         for line in lines:
-            # Whatever stands before a known text's closing brace means what it meant before (see exposition_row), so
+            # Whatever stands before a known text's closing brace means what it meant before (see `row`), so
             # the rest decides alone; the last `} ` of a line with an exemplar is the exemplar's, and misses.
             key, _, rest = line.rpartition("} ")
             slot = find(key)
@@ -269,7 +262,9 @@ class PageParser:
                 others += 1
                 rejected[problem.reason] = rejected.get(problem.reason, 0) + 1
                 if rejected[problem.reason] > max_rejected:
-                    raise too_many_rejected(problem.reason, max_rejected) from problem
+                    raise BadPage(
+                        f"More than {max_rejected} rows of the page cannot be read ({problem.reason})", _LARGE_REMEDY
+                    ) from problem
         return others
 
     def _forget_texts(self) -> None:
@@ -347,66 +342,22 @@ class PageParser:
         self._comments.add(line)
 
     def _finish(self, values: list[RawValue], samples: int, rejected: Mapping[str, int]) -> Page:
-        if samples:  # an empty page is an exporter that reloads, which is no evidence about its series
-            self._live = samples
-            self._age(values, samples)
         if self._layout_outdated:
             self._layout_outdated = False
             known = self._layout
             if known.help != self._help or known.types != self._types or known.series != tuple(self._series):
                 self._layout = Layout("exporter", tuple(self._series), dict(self._help), dict(self._types))
+        if samples:  # an empty page is an exporter that reloads, which is no evidence about its series
+            self._live = samples
+            self._mostly_absent_pages = self._mostly_absent_pages + 1 if len(values) > 2 * samples else 0
         return Page(self._layout, values, samples, rejected)
 
-    def _age(self, values: list[RawValue], samples: int) -> None:
-        """Forget what has been absent for long, once it outnumbers what is there."""
-        if len(values) <= 2 * samples:
-            self._absent, self._absent_pages = None, 0
-            return
-        absent = {slot for slot, value in enumerate(values) if value is None}
-        self._absent = absent if self._absent is None else self._absent & absent
-        self._absent_pages += 1
-        if len(values) > 2 * self._limits.max_series or len(self._sorted) > 2 * self._limits.max_label_sets:
-            self._forget(absent, values)  # every page brings new series: memory comes before patience
-        elif self._absent_pages >= FORGET_AFTER_PAGES:
-            self._forget(self._absent, values)
-
-    def _forget(self, gone: set[int], values: list[RawValue]) -> None:
-        kept = [slot for slot in range(len(values)) if slot not in gone]
-        moved = {slot: place for place, slot in enumerate(kept)}
-        values[:] = [values[slot] for slot in kept]
-        self._series = [self._series[slot] for slot in kept]
-        self._slots = {identity: moved[slot] for identity, slot in self._slots.items() if slot in moved}
-        self._keyed = {text: moved[slot] for text, slot in self._keyed.items() if slot in moved}
-        self._bare = {name: moved[slot] for name, slot in self._bare.items() if slot in moved}
-        self._absent, self._absent_pages = None, 0
-        self._template = None
-        self._blocks.clear()
-        self._sorted.clear()
-        self._forget_families()
-        self._layout_outdated = True
-
-    def _forget_families(self) -> None:
-        """Let go of HELP and TYPE of families without a series."""
-        names = {series.name for series in self._series}
-        for texts in (self._help, self._types):
-            for family in [name for name in texts if not any(name + suffix in names for suffix in FAMILY_SUFFIXES)]:
-                del texts[family]
-        self._comments = {""}
-        self._layout_outdated = True
-
-    def _bound_texts(self) -> None:
-        """Start over with the texts of lines when there are far more than series: spellings or comments that change.
-
-        They are caches, except for HELP and TYPE of families that the page has no row of.
-        """
-        bound = 2 * len(self._series) + SPARE_TEXTS
-        if len(self._keyed) > bound:
-            self._keyed.clear()
-        if len(self._blocks) > bound:
-            self._blocks.clear()
-        if len(self._sorted) > bound:
-            self._sorted.clear()
-        if len(self._comments) > 2 * bound:
-            self._comments = {""}
-        if len(self._help) + len(self._types) > 2 * bound:
-            self._forget_families()
+    def _remembers_too_much(self) -> bool:
+        most_texts = 2 * len(self._series) + SPARE_TEXTS
+        return (
+            self._mostly_absent_pages >= FORGET_AFTER_PAGES
+            or len(self._series) > 2 * self._limits.max_series
+            or len(self._sorted) > min(2 * self._limits.max_label_sets, most_texts)
+            or max(len(self._keyed), len(self._blocks)) > most_texts
+            or max(len(self._comments), len(self._help) + len(self._types)) > 2 * most_texts
+        )

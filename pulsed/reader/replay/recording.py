@@ -27,6 +27,9 @@ BROKEN_FILE = (OSError, EOFError, zlib.error)
 LONGEST_LINE = 64 * 1024
 """Characters after which a line is taken for two."""
 
+BREATH = 1000
+"""Lines without a tick after which other tasks may run."""
+
 REMEDY = (
     "Give a record of `pulsed record`, a CSV of `pulsed export`, a capture of dcgmi dmon, a saved page, or a folder of "
     "such pages"
