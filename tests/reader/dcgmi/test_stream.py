@@ -112,6 +112,18 @@ async def test_ticks_that_come_at_once_are_dated_back_to_when_they_were_printed(
     assert made.late == 0
 
 
+async def test_a_pulsed_that_stands_still_does_not_take_its_child_for_hung(tmp_path: Path) -> None:
+    clock = Clock(tmp_path)
+    say = f"printf '{HEADER}{line(0, '1.000')}'; {clock.later(line(0, '2.000'))}; sleep 60"
+    async with stream(tmp_path, say, clock=clock) as made:
+        await made.next(SECONDS)
+        waiting = asyncio.create_task(made.next(0.05))
+        await asyncio.sleep(0)
+        clock.stand_still(0.1)
+        time.sleep(0.1)  # noqa: ASYNC251 - longer than the patience
+        assert watts(await waiting) == [2.0]
+
+
 async def test_more_ticks_at_once_than_the_time_has_room_for_share_it(tmp_path: Path) -> None:
     ticks = "".join(line(0, f"{number}.000") + line(1, f"{number}.500") for number in range(5))
     began = time.monotonic()

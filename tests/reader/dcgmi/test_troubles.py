@@ -180,17 +180,6 @@ async def test_a_pulsed_that_stands_still_loses_no_tick(standin: Standin) -> Non
     assert max(b.clock - a.clock for a, b in pairwise(ticks)) < pause + 2 * source.interval, "that would be a gap"
 
 
-async def test_a_pulsed_that_stands_still_for_long_does_not_take_it_for_a_hung_child(standin: Standin) -> None:
-    async with reading(standin.path, fast=PLAIN, read_timeout=0.3) as source:
-        await read(source)
-        waiting = asyncio.create_task(read(source))
-        await asyncio.sleep(0)
-        time.sleep(0.8)  # noqa: ASYNC251
-        await waiting
-        await read(source)
-        assert source.starts == 1
-
-
 async def test_a_gpu_that_is_lost_has_no_values_any_more(standin: Standin) -> None:
     both = gpus("ampere", 2)
     standin.change(gpus=both)
