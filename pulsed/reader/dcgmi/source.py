@@ -12,6 +12,7 @@ import random as random_module
 import re
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
 
 from pulsed.backoff import Backoff
 from pulsed.errors import (
@@ -28,7 +29,7 @@ from pulsed.model.raw_tick import Labels, Layout, RawTick
 from pulsed.reader.dcgmi.child import find
 from pulsed.reader.dcgmi.discovery import NOTHING_KNOWN, Topology, discover, is_outdated, merged_layout
 from pulsed.reader.dcgmi.settings import LEAST_INTERVAL, DcgmiSettings
-from pulsed.reader.dcgmi.stream import Arrival, DmonStream
+from pulsed.reader.dcgmi.stream import DmonStream
 from pulsed.reader.dcgmi.watch import SlowWatch, Watch, open_stream
 
 log = logging.getLogger(__name__)
@@ -157,7 +158,7 @@ class DcgmiSource:
         self._is_closed = True
         await self._stop()
 
-    async def _begin(self) -> Arrival:
+    async def _begin(self) -> RawTick:
         while (delay := self._due - self._clock()) > 0:
             await self._sleep(delay)
         self._path = find(self._settings.path)
@@ -235,15 +236,15 @@ class DcgmiSource:
             return self._settings.entities
         return _ALL_WITH_INSTANCES if self._watches_instances and self._topology.has_instances else ""
 
-    def _tick(self, arrival: Arrival) -> RawTick:
+    def _tick(self, arrival: RawTick) -> RawTick:
         slow_layout, slow_values = self._slow.latest(arrival.clock)
         parts = arrival.layout, slow_layout, self._topology
         if self._layout is None or any(part is not known for part, known in zip(parts, self._parts, strict=True)):
             self._parts, self._layout = parts, merged_layout(*parts)
         values = arrival.values if slow_layout is None else [*arrival.values, *slow_values]
-        return RawTick(self.target, arrival.time, arrival.clock, self.interval, self._layout, values, arrival.rejected)
+        return replace(arrival, target=self.target, layout=self._layout, values=values)
 
-    def _maintain(self, arrival: Arrival) -> None:
+    def _maintain(self, arrival: RawTick) -> None:
         """Do what is due beside the ticks: reset the pauses, and look for changes of the GPUs."""
         now = self._clock()
         if now - self._began >= self._settings.good_after:

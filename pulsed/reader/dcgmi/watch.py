@@ -20,8 +20,8 @@ from pulsed.errors import (
     TooManyCounters,
     WatchRefused,
 )
-from pulsed.model.raw_tick import Layout, RawValue
-from pulsed.reader.dcgmi.stream import Arrival, DmonStream
+from pulsed.model.raw_tick import Layout, RawTick, RawValue
+from pulsed.reader.dcgmi.stream import DmonStream
 
 _PROFILING = (range(1001, 1100), range(1532, 1534))
 
@@ -133,7 +133,7 @@ async def open_stream(
     make: Callable[[tuple[int, ...]], DmonStream],
     patience: float,
     sleep: Callable[[float], Awaitable[object]],
-) -> tuple[DmonStream, Arrival]:
+) -> tuple[DmonStream, RawTick]:
     """Start streams until one runs with every available field; return it and its first tick.
 
     The state of `watch` is kept, also when this fails half way.
@@ -145,7 +145,7 @@ async def open_stream(
         stream = make(watch.attempt())
         try:
             await stream.start()
-            arrival = await stream.next(patience)
+            tick = await stream.next(patience)
         except SourceError as error:
             await stream.end_now()
             if not watch.refuse(error):
@@ -158,7 +158,7 @@ async def open_stream(
         else:
             watch.accept()
             if watch.settled:
-                return stream, arrival
+                return stream, tick
             await stream.end_now()
         await sleep(_BETWEEN_ATTEMPTS)
 
@@ -200,7 +200,7 @@ class SlowWatch:
         self._make, self._pauses, self._sleep, self._on_start = make, pauses, sleep, on_start
         self._task: asyncio.Task[None] | None = None
         self._stream: DmonStream | None = None
-        self._latest: Arrival | None = None
+        self._latest: RawTick | None = None
         self._is_failing = False
 
     def start(self) -> None:
@@ -231,11 +231,11 @@ class SlowWatch:
     async def _run(self) -> None:
         while True:
             try:
-                self._stream, arrival = await open_stream(self._watch, self._make, self._patience, self._sleep)
+                self._stream, tick = await open_stream(self._watch, self._make, self._patience, self._sleep)
                 self._on_start()
                 while True:
-                    self._latest = arrival
-                    arrival = await self._stream.next(self._patience)
+                    self._latest = tick
+                    tick = await self._stream.next(self._patience)
                     self._pauses.reset()
                     if self._is_failing:
                         self._is_failing = False

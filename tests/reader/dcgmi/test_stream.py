@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from pulsed.errors import SourceError, StreamBroke, StreamHung
-from pulsed.model.raw_tick import MAX_GPUS
-from pulsed.reader.dcgmi.stream import Arrival, DmonStream
+from pulsed.model.raw_tick import MAX_GPUS, RawTick
+from pulsed.reader.dcgmi.stream import DmonStream
 from support.waiting import SECONDS, eventually, until
 from tests.reader.dcgmi.processes import children, script
 
@@ -63,7 +63,7 @@ class Clock:
         self._now += seconds
 
 
-def watts(arrival: Arrival) -> list[object]:
+def watts(arrival: RawTick) -> list[object]:
     return list(arrival.values)
 
 
