@@ -27,6 +27,8 @@ MAY_IMPORT = {
     "hostlist": "errors",
     "backoff": "",
     "daemon_thread": "",
+    "durations": "",
+    "settings": "durations",
     "http": "file_watcher regular_file",
     "kubernetes": "backoff errors http regular_file",
     "model": "",
@@ -41,14 +43,13 @@ MAY_IMPORT = {
         "accounting attribution background errors json_text suggestions model translate compute "
         "collector.target_store present.terminal printable"
     ),
-    "durations": "",
-    "config": "durations errors http kubernetes suggestions model reader translate compute present",
+    "config": "errors http kubernetes settings suggestions model reader translate compute present",
     "collector": (
         "accounting aligned_sleep background errors json_text regular_file kubernetes attribution model reader "
-        "translate compute collector.target_store config"
+        "translate compute collector.target_store config settings"
     ),
     "adapter": "errors json_text kubernetes present suggestions",
-    "server": "aligned_sleep errors file_watcher json_text regular_file config collector.target_store present",
+    "server": "aligned_sleep errors file_watcher json_text regular_file settings config collector.target_store present",
     "commands": (
         "accounting adapter aligned_sleep attribution durations errors file_watcher hostlist http kubernetes log "
         "memory printable suggestions model reader translate compute collector.target_store present "
