@@ -11,8 +11,8 @@ import pytest
 from pulsed.collector.absent_gpus import AbsentGpu, choose_absent
 from pulsed.collector.collector import Pipeline
 from pulsed.collector.target_store import Target, TargetStore
-from pulsed.compute.derive import ComputeSettings
 from pulsed.compute.health.model import State
+from pulsed.compute.settings import ComputeSettings
 from pulsed.compute.tick import ComputedTick
 from pulsed.config.gpu_selection import EVERYTHING, GpuSelection, parse
 from pulsed.errors import GpuNotForgettable, GpuNotFound

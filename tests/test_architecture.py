@@ -32,16 +32,16 @@ MAY_IMPORT = {
     "http": "file_watcher regular_file",
     "kubernetes": "backoff errors http regular_file",
     "model": "",
+    "terminal": "printable",
     "reader": "aligned_sleep background backoff daemon_thread errors http model regular_file",
     "attribution": "aligned_sleep backoff daemon_thread errors kubernetes model regular_file",
     "translate": "attribution errors model",
     "compute": "errors suggestions model translate",
     "accounting": "compute json_text model",
     "collector.target_store": "compute",
-    "present.terminal": "printable",
     "present": (
         "accounting attribution background errors json_text suggestions model translate compute "
-        "collector.target_store present.terminal printable"
+        "collector.target_store terminal printable"
     ),
     "config": "errors http kubernetes settings suggestions model reader translate compute present",
     "collector": (
@@ -53,7 +53,7 @@ MAY_IMPORT = {
     "commands": (
         "accounting adapter aligned_sleep attribution durations errors file_watcher hostlist http kubernetes log "
         "memory printable suggestions model reader translate compute collector.target_store present "
-        "present.terminal config collector server"
+        "terminal config collector server"
     ),
     "cli": "commands errors printable standard_streams",
     "__main__": "cli",

@@ -7,7 +7,7 @@ from math import inf, isfinite
 
 from pulsed.accounting.account import VIOLATIONS, Extremes, OwnerAccount
 from pulsed.accounting.counter_vector import EMPTY, CounterVector, added, increase, observed, scaled
-from pulsed.compute.counters.catalog import CounterSnapshot
+from pulsed.compute.counters import CounterSnapshot
 from pulsed.compute.tick import ComputedTick
 from pulsed.model.canonical_tick import Device
 from pulsed.model.vocabulary import POSITION, Reading, Value

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Literal, NamedTuple
 
 from pulsed.accounting.account import OwnerAccount, gpu_key
-from pulsed.compute.counters.accumulator import MAX_WATTS
+from pulsed.compute.accumulator import MAX_WATTS
 from pulsed.compute.tick import ComputedTick
 from pulsed.model.canonical_tick import Device
 from pulsed.model.owner import Owner

@@ -16,13 +16,50 @@ from dataclasses import dataclass, replace
 from urllib.parse import quote
 
 from pulsed.attribution.attribution import SourceState
-from pulsed.attribution.pod_settings import PodSettings
 from pulsed.backoff import Backoff
 from pulsed.kubernetes.api_client import AccessDenied, ApiClient, JsonObject, KubernetesError, ResourceNotFound
-from pulsed.kubernetes.pod_metadata import Controller, ObjectKind, PodMetadata, pod_metadata
+from pulsed.kubernetes.objects import Controller, ObjectKind, PodMetadata, pod_metadata
 from pulsed.kubernetes.resource_watch import ResourceWatch
 from pulsed.kubernetes.workload_resolver import KEPT_SECONDS, MISSING_SECONDS, POD, WorkloadReference, WorkloadResolver
 from pulsed.model.owner import Owner
+
+MAX_LABELS = 16
+"""Labels of a pod that are kept."""
+
+
+@dataclass(frozen=True, slots=True)
+class PodSettings:
+    """Which pods are read, and what of them.
+
+    Attributes:
+        node: whose pods are watched; pods of other nodes are requested, or listed if many of a namespace are due.
+        name_labels: labels that name the workload, the first that a pod has.
+        kinds: as for `WorkloadResolver`.
+        labels: names of labels that owners get; a `*` at the end stands for any characters.
+    """
+
+    node: str
+    name_labels: tuple[str, ...] = ()
+    kinds: tuple[ObjectKind, ...] = ()
+    labels: tuple[str, ...] = ()
+
+    def is_shown(self, label: str) -> bool:
+        """Return whether owners get a label."""
+        return any(label.startswith(each[:-1]) if each.endswith("*") else label == each for each in self.labels)
+
+    def shown(self, pod: PodMetadata) -> tuple[tuple[str, str], ...]:
+        """Return the labels of a pod that owners get, in order of their names."""
+        return tuple(pair for pair in sorted(pod.labels.items()) if self.is_shown(pair[0]))[:MAX_LABELS]
+
+    def keeps(self, label: str) -> bool:
+        """Return whether a label is of use."""
+        return label in self.name_labels or self.is_shown(label)
+
+    def workload(self, pod: PodMetadata, resolved: WorkloadReference) -> WorkloadReference:
+        """Return the workload of a pod: a label of the pod may name it."""
+        name = next((pod.labels[label] for label in self.name_labels if pod.labels.get(label)), resolved.name)
+        return resolved._replace(name=name)
+
 
 log = logging.getLogger(__name__)
 

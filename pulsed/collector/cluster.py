@@ -15,8 +15,7 @@ from pulsed.collector.this_host import discovers_exporters, node_name
 from pulsed.config import Config
 
 if TYPE_CHECKING:
-    from pulsed.attribution.pod_settings import PodSettings
-    from pulsed.attribution.pod_workloads import PodWorkloads
+    from pulsed.attribution.pod_workloads import PodSettings, PodWorkloads
     from pulsed.kubernetes.api_client import ApiClient
 
 
@@ -27,8 +26,8 @@ def resolves_workloads(config: Config) -> bool:
 
 def pod_settings(config: Config) -> PodSettings:
     """Return what is read of pods."""
-    from pulsed.attribution.pod_settings import PodSettings
-    from pulsed.kubernetes.pod_metadata import parse_kind
+    from pulsed.attribution.pod_workloads import PodSettings
+    from pulsed.kubernetes.objects import parse_kind
 
     given = config.attribution.workloads
     return PodSettings(node_name(config), given.name_labels, tuple(map(parse_kind, given.kinds)), given.pod_labels)

@@ -15,9 +15,9 @@ from pulsed.collector.device_filter import DeviceFilter
 from pulsed.collector.owner_lookup import OwnerLookup
 from pulsed.collector.read_loop import EndOfSource, ReadFailure, read_loop
 from pulsed.collector.target_store import Target
-from pulsed.compute.derive import ComputeSettings
 from pulsed.compute.health.evaluator import HealthEvaluator
 from pulsed.compute.layer import ComputeLayer
+from pulsed.compute.settings import ComputeSettings
 from pulsed.compute.tick import ComputedTick
 from pulsed.config.gpu_selection import EVERYTHING, GpuSelection, SelectableGpu
 from pulsed.model.canonical_tick import Device

@@ -26,8 +26,8 @@ from pulsed.collector.this_host import (
     selection_of,
 )
 from pulsed.compute.absence import Removal
-from pulsed.compute.derive import ComputeSettings
 from pulsed.compute.health.evaluator import HealthEvaluator
+from pulsed.compute.settings import ComputeSettings
 from pulsed.compute.tick import ComputedTick
 from pulsed.config import Config
 from pulsed.errors import GpuNotFound, NothingRead

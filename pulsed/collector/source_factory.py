@@ -155,7 +155,7 @@ def _lacks_profiling(source: Source) -> bool:
 
 
 def _dcgmi(config: Config, hurried: bool) -> Sequence[Source]:
-    from pulsed.compute.peaks import C2C_LINKS
+    from pulsed.compute.products import C2C_LINKS
     from pulsed.reader.dcgmi.settings import DcgmiSettings
     from pulsed.reader.dcgmi.source import DcgmiSource
     from pulsed.translate.watches import fields_to_watch, superchip_fields

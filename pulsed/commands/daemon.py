@@ -16,9 +16,9 @@ import uvloop
 from pulsed import __version__
 from pulsed.accounting.account import OwnerAccount
 from pulsed.accounting.accounting import OwnerAccounting
-from pulsed.accounting.ended import EndedAccounts
 from pulsed.accounting.findings import FindingDetector
 from pulsed.accounting.owner_roster import OwnerChange
+from pulsed.accounting.saved_accounts import EndedAccounts
 from pulsed.aligned_sleep import aligned_sleep
 from pulsed.collector.account_files import AccountFiles
 from pulsed.collector.finding_log import log_finding

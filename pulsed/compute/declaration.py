@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Literal
 from pulsed.model.vocabulary import Reading, Value
 
 if TYPE_CHECKING:
-    from pulsed.compute.derive import ComputeSettings
+    from pulsed.compute.settings import ComputeSettings
     from pulsed.compute.tick import Result
 
 Alternatives = tuple[str, ...]

@@ -8,14 +8,39 @@ from typing import NamedTuple
 
 from pulsed.compute.absence import Removal
 from pulsed.compute.bounds import Bounds
-from pulsed.compute.counters.catalog import NOTHING_COUNTED, CounterSnapshot
+from pulsed.compute.class_table import UNKNOWN
+from pulsed.compute.counters import NOTHING_COUNTED, CounterSnapshot
 from pulsed.compute.health.model import NOT_EVALUATED, Health, HealthChange, NodeHealth, XidEvent
-from pulsed.compute.saturation import Saturation
-from pulsed.compute.workload.class_table import UNKNOWN
 from pulsed.model.canonical_tick import Device
 from pulsed.model.owner import Owners
 from pulsed.model.raw_tick import Layout, RawValue
-from pulsed.model.vocabulary import Reading
+from pulsed.model.vocabulary import Reading, Value
+
+
+class Saturation(NamedTuple):
+    """How close a GPU is to its limits, all in 0..1; None where not known.
+
+    Attributes:
+        ratio: the largest of the known `resources`, when that means something: at least memory and one compute pipe are
+            known, or nothing that is missing can be nearer its limit.
+        lower: no lower than this, whatever is missing; never None.
+        upper: no higher than this, by the physics of `bounds`; never None.
+        limiting_resource: the name of the largest, the first of `RESOURCES` if several are equal; `none` when nothing
+            can be above 0, `unknown` when there is no ratio, or it is 0 and what is missing may be more.
+        resources: one per `RESOURCES`: activity over practical peak.
+        compute: the largest known pipe.
+        memory: device memory.
+        missing: the resources that this device has and that are not known.
+    """
+
+    ratio: Value
+    lower: float
+    upper: float
+    limiting_resource: str
+    resources: tuple[Value, ...]
+    compute: Value
+    memory: Value
+    missing: tuple[str, ...]
 
 
 class RealUtilization(NamedTuple):

@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 from pulsed.compute.absence import FORGET_SECONDS, AbsenceTracker, Removal
 from pulsed.compute.gpu_tracks import GpuTrack, GpuTracks
-from pulsed.compute.plausibility.rules import DEFAULT_PLAUSIBILITY, PlausibilitySettings
-from pulsed.compute.sample_decision import SampleClock, SampleDecision
+from pulsed.compute.plausibility_rules import DEFAULT_PLAUSIBILITY, PlausibilitySettings
+from pulsed.compute.sample import SampleClock, SampleDecision
 from pulsed.model.canonical_tick import CanonicalTick, Device
 from pulsed.model.vocabulary import NOTHING
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from pulsed.compute.derive import ComputeSettings
 from pulsed.compute.health.settings import HealthSettings
+from pulsed.compute.settings import ComputeSettings
 from pulsed.config.values import CheckIds, CheckThresholds, KernelLogPath, XidSeverities
 from pulsed.errors import ConfigError
 from pulsed.settings import Count, DurationOrNone, Problem, Settings, setting

@@ -11,8 +11,8 @@ from dataclasses import asdict, dataclass
 from typing import Literal
 from urllib.parse import urlsplit
 
-from pulsed.compute.derive import ComputeSettings
-from pulsed.compute.workload.class_table import ClassThresholds
+from pulsed.compute.class_table import ClassThresholds
+from pulsed.compute.settings import ComputeSettings
 from pulsed.config.adapter import AdapterSection
 from pulsed.config.attribution import AttributionSection
 from pulsed.config.compute import ComputeSection

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pulsed.present.job_cost import Prices
+from pulsed.present.job_numbers import Prices
 from pulsed.settings import Factor, Settings, Text, setting
 
 

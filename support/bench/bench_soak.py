@@ -10,7 +10,7 @@ import psutil
 
 from pulsed.collector.collector import Pipeline
 from pulsed.collector.target_store import Target, TargetStore
-from pulsed.compute.derive import ComputeSettings
+from pulsed.compute.settings import ComputeSettings
 from pulsed.model.raw_tick import RawTick
 from pulsed.present.api.history import History
 from pulsed.present.exposition.page import Pages

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from pulsed.collector.collector import Pipeline
 from pulsed.collector.target_store import Target, TargetStore
-from pulsed.compute.derive import ComputeSettings
+from pulsed.compute.settings import ComputeSettings
 from pulsed.compute.tick import ComputedTick
 from pulsed.model.raw_tick import RawTick
 from pulsed.reader.exposition.parser import PageParser

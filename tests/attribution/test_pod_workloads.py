@@ -11,8 +11,7 @@ from typing import Any
 
 import pytest
 
-from pulsed.attribution.pod_settings import PodSettings
-from pulsed.attribution.pod_workloads import LISTED_PODS, PodWorkloads
+from pulsed.attribution.pod_workloads import LISTED_PODS, PodSettings, PodWorkloads
 from pulsed.kubernetes.api_client import ApiClient
 from pulsed.kubernetes.workload_resolver import KEPT_SECONDS, MISSING_SECONDS
 from pulsed.model.owner import Owner

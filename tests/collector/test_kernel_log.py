@@ -12,8 +12,8 @@ import pytest
 
 from pulsed.collector.collector import Collector, Pipeline
 from pulsed.collector.target_store import Target
-from pulsed.compute.derive import ComputeSettings
 from pulsed.compute.health.model import Health
+from pulsed.compute.settings import ComputeSettings
 from pulsed.config.gpu_selection import EVERYTHING
 from pulsed.reader.demo.source import DemoSource
 from tests.translate.build import page_tick

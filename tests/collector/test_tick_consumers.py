@@ -11,8 +11,8 @@ import pytest
 from pulsed import background
 from pulsed.collector import tick_consumers
 from pulsed.collector.tick_consumers import TickConsumers
-from pulsed.compute.derive import ComputeSettings
 from pulsed.compute.layer import ComputeLayer
+from pulsed.compute.settings import ComputeSettings
 from pulsed.compute.tick import ComputedTick
 from tests.compute.streams import BUSY, sample
 

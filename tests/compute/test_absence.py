@@ -8,7 +8,7 @@ import pytest
 
 from pulsed.compute.absence import FORGET_SECONDS, KEPT, ExpectedGpu, Removal
 from pulsed.compute.gpu_tracks import GpuTrack
-from pulsed.compute.plausibility.rules import PlausibilitySettings
+from pulsed.compute.plausibility_rules import PlausibilitySettings
 from pulsed.compute.tracker import Tracker
 from pulsed.model.canonical_tick import Device, Entity
 from pulsed.model.vocabulary import NOTHING

@@ -9,12 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pulsed.compute.absence import KEPT
-from pulsed.compute.counters.catalog import IDLE_KINDS
-from pulsed.compute.derive import ComputeSettings
+from pulsed.compute.class_table import WORKLOAD_CLASSES
+from pulsed.compute.counters import IDLE_KINDS
 from pulsed.compute.layer import ComputeLayer
+from pulsed.compute.settings import ComputeSettings
 from pulsed.compute.tick import ClassChange, ComputedTick
 from pulsed.compute.tracker import Tracker
-from pulsed.compute.workload.class_table import WORKLOAD_CLASSES
 from pulsed.model.canonical_tick import CanonicalTick, Device, Entity
 from pulsed.model.owner import pod
 from pulsed.model.vocabulary import NOTHING, Reading

@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pulsed.compute.derive import ComputeSettings
-from pulsed.compute.real_utilization import PRESETS, Weights
+from pulsed.compute.settings import PRESETS, ComputeSettings, Weights
 from pulsed.compute.tick import RealUtilization
 from pulsed.errors import ConfigError
 from pulsed.model.vocabulary import NOTHING, Reading

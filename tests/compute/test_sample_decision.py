@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pulsed.compute.sample_decision import FIRST, GAP_INTERVALS, NEVER, REPEAT, Moment, SampleClock, SampleDecision
+from pulsed.compute.sample import FIRST, GAP_INTERVALS, NEVER, REPEAT, Moment, SampleClock, SampleDecision
 from pulsed.model.vocabulary import Reading
 from tests.compute.streams import sample
 

@@ -6,8 +6,9 @@ from itertools import product
 
 import pytest
 
-from pulsed.compute.derive import ComputeSettings, result_of
-from pulsed.compute.workload.class_table import CLASSES
+from pulsed.compute.class_table import CLASSES
+from pulsed.compute.derived_results import result_of
+from pulsed.compute.settings import ComputeSettings
 from pulsed.model.canonical_tick import Device, Entity
 from pulsed.model.vocabulary import NOTHING
 from support.hardware.cuda import GpuFacts

@@ -8,11 +8,10 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from pulsed.collector.target_store import Target, TargetStore
-from pulsed.compute.counters.catalog import POSITION, CounterSnapshot, Distribution
+from pulsed.compute.counters import POSITION, CounterSnapshot, Distribution
 from pulsed.compute.health.model import CheckState, Health, XidLast
 from pulsed.compute.peaks import RESOURCES
-from pulsed.compute.saturation import Saturation
-from pulsed.compute.tick import ComputedTick, HeldWorkload, RealUtilization, Result, Workload
+from pulsed.compute.tick import ComputedTick, HeldWorkload, RealUtilization, Result, Saturation, Workload
 from pulsed.model.canonical_tick import Device, Entity
 from pulsed.model.raw_tick import Layout, RawValue, Series
 from pulsed.model.vocabulary import NOTHING, QUANTITIES, Reading

@@ -7,7 +7,7 @@ from math import inf, nan
 from hypothesis import strategies as st
 
 from pulsed.collector.target_store import Target, TargetStore
-from pulsed.compute.counters.catalog import COUNTERS, CounterSnapshot, Distribution
+from pulsed.compute.counters import COUNTERS, CounterSnapshot, Distribution
 from pulsed.compute.health.model import NOT_EVALUATED
 from pulsed.compute.tick import HeldWorkload, RealUtilization, Result, Workload
 from pulsed.model.canonical_tick import Device, Entity

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from pulsed.compute.declaration import Alternatives
-from pulsed.compute.derive import ComputeSettings
 from pulsed.compute.derived_results import DERIVED_RESULTS
-from pulsed.compute.hardware import has_quantity, is_of_boards
+from pulsed.compute.products import has_quantity, is_of_boards
+from pulsed.compute.settings import ComputeSettings
 from pulsed.model.canonical_tick import Device
 from pulsed.model.vocabulary import Reading
 from pulsed.reader.dcgmi.watch import is_profiling

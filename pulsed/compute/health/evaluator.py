@@ -15,7 +15,7 @@ from pulsed.compute.health.plan import HealthPlan
 from pulsed.compute.health.saved_state import SavedGpuState, fill_in_steps, restore, save, validated
 from pulsed.compute.health.settings import HealthSettings
 from pulsed.compute.health.summary import roll_up
-from pulsed.compute.sample_decision import SampleDecision
+from pulsed.compute.sample import SampleDecision
 from pulsed.compute.tracker import Roster, TrackedTick, Tracker
 from pulsed.model.canonical_tick import CanonicalTick
 from pulsed.model.raw_tick import KernelEvent, Layout

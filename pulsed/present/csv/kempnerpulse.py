@@ -14,7 +14,7 @@ from functools import partial
 from math import isclose, isfinite
 from typing import NamedTuple, TextIO
 
-from pulsed.compute.real_utilization import Weights
+from pulsed.compute.settings import Weights
 from pulsed.compute.tick import ComputedTick, Result
 from pulsed.model.canonical_tick import Entity
 from pulsed.model.vocabulary import POSITION, Reading

@@ -12,7 +12,7 @@ from itertools import accumulate, chain
 from operator import attrgetter
 from typing import cast
 
-from pulsed.compute.counters.catalog import COUNTERS
+from pulsed.compute.counters import COUNTERS
 from pulsed.compute.declaration import DerivedNumber, DerivedState, DerivedValue, DerivedVector, ResultPart
 from pulsed.compute.derived_results import DERIVED_VALUES
 from pulsed.compute.health.model import OTHER_XIDS, CheckState, Health

@@ -9,9 +9,10 @@ from itertools import accumulate, chain
 from operator import add, gt, is_, itemgetter, sub
 from typing import NamedTuple
 
-from pulsed.compute.counters.catalog import Distribution
+from pulsed.compute.counters import Distribution
 from pulsed.compute.health.model import Health
-from pulsed.compute.peaks import DEFAULT, LINKS, RESOURCES, Peaks, architecture_of
+from pulsed.compute.peaks import LINKS, RESOURCES, Peaks
+from pulsed.compute.products import DEFAULT, architecture_of
 from pulsed.compute.tick import ComputedTick
 from pulsed.model.vocabulary import POSITION
 from pulsed.present.exposition.series_memory import without_gone

@@ -10,9 +10,8 @@ from collections.abc import Iterator
 
 from pulsed.compute.health.check import Check
 from pulsed.compute.health.clock_events import REASONS
-from pulsed.compute.health.duty import Duty
-from pulsed.compute.health.level import Level
 from pulsed.compute.health.model import SEVERITY
+from pulsed.compute.health.rule_kinds import Duty, Level
 from pulsed.compute.health.settings import HealthSettings
 from pulsed.compute.health.xid_rule import CORROBORATION, XidRule
 from pulsed.compute.health.xids import FOLLOWER, XIDS

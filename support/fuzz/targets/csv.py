@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from pulsed.collector.collector import Pipeline
-from pulsed.compute.derive import ComputeSettings
+from pulsed.compute.settings import ComputeSettings
 from pulsed.compute.tick import ComputedTick
 from pulsed.errors import BadCapture
 from pulsed.model.raw_tick import Labels, RawTick

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from pulsed.accounting.ended import EndedAccounts
+from pulsed.accounting.saved_accounts import EndedAccounts
 from pulsed.collector.target_store import Target, TargetStore
 from pulsed.model.owner import Owner, Owners, pod
 from pulsed.model.vocabulary import Reading

@@ -4,9 +4,9 @@ import re
 
 import pytest
 
-from pulsed.compute.counters.catalog import COUNTERS
-from pulsed.compute.workload.class_table import RULES, WORKLOAD_CLASSES
-from pulsed.compute.workload.result import BOTTLENECK_STATES
+from pulsed.compute.class_table import RULES, WORKLOAD_CLASSES
+from pulsed.compute.counters import COUNTERS
+from pulsed.compute.workload import BOTTLENECK_STATES
 from pulsed.model.vocabulary import Reading
 from pulsed.present.exposition.families import COUNTER_FAMILIES, DERIVED, QUANTITY_FAMILIES
 from pulsed.present.exposition.family_types import Family
