@@ -14,21 +14,10 @@ from bisect import bisect_left, bisect_right
 from functools import lru_cache
 from typing import Literal, NamedTuple
 
-from pulsed.compute.bounds import Bounds, Inputs
-from pulsed.compute.class_table import (
-    CLASSES,
-    UNKNOWN,
-    VARIABLES,
-    ClassRule,
-    ClassThresholds,
-    Condition,
-    Profile,
-    Variable,
-    rules_of,
-)
+from pulsed.compute.class_table import VARIABLES, ClassRule, ClassThresholds, Condition, Profile, Variable, rules_of
 from pulsed.compute.products import ChipToChipLink
-from pulsed.compute.tick import Workload
-from pulsed.model.vocabulary import Reading
+from pulsed.model.computed_tick import Bounds, Inputs, Workload
+from pulsed.model.vocabulary import CLASSES, UNKNOWN, Reading
 
 Missing = Literal["bounds", "zero"]
 """What a missing input is: anything that physics allows, or 0 (the older convention)."""

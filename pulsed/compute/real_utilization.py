@@ -7,10 +7,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pulsed.compute.bounds import Bounds, Inputs
 from pulsed.compute.declaration import Alternatives, DerivedDetail, DerivedNumber, DerivedResult, DerivedVector
 from pulsed.compute.settings import Weights
-from pulsed.compute.tick import RealUtilization
+from pulsed.model.computed_tick import Bounds, Inputs, RealUtilization
 from pulsed.model.vocabulary import NOTHING, Reading
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 
 from pulsed.compute.absence import FORGET_SECONDS
-from pulsed.compute.bounds import Bounds, bounds_of, zero_filled
+from pulsed.compute.bounds import bounds_of, zero_filled
 from pulsed.compute.class_table import DEFAULT_THRESHOLDS, ClassThresholds, Profile
 from pulsed.compute.classifier import Classifier, Missing, classifier, traffic
 from pulsed.compute.health.settings import DEFAULT_HEALTH, HealthSettings
@@ -15,7 +15,8 @@ from pulsed.compute.plausibility_rules import DEFAULT_PLAUSIBILITY, Plausibility
 from pulsed.compute.products import ChipToChipLink
 from pulsed.compute.saturation import DEFAULT_SATURATORS, Saturators
 from pulsed.errors import ConfigError
-from pulsed.model.canonical_tick import Device
+from pulsed.model.computed_tick import Bounds
+from pulsed.model.gpu import Device
 from pulsed.model.vocabulary import Reading
 
 

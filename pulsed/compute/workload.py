@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from pulsed.compute.class_table import BOTTLENECKS, UNKNOWN, VARIABLES, WORKLOAD_CLASSES, Profile, Variable, rules_of
+from pulsed.compute.class_table import BOTTLENECKS, VARIABLES, Profile, Variable, rules_of
 from pulsed.compute.declaration import Alternatives, DerivedDetail, DerivedNumber, DerivedResult, DerivedState
 from pulsed.compute.real_utilization import weighted_inputs
-from pulsed.compute.tick import NOT_HELD, HeldWorkload, Workload
+from pulsed.model.computed_tick import NOT_HELD, HeldWorkload, Workload
+from pulsed.model.vocabulary import UNKNOWN, WORKLOAD_CLASSES
 
 if TYPE_CHECKING:
     from pulsed.compute.settings import ComputeSettings

@@ -14,7 +14,8 @@ from math import inf
 from typing import TYPE_CHECKING, NamedTuple
 
 from pulsed.compute.health.inputs import INPUT_POSITION, GpuInputs
-from pulsed.compute.health.model import SEVERITY, State, has_passed
+from pulsed.compute.sample import has_passed
+from pulsed.model.health import SEVERITY, State
 
 if TYPE_CHECKING:
     from pulsed.compute.health.device_counters import CounterIncrease, DutyCounter
