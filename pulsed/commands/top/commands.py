@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from pulsed.present.terminal.gpu_filter import FilterError, gpu_filter
-from pulsed.present.terminal.model import Model
-from pulsed.present.terminal.view_state import LAYOUTS, SORTS, VIEWS, ViewName, ViewState
+from pulsed.terminal.gpu_filter import FilterError, gpu_filter
+from pulsed.terminal.model import Model
+from pulsed.terminal.view_state import LAYOUTS, SORTS, VIEWS, ViewName, ViewState
 
 WINDOWS = (60.0, 300.0, 600.0, 1800.0, 3600.0)
 """Seconds of history to choose from."""

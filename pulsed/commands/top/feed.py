@@ -15,8 +15,8 @@ from urllib.parse import quote, urlencode
 from pulsed.commands.daemon_client import RequestRefused
 from pulsed.commands.top.history_update import newest_points, with_newest
 from pulsed.errors import PulsedError
-from pulsed.present.terminal.model import SUMMARY_FIELDS
 from pulsed.printable import clean, cleaned
+from pulsed.terminal.model import SUMMARY_FIELDS
 
 Document = Mapping[str, Any]
 

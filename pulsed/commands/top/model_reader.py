@@ -8,8 +8,8 @@ import time
 from collections.abc import Sequence
 
 from pulsed.commands.top.feed import Answers, Gpu
-from pulsed.present.terminal.model import DaemonState, Document, GpuHistory, GpuState, Model
-from pulsed.present.terminal.summary import gpu_states, means, seconds_of
+from pulsed.terminal.model import DaemonState, Document, GpuHistory, GpuState, Model
+from pulsed.terminal.summary import gpu_states, means, seconds_of
 
 
 def model_of(

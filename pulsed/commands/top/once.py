@@ -7,11 +7,11 @@ from typing import TextIO
 
 from pulsed.commands.top.session import TopSession
 from pulsed.errors import PulsedError
-from pulsed.present.terminal.ascii_marks import ascii_line
-from pulsed.present.terminal.line import Line
-from pulsed.present.terminal.model import Model
-from pulsed.present.terminal.palette import Theme, escape_codes, palette
-from pulsed.present.terminal.screen import render
+from pulsed.terminal.ascii_marks import ascii_line
+from pulsed.terminal.line import Line
+from pulsed.terminal.model import Model
+from pulsed.terminal.palette import Theme, escape_codes, palette
+from pulsed.terminal.screen import render
 
 ROUNDS = 2
 """Requests at most of each daemon: the second has what the view needs beside the first."""

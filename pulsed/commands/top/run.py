@@ -18,8 +18,8 @@ from pulsed.commands.top.own_daemon import START_SECONDS, OwnDaemon
 from pulsed.commands.top.session import TopSession
 from pulsed.commands.top.targets import LocalTarget, local_urls, opening
 from pulsed.errors import PulsedError, UsageError
-from pulsed.present.terminal.palette import Theme
-from pulsed.present.terminal.view_state import ViewState
+from pulsed.terminal.palette import Theme
+from pulsed.terminal.view_state import ViewState
 
 if TYPE_CHECKING:
     from pulsed.commands.top.app import TopApp

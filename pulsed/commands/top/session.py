@@ -7,10 +7,10 @@ from collections.abc import Sequence
 
 from pulsed.commands.top.feed import Feed, Gpu, HistoryWanted, Wanted
 from pulsed.commands.top.model_reader import OwnCost, model_of
-from pulsed.present.terminal.focus import HISTORY_FIELDS
-from pulsed.present.terminal.model import GpuState, Model
-from pulsed.present.terminal.plot import PLOT_FIELDS
-from pulsed.present.terminal.view_state import ViewState
+from pulsed.terminal.focus import HISTORY_FIELDS
+from pulsed.terminal.model import GpuState, Model
+from pulsed.terminal.plot import PLOT_FIELDS
+from pulsed.terminal.view_state import ViewState
 
 POINTS = 240
 PLOTTED_GPUS = 64

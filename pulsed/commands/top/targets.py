@@ -11,7 +11,7 @@ from pulsed.commands.options import DEFAULT_URL
 from pulsed.commands.top.feed import Connection
 from pulsed.commands.top.own_daemon import OwnDaemon
 from pulsed.errors import PulsedError
-from pulsed.present.terminal.view_state import VIEWS, ViewName
+from pulsed.terminal.view_state import VIEWS, ViewName
 
 
 class Opening(NamedTuple):

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from pulsed.commands.top.commands import Command
-from pulsed.present.terminal.view_state import ViewState
-from tests.present.terminal.fleet_model import model
+from pulsed.terminal.view_state import ViewState
+from tests.terminal.fleet_model import model
 
 
 @pytest.fixture
