@@ -20,6 +20,7 @@ from pulsed.collector.collector import Pipeline
 from pulsed.compute.settings import ComputeSettings
 from pulsed.errors import PulsedError
 from pulsed.hostlist import expanded_hosts
+from pulsed.http.credentials import masked
 from pulsed.kubernetes.objects import parse_selector
 from pulsed.model.gpu import device_key
 from pulsed.present.csv.kempnerpulse import model
@@ -28,7 +29,6 @@ from pulsed.printable import clean, escaped
 from pulsed.reader.dcgmi.discovery import parse_versions, topology_of
 from pulsed.reader.dcgmi.failures import failure_of
 from pulsed.reader.dmon.parser import DmonParser
-from pulsed.reader.exporter.settings import masked
 from pulsed.reader.exposition.parser import PageParser
 from pulsed.reader.kernel_log.line_formats import Now
 from pulsed.reader.kernel_log.log_text import LogText

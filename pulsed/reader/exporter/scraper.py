@@ -18,11 +18,12 @@ from pulsed.http.body_budget import BodyBudget, Reservation
 from pulsed.http.credentials import (
     BadCredentials,
     basic_authorization,
+    masked,
     may_have_credentials,
     read_password,
     read_token,
 )
-from pulsed.reader.exporter.settings import ExporterSettings, Login, masked, without_login
+from pulsed.reader.exporter.settings import ExporterSettings, Login, without_login
 
 if TYPE_CHECKING:
     import ssl

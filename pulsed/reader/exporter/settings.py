@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from urllib.parse import SplitResult
@@ -11,8 +10,6 @@ from pulsed.model.raw_tick import MAX_GPUS
 
 Login = tuple[str, str]
 """User name and password."""
-
-_SECRET = re.compile("token|secret|passw|key|auth|sig", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,21 +42,6 @@ class ExporterSettings:
     cert_file: str = ""
     key_file: str = ""
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
-
-
-def masked(url: str) -> str:
-    """Return the URL as a person may see it: login, and what looks like a secret in the query, replaced by `***`."""
-    url, number_sign, fragment = url.partition("#")
-    url, question_mark, query = url.partition("?")
-    scheme, slashes, rest = url.partition("//")
-    _, login, host = rest.rpartition("@")  # the last @: a password may hold an unescaped slash
-    shown = f"{scheme}//***@{host}" if slashes and login else url
-    return f"{shown}{question_mark}{'&'.join(map(_masked, query.split('&')))}{number_sign}{fragment}"
-
-
-def _masked(parameter: str) -> str:
-    name, equals, _ = parameter.partition("=")
-    return f"{name}=***" if equals and _SECRET.search(name) else parameter
 
 
 def without_login(parts: SplitResult) -> str:
