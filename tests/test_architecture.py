@@ -27,11 +27,14 @@ MAY_IMPORT = {
     "hostlist": "errors",
     "backoff": "",
     "daemon_thread": "",
+    "die_with_parent": "",
+    "durations": "",
+    "settings": "durations",
     "http": "file_watcher regular_file",
     "kubernetes": "backoff errors http regular_file",
     "model": "",
     "terminal": "printable",
-    "reader": "aligned_sleep background backoff daemon_thread errors http model regular_file",
+    "reader": "aligned_sleep background backoff daemon_thread die_with_parent errors http model regular_file",
     "attribution": "aligned_sleep backoff daemon_thread errors kubernetes model regular_file",
     "translate": "attribution errors model",
     "compute": "errors suggestions model translate",
@@ -39,17 +42,16 @@ MAY_IMPORT = {
     "present": (
         "accounting attribution background errors json_text suggestions model translate compute terminal printable"
     ),
-    "durations": "",
-    "config": "durations errors http kubernetes suggestions model reader translate compute present",
+    "config": "errors http kubernetes settings suggestions model reader translate compute present",
     "collector": (
         "accounting aligned_sleep background errors json_text regular_file kubernetes attribution model reader "
-        "translate compute config"
+        "translate compute config settings"
     ),
     "adapter": "errors json_text kubernetes present suggestions",
-    "server": "aligned_sleep errors file_watcher json_text model regular_file config present",
+    "server": "aligned_sleep errors file_watcher json_text model regular_file settings config present",
     "commands": (
-        "accounting adapter aligned_sleep attribution durations errors file_watcher hostlist http kubernetes log "
-        "memory printable suggestions model reader translate compute present "
+        "accounting adapter aligned_sleep attribution die_with_parent durations errors file_watcher hostlist http "
+        "kubernetes log memory printable suggestions model reader translate compute present "
         "terminal config collector server"
     ),
     "cli": "commands errors printable standard_streams",

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Container, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from pulsed.collector.this_host import discovers_exporters, discovery_node, node_name
 from pulsed.config import Config
@@ -13,11 +13,12 @@ from pulsed.config.source import CADENCES, STALE_INTERVALS
 from pulsed.errors import ProfilingHeld
 from pulsed.model.target_store import Target
 from pulsed.reader.source import Source
+from pulsed.settings import Settings, keys_of
 
 if TYPE_CHECKING:
     from pulsed.kubernetes.api_client import ApiClient
     from pulsed.kubernetes.cluster_access import ClusterAccess
-    from pulsed.reader.exporter.scraper import ExporterSettings
+    from pulsed.reader.exporter.settings import ExporterSettings
 
 
 def open_sources(config: Config, *, hurried: bool = False) -> Sequence[Source]:
@@ -96,17 +97,21 @@ def target_of(source: Source, config: Config) -> Target:
 
 def exporter_settings(config: Config) -> ExporterSettings:
     """Return how exporters are scraped. Raises `ConfigError` if a secret's file cannot be read."""
-    from pulsed.reader.exporter.scraper import ExporterSettings
+    from pulsed.reader.exporter.settings import ExporterSettings
 
     given = config.source.exporter
-    other = {"targets", "own_node", "discovery", "kubernetes", "password", "bearer_token"}
+    other = {"targets", "own_node", "discovery", "kubernetes", "password"}
     return ExporterSettings(
         interval=_exporter_interval(config),
         max_gpus=config.source.max_gpus,
         password=password_of(given),
-        bearer_token=given.bearer_token.get_secret_value() if given.bearer_token else "",
-        **given.model_dump(exclude=other, exclude_none=True),
+        **_given(given, other),
     )
+
+
+def _given(settings: Settings, without: Container[str]) -> dict[str, Any]:
+    values = {key.attribute: getattr(settings, key.attribute) for key in keys_of(type(settings)).values()}
+    return {name: value for name, value in values.items() if value is not None and name not in without}
 
 
 def _exporter(config: Config, hurried: bool) -> Sequence[Source]:
@@ -159,7 +164,7 @@ def _dcgmi(config: Config, hurried: bool) -> Sequence[Source]:
     fast, slow = fields_to_watch(given.groups, given.fields)
     by_model = {link.pattern: superchip_fields(given.groups) for link in C2C_LINKS}
     interval = config.source.seconds() or DcgmiSettings(fast).interval
-    options = given.model_dump(exclude={"groups", "fields"}, exclude_none=True)
+    options = _given(given, {"groups", "fields"})
     return [
         DcgmiSource(
             DcgmiSettings(
@@ -174,7 +179,7 @@ def _nvml(config: Config, hurried: bool) -> Sequence[Source]:
     from pulsed.reader.nvml.source import NvmlSource
 
     interval = config.source.seconds() or NvmlSettings().interval
-    options = config.source.nvml.model_dump(exclude_none=True)
+    options = _given(config.source.nvml, set())
     return [NvmlSource(NvmlSettings(interval=interval, max_gpus=config.source.max_gpus, **options))]
 
 
@@ -185,18 +190,20 @@ def _exporter_interval(config: Config) -> float:
 
 
 def _replay(config: Config, hurried: bool) -> Sequence[Source]:
-    from pulsed.reader.replay.source import DEFAULT_START, replay_sources
+    from pulsed.reader.replay.settings import DEFAULT_START, ReplaySettings
+    from pulsed.reader.replay.source import replay_sources
 
     given = config.source.replay
-    return replay_sources(
+    settings = ReplaySettings(
         given.path or "",
         given.columns,
         speed=0.0 if hurried else given.speed,
         loop=given.loop,
         interval=config.source.seconds(),
-        max_gpus=config.source.max_gpus,
         start=DEFAULT_START if given.start is None else given.start,
+        max_gpus=config.source.max_gpus,
     )
+    return replay_sources(settings)
 
 
 def _demo(config: Config, hurried: bool) -> Sequence[Source]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from pulsed.collector.collector import Pipeline
 from pulsed.collector.read_loop import read_loop
@@ -15,8 +15,8 @@ from pulsed.errors import ConfigError, ProfilingHeld, SourceError
 from pulsed.model.computed_tick import ComputedTick
 from pulsed.model.vocabulary import NOTHING
 from pulsed.reader.dcgmi.child import find
+from pulsed.reader.dcgmi.discovery import described, versions
 from pulsed.reader.dcgmi.source import DcgmiSource
-from pulsed.reader.dcgmi.version import described, versions
 from pulsed.reader.nvml.source import NvmlSource
 from pulsed.reader.source import Source
 from pulsed.translate.exporter_versions import ExporterVersion, in_words, versions_of
@@ -104,7 +104,7 @@ async def probe_all(config: Config, exporter: ExporterVersion | None) -> list[So
 
 async def _probe_kind(kind: str, config: Config, exporter: ExporterVersion | None) -> list[SourceCheck]:
     if kind in ("dcgmi", "nvml"):
-        config = config.model_copy(update={"source": config.source.model_copy(update={"interval": LIVE_SECONDS})})
+        config = replace(config, source=replace(config.source, interval=LIVE_SECONDS))
     try:
         sources = await found_sources(config, kind)
     except ConfigError as error:
