@@ -6,13 +6,8 @@ import argparse
 import sys
 from pathlib import Path
 
-from pulsed.commands.command_parser import CommandParser
-
-
-def add_arguments(parser: CommandParser) -> None:
-    """Add the arguments."""
-    parser.add_argument("file", metavar="FILE", nargs="?", help="a configuration file (YAML)")
-    parser.add_argument("--web.config.file", dest="web_config_file", metavar="FILE", help="a web configuration file")
+from pulsed.config.load import check
+from pulsed.server.reloader import check as check_web
 
 
 def run(options: argparse.Namespace) -> int:
@@ -20,9 +15,6 @@ def run(options: argparse.Namespace) -> int:
 
     Raises `ConfigError` if a file is not valid; the message has one line per problem.
     """
-    from pulsed.config.load import check
-    from pulsed.server.reloader import check as check_web
-
     file, web_config_file = options.file, options.web_config_file
     if not file and not web_config_file:
         options.parser.error("no file is given")

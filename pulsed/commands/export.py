@@ -3,26 +3,18 @@
 from __future__ import annotations
 
 import argparse
+import asyncio
 import contextlib
 import sys
-from typing import TYPE_CHECKING, TextIO
+from dataclasses import replace
+from functools import partial
+from typing import TextIO
 
-from pulsed.commands.command_parser import CommandParser
-from pulsed.commands.options import add_gpu_options, configuration
-
-if TYPE_CHECKING:
-    from pulsed.config import Config
-    from pulsed.model.computed_tick import ComputedTick
-
-
-def add_arguments(parser: CommandParser) -> None:
-    """Add the arguments."""
-    add_gpu_options(parser)
-    parser.add_argument("--columns", default="default", help="default, all, or names with commas")
-    parser.add_argument(
-        "--schema", choices=["pulsed", "kempnerpulse"], default="pulsed",
-        help="columns and units; kempnerpulse implies compute.workload.profile=kempnerpulse",
-    )  # fmt: skip
+from pulsed.collector.pool import collect
+from pulsed.commands.arguments import configuration
+from pulsed.config import Config
+from pulsed.model.computed_tick import ComputedTick
+from pulsed.present.csv import kempnerpulse, pulsed_csv
 
 
 def run(options: argparse.Namespace) -> int:
@@ -43,12 +35,6 @@ def export(config: Config, columns: str, out: TextIO, schema: str = "pulsed") ->
         NothingRead: no source delivered a tick.
         UsageError: a column is unknown.
     """
-    import asyncio
-    from dataclasses import replace
-    from functools import partial
-
-    from pulsed.collector.pool import collect
-    from pulsed.present.csv import kempnerpulse, pulsed_csv
 
     settings = config.compute_settings()
     if schema == "kempnerpulse":

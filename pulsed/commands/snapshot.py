@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 import argparse
+import asyncio
+import json
+import logging
 import sys
-from typing import TYPE_CHECKING
+import time
+from dataclasses import replace
 
-from pulsed.commands.command_parser import CommandParser
-from pulsed.commands.options import add_gpu_options, configuration
-
-if TYPE_CHECKING:
-    from pulsed.model.target_store import Target
+from pulsed.collector.pool import collect
+from pulsed.commands.arguments import configuration
+from pulsed.model.target_store import Target
+from pulsed.present.api import documents
+from pulsed.present.csv import pulsed_csv
+from pulsed.present.exposition.page import Pages
+from pulsed.present.exposition.telemetry import Telemetry
+from pulsed.present.table import table
+from pulsed.printable import clean_lines
 
 MOST_TICKS = 4
 """Ticks of a target after which the last one is printed, even if it is empty: profiling counters need two samples."""
-
-
-def add_arguments(parser: CommandParser) -> None:
-    """Add the arguments."""
-    add_gpu_options(parser)
-    parser.add_argument("--format", choices=["table", "json", "csv", "prometheus"], default="table")
-    parser.add_argument("--columns", help="columns of --format csv: default, all (default), or names with commas")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -30,19 +31,6 @@ def run(options: argparse.Namespace) -> int:
         NothingRead: no target delivered a tick.
         UsageError: a column is unknown.
     """
-    import asyncio
-    import json
-    import logging
-    import time
-    from dataclasses import replace
-
-    from pulsed.collector.pool import collect
-    from pulsed.present.api import documents
-    from pulsed.present.csv import pulsed_csv
-    from pulsed.present.exposition.page import Pages
-    from pulsed.present.exposition.telemetry import Telemetry
-    from pulsed.present.table import table
-    from pulsed.printable import clean_lines
 
     format, out = options.format, sys.stdout
     if options.columns is not None and format != "csv":

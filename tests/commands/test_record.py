@@ -23,7 +23,7 @@ from pulsed.collector.source_factory import open_sources
 from pulsed.collector.this_host import node_name
 from pulsed.commands import recorder
 from pulsed.commands.export import export
-from pulsed.commands.recorder import Recorder, record
+from pulsed.commands.record import Recorder, record
 from pulsed.config import Config
 from pulsed.config.load import load
 from pulsed.errors import NothingRead, UsageError
