@@ -50,12 +50,12 @@ COMMANDS: Mapping[str, Command] = {
         "answer the metrics APIs of Kubernetes from the daemons of a cluster", options.ADAPTER, "adapter:run",
         "Answers custom.metrics.k8s.io and external.metrics.k8s.io, for HorizontalPodAutoscalers.",
     ),
-    "snapshot": Command("print one tick and exit", options.SNAPSHOT, "snapshot:run"),
-    "export": Command("print every tick as CSV until the source ends", options.EXPORT, "export:run"),
+    "snapshot": Command("print one tick and exit", options.SNAPSHOT, "ticks:run_snapshot"),
+    "export": Command("print every tick as CSV until the source ends", options.EXPORT, "ticks:run_export"),
     "record": Command("write raw ticks to a file, for replay, until the source ends", options.RECORD, "record:run"),
     "doctor": Command("check which sources work here, and what they lack", options.DOCTOR, "doctor:run"),
     "counters": Command(
-        "print a counters file for dcgm-exporter with all that pulsed can use", options.COUNTERS, "counters:run",
+        "print a counters file for dcgm-exporter with all that pulsed can use", options.COUNTERS, "files:run_counters",
         "Prints a counters file (CSV) for dcgm-exporter, which does not start with a field that it lacks.",
     ),
     "health": Command(
@@ -68,11 +68,11 @@ COMMANDS: Mapping[str, Command] = {
         "Lists the owners of GPUs of a running pulsed, or reports one of them.",
     ),
     "top": Command(
-        "show the GPUs of running daemons, or of an own source, in the terminal", options.TOP, "top.run:top",
+        "show the GPUs of running daemons, or of an own source, in the terminal", options.TOP, "top.run:run",
         "Shows GPUs, their work, health and events. Press ? for keys and commands.",
     ),
-    "rules": Command("print recording and alerting rules for Prometheus", options.RULES, "rules:run"),
-    "check-config": Command("validate a configuration file", options.CHECK_CONFIG, "check_config:run"),
+    "rules": Command("print recording and alerting rules for Prometheus", options.RULES, "files:run_rules"),
+    "check-config": Command("validate a configuration file", options.CHECK_CONFIG, "files:run_check_config"),
 }  # fmt: skip
 
 EPILOG = (

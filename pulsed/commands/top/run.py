@@ -34,7 +34,7 @@ class MissingTerminalPackage(PulsedError):
     """The extra `top` is not installed."""
 
 
-def top(options: argparse.Namespace) -> int:
+def run(options: argparse.Namespace) -> int:
     """Show the GPUs of the given daemons, else of the one of this host, else of an own source; return the exit code.
 
     Raises:
