@@ -7,44 +7,78 @@ import contextlib
 import sys
 from collections.abc import Mapping, Sequence
 from importlib import import_module
-from typing import Protocol, cast
+from typing import NamedTuple
 
 from pulsed import __version__
-from pulsed.commands.command_parser import CommandParser
-from pulsed.errors import PulsedError
+from pulsed.commands import options
+from pulsed.commands.arguments import CommandParser
+from pulsed.errors import HealthUsageError, PulsedError, UsageError
 from pulsed.printable import clean_lines
 from pulsed.standard_streams import OutputFailed, checked_output, open_standard_streams
 
-COMMANDS: Mapping[str, str] = {
-    "serve": "run the daemon",
-    "adapter": "answer the metrics APIs of Kubernetes from the daemons of a cluster",
-    "snapshot": "print one tick and exit",
-    "export": "print every tick as CSV until the source ends",
-    "record": "write raw ticks to a file, for replay, until the source ends",
-    "doctor": "check which sources work here, and what they lack",
-    "counters": "print a counters file for dcgm-exporter with all that pulsed can use",
-    "health": "show the problems of the GPUs and their remedies",
-    "job": "list the jobs and pods of a running daemon, or report what one got out of its GPUs",
-    "top": "show the GPUs of running daemons, or of an own source, in the terminal",
-    "rules": "print recording and alerting rules for Prometheus",
-    "check-config": "validate a configuration file",
-}
-"""The help of each command. Its module in `pulsed.commands` is a `CommandModule`, imported when it is chosen."""
+
+class Command(NamedTuple):
+    """A command.
+
+    Attributes:
+        help: its line in the list of commands.
+        options: in the order of its help.
+        function: `module:function` in `pulsed.commands`, imported when the command runs. It takes the parsed options,
+            of which `parser` is the command's parser, and returns the exit code.
+        description: the text above its options.
+        usage_error: class of errors of usage.
+        failure_code: exit code if the output cannot be written.
+    """
+
+    help: str
+    options: options.Options
+    function: str
+    description: str | None = None
+    usage_error: type[UsageError] = UsageError
+    failure_code: int = 1
+
+    def run(self, given: argparse.Namespace) -> int:
+        """Run the command; return the exit code."""
+        module, _, name = self.function.partition(":")
+        code: int = getattr(import_module(f"pulsed.commands.{module}"), name)(given)
+        return code
+
+
+COMMANDS: Mapping[str, Command] = {
+    "serve": Command("run the daemon", options.SERVE, "daemon:run"),
+    "adapter": Command(
+        "answer the metrics APIs of Kubernetes from the daemons of a cluster", options.ADAPTER, "adapter:run",
+        "Answers custom.metrics.k8s.io and external.metrics.k8s.io, for HorizontalPodAutoscalers.",
+    ),
+    "snapshot": Command("print one tick and exit", options.SNAPSHOT, "ticks:run_snapshot"),
+    "export": Command("print every tick as CSV until the source ends", options.EXPORT, "ticks:run_export"),
+    "record": Command("write raw ticks to a file, for replay, until the source ends", options.RECORD, "record:run"),
+    "doctor": Command("check which sources work here, and what they lack", options.DOCTOR, "doctor:run"),
+    "counters": Command(
+        "print a counters file for dcgm-exporter with all that pulsed can use", options.COUNTERS, "files:run_counters",
+        "Prints a counters file (CSV) for dcgm-exporter, which does not start with a field that it lacks.",
+    ),
+    "health": Command(
+        "show the problems of the GPUs and their remedies", options.HEALTH, "health:run",
+        "Shows the GPU health of a running pulsed. Exit codes: 0 ok, 1 warn or hot, 2 crit, 3 unknown or wrong usage.",
+        HealthUsageError, HealthUsageError.exit_code,
+    ),
+    "job": Command(
+        "list the jobs and pods of a running daemon, or report what one got out of its GPUs", options.JOB, "job:run",
+        "Lists the owners of GPUs of a running pulsed, or reports one of them.",
+    ),
+    "top": Command(
+        "show the GPUs of running daemons, or of an own source, in the terminal", options.TOP, "top.run:run",
+        "Shows GPUs, their work, health and events. Press ? for keys and commands.",
+    ),
+    "rules": Command("print recording and alerting rules for Prometheus", options.RULES, "files:run_rules"),
+    "check-config": Command("validate a configuration file", options.CHECK_CONFIG, "files:run_check_config"),
+}  # fmt: skip
 
 EPILOG = (
     "Precedence: flag, environment (PULSED_<KEY>__<SUBKEY>), file, default. Exit codes: 0 success, 1 error, 2 wrong "
     "usage or configuration; of health: 0 ok, 1 warn or hot, 2 crit, 3 unknown or wrong usage."
 )
-
-
-class CommandModule(Protocol):
-    """A command. Its module imports at the top only what the arguments need, so that `--help` is fast."""
-
-    def add_arguments(self, parser: CommandParser) -> None:
-        """Add the arguments."""
-
-    def run(self, options: argparse.Namespace) -> int:
-        """Run the command; return the exit code. `options.parser` is its parser."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -59,12 +93,12 @@ def _main(given: Sequence[str]) -> int:
     try:
         name = next((each for each in given if each in COMMANDS), None)
         try:
-            options = _parse(argument_parser([] if name is None else [name]), given)
+            parsed = _parse(argument_parser([] if name is None else [name]), given)
         except SystemExit:  # of --help and --version
             sys.stdout.flush()
             raise
-        parser = options.parser
-        code = _command(options.command).run(options)
+        parser = parsed.parser
+        code = COMMANDS[parsed.command].run(parsed)
         sys.stdout.flush()
     except PulsedError as error:
         with contextlib.suppress(OSError):  # standard error may be a full disk
@@ -78,27 +112,24 @@ def _main(given: Sequence[str]) -> int:
 
 
 def argument_parser(complete: Sequence[str] = tuple(COMMANDS)) -> CommandParser:
-    """Return the parser; only `complete` commands have their arguments."""
+    """Return the parser; only `complete` commands have their options."""
     parser = CommandParser(prog="pulsed", description="Trustworthy GPU metrics from NVIDIA DCGM.", epilog=EPILOG)
     parser.add_argument("--version", action="version", version=f"pulsed {__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", dest="command", parser_class=CommandParser)
-    for name, text in COMMANDS.items():
-        command = commands.add_parser(name, help=text)
-        command.set_defaults(parser=command)
-        if name in complete:
-            _command(name).add_arguments(command)
+    for name, command in COMMANDS.items():
+        each = commands.add_parser(name, help=command.help, description=command.description)
+        each.usage_error, each.failure_code = command.usage_error, command.failure_code
+        each.set_defaults(parser=each)
+        for names, settings in command.options if name in complete else ():
+            each.add_argument(*names, **settings)
     return parser
 
 
 def _parse(parser: CommandParser, arguments: Sequence[str]) -> argparse.Namespace:
-    options = argparse.Namespace(parser=parser)
-    rest: list[str] = parser.parse_known_args(arguments, options)[1]
+    parsed = argparse.Namespace(parser=parser)
+    rest: list[str] = parser.parse_known_args(arguments, parsed)[1]
     if rest:
-        options.parser.unknown(rest[0])
-    if options.command is None:
+        parsed.parser.unknown(rest[0])
+    if parsed.command is None:
         parser.error("no command is given")
-    return options
-
-
-def _command(name: str) -> CommandModule:
-    return cast("CommandModule", import_module(f"pulsed.commands.{name.replace('-', '_')}"))
+    return parsed

@@ -1,7 +1,8 @@
-"""The daemon: composes collectors, pages, API and HTTP server, runs them, and reloads the configuration."""
+"""`pulsed serve`: composes collectors, pages, API and HTTP server, runs them, and reloads the configuration."""
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import contextlib
 import logging
@@ -28,7 +29,9 @@ from pulsed.collector.state_file import SavedHealth, StateFile
 from pulsed.collector.state_folder import locked
 from pulsed.collector.this_host import node_name
 from pulsed.collector.tick_consumers import TickConsumers
+from pulsed.commands.arguments import config_file, configuration, load_config
 from pulsed.config import Config
+from pulsed.config.load import file_of
 from pulsed.errors import PulsedError
 from pulsed.file_watcher import WATCH_SECONDS, FileWatcher
 from pulsed.log import setup
@@ -59,6 +62,11 @@ STATE_FILE = "latches.json"
 
 RESTART_KEYS = ("state_dir", "listen", "telemetry_path", "enable_lifecycle", "web", "history", "events")
 """Keys that need a restart: a reload does not change them."""
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run the daemon until SIGTERM or SIGINT; return the exit code."""
+    return serve(configuration(options), lambda: load_config(options), file_of(config_file(options), os.environ))
 
 
 def serve(config: Config, load: Callable[[], Config], file: Path | None = None) -> int:

@@ -3,33 +3,41 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
+import json
 import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import TextIO
+from urllib.parse import urlencode
 
-from pulsed.commands.command_parser import CommandParser
-from pulsed.commands.options import DEFAULT_URL, add_client_options, client_settings
-from pulsed.errors import HealthUsageError
+from pulsed.commands.daemon_client import (
+    ClientSettings,
+    DaemonClient,
+    DaemonUnreachable,
+    RequestRefused,
+    client_settings,
+)
+from pulsed.commands.options import DEFAULT_URL
+from pulsed.errors import HealthUsageError, PulsedError, UsageError
+from pulsed.present.asgi import FORGET
+from pulsed.present.health_report import UNKNOWN, Row, exit_code_of, health_line, health_table
+from pulsed.printable import clean_lines
+
+PATH = "/health/gpus"
 
 
-def add_arguments(parser: CommandParser) -> None:
-    """Add the arguments."""
-    parser.usage_error, parser.failure_code = HealthUsageError, HealthUsageError.exit_code
-    parser.description = (
-        "Shows the GPU health of a running pulsed. Exit codes: 0 ok, 1 warn or hot, 2 crit, 3 unknown or wrong usage."
-    )
-    parser.add_argument("urls", metavar="URL", nargs="*", help=f"of one or several; default: {DEFAULT_URL}")
-    parser.add_argument("--format", choices=["table", "json", "line"], default="table", help="line: for Nagios")
-    add_client_options(parser, timeout=10.0)
-    parser.add_argument(
-        "--forget", metavar="GPU",
-        help="forget an absent GPU, by UUID or index, instead; needs a pulsed with --web.enable-lifecycle",
-    )  # fmt: skip
-    parser.add_argument("--node", help="with --forget: its node, if several have such a GPU")
+class HealthUnavailable(PulsedError):
+    """The only daemon did not answer, so the health is unknown."""
+
+    exit_code = UNKNOWN
+
+
+class NotForgotten(PulsedError):
+    """A daemon did not forget a GPU."""
 
 
 def run(options: argparse.Namespace) -> int:
     """Print the health, or forget a GPU; return the exit code."""
-    from pulsed.commands.health_requests import forget, health
-
     urls, settings = options.urls or [DEFAULT_URL], client_settings(options)
     if options.forget is not None:
         if len(urls) > 1:
@@ -39,3 +47,100 @@ def run(options: argparse.Namespace) -> int:
     if options.node is not None:
         options.parser.error("--node needs --forget")
     return health(urls, options.format, sys.stdout, settings)
+
+
+def health(urls: Sequence[str], format: str, out: TextIO, settings: ClientSettings) -> int:
+    """Print the health of all GPUs of one or several daemons; return the exit code.
+
+    Args:
+        urls: of the daemons; a login in one is used. If there are several, one without an answer is an unknown row.
+        format: `table`, `json`, or `line`: one line with performance data, for Nagios.
+        out: where to print.
+
+    Raises:
+        HealthUnavailable: the only daemon did not answer, or the certificates cannot be read.
+        HealthUsageError: an address is not a URL.
+    """
+    clients = [_client(url, settings) for url in urls]
+    rows = [row for client in clients for row in _rows_of(client, is_only=len(clients) == 1)]
+    with contextlib.suppress(BrokenPipeError):  # a reader that has read enough changes no state
+        out.write(_FORMATS[format](rows))
+        out.flush()
+    return exit_code_of(rows)
+
+
+def _rows_of(client: DaemonClient, *, is_only: bool) -> list[Row]:
+    """Return the rows of a daemon; one of several that did not answer is one unknown row."""
+    try:
+        return _fetch(client)
+    except (DaemonUnreachable, RequestRefused) as error:
+        if is_only:
+            raise HealthUnavailable(error.args[0], error.remedy) from None
+        return [_unreachable_row(client, error)]
+
+
+def _client(url: str, settings: ClientSettings) -> DaemonClient:
+    try:
+        return DaemonClient(url, settings)
+    except UsageError as error:
+        raise HealthUsageError(f"health: {error.args[0]}", error.remedy) from None
+
+
+def _fetch(client: DaemonClient) -> list[Row]:
+    """Return the GPUs and targets of a daemon as `/health/gpus` has them."""
+    found = client.json(PATH)
+    if not isinstance(found, list):
+        raise DaemonUnreachable(
+            f"{client.address}{PATH}: the answer is not a list", "Check that the URL is of a pulsed"
+        )
+    return found
+
+
+def _unreachable_row(client: DaemonClient, error: PulsedError) -> Row:
+    problem = {"id": "daemon", "state": "unknown", "since": None, "message": error.args[0], "remedy": error.remedy}
+    return {
+        "node": "",
+        "gpu": None,
+        "uuid": None,
+        "mig": None,
+        "model": None,
+        "target": client.address,
+        "stale": True,
+        "state": "unknown",
+        "severity": -1,
+        "coverage": 0.0,
+        "last_reset": None,
+        "problems": [problem],
+    }
+
+
+def forget(url: str, gpu: str, node: str | None, out: TextIO, settings: ClientSettings) -> None:
+    """Have a daemon forget an absent GPU.
+
+    Args:
+        url: of the daemon.
+        gpu: UUID or index of the GPU.
+        node: its host, if several have such a GPU.
+        out: where to print what was forgotten.
+
+    Raises:
+        NotForgotten: the daemon refused; the message has its reason.
+        HealthUnavailable: the daemon did not answer.
+        HealthUsageError: the address is not a URL.
+    """
+    query = urlencode({"gpu": gpu} | ({} if node is None else {"node": node}))
+    try:
+        answer = _client(url, settings).request(f"{FORGET}?{query}", "POST")
+    except DaemonUnreachable as error:
+        raise HealthUnavailable(error.args[0], error.remedy) from None
+    except RequestRefused as error:
+        text = error.text if error.status in (400, 403, 404, 409) else ""
+        raise NotForgotten(text or error.args[0], "" if text else error.remedy) from None
+    out.write(clean_lines(answer.decode("utf-8", "replace")))
+
+
+def _json(rows: Sequence[Row]) -> str:
+    return json.dumps(rows, indent=2) + "\n"
+
+
+_FORMATS: Mapping[str, Callable[[Sequence[Row]], str]] = {"table": health_table, "json": _json, "line": health_line}

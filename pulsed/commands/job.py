@@ -3,34 +3,32 @@
 from __future__ import annotations
 
 import argparse
+import json
 import sys
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TextIO
+from urllib.parse import quote
 
-from pulsed.commands.argument_types import host_list
-from pulsed.commands.command_parser import CommandParser
-from pulsed.commands.options import DEFAULT_URL, add_client_options, client_settings
+from pulsed.commands.daemon_client import DaemonClient, DaemonUnreachable, RequestRefused, client_settings, clients_of
+from pulsed.errors import PulsedError
+from pulsed.present.account_totals import is_same_job, merged_account
+from pulsed.present.job_report import job_line, job_report, job_table
+from pulsed.present.jobstats_blob import with_gpus
+from pulsed.printable import clean_lines
+
+REQUESTS = 64
+"""Concurrent requests."""
+
+Document = dict[str, Any]
 
 
-def add_arguments(parser: CommandParser) -> None:
-    """Add the arguments."""
-    parser.description = "Lists the owners of GPUs of a running pulsed, or reports one of them."
-    parser.add_argument("id", metavar="ID", nargs="?", help="4711, 4711_7, pod:NAMESPACE/NAME, or a pod's UID")
-    parser.add_argument("--url", default=DEFAULT_URL, help=f"of the pulsed; default: {DEFAULT_URL}")
-    parser.add_argument(
-        "--nodes", metavar="LIST", type=host_list, default=(),
-        help="read the pulsed on each of these nodes instead, at the port of --url: gpu[01-04,07]",
-    )  # fmt: skip
-    parser.add_argument(
-        "--format", choices=["text", "json", "line", "js1"], default="text",
-        help="line: for an epilog; js1: adds the GPUs to the summary of jobstats on standard input",
-    )  # fmt: skip
-    add_client_options(parser, timeout=2.0)
+class JobNotFound(PulsedError):
+    """No daemon has an account of the job."""
 
 
 def run(options: argparse.Namespace) -> int:
     """Print the list, or the report of one job; return the exit code."""
-    from pulsed.commands.daemon_client import clients_of
-    from pulsed.commands.job_requests import job, jobs
-
     clients = clients_of(options.url, options.nodes, client_settings(options))
     if options.id is not None:
         job(clients, options.id, options.format, sys.stdout, sys.stdin)
@@ -39,3 +37,99 @@ def run(options: argparse.Namespace) -> int:
     else:
         options.parser.error(f"--format {options.format} needs an ID")
     return 0
+
+
+def jobs(clients: Mapping[str, DaemonClient], format: str, out: TextIO) -> None:
+    """Print the jobs of some daemons, running ones first.
+
+    Args:
+        clients: by node.
+        format: `text`, or `json`: a list of accounts.
+
+    Raises:
+        DaemonUnreachable: no daemon answered, or the only one did not.
+        RequestRefused: no daemon answered without an error.
+    """
+    answers = _request_all(clients, "/jobs?limit=1000")
+    accounts = [
+        account for answer in answers.values() if not isinstance(answer, PulsedError) for account in answer["jobs"]
+    ]
+    failed = {node: answer for node, answer in answers.items() if isinstance(answer, PulsedError)}
+    if len(failed) == len(answers):
+        raise next(iter(failed.values()))
+    accounts.sort(key=lambda account: account["begin"], reverse=True)
+    accounts.sort(key=lambda account: account["end"] or "~", reverse=True)
+    if format == "json":
+        out.write(json.dumps(accounts, indent=2) + "\n")
+        return
+    out.write(job_table(accounts))
+    for node, error in failed.items():
+        out.write(clean_lines(f"missing: {node}: {error.args[0]}"))
+
+
+def job(clients: Mapping[str, DaemonClient], id: str, format: str, out: TextIO, given: TextIO) -> None:
+    """Print what a job got out of its GPUs.
+
+    Args:
+        clients: by node.
+        id: as in `/jobs/{id}`; if it was used several times, the newest is printed.
+        format: `text`, `json`, `line`, or `js1`: the summary of jobstats that is read from `given`, with GPUs added.
+
+    Raises:
+        NotJobstatsSummary: there is no such summary.
+        JobNotFound: no daemon has it.
+        DaemonUnreachable: no daemon answered.
+        RequestRefused: no daemon answered without an error.
+    """
+    account = _account(clients, id)
+    out.write(with_gpus(given.read(), account) + "\n" if format == "js1" else _FORMATS[format](account))
+
+
+def _account(clients: Mapping[str, DaemonClient], id: str) -> Document:
+    """Return the account of a job over all nodes."""
+    answers = _request_all(clients, f"/jobs/{quote(id, safe='/:')}")
+    found = {node: answer for node, answer in answers.items() if not isinstance(answer, PulsedError)}
+    if not found:
+        raise _error(id, clients, [answer for answer in answers.values() if isinstance(answer, PulsedError)])
+    newest = max(found.values(), key=lambda account: account["begin"])
+    parts = {node: account for node, account in found.items() if is_same_job(account, newest)}
+    if len(clients) == 1:
+        return newest
+    missing = [{"node": node, "reason": _reason(answers[node])} for node in clients if node not in parts]
+    return merged_account([newest, *(account for account in parts.values() if account is not newest)], missing)
+
+
+def _error(id: str, clients: Mapping[str, DaemonClient], errors: Sequence[PulsedError]) -> PulsedError:
+    """Return the error of a job that no daemon has: the first that is not a 404, or that there is no such job."""
+    other = next((each for each in errors if not (isinstance(each, RequestRefused) and each.status == 404)), None)
+    where = next(iter(clients.values())).address if len(clients) == 1 else f"{len(clients)} nodes"
+    return other or JobNotFound(f"{where}: there is no job {id!r}", "`pulsed job` lists all")
+
+
+def _reason(answer: Document | PulsedError) -> str:
+    if isinstance(answer, RequestRefused) and answer.status == 404:
+        return "has no such job"
+    return str(answer.args[0]) if isinstance(answer, PulsedError) else "has an older job with this id"
+
+
+def _request_all(clients: Mapping[str, DaemonClient], path: str) -> Mapping[str, Document | PulsedError]:
+    """Return the answer of each daemon, or its error, by node."""
+
+    def request(client: DaemonClient) -> Document | PulsedError:
+        try:
+            found: Document = client.json(path)
+            if not isinstance(found, dict) or not found.keys() & {"jobs", "gpus"}:
+                return DaemonUnreachable(f"{client.address}{path}: the answer has no jobs", "Check that it is a pulsed")
+        except (DaemonUnreachable, RequestRefused) as error:
+            return error
+        return found
+
+    with ThreadPoolExecutor(max_workers=min(REQUESTS, len(clients))) as pool:
+        return dict(zip(clients, pool.map(request, clients.values()), strict=True))
+
+
+def _json(account: Document) -> str:
+    return json.dumps(account, indent=2) + "\n"
+
+
+_FORMATS: Mapping[str, Callable[[Document], str]] = {"text": job_report, "json": _json, "line": job_line}

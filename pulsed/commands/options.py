@@ -1,133 +1,182 @@
-"""Options that several commands have, and the configuration that they lead to."""
+"""The options of all commands, each declared once. Imports nothing that only running a command needs."""
 
 from __future__ import annotations
 
-import argparse
-import contextlib
-import os
-import sys
-from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
-from pulsed.commands.argument_types import time_span
-from pulsed.commands.command_parser import CommandParser
-
-if TYPE_CHECKING:
-    from pulsed.commands.daemon_client import ClientSettings
-    from pulsed.config import Config
+from pulsed.commands.arguments import (
+    host_list,
+    label_names,
+    label_pairs,
+    object_name,
+    positive_number,
+    time_span,
+    version_tag,
+)
 
 DEFAULT_URL = "http://localhost:9401"
 """Of the daemon of this host."""
 
-_READABLE_BY_ALL = 0o004
+Option = tuple[tuple[str, ...], dict[str, Any]]
+Options = tuple[Option, ...]
 
 
-def add_config_options(parser: CommandParser) -> None:
-    """Add the options of the configuration."""
-    parser.add_argument(
-        "--config.file", "--config", dest="config_file", metavar="FILE", help="configuration file (YAML)"
-    )
-    parser.add_argument(
-        "--set", dest="overrides", metavar="KEY=VALUE", action="append", default=[],
-        help="set a configuration key, such as source.interval=5s; the value is YAML; repeatable",
+def option(*names: str, **settings: Any) -> Option:  # Any: as argparse declares them
+    """Return an option with the settings of `ArgumentParser.add_argument`.
+
+    One with the `dest` `config.KEY` sets a key of the configuration.
+    """
+    return names, settings
+
+
+CONFIG: Options = (
+    option("--config.file", "--config", dest="config_file", metavar="FILE", help="configuration file (YAML)"),
+    option("--set", dest="overrides", metavar="KEY=VALUE", action="append", default=[],
+           help="set a configuration key, such as source.interval=5s; the value is YAML; repeatable"),
+)  # fmt: skip
+LOG: Options = (
+    *CONFIG,
+    option("--log.level", dest="config.log.level", choices=["debug", "info", "warn", "error"]),
+    option("--log.format", dest="config.log.format", choices=["logfmt", "json"]),
+)
+SOURCE: Options = (
+    *LOG,
+    option("--source", dest="config.source.kind", metavar="KIND", help="short for --set source.kind=KIND"),
+)
+GPUS: Options = (
+    *SOURCE,
+    option("--gpus", dest="config.gpus", metavar="LIST",
+           help="show only these: indexes, UUIDs, GPU:instance, all or none"),
+    option("--show-all", dest="config.gpus", action="store_const", const="all", help="short for --gpus all"),
+)  # fmt: skip
+LISTEN = option("--web.listen-address", dest="config.listen", metavar="ADDRESS", action="append",
+                help=":9401; repeatable")  # fmt: skip
+EXPORTER_VERSION = {"type": version_tag, "metavar": "TAG"}
+
+
+def client(timeout: float) -> Options:
+    """Return the options of requests to a daemon; `timeout` is the default in seconds."""
+    return (
+        option("--timeout", type=time_span, metavar="TIME", default=timeout,
+               help=f"of each request, such as 5s; default: {timeout:g}s"),
+        option("--username", default="", metavar="NAME", help="user, for URLs without one"),
+        option("--password-file", default="", metavar="FILE", help="file with the password of the user"),
+        option("--bearer-token-file", default="", metavar="FILE",
+               help="file with a token, for a proxy that requires one"),
+        option("--ca-file", default="", metavar="FILE", help="certificates to trust, for https"),
+        option("--cert-file", default="", metavar="FILE", help="certificate of this client, for https"),
+        option("--key-file", default="", metavar="FILE", help="its key, if it is not in --cert-file"),
     )  # fmt: skip
 
 
-def add_log_options(parser: CommandParser) -> None:
-    """Add the options of configuration and log."""
-    add_config_options(parser)
-    parser.add_argument("--log.level", dest="config.log.level", choices=["debug", "info", "warn", "error"])
-    parser.add_argument("--log.format", dest="config.log.format", choices=["logfmt", "json"])
+SERVE: Options = (
+    *GPUS,
+    LISTEN,
+    option("--web.telemetry-path", dest="config.telemetry_path", metavar="PATH",
+           help="path of the metrics page; default: /metrics"),
+    option("--web.max-requests", dest="config.max_requests", metavar="N",
+           help="concurrent requests of the metrics page; 0: no limit"),
+    option("--web.enable-lifecycle", dest="config.enable_lifecycle", action="store_true", default=None,
+           help="allow POST /-/reload and /-/forget"),
+    option("--web.external-url", dest="config.web.external_url", metavar="URL",
+           help="URL under which clients reach pulsed; its path prefixes all routes"),
+    option("--web.route-prefix", dest="config.web.route_prefix", metavar="PATH",
+           help="prefix of all routes; default: the path of --web.external-url"),
+    option("--web.config.file", dest="config.web.config_file", metavar="FILE", help="TLS, users, headers (YAML)"),
+    option("--web.systemd-socket", dest="config.web.systemd_socket", action="store_true", default=None,
+           help="serve on the sockets of systemd"),
+)  # fmt: skip
+"""Those of the web are exporter-toolkit's."""
 
+ADAPTER: Options = (
+    *LOG,
+    LISTEN,
+    option("--web.config.file", dest="config.web.config_file", metavar="FILE", help="TLS, clients (YAML)"),
+)
 
-def add_source_options(parser: CommandParser) -> None:
-    """Add the options of configuration, log and source."""
-    add_log_options(parser)
-    parser.add_argument("--source", dest="config.source.kind", metavar="KIND", help="short for --set source.kind=KIND")
+SNAPSHOT: Options = (
+    *GPUS,
+    option("--format", choices=["table", "json", "csv", "prometheus"], default="table"),
+    option("--columns", help="columns of --format csv: default, all (default), or names with commas"),
+)
 
+EXPORT: Options = (
+    *GPUS,
+    option("--columns", default="default", help="default, all, or names with commas"),
+    option("--schema", choices=["pulsed", "kempnerpulse"], default="pulsed",
+           help="columns and units; kempnerpulse implies compute.workload.profile=kempnerpulse"),
+)  # fmt: skip
 
-def add_gpu_options(parser: CommandParser) -> None:
-    """Add the options of configuration, log, source and shown GPUs."""
-    add_source_options(parser)
-    parser.add_argument(
-        "--gpus", dest="config.gpus", metavar="LIST", help="show only these: indexes, UUIDs, GPU:instance, all or none"
-    )
-    parser.add_argument(
-        "--show-all", dest="config.gpus", action="store_const", const="all", help="short for --gpus all"
-    )
+RECORD: Options = (
+    *SOURCE,
+    option("file", metavar="FILE", help="an existing record is appended to; gzipped if named .gz; - is stdout"),
+    option("--duration", type=time_span, metavar="TIME", help="stop after this time, such as 60s"),
+    option("--ticks", type=positive_number, metavar="N", help="stop after N ticks, of all targets together"),
+)
 
+DOCTOR: Options = (
+    *SOURCE,
+    option("--format", choices=["table", "json"], default="table"),
+    option("--exporter-version", **EXPORTER_VERSION,
+           help="version of dcgm-exporter, which its page does not name: 4.5.2, or the tag of its image"),
+)  # fmt: skip
 
-def add_listen_option(parser: CommandParser) -> None:
-    """Add the addresses of a server."""
-    parser.add_argument(
-        "--web.listen-address", dest="config.listen", metavar="ADDRESS", action="append", help=":9401; repeatable"
-    )
+COUNTERS: Options = (
+    option("--exporter-version", **EXPORTER_VERSION, default="4.5.2",
+           help="4.5.2, or the tag of its image: 4.4.1-4.5.2-ubuntu22.04; default: 4.5.2"),
+    option("--model", default="", help="leave out what this model lacks, such as 'Tesla T4'"),
+)  # fmt: skip
 
+HEALTH: Options = (
+    option("urls", metavar="URL", nargs="*", help=f"of one or several; default: {DEFAULT_URL}"),
+    option("--format", choices=["table", "json", "line"], default="table", help="line: for Nagios"),
+    *client(timeout=10.0),
+    option("--forget", metavar="GPU",
+           help="forget an absent GPU, by UUID or index, instead; needs a pulsed with --web.enable-lifecycle"),
+    option("--node", help="with --forget: its node, if several have such a GPU"),
+)  # fmt: skip
 
-def add_client_options(parser: CommandParser, *, timeout: float) -> None:
-    """Add the options of requests to a daemon; `timeout` is the default in seconds."""
-    parser.add_argument(
-        "--timeout",
-        type=time_span,
-        metavar="TIME",
-        default=timeout,
-        help=f"of each request, such as 5s; default: {timeout:g}s",
-    )
-    parser.add_argument("--username", default="", metavar="NAME", help="user, for URLs without one")
-    parser.add_argument("--password-file", default="", metavar="FILE", help="file with the password of the user")
-    parser.add_argument(
-        "--bearer-token-file", default="", metavar="FILE", help="file with a token, for a proxy that requires one"
-    )
-    parser.add_argument("--ca-file", default="", metavar="FILE", help="certificates to trust, for https")
-    parser.add_argument("--cert-file", default="", metavar="FILE", help="certificate of this client, for https")
-    parser.add_argument("--key-file", default="", metavar="FILE", help="its key, if it is not in --cert-file")
+JOB: Options = (
+    option("id", metavar="ID", nargs="?", help="4711, 4711_7, pod:NAMESPACE/NAME, or a pod's UID"),
+    option("--url", default=DEFAULT_URL, help=f"of the pulsed; default: {DEFAULT_URL}"),
+    option("--nodes", metavar="LIST", type=host_list, default=(),
+           help="read the pulsed on each of these nodes instead, at the port of --url: gpu[01-04,07]"),
+    option("--format", choices=["text", "json", "line", "js1"], default="text",
+           help="line: for an epilog; js1: adds the GPUs to the summary of jobstats on standard input"),
+    *client(timeout=2.0),
+)  # fmt: skip
 
+TOP: Options = (
+    *GPUS,
+    option("urls", metavar="URL", nargs="*",
+           help="of one or several; default: the pulsed of this host, else an own source; URL#/gpu/3 opens that GPU"),
+    option("--once", action="store_true", help="print one frame and exit, also to a pipe"),
+    option("--interval", type=time_span, metavar="TIME", default=1.0,
+           help="between two requests, from 250ms; default: 1s"),
+    option("--ascii", action="store_true", help="use ASCII characters only"),
+    option("--theme", choices=["dark", "light", "16", "none"],
+           help="colours: 16 uses those of the terminal; default: as the terminal can; NO_COLOR turns them off"),
+    *client(timeout=5.0),
+)  # fmt: skip
 
-def client_settings(options: argparse.Namespace) -> ClientSettings:
-    """Return what `add_client_options` has added; a warning for a secret that all users can read goes to stderr.
+RULES: Options = (
+    *CONFIG,
+    option("--kind", choices=["recording", "alerting", "all"], default="all"),
+    option("--for", dest="metrics", choices=["dcgm", "pulsed", "both"], default="both",
+           help="based on dcgm-exporter's DCGM_FI_* series, without a daemon, or on the metrics of pulsed"),
+    option("--exclude", action="append", default=[], metavar="NAME",
+           help="leave out an alert or a group (repeatable)"),
+    option("--runbook-url", metavar="URL", help="the HEALTH.md that the alerts link to"),
+    option("--by", type=label_names, metavar="LABELS",
+           help="labels that identify a GPU on DCGM_FI_* series: UUID,gpu,..."),
+    option("--format", choices=["prometheus", "kubernetes"], default="prometheus"),
+    option("--name", type=object_name, help="name of the PrometheusRule of --format kubernetes"),
+    option("--namespace", type=object_name, help="its namespace"),
+    option("--labels", type=label_pairs, metavar="NAME=VALUE,...", help="its labels: release=prometheus"),
+    option("--output", metavar="FILE", default="-", help="write to this file instead of stdout"),
+)  # fmt: skip
 
-    Raises:
-        UsageError: the options contradict each other.
-    """
-    if options.bearer_token_file and (options.username or options.password_file):
-        options.parser.error("--bearer-token-file and a user are given; give one of them")
-    if options.username and not options.password_file:
-        options.parser.error("--username needs --password-file")
-    if options.key_file and not options.cert_file:
-        options.parser.error("--key-file needs --cert-file")
-    from pulsed.commands.daemon_client import ClientSettings
-
-    for file in filter(None, (options.password_file, options.bearer_token_file, options.key_file)):
-        with contextlib.suppress(OSError, ValueError):  # the request has the error
-            if os.stat(file).st_mode & _READABLE_BY_ALL:
-                sys.stderr.write(f"pulsed: all users can read {file}; run chmod o-r on it\n")
-    return ClientSettings(
-        options.timeout,
-        options.username,
-        options.password_file,
-        options.bearer_token_file,
-        options.ca_file,
-        options.cert_file,
-        options.key_file,
-    )
-
-
-def configuration(options: argparse.Namespace) -> Config:
-    """Return the configuration and set up its log; raises `ConfigError`."""
-    from pulsed import log
-
-    config = load_config(options)
-    log.setup(config.log.level, config.log.format)
-    return config
-
-
-def load_config(options: argparse.Namespace) -> Config:
-    """Return the configuration; raises `ConfigError`."""
-    from pulsed.config.load import load
-
-    return load(config_file(options), options.overrides, os.environ, options.parser.flags(options))
-
-
-def config_file(options: argparse.Namespace) -> Path | None:
-    """Return the configuration file that is given as an option."""
-    return Path(options.config_file) if options.config_file else None
+CHECK_CONFIG: Options = (
+    option("file", metavar="FILE", nargs="?", help="a configuration file (YAML)"),
+    option("--web.config.file", dest="web_config_file", metavar="FILE", help="a web configuration file"),
+)

@@ -3,26 +3,179 @@
 from __future__ import annotations
 
 import argparse
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+import stat
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
 
-from pulsed.commands.argument_types import positive_number, time_span
-from pulsed.commands.command_parser import CommandParser
-from pulsed.commands.options import add_source_options, configuration
+from pulsed import __version__
+from pulsed.collector.read_loop import read_loop
+from pulsed.collector.source_factory import found_sources
+from pulsed.collector.this_host import node_name
+from pulsed.commands.arguments import configuration
+from pulsed.config import Config
+from pulsed.errors import BadCapture, UsageError
+from pulsed.model.raw_tick import RawTick
+from pulsed.present.rfc3339 import rfc3339
+from pulsed.reader.record.file import STDOUT, RecordFailed, RecordFile, open_record
+from pulsed.reader.record.lines import RecordWriter, Session
+from pulsed.reader.replay.recording import look
+from pulsed.reader.source import Source
 
+log = logging.getLogger(__name__)
 
-def add_arguments(parser: CommandParser) -> None:
-    """Add the arguments."""
-    add_source_options(parser)
-    parser.add_argument(
-        "file", metavar="FILE", help="an existing record is appended to; gzipped if named .gz; - is stdout"
-    )
-    parser.add_argument("--duration", type=time_span, metavar="TIME", help="stop after this time, such as 60s")
-    parser.add_argument(
-        "--ticks", type=positive_number, metavar="N", help="stop after N ticks, of all targets together"
-    )
+FLUSH_SECONDS = 1.0
+"""A gzipped record loses at most these seconds when pulsed is killed; flushing more often compresses worse."""
 
 
 def run(options: argparse.Namespace) -> int:
     """Record until the sources end, a limit is reached, or a signal arrives; return the exit code."""
-    from pulsed.commands.recorder import record
-
     return record(configuration(options), options.file, seconds=options.duration, ticks=options.ticks)
+
+
+def record(config: Config, name: str, *, seconds: float | None = None, ticks: int | None = None) -> int:
+    """Record until the sources end, a limit is reached, or a signal arrives; return the exit code.
+
+    A source that fails is retried as long as another one works or any tick was recorded.
+
+    Args:
+        name: file to write; an existing record is appended to; `-` for stdout.
+        seconds: stop after this time.
+        ticks: stop after this number of ticks, of all targets together.
+
+    Raises:
+        UsageError: the file exists and is not a record, or it is the one that is being replayed.
+        RecordFailed: the file cannot be written, or no source delivered a tick.
+        ConfigError: a source cannot be made from the configuration.
+        BrokenPipeError: the reader of stdout has closed it.
+    """
+    _check(config, name)
+    return asyncio.run(_record(config, name, seconds, ticks))
+
+
+def _check(config: Config, name: str) -> None:
+    """Raise UsageError for an existing file that is not a record."""
+    path = Path(name)
+    with contextlib.suppress(OSError, ValueError):  # errors are reported when the file is opened
+        if name == STDOUT or not stat.S_ISREG(path.stat().st_mode) or not path.stat().st_size:
+            return
+        played = config.source.replay.path
+        if config.source.kind == "replay" and played and os.path.samefile(played, path):
+            raise UsageError(f"{name} is the recording to be replayed", "Record into another file")
+        with contextlib.suppress(BadCapture):
+            if look(path) == "record":
+                return
+        raise UsageError(f"{name} exists and is not a record", "Give another name, or remove it")
+
+
+async def _record(config: Config, name: str, seconds: float | None, ticks: int | None) -> int:
+    sources = await found_sources(config, hurried=False)
+    session = Session(
+        version=__version__,
+        source=config.source.kind,
+        node=node_name(config),
+        started=rfc3339(time.time()),
+        targets={source.target: source.interval for source in sources},
+    )
+    file = open_record(name)
+    try:
+        recorder = Recorder(sources, session, file, ticks)
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, recorder.stop)
+        for source in sources:
+            log.info("recording", extra={"source": source.kind, "target": source.target, "file": name})
+        await recorder.run(seconds)
+    finally:
+        file.close()
+    log.info("recorded", extra={"ticks": recorder.recorded, "file": name})
+    return 0
+
+
+class Recorder:
+    """Writes the ticks of some sources as one session of a record.
+
+    Args:
+        sources: what to read; closed at the end.
+        file: where to write; stays open.
+        most: ticks after which recording stops, of all sources together; None for no limit.
+    """
+
+    def __init__(self, sources: Sequence[Source], session: Session, file: RecordFile, most: int | None = None) -> None:
+        self._sources, self._file, self._most = sources, file, most
+        self._writer = RecordWriter(session)
+        self._done = asyncio.Event()
+        self._is_stopped = False
+        self._errors: dict[Source, str] = {}
+        self.recorded = 0
+
+    def stop(self) -> None:
+        """End the record, whether it has ticks or not."""
+        self._is_stopped = True
+        self._done.set()
+
+    async def run(self, seconds: float | None = None) -> None:
+        """Record until all sources have ended, a limit is reached, or so many seconds have passed.
+
+        Raises:
+            RecordFailed: the file cannot be written; or no tick was recorded, and `stop` was not called.
+            BrokenPipeError: the reader of the file has closed it.
+        """
+        work = [asyncio.create_task(self._record(source), name=source.target) for source in self._sources]
+        ends: list[asyncio.Future[Any]] = [
+            asyncio.gather(*work),
+            asyncio.create_task(self._flush_regularly()),
+            asyncio.create_task(self._done.wait()),
+        ]
+        try:
+            await asyncio.wait(ends, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+            for end in ends:
+                if end.done():
+                    end.result()  # raises what the file raised
+        finally:
+            for end in ends:
+                end.cancel()
+            await asyncio.gather(*work, *ends, return_exceptions=True)
+        if not self.recorded and not self._is_stopped:
+            errors = "; ".join(self._errors[source] for source in self._sources if source in self._errors)
+            raise RecordFailed(f"nothing was recorded: {errors or 'no tick came in time'}")
+
+    async def _flush_regularly(self) -> None:
+        while True:
+            await asyncio.sleep(FLUSH_SECONDS)
+            self._file.flush()
+
+    async def _record(self, source: Source) -> None:
+        async with read_loop(source, _unchanged) as outcomes:
+            async for outcome in outcomes:
+                if isinstance(outcome, RawTick):
+                    self._write(outcome)
+                else:
+                    self._failed(source, outcome.message)
+                if self._done.is_set():
+                    return
+
+    def _write(self, tick: RawTick) -> None:
+        if self._done.is_set():
+            return
+        # A session begins with its first tick, so that failed attempts leave nothing behind.
+        start = b"" if self.recorded else self._writer.start()
+        self._file.write(start + self._writer.tick(tick))
+        self.recorded += 1
+        if self.recorded == self._most:
+            self._done.set()
+
+    def _failed(self, source: Source, message: str) -> None:
+        self._errors[source] = message
+        if not self.recorded and len(self._errors) == len(self._sources):
+            self._done.set()  # no source works: end with an error
+
+
+async def _unchanged(tick: RawTick) -> RawTick:
+    return tick

@@ -21,9 +21,8 @@ from pulsed import cli
 from pulsed.collector.collector import Pipeline
 from pulsed.collector.source_factory import open_sources
 from pulsed.collector.this_host import node_name
-from pulsed.commands import recorder
-from pulsed.commands.export import export
-from pulsed.commands.recorder import Recorder, record
+from pulsed.commands.record import Recorder, record
+from pulsed.commands.ticks import export
 from pulsed.config import Config
 from pulsed.config.load import load
 from pulsed.errors import NothingRead, UsageError
@@ -159,7 +158,7 @@ def recorded(make: Make, path: Path, monkeypatch: pytest.MonkeyPatch, ticks: int
     """Record so many ticks of these sources; returns them."""
     tape: list[RawTick] = []
     with monkeypatch.context() as patch:
-        patch.setattr(recorder, "found_sources", found(lambda config: make(path.parent, tape)))
+        patch.setattr("pulsed.commands.record.found_sources", found(lambda config: make(path.parent, tape)))
         assert record(config("source.kind=demo"), str(path), ticks=ticks) == 0
     return tape[:ticks]
 
@@ -184,7 +183,7 @@ def test_a_record_of_a_live_dcgmi(standin: Standin, tmp_path: Path, monkeypatch:
     standin.change(gpus=gpus("ampere", 2))
     tape: list[RawTick] = []
     taped = found(lambda config: [Taped(source, tape) for source in open_sources(config)])
-    monkeypatch.setattr(recorder, "found_sources", taped)
+    monkeypatch.setattr("pulsed.commands.record.found_sources", taped)
     live = config("source.kind=dcgmi", f"source.dcgmi.path={standin.path}", "source.interval=0.1")
     assert record(live, str(tmp_path / "record.gz"), ticks=15) == 0
     assert exported(tmp_path / "record.gz") == export_of(tape[:15])

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from pulsed.collector.collector import Pipeline
-from pulsed.commands.export import export
+from pulsed.commands.ticks import export
 from pulsed.config.load import load
 from pulsed.present.csv import pulsed_csv as rows
 from pulsed.reader.demo.source import DemoSource

@@ -3,26 +3,16 @@
 from __future__ import annotations
 
 import argparse
+import json
+import logging
 import sys
-from typing import TYPE_CHECKING, TextIO
+from typing import TextIO
 
-from pulsed.commands.argument_types import version_tag
-from pulsed.commands.command_parser import CommandParser
-from pulsed.commands.options import add_source_options, configuration
-
-if TYPE_CHECKING:
-    from pulsed.config import Config
-    from pulsed.translate.exporter_versions import ExporterVersion
-
-
-def add_arguments(parser: CommandParser) -> None:
-    """Add the arguments."""
-    add_source_options(parser)
-    parser.add_argument("--format", choices=["table", "json"], default="table")
-    parser.add_argument(
-        "--exporter-version", type=version_tag, metavar="TAG",
-        help="version of dcgm-exporter, which its page does not name: 4.5.2, or the tag of its image",
-    )  # fmt: skip
+from pulsed.commands.arguments import configuration
+from pulsed.commands.doctor.render import render
+from pulsed.commands.doctor.report import examine
+from pulsed.config import Config
+from pulsed.translate.exporter_versions import ExporterVersion
 
 
 def run(options: argparse.Namespace) -> int:
@@ -37,11 +27,6 @@ def doctor(config: Config, format: str, out: TextIO, exporter: ExporterVersion |
         format: `table` or `json`.
         exporter: version of the dcgm-exporters; None to conclude it from their pages.
     """
-    import json
-    import logging
-
-    from pulsed.commands.doctor.render import render
-    from pulsed.commands.doctor.report import examine
 
     logger = logging.getLogger("pulsed")
     before = logger.level

@@ -17,7 +17,7 @@ from textual.geometry import Region
 from textual.strip import Strip
 from textual.widget import Widget
 
-from pulsed.commands.top.keys import Command
+from pulsed.commands.top.keys import KeyHandler
 from pulsed.commands.top.session import TopSession
 from pulsed.terminal.line import Line, ascii_line
 from pulsed.terminal.palette import Paint, Theme, palette
@@ -80,7 +80,7 @@ class TopApp(App[None]):
     def __init__(self, session: TopSession, theme: Theme, *, ascii: bool = False, interval: float = 1.0) -> None:
         super().__init__(ansi_color=True)
         self._session, self._interval = session, interval
-        self._command = Command(session.view)
+        self._command = KeyHandler(session.view)
         self.view = FrameView(theme, ascii=ascii)
         self._drawn = 0.0
         self._scheduled = False

@@ -21,7 +21,7 @@ COMMANDS = ("focus", "sort", "filter", "q", "quit", "exit", *(view for view in V
 _ALL = 10**9
 
 
-class Command:
+class KeyHandler:
     """Applies keys and commands to a view.
 
     Attributes:

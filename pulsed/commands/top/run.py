@@ -10,8 +10,9 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from pulsed.commands.daemon_client import DaemonClient
-from pulsed.commands.options import DEFAULT_URL, client_settings, load_config
+from pulsed.commands.arguments import load_config
+from pulsed.commands.daemon_client import DaemonClient, client_settings
+from pulsed.commands.options import DEFAULT_URL
 from pulsed.commands.top.feed import Connection, Feed
 from pulsed.commands.top.session import TopSession
 from pulsed.commands.top.targets import START_SECONDS, LocalDaemon, local_urls, opening
@@ -33,7 +34,7 @@ class MissingTerminalPackage(PulsedError):
     """The extra `top` is not installed."""
 
 
-def top(options: argparse.Namespace) -> int:
+def run(options: argparse.Namespace) -> int:
     """Show the GPUs of the given daemons, else of the one of this host, else of an own source; return the exit code.
 
     Raises:

@@ -4,39 +4,39 @@ from __future__ import annotations
 
 import pytest
 
-from pulsed.commands.top.keys import Command
+from pulsed.commands.top.keys import KeyHandler
 from pulsed.terminal.view_state import ViewState
 from tests.terminal.fleet_model import model
 
 
 @pytest.fixture
-def command() -> Command:
-    made = Command(ViewState())
+def command() -> KeyHandler:
+    made = KeyHandler(ViewState())
     made.model = model()
     return made
 
 
-def typed(command: Command, text: str) -> bool:
+def typed(command: KeyHandler, text: str) -> bool:
     """Press the keys of a text, and Enter."""
     for each in text:
         command.press({":": "colon", "/": "slash", " ": "space"}.get(each, each), each, 24)
     return command.press("enter", None, 24)
 
 
-def view_of(command: Command) -> str:
+def view_of(command: KeyHandler) -> str:
     return command.view.view
 
 
-def prompt_of(command: Command) -> str:
+def prompt_of(command: KeyHandler) -> str:
     return command.view.prompt or ""
 
 
-def selected(command: Command) -> str:
+def selected(command: KeyHandler) -> str:
     gpu = command.view.current(command.view.shown(command.model))
     return "" if gpu is None else gpu.name
 
 
-def test_keys_of_kempnerpulse(command: Command) -> None:
+def test_keys_of_kempnerpulse(command: KeyHandler) -> None:
     for key, name in (
         ("j", "1"),
         ("down", "2"),
@@ -65,12 +65,12 @@ def test_keys_of_kempnerpulse(command: Command) -> None:
 
 
 @pytest.mark.parametrize("wanted", ["GPU-node1-0003", "node1:3", "node1/3", "3"])
-def test_names_of_gpus(command: Command, wanted: str) -> None:
+def test_names_of_gpus(command: KeyHandler, wanted: str) -> None:
     typed(command, f":focus {wanted}")
     assert selected(command) == "3"
 
 
-def test_wrong_commands_are_messages(command: Command) -> None:
+def test_wrong_commands_are_messages(command: KeyHandler) -> None:
     for text, message in (
         (":focus 99", "there is no GPU '99'"),
         (":wq", "there is no command 'wq'"),
@@ -83,7 +83,7 @@ def test_wrong_commands_are_messages(command: Command) -> None:
     assert command.view.message == ""
 
 
-def test_filter_sort_layout_pause_and_window(command: Command) -> None:
+def test_filter_sort_layout_pause_and_window(command: KeyHandler) -> None:
     typed(command, "/use=held | use=free")
     assert [gpu.name for gpu in command.view.shown(command.model)] == ["3", "4"]
     assert not command.press("escape", None, 24)
@@ -103,7 +103,7 @@ def test_filter_sort_layout_pause_and_window(command: Command) -> None:
     assert command.view.window == 1800.0
 
 
-def test_a_prompt_can_be_edited_and_left(command: Command) -> None:
+def test_a_prompt_can_be_edited_and_left(command: KeyHandler) -> None:
     for key, character in (("colon", ":"), ("x", "x"), ("escape", None)):
         command.press(key, character, 24)
     assert prompt_of(command) == ""
@@ -115,7 +115,7 @@ def test_a_prompt_can_be_edited_and_left(command: Command) -> None:
     assert prompt_of(command) == ""
 
 
-def test_lists_scroll(command: Command) -> None:
+def test_lists_scroll(command: KeyHandler) -> None:
     command.press("5", "5", 24)
     command.press("j", "j", 24)
     command.press("pagedown", None, 24)
@@ -126,7 +126,7 @@ def test_lists_scroll(command: Command) -> None:
     assert command.view.scroll == 0
 
 
-def test_a_click_selects_and_opens(command: Command) -> None:
+def test_a_click_selects_and_opens(command: KeyHandler) -> None:
     key = command.model.gpus[4].key
     command.click(key)
     assert (selected(command), view_of(command)) == ("4", "fleet")

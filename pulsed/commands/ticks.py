@@ -1,48 +1,41 @@
-"""`pulsed snapshot`: prints one tick of every target."""
+"""`pulsed snapshot` and `pulsed export`: print one tick of every target, or all of them."""
 
 from __future__ import annotations
 
 import argparse
+import asyncio
+import contextlib
+import json
+import logging
 import sys
-from typing import TYPE_CHECKING
+import time
+from dataclasses import replace
+from functools import partial
+from typing import TextIO
 
-from pulsed.commands.command_parser import CommandParser
-from pulsed.commands.options import add_gpu_options, configuration
-
-if TYPE_CHECKING:
-    from pulsed.model.target_store import Target
+from pulsed.collector.pool import collect
+from pulsed.commands.arguments import configuration
+from pulsed.config import Config
+from pulsed.model.computed_tick import ComputedTick
+from pulsed.model.target_store import Target
+from pulsed.present.api import documents
+from pulsed.present.csv import kempnerpulse, pulsed_csv
+from pulsed.present.exposition.page import Pages
+from pulsed.present.exposition.telemetry import Telemetry
+from pulsed.present.table import table
+from pulsed.printable import clean_lines
 
 MOST_TICKS = 4
 """Ticks of a target after which the last one is printed, even if it is empty: profiling counters need two samples."""
 
 
-def add_arguments(parser: CommandParser) -> None:
-    """Add the arguments."""
-    add_gpu_options(parser)
-    parser.add_argument("--format", choices=["table", "json", "csv", "prometheus"], default="table")
-    parser.add_argument("--columns", help="columns of --format csv: default, all (default), or names with commas")
-
-
-def run(options: argparse.Namespace) -> int:
+def run_snapshot(options: argparse.Namespace) -> int:
     """Print one tick of every target; return the exit code.
 
     Raises:
         NothingRead: no target delivered a tick.
         UsageError: a column is unknown.
     """
-    import asyncio
-    import json
-    import logging
-    import time
-    from dataclasses import replace
-
-    from pulsed.collector.pool import collect
-    from pulsed.present.api import documents
-    from pulsed.present.csv import pulsed_csv
-    from pulsed.present.exposition.page import Pages
-    from pulsed.present.exposition.telemetry import Telemetry
-    from pulsed.present.table import table
-    from pulsed.printable import clean_lines
 
     format, out = options.format, sys.stdout
     if options.columns is not None and format != "csv":
@@ -70,6 +63,43 @@ def run(options: argparse.Namespace) -> int:
         page = pages.page(now, openmetrics=False, gzip=False).decode()
         out.write(clean_lines(page) if out.isatty() else page)
     return 0
+
+
+def run_export(options: argparse.Namespace) -> int:
+    """Print ticks until the sources end or an interrupt; return the exit code."""
+    with contextlib.suppress(KeyboardInterrupt):
+        export(configuration(options), options.columns, sys.stdout, options.schema)
+    return 0
+
+
+def export(config: Config, columns: str, out: TextIO, schema: str = "pulsed") -> None:
+    """Print every tick as CSV rows until all sources have ended. One that fails after its first tick is retried.
+
+    Args:
+        columns: `default`, `all`, or names with commas between them.
+        schema: `pulsed` or `kempnerpulse`; the latter implies the workload profile of that name.
+
+    Raises:
+        NothingRead: no source delivered a tick.
+        UsageError: a column is unknown.
+    """
+
+    settings = config.compute_settings()
+    if schema == "kempnerpulse":
+        names = kempnerpulse.columns(columns)
+        write_rows = kempnerpulse.Writer(out, names, settings.weights).write
+        settings = replace(settings, profile="kempnerpulse")
+    else:
+        names = pulsed_csv.columns(columns)
+        write_rows = partial(pulsed_csv.write_tick, out, names)
+    pulsed_csv.write_header(out, names)
+    out.flush()
+
+    def write(tick: ComputedTick) -> None:
+        write_rows(tick)
+        out.flush()
+
+    asyncio.run(collect(config, settings, lambda target: not target.up and not target.samples, write))
 
 
 def _is_done(target: Target) -> bool:

@@ -1,0 +1,141 @@
+"""The arguments of commands: the parser, whose errors name the nearest option or value, the types of arguments, and the
+configuration that they lead to."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
+
+from pulsed.errors import UsageError
+from pulsed.suggestions import did_you_mean, nearest
+
+if TYPE_CHECKING:
+    from pulsed.config import Config
+    from pulsed.translate.exporter_versions import ExporterVersion
+
+_KEY = "config."
+
+_CHOICE = re.compile(r"argument (\S+): invalid choice: '(.*)' \(choose from ([^()]*)\)")
+
+
+class CommandParser(argparse.ArgumentParser):
+    """A parser that raises errors of usage.
+
+    Attributes:
+        usage_error: the class of its errors.
+        failure_code: the exit code if the output cannot be written.
+    """
+
+    usage_error: type[UsageError] = UsageError
+    failure_code = 1
+
+    def error(self, message: str) -> NoReturn:
+        """Raise the error for this message of argparse."""
+        if choice := _CHOICE.fullmatch(message):
+            option, given, listed = choice.groups()
+            allowed = re.findall(r"[\w-]+", listed)
+            otherwise = f"allowed: {', '.join(allowed)}"
+            what = f"there is no command {given!r}" if option == "COMMAND" else f"{option}: {given!r} is not allowed"
+            message = f"{what}; {did_you_mean(given, allowed, otherwise)}"
+        command = self.prog.removeprefix("pulsed").strip()
+        message = message.removeprefix("argument ")
+        raise self.usage_error(f"{command}: {message}" if command else message, f"See `{self.prog} --help`")
+
+    def flags(self, options: argparse.Namespace) -> dict[str, tuple[str, object]]:
+        """Return by configuration key the flag that sets it, and its value: those with a `dest` of `config.KEY`."""
+        found: dict[str, tuple[str, object]] = {}
+        for action in self._actions:
+            if action.dest.startswith(_KEY) and (value := getattr(options, action.dest)) is not None:
+                found.setdefault(action.dest.removeprefix(_KEY), (action.option_strings[0], value))
+        return found
+
+    def unknown(self, argument: str) -> NoReturn:
+        """Raise the error for an argument that is none of this command's."""
+        name = argument.partition("=")[0]
+        if not name.startswith("-"):
+            self.error(f"unexpected argument {name!r}")
+        near = nearest(name.lstrip("-"), (text.lstrip("-") for each in self._actions for text in each.option_strings))
+        self.error(f"unknown option {name}; did you mean --{near}?" if near else f"unknown option {name}")
+
+
+def configuration(options: argparse.Namespace) -> Config:
+    """Return the configuration and set up its log; raises `ConfigError`."""
+    from pulsed import log
+
+    config = load_config(options)
+    log.setup(config.log.level, config.log.format)
+    return config
+
+
+def load_config(options: argparse.Namespace) -> Config:
+    """Return the configuration; raises `ConfigError`."""
+    from pulsed.config.load import load
+
+    return load(config_file(options), options.overrides, os.environ, options.parser.flags(options))
+
+
+def config_file(options: argparse.Namespace) -> Path | None:
+    """Return the configuration file that is given as an option."""
+    return Path(options.config_file) if options.config_file else None
+
+
+def host_list(text: str) -> list[str]:
+    """Return the hosts of a list such as `gpu[01-04]`."""
+    from pulsed.hostlist import expanded_hosts
+
+    return expanded_hosts(text)
+
+
+def time_span(text: str) -> float:
+    """Return the seconds of a duration such as `60s`."""
+    from pulsed.durations import duration
+
+    try:
+        return duration(float(text) if text.replace(".", "", 1).isdecimal() else text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"{text!r} {error}; give a duration such as 60s or 1h30m") from None
+
+
+def version_tag(text: str) -> ExporterVersion:
+    """Return the version of a tag."""
+    from pulsed.translate.exporter_versions import exporter_version
+
+    try:
+        return exporter_version(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def positive_number(text: str) -> int:
+    """Return a whole number above 0."""
+    if not text.isdecimal() or (number := int(text)) == 0:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number above 0")
+    return number
+
+
+def label_names(text: str) -> tuple[str, ...]:
+    """Return names of labels from a text with commas."""
+    names = tuple(text.split(","))
+    if not all(re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name) for name in names):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a list of labels; give names with commas, such as UUID,gpu")
+    return names
+
+
+def object_name(text: str) -> str:
+    """Return a name of a Kubernetes object."""
+    if not re.fullmatch(r"[a-z0-9]([-.a-z0-9]{0,251}[a-z0-9])?", text):
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not a name of Kubernetes; use lower case letters, digits, - and ."
+        )
+    return text
+
+
+def label_pairs(text: str) -> dict[str, str]:
+    """Return labels from `name=value,name=value`."""
+    pairs = dict(pair.partition("=")[::2] for pair in text.split(","))
+    if not all(pairs) or not all(pairs.values()):
+        raise argparse.ArgumentTypeError(f"{text!r} is not of the form name=value,name=value")
+    return pairs

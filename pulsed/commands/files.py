@@ -1,0 +1,69 @@
+"""`pulsed rules`, `counters` and `check-config`: print or check files, without a source."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from pulsed.commands.arguments import configuration
+from pulsed.config.load import check
+from pulsed.errors import PulsedError
+from pulsed.present.counters_file import counters_file
+from pulsed.present.promql.alert_text import RUNBOOK
+from pulsed.present.promql.document import KubernetesObject
+from pulsed.present.promql.rule_set import RuleSelection, document
+from pulsed.present.promql.rule_types import IdentityLabels
+from pulsed.server.reloader import check as check_web
+
+
+class RulesNotWritten(PulsedError):
+    """The file of the rules cannot be written."""
+
+
+def run_rules(options: argparse.Namespace) -> int:
+    """Print or write the rules; return the exit code. Raises `RulesNotWritten` if the file cannot be written."""
+    given = {name: value for name in ("namespace", "labels", "name") if (value := getattr(options, name)) is not None}
+    if given and options.format != "kubernetes":
+        options.parser.error(f"--{next(iter(given))} needs --format kubernetes")
+    config = configuration(options)
+    selection = RuleSelection(
+        options.kind,
+        options.metrics,
+        IdentityLabels(options.by) if options.by else IdentityLabels(),
+        KubernetesObject(**given) if options.format == "kubernetes" else None,
+        exclude=tuple(options.exclude),
+        runbook=options.runbook_url or RUNBOOK,
+        scale_target=config.publish.scale_target,
+    )
+    text = document(config.compute_settings(), selection)
+    if options.output in ("", "-"):
+        sys.stdout.write(text)
+        return 0
+    try:
+        Path(options.output).write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise RulesNotWritten(f"cannot write {options.output}: {error.strerror}", "Name another file") from None
+    return 0
+
+
+def run_counters(options: argparse.Namespace) -> int:
+    """Print the counters file for a version of dcgm-exporter and a model; return the exit code."""
+    sys.stdout.write(counters_file(options.exporter_version, options.model))
+    return 0
+
+
+def run_check_config(options: argparse.Namespace) -> int:
+    """Print `FILE: valid` for each file; return the exit code.
+
+    Raises `ConfigError` if a file is not valid; the message has one line per problem.
+    """
+    file, web_config_file = options.file, options.web_config_file
+    if not file and not web_config_file:
+        options.parser.error("no file is given")
+    if file:
+        web_config_file = web_config_file or check(Path(file)).web.config_file
+    if web_config_file:
+        check_web(Path(web_config_file))
+    sys.stdout.writelines(f"{name}: valid\n" for name in (file, web_config_file) if name)
+    return 0
