@@ -6,13 +6,14 @@ from __future__ import annotations
 import argparse
 import os
 import re
-from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from pulsed.errors import UsageError
 from pulsed.suggestions import did_you_mean, nearest
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from pulsed.config import Config
     from pulsed.translate.exporter_versions import ExporterVersion
 
@@ -79,6 +80,8 @@ def load_config(options: argparse.Namespace) -> Config:
 
 def config_file(options: argparse.Namespace) -> Path | None:
     """Return the configuration file that is given as an option."""
+    from pathlib import Path
+
     return Path(options.config_file) if options.config_file else None
 
 
