@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from pulsed.attribution.attribution import LABELS, READ_SECONDS
+from pulsed.attribution.pod_workloads import NAME
 from pulsed.attribution.source import AttributionSource
+from pulsed.collector.cluster import resolves_workloads
+from pulsed.collector.source_factory import api_client
+from pulsed.collector.this_host import node_name
 from pulsed.commands.doctor.source_check import SourceCheck
-from pulsed.errors import AttributionError
+from pulsed.config import Config
+from pulsed.errors import AttributionError, ConfigError
+from pulsed.kubernetes.api_client import ApiClient, JsonObject, KubernetesError, ResourceNotFound
+from pulsed.kubernetes.objects import Controller, ObjectKind
+from pulsed.kubernetes.workload_resolver import object_path
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,3 +61,42 @@ async def _check(source: AttributionSource) -> AttributionCheck:
     if claims is None:
         return AttributionCheck(source.name, False, note=source.absence)
     return AttributionCheck(source.name, True, len(claims.owners))
+
+
+_REQUESTED = (ObjectKind("apps", "ReplicaSet"), ObjectKind("batch", "Job"))
+_ABSENT = "pulsed-doctor"
+"""Name of objects that do not exist; who may not read them gets another answer."""
+
+
+async def check_workloads(config: Config) -> Sequence[AttributionCheck]:
+    """Request the pods of this node and what may control them; nothing where workloads are not resolved."""
+    if not resolves_workloads(config):
+        return ()
+    try:
+        client = api_client(config)
+    except ConfigError as error:
+        return (AttributionCheck(NAME, False, note=str(error)),)
+    try:
+        pods = await _look(client, node_name(config))
+    except KubernetesError as error:
+        return (AttributionCheck(NAME, False, note=str(error)),)
+    finally:
+        await client.close()
+    if not pods:
+        note = f"there is no pod on node {node_name(config)}; see whether that is the node's name in Kubernetes"
+        return (AttributionCheck(NAME, False, note=note),)
+    return (AttributionCheck(NAME, True, note=f"pods on {node_name(config)}: {pods}"),)
+
+
+async def _look(client: ApiClient, node: str) -> int:
+    """Return the number of pods on a node.
+
+    Raises:
+        KubernetesError: something cannot be read.
+    """
+    pods: list[JsonObject] = []
+    await client.list("/api/v1/pods", {"fieldSelector": f"spec.nodeName={node}"}, pods.append)
+    for kind in _REQUESTED:
+        with contextlib.suppress(ResourceNotFound):
+            await client.get(object_path("default", Controller(kind, "v1", _ABSENT, "")))
+    return len(pods)

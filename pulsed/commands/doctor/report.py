@@ -3,25 +3,28 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from pulsed import __version__
 from pulsed.attribution.gpu_processes import GpuProcessTable
 from pulsed.collector.attribution_sources import attribution_sources
 from pulsed.collector.this_host import kernel_log_of
-from pulsed.commands.doctor.attribution_check import AttributionCheck, check_attribution
-from pulsed.commands.doctor.derived import REQUIREMENTS, Requirement, is_profiled
+from pulsed.commands.doctor.attribution_check import AttributionCheck, check_attribution, check_workloads
 from pulsed.commands.doctor.machine import advice, look
 from pulsed.commands.doctor.remedies import is_accepted, steps, supply
 from pulsed.commands.doctor.source_check import SourceCheck, choose, probe_all
-from pulsed.commands.doctor.workloads_check import check_workloads
-from pulsed.compute.products import has_profiling
+from pulsed.compute.declaration import Alternatives
+from pulsed.compute.derived_results import DERIVED_RESULTS
+from pulsed.compute.products import has_profiling, has_quantity, is_of_boards
+from pulsed.compute.settings import ComputeSettings
 from pulsed.config import Config
 from pulsed.model.gpu import Device
 from pulsed.model.vocabulary import QUANTITIES, Reading
+from pulsed.reader.dcgmi.watch import is_profiling
 from pulsed.translate.exporter_versions import ExporterVersion
+from pulsed.translate.fields import sources
 
 Report = dict[str, Any]
 
@@ -158,3 +161,67 @@ def _gpu(device: Device) -> Report:
     entity = device.entity
     mig = {"id": entity.mig_id, "profile": entity.mig_profile} if entity.kind == "mig" else None
     return {"name": entity.name, "node": entity.node, "uuid": entity.uuid, "model": device.model, "mig": mig}
+
+
+def is_profiled(quantity: str) -> bool:
+    """Return whether profiling counters alone have a quantity."""
+    origins = sources(quantity)
+    return bool(origins) and all(is_profiling(field.id) for field in origins)
+
+
+@dataclass(frozen=True, slots=True)
+class Requirement:
+    """The inputs of a result.
+
+    Attributes:
+        inputs: returns what it needs with the given settings.
+        without: returns the effect of a missing input.
+    """
+
+    name: str
+    inputs: Callable[[ComputeSettings], tuple[Alternatives, ...]]
+    without: Callable[[ComputeSettings], str]
+
+    def missing(
+        self,
+        reading: Reading,
+        device: Device,
+        settings: ComputeSettings,
+        is_available: Callable[[str], bool] = lambda quantity: True,
+        *,
+        is_split: bool = False,
+    ) -> tuple[str, ...]:
+        """Return the inputs that the reading of a device lacks, each once.
+
+        Args:
+            is_available: whether the source can deliver a quantity; of alternatives the first such one is returned.
+            is_split: whether it is a board with MIG instances. These have all readings that are not of boards only, and
+                a split board has no profiling counters of its own.
+        """
+        lacking = []
+        for alternatives in self.inputs(settings):
+            possible = [quantity for quantity in alternatives if has_quantity(device, quantity)]
+            if is_split and not all(is_of_boards(each) and not is_profiled(each) for each in possible):
+                continue
+            if possible and all(getattr(reading, quantity) is None for quantity in possible):
+                lacking.append(next(filter(is_available, possible), possible[0]))
+        return tuple(dict.fromkeys(lacking))
+
+
+_COUNTERS = (
+    Requirement(
+        "class_energy_joules",
+        lambda settings: (("energy_joules_total", "power_watts"),),
+        lambda settings: "it is absent",
+    ),
+    Requirement(
+        "idle_seconds",
+        lambda settings: (("memory_used_bytes",),),
+        lambda settings: "idle GPUs without a known pod or job count as unknown, neither free nor held",
+    ),
+)
+
+_RESULTS = [Requirement(result.name, result.inputs, result.without) for result in DERIVED_RESULTS]
+
+REQUIREMENTS: tuple[Requirement, ...] = tuple(sorted((*_RESULTS, *_COUNTERS), key=lambda each: each.name == "health"))
+"""In the order of the report; health is last, because hardly any node has all of its inputs."""

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from pulsed.commands.doctor.derived import REQUIREMENTS, Requirement
+from pulsed.commands.doctor.report import REQUIREMENTS, Requirement
 from pulsed.compute.bounds import bounds_of
 from pulsed.compute.class_table import VARIABLES
 from pulsed.compute.derived_results import result_of
