@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from pulsed.commands.doctor.source_check import SourceCheck
@@ -131,54 +131,45 @@ def steps(given: Supply, probe: SourceCheck, models: Collection[str]) -> tuple[S
     """
     if not probe.exporter_versions or not (given.lines or given.newer):
         return ()
-    oldest, newest = probe.exporter_versions
-    found: list[Step] = []
-    is_open = oldest != newest
-    if given.lines and not _has_profiling(probe) and any("_PROF_" in line for line in given.lines):
-        found.append(
-            Step(
-                "The page has no profiling counter at all. If the lines below do not help: dcgm-exporter needs the "
-                "capability SYS_ADMIN, and no other process (a host engine, a profiler) may hold the profiling "
-                "hardware; its log names the reason"
-            )
+    return tuple(_steps(given, probe, *probe.exporter_versions, models))
+
+
+def _steps(
+    given: Supply, probe: SourceCheck, oldest: ExporterVersion, newest: ExporterVersion, models: Collection[str]
+) -> Iterator[Step]:
+    if not _has_profiling(probe) and any("_PROF_" in line for line in given.lines):
+        yield Step(
+            "The page has no profiling counter at all. If the lines below do not help: dcgm-exporter needs the "
+            "capability SYS_ADMIN, and no other process (a host engine, a profiler) may hold the profiling "
+            "hardware; its log names the reason"
         )
-    model = f" --model {shlex.quote(next(iter(models)))}" if len(models) == 1 and "" not in models else ""
-    version = oldest if oldest > ANY else "VERSION"
-    command = f"pulsed counters --exporter-version {version}{model} > {FILE}"
     if given.lines:
-        found.append(Step(ADD, given.lines))
+        yield Step(ADD, given.lines)
     if given.newer:
         names: dict[ExporterVersion, list[str]] = {}
         for name, since in given.newer:
             names.setdefault(since, []).append(name)
-        found.append(
-            Step(
-                "Only newer versions of dcgm-exporter are certain to accept these; others do not start with them",
-                tuple(f"from {since} on: {', '.join(names[since])}" for since in sorted(names)),
-            )
+        yield Step(
+            "Only newer versions of dcgm-exporter are certain to accept these; others do not start with them",
+            tuple(f"from {since} on: {', '.join(names[since])}" for since in sorted(names)),
         )
-    if is_open:
-        found.append(
-            Step(
-                f"The page shows only that dcgm-exporter is {in_words(oldest, newest)}. To use all its fields, give "
-                "the tag of its image below, and to doctor as --exporter-version"
-            )
+    if oldest != newest:
+        yield Step(
+            f"The page shows only that dcgm-exporter is {in_words(oldest, newest)}. To use all its fields, give "
+            "the tag of its image below, and to doctor as --exporter-version"
         )
-    found.append(Step("Write a counters file with everything that pulsed can use", (command,)))
-    found.append(
-        Step(
-            "Use it, in place of default-counters.csv, and restart dcgm-exporter: by its option -f, or with its chart",
-            (
-                f"helm upgrade dcgm-exporter gpu-helm-charts/dcgm-exporter --reuse-values --set-file "
-                f"customMetrics={FILE}",
-            ),
-        )
+    model = f" --model {shlex.quote(next(iter(models)))}" if len(models) == 1 and "" not in models else ""
+    version = oldest if oldest > ANY else "VERSION"
+    yield Step(
+        "Write a counters file with everything that pulsed can use",
+        (f"pulsed counters --exporter-version {version}{model} > {FILE}",),
     )
-    found.append(Step("or with the chart gpu-operator, whose values keep their other env", _OPERATOR_STEPS))
-    found.append(
-        Step(f"Ready-made: deploy/dcgm-exporter/counters-pulsed-classic.csv for dcgm-exporter {CLASSIC} and newer")
+    yield Step(
+        "Use it, in place of default-counters.csv, and restart dcgm-exporter: by its option -f, or with its chart",
+        (f"helm upgrade dcgm-exporter gpu-helm-charts/dcgm-exporter --reuse-values --set-file customMetrics={FILE}",),
     )
-    return tuple(found)
+    yield Step("or with the chart gpu-operator, whose values keep their other env", _OPERATOR_STEPS)
+    yield Step(f"Ready-made: deploy/dcgm-exporter/counters-pulsed-classic.csv for dcgm-exporter {CLASSIC} and newer")
 
 
 def _has_profiling(probe: SourceCheck) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -38,11 +38,10 @@ def examine(config: Config, exporter: ExporterVersion | None) -> Report:
     probes, attribution = asyncio.run(_look(config, exporter))
     machine = look(kernel_log=kernel_log_of(config))
     choice = choose(probes, config.source.kind)
+    shown = {"driver": machine.driver or None, "device_files": list(machine.device_files), "dcgm": list(machine.dcgm)}
     return {
         "version": __version__,
-        "machine": asdict(machine)
-        | {"driver": machine.driver or None, "device_files": list(machine.device_files)}
-        | {"dcgm": list(machine.dcgm)},
+        "machine": asdict(machine) | shown,
         "sources": [_source(probe, config, machine.dcgm) for probe in probes],
         "attribution": [asdict(check) for check in attribution],
         "can_serve": bool(choice and any(True for probe in choice.probes for _ in _devices(probe))),
@@ -68,7 +67,7 @@ async def _look(
 def _source(probe: SourceCheck, config: Config, dcgm: Sequence[str]) -> Report:
     derived = [_derived(each, probe, config) for each in REQUIREMENTS] if probe.works else []
     found = [(device, reading) for device, reading, is_split in _devices(probe) if not is_split]
-    unavailable = _unavailable(found)
+    unavailable = [device.entity.name for device, _ in found if not has_profiling(device)]
     missing = {
         quantity: None
         for each in derived
@@ -102,23 +101,15 @@ def _source(probe: SourceCheck, config: Config, dcgm: Sequence[str]) -> Report:
     }
 
 
-def _unavailable(found: Iterable[tuple[Device, Reading]]) -> list[str]:
-    """Return the GPUs without profiling counters by their model."""
-    return [device.entity.name for device, _ in found if not has_profiling(device)]
-
-
 def _derived(derived: Requirement, probe: SourceCheck, config: Config) -> Report:
     settings = config.compute_settings()
-    versions = probe.exporter_versions
     missing: dict[str, list[str]] = {}
+
+    def is_available(quantity: str) -> bool:
+        return not probe.exporter_versions or is_accepted(quantity, probe.exporter_versions)
+
     for device, reading, is_split in _devices(probe):
-        for quantity in derived.missing(
-            reading,
-            device,
-            settings,
-            lambda quantity: not versions or is_accepted(quantity, versions),
-            is_split=is_split,
-        ):
+        for quantity in derived.missing(reading, device, settings, is_available, is_split=is_split):
             missing.setdefault(quantity, []).append(device.entity.name)
     return {
         "name": derived.name,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 from pulsed.collector.collector import Pipeline
 from pulsed.collector.read_loop import read_loop
@@ -73,13 +74,8 @@ class SourceCheck:
         return ProfilingHeld.reason in self.lost
 
 
-@dataclass(frozen=True, slots=True)
-class SourceChoice:
-    """The sources that `pulsed serve` would read.
-
-    Attributes:
-        probes: their checks; more than one only for several exporters.
-    """
+class SourceChoice(NamedTuple):
+    """The sources that `pulsed serve` would read: more than one only for several exporters."""
 
     probes: tuple[SourceCheck, ...]
     why: str
