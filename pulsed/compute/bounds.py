@@ -8,9 +8,12 @@ use, however small. This module must not depend on weights or classes.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from pulsed.model.vocabulary import Reading, Value
+
+Missing = Literal["bounds", "zero"]
+"""What a missing input is: anything that physics allows, or 0 (the older convention)."""
 
 
 class Inputs(NamedTuple):

@@ -12,9 +12,9 @@ from __future__ import annotations
 import math
 from bisect import bisect_left, bisect_right
 from functools import lru_cache
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
-from pulsed.compute.bounds import Bounds, Inputs
+from pulsed.compute.bounds import Bounds, Inputs, Missing
 from pulsed.compute.class_table import (
     CLASSES,
     UNKNOWN,
@@ -29,9 +29,6 @@ from pulsed.compute.class_table import (
 from pulsed.compute.products import ChipToChipLink
 from pulsed.compute.tick import Workload
 from pulsed.model.vocabulary import Reading
-
-Missing = Literal["bounds", "zero"]
-"""What a missing input is: anything that physics allows, or 0 (the older convention)."""
 
 AT_MOST: tuple[tuple[Variable, Variable], ...] = (
     ("tensor", "graphics_engine"),

@@ -10,7 +10,7 @@ from weakref import WeakKeyDictionary
 from pulsed.compute.absence import Removal
 from pulsed.compute.accumulator import Accumulator
 from pulsed.compute.counters import NOTHING_COUNTED
-from pulsed.compute.derived_results import derive
+from pulsed.compute.derived_results import Deriver
 from pulsed.compute.gpu_tracks import GpuTrack
 from pulsed.compute.health.evaluator import HealthEvaluator
 from pulsed.compute.health.model import LostGpu
@@ -40,7 +40,7 @@ class ComputeLayer:
         settings: ComputeSettings,
         is_elsewhere: Callable[[str, float], bool] = lambda uuid, time: False,
     ) -> None:
-        self._settings = settings
+        self._settings, self._deriver = settings, Deriver(settings)
         self._tracker = Tracker(settings.plausible, settings.forget_after, is_elsewhere)
         self.health_evaluator = HealthEvaluator(settings.health, self._tracker)
         self._shown: tuple[tuple[Device, ...], tuple[LostGpu, ...], tuple[Device, ...]] = ((), (), ())
@@ -52,7 +52,7 @@ class ComputeLayer:
 
     def reconfigure(self, settings: ComputeSettings) -> None:
         """Apply new settings from the next tick on; counters continue."""
-        self._settings = settings
+        self._settings, self._deriver = settings, Deriver(settings)
         self._tracker.reconfigure(settings.plausible, settings.forget_after)
         self.health_evaluator.reconfigure(settings.health)
         for stages in self._stages.values():
@@ -101,8 +101,8 @@ class ComputeLayer:
         settings, tracks = self._settings, tracked.roster.tracks
         readings, anomalies = self._filter(tick, tracks)
         health = self.health_evaluator.evaluate(tick, readings, tracked, boot_id)
-        classes, boards = settings.classifier, self._boards
-        bounds = list(map(settings.bounds, readings))
+        deriver, boards = self._deriver, self._boards
+        bounds = list(map(deriver.bounds, readings))
         results: list[Result] = []
         changes: list[ClassChange] = []
         for position, (track, stages, device, reading, well, shares) in enumerate(
@@ -114,7 +114,7 @@ class ComputeLayer:
                 if settings.missing != "zero":
                     of_instances = board.rollup.bounds([bounds[instance] for instance in board.instances])
                     own = narrow = narrowed(own, of_instances)
-            utilization, workload, saturation = derive(device, reading, settings, classes, own)
+            utilization, workload, saturation = deriver.derive(device, reading, own)
             before = stages.debouncer.held
             held = stages.take(track, device, reading, utilization.ratio, workload, settings.hold)
             if held.changes != before.changes:
@@ -174,8 +174,7 @@ class ComputeLayer:
         """Return what remains of a GPU that is gone: its health and its counters."""
         stages = self._stages.get(gone.track)
         account = stages.accumulator.snapshot() if stages is not None else NOTHING_COUNTED
-        classes = self._settings.classifier
-        derived = derive(gone.device, NOTHING, self._settings, classes, self._settings.bounds(NOTHING))
+        derived = self._deriver.derive(gone.device, NOTHING, self._deriver.bounds(NOTHING))
         return Result(*derived, account=account, health=gone.health)
 
     def _enroll(self, roster: Roster) -> None:

@@ -5,16 +5,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from pulsed.compute.bounds import Bounds, Inputs
 from pulsed.compute.declaration import Alternatives, DerivedDetail, DerivedNumber, DerivedResult, DerivedVector
-from pulsed.compute.settings import Weights
+from pulsed.compute.settings import ComputeSettings, Weights
 from pulsed.compute.tick import RealUtilization
 from pulsed.model.vocabulary import NOTHING, Reading
-
-if TYPE_CHECKING:
-    from pulsed.compute.settings import ComputeSettings
 
 COVERAGE_DIGITS = 12
 """Decimals of the coverage: sums of weights must compare with 0.5 as they do on paper (.45 + .05)."""

@@ -12,7 +12,7 @@ from typing import Final
 
 from pulsed.compute.bounds import Bounds, Inputs
 from pulsed.compute.declaration import DerivedDetail, DerivedNumber, DerivedResult, DerivedState, DerivedVector
-from pulsed.compute.peaks import LINKS, RESOURCES, Peaks, pcie_peak, peaks_by_architecture
+from pulsed.compute.peaks import DEFAULT_PEAKS, LINKS, RESOURCES, Peaks, pcie_peak
 from pulsed.compute.products import DEFAULT, architecture_of, c2c_of, nvlink_of
 from pulsed.compute.tick import Saturation
 from pulsed.model.vocabulary import Reading, Value
@@ -25,8 +25,6 @@ UNKNOWN: Final = "unknown"
 
 LIMITING_RESOURCES: Final[tuple[str, ...]] = (*RESOURCES, NONE, UNKNOWN)
 """All answers."""
-
-DEFAULT_PEAKS: Final = peaks_by_architecture()
 
 
 class Saturator:
@@ -58,7 +56,7 @@ class Saturator:
         has = {"pcie": whole, "nvlink": whole and has_nvlink, "c2c": self.link is not None}
         self._absent: tuple[str, ...] = tuple(link for link in LINKS if not has[link])
 
-    def of(self, reading: Reading, bounds: Bounds) -> Saturation:
+    def saturation(self, reading: Reading, bounds: Bounds) -> Saturation:
         """Work out the saturation of one reading of such a device.
 
         Args:
@@ -148,30 +146,6 @@ class Saturator:
             lower = max(lower, high.dram / self._peaks.dram)
         return min(lower, 1.0)
 
-
-class Saturators:
-    """One saturator per kind of device, made when it is first met.
-
-    Args:
-        peaks: by architecture, from `peaks_by_architecture`.
-
-    Attributes:
-        peaks: as given.
-    """
-
-    def __init__(self, peaks: Mapping[str, Peaks]) -> None:
-        self.peaks = peaks
-        self._known: dict[tuple[str, bool], Saturator] = {}
-
-    def of(self, model: str, whole: bool) -> Saturator:
-        """Give the one for a product's name, and for a whole GPU or a part of one."""
-        found = self._known.get((model, whole))
-        if found is None:
-            found = self._known[model, whole] = Saturator(model, whole, self.peaks)
-        return found
-
-
-DEFAULT_SATURATORS: Final = Saturators(DEFAULT_PEAKS)
 
 _LINKS: Final = frozenset(LINKS)
 _PIPES: Final = frozenset(RESOURCES) - _LINKS - {"dram"}

@@ -7,15 +7,12 @@ at once, and a flicker of 100 ms does not. `unknown` is a class like any other h
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 from pulsed.compute.class_table import BOTTLENECKS, UNKNOWN, VARIABLES, WORKLOAD_CLASSES, Profile, Variable, rules_of
 from pulsed.compute.declaration import Alternatives, DerivedDetail, DerivedNumber, DerivedResult, DerivedState
 from pulsed.compute.real_utilization import weighted_inputs
+from pulsed.compute.settings import ComputeSettings
 from pulsed.compute.tick import NOT_HELD, HeldWorkload, Workload
-
-if TYPE_CHECKING:
-    from pulsed.compute.settings import ComputeSettings
 
 BOTTLENECK_STATES = (*BOTTLENECKS, UNKNOWN)
 

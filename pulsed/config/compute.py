@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field, create_model, model_validator
 
+from pulsed.compute.bounds import Missing
 from pulsed.compute.class_table import RULES, ClassThresholds, Profile
-from pulsed.compute.classifier import Missing
-from pulsed.compute.peaks import LINKS, RESOURCES, Resource, peaks_by_architecture
+from pulsed.compute.peaks import DEFAULT_PEAKS, LINKS, RESOURCES, Peaks, Resource, peaks_by_architecture
 from pulsed.compute.plausibility_rules import PlausibilitySettings
 from pulsed.compute.products import ARCHITECTURE_NAMES, DEFAULT
-from pulsed.compute.saturation import DEFAULT_SATURATORS, Saturators
 from pulsed.compute.settings import PRESETS, ComputeSettings, Weights
 from pulsed.config.section import Problem, Section
 from pulsed.config.values import Bounds, Count, Duration, DurationOrNone, Factor, Ratio, Size, Switch
@@ -172,10 +171,10 @@ class SaturationSection(Section):
         "second and direction of links, whose default is that of the link or product.",
     )
 
-    def saturators(self) -> Saturators:
-        """Return the settings of Compute."""
+    def practical_peaks(self) -> Mapping[str, Peaks]:
+        """Return the practical peaks by architecture."""
         given = self.model_dump(exclude_none=True)["peaks"]
-        return Saturators(peaks_by_architecture(given)) if given else DEFAULT_SATURATORS
+        return peaks_by_architecture(given) if given else DEFAULT_PEAKS
 
 
 _PLAUSIBLE_KEYS = {

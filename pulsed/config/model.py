@@ -250,7 +250,7 @@ class Config(Section):
             hold=workload.hold,
             held_memory_bytes=self.compute.idle.held_memory,
             histogram=utilization.histogram,
-            saturators=self.compute.saturation.saturators(),
+            peaks=self.compute.saturation.practical_peaks(),
             plausible=self.compute.plausibility.plausible(),
             health=self.health.settings(),
             forget_after=self.health.forget_after,
@@ -260,7 +260,7 @@ class Config(Section):
         """Return the settings of the metrics page."""
         return PageSettings(
             self.publish.catalog(),
-            self.compute.saturation.saturators().peaks,
+            self.compute.saturation.practical_peaks(),
             self.publish.passthrough,
             self.publish.owner_labels,
             self.publish.compat,

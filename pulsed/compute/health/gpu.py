@@ -133,9 +133,8 @@ class GpuHealth:
         self.last_reset: float | None = None
         self.latched = 0
         self.rules = GpuRules(plan)
-        self.inputs = GpuInputs(
-            plan.settings, device.model, self.rules.checks, xids=XidLog(frozenset(plan.critical_xids))
-        )
+        settings, xids = plan.settings, XidLog(frozenset(plan.critical_xids))
+        self.inputs = GpuInputs(device.model, settings.severity_of, settings.pcie_width_max, xids=xids)
         self.boot_id = ""
         self.driver_version = device.driver_version
         self._has_news = self._is_fresh = False
@@ -272,7 +271,7 @@ class GpuHealth:
         self.xids += codes
         for position, rule in self.plan.rules:
             if isinstance(rule, XidRule):
-                events = sum(rule.counts(code, self.plan.settings) for code in codes)
+                events = sum(rule.counts(code, self.plan.settings.severity_of(code)) for code in codes)
                 self.rules.checks[position].events += events
         self._take_news()
 

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from pulsed.compute.health.clock_events import ClockEvents
 from pulsed.compute.health.xid_log import XidLog
+from pulsed.compute.health.xids import XidSeverity, severity_of
 from pulsed.model.canonical_tick import Extras
 from pulsed.model.vocabulary import NOTHING, POSITION, Reading, Value
-
-if TYPE_CHECKING:
-    from pulsed.compute.health.check import GpuCheck
-    from pulsed.compute.health.settings import HealthSettings
 
 ACTIVITY = "gpu_activity_ratio"
 """The larger of graphics engine activity and GPU utilization. It changes all the time: an evaluation follows only if it
@@ -47,18 +43,20 @@ class GpuInputs:
     """The current inputs of one GPU.
 
     Attributes:
-        settings: of health.
         model: product name.
-        checks: of this GPU.
+        severity_of: returns the severity of an XID.
+        pcie_width_max: lanes that the riser provides; 0: as the device reports.
+        raised: severities of the checks by id, for rules that depend on other checks.
         values: the reading followed by `FACTS`, by `INPUT_POSITION`, as of the last evaluation.
         extras: dcgm-exporter's own metrics.
         measured_at: seconds of the GPU's clock when the reading was first seen; a repeated one is not another one.
         gap_seconds: time before this sample that no sample covers; 0 for none.
     """
 
-    settings: HealthSettings
     model: str = ""
-    checks: Sequence[GpuCheck] = ()
+    severity_of: Callable[[int], XidSeverity] = severity_of
+    pcie_width_max: int = 0
+    raised: Mapping[str, int] = field(default_factory=dict)
     values: tuple[Value, ...] = (*NOTHING, *[None] * len(FACTS))
     extras: Extras | None = None
     measured_at: float = 0.0
@@ -69,10 +67,6 @@ class GpuInputs:
     def value(self, name: str) -> Value:
         """Return an input by name."""
         return self.values[INPUT_POSITION[name]]
-
-    def severity_of(self, id_: str) -> int:
-        """Return the severity of a check by its id; -1 while it is unknown or disabled."""
-        return next((check.severity(self) for check in self.checks if check.check.id == id_), -1)
 
 
 def activity_of(reading: Reading) -> Value:

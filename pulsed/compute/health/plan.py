@@ -157,6 +157,8 @@ class GpuRules:
         touched: set[int] = set()
         self._run(rules, touched, inputs, now)
         if touched:  # results of DCGM's watches count unless another check is raised
+            if plan.on_watches:
+                inputs.raised = {check.check.id: check.severity(inputs) for check in self.checks}
             self._run(plan.on_watches, touched, inputs, now)
         self._is_presence_changed = False
         if is_due:

@@ -11,13 +11,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import KW_ONLY, dataclass, field
 from functools import cached_property
 from math import inf
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
+from pulsed.compute.health.device_counters import CounterIncrease, DutyCounter
 from pulsed.compute.health.inputs import INPUT_POSITION, GpuInputs
 from pulsed.compute.health.model import SEVERITY, State, has_passed
-
-if TYPE_CHECKING:
-    from pulsed.compute.health.device_counters import CounterIncrease, DutyCounter
 
 MINUTE, HOUR, DAY = 60.0, 3600.0, 86400.0
 

@@ -99,7 +99,7 @@ def ratio(rule: Level, inputs: GpuInputs) -> float | None:
 def pcie_width_ratio(rule: Level, inputs: GpuInputs) -> float | None:
     """Return the ratio of the first input to the second; `HealthSettings.pcie_width_max` replaces the second."""
     first, second = rule.positions
-    return _ratio(inputs.values[first], inputs.settings.pcie_width_max or inputs.values[second])
+    return _ratio(inputs.values[first], inputs.pcie_width_max or inputs.values[second])
 
 
 def difference(rule: Level, inputs: GpuInputs) -> float | None:
@@ -167,7 +167,7 @@ def watches(
             if watch.upper() in mild and result < _FAILURE:
                 result = min(result, _MILD)
             severity, _ = rule.grade(result)
-            if not any(inputs.severity_of(check) >= severity for check in own_checks.get(watch.upper(), ())):
+            if not any(inputs.raised.get(check, -1) >= severity for check in own_checks.get(watch.upper(), ())):
                 worst = max(worst, result)
         return worst
 

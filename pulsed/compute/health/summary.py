@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from pulsed.compute.declaration import Alternatives, DerivedNumber, DerivedResult, DerivedState
 from pulsed.compute.health.check import GpuCheck
@@ -23,10 +23,8 @@ from pulsed.compute.health.model import (
 )
 from pulsed.compute.health.xid_log import XidLog
 from pulsed.compute.health.xids import xid_of
+from pulsed.compute.settings import ComputeSettings
 from pulsed.model.vocabulary import QUANTITIES
-
-if TYPE_CHECKING:
-    from pulsed.compute.settings import ComputeSettings
 
 _Counts = TypeVar("_Counts", bound=tuple[tuple[object, int], ...])
 

@@ -16,8 +16,7 @@ from io import BytesIO
 
 from pulsed.background import TURN_SECONDS, in_background
 from pulsed.collector.target_store import Target, TargetStore
-from pulsed.compute.peaks import Peaks
-from pulsed.compute.saturation import DEFAULT_PEAKS
+from pulsed.compute.peaks import DEFAULT_PEAKS, Peaks
 from pulsed.compute.tick import ComputedTick
 from pulsed.present.exposition.cache_key import CacheKey
 from pulsed.present.exposition.catalog import FULL, RECENT_QUANTITIES, Catalog

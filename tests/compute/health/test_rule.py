@@ -11,7 +11,6 @@ import pytest
 from pulsed.compute.health.inputs import GpuInputs
 from pulsed.compute.health.rule import DAY, HOUR, MINUTE, Rule, RuleState, When
 from pulsed.compute.health.rule_kinds import Level
-from pulsed.compute.health.settings import HealthSettings
 from tests.compute.health.sim import give
 
 UNKNOWN, OK, INFO, WARN, HOT, CRIT = range(-1, 5)
@@ -27,7 +26,7 @@ class Follower:
 
     def __init__(self, rule: Rule) -> None:
         self.rule, self.state = rule, RuleState()
-        self.inputs = GpuInputs(HealthSettings())
+        self.inputs = GpuInputs()
         self.is_changed = False
 
     def take(self, value: float | None, now: float, measured_at: float | None = None, **others: float) -> int:

@@ -9,10 +9,9 @@ import pytest
 from pulsed.compute.health.checks import BY_ID
 from pulsed.compute.health.inputs import GpuInputs
 from pulsed.compute.health.rule import RuleState
-from pulsed.compute.health.settings import HealthSettings
 from pulsed.compute.health.xid_log import XidRecord
 from pulsed.compute.health.xid_rule import XidRule
-from pulsed.compute.health.xids import XIDS
+from pulsed.compute.health.xids import XIDS, xid_of
 from tests.compute.health.sim import give
 
 CRITICAL, WARNING, REPEATED, FALLEN = (
@@ -23,7 +22,7 @@ DAY = 86400.0
 
 
 def inputs(records: dict[int, XidRecord], **values: float) -> GpuInputs:
-    found = GpuInputs(HealthSettings())
+    found = GpuInputs()
     give(found, **values)
     found.xids.records = records
     return found
@@ -146,10 +145,10 @@ def test_an_evaluation_returns_whether_anything_changed() -> None:
     ("rule", "codes"), [(CRITICAL, {48, 79}), (WARNING, {13, 94, 999}), (REPEATED, set()), (FALLEN, {79})]
 )
 def test_codes_that_are_events_of_a_rule(rule: XidRule, codes: set[int]) -> None:
-    assert {code for code in (13, 45, 48, 79, 94, 999) if rule.counts(code, HealthSettings())} == codes
+    assert {code for code in (13, 45, 48, 79, 94, 999) if rule.counts(code, xid_of(code).severity)} == codes
     assert rule.counts_events is (rule is not REPEATED)
 
 
 def test_the_configuration_replaces_severities() -> None:
-    assert WARNING.counts(48, HealthSettings(xids={48: "ok"})) is False
-    assert CRITICAL.counts(13, HealthSettings(xids={13: "crit"})) is True
+    assert WARNING.counts(48, "ok") is False
+    assert CRITICAL.counts(13, "crit") is True
