@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from pulsed.compute.bounds import INPUT_QUANTITIES
 from pulsed.compute.class_table import BOTTLENECKS, UNKNOWN, VARIABLES, WORKLOAD_CLASSES, Profile, Variable, rules_of
 from pulsed.compute.declaration import Alternatives, DerivedDetail, DerivedNumber, DerivedResult, DerivedState
 from pulsed.compute.real_utilization import weighted_inputs
@@ -20,11 +21,7 @@ PCIE = ("pcie_transmit_bytes_per_second", "pcie_receive_bytes_per_second")
 C2C = ("c2c_transmit_bytes_per_second", "c2c_receive_bytes_per_second")
 
 MEASURED_BY: Mapping[Variable, tuple[str, ...]] = {
-    "sm": ("sm_active_ratio",),
-    "tensor": ("tensor_active_ratio",),
-    "dram": ("dram_active_ratio",),
-    "graphics_engine": ("graphics_engine_active_ratio",),
-    "fp64": ("fp64_active_ratio",),
+    **{variable: (INPUT_QUANTITIES[variable],) for variable in VARIABLES if variable in INPUT_QUANTITIES},
     "real_utilization": (),  # has inputs of its own
     "io": (*PCIE, *C2C),
 }

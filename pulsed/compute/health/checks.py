@@ -50,11 +50,7 @@ _SOURCE = "NVML's clocks event reasons"
 def _event_count(reason: str, state: State) -> Level:
     """Return a rule for dcgm-exporter's count of a clock event, for pages without `clocks_event_reasons`."""
     return Level(
-        f"clock_event_{reason}",
-        {state: 3},
-        "samples with it in dcgm-exporter's window",
-        enter=MINUTE,
-        hold=5 * MINUTE,
+        f"clock_event_{reason}", {state: 3}, "samples with it in dcgm-exporter's window", enter=MINUTE, hold=5 * MINUTE
     )
 
 

@@ -6,9 +6,10 @@ from bisect import bisect_left
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from pulsed.compute.bounds import activity_of
 from pulsed.compute.gpu_tracks import GpuTrack
 from pulsed.compute.health.device_counters import Resets
-from pulsed.compute.health.inputs import GpuInputs, activity_of, exporter_facts
+from pulsed.compute.health.inputs import GpuInputs, exporter_facts
 from pulsed.compute.health.model import NOT_EVALUATED, CheckState, Health, has_passed
 from pulsed.compute.health.plan import REASONS, XID, GpuRules, HealthPlan
 from pulsed.compute.health.summary import health_of
@@ -133,8 +134,13 @@ class GpuHealth:
         self.last_reset: float | None = None
         self.latched = 0
         self.rules = GpuRules(plan)
-        settings, xids = plan.settings, XidLog(frozenset(plan.critical_xids))
-        self.inputs = GpuInputs(device.model, settings.severity_of, settings.pcie_width_max, xids=xids)
+        self.inputs = GpuInputs(
+            device.model,
+            plan.settings.severity_of,
+            plan.settings.pcie_width_max,
+            self.rules.severity_of,
+            xids=XidLog(frozenset(plan.critical_xids)),
+        )
         self.boot_id = ""
         self.driver_version = device.driver_version
         self._has_news = self._is_fresh = False

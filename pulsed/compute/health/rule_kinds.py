@@ -167,7 +167,9 @@ def watches(
             if watch.upper() in mild and result < _FAILURE:
                 result = min(result, _MILD)
             severity, _ = rule.grade(result)
-            if not any(inputs.raised.get(check, -1) >= severity for check in own_checks.get(watch.upper(), ())):
+            if not any(
+                inputs.severity_of_check(check, inputs) >= severity for check in own_checks.get(watch.upper(), ())
+            ):
                 worst = max(worst, result)
         return worst
 
