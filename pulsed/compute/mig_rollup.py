@@ -83,7 +83,7 @@ _MEMORY_SLICES = {1: (1, 2), 2: (2, 2), 3: (4, 4), 4: (4, 4), 7: (8, 8)}
 
 def partitioning_of(model: str) -> Partitioning:
     """Return how boards of a product are divided."""
-    return next(row for row in PARTITIONINGS if re.search(row.pattern, model))
+    return next(row for row in PARTITIONINGS if re.search(row.pattern, model))  # the last one fits all
 
 
 def shares_of(profile: str, model: str) -> InstanceShares:

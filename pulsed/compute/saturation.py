@@ -7,7 +7,8 @@ module must not depend on classes or weights.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from operator import attrgetter
 from typing import Final
 
 from pulsed.compute.bounds import Bounds, Inputs
@@ -34,7 +35,7 @@ class Saturator:
         link: the device's chip-to-chip link; None if it has none.
     """
 
-    __slots__ = ("_absent", "_c2c", "_least_pipe_peak", "_nvlink", "_peaks", "_whole", "link")
+    __slots__ = ("_absent", "_c2c", "_nvlink", "_peaks", "_ratios", "_whole", "link")
 
     def __init__(self, model: str, whole: bool, peaks: Mapping[str, Peaks] = DEFAULT_PEAKS) -> None:
         """Look the peaks up.
@@ -49,7 +50,7 @@ class Saturator:
         self.link = c2c_of(model) if whole else None
         self._peaks = row
         self._whole = whole
-        self._least_pipe_peak = min(row.tensor, row.fp64, row.fp32, row.fp16, row.integer)
+        self._ratios: tuple[float, ...] = _ratio_peaks(row)
         self._nvlink = row.nvlink if row.nvlink is not None or nvlink is None else nvlink.peak
         self._c2c = row.c2c if row.c2c is not None or self.link is None else self.link.peak
         has_nvlink = nvlink is None or nvlink.links > 0
@@ -63,25 +64,21 @@ class Saturator:
             reading: what was read.
             bounds: what its inputs can be.
         """
-        peaks = self._peaks
-        tensor = _share(reading.tensor_active_ratio, peaks.tensor)
-        fp64 = _share(reading.fp64_active_ratio, peaks.fp64)
-        fp32 = _share(reading.fp32_active_ratio, peaks.fp32)
-        fp16 = _share(reading.fp16_active_ratio, peaks.fp16)
-        integer = _share(reading.integer_active_ratio, peaks.integer)
-        dram = _share(reading.dram_active_ratio, peaks.dram)
+        *pipes, dram = [
+            _share(activity, peak) for activity, peak in zip(_activities(reading), self._ratios, strict=True)
+        ]
         pcie = self._pcie(reading) if self._whole else None
         nvlink = self._nvlink_share(reading) if self._whole else None
         c2c: Value = None
         sent, received = reading.c2c_transmit_bytes_per_second, reading.c2c_receive_bytes_per_second
         if has_c2c := self._whole and not (sent is None and received is None):
             c2c = _link_share(sent, received, self._c2c)
-        elsewhere = (tensor, fp64, fp32, fp16, integer, dram, pcie, nvlink)
+        elsewhere = (*pipes, dram, pcie, nvlink)
         resources = (*elsewhere, c2c)
         missing: tuple[str, ...] = ()
         if None in elsewhere or (c2c is None and (has_c2c or self.link is not None)):
             missing = self._missing(resources, has_c2c)
-        compute = _largest((tensor, fp64, fp32, fp16, integer))
+        compute = _largest(pipes)
         ratio = _largest((compute, dram, pcie, nvlink, c2c))
         upper = lower = ratio or 0.0
         if missing:
@@ -141,12 +138,17 @@ class Saturator:
         if not _LINKS.isdisjoint(missing):
             return 1.0
         if not _PIPES.isdisjoint(missing):
-            lower = max(lower, high.sm / self._least_pipe_peak)
+            lower = max(lower, high.sm / min(self._ratios[:-1]))
         if "dram" in missing:
             lower = max(lower, high.dram / self._peaks.dram)
         return min(lower, 1.0)
 
 
+_RATIOS: Final = tuple(resource for resource in RESOURCES if resource not in LINKS)
+"""The pipes, and device memory as the last one."""
+
+_activities = attrgetter(*(f"{resource}_active_ratio" for resource in _RATIOS))
+_ratio_peaks = attrgetter(*_RATIOS)
 _LINKS: Final = frozenset(LINKS)
 _PIPES: Final = frozenset(RESOURCES) - _LINKS - {"dram"}
 
@@ -163,7 +165,7 @@ def _share(activity: Value, peak: float) -> Value:
     return 0.0 if share <= 0.0 else None
 
 
-def _largest(values: tuple[Value, ...]) -> Value:
+def _largest(values: Iterable[Value]) -> Value:
     return max([value for value in values if value is not None], default=None)
 
 

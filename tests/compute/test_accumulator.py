@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from pulsed.compute.accumulator import MAX_WATTS, Accumulator
 from pulsed.compute.class_table import WORKLOAD_CLASSES
-from pulsed.compute.counters import COUNTERS, IDLE_KINDS, NOTHING_COUNTED, POSITION, CounterSnapshot
+from pulsed.compute.counters import COUNTER_POSITION, COUNTERS, IDLE_KINDS, NOTHING_COUNTED, CounterSnapshot
 from pulsed.model.canonical_tick import Device
 from pulsed.model.owner import Owner, pod
 from pulsed.model.vocabulary import NOTHING, Reading
@@ -42,8 +42,8 @@ def total(account: CounterSnapshot, name: str, states: tuple[str, ...] = WORKLOA
 
 
 def test_every_counter_has_its_place() -> None:
-    assert len(POSITION) == sum(len(counter.states) for counter in COUNTERS)
-    assert len(ledger().snapshot().values) == len(POSITION) == len(NOTHING_COUNTED.values)
+    assert len(COUNTER_POSITION) == sum(len(counter.states) for counter in COUNTERS)
+    assert len(ledger().snapshot().values) == len(COUNTER_POSITION) == len(NOTHING_COUNTED.values)
     assert set(NOTHING_COUNTED.values) == {None}
 
 

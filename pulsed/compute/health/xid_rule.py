@@ -63,13 +63,13 @@ class XidRule(Rule):
 
     def evaluate(self, state: RuleState, inputs: GpuInputs, now: float) -> bool:
         """Update the state for one GPU; return whether anything changed that the state of a check is made of."""
-        before = (state.held, state.is_covered, state.event_at, state.xid)
+        before = (state.severity, state.is_covered, state.event_at, state.xid)
         state.due, state.xid = inf, None
         severity = self._repeated(state, inputs, now) if self.choose == "repeated" else self._worst(state, inputs, now)
         state.is_covered = any(inputs.value(name) is not None for name in XID_INPUTS)
         state.measure = self.measure(state, inputs, now)
-        state.held = severity if severity > 0 or state.is_covered else -1
-        return (state.held, state.is_covered, state.event_at, state.xid) != before
+        state.severity = severity if severity > 0 or state.is_covered else -1
+        return (state.severity, state.is_covered, state.event_at, state.xid) != before
 
     def evidence(self, state: RuleState, inputs: GpuInputs) -> tuple[tuple[str, float], ...]:
         """Return the code, how often it happened, and whether its time is known."""

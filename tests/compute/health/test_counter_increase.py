@@ -85,7 +85,7 @@ def evaluated(rule: Increase, *samples: tuple[float, float | None, float]) -> li
         give(inputs, pcie_replays_total=value)
         inputs.measured_at, inputs.gap_seconds = now, gap
         is_changed = rule.evaluate(state, inputs, now)
-        found.append((is_changed, state.held, state.due, state.events))
+        found.append((is_changed, state.severity, state.due, state.events))
     return found
 
 
@@ -132,7 +132,7 @@ def test_of_several_counters_the_first_that_is_present_counts() -> None:
         for now in (0.0, 1.0):
             give(facts, pcie_replays_total=first, pcie_correctable_errors_total=3 * now)
             rule.evaluate(state, facts, now)
-        assert (state.held, state.events) == (held, events)
+        assert (state.severity, state.events) == (held, events)
 
 
 @pytest.mark.parametrize(("gap", "total"), [(0.0, 12), (30.0, 12), (60.0, 12), (120.0, 6), (600.0, 1.2)])

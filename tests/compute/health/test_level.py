@@ -150,5 +150,5 @@ def test_a_condition_lowers_any_severity_and_is_needed_from_a_level_on(
     given = {"temperature_celsius": celsius, "performance_state": state}
     give(inputs, **given)
     rule.evaluate(rule_state, inputs, 1.0)
-    assert rule_state.held == held
+    assert rule_state.severity == held
     assert dict(rule.evidence(rule_state, inputs)) == {name: each for name, each in given.items() if each is not None}
