@@ -11,7 +11,7 @@ import re
 from functools import lru_cache
 from typing import Final, NamedTuple
 
-from pulsed.model.canonical_tick import Device
+from pulsed.model.gpu import Device
 from pulsed.translate.fields import sources
 
 DEFAULT: Final = "default"
