@@ -21,7 +21,7 @@ from pulsed.compute.settings import ComputeSettings
 from pulsed.errors import PulsedError
 from pulsed.hostlist import expanded_hosts
 from pulsed.kubernetes.objects import parse_selector
-from pulsed.model.device_key import device_key
+from pulsed.model.gpu import device_key
 from pulsed.present.csv.kempnerpulse import model
 from pulsed.present.csv.pulsed_csv import text_cell
 from pulsed.printable import clean, escaped

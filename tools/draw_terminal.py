@@ -18,12 +18,12 @@ import httpx
 from pulsed.accounting.accounting import OwnerAccounting
 from pulsed.accounting.saved_accounts import EndedAccounts
 from pulsed.collector.collector import Pipeline
-from pulsed.collector.target_store import Target, TargetStore
 from pulsed.commands.top.feed import Connection, Feed
 from pulsed.commands.top.model_reader import model_of
 from pulsed.commands.top.session import TopSession
 from pulsed.compute.settings import ComputeSettings
 from pulsed.config.model import Config
+from pulsed.model.target_store import Target, TargetStore
 from pulsed.present.api.account_documents import Accounts
 from pulsed.present.api.application import api
 from pulsed.present.api.events import EventBroadcaster

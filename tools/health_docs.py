@@ -7,11 +7,11 @@ from collections.abc import Iterable, Iterator
 
 from pulsed.compute.health.check import Check
 from pulsed.compute.health.checks import CHECKS
-from pulsed.compute.health.model import SEVERITY
 from pulsed.compute.health.settings import threshold_keys
 from pulsed.compute.health.xid_rule import XID_INPUTS
 from pulsed.compute.health.xids import ADVICE, XIDS, Action, Xid, XidSeverity, advice
 from pulsed.compute.settings import ComputeSettings
+from pulsed.model.health import SEVERITY
 from pulsed.present.promql.rule_set import RuleSelection, groups
 from pulsed.present.promql.rule_types import Alert
 

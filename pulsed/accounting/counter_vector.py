@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from itertools import chain
 
-from pulsed.compute.counters import COUNTER_POSITION, COUNTERS, CounterSnapshot
+from pulsed.model.counters import COUNTER_POSITION, COUNTERS, CounterSnapshot
 from pulsed.model.vocabulary import Value
 
 CounterVector = tuple[Value, ...]

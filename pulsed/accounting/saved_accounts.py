@@ -25,7 +25,7 @@ from pulsed.accounting.account import (
 )
 from pulsed.accounting.counter_vector import dump, load
 from pulsed.json_text import json_text
-from pulsed.model.canonical_tick import Device, Entity, EntityKind
+from pulsed.model.gpu import Device, Entity, EntityKind
 from pulsed.model.owner import Owner
 from pulsed.model.vocabulary import Value
 

@@ -18,7 +18,7 @@ from h2.events import ConnectionTerminated, DataReceived, Event, ResponseReceive
 from h2.exceptions import ProtocolError
 
 from pulsed.errors import AttributionError
-from pulsed.model.device_key import device_key
+from pulsed.model.gpu import device_key
 from pulsed.model.owner import Owner, Owners, pod
 
 LIST = "/v1.PodResourcesLister/List"

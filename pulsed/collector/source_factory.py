@@ -6,12 +6,12 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from pulsed.collector.target_store import Target
 from pulsed.collector.this_host import discovers_exporters, discovery_node, node_name
 from pulsed.config import Config
 from pulsed.config.load import password_of
 from pulsed.config.source import CADENCES, STALE_INTERVALS
 from pulsed.errors import ProfilingHeld
+from pulsed.model.target_store import Target
 from pulsed.reader.source import Source
 
 if TYPE_CHECKING:

@@ -14,10 +14,9 @@ from math import inf
 from operator import itemgetter
 from typing import NamedTuple
 
-from pulsed.compute.class_table import WORKLOAD_CLASSES
-from pulsed.compute.counters import IDLE_KINDS, INTEGRALS, CounterSnapshot, Distribution
-from pulsed.model.canonical_tick import Device
-from pulsed.model.vocabulary import POSITION, Reading, Value
+from pulsed.model.counters import IDLE_KINDS, INTEGRALS, CounterSnapshot, Distribution
+from pulsed.model.gpu import Device
+from pulsed.model.vocabulary import POSITION, WORKLOAD_CLASSES, Reading, Value
 
 MAX_WATTS = 10_000.0
 """No GPU draws as much: a GB300 is at 1,400 W. An energy counter that gains more has jumped."""

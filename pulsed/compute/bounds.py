@@ -9,36 +9,16 @@ use, however small. This module must not depend on weights or classes.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal, NamedTuple
+from typing import Literal
 
+from pulsed.model.computed_tick import Bounds, Inputs
 from pulsed.model.vocabulary import Reading, Value
 
 Missing = Literal["bounds", "zero"]
 """What a missing input is: anything that physics allows, or 0 (the older convention)."""
 
-
-class Inputs(NamedTuple):
-    """One value per activity input of the formula and of the class table, 0..1."""
-
-    sm: float
-    tensor: float
-    dram: float
-    graphics_engine: float
-    fp64: float
-
-
 INPUT_QUANTITIES: Mapping[str, str] = {name: f"{name}_active_ratio" for name in Inputs._fields}
 """By attribute of `Inputs`, the quantity that measures it."""
-
-
-class Bounds(NamedTuple):
-    """The lowest and the highest that each input can be, `low <= high` input by input.
-
-    When all inputs are present both are the same object.
-    """
-
-    low: Inputs
-    high: Inputs
 
 
 def bounds_of(reading: Reading) -> Bounds:

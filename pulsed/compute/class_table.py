@@ -12,6 +12,7 @@ from functools import lru_cache
 from typing import Literal, NamedTuple, get_args
 
 from pulsed.errors import ConfigError
+from pulsed.model.vocabulary import CLASSES
 
 Variable = Literal["sm", "tensor", "dram", "graphics_engine", "fp64", "real_utilization", "io"]
 """Variables of the rules: ratios 0..1, and `io` in bytes/s: the largest direction of PCIe and, in the profile `pulsed`,
@@ -179,15 +180,6 @@ RULES: tuple[ClassRule, ...] = (
     ClassRule("mixed_or_moderate", "mixed", ()),
 )
 """The class table, first match wins; the last rule always matches."""
-
-CLASSES: tuple[str, ...] = tuple(reversed(dict.fromkeys(rule.name for rule in reversed(RULES))))
-"""The twelve classes in the order of the rules; a class with two rules is at the place of the second."""
-
-UNKNOWN = "unknown"
-"""The class, or bottleneck, of a GPU whose inputs do not settle it: the thirteenth answer."""
-
-WORKLOAD_CLASSES: tuple[str, ...] = (*CLASSES, UNKNOWN)
-"""All thirteen answers."""
 
 _BOTTLENECK_OF = {rule.name: rule.bottleneck for rule in RULES}
 

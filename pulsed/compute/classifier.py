@@ -14,21 +14,11 @@ from functools import lru_cache
 from itertools import product
 from typing import NamedTuple
 
-from pulsed.compute.bounds import Bounds, Inputs, Missing
-from pulsed.compute.class_table import (
-    CLASSES,
-    UNKNOWN,
-    VARIABLES,
-    ClassRule,
-    ClassThresholds,
-    Condition,
-    Profile,
-    Variable,
-    rules_of,
-)
+from pulsed.compute.bounds import Missing
+from pulsed.compute.class_table import VARIABLES, ClassRule, ClassThresholds, Condition, Profile, Variable, rules_of
 from pulsed.compute.products import ChipToChipLink
-from pulsed.compute.tick import Workload
-from pulsed.model.vocabulary import Reading
+from pulsed.model.computed_tick import Bounds, Inputs, Workload
+from pulsed.model.vocabulary import CLASSES, UNKNOWN, Reading
 
 AT_MOST: tuple[tuple[Variable, Variable], ...] = (
     ("tensor", "graphics_engine"),

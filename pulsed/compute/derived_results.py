@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from pulsed.compute.bounds import Bounds, bounds_of, zero_filled
+from pulsed.compute.bounds import bounds_of, zero_filled
 from pulsed.compute.class_table import ClassRule
 from pulsed.compute.classifier import classifier, traffic
 from pulsed.compute.declaration import DerivedNumber, DerivedResult, DerivedValue
@@ -15,9 +15,9 @@ from pulsed.compute.real_utilization import REAL_UTILIZATION, real_utilization
 from pulsed.compute.saturation import SATURATION, Saturator
 from pulsed.compute.settings import ComputeSettings
 from pulsed.compute.tensor_throughput import TENSOR_THROUGHPUT
-from pulsed.compute.tick import RealUtilization, Result, Saturation, Workload
 from pulsed.compute.workload import WORKLOAD
-from pulsed.model.canonical_tick import Device
+from pulsed.model.computed_tick import Bounds, RealUtilization, Result, Saturation, Workload
+from pulsed.model.gpu import Device
 from pulsed.model.vocabulary import Reading
 
 DERIVED_RESULTS: tuple[DerivedResult, ...] = (

@@ -9,7 +9,7 @@ from collections.abc import Collection, Container
 from typing import Literal
 
 from pulsed.compute.sample import FIRST, NEVER, Freshness
-from pulsed.model.canonical_tick import Device, Entity
+from pulsed.model.gpu import Device, Entity
 
 TrackStatus = Literal["new", "present", "back", "gone"]
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from functools import lru_cache
 from typing import Final, NamedTuple, Protocol, TypeVar
 
-from pulsed.model.canonical_tick import Device
+from pulsed.model.gpu import Device
 from pulsed.translate.fields import sources
 
 DEFAULT: Final = "default"

@@ -8,10 +8,10 @@ from __future__ import annotations
 from dataclasses import fields
 from operator import attrgetter
 
-from pulsed.compute.bounds import INPUT_QUANTITIES, Bounds, Inputs
+from pulsed.compute.bounds import INPUT_QUANTITIES
 from pulsed.compute.declaration import Alternatives, DerivedDetail, DerivedNumber, DerivedResult, DerivedVector
 from pulsed.compute.settings import ComputeSettings, Weights
-from pulsed.compute.tick import RealUtilization
+from pulsed.model.computed_tick import Bounds, Inputs, RealUtilization
 from pulsed.model.vocabulary import NOTHING, Reading
 
 COVERAGE_DIGITS = 12

@@ -20,7 +20,7 @@ GAP_INTERVALS = 3.0
 """A sample that comes more than this many intervals after the previous one covers no time."""
 
 ROUNDING = 1e-6
-"""Tolerance of the gap limit, in intervals: clocks are floats."""
+"""Tolerance of comparisons of times in seconds, and of the gap limit in intervals: clocks are floats."""
 
 SampleKind = Literal["first", "next", "gap", "restart", "repeat"]
 
@@ -258,3 +258,8 @@ def fractional(reading: Reading) -> int:
 
 
 _NO_VITAL = _vital(NOTHING)
+
+
+def has_passed(seconds: float, since: float, now: float) -> bool:
+    """Return whether so many seconds have passed, within the tolerance."""
+    return now - since >= seconds - ROUNDING

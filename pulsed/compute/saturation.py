@@ -11,11 +11,10 @@ from collections.abc import Iterable, Mapping
 from operator import attrgetter
 from typing import Final
 
-from pulsed.compute.bounds import Bounds, Inputs
 from pulsed.compute.declaration import DerivedDetail, DerivedNumber, DerivedResult, DerivedState, DerivedVector
 from pulsed.compute.peaks import DEFAULT_PEAKS, LINKS, RESOURCES, Peaks, pcie_peak
 from pulsed.compute.products import DEFAULT, architecture_of, c2c_of, nvlink_of
-from pulsed.compute.tick import Saturation
+from pulsed.model.computed_tick import Bounds, Inputs, Saturation
 from pulsed.model.vocabulary import Reading, Value
 
 NONE: Final = "none"

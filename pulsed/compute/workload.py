@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from pulsed.compute.bounds import INPUT_QUANTITIES
-from pulsed.compute.class_table import BOTTLENECKS, UNKNOWN, VARIABLES, WORKLOAD_CLASSES, Profile, Variable, rules_of
+from pulsed.compute.class_table import BOTTLENECKS, VARIABLES, Profile, Variable, rules_of
 from pulsed.compute.declaration import Alternatives, DerivedDetail, DerivedNumber, DerivedResult, DerivedState
 from pulsed.compute.real_utilization import weighted_inputs
 from pulsed.compute.settings import ComputeSettings
-from pulsed.compute.tick import NOT_HELD, HeldWorkload, Workload
+from pulsed.model.computed_tick import NOT_HELD, HeldWorkload, Workload
+from pulsed.model.vocabulary import UNKNOWN, WORKLOAD_CLASSES
 
 BOTTLENECK_STATES = (*BOTTLENECKS, UNKNOWN)
 

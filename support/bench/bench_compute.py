@@ -10,8 +10,8 @@ from pulsed.compute.class_table import DEFAULT_THRESHOLDS
 from pulsed.compute.classifier import Classifier
 from pulsed.compute.derived_results import Deriver
 from pulsed.compute.settings import ComputeSettings
-from pulsed.compute.tick import RealUtilization, Saturation, Workload
-from pulsed.model.canonical_tick import Device, Entity
+from pulsed.model.computed_tick import RealUtilization, Saturation, Workload
+from pulsed.model.gpu import Device, Entity
 from pulsed.model.vocabulary import Reading
 from support.bench.figure import Figure
 from support.bench.measure import cpu_seconds

@@ -17,8 +17,8 @@ from pulsed.attribution.mapping_directory import MappingDirectory
 from pulsed.collector.owner_lookup import OwnerLookup
 from pulsed.compute.layer import ComputeLayer
 from pulsed.compute.settings import ComputeSettings
-from pulsed.compute.tick import ComputedTick
 from pulsed.model.canonical_tick import CanonicalTick
+from pulsed.model.computed_tick import ComputedTick
 from pulsed.model.owner import Owner
 from pulsed.translate.translator import Translator
 from support.bench.figure import Bar, Figure

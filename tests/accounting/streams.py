@@ -11,8 +11,8 @@ from pulsed.accounting.counter_vector import value
 from pulsed.accounting.owner_roster import OwnerChange
 from pulsed.compute.layer import ComputeLayer
 from pulsed.compute.settings import ComputeSettings
-from pulsed.compute.tick import ComputedTick
-from pulsed.model.canonical_tick import Device
+from pulsed.model.computed_tick import ComputedTick
+from pulsed.model.gpu import Device
 from pulsed.model.owner import Owner, Owners
 from pulsed.model.vocabulary import Reading
 from tests.compute.streams import GPU, OTHER, sample

@@ -16,8 +16,8 @@ from pulsed.accounting.accounting import SILENT_SECONDS, OwnerAccounting
 from pulsed.accounting.counter_vector import EMPTY, OBSERVED, added, increase
 from pulsed.accounting.owner_roster import MORE_OWNERS, OTHER, OWNERS_PER_GPU, RESUME_SECONDS
 from pulsed.accounting.saved_accounts import EndedAccounts, dump_account, load_account
-from pulsed.compute.counters import COUNTER_POSITION, CounterSnapshot
-from pulsed.model.canonical_tick import Device, Entity
+from pulsed.model.counters import COUNTER_POSITION, CounterSnapshot
+from pulsed.model.gpu import Device, Entity
 from pulsed.model.owner import Owner, Owners, pod
 from pulsed.model.vocabulary import NOTHING, Reading
 from tests.accounting.streams import A, B, C, Node, job, seconds

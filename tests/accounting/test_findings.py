@@ -11,7 +11,7 @@ from pulsed.accounting.accounting import OwnerAccounting
 from pulsed.accounting.findings import FindingChange, FindingDetector
 from pulsed.compute.layer import ComputeLayer
 from pulsed.compute.settings import ComputeSettings
-from pulsed.model.canonical_tick import Device, Entity
+from pulsed.model.gpu import Device, Entity
 from pulsed.model.owner import Owner
 from pulsed.model.vocabulary import Reading
 from pulsed.reader.demo.source import DemoSource

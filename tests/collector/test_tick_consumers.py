@@ -13,7 +13,7 @@ from pulsed.collector import tick_consumers
 from pulsed.collector.tick_consumers import TickConsumers
 from pulsed.compute.layer import ComputeLayer
 from pulsed.compute.settings import ComputeSettings
-from pulsed.compute.tick import ComputedTick
+from pulsed.model.computed_tick import ComputedTick
 from tests.compute.streams import BUSY, sample
 
 TICK = ComputeLayer(ComputeSettings()).compute(sample(0.0, BUSY))

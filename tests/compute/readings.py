@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from pulsed.compute import derived_results as derive
 from pulsed.compute.class_table import DEFAULT_THRESHOLDS
 from pulsed.compute.settings import ComputeSettings
-from pulsed.compute.tick import Result
-from pulsed.model.canonical_tick import Device, Entity
+from pulsed.model.computed_tick import Result
+from pulsed.model.gpu import Device, Entity
 from pulsed.model.vocabulary import Reading
 
 many = settings(max_examples=500)

@@ -9,11 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pulsed.compute.accumulator import MAX_WATTS, Accumulator
-from pulsed.compute.class_table import WORKLOAD_CLASSES
-from pulsed.compute.counters import COUNTER_POSITION, COUNTERS, IDLE_KINDS, NOTHING_COUNTED, CounterSnapshot
-from pulsed.model.canonical_tick import Device
+from pulsed.model.counters import COUNTER_POSITION, COUNTERS, IDLE_KINDS, NOTHING_COUNTED, CounterSnapshot
+from pulsed.model.gpu import Device
 from pulsed.model.owner import Owner, pod
-from pulsed.model.vocabulary import NOTHING, Reading
+from pulsed.model.vocabulary import NOTHING, WORKLOAD_CLASSES, Reading
 from tests.compute.readings import many
 from tests.compute.streams import GPU
 

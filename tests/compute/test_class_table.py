@@ -5,9 +5,10 @@ from dataclasses import fields
 
 import pytest
 
-from pulsed.compute.bounds import Inputs
-from pulsed.compute.class_table import BOTTLENECKS, CLASSES, RULES, VARIABLES, ClassThresholds, rules_of
+from pulsed.compute.class_table import BOTTLENECKS, RULES, VARIABLES, ClassThresholds, rules_of
 from pulsed.errors import ConfigError
+from pulsed.model.computed_tick import Inputs
+from pulsed.model.vocabulary import CLASSES
 
 
 def test_the_twelve_classes_in_their_order() -> None:

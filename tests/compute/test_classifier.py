@@ -10,22 +10,13 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from pulsed.compute import classifier as workload_module
-from pulsed.compute.bounds import Bounds, Inputs, bounds_of
-from pulsed.compute.class_table import (
-    CLASSES,
-    DEFAULT_THRESHOLDS,
-    RULES,
-    UNKNOWN,
-    VARIABLES,
-    ClassThresholds,
-    Profile,
-    rules_of,
-)
+from pulsed.compute.bounds import bounds_of
+from pulsed.compute.class_table import DEFAULT_THRESHOLDS, RULES, VARIABLES, ClassThresholds, Profile, rules_of
 from pulsed.compute.classifier import Classifier
 from pulsed.compute.settings import PRESETS, ComputeSettings, Weights
-from pulsed.compute.tick import Workload
-from pulsed.model.canonical_tick import Device
-from pulsed.model.vocabulary import NOTHING, Reading
+from pulsed.model.computed_tick import Bounds, Inputs, Workload
+from pulsed.model.gpu import Device
+from pulsed.model.vocabulary import CLASSES, NOTHING, UNKNOWN, Reading
 from tests.compute.readings import (
     C2C,
     C2C_RATE,

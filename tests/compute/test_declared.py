@@ -54,10 +54,6 @@ from pulsed.errors import ConfigError
         ),
         ("health.device_counters", {"MICROSECONDS": 1000}),
         ("health.evaluator", {"FORGET_SECONDS": 7 * 86_400, "EMPTY_POLLS": 2, "MOST_WAITING_EVENTS": 1000}),
-        (
-            "health.model",
-            {"ROUNDING": 1e-6, "SEVERITY": {"unknown": -1, "ok": 0, "info": 1, "warn": 2, "hot": 3, "crit": 4}},
-        ),
         ("health.gpu", {"LOST_SECONDS": 1, "LOST_POLLS": 2}),
         ("health.device_counters", {"RESET_SECONDS": 60}),
         ("health.rule", {"MINUTE": 60, "HOUR": 3600, "DAY": 86_400}),

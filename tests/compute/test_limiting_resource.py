@@ -6,8 +6,8 @@ import random
 
 from pulsed.compute.peaks import RESOURCES
 from pulsed.compute.settings import ComputeSettings
-from pulsed.compute.tick import Result
-from pulsed.model.canonical_tick import Device, Entity
+from pulsed.model.computed_tick import Result
+from pulsed.model.gpu import Device, Entity
 from pulsed.model.vocabulary import Reading
 from tests.compute.readings import result_of
 from tools.class_docs import DIFFERENCES

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pulsed.compute.products import has_profiling, has_quantity
-from pulsed.model.canonical_tick import Device, Entity
+from pulsed.model.gpu import Device, Entity
 
 BOARD, INSTANCE = Entity("gpu", "0", "GPU-0"), Entity("mig", "0", "GPU-0", "1", "1g.10gb")
 

@@ -11,7 +11,7 @@ from pulsed.compute.peaks import LINKS, RESOURCES, pcie_peak, peaks_by_architect
 from pulsed.compute.products import c2c_of, nvlink_of
 from pulsed.compute.saturation import LIMITING_RESOURCES, NONE, SATURATION, UNKNOWN, Saturator
 from pulsed.compute.settings import ComputeSettings
-from pulsed.compute.tick import Saturation
+from pulsed.model.computed_tick import Saturation
 from pulsed.model.vocabulary import Reading
 from tests.compute.readings import C2C, INPUTS, at_most, consistent, hide, many, rates
 

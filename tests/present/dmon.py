@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from pulsed.collector.collector import Pipeline
 from pulsed.compute.settings import ComputeSettings
-from pulsed.compute.tick import ComputedTick
+from pulsed.model.computed_tick import ComputedTick
 from pulsed.model.raw_tick import RawTick
 from support.dmon_writer import ERAS, DmonWriter, Value
 from tests.translate.build import dmon_ticks

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pytest
 
-from pulsed.collector.target_store import TargetStore
+from pulsed.model.target_store import TargetStore
 from pulsed.present.asgi import CLIENT, App, Client, Message, Receive, Scope, Send, respond
 from pulsed.present.exposition.page import Pages
 from pulsed.present.exposition.telemetry import Telemetry

@@ -12,8 +12,8 @@ from typing import Any
 
 from pulsed.commands.top.feed import Answers, Gpu
 from pulsed.commands.top.model_reader import model_of
-from pulsed.compute.health.model import Health
-from pulsed.compute.tick import HeldWorkload, RealUtilization, Result, Saturation, Workload
+from pulsed.model.computed_tick import HeldWorkload, RealUtilization, Result, Saturation, Workload
+from pulsed.model.health import Health
 from pulsed.model.owner import Owner
 from pulsed.model.vocabulary import Reading
 from pulsed.terminal.model import SUMMARY_FIELDS, Model

@@ -8,7 +8,7 @@ from typing import Any
 
 from pulsed.compute.derived_results import result_of
 from pulsed.compute.settings import DEFAULT_SETTINGS
-from pulsed.compute.tick import HeldWorkload
+from pulsed.model.computed_tick import HeldWorkload
 from pulsed.present.api.class_document import class_document
 from pulsed.present.api.documents import Match
 from pulsed.terminal.class_rule import class_reasons

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pulsed.compute.class_table import RULES
-from pulsed.compute.health.model import STATES
+from pulsed.model.health import STATES
 from pulsed.present.api.sample_fields import FIELDS
 from pulsed.terminal.focus import HISTORY_FIELDS
 from pulsed.terminal.model import SUMMARY_FIELDS

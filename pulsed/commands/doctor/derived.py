@@ -9,7 +9,7 @@ from pulsed.compute.declaration import Alternatives
 from pulsed.compute.derived_results import DERIVED_RESULTS
 from pulsed.compute.products import has_quantity, is_of_boards
 from pulsed.compute.settings import ComputeSettings
-from pulsed.model.canonical_tick import Device
+from pulsed.model.gpu import Device
 from pulsed.model.vocabulary import Reading
 from pulsed.reader.dcgmi.watch import is_profiling
 from pulsed.translate.fields import sources

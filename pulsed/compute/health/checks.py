@@ -13,7 +13,6 @@ from operator import eq, gt, lt
 from pulsed.compute.health.check import Check, check
 from pulsed.compute.health.clock_events import HW_THERMAL_BIT, POWER_BRAKE_BIT, SW_THERMAL_BIT, UNNAMED_BIT
 from pulsed.compute.health.inputs import ACTIVITY
-from pulsed.compute.health.model import State
 from pulsed.compute.health.rule import DAY, HOUR, MINUTE, When, duration
 from pulsed.compute.health.rule_kinds import (
     PCIE_LIMIT_INPUTS,
@@ -36,6 +35,7 @@ from pulsed.compute.health.rule_kinds import (
 from pulsed.compute.health.xid_rule import CORROBORATION, CRITICAL_SECONDS, XID_INPUTS, XidRule
 from pulsed.compute.health.xids import RESET_LATER
 from pulsed.compute.sample import FRESH_SECONDS
+from pulsed.model.health import State
 
 _GAPS: tuple[tuple[State, float, float], ...] = (("warn", 3, 10), ("crit", 10, MINUTE))
 """By state, the shortest gap between two samples in intervals and in seconds: intervals of a fast source are short."""

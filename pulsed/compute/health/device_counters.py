@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from math import inf
 
 from pulsed.compute.health.clock_events import FEWEST_SAMPLES
-from pulsed.compute.health.model import has_passed
+from pulsed.compute.sample import has_passed
 from pulsed.model.vocabulary import POSITION, Reading, Value
 
 _PARTS = 60

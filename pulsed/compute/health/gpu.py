@@ -10,13 +10,14 @@ from pulsed.compute.bounds import activity_of
 from pulsed.compute.gpu_tracks import GpuTrack
 from pulsed.compute.health.device_counters import Resets
 from pulsed.compute.health.inputs import GpuInputs, exporter_facts
-from pulsed.compute.health.model import NOT_EVALUATED, CheckState, Health, has_passed
 from pulsed.compute.health.plan import REASONS, XID, GpuRules, HealthPlan
 from pulsed.compute.health.summary import health_of
 from pulsed.compute.health.xid_log import Jobs, XidLog
 from pulsed.compute.health.xid_rule import XidRule
-from pulsed.compute.sample import FIRST, Freshness, InputState, SampleDecision
-from pulsed.model.canonical_tick import Device, Extras
+from pulsed.compute.sample import FIRST, Freshness, InputState, SampleDecision, has_passed
+from pulsed.model.canonical_tick import Extras
+from pulsed.model.gpu import Device
+from pulsed.model.health import NOT_EVALUATED, CheckState, Health
 from pulsed.model.raw_tick import KernelEvent
 from pulsed.model.vocabulary import NOTHING, POSITION, Reading, Value
 

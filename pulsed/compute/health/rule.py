@@ -15,7 +15,8 @@ from typing import NamedTuple
 
 from pulsed.compute.health.device_counters import CounterIncrease, DutyCounter
 from pulsed.compute.health.inputs import INPUT_POSITION, GpuInputs
-from pulsed.compute.health.model import SEVERITY, State, has_passed
+from pulsed.compute.sample import has_passed
+from pulsed.model.health import SEVERITY, State
 
 MINUTE, HOUR, DAY = 60.0, 3600.0, 86400.0
 

@@ -11,9 +11,10 @@ from math import inf
 
 from pulsed.compute.health.device_counters import MICROSECONDS, CounterIncrease, DutyCounter
 from pulsed.compute.health.inputs import INPUT_POSITION, GpuInputs
-from pulsed.compute.health.model import SEVERITY, State, has_passed
 from pulsed.compute.health.rule import MINUTE, Rule, RuleState, When, duration
 from pulsed.compute.products import is_data_centre, limits_of
+from pulsed.compute.sample import has_passed
+from pulsed.model.health import SEVERITY, State
 from pulsed.model.vocabulary import Value
 
 # Replays per minute and lane that a bit error rate of 1e-12 explains, by generation (DCGM's PCIe watch). 4 and newer

@@ -10,7 +10,10 @@ from typing import TypeVar
 from pulsed.compute.declaration import Alternatives, DerivedNumber, DerivedResult, DerivedState
 from pulsed.compute.health.check import GpuCheck
 from pulsed.compute.health.checks import BY_ID
-from pulsed.compute.health.model import (
+from pulsed.compute.health.xid_log import XidLog
+from pulsed.compute.health.xids import xid_of
+from pulsed.compute.settings import ComputeSettings
+from pulsed.model.health import (
     NOT_EVALUATED,
     OTHER_XIDS,
     SEVERITY,
@@ -21,9 +24,6 @@ from pulsed.compute.health.model import (
     State,
     XidLast,
 )
-from pulsed.compute.health.xid_log import XidLog
-from pulsed.compute.health.xids import xid_of
-from pulsed.compute.settings import ComputeSettings
 from pulsed.model.vocabulary import QUANTITIES
 
 _Counts = TypeVar("_Counts", bound=tuple[tuple[object, int], ...])

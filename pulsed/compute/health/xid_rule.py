@@ -8,10 +8,10 @@ from math import inf
 from typing import Literal
 
 from pulsed.compute.health.inputs import GpuInputs
-from pulsed.compute.health.model import SEVERITY, State
 from pulsed.compute.health.rule import Rule, RuleState, duration
 from pulsed.compute.health.xid_log import REPEAT_WINDOW, XidRecord
 from pulsed.compute.health.xids import CORROBORABLE, FOLLOWER, XidSeverity, xid_of
+from pulsed.model.health import SEVERITY, State
 
 XID_INPUTS = ("xid_last_code", "xid_counts", "kernel_log")
 CORROBORATION = ("recovery_action", "ecc_dbe_volatile_total", "nvlink_link_recoveries_failed_total")

@@ -11,9 +11,9 @@ from pulsed.compute.bounds import bounds_of
 from pulsed.compute.class_table import VARIABLES
 from pulsed.compute.derived_results import result_of
 from pulsed.compute.settings import PRESETS, ComputeSettings, Weights
-from pulsed.compute.tick import Result
 from pulsed.compute.workload import MEASURED_BY
-from pulsed.model.canonical_tick import Device, Entity
+from pulsed.model.computed_tick import Result
+from pulsed.model.gpu import Device, Entity
 from pulsed.model.vocabulary import NOTHING, QUANTITIES, Reading
 
 GPU = Device(Entity("gpu", "0"))

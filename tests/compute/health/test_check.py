@@ -8,8 +8,8 @@ import pytest
 
 from pulsed.compute.health.check import Check, GpuCheck, check
 from pulsed.compute.health.inputs import GpuInputs
-from pulsed.compute.health.model import CheckState
 from pulsed.compute.health.rule_kinds import Level, step
+from pulsed.model.health import CheckState
 from tests.compute.health.sim import Sim, give
 from tests.compute.streams import DAY
 

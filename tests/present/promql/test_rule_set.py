@@ -14,7 +14,7 @@ from pulsed.compute.class_table import ClassThresholds
 from pulsed.compute.derived_results import recorded_numbers
 from pulsed.compute.peaks import RESOURCES, peaks_by_architecture
 from pulsed.compute.settings import PRESETS, ComputeSettings, Weights
-from pulsed.compute.tick import Result
+from pulsed.model.computed_tick import Result
 from pulsed.model.vocabulary import Reading
 from pulsed.present.promql.rule_set import RuleSelection, document
 from pulsed.present.promql.rule_types import IdentityLabels

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pulsed.compute.class_table import RULES
 from pulsed.compute.derived_results import result_of
 from pulsed.compute.settings import ComputeSettings
-from pulsed.compute.tick import Result
+from pulsed.model.computed_tick import Result
 from pulsed.model.vocabulary import Reading
 from pulsed.translate.fields import AMBIGUOUS_NAME, sources
 from pulsed.translate.translator import Translator

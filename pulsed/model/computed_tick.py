@@ -4,17 +4,34 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
-from pulsed.compute.absence import Removal
-from pulsed.compute.bounds import Bounds
-from pulsed.compute.class_table import UNKNOWN
-from pulsed.compute.counters import NOTHING_COUNTED, CounterSnapshot
-from pulsed.compute.health.model import NOT_EVALUATED, Health, HealthChange, NodeHealth, XidEvent
-from pulsed.model.canonical_tick import Device
+from pulsed.model.counters import NOTHING_COUNTED, CounterSnapshot
+from pulsed.model.gpu import Device
+from pulsed.model.health import NOT_EVALUATED, Health, HealthChange, NodeHealth, XidEvent
 from pulsed.model.owner import Owners
 from pulsed.model.raw_tick import Layout, RawValue
-from pulsed.model.vocabulary import Reading, Value
+from pulsed.model.vocabulary import UNKNOWN, Reading, Value
+
+
+class Inputs(NamedTuple):
+    """One value per activity input of the formula and of the class table, 0..1."""
+
+    sm: float
+    tensor: float
+    dram: float
+    graphics_engine: float
+    fp64: float
+
+
+class Bounds(NamedTuple):
+    """The lowest and the highest that each input can be, `low <= high` input by input.
+
+    When all inputs are present both are the same object.
+    """
+
+    low: Inputs
+    high: Inputs
 
 
 class Saturation(NamedTuple):
@@ -137,6 +154,41 @@ class ClassChange(NamedTuple):
     before: str
     after: str
     time: float
+
+
+RemovalReason = Literal["replaced", "moved", "expired", "forgotten"]
+
+_REASONS: Mapping[RemovalReason, str] = {
+    "replaced": "another board has replaced it",
+    "moved": "another target reports it",
+    "expired": "it was absent for health.forget_after",
+    "forgotten": "it was forgotten by request",
+}
+
+
+class Removal(NamedTuple):
+    """An absent GPU that is not expected any more; all of its state is dropped.
+
+    Attributes:
+        device: the GPU, as last seen.
+        last_seen: when it was in a tick last, in Unix seconds; 0 if it was in none before.
+        reason: `replaced`: a new board is in its slot, or came when its node was restarted; `moved`: another target
+            reports it; `expired`: it was absent for too long; `forgotten`: by request.
+        time: in Unix seconds.
+        replacement: the new board, if it was replaced.
+    """
+
+    device: Device
+    last_seen: float
+    reason: RemovalReason
+    time: float
+    replacement: Device | None = None
+
+    @property
+    def message(self) -> str:
+        """The reason as a sentence."""
+        board = f": {self.replacement.entity.uuid}" if self.replacement is not None else ""
+        return f"The GPU is no longer expected: {_REASONS[self.reason]}{board}"
 
 
 @dataclass(frozen=True, slots=True)

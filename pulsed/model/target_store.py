@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from pulsed.compute.tick import ComputedTick
+from pulsed.model.computed_tick import ComputedTick
 
 
 @dataclass(slots=True)

@@ -8,8 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from pulsed.compute.class_table import WORKLOAD_CLASSES
-from pulsed.model.vocabulary import QUANTITIES, Value
+from pulsed.model.vocabulary import QUANTITIES, WORKLOAD_CLASSES, Value
 
 IDLE_KINDS = ("free", "held", "unknown")
 """Kinds of idle time: the GPU is not in use, it is, or its memory is not known."""

@@ -9,8 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from pulsed.compute.gpu_tracks import GpuTrack
-from pulsed.model.canonical_tick import Device
+from pulsed.model.gpu import Device
 
 State = Literal["unknown", "ok", "info", "warn", "hot", "crit"]
 """`unknown` means that the inputs are absent; it is never ok. `hot` ranks above `warn`, because heat acts at once."""
@@ -20,14 +19,6 @@ STATES: tuple[State, ...] = ("unknown", "ok", "info", "warn", "hot", "crit")
 
 SEVERITY: Mapping[State, int] = {state: number - 1 for number, state in enumerate(STATES)}
 """-1 unknown, 0 ok, 1 info, 2 warn, 3 hot, 4 crit."""
-
-ROUNDING = 1e-6
-"""Tolerance of time comparisons in seconds: clocks are floats."""
-
-
-def has_passed(seconds: float, since: float, now: float) -> bool:
-    """Return whether so many seconds have passed, within the tolerance."""
-    return now - since >= seconds - ROUNDING
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,17 +140,6 @@ class XidEvent:
 
 
 @dataclass(frozen=True, slots=True)
-class LostGpu:
-    """A GPU that is missing since a time in Unix seconds: `gpu_lost` is critical, latched states are kept."""
-
-    track: GpuTrack
-    device: Device
-    since: float
-    last_seen: float
-    health: Health
-
-
-@dataclass(frozen=True, slots=True)
 class NodeHealth:
     """The worst known state of all boards of a target, lost ones included, their mean coverage, and counts by state."""
 
@@ -172,23 +152,3 @@ class NodeHealth:
     def severity(self) -> int:
         """-1 unknown to 4 crit."""
         return SEVERITY[self.state]
-
-
-@dataclass(frozen=True, slots=True)
-class HealthTick:
-    """Health of all devices after one sample.
-
-    Attributes:
-        healths: one per device of the sample; a MIG instance or vGPU has the very object of its board.
-        changes: caused by this sample.
-        clock_event_shares: one per device: by reason, the share of the last minute in which the clocks were reduced
-            for it (`power_cap`, `sw_thermal`, ...), benign reasons included.
-        xids: that happened since the sample before.
-    """
-
-    healths: tuple[Health, ...]
-    lost: tuple[LostGpu, ...]
-    node: NodeHealth
-    changes: tuple[HealthChange, ...] = ()
-    clock_event_shares: tuple[tuple[tuple[str, float], ...], ...] = ()
-    xids: tuple[XidEvent, ...] = ()
