@@ -80,7 +80,7 @@ _REPLAYS = Increase(
     window=MINUTE,
     per=MINUTE,
     limit=pcie_replay_limit,
-    limit_inputs=PCIE_LIMIT_INPUTS,
+    other_inputs=PCIE_LIMIT_INPUTS,
     enter=MINUTE,
     hold=10 * MINUTE,
 )

@@ -132,6 +132,7 @@ class Rule(ABC):
         number: how a threshold is written in that sentence; `at 5 or more` by default.
         below: whether small measures are the bad ones.
         when: conditions.
+        other_inputs: inputs that the measure depends on where they are present.
         enter: seconds for which a level must be reached without a break before it is raised.
         hold: minimum seconds for which a raised state is kept.
         release: seconds for which a raised state must not be reached before it is left.
@@ -147,6 +148,7 @@ class Rule(ABC):
     number: str | None = None
     below: bool = False
     when: tuple[When, ...] = ()
+    other_inputs: tuple[str, ...] = ()
     enter: float = 0.0
     hold: float = 0.0
     release: float = 0.0
@@ -185,7 +187,7 @@ class Rule(ABC):
     @property
     def uses(self) -> tuple[str, ...]:
         """All inputs that its state depends on."""
-        return (*self.inputs, *(when.quantity for when in self.when))
+        return (*self.inputs, *self.other_inputs, *(when.quantity for when in self.when))
 
     @property
     def counts_events(self) -> bool:
