@@ -259,8 +259,9 @@ class HealthEvaluator:
             node = roll_up([*(gpu.health for _, _, gpu in self._boards), *(one.health for one in self._lost)])
             self._node = self._node if node == self._node else node
         shares = tuple([gpu.inputs.clock_events.shares for gpu in self._gpu_of_device])
-        self._last = HealthTick(healths, self._lost, self._node, tuple(self._changes), shares, tuple(self._xids))
+        tick = HealthTick(healths, self._lost, self._node, tuple(self._changes), shares, tuple(self._xids))
         self._changes, self._xids = [], []
+        self._last = last if last == tick and not is_changed else tick
         return self._last
 
 
