@@ -15,7 +15,7 @@ from pulsed.kubernetes.cluster_access import ClusterAccess
 from pulsed.kubernetes.exporter_pods import PageAddress
 from pulsed.kubernetes.resource_watch import ResourceWatch
 from pulsed.model.computed_tick import ComputedTick
-from pulsed.model.raw_tick import Layout
+from pulsed.model.raw_tick import Layout, RawTick
 from pulsed.model.target_store import Target, TargetStore
 from pulsed.model.vocabulary import QUANTITIES, Group
 from pulsed.present.exposition.catalog import FORMS, lean_form
@@ -277,7 +277,7 @@ def _own() -> Iterator[str]:
     board.targets[0].rejected["bad_value"] = 1
     board.targets[0].errors["scrape_failed"] = 1
     board.targets[0].kernel_log_error = ""
-    board.targets[0].tick = ComputedTick("demo", 0.0, 0.0, 1.0, (), (), (), Layout("exporter", ()), ())
+    board.targets[0].tick = ComputedTick(RawTick("demo", 0.0, 0.0, 1.0, Layout("exporter", ()), ()), (), (), ())
     telemetry = Telemetry(board)
     state = SourceState(LABELS, last_success=0.0, errors={"unreadable": 1})
     telemetry.attribution = lambda: [state]

@@ -126,15 +126,9 @@ class Translator:
         if found != self._devices:
             self._devices = found
         return CanonicalTick(
-            target=raw.target,
-            time=raw.time,
-            clock=raw.clock,
-            interval=raw.interval,
+            raw,
             devices=self._devices,
             readings=tuple(readings),
-            layout=raw.layout,
-            values=values,
-            rejected=raw.rejected,
             anomalies=anomalies,
             extras=compiled.extras.read(self._devices, values),
             kernel_events=kernel_events,
