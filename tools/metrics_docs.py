@@ -32,10 +32,9 @@ from pulsed.reader.nvml.device import GPM_SUPPORT
 from pulsed.reader.nvml.driver_session import XID
 from pulsed.reader.nvml.field_values import FIELD_VALUES
 from pulsed.reader.nvml.gpm import GPM_METRICS
-from pulsed.translate.exporter_versions import ANY, first_version
+from pulsed.translate.exporter_versions import ANY
 from pulsed.translate.fields import DERIVED as COMPOSED
-from pulsed.translate.fields import sources
-from pulsed.translate.watches import GROUPS
+from pulsed.translate.fields import GROUPS, sources
 from support.hardware.readings import kept_runs
 from tools.class_docs import classes
 
@@ -218,7 +217,7 @@ def _availability(quantity: str) -> str:
     ids = {field.id for field in fields}
     groups = GROUPS.values()
     is_watched = any(not ids.isdisjoint((*group.fast, *group.slow, *group.superchip)) for group in groups)
-    since = min(first_version(field) for field in fields)
+    since = min(field.since for field in fields)
     limits = ["" if since == ANY else f"{since}", "" if is_watched else "fields", _in_nvml(quantity)]
     return f" ({', '.join(filter(None, limits))})" if any(limits) else ""
 

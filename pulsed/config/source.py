@@ -31,7 +31,7 @@ from pulsed.model.raw_tick import MAX_GPUS
 from pulsed.reader.dcgmi.settings import DcgmiSettings
 from pulsed.reader.exporter.scraper import ExporterSettings
 from pulsed.reader.nvml.settings import LEAST_INTERVAL, NvmlSettings
-from pulsed.translate.watches import GROUPS
+from pulsed.translate.fields import GROUPS
 
 _DCGMI, _EXPORTER, _NVML = DcgmiSettings(()), ExporterSettings(), NvmlSettings()
 

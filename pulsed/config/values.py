@@ -37,7 +37,7 @@ from pulsed.config.value_parsers import (
 )
 from pulsed.durations import duration, duration_or_none
 from pulsed.present.exposition.page import COMPATIBLE
-from pulsed.translate.watches import GROUPS
+from pulsed.translate.fields import GROUPS
 
 Style = Literal["typed", "text", "file"]
 """How a scalar without quotes is taken: by YAML's types; as it is written (`node: 007`); so too, as a file's name."""
