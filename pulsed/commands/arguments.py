@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pulsed.config import Config
-    from pulsed.translate.exporter_versions import ExporterVersion
+    from pulsed.translate.fields import ExporterVersion
 
 _KEY = "config."
 

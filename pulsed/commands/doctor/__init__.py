@@ -12,7 +12,7 @@ from pulsed.commands.arguments import configuration
 from pulsed.commands.doctor.render import render
 from pulsed.commands.doctor.report import examine
 from pulsed.config import Config
-from pulsed.translate.exporter_versions import ExporterVersion
+from pulsed.translate.fields import ExporterVersion
 
 
 def run(options: argparse.Namespace) -> int:

@@ -23,8 +23,7 @@ from pulsed.config import Config
 from pulsed.model.gpu import Device
 from pulsed.model.vocabulary import QUANTITIES, Reading
 from pulsed.reader.dcgmi.watch import is_profiling
-from pulsed.translate.exporter_versions import ExporterVersion
-from pulsed.translate.fields import sources
+from pulsed.translate.fields import ExporterVersion, sources
 
 Report = dict[str, Any]
 
