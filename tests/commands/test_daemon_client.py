@@ -14,7 +14,6 @@ from pathlib import Path
 import pytest
 
 from pulsed.commands.daemon_client import ClientSettings, DaemonClient, DaemonUnreachable, RequestRefused
-from pulsed.errors import UsageError
 from support.certificates import make_authority
 from support.daemon import pulsed
 from support.http_servers import QuietHandler, running
@@ -210,8 +209,3 @@ def test_a_secret_that_all_users_can_read_is_a_warning(server: Server, tmp_path:
         assert done.stderr.startswith(warning)
         assert ("all users" in done.stderr) == bool(warning)
         assert server.seen.pop() == basic("ops:s3cret")
-
-
-def test_a_password_without_a_user_is_wrong_usage(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="--password-file needs a user"):
-        client("http://localhost:9401", password_file=str(tmp_path))

@@ -163,12 +163,6 @@ def test_names_cannot_steer_the_terminal(server: Server) -> None:
     assert "\x1b" not in pulsed("health", url).stdout
 
 
-def test_without_a_daemon_nothing_is_known() -> None:
-    done = pulsed("health", f"http://127.0.0.1:{free_port()}")
-    assert done.returncode == 3
-    assert "Check that `pulsed serve` runs there" in done.stderr
-
-
 @pytest.mark.parametrize(("status", "answer"), [(500, []), (200, {"error": "no"})])
 def test_an_answer_that_is_none_is_unknown(server: Server, status: int, answer: object) -> None:
     url = serve(server)

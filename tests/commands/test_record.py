@@ -17,7 +17,6 @@ from pathlib import Path
 
 import pytest
 
-from pulsed import cli
 from pulsed.collector.collector import Pipeline
 from pulsed.collector.source_factory import open_sources
 from pulsed.collector.this_host import node_name
@@ -356,20 +355,6 @@ def test_limits_and_stdout() -> None:
     assert told.stdout.count('{"tick"') >= 1
 
 
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (["--duration", "soon"], "'soon' is not a duration"),
-        (["--duration", "0"], "not a positive duration"),
-        (["--ticks", "0"], "'0' is not a whole number above 0"),
-        (["--ticks", "1.5"], "not a whole number"),
-    ],
-)
-def test_wrong_limits(arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["record", "-", *arguments]) == 2
-    assert words in capsys.readouterr().err
-
-
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="there is no /dev/full here")
 @pytest.mark.parametrize("file", ["/dev/full", "-"])
 def test_a_full_disk_fails(file: str) -> None:
@@ -407,11 +392,6 @@ def test_what_is_replayed_is_not_recorded_into(tmp_path: Path, monkeypatch: pyte
     recorded(demo, tmp_path / "record", monkeypatch, 2)
     with pytest.raises(UsageError, match="the recording to be replayed"):
         record(replaying(tmp_path / "record"), str(tmp_path / "record"))
-
-
-def test_a_file_that_cannot_be_made(tmp_path: Path) -> None:
-    with pytest.raises(RecordFailed, match="No such file or directory"):
-        record(config("source.kind=demo"), str(tmp_path / "missing" / "record"))
 
 
 def test_the_loop_is_left_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -48,6 +48,8 @@ MISTAKES = (
     Mistake("serve now", 2, ("serve: unexpected argument 'now'. See `pulsed serve --help`",)),
     Mistake("record", 2, ("record: the following arguments are required: FILE",)),
     Mistake("record x --ticks 0", 2, ("record: --ticks: '0' is not a whole number above 0",)),
+    Mistake("record x --ticks 1.5", 2, ("record: --ticks: '1.5' is not a whole number above 0",)),
+    Mistake("record x --duration 0", 2, ("record: --duration: '0' is not a positive duration",)),
     Mistake("record x --duration soon", 2, ("record: --duration: 'soon' is not a duration; give a duration such as",)),
     Mistake("counters --exporter-version latest", 2, ("'latest' is not a version of dcgm-exporter; give 4.5.2",)),
     Mistake("rules --by , ", 2, ("rules: --by: ',' is not a list of labels; give names with commas",)),

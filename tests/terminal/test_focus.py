@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+import pytest
+
 from pulsed.compute.derived_results import result_of
 from pulsed.compute.settings import DEFAULT_SETTINGS
 from pulsed.model.computed_tick import HeldWorkload
@@ -38,39 +40,40 @@ def reasons(held: str | None = None, model: str = "NVIDIA H100 80GB HBM3", **met
     return list(class_reasons(document))
 
 
-def test_a_class_has_its_rule_with_the_values() -> None:
-    assert reasons() == ["rule of io or data loading: PCIe 18.8 GB/s (>= 1.00 GB/s), SM 13 % (< 30 %)"]
+STILL: dict[str, Any] = {"pcie_receive_bytes_per_second": 0.0}
+GH200: dict[str, Any] = {"model": "NVIDIA GH200 480GB"}
+C2C = {"c2c_receive_bytes_per_second": 9e10, "c2c_transmit_bytes_per_second": 0.0}
 
 
-def test_the_link_of_a_superchip_is_named() -> None:
-    gh200 = "NVIDIA GH200 480GB"
-    assert reasons(model=gh200, c2c_receive_bytes_per_second=9e10, c2c_transmit_bytes_per_second=0.0) == [
-        "rule of io or data loading: PCIe and C2C 90.0 GB/s (>= 1.00 GB/s), SM 13 % (< 30 %)"
-    ]
-    _, inputs = reasons(model=gh200, pcie_receive_bytes_per_second=0.0)
-    assert inputs == (
-        "these inputs would decide it: c2c_transmit_bytes_per_second (DCGM field 1076),"
-        " c2c_receive_bytes_per_second (DCGM field 1078)"
-    )
-
-
-def test_of_two_rules_of_a_class_the_one_that_holds_is_shown() -> None:
-    still: dict[str, Any] = {"pcie_receive_bytes_per_second": 0.0}
-    (saturated,) = reasons(dram_active_ratio=0.7, sm_active_ratio=0.9, **still)
-    (other,) = reasons(dram_active_ratio=0.55, **still)
-    assert saturated == "rule of memory bound: DRAM 70 % (>= 65 %)"
-    assert other == "rule of memory bound: DRAM 55 % (>= 50 %), SM 13 % (< 50 %)"
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        ({}, "rule of io or data loading: PCIe 18.8 GB/s (>= 1.00 GB/s), SM 13 % (< 30 %)"),
+        (
+            {**GH200, **C2C},
+            "rule of io or data loading: PCIe and C2C 90.0 GB/s (>= 1.00 GB/s), SM 13 % (< 30 %)",
+        ),
+        (
+            {**GH200, **STILL},
+            "these inputs would decide it: c2c_transmit_bytes_per_second (DCGM field 1076),"
+            " c2c_receive_bytes_per_second (DCGM field 1078)",
+        ),
+        ({**STILL, "dram_active_ratio": 0.7, "sm_active_ratio": 0.9}, "rule of memory bound: DRAM 70 % (>= 65 %)"),
+        ({**STILL, "dram_active_ratio": 0.55}, "rule of memory bound: DRAM 55 % (>= 50 %), SM 13 % (< 50 %)"),
+        (
+            {"pcie_transmit_bytes_per_second": None},
+            "rule of io or data loading: PCIe -- (>= 1.00 GB/s), SM 13 % (< 30 %)",
+        ),
+    ],
+    ids=["values", "superchip", "inputs of a superchip", "first of two rules", "second of two rules", "missing value"],
+)
+def test_a_class_has_the_rule_that_holds_with_its_values(given: dict[str, Any], sentence: str) -> None:
+    assert reasons(**given)[-1] == sentence
 
 
 def test_a_class_that_did_not_last_is_named() -> None:
     first, _ = reasons("idle")
     assert first == "the newest sample alone is io or data loading; a class changes when it lasts"
-
-
-def test_a_missing_value_is_not_zero() -> None:
-    assert reasons(pcie_transmit_bytes_per_second=None) == [
-        "rule of io or data loading: PCIe -- (>= 1.00 GB/s), SM 13 % (< 30 %)"
-    ]
 
 
 def test_an_unknown_class_has_its_candidates_and_the_inputs_that_they_need() -> None:

@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+import pytest
+
 from pulsed.commands.daemon_client import DaemonUnreachable
 from pulsed.commands.top.feed import Connection, Feed, HistoryWanted, Wanted
 from pulsed.terminal.model import Gpu, model_of
 from tests.commands.top.fake_daemon import FakeDaemon
 
 
-def test_only_what_the_view_needs_is_read() -> None:
-    daemon = FakeDaemon()
-    feed = Feed(daemon.connect, "node1", interval=0.0)
+@pytest.fixture
+def daemon() -> FakeDaemon:
+    return FakeDaemon()
+
+
+@pytest.fixture
+def feed(daemon: FakeDaemon) -> Feed:
+    return Feed(daemon.connect, "node1", interval=0.0)
+
+
+def test_only_what_the_view_needs_is_read(daemon: FakeDaemon, feed: Feed) -> None:
     feed.poll()
     assert daemon.routes() == ["/gpus", "/host", "/version"]
     feed.poll()
@@ -28,10 +38,8 @@ def test_only_what_the_view_needs_is_read() -> None:
     assert daemon.routes() == ["/gpus"]
 
 
-def test_history_is_of_fields_that_are_kept_and_read_once_per_point() -> None:
-    daemon = FakeDaemon()
+def test_history_is_of_fields_that_are_kept_and_read_once_per_point(daemon: FakeDaemon, feed: Feed) -> None:
     daemon.documents["/config"] = {"history": {"fields": ["power_watts"]}}
-    feed = Feed(daemon.connect, "node1", interval=0.0)
     wanted = HistoryWanted((Gpu("node1", "0"), Gpu("node1", "7:3")), ("power_watts", "ecc_mode"), 600.0, 120)
     feed.want(Wanted(history=wanted))
     feed.poll()
@@ -44,15 +52,13 @@ def test_history_is_of_fields_that_are_kept_and_read_once_per_point() -> None:
     assert feed.answers.history is None
 
 
-def test_an_error_keeps_the_last_answers_and_their_gpus_become_stale() -> None:
-    daemon = FakeDaemon()
-    feed = Feed(daemon.connect, "node1", interval=0.0)
+def test_an_error_keeps_the_last_answers_and_their_gpus_become_stale(daemon: FakeDaemon, feed: Feed) -> None:
     feed.poll()
     arrived = feed.answers.arrived
     assert arrived is not None
     daemon.is_up = False
     feed.poll()
-    assert feed.answers.error == "cannot reach it\nStart it" or "cannot reach it" in feed.answers.error
+    assert feed.answers.error == "cannot reach it. Start it"
     fresh, later = (model_of([feed.answers], arrived + seconds, 0.0) for seconds in (1.0, 6.0))
     assert [gpu.stale for gpu in fresh.gpus] == [False] * 8 + [True]
     assert all(gpu.stale for gpu in later.gpus)
@@ -62,27 +68,22 @@ def test_an_error_keeps_the_last_answers_and_their_gpus_become_stale() -> None:
     assert feed.answers.error == ""
 
 
-def test_a_gpu_that_is_gone_has_no_detail() -> None:
-    daemon = FakeDaemon()
+def test_a_gpu_that_is_gone_has_no_detail(daemon: FakeDaemon, feed: Feed) -> None:
     daemon.missing = frozenset(("/gpus/2",))
-    feed = Feed(daemon.connect, "node1", interval=0.0)
     feed.want(Wanted(detail=Gpu("node1", "2")))
     feed.poll()
     assert feed.answers.details == {Gpu("node1", "2"): {}}
     assert feed.answers.error == ""
 
 
-def test_something_else_than_pulsed_is_an_error() -> None:
-    daemon = FakeDaemon()
+def test_something_else_than_pulsed_is_an_error(daemon: FakeDaemon, feed: Feed) -> None:
     daemon.documents["/gpus"] = {"hello": "world"}
-    feed = Feed(daemon.connect, "node1", interval=0.0)
     feed.poll()
     assert "is not as this version of pulsed expects" in feed.answers.error
     assert feed.answers.summary is None
 
 
-def test_a_daemon_that_is_not_found_is_looked_for_again() -> None:
-    daemon = FakeDaemon()
+def test_a_daemon_that_is_not_found_is_looked_for_again(daemon: FakeDaemon) -> None:
     tries = []
 
     def connect() -> Connection:
@@ -98,9 +99,7 @@ def test_a_daemon_that_is_not_found_is_looked_for_again() -> None:
     assert feed.answers.label == "http://node1:9401"
 
 
-def test_replays_per_second_are_of_two_samples() -> None:
-    daemon = FakeDaemon()
-    feed = Feed(daemon.connect, "node1", interval=0.0)
+def test_replays_per_second_are_of_two_samples(daemon: FakeDaemon, feed: Feed) -> None:
     feed.poll()
     assert model_of([feed.answers], 0.0, 0.0).gpus[0].replays_per_second is None
     summary = daemon.documents["/gpus"]
