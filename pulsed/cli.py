@@ -55,7 +55,7 @@ COMMANDS: Mapping[str, Command] = {
     "record": Command("write raw ticks to a file, for replay, until the source ends", options.RECORD, "record:run"),
     "doctor": Command("check which sources work here, and what they lack", options.DOCTOR, "doctor:run"),
     "counters": Command(
-        "print a counters file for dcgm-exporter with all that pulsed can use", options.COUNTERS, "files:run_counters",
+        "print a counters file for dcgm-exporter with all that pulsed can use", options.COUNTERS, "counters:run",
         "Prints a counters file (CSV) for dcgm-exporter, which does not start with a field that it lacks.",
     ),
     "health": Command(

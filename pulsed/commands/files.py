@@ -1,4 +1,4 @@
-"""`pulsed rules`, `counters` and `check-config`: print or check files, without a source."""
+"""`pulsed rules` and `pulsed check-config`: print or check files, without a source."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from pathlib import Path
 from pulsed.commands.arguments import configuration
 from pulsed.config.load import check
 from pulsed.errors import PulsedError
-from pulsed.present.counters_file import counters_file
 from pulsed.present.promql.alert_text import RUNBOOK
 from pulsed.present.promql.document import KubernetesObject
 from pulsed.present.promql.rule_set import RuleSelection, document
@@ -44,12 +43,6 @@ def run_rules(options: argparse.Namespace) -> int:
         Path(options.output).write_text(text, encoding="utf-8")
     except OSError as error:
         raise RulesNotWritten(f"cannot write {options.output}: {error.strerror}", "Name another file") from None
-    return 0
-
-
-def run_counters(options: argparse.Namespace) -> int:
-    """Print the counters file for a version of dcgm-exporter and a model; return the exit code."""
-    sys.stdout.write(counters_file(options.exporter_version, options.model))
     return 0
 
 
