@@ -9,9 +9,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
-from pulsed.accounting.account import GpuKey, OwnerAccount, gpu_key
+from pulsed.accounting.account import OwnerAccount
 from pulsed.accounting.accounting import HeldGpu, OwnerAccounting
 from pulsed.accounting.counter_vector import EMPTY, CounterVector, added, observed, scaled, total, value
+from pulsed.model.gpu import GpuKey
 from pulsed.model.owner import Owner
 from pulsed.model.target_store import TargetStore
 from pulsed.model.vocabulary import Value
@@ -131,7 +132,7 @@ class GroupSums:
     def add_gpu(self, held: HeldGpu) -> None:
         """Add what a GPU does now."""
         share = 1.0 / held.sharers
-        self.gpus.add(gpu_key(held.device))
+        self.gpus.add(held.device.entity.key)
         self.shares += share
         if held.account.owner.kind == "pod":
             self.pods.add(held.account.owner.name)

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 
 from pulsed.json_text import json_text
 from pulsed.model.computed_tick import ComputedTick
-from pulsed.model.gpu import Device, Entity, Key, key_of, names_of, node_of
+from pulsed.model.gpu import Device, Entity, GpuKey, key_of, names_of, node_of
 from pulsed.present.api.sample_fields import DEFAULT_FIELDS, check_fields
 from pulsed.present.api.sample_rows import Columns, json_numbers
 
@@ -176,7 +176,7 @@ class History:
     def find(self, wanted: str, node: str | None, here: str) -> list[RememberedGpu]:
         """Return the GPUs with this name, as in `documents.find`, of which samples are kept, each once."""
         self._forget(self._now())
-        found: dict[Key, RememberedGpu] = {}
+        found: dict[GpuKey, RememberedGpu] = {}
         seen: dict[str, tuple[Device, ...]] = {}
         for segment in self._segments:
             target, devices = segment.source.name, segment.devices
