@@ -15,7 +15,7 @@ from pulsed.settings import Settings, keys_of
 if TYPE_CHECKING:
     from pulsed.kubernetes.api_client import ApiClient
     from pulsed.kubernetes.cluster_access import ClusterAccess
-    from pulsed.reader.exporter.scraper import ExporterSettings
+    from pulsed.reader.exporter.settings import ExporterSettings
 
 
 def api_client(config: Config) -> ApiClient:
@@ -41,7 +41,7 @@ def cluster_access(config: Config) -> ClusterAccess:
 
 def exporter_settings(config: Config) -> ExporterSettings:
     """Return how exporters are scraped. Raises `ConfigError` if a secret's file cannot be read."""
-    from pulsed.reader.exporter.scraper import ExporterSettings
+    from pulsed.reader.exporter.settings import ExporterSettings
 
     given = config.source.exporter
     other = {"targets", "own_node", "discovery", "kubernetes", "password"}

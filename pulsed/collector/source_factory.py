@@ -136,18 +136,20 @@ def _nvml(config: Config, hurried: bool) -> Sequence[Source]:
 
 
 def _replay(config: Config, hurried: bool) -> Sequence[Source]:
-    from pulsed.reader.replay.source import DEFAULT_START, replay_sources
+    from pulsed.reader.replay.settings import DEFAULT_START, ReplaySettings
+    from pulsed.reader.replay.source import replay_sources
 
     given = config.source.replay
-    return replay_sources(
+    settings = ReplaySettings(
         given.path or "",
         given.columns,
         speed=0.0 if hurried else given.speed,
         loop=given.loop,
         interval=config.source.seconds(),
-        max_gpus=config.source.max_gpus,
         start=DEFAULT_START if given.start is None else given.start,
+        max_gpus=config.source.max_gpus,
     )
+    return replay_sources(settings)
 
 
 def _demo(config: Config, hurried: bool) -> Sequence[Source]:

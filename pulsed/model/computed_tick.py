@@ -122,7 +122,7 @@ class Result(NamedTuple):
         workload: with the raw class.
         saturation: how close it is to a limit, of this tick alone too.
         held: the class with flickers left out.
-        account: what was counted up to and with this tick.
+        counters: what was counted up to and with this tick.
         health: of the GPU; a MIG instance has its board's.
         clock_event_shares: by reason, the share of the last minute in which the clocks were held for it.
         mig_unpartitioned: of a board with MIG instances, the share of its compute slices that none of them has, 0..1.
@@ -133,7 +133,7 @@ class Result(NamedTuple):
     workload: Workload
     saturation: Saturation
     held: HeldWorkload = NOT_HELD
-    account: CounterSnapshot = NOTHING_COUNTED
+    counters: CounterSnapshot = NOTHING_COUNTED
     health: Health = NOT_EVALUATED
     clock_event_shares: tuple[tuple[str, float], ...] = ()
     mig_unpartitioned: float | None = None

@@ -55,7 +55,7 @@ def sample(
 
 def counted(tick: ComputedTick, name: str, state: str = "", position: int = 0) -> float:
     """The value of a counter that must be there."""
-    value = tick.results[position].account.value(name, state)
+    value = tick.results[position].counters.value(name, state)
     assert value is not None
     return value
 
@@ -75,4 +75,4 @@ class TrackedTarget:
         return self.tracker.track(sample(self.clock, *readings, devices=devices, interval=interval, time=time))
 
     def track(self, *devices: Device, after: float = 1.0, interval: float = 1.0, time: float | None = None) -> GpuTrack:
-        return self.tick(*devices, after=after, interval=interval, time=time).roster.tracks[0]
+        return self.tick(*devices, after=after, interval=interval, time=time).gpus.tracks[0]

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from pulsed.compute.peaks import RESOURCES
 from pulsed.model.computed_tick import ComputedTick, HeldWorkload, RealUtilization, Result, Saturation, Workload
-from pulsed.model.counters import POSITION, CounterSnapshot, Distribution
+from pulsed.model.counters import COUNTER_POSITION, CounterSnapshot, Distribution
 from pulsed.model.gpu import Device, Entity
 from pulsed.model.health import CheckState, Health, XidLast
 from pulsed.model.raw_tick import Layout, RawTick, RawValue, Series
@@ -19,7 +19,9 @@ from pulsed.model.vocabulary import NOTHING, QUANTITIES, Reading
 TIME = 1767225600.1
 """2026-01-01T00:00:00.100Z"""
 
-COUNTED = CounterSnapshot(tuple(map(float, range(len(POSITION)))), TIME - 60, Distribution((0.25, 0.5), (3, 0, 7), 5.5))
+COUNTED = CounterSnapshot(
+    tuple(map(float, range(len(COUNTER_POSITION)))), TIME - 60, Distribution((0.25, 0.5), (3, 0, 7), 5.5)
+)
 
 SATURATED = Saturation(0.9, 0.9, 1.0, "dram", (0.3, 0.0, 0.25, 0.0, 0.1, 0.9, None, 0.05, None), 0.3, 0.9, ("pcie",))
 NOT_SATURATED = Saturation(None, 0.0, 1.0, "unknown", (None,) * 9, None, None, RESOURCES)
@@ -64,7 +66,7 @@ OPEN = Result(
     Workload("unknown", "unknown", ("idle", "mixed_or_moderate")),
     NOT_SATURATED,
     HeldWorkload("unknown", "unknown", TIME),
-    CounterSnapshot((None,) * len(POSITION), TIME),
+    CounterSnapshot((None,) * len(COUNTER_POSITION), TIME),
 )
 
 
