@@ -21,6 +21,9 @@ EntityKind = Literal["gpu", "mig", "vgpu"]
 GpuKey = tuple[str, str, str]
 """Identifies a GPU or MIG instance: node, UUID or else index, MIG id."""
 
+EntityLocation = tuple[EntityKind, str, str, str, str]
+"""Kind, node, index, MIG id and MIG profile."""
+
 
 @dataclass(frozen=True, slots=True)
 class Entity:
@@ -52,6 +55,20 @@ class Entity:
     def key(self) -> GpuKey:
         """The key of the device: that of its board, and its MIG id."""
         return (*self.board, self.mig_id)
+
+    @property
+    def location(self) -> EntityLocation:
+        """Where the device is, whatever its UUID."""
+        return (self.kind, self.node, self.gpu, self.mig_id, self.mig_profile)
+
+    @property
+    def saved_keys(self) -> tuple[str, ...]:
+        """The key of the device in its target and in saved state, then others under which it may have been saved."""
+        key = f"{self.node}|{self.uuid or f'gpu {self.gpu}'}"
+        if self.kind == "gpu":
+            return (key,)
+        key = f"{key}|{self.kind}|{self.mig_id}"
+        return (f"{key}|{self.mig_profile}", key) if self.mig_profile else (key,)
 
     @property
     def name(self) -> str:
