@@ -34,23 +34,6 @@ class GpuTrack:
         missed_since: time of the first tick without an absent GPU, in Unix seconds.
     """
 
-    __slots__ = (
-        "__weakref__",
-        "decision",
-        "device",
-        "gone_at",
-        "inputs",
-        "key",
-        "last_sample",
-        "last_seen",
-        "missed_since",
-        "now",
-        "other_keys",
-        "started",
-        "status",
-        "time",
-    )
-
     def __init__(self, device: Device, keys: tuple[str, ...], started: float) -> None:
         self.key, self.other_keys = keys[0], keys[1:]
         self.device = device
