@@ -88,16 +88,8 @@ class Accumulator:
         workload_class: str,
         refresh: Value = None,
     ) -> None:
-        """Count a sample.
-
-        Args:
-            seconds: time that it covers, above 0.
-            device: the GPU.
-            reading: its inputs.
-            ratio: its real utilization.
-            workload_class: of the sample alone.
-            refresh: seconds between two different samples of the source; None if unknown.
-        """
+        """Count a sample that covers some seconds, above 0. `refresh` has the seconds between two different samples of
+        the source; None if unknown."""
         self._count(seconds, device, reading, ratio, workload_class, refresh)
         if self._bounds and ratio is not None:
             self._buckets[bisect_left(self._bounds, ratio)] += 1

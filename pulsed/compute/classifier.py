@@ -52,18 +52,10 @@ def traffic(
     """Bound the largest direction of PCIe and the chip-to-chip link, bytes/s.
 
     Below a whole GPU there is none: exactly 0. Traffic reads or writes device memory, or a kernel causes it: where
-    neither can be active, missing traffic is none. Missing traffic of a superchip's link is limited by how active both
-    can be; other products have no such link. The profile `kempnerpulse` has PCIe alone: a busy copy engine counts as
-    traffic without limit, and an unknown `memory_utilization_ratio` leaves the traffic open.
-
-    Args:
-        reading: what was measured.
-        high: the highest that its inputs can be, from `bounds_of`.
-        thresholds: of the profile `kempnerpulse`.
-        whole: whether it is a whole GPU.
-        link: its chip-to-chip link; None if it is no superchip.
-        profile: whose rule.
-        missing: what missing traffic is.
+    neither can be active, given the highest that the inputs can be, missing traffic is none. Missing traffic of a
+    superchip's link is limited by how active both can be; other products have no such link. The profile `kempnerpulse`
+    has PCIe alone: a busy copy engine counts as traffic without limit, and an unknown `memory_utilization_ratio` leaves
+    the traffic open.
     """
     if not whole:
         return 0.0, 0.0

@@ -75,14 +75,8 @@ class Deriver:
     def reached_rules(
         self, device: Device, reading: Reading, bounds: Bounds, utilization: tuple[float, float]
     ) -> tuple[list[ClassRule], tuple[float, float]]:
-        """Return the rules of the class table that the inputs allow, and the bounds of the traffic, bytes/s.
-
-        Args:
-            device: the GPU.
-            reading: its inputs.
-            bounds: of its inputs.
-            utilization: bounds of the real utilization.
-        """
+        """Return the rules of the class table that the bounds of the inputs and of the real utilization allow, and the
+        bounds of the traffic, bytes/s."""
         io = self._traffic(device, reading, bounds, c2c_of(device.model) if device.whole else None)
         return self._classifier.reached(bounds, utilization, io), io
 

@@ -57,13 +57,8 @@ class GpuTracks:
         return self._by_key.get(track.key) is track
 
     def find(self, device: Device, taken: Collection[str], now: float) -> GpuTrack:
-        """Return the track of a device of a tick, a new one if it is unknown.
-
-        Args:
-            device: the device.
-            taken: keys of the tracks of other devices of the tick.
-            now: seconds of the target's clock.
-        """
+        """Return the track of a device of a tick, a new one if it is unknown; `taken` has the keys of the tracks of
+        other devices of the tick."""
         entity = device.entity
         keys = _keys(entity)
         while keys[0] in taken:  # the source does not distinguish two devices

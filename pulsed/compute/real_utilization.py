@@ -33,7 +33,7 @@ _values = attrgetter(*_QUANTITIES)
 def real_utilization(
     reading: Reading, bounds: Bounds, weights: Weights, *, min_coverage: float, zero: bool = False
 ) -> RealUtilization:
-    """Work out the real utilization of one reading.
+    """Return the real utilization of one reading.
 
     The point value is the weighted mean over the present inputs, kept inside the bounds. A missing
     `graphics_engine_active_ratio` is replaced by `gpu_utilization_ratio` there, which then counts as present in the
@@ -45,8 +45,8 @@ def real_utilization(
         bounds: what its inputs can be.
         weights: how much each input counts.
         min_coverage: least coverage, 0..1, for which there is a point value between different bounds.
-        zero: the bounds are those of `zero_filled`: missing inputs are taken for 0 as a fact, so that ratio, lower and
-            upper are one number and always there. Coverage and `missing` are as with `bounds`.
+        zero: the bounds are those of `zero_filled`: missing inputs are 0 as a fact, so that ratio, lower and upper are
+            one number and always there. Coverage and `missing` are as with `bounds`.
     """
     lower = _weighted(weights, bounds.low)
     if (
