@@ -98,22 +98,13 @@ class NodeFacts(NamedTuple):
 class GpuHealth:
     """Health of one GPU.
 
-    Args:
-        plan: the checks.
-        device: the GPU.
-
     Attributes:
         health: now; the same object while nothing in it changes.
-        device: as last seen.
         changes: checks whose state changed with the last sample: before and after.
         xids: codes that happened since the sample before the last one.
         now: seconds of the GPU's clock, as of the last sample. It starts at 0 and continues over a restart.
         started: seconds of that clock at the GPU's first sample since the start of the daemon.
         time: of the last sample, in Unix seconds.
-        rules: of all enabled checks.
-        inputs: of the rules.
-        reachability: whether it answers.
-        resets: whether it was reset.
         boot_id: of its node, opaque.
         driver_version: last known.
         last_reset: of the GPU, its driver or its node, in Unix seconds; None if none was seen.
