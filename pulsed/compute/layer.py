@@ -133,16 +133,10 @@ class ComputeLayer:
         lost = {len(results) + number: gone.last_seen for number, gone in enumerate(health.lost)}
         results += [self._lost(gone) for gone in health.lost]
         self._last = ComputedTick(
-            target=tick.target,
-            time=tick.time,
-            clock=tick.clock,
-            interval=tick.interval,
+            tick.raw,
             devices=self._with_lost(tick.devices, health.lost) if lost else tick.devices,
             readings=(*readings, *([NOTHING] * len(lost))),
             results=tuple(results),
-            layout=tick.layout,
-            values=tick.values,
-            rejected=tick.rejected,
             anomalies=anomalies,
             passing=tick.passing,
             changes=tuple(changes),

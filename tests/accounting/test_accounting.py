@@ -280,7 +280,7 @@ def test_a_second_target_with_the_same_gpu_counts_nothing() -> None:
     for _ in range(4):
         first.sees(((A,), WORKS))
         assert first.tick is not None
-        accounting.add(replace(first.tick, target="again"))
+        accounting.add(replace(first.tick, raw=replace(first.tick.raw, target="again")))
     assert second.tick is None
     assert seconds(first.running(A)) == 3.0
 

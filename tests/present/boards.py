@@ -12,7 +12,7 @@ from pulsed.model.computed_tick import ComputedTick, HeldWorkload, RealUtilizati
 from pulsed.model.counters import COUNTER_POSITION, CounterSnapshot, Distribution
 from pulsed.model.gpu import Device, Entity
 from pulsed.model.health import CheckState, Health, XidLast
-from pulsed.model.raw_tick import Layout, RawValue, Series
+from pulsed.model.raw_tick import Layout, RawTick, RawValue, Series
 from pulsed.model.target_store import Target, TargetStore
 from pulsed.model.vocabulary import NOTHING, QUANTITIES, Reading
 
@@ -101,16 +101,10 @@ def tick(
 ) -> ComputedTick:
     layout = layout or Layout("exporter", tuple(each for each, _ in series), help or {}, types or {})
     return ComputedTick(
-        "made",
-        time,
-        time,
-        1.0,
+        RawTick("made", time, time, 1.0, layout, tuple(value for _, value in series), rejected or {}),
         tuple(each.device for each in gpus),
         tuple(each.reading for each in gpus),
         tuple(each.result for each in gpus),
-        layout,
-        tuple(value for _, value in series),
-        rejected or {},
         {position: each.anomalies for position, each in enumerate(gpus) if each.anomalies},
     )
 
@@ -152,4 +146,5 @@ def next_tick(before: ComputedTick, seed: int) -> ComputedTick:
         for result in before.results
         for ratio in [rng.random()]
     )
-    return replace(before, time=before.time + 1, clock=before.clock + 1, readings=readings, results=results)
+    raw = replace(before.raw, time=before.time + 1, clock=before.clock + 1)
+    return replace(before, raw=raw, readings=readings, results=results)
