@@ -297,18 +297,21 @@ class Daemon:
 
     def _make_api(self) -> App:
         from pulsed.present.api.application import api
+        from pulsed.present.api.routing import ApiParts
 
         config = self._config
         return api(
-            self._store,
-            config.masked(),
-            config.telemetry_path,
-            config.compute_settings(),
-            history=self._history,
-            events=self._events,
-            accounts=Accounts(self._accounting, self._ended, config.prices.prices(), self._workloads),
-            processes=self._collectors.attribution.gpu_processes,
-            external_path=config.web.external_path if config.web.external_url else None,
+            ApiParts(
+                self._store,
+                self._history,
+                self._events,
+                Accounts(self._accounting, self._ended, config.prices.prices(), self._workloads),
+                self._collectors.attribution.gpu_processes,
+                config.masked(),
+                config.compute_settings(),
+                config.telemetry_path,
+                config.web.external_path if config.web.external_url else None,
+            )
         )
 
     async def _watch(self, file: Path) -> None:

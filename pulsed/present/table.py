@@ -11,7 +11,7 @@ from math import isfinite
 from typing import NamedTuple
 
 from pulsed.collector.target_store import TargetStore
-from pulsed.present.api.documents import Match, matches
+from pulsed.present.api.gpu_matches import Match, matches
 from pulsed.present.terminal.text import cells, left, right
 from pulsed.printable import clean
 

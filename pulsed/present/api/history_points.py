@@ -11,14 +11,14 @@ from array import array
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from math import floor, inf, nan
+from types import GenericAlias
 from typing import NamedTuple
 
 from pulsed.compute.sample_decision import GAP_INTERVALS, ROUNDING
 from pulsed.json_text import json_text
-from pulsed.present.api.event_documents import identity_document
-from pulsed.present.api.history import History, HistorySamples, HistoryWindow
-from pulsed.present.api.sample_fields import WORDS
-from pulsed.present.api.sample_rows import NO_STATE, json_numbers
+from pulsed.present.api.history import HISTORY_HEAD, History, HistorySamples, HistoryWindow, LocatedWindow
+from pulsed.present.api.sample_fields import NO_STATE, WORDS, json_numbers
+from pulsed.present.api.schema import Key, Kind, Shape, listed
 
 
 class PointAxis(NamedTuple):
@@ -27,26 +27,61 @@ class PointAxis(NamedTuple):
     Attributes:
         first: number of the first point since 1970.
         size: number of points.
-        step: length of a point in seconds.
+        seconds: length of the axis.
     """
 
     first: int
     size: int
-    step: float
+    seconds: float
+
+    @property
+    def step(self) -> float:
+        """Length of a point in seconds."""
+        return self.seconds / self.size
+
+    @property
+    def times(self) -> list[float]:
+        """The Unix times at which the points begin."""
+        return [round((self.first + index) * self.step, 3) for index in range(self.size)]
 
     @classmethod
     def until(cls, newest: float, seconds: float, count: int) -> PointAxis:
         """Return the axis whose last point contains a Unix time."""
-        step = seconds / count
-        return cls(floor(newest / step) - count + 1, count, step)
+        return cls(floor(newest / (seconds / count)) - count + 1, count, seconds)
 
     def point(self, time: float) -> int:
         """Return the index of the point that contains a Unix time; it may be out of range."""
         return floor(time / self.step) - self.first
 
-    def times(self) -> list[float]:
-        """Return the Unix times at which the points begin."""
-        return [round((self.first + index) * self.step, 3) for index in range(self.size)]
+
+_NUMBER = Shape(
+    "NumberPointsShape",
+    Key("min", list[float | None], of=None),
+    Key("mean", list[float | None], "of the samples", None),
+    Key("max", list[float | None], of=None),
+)
+"""Minimum, mean and maximum of a number per point."""
+
+_GPU = Shape(
+    "GpuPointsShape",
+    *HISTORY_HEAD,
+    Key(
+        "fields",
+        Kind(lambda: GenericAlias(dict, (str, _NUMBER.model | list[str | None]))),
+        "by field: numbers, or the most frequent state, of health the worst; null is a gap or no reading",
+        None,
+    ),
+)
+"""The points of one GPU."""
+
+HISTORY_POINTS = Shape(
+    "HistoryPointsShape",
+    Key("seconds", float, "length of the window, which ends with the newest sample"),
+    Key("step_seconds", float, "length of a point", "step"),
+    Key("time", list[float], "Unix seconds at which each point begins, oldest first", "times"),
+    Key("gpus", listed(_GPU), of=None),
+)
+"""Recent samples of several GPUs on one axis of time."""
 
 
 class _Run(NamedTuple):
@@ -132,8 +167,7 @@ class _PointsOfGpu:
 
     def texts(self, here: str) -> Iterator[str]:
         """Yield identity and points as pieces of JSON; `here` is this process's node."""
-        head = {**identity_document(self._window.device, here), "interval_seconds": self._window.interval}
-        yield f'{json_text(head)[:-1]},"fields":{{'
+        yield f'{json_text(_GPU.of(LocatedWindow.of(self._window, here)))[:-1]},"fields":{{'
         for number, (name, field) in enumerate(self._fields.items()):
             yield f"{',' if number else ''}{json_text(name)}:"
             yield from field.texts()
@@ -175,11 +209,11 @@ async def write_points(
     newest = max((window.time for window in windows), default=0.0)
     axis = PointAxis.until(newest, seconds, count)
     gpus = [_PointsOfGpu(history, window, fields, axis) for window in windows]
-    for samples in history.samples(windows):
-        gpus[samples.window].add(samples)
-        await asyncio.sleep(0)
-    head = {"seconds": seconds, "step_seconds": axis.step, "time": axis.times()}
-    texts = [f'{json_text(head)[:-1]},"gpus":[']
+    for gpu, window in zip(gpus, windows, strict=True):
+        for samples in history.samples(window):
+            gpu.add(samples)
+            await asyncio.sleep(0)
+    texts = [f'{json_text(HISTORY_POINTS.of(axis))[:-1]},"gpus":[']
     for number, gpu in enumerate(gpus):
         texts.append("," if number else "")
         for text in gpu.texts(here):

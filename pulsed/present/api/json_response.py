@@ -1,11 +1,11 @@
-"""Responses of the JSON API and its errors.
+"""Responses of the JSON API: documents, long lists and errors.
 
 Long lists are rendered and sent in pieces: between two, other requests are answered, and only one is in memory.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from typing import Any
 
 from fastapi import Request, Response
@@ -15,25 +15,24 @@ from starlette.exceptions import HTTPException
 
 from pulsed.background import turn
 from pulsed.json_text import json_text
-from pulsed.present.api import schema
+from pulsed.present.api.schema import Document, Key, Shape
 
 PIECE_BYTES = 64 * 2**10
 """Size of a piece of a long list; rendering one takes some 5 ms."""
 
-REFUSED: dict[int | str, dict[str, Any]] = {400: {"model": schema.Failure}}
-"""The response for invalid parameters, for the documentation of a route."""
+FAILURE = Shape("Failure", Key("error", str, "what is wrong and what to do", lambda message: message))
 
 
 def json_response(
-    document: Mapping[str, Any] | Sequence[Any], status: int = 200, headers: Mapping[str, str] | None = None
+    document: Mapping[str, Any] | Sequence[Document], status: int = 200, headers: Mapping[str, str] | None = None
 ) -> Response:
     """Return a document as JSON."""
     return Response(json_text(document), status, headers, media_type="application/json")
 
 
-def list_response(head: Mapping[str, Any], name: str, items: Iterable[Mapping[str, Any]]) -> Response:
-    """Return a document whose last key, `name`, has a list; the items are consumed while it is sent."""
-    pieces = _pieces(head, name, items)
+def list_response(shape: Shape, source: object) -> Response:
+    """Return a document whose last key has a list of documents; they are rendered while it is sent."""
+    pieces = _pieces(shape, source)
     first = next(pieces)
     second = next(pieces, None)
     if second is None:
@@ -51,8 +50,9 @@ def list_response(head: Mapping[str, Any], name: str, items: Iterable[Mapping[st
     return StreamingResponse(stream(), media_type="application/json")
 
 
-def _pieces(head: Mapping[str, Any], name: str, items: Iterable[Mapping[str, Any]]) -> Iterator[bytes]:
-    texts = [f"{json_text({**head, name: []})[:-2]}"]
+def _pieces(shape: Shape, source: object) -> Iterator[bytes]:
+    head, items = shape.streamed(source)
+    texts = [json_text(head)[:-2]]
     size, separator = len(texts[0]), ""
     for item in items:
         if size >= PIECE_BYTES:
@@ -74,13 +74,13 @@ async def failure(request: Request, error: Exception) -> Response:
     A path with a slash too many redirects, by a relative address: the client's Host is not part of any answer.
     """
     if isinstance(error, ApiError):
-        return json_response({"error": error.detail}, error.status_code, error.headers)
+        return json_response(FAILURE.of(error.detail), error.status_code, error.headers)
     status = error.status_code if isinstance(error, HTTPException) else 500
     if status == 404 and (location := _without_slash(request)):
         return Response(status_code=307, headers={"location": location})
     message = error.detail if isinstance(error, HTTPException) else "internal error"
     headers = error.headers if isinstance(error, HTTPException) else None  # a 405 requires the header Allow
-    return json_response({"error": f"{request.url.path}: {message}"}, status, headers)
+    return json_response(FAILURE.of(f"{request.url.path}: {message}"), status, headers)
 
 
 def _without_slash(request: Request) -> str:
@@ -95,7 +95,7 @@ async def refusal(request: Request, error: Exception) -> Response:
     """Return the error for invalid parameters."""
     found = error.errors() if isinstance(error, RequestValidationError) else ()
     message = "; ".join(f"{each['loc'][-1]}: {each['msg']}" for each in found)
-    return json_response({"error": f"{request.url.path}: {message}"}, 400)
+    return json_response(FAILURE.of(f"{request.url.path}: {message}"), 400)
 
 
 ERROR_HANDLERS: dict[Any, Any] = {HTTPException: failure, RequestValidationError: refusal}

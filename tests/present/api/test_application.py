@@ -9,9 +9,9 @@ import pytest
 
 from pulsed.collector.target_store import TargetStore
 from pulsed.compute.tick import ComputedTick
-from pulsed.present.api import schema
 from pulsed.present.api.events import EventBroadcaster
-from pulsed.present.api.history import History
+from pulsed.present.api.history import HISTORY, History
+from pulsed.present.api.json_response import FAILURE
 from pulsed.present.api.sample_fields import DEFAULT_FIELDS
 from tests.present.api.client import Answer, application, ask
 from tests.present.boards import TIME, Gpu, board, gpu, mig, target, tick
@@ -38,7 +38,8 @@ class Known:
         """What an answer with an error says, which is all that is in it."""
         found, document, _ = await self.get(path)
         assert found == status, document
-        return schema.Failure.model_validate(document, strict=True).error
+        message: str = FAILURE.model.model_validate(document, strict=True).model_dump()["error"]
+        return message
 
     def _tick(self, number: int, gpus: Sequence[Gpu], time: float = TIME) -> ComputedTick:
         made = tick(gpus, time)
@@ -52,7 +53,7 @@ async def test_history() -> None:
     known.goes_on(0, [gpu(0), gpu(1)])
     status, document, headers = await known.get("/gpus/0/history")
     assert (status, headers["content-type"]) == (200, "application/json")
-    assert schema.HistoryShape.model_validate(document, strict=True).model_dump() == document
+    assert HISTORY.model.model_validate(document, strict=True).model_dump() == document
     assert (document["gpu"], document["uuid"], document["node"]) == ("0", "GPU-node1-0000", "node1")
     assert (document["interval_seconds"], document["seconds"]) == (1.0, 600.0)
     assert document["time"] == [TIME, TIME + 1]

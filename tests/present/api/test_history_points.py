@@ -15,9 +15,8 @@ from hypothesis import strategies as st
 
 from pulsed.compute.health.model import Health
 from pulsed.compute.tick import ComputedTick, HeldWorkload
-from pulsed.present.api import schema
 from pulsed.present.api.history import History
-from pulsed.present.api.history_points import write_points
+from pulsed.present.api.history_points import HISTORY_POINTS, write_points
 from tests.present.api.test_application import Known
 from tests.present.boards import SETTLED, TIME, Gpu, gpu, mig, tick
 
@@ -118,7 +117,7 @@ async def test_several_gpus_share_one_axis() -> None:
     known.goes_on(0, [gpu(0, power_watts=3.0), gpu(1), mig(2, 7)])
     status, document, _ = await known.get("/history?seconds=10&points=10")
     assert status == 200
-    assert schema.HistoryPointsShape.model_validate(document, strict=True).model_dump() == document
+    assert HISTORY_POINTS.model.model_validate(document, strict=True).model_dump() == document
     assert [(each["node"], each["gpu"], each["mig_id"]) for each in document["gpus"]] == [
         ("node1", "0", None),
         ("node1", "1", None),

@@ -8,8 +8,8 @@ from typing import Any
 
 from pulsed.compute.derive import DEFAULT_SETTINGS, result_of
 from pulsed.compute.tick import HeldWorkload
-from pulsed.present.api.class_document import class_document
-from pulsed.present.api.documents import Match
+from pulsed.present.api.gpu_matches import Match
+from pulsed.present.api.routes.explanations import class_document
 from pulsed.present.terminal.class_rule import class_reasons
 from tests.present.boards import gpu, target, tick
 

@@ -1,6 +1,7 @@
-"""Gzip for JSON documents, by Accept-Encoding as on `/metrics`.
+"""What all responses of the API pass through: gzip for JSON documents, and headers.
 
-Small documents are sent as they are. Large ones are compressed beside the event loop, those in pieces piece by piece.
+Accept-Encoding is respected as on `/metrics`. Small documents are sent as they are; large ones are compressed beside
+the event loop, those in pieces piece by piece.
 """
 
 from __future__ import annotations
@@ -61,6 +62,26 @@ class JsonCompression:
             await send(message)
 
         await self._app(scope, receive, compress)
+
+
+class ResponseHeaders:
+    """ASGI middleware that adds headers to all responses: no sniffing, and no caching unless a route allows it."""
+
+    def __init__(self, app: App) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+
+        async def add(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = [*message["headers"], (b"x-content-type-options", b"nosniff")]
+                if not any(name == b"cache-control" for name, _ in headers):
+                    headers.append((b"cache-control", b"no-store"))
+                message = {**message, "headers": headers}
+            await send(message)
+
+        await self._app(scope, receive, add)
 
 
 async def _gzip(body: bytes) -> bytes:
