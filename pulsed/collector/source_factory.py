@@ -6,12 +6,12 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from pulsed.collector.target_store import Target
 from pulsed.collector.this_host import discovers_exporters, discovery_node, node_name
 from pulsed.config import Config
 from pulsed.config.load import password_of
 from pulsed.config.source import CADENCES, STALE_INTERVALS
 from pulsed.errors import ProfilingHeld
+from pulsed.model.target_store import Target
 from pulsed.reader.source import Source
 
 if TYPE_CHECKING:
@@ -150,7 +150,7 @@ def _lacks_profiling(source: Source) -> bool:
 
 
 def _dcgmi(config: Config, hurried: bool) -> Sequence[Source]:
-    from pulsed.compute.peaks import C2C_LINKS
+    from pulsed.compute.products import C2C_LINKS
     from pulsed.reader.dcgmi.settings import DcgmiSettings
     from pulsed.reader.dcgmi.source import DcgmiSource
     from pulsed.translate.watches import fields_to_watch, superchip_fields

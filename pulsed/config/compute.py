@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field, create_model, model_validator
 
-from pulsed.compute.derive import ComputeSettings
-from pulsed.compute.peaks import ARCHITECTURE_NAMES, DEFAULT, LINKS, RESOURCES, Resource, peaks_by_architecture
-from pulsed.compute.plausibility.rules import PlausibilitySettings
-from pulsed.compute.real_utilization import PRESETS, Weights
+from pulsed.compute.class_table import RULES, ClassThresholds, Profile
+from pulsed.compute.classifier import Missing
+from pulsed.compute.peaks import LINKS, RESOURCES, Resource, peaks_by_architecture
+from pulsed.compute.plausibility_rules import PlausibilitySettings
+from pulsed.compute.products import ARCHITECTURE_NAMES, DEFAULT
 from pulsed.compute.saturation import DEFAULT_SATURATORS, Saturators
-from pulsed.compute.workload.class_table import RULES, ClassThresholds, Profile
-from pulsed.compute.workload.classifier import Missing
+from pulsed.compute.settings import PRESETS, ComputeSettings, Weights
 from pulsed.config.section import Problem, Section
 from pulsed.config.values import Bounds, Count, Duration, DurationOrNone, Factor, Ratio, Size, Switch
 from pulsed.errors import ConfigError

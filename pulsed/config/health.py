@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator
 
 from pydantic import Field
 
-from pulsed.compute.derive import ComputeSettings
 from pulsed.compute.health.settings import HealthSettings
+from pulsed.compute.settings import ComputeSettings
 from pulsed.config.section import Problem, Section
 from pulsed.config.values import CheckIds, CheckThresholds, Count, DurationOrNone, KernelLogPath, XidSeverities
 from pulsed.errors import ConfigError

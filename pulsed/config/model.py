@@ -12,8 +12,8 @@ from urllib.parse import urlsplit
 
 from pydantic import Field, JsonValue
 
-from pulsed.compute.derive import ComputeSettings
-from pulsed.compute.workload.class_table import ClassThresholds
+from pulsed.compute.class_table import ClassThresholds
+from pulsed.compute.settings import ComputeSettings
 from pulsed.config.adapter import AdapterSection
 from pulsed.config.attribution import AttributionSection
 from pulsed.config.compute import ComputeSection

@@ -6,7 +6,7 @@ from pydantic import Field
 
 from pulsed.config.section import Section
 from pulsed.config.values import Factor, Text
-from pulsed.present.job_cost import Prices
+from pulsed.present.job_numbers import Prices
 
 
 class PricesSection(Section):

@@ -12,12 +12,12 @@ import pytest
 
 from pulsed.collector.exporter_discovery import DiscoveredExporter, ExporterDiscovery, pod_requirements
 from pulsed.collector.pool import CollectorPool
-from pulsed.collector.target_store import TargetStore
 from pulsed.config import Config
 from pulsed.config.load import load
 from pulsed.errors import DuplicateGpu
 from pulsed.kubernetes.api_client import ApiClient
 from pulsed.kubernetes.exporter_pods import USUAL_NAMESPACES
+from pulsed.model.target_store import TargetStore
 from support.waiting import eventually
 from tests.end_to_end.exporters import Exporter, exporting, page
 from tests.kubernetes.exchanges import access_to

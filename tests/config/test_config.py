@@ -12,9 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pulsed.compute.derive import ComputeSettings
-from pulsed.compute.real_utilization import PRESETS, Weights
-from pulsed.compute.workload.class_table import ClassThresholds
+from pulsed.compute.class_table import ClassThresholds
+from pulsed.compute.settings import PRESETS, ComputeSettings, Weights
 from pulsed.config import Config
 from pulsed.config.load import check, load, password_of
 from pulsed.config.section import keys, section_of

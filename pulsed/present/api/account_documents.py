@@ -8,8 +8,8 @@ from typing import NamedTuple
 from pulsed.accounting.account import VIOLATIONS, GpuAccount, OwnerAccount
 from pulsed.accounting.accounting import OwnerAccounting
 from pulsed.accounting.counter_vector import by_name, observed
-from pulsed.accounting.ended import EndedAccounts
-from pulsed.model.canonical_tick import Device
+from pulsed.accounting.saved_accounts import EndedAccounts
+from pulsed.model.gpu import Device, node_of
 from pulsed.model.owner import Owner
 from pulsed.model.vocabulary import Value
 from pulsed.present.account_totals import coverage, with_totals
@@ -26,9 +26,8 @@ from pulsed.present.api.schema import (
     optional,
     shape_of,
 )
-from pulsed.present.gpu_keys import node_of
 from pulsed.present.job_advice import Advice
-from pulsed.present.job_cost import NO_PRICES, Prices
+from pulsed.present.job_numbers import NO_PRICES, Prices
 from pulsed.present.workload_totals import WorkloadTotals
 
 

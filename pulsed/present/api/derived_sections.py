@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from pulsed.compute.declaration import DerivedNumber, DerivedState, DerivedValue, DerivedVector
 from pulsed.compute.derived_results import DERIVED_VALUES, ordered
-from pulsed.compute.tick import Result
+from pulsed.model.computed_tick import Result
 from pulsed.model.vocabulary import Reading
 from pulsed.present.api.schema import TIME_OR_NULL, Key, Kind, Shape
 

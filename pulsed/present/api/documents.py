@@ -12,12 +12,12 @@ from typing import Annotated, NamedTuple
 
 from pydantic import Field
 
-from pulsed.collector.target_store import Target, TargetStore
 from pulsed.compute.health.checks import BY_ID
-from pulsed.compute.health.model import CheckState, Health
 from pulsed.compute.health.summary import limited_to
-from pulsed.model.canonical_tick import Device
+from pulsed.model.gpu import Device
+from pulsed.model.health import CheckState, Health
 from pulsed.model.owner import Owner
+from pulsed.model.target_store import Target, TargetStore
 from pulsed.model.vocabulary import Reading
 from pulsed.present.api.account_documents import COUNTERS, OWNER
 from pulsed.present.api.derived_sections import SECTIONS, Derived

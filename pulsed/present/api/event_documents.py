@@ -8,11 +8,10 @@ from typing import NamedTuple
 
 from pulsed.accounting.findings import FindingChange
 from pulsed.accounting.owner_roster import OwnerChange
-from pulsed.compute.absence import Removal
 from pulsed.compute.health.xids import advice, xid_of
-from pulsed.compute.tick import ComputedTick, Result
 from pulsed.json_text import json_text
-from pulsed.model.canonical_tick import Device
+from pulsed.model.computed_tick import ComputedTick, Removal, Result
+from pulsed.model.gpu import Device
 from pulsed.model.vocabulary import Reading, Value
 from pulsed.present.api.account_documents import OWNER
 from pulsed.present.api.gpu_matches import IDENTITY, Identity
@@ -109,15 +108,15 @@ def finding_change(change: FindingChange) -> Change:
 
 def removal_change(removal: Removal) -> Change:
     """Return the change of a GPU that is no longer expected."""
-    track, replacement = removal.track, removal.replacement
+    replacement = removal.replacement
     return Change(
         "removal",
-        track.device,
+        removal.device,
         removal.time,
         {
             "reason": removal.reason,
             "message": removal.message,
-            "last_seen": rfc3339(track.last_seen) if track.last_seen else None,
+            "last_seen": rfc3339(removal.last_seen) if removal.last_seen else None,
             "replacement": replacement.entity.uuid if replacement is not None else None,
         },
     )

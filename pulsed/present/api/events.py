@@ -17,11 +17,11 @@ from contextlib import contextmanager
 from math import inf
 from typing import TYPE_CHECKING, Protocol
 
-from pulsed.compute.tick import ComputedTick
+from pulsed.model.computed_tick import ComputedTick
+from pulsed.model.gpu import names_of
 from pulsed.present.api.event_documents import CHANGES, KINDS, TICK, Change, change_document, encoded, tick_row
 from pulsed.present.api.kept_events import MAX_QUEUED, Event, RecentChanges, Subscriber
 from pulsed.present.api.schema import Document
-from pulsed.present.gpu_keys import names_of
 from pulsed.present.rfc3339 import rfc3339
 
 if TYPE_CHECKING:

@@ -8,15 +8,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from pulsed.collector.target_store import Target, TargetStore
-from pulsed.compute.health.model import Health
 from pulsed.compute.health.summary import stale
-from pulsed.compute.tick import ComputedTick, Result
-from pulsed.model.canonical_tick import Device
+from pulsed.model.computed_tick import ComputedTick, Result
+from pulsed.model.gpu import Device, board_names, key_of, names_of, node_of, repeated
+from pulsed.model.health import Health
 from pulsed.model.owner import Owner
+from pulsed.model.target_store import Target, TargetStore
 from pulsed.model.vocabulary import Reading
 from pulsed.present.api.schema import TEXT, Key, Shape
-from pulsed.present.gpu_keys import board_names, key_of, names_of, node_of, repeated
 
 IDENTITY = Shape(
     "NamedGpu",

@@ -20,13 +20,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any, NamedTuple
 
-from pulsed.compute.tick import ComputedTick
 from pulsed.json_text import json_text
-from pulsed.model.canonical_tick import Device, Entity
+from pulsed.model.computed_tick import ComputedTick
+from pulsed.model.gpu import Device, Entity, key_of, names_of, node_of
 from pulsed.present.api.gpu_matches import IDENTITY, Identity
 from pulsed.present.api.sample_fields import DEFAULT_FIELDS, Columns, check_fields, json_numbers
 from pulsed.present.api.schema import Key, Shape
-from pulsed.present.gpu_keys import key_of, names_of, node_of
 
 SECONDS = 600.0
 MAX_BYTES = 8 * 2**20

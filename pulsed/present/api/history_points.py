@@ -14,7 +14,7 @@ from math import floor, inf, nan
 from types import GenericAlias
 from typing import NamedTuple
 
-from pulsed.compute.sample_decision import GAP_INTERVALS, ROUNDING
+from pulsed.compute.sample import GAP_INTERVALS, ROUNDING
 from pulsed.json_text import json_text
 from pulsed.present.api.history import HISTORY_HEAD, History, HistorySamples, HistoryWindow, LocatedWindow
 from pulsed.present.api.sample_fields import NO_STATE, WORDS, json_numbers

@@ -12,9 +12,9 @@ from heapq import merge
 from itertools import islice
 from typing import NamedTuple
 
+from pulsed.model.gpu import names_of
 from pulsed.present.api.event_documents import CHANGE_KINDS, KINDS, Change, change_document, encoded
 from pulsed.present.api.schema import Document
-from pulsed.present.gpu_keys import names_of
 
 MAX_QUEUED = 256
 MAX_QUEUED_BYTES = 2**20

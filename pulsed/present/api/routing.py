@@ -9,10 +9,10 @@ from typing import Annotated, Any, NamedTuple
 from fastapi import Path, Query
 
 from pulsed.attribution.gpu_processes import GpuProcessTable
-from pulsed.collector.target_store import TargetStore
-from pulsed.compute.derive import DEFAULT_SETTINGS, ComputeSettings
+from pulsed.compute.settings import DEFAULT_SETTINGS, ComputeSettings
 from pulsed.errors import UsageError
-from pulsed.model.canonical_tick import Device
+from pulsed.model.gpu import Device
+from pulsed.model.target_store import TargetStore
 from pulsed.present.api.account_documents import Accounts
 from pulsed.present.api.events import EventBroadcaster
 from pulsed.present.api.gpu_matches import Match, find

@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from pulsed.collector.target_store import Target
-from pulsed.compute.tick import RealUtilization
+from pulsed.model.computed_tick import RealUtilization
 from pulsed.model.owner import Owner, pod
+from pulsed.model.target_store import Target
 from pulsed.present.api.json_response import FAILURE
 from pulsed.present.api.routes.autoscale import POD_GPUS, SCALE_NUMBER, autoscale_router
 from tests.present.api.client import Answer, ask, parts, routes

@@ -8,10 +8,10 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Response
 
-from pulsed.collector.target_store import TargetStore
-from pulsed.compute.tick import Result
 from pulsed.errors import NumberUnknown
+from pulsed.model.computed_tick import Result
 from pulsed.model.owner import Owner
+from pulsed.model.target_store import TargetStore
 from pulsed.model.vocabulary import Reading, Value
 from pulsed.present.api.event_documents import finite
 from pulsed.present.api.gpu_matches import Match, board_of, is_stale, matches, pods_of, without_split_boards

@@ -15,8 +15,8 @@ from typing import Annotated, Any, NamedTuple
 
 from fastapi import APIRouter, Query, Request, Response
 
-from pulsed.collector.target_store import Target, TargetStore
 from pulsed.model.owner import Owner
+from pulsed.model.target_store import Target, TargetStore
 from pulsed.model.vocabulary import POSITION, Value
 from pulsed.present.api.derived_sections import SECTIONS, Derived
 from pulsed.present.api.gpu_matches import (

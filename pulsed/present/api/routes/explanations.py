@@ -11,12 +11,12 @@ from typing import Annotated, Literal, NamedTuple
 from fastapi import APIRouter, Response
 from pydantic import Field
 
-from pulsed.compute.derive import ComputeSettings
+from pulsed.compute.class_table import VARIABLES, ClassRule, Condition, Variable, rules_of
 from pulsed.compute.health.checks import BY_ID
 from pulsed.compute.health.inputs import FACTS
-from pulsed.compute.workload.class_table import VARIABLES, WORKLOAD_CLASSES, ClassRule, Condition, Variable, rules_of
-from pulsed.compute.workload.result import C2C, inputs_of_variables
-from pulsed.model.vocabulary import QUANTITIES
+from pulsed.compute.settings import ComputeSettings
+from pulsed.compute.workload import C2C, inputs_of_variables
+from pulsed.model.vocabulary import QUANTITIES, WORKLOAD_CLASSES
 from pulsed.present.api.gpu_matches import IDENTITY, Match
 from pulsed.present.api.json_response import json_response
 from pulsed.present.api.routing import NOT_ONE_GPU, ApiParts, GpuPath, NodeQuery, find_one

@@ -10,7 +10,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query, Response
 
-from pulsed.model.canonical_tick import Device
+from pulsed.model.gpu import Device, node_of
 from pulsed.present.api.gpu_matches import find_all, matches
 from pulsed.present.api.history import HISTORY, LocatedWindow
 from pulsed.present.api.history_points import HISTORY_POINTS, write_points
@@ -27,7 +27,6 @@ from pulsed.present.api.routing import (
     some_of,
 )
 from pulsed.present.api.sample_fields import FIELDS
-from pulsed.present.gpu_keys import node_of
 from pulsed.suggestions import did_you_mean
 
 CHART_FIELDS = (
