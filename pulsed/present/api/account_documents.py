@@ -19,9 +19,9 @@ from pulsed.present.api.schema import (
     TIME,
     TIME_OR_NULL,
     Document,
-    Key,
-    Kind,
+    Member,
     Shape,
+    ValueKind,
     listed,
     optional,
     shape_of,
@@ -95,64 +95,64 @@ def names_of_owner(owner: Owner) -> set[str]:
     return names - {""}
 
 
-SECONDS = Kind(lambda: float, observed)
+SECONDS = ValueKind(lambda: float, observed)
 """Observed time, of counters."""
 
 OWNER = Shape(
     "OwnerShape",
-    Key("kind", str, "slurm_job, pod, process, or nobody"),
-    Key("id", str),
-    Key("user", TEXT),
-    Key("user_id", TEXT),
-    Key("account", TEXT),
-    Key("partition", TEXT),
-    Key("cluster", TEXT),
-    Key("name", TEXT),
-    Key("namespace", TEXT),
-    Key("container", TEXT),
-    Key("uid", TEXT),
-    Key("workload", TEXT),
-    Key("workload_kind", TEXT),
-    Key("labels", Kind(lambda: dict[str, str], dict)),
+    Member("kind", str, "slurm_job, pod, process, or nobody"),
+    Member("id", str),
+    Member("user", TEXT),
+    Member("user_id", TEXT),
+    Member("account", TEXT),
+    Member("partition", TEXT),
+    Member("cluster", TEXT),
+    Member("name", TEXT),
+    Member("namespace", TEXT),
+    Member("container", TEXT),
+    Member("uid", TEXT),
+    Member("workload", TEXT),
+    Member("workload_kind", TEXT),
+    Member("labels", ValueKind(lambda: dict[str, str], dict)),
 )
 """A job, pod or process that has GPUs; unknown texts are null."""
 
-COUNTERS = Kind(lambda: dict[str, float | dict[str, float] | None], by_name)
+COUNTERS = ValueKind(lambda: dict[str, float | dict[str, float] | None], by_name)
 
 _COUNTED = Shape(
     "CountedShape",
-    Key("gpu_seconds", SECONDS, "observed time, of a shared GPU an equal share", "estimate"),
-    Key("observed_seconds", float, "observed time, also of shared GPUs", "observed"),
-    Key("bridged_joules", float, "energy while pulsed did not run, by the GPU's own counter"),
-    Key("counters", COUNTERS, "counters of METRICS.md, with equal shares of shared GPUs", "estimate"),
-    Key("lower", COUNTERS, "at least: without shared time", "alone"),
-    Key("upper", COUNTERS, "at most: all of shared time, and of samples in which it began or ended"),
+    Member("gpu_seconds", SECONDS, "observed time, of a shared GPU an equal share", "estimate"),
+    Member("observed_seconds", float, "observed time, also of shared GPUs", "observed"),
+    Member("bridged_joules", float, "energy while pulsed did not run, by the GPU's own counter"),
+    Member("counters", COUNTERS, "counters of METRICS.md, with equal shares of shared GPUs", "estimate"),
+    Member("lower", COUNTERS, "at least: without shared time", "alone"),
+    Member("upper", COUNTERS, "at most: all of shared time, and of samples in which it began or ended"),
 )
 """Counters over the time in which an owner had GPUs."""
 
 _PEAKS = Shape(
     "PeaksShape",
-    Key("memory_used_bytes", float | None),
-    Key("power_watts", float | None),
-    Key("temperature_celsius", float | None),
+    Member("memory_used_bytes", float | None),
+    Member("power_watts", float | None),
+    Member("temperature_celsius", float | None),
 )
 """The largest values of the samples."""
 
 _IDLE_RUNS = Shape(
     "IdleRunsShape",
-    Key("longest_seconds", float, of="longest_idle"),
-    Key("last_seconds", float, "the run at the end; 0 if the last sample was not idle", "idle_run"),
+    Member("longest_seconds", float, of="longest_idle"),
+    Member("last_seconds", float, "the run at the end; 0 if the last sample was not idle", "idle_run"),
 )
 """Runs of idle samples."""
 
 _EVENT = Shape(
     "OwnerEventShape",
-    Key("time", TIME),
-    Key("check", TEXT, "a health check, `hang` or `straggler`; null for the GPU as a whole"),
-    Key("before", str),
-    Key("after", str),
-    Key("message", str),
-    Key("remedy", str, "what to do; empty for findings and where a check is no longer raised"),
+    Member("time", TIME),
+    Member("check", TEXT, "a health check, `hang` or `straggler`; null for the GPU as a whole"),
+    Member("before", str),
+    Member("after", str),
+    Member("message", str),
+    Member("remedy", str, "what to do; empty for findings and where a check is no longer raised"),
 )
 """A change of a GPU's health while the owner had it, or of a finding."""
 
@@ -187,32 +187,32 @@ class _OwnedGpu(NamedTuple):
 
 _GPU = Shape(
     "GpuAccountShape",
-    IDENTITY.keys[-1],
-    *IDENTITY.keys[:-1],
-    Key("model", TEXT, of="device.model"),
-    Key("memory_bytes", float | None, "size of its device memory", "account.memory_bytes"),
-    Key("shared_by", int, "most owners at a time; 1: not shared", "account.sharers"),
-    Key("held_seconds", float, of="seconds"),
-    Key("coverage", float | None),
-    Key("boundary_seconds", SECONDS, of="account.boundary"),
-    Key("samples", int, of="account.extremes.samples"),
+    IDENTITY.members[-1],
+    *IDENTITY.members[:-1],
+    Member("model", TEXT, of="device.model"),
+    Member("memory_bytes", float | None, "size of its device memory", "account.memory_bytes"),
+    Member("shared_by", int, "most owners at a time; 1: not shared", "account.sharers"),
+    Member("held_seconds", float, of="seconds"),
+    Member("coverage", float | None),
+    Member("boundary_seconds", SECONDS, of="account.boundary"),
+    Member("samples", int, of="account.extremes.samples"),
     *_COUNTED.via("account"),
-    Key("peaks", _PEAKS, of="account.extremes"),
-    Key("idle_runs", _IDLE_RUNS, of="account.extremes"),
-    Key("violations", dict[str, float | None]),
-    Key("events", listed(_EVENT), of="account.events"),
-    first=("gpu", "uuid", "mig_id", "node", *(key.name for key in _COUNTED.keys)),
+    Member("peaks", _PEAKS, of="account.extremes"),
+    Member("idle_runs", _IDLE_RUNS, of="account.extremes"),
+    Member("violations", dict[str, float | None]),
+    Member("events", listed(_EVENT), of="account.events"),
+    first=("gpu", "uuid", "mig_id", "node", *(member.name for member in _COUNTED.members)),
 )
 """What an owner got out of one GPU."""
 
 _COST = Shape(
     "CostShape",
-    Key("currency", str),
-    Key("per_gpu_hour", float | None),
-    Key("per_kwh", float | None),
-    Key("gpu_time", float, "of `total.gpu_seconds`"),
-    Key("energy", float | None, "null if the energy is unknown"),
-    Key("total", float | None),
+    Member("currency", str),
+    Member("per_gpu_hour", float | None),
+    Member("per_kwh", float | None),
+    Member("gpu_time", float, "of `total.gpu_seconds`"),
+    Member("energy", float | None, "null if the energy is unknown"),
+    Member("total", float | None),
 )
 """Cost by the prices of the configuration, in `currency`."""
 
@@ -236,20 +236,20 @@ class _Shown(NamedTuple):
 
 ACCOUNT = Shape(
     "AccountShape",
-    Key("owner", OWNER, of="account.owner"),
-    Key("state", str, "running or ended"),
-    Key("begin", TIME, of="account.begin"),
-    Key("end", TIME_OR_NULL, of="account.end"),
-    Key("last_sample_time", TIME, of="account.last_seen"),
-    Key("elapsed_seconds", float),
+    Member("owner", OWNER, of="account.owner"),
+    Member("state", str, "running or ended"),
+    Member("begin", TIME, of="account.begin"),
+    Member("end", TIME_OR_NULL, of="account.end"),
+    Member("last_sample_time", TIME, of="account.last_seen"),
+    Member("elapsed_seconds", float),
     # What follows is of `with_totals`.
-    Key("gpu_count", int, of=None),
-    Key("coverage", float | None, "share of the time with its GPUs in which they were observed", None),
-    Key("boundary_seconds", float, "samples in which it began or ended; not in counters, but in upper", None),
-    Key("total", _COUNTED, of=None),
-    Key("gpus", listed(_GPU), of=None),
-    Key("cost", optional(_COST), "null without prices", None),
-    Key("advice", listed(shape_of("AdviceShape", Advice)), "empty without enough observed time", None),
+    Member("gpu_count", int, of=None),
+    Member("coverage", float | None, "share of the time with its GPUs in which they were observed", None),
+    Member("boundary_seconds", float, "samples in which it began or ended; not in counters, but in upper", None),
+    Member("total", _COUNTED, of=None),
+    Member("gpus", listed(_GPU), of=None),
+    Member("cost", optional(_COST), "null without prices", None),
+    Member("advice", listed(shape_of("AdviceShape", Advice)), "empty without enough observed time", None),
 )
 """What an owner got out of its GPUs."""
 

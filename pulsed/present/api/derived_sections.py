@@ -9,7 +9,7 @@ from pulsed.compute.declaration import DerivedNumber, DerivedState, DerivedValue
 from pulsed.compute.derived_results import DERIVED_VALUES, ordered
 from pulsed.model.computed_tick import Result
 from pulsed.model.vocabulary import Reading
-from pulsed.present.api.schema import TIME_OR_NULL, Key, Kind, Shape
+from pulsed.present.api.schema import TIME_OR_NULL, Member, Shape, ValueKind
 
 FIRST_SECTIONS = ("real_utilization", "saturation", "workload", "health")
 """Sections whose order in the document is fixed; later ones follow in the order of their table."""
@@ -23,41 +23,41 @@ class Derived(NamedTuple):
     preset: str
 
 
-def _keys(value: DerivedValue) -> Iterator[Key]:
+def _members(value: DerivedValue) -> Iterator[Member]:
     key = value.json.partition(".")[2]
     if isinstance(value, DerivedVector):
         for position, name in enumerate(value.keys):
-            yield _key(key.format(name), float if value.always else float | None, value, value.element(position))
+            yield _member(key.format(name), float if value.always else float | None, value, value.element(position))
     elif isinstance(value, DerivedNumber):
         number: Any = int if value.integer else float
-        yield _key(key, number if value.always else number | None, value, value.get)
+        yield _member(key, number if value.always else number | None, value, value.get)
     elif isinstance(value, DerivedState):
-        yield _key(key, str, value, value.get)
+        yield _member(key, str, value, value.get)
     elif value.kind == "setting":
-        yield Key(key, str, value.help, "preset")
+        yield Member(key, str, value.help, "preset")
     else:
-        yield _key(key, _DETAILS[value.kind], value, value.get)
+        yield _member(key, _DETAILS[value.kind], value, value.get)
 
 
-def _key(name: str, kind: Any, value: DerivedValue, get: Callable[[Reading, Result], object]) -> Key:
-    return Key(name, kind, value.help, lambda derived: get(derived[0], derived[1]))
+def _member(name: str, kind: Any, value: DerivedValue, get: Callable[[Reading, Result], object]) -> Member:
+    return Member(name, kind, value.help, lambda derived: get(derived[0], derived[1]))
 
 
 _DETAILS: Mapping[str, Any] = {
     "ratio": float | None,
-    "ratios": Kind(lambda: dict[str, float | None], dict),
-    "names": Kind(lambda: list[str], list),
+    "ratios": ValueKind(lambda: dict[str, float | None], dict),
+    "names": ValueKind(lambda: list[str], list),
     "time": TIME_OR_NULL,
 }
 """Kinds of details in JSON."""
 
 
 def _sections() -> Mapping[str, Shape]:
-    keys: dict[str, list[Key]] = {}
+    members: dict[str, list[Member]] = {}
     for value in DERIVED_VALUES:
         if value.json:
-            keys.setdefault(value.json.partition(".")[0], []).extend(_keys(value))
-    return {name: Shape(f"{_title(name)}Shape", *keys[name]) for name in ordered(keys, FIRST_SECTIONS)}
+            members.setdefault(value.json.partition(".")[0], []).extend(_members(value))
+    return {name: Shape(f"{_title(name)}Shape", *members[name]) for name in ordered(members, FIRST_SECTIONS)}
 
 
 def _title(section: str) -> str:

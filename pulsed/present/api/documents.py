@@ -27,9 +27,9 @@ from pulsed.present.api.schema import (
     TIME,
     TIME_OR_NULL,
     Document,
-    Key,
-    Kind,
+    Member,
     Shape,
+    ValueKind,
     listed,
     optional,
     shape_of,
@@ -102,64 +102,68 @@ _SOURCE = shape_of("SourceShape", SourceSummary)
 
 SOURCES = Shape(
     "SourcesShape",
-    Key("node", str),
-    Key("time", TIME),
-    Key("source", _SOURCE, of=lambda sources: _all_sources(sources.sources)),
-    Key("sources", listed(_SOURCE)),
+    Member("node", str),
+    Member("time", TIME),
+    Member("source", _SOURCE, of=lambda sources: _all_sources(sources.sources)),
+    Member("sources", listed(_SOURCE)),
 )
 """The state of all sources."""
 
 _MIG = Shape(
     "MigInstance",
-    Key("id", str, of="entity.mig_id"),
-    Key("profile", TEXT, of="entity.mig_profile"),
-    Key("uuid", TEXT, of="mig_uuid"),
+    Member("id", str, of="entity.mig_id"),
+    Member("profile", TEXT, of="entity.mig_profile"),
+    Member("uuid", TEXT, of="mig_uuid"),
 )
-MIG = Kind(lambda: _MIG.model | None, lambda device: _MIG.of(device) if device and device.entity.mig_id else None)
+MIG = ValueKind(lambda: _MIG.model | None, lambda device: _MIG.of(device) if device and device.entity.mig_id else None)
 """What a device is besides a GPU."""
 
-_EVIDENCE = Kind(
+_EVIDENCE = ValueKind(
     lambda: dict[str, float | None],
     lambda pairs: {name: value if isfinite(value) else None for name, value in pairs},
 )
 
 CHECK = Shape(
     "HealthCheck",
-    Key("id", str),
-    Key("state", str, "unknown (inputs are absent), ok, info, warn, hot or crit"),
-    Key("since", TIME_OR_NULL),
-    Key("last_event", TIME_OR_NULL, "time of the last event that raised it"),
-    Key("covered", bool, "whether its inputs are present; a latched state outlives them"),
-    Key("message", str),
-    Key("evidence", _EVIDENCE, "the values that decided"),
-    Key("remedy", str),
+    Member("id", str),
+    Member("state", str, "unknown (inputs are absent), ok, info, warn, hot or crit"),
+    Member("since", TIME_OR_NULL),
+    Member("last_event", TIME_OR_NULL, "time of the last event that raised it"),
+    Member("covered", bool, "whether its inputs are present; a latched state outlives them"),
+    Member("message", str),
+    Member("evidence", _EVIDENCE, "the values that decided"),
+    Member("remedy", str),
 )
 """One check of a GPU's health."""
 
 _XID = Shape(
     "LastXid",
-    Key("code", int),
-    Key("description", str),
-    Key("time", TIME_OR_NULL, "null if it is older than pulsed's first sample"),
+    Member("code", int),
+    Member("description", str),
+    Member("time", TIME_OR_NULL, "null if it is older than pulsed's first sample"),
 )
 
 _HEALTH = Shape(
     "HealthShape",
-    *SECTIONS["health"].keys,
-    Key("checks", listed(CHECK), of=lambda derived: [each for each in derived.result.health.checks if each.applies]),
-    Key("last_xid", optional(_XID), of="result.health.xid_last"),
+    *SECTIONS["health"].members,
+    Member("checks", listed(CHECK), of=lambda derived: [each for each in derived.result.health.checks if each.applies]),
+    Member("last_xid", optional(_XID), of="result.health.xid_last"),
     first=("checks", "last_xid"),
 )
 
-_POD = Shape("PodShape", Key("namespace", str), Key("pod", str, of="name"), Key("container", str), Key("uid", str))
+_POD = Shape(
+    "PodShape", Member("namespace", str), Member("pod", str, of="name"), Member("container", str), Member("uid", str)
+)
 
 _ATTRIBUTION = Shape(
     "AttributionShape",
-    Key("known", bool, "whether its owners are known; without any it is then free", lambda gpu: gpu.owners is not None),
-    Key("owners", listed(OWNER), "several share it", lambda gpu: gpu.owners or ()),
-    Key("pods", listed(_POD), of=lambda gpu: _owners_of(gpu, "pod")),
-    Key("slurm_job", TEXT, of=lambda gpu: ",".join(owner.id for owner in _owners_of(gpu, "slurm_job"))),
-    Key(
+    Member(
+        "known", bool, "whether its owners are known; without any it is then free", lambda gpu: gpu.owners is not None
+    ),
+    Member("owners", listed(OWNER), "several share it", lambda gpu: gpu.owners or ()),
+    Member("pods", listed(_POD), of=lambda gpu: _owners_of(gpu, "pod")),
+    Member("slurm_job", TEXT, of=lambda gpu: ",".join(owner.id for owner in _owners_of(gpu, "slurm_job"))),
+    Member(
         "processes",
         list[int],
         "leaders of process groups, with attribution.process_owners",
@@ -174,8 +178,8 @@ def _owners_of(device: Device, kind: str) -> Sequence[Owner]:
 
 _ACCOUNTING = Shape(
     "AccountingShape",
-    Key("since", TIME_OR_NULL, "time of the first sample; null before it", "created"),
-    Key("counters", COUNTERS, "counters of METRICS.md without prefix; states that are 0 are absent", "values"),
+    Member("since", TIME_OR_NULL, "time of the first sample; null before it", "created"),
+    Member("counters", COUNTERS, "counters of METRICS.md without prefix; states that are 0 are absent", "values"),
 )
 
 
@@ -201,27 +205,27 @@ class Shown(NamedTuple):
 
 GPU = Shape(
     "Gpu",
-    Key("gpu", str, of="match.device.entity.gpu"),
-    Key("uuid", TEXT, of="match.device.entity.uuid"),
-    Key("node", str, of="match.node"),
-    Key("model", TEXT, of="match.device.model"),
-    Key("mig", MIG, of="match.device"),
-    Key("time", TIME, of="match.time"),
-    Key("age_seconds", float, of=lambda shown: round(age(shown.match, shown.now), 3)),
-    Key("stale", bool, of=lambda shown: is_stale(shown.match, shown.now)),
-    *(Key(name, _HEALTH if name == "health" else shape, of="derived") for name, shape in SECTIONS.items()),
-    Key(
+    Member("gpu", str, of="match.device.entity.gpu"),
+    Member("uuid", TEXT, of="match.device.entity.uuid"),
+    Member("node", str, of="match.node"),
+    Member("model", TEXT, of="match.device.model"),
+    Member("mig", MIG, of="match.device"),
+    Member("time", TIME, of="match.time"),
+    Member("age_seconds", float, of=lambda shown: round(age(shown.match, shown.now), 3)),
+    Member("stale", bool, of=lambda shown: is_stale(shown.match, shown.now)),
+    *(Member(name, _HEALTH if name == "health" else shape, of="derived") for name, shape in SECTIONS.items()),
+    Member(
         "metrics",
-        Kind(lambda: dict[str, float | None], _metrics),
+        ValueKind(lambda: dict[str, float | None], _metrics),
         "every quantity; null without a reading",
         "match.reading",
     ),
-    Key("accounting", _ACCOUNTING, "time and energy by class, since pulsed was started", "match.result.account"),
-    Key("attribution", _ATTRIBUTION, "owners of the GPU", "match.device"),
+    Member("accounting", _ACCOUNTING, "time and energy by class, since pulsed was started", "match.result.account"),
+    Member("attribution", _ATTRIBUTION, "owners of the GPU", "match.device"),
 )
 """The current state of one GPU or MIG instance."""
 
-GPUS = Shape("Gpus", *SOURCES.via("sources"), Key("gpus", listed(GPU)))
+GPUS = Shape("Gpus", *SOURCES.via("sources"), Member("gpus", listed(GPU)))
 """The current state of all GPUs."""
 
 
@@ -265,28 +269,28 @@ class _GpuHealth(NamedTuple):
 
 GPU_HEALTH = Shape(
     "GpuHealthShape",
-    Key("node", str),
-    Key(
+    Member("node", str),
+    Member(
         "gpu",
         str | None,
         "index; null for a target from which no GPU was read",
         lambda row: row.device and row.device.entity.gpu,
     ),
-    Key("uuid", TEXT, of=lambda row: row.device and row.device.entity.uuid),
-    Key("mig", MIG, of="device"),
-    Key("model", TEXT, of=lambda row: row.device and row.device.model),
-    Key("target", str, "the source that it was read from", "target.name"),
-    Key("stale", bool),
-    Key("state", str, of="health.state"),
-    Key("severity", int, of="health.severity"),
-    Key("coverage", float, of="health.coverage"),
-    Key(
+    Member("uuid", TEXT, of=lambda row: row.device and row.device.entity.uuid),
+    Member("mig", MIG, of="device"),
+    Member("model", TEXT, of=lambda row: row.device and row.device.model),
+    Member("target", str, "the source that it was read from", "target.name"),
+    Member("stale", bool),
+    Member("state", str, of="health.state"),
+    Member("severity", int, of="health.severity"),
+    Member("coverage", float, of="health.coverage"),
+    Member(
         "last_reset",
         TIME_OR_NULL,
         "last reset of the GPU, its driver or its node; null if none was seen",
         "health.last_reset",
     ),
-    Key("problems", listed(CHECK), "checks that are worse than ok"),
+    Member("problems", listed(CHECK), "checks that are worse than ok"),
 )
 """Health of one GPU, or of a target without any, for scripts."""
 

@@ -20,7 +20,7 @@ from pulsed.present.api.documents import SOURCES, Sources
 from pulsed.present.api.event_documents import TICK_FIELDS, encoded, finite
 from pulsed.present.api.gpu_matches import Match, current_result, is_silent, is_stale, matches
 from pulsed.present.api.sample_fields import getter
-from pulsed.present.api.schema import Document, Key, Kind, Shape
+from pulsed.present.api.schema import Document, Member, Shape, ValueKind
 from pulsed.present.rfc3339 import rfc3339
 
 SUMMARY_FIELDS = (*TICK_FIELDS, "limiting_resource", "memory_bytes", "power_limit_watts")
@@ -44,10 +44,10 @@ class GpuColumns(NamedTuple):
         return cls(gpus, [current_result(gpu, now) for gpu in gpus], fields, now)
 
 
-def _column(name: str, kind: Any, path: str) -> Key:
+def _column(name: str, kind: Any, path: str) -> Member:
     """Return the key of a column of identities; those that are unknown are null."""
     get = attrgetter(path)
-    return Key(name, kind, of=lambda gpus: [get(gpu) or None for gpu in gpus])
+    return Member(name, kind, of=lambda gpus: [get(gpu) or None for gpu in gpus])
 
 
 _ROSTER = Shape(
@@ -63,14 +63,14 @@ _ROSTER = Shape(
 
 _STATE = Shape(
     "GpuState",
-    Key(
+    Member(
         "sample_time",
         list[float],
         "Unix seconds of each GPU's sample",
         lambda columns: [round(gpu.time, 3) for gpu in columns.gpus],
     ),
-    Key("stale", list[bool], of=lambda columns: [is_stale(gpu, columns.now) for gpu in columns.gpus]),
-    Key(
+    Member("stale", list[bool], of=lambda columns: [is_stale(gpu, columns.now) for gpu in columns.gpus]),
+    Member(
         "fields",
         dict[str, list[float | str | None]],
         "one list per field; ratios have four decimals",
@@ -86,9 +86,9 @@ class _Summary(NamedTuple):
     columns: GpuColumns
 
 
-def _each(type: Any, convert: Callable[[Any], object]) -> Kind:
+def _each(type: Any, convert: Callable[[Any], object]) -> ValueKind:
     """Return the kind of a column: a value for each of a list."""
-    return Kind(lambda: type, lambda each: list(map(convert, each)))
+    return ValueKind(lambda: type, lambda each: list(map(convert, each)))
 
 
 def _owners(gpu: Match) -> list[str] | None:
@@ -109,32 +109,32 @@ def _problem(result: Result) -> str | None:
 GPU_COLUMNS = Shape(
     "GpuColumnsShape",
     *SOURCES.via("sources"),
-    Key(
+    Member(
         "roster",
         str,
         "identifies the list of GPUs; another one if GPUs come or go",
         lambda summary: _roster_id(summary.roster),
     ),
-    Key("gpus", Kind(lambda: _ROSTER.model), of="roster"),
-    Key(
+    Member("gpus", ValueKind(lambda: _ROSTER.model), of="roster"),
+    Member(
         "owners",
         _each(list[list[str] | None], _owners),
         "`kind:id` of each owner; null if they are not known",
         "columns.gpus",
     ),
-    Key(
+    Member(
         "class_since",
         _each(list[float | None], _class_since),
         "Unix seconds of the first sample of the class",
         "columns.results",
     ),
-    Key(
+    Member(
         "candidates",
         _each(list[list[str]], lambda result: list(result.workload.candidates)),
         "classes that raw_class may be while it is unknown; else empty",
         "columns.results",
     ),
-    Key("problem", _each(list[str | None], _problem), "message of the worst raised health check", "columns.results"),
+    Member("problem", _each(list[str | None], _problem), "message of the worst raised health check", "columns.results"),
     *_STATE.via("columns"),
 )
 """The state of all GPUs as columns, in the order of the roster."""

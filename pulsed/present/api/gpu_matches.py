@@ -15,14 +15,14 @@ from pulsed.model.health import Health
 from pulsed.model.owner import Owner
 from pulsed.model.target_store import Target, TargetStore
 from pulsed.model.vocabulary import Reading
-from pulsed.present.api.schema import TEXT, Key, Shape
+from pulsed.present.api.schema import TEXT, Member, Shape
 
 IDENTITY = Shape(
     "NamedGpu",
-    Key("gpu", str, of="device.entity.gpu"),
-    Key("uuid", TEXT, of="device.entity.uuid"),
-    Key("mig_id", TEXT, of="device.entity.mig_id"),
-    Key("node", str),
+    Member("gpu", str, of="device.entity.gpu"),
+    Member("uuid", TEXT, of="device.entity.uuid"),
+    Member("mig_id", TEXT, of="device.entity.mig_id"),
+    Member("node", str),
 )
 """What identifies a GPU or MIG instance, of a source with `device` and `node`."""
 

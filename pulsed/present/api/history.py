@@ -25,7 +25,7 @@ from pulsed.model.computed_tick import ComputedTick
 from pulsed.model.gpu import Device, Entity, key_of, names_of, node_of
 from pulsed.present.api.gpu_matches import IDENTITY, Identity
 from pulsed.present.api.sample_fields import DEFAULT_FIELDS, Columns, check_fields, json_numbers
-from pulsed.present.api.schema import Key, Shape
+from pulsed.present.api.schema import Member, Shape
 
 SECONDS = 600.0
 MAX_BYTES = 8 * 2**20
@@ -123,16 +123,16 @@ class LocatedWindow(NamedTuple):
 
 HISTORY_HEAD = (
     *IDENTITY.via("identity"),
-    Key("interval_seconds", float, "nominal time between two samples; 0 without samples", "window.interval"),
+    Member("interval_seconds", float, "nominal time between two samples; 0 without samples", "window.interval"),
 )
 """Whose history it is."""
 
 HISTORY = Shape(
     "HistoryShape",
     *HISTORY_HEAD,
-    Key("seconds", float, "length of the window", "window.seconds"),
-    Key("time", list[float], "Unix seconds of each sample, oldest first", None),
-    Key(
+    Member("seconds", float, "length of the window", "window.seconds"),
+    Member("time", list[float], "Unix seconds of each sample, oldest first", None),
+    Member(
         "fields",
         dict[str, list[float | str | None]],
         "one list per field, as long as time; null without a reading",

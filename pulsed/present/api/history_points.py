@@ -18,7 +18,7 @@ from pulsed.compute.sample import GAP_INTERVALS, ROUNDING
 from pulsed.json_text import json_text
 from pulsed.present.api.history import HISTORY_HEAD, History, HistorySamples, HistoryWindow, LocatedWindow
 from pulsed.present.api.sample_fields import NO_STATE, WORDS, json_numbers
-from pulsed.present.api.schema import Key, Kind, Shape, listed
+from pulsed.present.api.schema import Member, Shape, ValueKind, listed
 
 
 class PointAxis(NamedTuple):
@@ -56,18 +56,18 @@ class PointAxis(NamedTuple):
 
 _NUMBER = Shape(
     "NumberPointsShape",
-    Key("min", list[float | None], of=None),
-    Key("mean", list[float | None], "of the samples", None),
-    Key("max", list[float | None], of=None),
+    Member("min", list[float | None], of=None),
+    Member("mean", list[float | None], "of the samples", None),
+    Member("max", list[float | None], of=None),
 )
 """Minimum, mean and maximum of a number per point."""
 
 _GPU = Shape(
     "GpuPointsShape",
     *HISTORY_HEAD,
-    Key(
+    Member(
         "fields",
-        Kind(lambda: GenericAlias(dict, (str, _NUMBER.model | list[str | None]))),
+        ValueKind(lambda: GenericAlias(dict, (str, _NUMBER.model | list[str | None]))),
         "by field: numbers, or the most frequent state, of health the worst; null is a gap or no reading",
         None,
     ),
@@ -76,10 +76,10 @@ _GPU = Shape(
 
 HISTORY_POINTS = Shape(
     "HistoryPointsShape",
-    Key("seconds", float, "length of the window, which ends with the newest sample"),
-    Key("step_seconds", float, "length of a point", "step"),
-    Key("time", list[float], "Unix seconds at which each point begins, oldest first", "times"),
-    Key("gpus", listed(_GPU), of=None),
+    Member("seconds", float, "length of the window, which ends with the newest sample"),
+    Member("step_seconds", float, "length of a point", "step"),
+    Member("time", list[float], "Unix seconds at which each point begins, oldest first", "times"),
+    Member("gpus", listed(_GPU), of=None),
 )
 """Recent samples of several GPUs on one axis of time."""
 

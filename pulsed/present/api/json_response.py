@@ -15,12 +15,12 @@ from starlette.exceptions import HTTPException
 
 from pulsed.background import turn
 from pulsed.json_text import json_text
-from pulsed.present.api.schema import Document, Key, Shape
+from pulsed.present.api.schema import Document, Member, Shape
 
 PIECE_BYTES = 64 * 2**10
 """Size of a piece of a long list; rendering one takes some 5 ms."""
 
-FAILURE = Shape("Failure", Key("error", str, "what is wrong and what to do", lambda message: message))
+FAILURE = Shape("Failure", Member("error", str, "what is wrong and what to do", lambda message: message))
 
 
 def json_response(

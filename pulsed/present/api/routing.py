@@ -19,7 +19,7 @@ from pulsed.present.api.gpu_matches import Match, find
 from pulsed.present.api.history import History
 from pulsed.present.api.json_response import FAILURE, ApiError
 from pulsed.present.api.sample_fields import check_fields
-from pulsed.present.api.schema import TIME, Key, Shape
+from pulsed.present.api.schema import TIME, Member, Shape
 
 
 class ApiParts(NamedTuple):
@@ -51,7 +51,7 @@ class NodeAnswer(NamedTuple):
     items: Iterable[object]
 
 
-NODE_ANSWER = Shape("NodeAnswer", Key("node", str), Key("time", TIME, of=lambda answer: time.time()))
+NODE_ANSWER = Shape("NodeAnswer", Member("node", str), Member("time", TIME, of=lambda answer: time.time()))
 """Of which daemon an answer is, and when it was given."""
 
 Responses = dict[int | str, dict[str, Any]]

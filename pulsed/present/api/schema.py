@@ -1,4 +1,4 @@
-"""The shape of a JSON document: its keys, with the type, the meaning and the source of their values.
+"""The shape of a JSON document: its members, with the type, the meaning and the source of their values.
 
 Answers and the schemas of `/openapi.json` are made from the same shape. Models of pydantic are created when the schema
 is needed: a daemon that is only scraped never pays for them.
@@ -23,11 +23,11 @@ Document = dict[str, Any]
 Getter = Callable[[Any], Any]
 
 REQUIRED = ...
-"""In place of a default: every document has the key."""
+"""In place of a default: every document has the member."""
 
 
 class DocumentModel(BaseModel):
-    """Base of the models of all shapes: documents have no undocumented keys."""
+    """Base of the models of all shapes: documents have no undocumented members."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -40,7 +40,7 @@ class DocumentModel(BaseModel):
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class ValueKind:
     """A kind of values.
 
     Attributes:
@@ -54,23 +54,23 @@ class Kind:
     items: Callable[[Any], Iterator[Document]] | None = None
 
 
-TEXT = Kind(lambda: str | None, lambda text: text or None)
+TEXT = ValueKind(lambda: str | None, lambda text: text or None)
 """A text, or null if it is empty."""
 
-TIME = Kind(lambda: str, rfc3339)
-TIME_OR_NULL = Kind(lambda: str | None, rfc3339_or_none)
+TIME = ValueKind(lambda: str, rfc3339)
+TIME_OR_NULL = ValueKind(lambda: str | None, rfc3339_or_none)
 
 
 @dataclass(frozen=True, slots=True)
-class Key:
-    """A key of a document.
+class Member:
+    """A member of a document.
 
     Attributes:
-        kind: of the value: a type of JSON values, a `Kind`, or the shape of a document.
+        kind: of the value: a type of JSON values, a `ValueKind`, or the shape of a document.
         help: meaning of the value.
-        of: where the value is: path of an attribute of the source, empty if it has the name of the key, or a function.
+        of: where the value is: path of an attribute of the source, by default the name of the member, or a function.
             None: it is not made by `Shape.of`.
-        default: in the schema, of a key that not every document has.
+        default: in the schema, of a member that not every document has.
     """
 
     name: str
@@ -84,8 +84,8 @@ class Key:
         """The function that returns the value from the source, not yet converted."""
         return attrgetter(self.of or self.name) if isinstance(self.of, str) else self.of
 
-    def via(self, path: str) -> Key:
-        """Return the key for a source that has the source of this one as an attribute."""
+    def via(self, path: str) -> Member:
+        """Return the member for a source that has the source of this one as an attribute."""
         if isinstance(self.of, str):
             return replace(self, of=f"{path}.{self.of or self.name}")
         if self.of is None:
@@ -99,13 +99,13 @@ class Shape:
 
     Args:
         name: of the schema.
-        keys: in the order of the document.
-        first: keys that the schema has before all others.
+        members: in the order of the document.
+        first: members that the schema has before all others.
     """
 
-    def __init__(self, name: str, *keys: Key, first: Sequence[str] = ()) -> None:
-        self.name, self.keys, self._first = name, keys, first
-        rows = [(key.name, key.get, kind_of(key.kind).convert) for key in keys]
+    def __init__(self, name: str, *members: Member, first: Sequence[str] = ()) -> None:
+        self.name, self.members, self._first = name, members, first
+        rows = [(member.name, member.get, kind_of(member.kind).convert) for member in members]
         self._getters = [(name, get, convert) for name, get, convert in rows if get is not None]
 
     def of(self, source: object) -> Document:
@@ -115,24 +115,24 @@ class Shape:
     def streamed(self, source: object) -> tuple[Document, Iterator[Document]]:
         """Return the document of a source with an empty list as its last value, and the elements of this list."""
         name, get, _ = self._getters[-1]
-        items = kind_of(self.keys[-1].kind).items
+        items = kind_of(self.members[-1].kind).items
         assert items is not None
         return {**_document(source, self._getters[:-1]), name: []}, items(get(source))
 
-    def via(self, path: str) -> Sequence[Key]:
-        """Return the keys for a larger document, whose source has that of this one as an attribute."""
-        return [key.via(path) for key in self.keys]
+    def via(self, path: str) -> Sequence[Member]:
+        """Return the members for a larger document, whose source has that of this one as an attribute."""
+        return [member.via(path) for member in self.members]
 
     @cached_property
     def model(self) -> type[DocumentModel]:
         """The model for the schema."""
-        keys = {key.name: key for key in self.keys}
+        members = {member.name: member for member in self.members}
         fields: dict[str, Any] = {
             name: (
-                kind_of(key.kind).type(),
-                key.default if key.help is None else Field(key.default, description=key.help),
+                kind_of(member.kind).type(),
+                member.default if member.help is None else Field(member.default, description=member.help),
             )
-            for name, key in ({name: keys[name] for name in self._first} | keys).items()
+            for name, member in ({name: members[name] for name in self._first} | members).items()
         }
         return create_model(self.name, __base__=DocumentModel, **fields)
 
@@ -141,35 +141,35 @@ def _document(source: object, getters: Sequence[tuple[str, Getter, Getter | None
     return {name: get(source) if convert is None else convert(get(source)) for name, get, convert in getters}
 
 
-def kind_of(kind: Any) -> Kind:
+def kind_of(kind: Any) -> ValueKind:
     """Return the kind of values of a type or shape."""
     if isinstance(kind, Shape):
-        return Kind(lambda: kind.model, kind.of)
-    return kind if isinstance(kind, Kind) else Kind(lambda: kind)
+        return ValueKind(lambda: kind.model, kind.of)
+    return kind if isinstance(kind, ValueKind) else ValueKind(lambda: kind)
 
 
-def optional(shape: Shape) -> Kind:
+def optional(shape: Shape) -> ValueKind:
     """Return the kind of a document, or null without a source."""
-    return Kind(lambda: shape.model | None, lambda source: None if source is None else shape.of(source))
+    return ValueKind(lambda: shape.model | None, lambda source: None if source is None else shape.of(source))
 
 
-def listed(shape: Shape) -> Kind:
+def listed(shape: Shape) -> ValueKind:
     """Return the kind of a list of documents, from their sources."""
-    return Kind(
+    return ValueKind(
         lambda: GenericAlias(list, (shape.model,)),
         lambda sources: [shape.of(source) for source in sources],
         lambda sources: map(shape.of, sources),
     )
 
 
-def mapped(shape: Shape) -> Kind:
+def mapped(shape: Shape) -> ValueKind:
     """Return the kind of documents by name, from their sources by name."""
-    return Kind(
+    return ValueKind(
         lambda: GenericAlias(dict, (str, shape.model)),
         lambda sources: {name: shape.of(source) for name, source in sources.items()},
     )
 
 
 def shape_of(name: str, source: type) -> Shape:
-    """Return the shape with a key for each field of a tuple, whose annotations have the meanings."""
-    return Shape(name, *(Key(field, hint) for field, hint in get_type_hints(source, include_extras=True).items()))
+    """Return the shape with a member for each field of a tuple, whose annotations have the meanings."""
+    return Shape(name, *(Member(field, hint) for field, hint in get_type_hints(source, include_extras=True).items()))

@@ -18,7 +18,7 @@ from pulsed.present.api.gpu_matches import Match, board_of, is_stale, matches, p
 from pulsed.present.api.json_response import FAILURE, ApiError, json_response
 from pulsed.present.api.routing import NODE_ANSWER, REFUSED, ApiParts, NodeAnswer, Responses, chosen, some_of
 from pulsed.present.api.sample_fields import GAUGES, getter
-from pulsed.present.api.schema import TIME, Key, Shape, listed, shape_of
+from pulsed.present.api.schema import TIME, Member, Shape, listed, shape_of
 from pulsed.present.autoscale import GPUS_ROUTE, POD_KIND, ROUTES, Aggregate, How, PodGpu, WorkloadKey, workload_number
 from pulsed.suggestions import did_you_mean
 
@@ -32,16 +32,16 @@ _UNKNOWN: Responses = {
 }
 
 
-POD_GPUS = Shape("PodGpus", *NODE_ANSWER.keys, Key("gpus", listed(shape_of("PodGpuShape", PodGpu)), of="items"))
+POD_GPUS = Shape("PodGpus", *NODE_ANSWER.members, Member("gpus", listed(shape_of("PodGpuShape", PodGpu)), of="items"))
 """The GPUs of pods."""
 
 SCALE_NUMBER = Shape(
     "ScaleNumber",
-    Key("value", float),
-    Key("gpus", int),
-    Key("pods", int),
-    Key("timestamp", TIME, "time of the oldest sample", "time"),
-    Key("stale", bool, "GPUs without a current value were left out; never in a sum"),
+    Member("value", float),
+    Member("gpus", int),
+    Member("pods", int),
+    Member("timestamp", TIME, "time of the oldest sample", "time"),
+    Member("stale", bool, "GPUs without a current value were left out; never in a sum"),
 )
 """A number of a workload."""
 

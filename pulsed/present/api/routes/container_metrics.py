@@ -29,7 +29,7 @@ from pulsed.present.api.gpu_matches import (
     without_split_boards,
 )
 from pulsed.present.api.routing import REFUSED, ApiParts
-from pulsed.present.api.schema import REQUIRED, TIME, Document, Key, Kind, Shape, listed
+from pulsed.present.api.schema import REQUIRED, TIME, Document, Member, Shape, ValueKind, listed
 from pulsed.present.asgi import HEAD_ONLY
 
 PATH = "/container/metrics"
@@ -117,42 +117,42 @@ class _ContainerRow(NamedTuple):
         return value if field.factor == 1.0 else float(f"{value * field.factor:.12g}")
 
 
-def _text(key: str, path: str) -> Key:
+def _text(key: str, path: str) -> Member:
     """Return a text that a row has only if it is known."""
-    return Key(key, str, "absent if unknown", path, "")
+    return Member(key, str, "absent if unknown", path, "")
 
 
-def _number(field: _RowNumber) -> Key:
-    return Key(field.key, float | None, field.quantity, lambda row: row.number(field))
+def _number(field: _RowNumber) -> Member:
+    return Member(field.key, float | None, field.quantity, lambda row: row.number(field))
 
 
-def _section(name: str, shape: Shape) -> Key:
-    kind = Kind(lambda: dict[str, Any], lambda derived: derived and shape.of(derived))
-    return Key(name, kind, "with `derived`, as in /gpus", "derived", {})
+def _section(name: str, shape: Shape) -> Member:
+    kind = ValueKind(lambda: dict[str, Any], lambda derived: derived and shape.of(derived))
+    return Member(name, kind, "with `derived`, as in /gpus", "derived", {})
 
 
 _ROW = Shape(
     "ContainerRow",
-    Key("node_name", str, of="match.node"),
-    Key("model_name", str, of="match.device.model"),
-    Key("device", str, of=lambda row: row.match.device.device or row.board.device.device),
-    Key("device_id", str, of="match.device.entity.gpu"),
-    Key("device_uuid", str, of="match.device.entity.uuid"),
+    Member("node_name", str, of="match.node"),
+    Member("model_name", str, of="match.device.model"),
+    Member("device", str, of=lambda row: row.match.device.device or row.board.device.device),
+    Member("device_id", str, of="match.device.entity.gpu"),
+    Member("device_uuid", str, of="match.device.entity.uuid"),
     _text("mig_profile", "match.device.entity.mig_profile"),
     _text("mig_instance_id", "match.device.entity.mig_id"),
-    Key("pod", str, of="owner.name"),
-    Key("container", str, of="owner.container"),
-    Key("namespace", str, of="owner.namespace"),
+    Member("pod", str, of="owner.name"),
+    Member("container", str, of="owner.container"),
+    Member("namespace", str, of="owner.namespace"),
     _text("workload_name", "owner.workload"),
     _text("workload_kind", "owner.workload_kind"),
     *map(_number, _QUANTITIES),
-    Key("timestamp", TIME, of="match.time"),
+    Member("timestamp", TIME, of="match.time"),
     *(_section(name, shape) for name, shape in SECTIONS.items()),
     first=("node_name", "model_name", "device", "device_id", "device_uuid", "pod", "container", "namespace"),
 )
 """A GPU or MIG instance, and a container that has it."""
 
-_OPTIONAL = frozenset(key.name for key in _ROW.keys if key.default is not REQUIRED)
+_OPTIONAL = frozenset(member.name for member in _ROW.members if member.default is not REQUIRED)
 
 
 def _document(row: _ContainerRow) -> Document:

@@ -17,15 +17,15 @@ from pulsed.attribution.processes import ListedProcess, are_visible, listed_proc
 from pulsed.model.raw_tick import GpuProcess
 from pulsed.present.api.json_response import json_response
 from pulsed.present.api.routing import ApiParts
-from pulsed.present.api.schema import TEXT, TIME_OR_NULL, Document, Key, Kind, Shape, listed, shape_of
+from pulsed.present.api.schema import TEXT, TIME_OR_NULL, Document, Member, Shape, ValueKind, listed, shape_of
 
 WINDOW_SECONDS = 1.0
 """The shortest time over which the CPU is measured; requests in between get the result before."""
 
 VERSION = Shape(
     "Version",
-    Key("version", str, of=lambda python: __version__),
-    Key("python", str, of=lambda python: python.python_version()),
+    Member("version", str, of=lambda python: __version__),
+    Member("python", str, of=lambda python: python.python_version()),
 )
 """The version of pulsed and Python."""
 
@@ -73,48 +73,48 @@ class _Processes(NamedTuple):
 
 _GPU = Shape(
     "ProcessGpu",
-    Key("gpu", str),
-    Key("uuid", str),
-    Key("mig_id", TEXT),
-    Key("memory_bytes", int | None),
-    Key("sm_utilization_ratio", float | None, "share of time with kernels, in the last sampling period"),
-    Key("mean_utilization_ratio", float | None, "the same since its start, in accounting mode"),
-    Key("peak_memory_bytes", int | None, "since its start, in accounting mode"),
+    Member("gpu", str),
+    Member("uuid", str),
+    Member("mig_id", TEXT),
+    Member("memory_bytes", int | None),
+    Member("sm_utilization_ratio", float | None, "share of time with kernels, in the last sampling period"),
+    Member("mean_utilization_ratio", float | None, "the same since its start, in accounting mode"),
+    Member("peak_memory_bytes", int | None, "since its start, in accounting mode"),
 )
 """A GPU or MIG instance that a process uses."""
 
-_GPUS = Kind(
+_GPUS = ValueKind(
     lambda: listed(_GPU).type() | None, lambda gpus: None if gpus is None else [_GPU.of(each) for each in gpus]
 )
 
 _PROCESS = Shape(
     "ProcessRow",
-    Key("pid", int),
-    Key("slurm_job", str | None, of=lambda process: process.owner("slurm_job")),
-    Key("pod_uid", str | None, of=lambda process: process.owner("pod")),
-    Key(
+    Member("pid", int),
+    Member("slurm_job", str | None, of=lambda process: process.owner("slurm_job")),
+    Member("pod_uid", str | None, of=lambda process: process.owner("pod")),
+    Member(
         "user",
         str | None,
         "null, like the rest, of a process that uses a GPU and cannot be seen",
         lambda process: process.found and process.found.user,
     ),
-    Key("memory_bytes", int | None, "resident", lambda process: process.found and process.found.memory_bytes),
-    Key("start", TIME_OR_NULL, of=lambda process: process.found and process.found.start),
-    Key(
+    Member("memory_bytes", int | None, "resident", lambda process: process.found and process.found.memory_bytes),
+    Member("start", TIME_OR_NULL, of=lambda process: process.found and process.found.start),
+    Member(
         "command",
         str | None,
         "without what looks like a secret; at most 256 characters",
         lambda process: process.found and process.found.command,
     ),
-    Key("gpus", _GPUS, "the GPUs that it uses; null where the source does not list them"),
+    Member("gpus", _GPUS, "the GPUs that it uses; null where the source does not list them"),
 )
 """A process whose control group belongs to a job or pod, or that uses a GPU."""
 
 _PROCESSES = Shape(
     "Processes",
-    Key("published", bool, "the key attribution.processes"),
-    Key("visible", bool | None, "whether all processes of the host can be seen, not with hidepid; or null"),
-    Key("processes", listed(_PROCESS)),
+    Member("published", bool, "the key attribution.processes"),
+    Member("visible", bool | None, "whether all processes of the host can be seen, not with hidepid; or null"),
+    Member("processes", listed(_PROCESS)),
 )
 """Processes of jobs and pods, and with the source nvml those that use a GPU."""
 

@@ -14,15 +14,15 @@ from pulsed.present.api.json_response import FAILURE, json_response, list_respon
 from pulsed.present.api.kept_events import MAX_CHANGES
 from pulsed.present.api.routing import NODE_ANSWER, REFUSED, ApiParts, NodeAnswer, chosen, chosen_fields, some_of
 from pulsed.present.api.sample_fields import FIELDS
-from pulsed.present.api.schema import Key, Kind, Shape
+from pulsed.present.api.schema import Member, Shape, ValueKind
 from pulsed.present.asgi import EVENTS, HEAD_ONLY, Receive, Scope, Send
 
 RECENT_CHANGES = Shape(
     "RecentChangesShape",
-    *NODE_ANSWER.keys,
-    Key(
+    *NODE_ANSWER.members,
+    Member(
         "changes",
-        Kind(lambda: list[dict[str, Any]], items=iter),
+        ValueKind(lambda: list[dict[str, Any]], items=iter),
         "`id` and `event` as in /events, and its data",
         "items",
     ),

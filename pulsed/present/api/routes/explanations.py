@@ -20,7 +20,7 @@ from pulsed.model.vocabulary import QUANTITIES, WORKLOAD_CLASSES
 from pulsed.present.api.gpu_matches import IDENTITY, Match
 from pulsed.present.api.json_response import json_response
 from pulsed.present.api.routing import NOT_ONE_GPU, ApiParts, GpuPath, NodeQuery, find_one
-from pulsed.present.api.schema import TEXT, TIME, Document, Key, Kind, Shape, listed, mapped, shape_of
+from pulsed.present.api.schema import TEXT, TIME, Document, Member, Shape, ValueKind, listed, mapped, shape_of
 from pulsed.present.counters_file import counters_line
 from pulsed.translate.fields import sources
 
@@ -28,10 +28,10 @@ Comparison = Literal["<", ">="]
 
 _RULE = Shape(
     "ClassRuleShape",
-    Key("class", str, of="rule.name"),
-    Key("bottleneck", str, of="rule.bottleneck"),
-    Key("reason", TEXT, of="rule.reason"),
-    Key("conditions", list[tuple[str, Comparison, float]], "variable, comparison, threshold"),
+    Member("class", str, of="rule.name"),
+    Member("bottleneck", str, of="rule.bottleneck"),
+    Member("reason", TEXT, of="rule.reason"),
+    Member("conditions", list[tuple[str, Comparison, float]], "variable, comparison, threshold"),
 )
 """A row of the class table: the first whose conditions all hold gives the class."""
 
@@ -48,17 +48,19 @@ class _Rule(NamedTuple):
 
 _FIELD = Shape(
     "DcgmFieldShape",
-    Key("id", int),
-    Key("name", str, of=lambda field: field.names[0] if field.names else field.short),
+    Member("id", int),
+    Member("name", str, of=lambda field: field.names[0] if field.names else field.short),
 )
 """A DCGM field that fills a quantity."""
 
 _QUANTITY = Shape(
     "QuantityShape",
-    Key("meaning", str, of=lambda name: QUANTITIES[name].meaning),
-    Key("group", str, of=lambda name: QUANTITIES[name].group),
-    Key("fields", listed(_FIELD), "the preferred one first; empty if it is computed", sources),
-    Key("counters_line", str | None, "its line in a counters file of dcgm-exporter", lambda name: _counters_line(name)),
+    Member("meaning", str, of=lambda name: QUANTITIES[name].meaning),
+    Member("group", str, of=lambda name: QUANTITIES[name].group),
+    Member("fields", listed(_FIELD), "the preferred one first; empty if it is computed", sources),
+    Member(
+        "counters_line", str | None, "its line in a counters file of dcgm-exporter", lambda name: _counters_line(name)
+    ),
 )
 """The meaning of a quantity of `metrics`, and how a source provides it; by its name."""
 
@@ -69,25 +71,25 @@ def _counters_line(name: str) -> str | None:
 
 _CHECK = Shape(
     "CheckShape",
-    Key("title", str),
-    Key("rule", str),
-    Key("inputs", list[str], of=lambda check: [name for name in check.inputs if name not in FACTS]),
+    Member("title", str),
+    Member("rule", str),
+    Member("inputs", list[str], of=lambda check: [name for name in check.inputs if name not in FACTS]),
 )
 """A health check: what is wrong when it is raised, when that is, and its inputs."""
 
 _CATALOG = Shape(
     "CatalogShape",
-    Key("classes", list[str], of=lambda settings: list(WORKLOAD_CLASSES)),
-    Key("rules", listed(_RULE), of=lambda settings: _rules(settings)),
-    Key(
+    Member("classes", list[str], of=lambda settings: list(WORKLOAD_CLASSES)),
+    Member("rules", listed(_RULE), of=lambda settings: _rules(settings)),
+    Member(
         "variables",
         dict[str, list[str]],
         "the quantities that determine each variable of the rules",
         lambda settings: _inputs(settings),
     ),
-    Key("weights", Kind(lambda: dict[str, float], asdict), "of real utilization"),
-    Key("quantities", mapped(_QUANTITY), of=lambda settings: {name: name for name in QUANTITIES}),
-    Key("checks", mapped(_CHECK), of=lambda settings: BY_ID),
+    Member("weights", ValueKind(lambda: dict[str, float], asdict), "of real utilization"),
+    Member("quantities", mapped(_QUANTITY), of=lambda settings: {name: name for name in QUANTITIES}),
+    Member("checks", mapped(_CHECK), of=lambda settings: BY_ID),
 )
 """The tables behind class and health of a GPU, with profile, thresholds and weights of some settings."""
 
@@ -131,26 +133,26 @@ class ClassReason(NamedTuple):
 
 _TRIED_RULE = Shape(
     "TriedRuleShape",
-    Key("class", str, of="rule.name"),
-    Key("reason", TEXT, of="rule.reason"),
-    Key("holds", bool | None, "null: the inputs allow this rule and others"),
-    Key("conditions", listed(shape_of("TriedConditionShape", TriedCondition))),
+    Member("class", str, of="rule.name"),
+    Member("reason", TEXT, of="rule.reason"),
+    Member("holds", bool | None, "null: the inputs allow this rule and others"),
+    Member("conditions", listed(shape_of("TriedConditionShape", TriedCondition))),
 )
 
 CLASS_REASON = Shape(
     "ClassReasonShape",
     *IDENTITY.via("gpu"),
-    Key("time", TIME, of="gpu.time"),
-    Key("class", str, of="gpu.result.held.workload_class"),
-    Key("raw_class", str, "the class of the newest sample alone", "gpu.result.workload.raw_class"),
-    Key(
+    Member("time", TIME, of="gpu.time"),
+    Member("class", str, of="gpu.result.held.workload_class"),
+    Member("raw_class", str, "the class of the newest sample alone", "gpu.result.workload.raw_class"),
+    Member(
         "candidates",
-        Kind(lambda: list[str], list),
+        ValueKind(lambda: list[str], list),
         "classes that raw_class may be while it is unknown; else empty",
         "gpu.result.workload.candidates",
     ),
-    Key("rules", listed(_TRIED_RULE), "up to the last one that the inputs allow"),
-    Key("deciding_inputs", mapped(_QUANTITY), "missing inputs that would decide an unknown class"),
+    Member("rules", listed(_TRIED_RULE), "up to the last one that the inputs allow"),
+    Member("deciding_inputs", mapped(_QUANTITY), "missing inputs that would decide an unknown class"),
 )
 """Why a GPU has the class of its newest sample."""
 

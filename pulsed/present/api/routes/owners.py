@@ -21,7 +21,7 @@ from pulsed.present.api.account_documents import (
 from pulsed.present.api.event_documents import finite
 from pulsed.present.api.json_response import ApiError, json_response
 from pulsed.present.api.routing import NODE_ANSWER, NOT_FOUND, REFUSED, ApiParts, NodeAnswer
-from pulsed.present.api.schema import REQUIRED, TIME, Document, Key, Kind, Shape, listed
+from pulsed.present.api.schema import REQUIRED, TIME, Document, Member, Shape, ValueKind, listed
 from pulsed.present.owner_groups import (
     FAMILIES,
     GROUPS,
@@ -40,7 +40,7 @@ from pulsed.present.owner_groups import (
 MAX_JOBS = 1000
 
 
-_ACCOUNTS = Shape("AccountsShape", *NODE_ANSWER.keys, Key("jobs", Kind(listed(ACCOUNT).type), of="items"))
+_ACCOUNTS = Shape("AccountsShape", *NODE_ANSWER.members, Member("jobs", ValueKind(listed(ACCOUNT).type), of="items"))
 """Accounts of owners."""
 
 
@@ -52,20 +52,20 @@ class _OwnerRow(NamedTuple):
     scale_target: float
 
 
-def _label_key(label: str) -> Key:
-    return Key(label, str | None, of=lambda row: row.labels[label], default=None)
+def _label_member(label: str) -> Member:
+    return Member(label, str | None, of=lambda row: row.labels[label], default=None)
 
 
-def _family_key(family: OwnerFamily) -> Key:
+def _family_member(family: OwnerFamily) -> Member:
     default = None if family.groups else REQUIRED
-    return Key(family.key, _NUMBER, family.help, lambda row: family.get(row.sums), default)
+    return Member(family.key, _NUMBER, family.help, lambda row: family.get(row.sums), default)
 
 
-_NUMBER = Kind(lambda: float | None, lambda number: None if number is None else finite(number))
+_NUMBER = ValueKind(lambda: float | None, lambda number: None if number is None else finite(number))
 
-_CLASSES = Key("classes", dict[str, float], "GPUs by workload class, shared ones in part", "sums.classes")
+_CLASSES = Member("classes", dict[str, float], "GPUs by workload class, shared ones in part", "sums.classes")
 
-_SCALE_HINT = Key(
+_SCALE_HINT = Member(
     "scale_hint",
     int | None,
     "1: more replicas are needed, -1: fewer, 0: neither",
@@ -76,33 +76,33 @@ _SCALE_HINT = Key(
 _ROWS: Mapping[GroupName, Shape] = {
     name: Shape(
         "WorkloadShape",
-        *map(_label_key, group.labels),
+        *map(_label_member, group.labels),
         _CLASSES,
-        *map(_family_key, families_of(name)),
+        *map(_family_member, families_of(name)),
         *([_SCALE_HINT] if group is WORKLOAD else ()),
     )
     for name, group in GROUPS.items()
 }
 """The rows of each group; values have the names of their metrics, and are null where they are unknown."""
 
-_ANY_ROW: Sequence[Key] = (
-    *(_label_key(label) for group in GROUPS.values() for label in group.labels),
+_ANY_ROW: Sequence[Member] = (
+    *(_label_member(label) for group in GROUPS.values() for label in group.labels),
     _CLASSES,
-    *map(_family_key, FAMILIES),
-    Key("gpus", float, "of workloads and users, shared ones in part"),
-    Key("pods", int, default=0),
+    *map(_family_member, FAMILIES),
+    Member("gpus", float, "of workloads and users, shared ones in part"),
+    Member("pods", int, default=0),
     _SCALE_HINT,
 )
 """The keys of all groups, for the schema."""
 
-_WORKLOAD = Shape("WorkloadShape", *{key.name: key for key in _ANY_ROW}.values())
+_WORKLOAD = Shape("WorkloadShape", *{member.name: member for member in _ANY_ROW}.values())
 
 WORKLOADS = Shape(
     "WorkloadsShape",
-    Key("node", str),
-    Key("time", TIME),
-    Key("by", str),
-    Key("workloads", Kind(listed(_WORKLOAD).type)),
+    Member("node", str),
+    Member("time", TIME),
+    Member("by", str),
+    Member("workloads", ValueKind(listed(_WORKLOAD).type)),
 )
 """What pods, workloads, jobs or users do now; the keys of a row are those of its group only."""
 
