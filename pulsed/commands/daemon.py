@@ -45,8 +45,7 @@ from pulsed.present.exposition.page import Pages
 from pulsed.present.exposition.telemetry import StateWrites, Telemetry
 from pulsed.present.workload_totals import WorkloadTotals
 from pulsed.server.app import DaemonApp
-from pulsed.server.auth import AuthMiddleware
-from pulsed.server.configured_headers import ConfiguredHeaders
+from pulsed.server.auth import AuthMiddleware, ConfiguredHeaders
 from pulsed.server.http_server import Server
 from pulsed.server.listeners import Listener, from_systemd, listen
 from pulsed.server.reloader import WebConfigReloader

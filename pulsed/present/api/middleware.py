@@ -10,7 +10,7 @@ import gzip
 import zlib
 
 from pulsed.background import in_background
-from pulsed.present.asgi import App, Message, Receive, Scope, Send
+from pulsed.present.asgi import App, Header, Message, Receive, Scope, Send, header_of
 from pulsed.present.exposition.negotiation import accepts_gzip
 
 MIN_BYTES = 1024
@@ -34,14 +34,14 @@ class JsonCompression:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
-        is_accepted = accepts_gzip(_header(scope["headers"], b"accept-encoding"))
+        is_accepted = accepts_gzip(header_of(scope["headers"], b"accept-encoding"))
         start: Message | None = None
         stream = None
 
         async def compress(message: Message) -> None:
             nonlocal start, stream
             if message["type"] == "http.response.start":
-                if _header(message["headers"], b"content-type") != "application/json":
+                if header_of(message["headers"], b"content-type") != "application/json":
                     await send(message)
                     return
                 message["headers"] = [*message["headers"], (b"vary", b"Accept-Encoding")]
@@ -90,12 +90,7 @@ async def _gzip(body: bytes) -> bytes:
     return await in_background(lambda: gzip.compress(body, LEVEL, mtime=0))
 
 
-def _header(headers: list[tuple[bytes, bytes]], wanted: bytes) -> str:
-    """Return the values of a header, joined by commas."""
-    return ",".join(value.decode("latin-1") for name, value in headers if name == wanted)
-
-
-def _compressed(headers: list[tuple[bytes, bytes]], size: int | None) -> list[tuple[bytes, bytes]]:
+def _compressed(headers: list[Header], size: int | None) -> list[Header]:
     """Return the headers of a compressed document; its size is not known of one in pieces."""
     kept = [header for header in headers if header[0] != b"content-length"]
     length = [] if size is None else [(b"content-length", str(size).encode())]
