@@ -220,7 +220,7 @@ GPU = Shape(
         "every quantity; null without a reading",
         "match.reading",
     ),
-    Member("accounting", _ACCOUNTING, "time and energy by class, since pulsed was started", "match.result.account"),
+    Member("accounting", _ACCOUNTING, "time and energy by class, since pulsed was started", "match.result.counters"),
     Member("attribution", _ATTRIBUTION, "owners of the GPU", "match.device"),
 )
 """The current state of one GPU or MIG instance."""
