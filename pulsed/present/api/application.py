@@ -13,8 +13,7 @@ from fastapi.openapi.utils import get_openapi
 from fastapi_offline import FastAPIOffline
 
 from pulsed import __version__
-from pulsed.present.api.json_response import ERROR_HANDLERS
-from pulsed.present.api.middleware import JsonCompression, ResponseHeaders
+from pulsed.present.api.json_response import ERROR_HANDLERS, JsonCompression, ResponseHeaders
 from pulsed.present.api.routes.autoscale import autoscale_router
 from pulsed.present.api.routes.container_metrics import container_router
 from pulsed.present.api.routes.daemon import daemon_router, host_router
