@@ -136,21 +136,6 @@ async def test_instances_count_and_not_their_board() -> None:
     assert (status, document["value"], document["gpus"]) == (200, pytest.approx(0.6), 1)
 
 
-@pytest.mark.parametrize(
-    ("given", "said"),
-    [
-        (path("median"), "how: Input should be 'sum', 'avg', 'max' or 'min'"),
-        (path("sum", metric="real_utilisation"), "did you mean real_utilization_ratio?"),
-        (path("sum", metric="energy_joules_total"), "is not a number to scale on"),
-        ("gpus?fields=power", "is not a number to scale on"),
-    ],
-)
-async def test_wrong_requests(given: str, said: str) -> None:
-    status, document, _ = await get(given, current(*TWO))
-    assert status == 400
-    assert said in document["error"]
-
-
 async def test_rows() -> None:
     status, document, _ = await get("gpus?fields=real_utilization_ratio,power_watts", current(*TWO, gpu(2)))
     assert status == 200

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-import pytest
 
 from pulsed.model.target_store import Target, TargetStore
 from pulsed.present.api.events import EventBroadcaster
@@ -84,20 +83,6 @@ async def test_a_summary_has_the_values_of_the_documents() -> None:
         assert row["health_state"] == each["health"]["state"]
         assert row["power_watts"] == each["metrics"]["power_watts"]
         assert row["limiting_resource"] == each["saturation"]["limiting_resource"]
-
-
-@pytest.mark.parametrize(
-    ("query", "message"),
-    [
-        ("view=summary&fields=sm_activ", "'sm_activ' is not a field. Did you mean sm_active_ratio?"),
-        ("view=summary&fields=", "'' is not a field"),
-        ("view=short", "view: Input should be 'full' or 'summary'"),
-    ],
-)
-async def test_wrong_parameters(query: str, message: str) -> None:
-    status, document = await get(store([gpu(0)]), f"/gpus?{query}")
-    assert status == 400
-    assert message.lower() in document["error"].lower()
 
 
 async def test_ten_thousand_gpus() -> None:

@@ -147,20 +147,6 @@ async def test_a_gpu_that_is_gone_keeps_its_points() -> None:
     assert [each["gpu"] for each in document["gpus"]] == ["0"]
 
 
-@pytest.mark.parametrize(
-    ("query", "status", "message"),
-    [
-        ("points=1", 400, "points: Input should be greater"),
-        ("points=2001", 400, "points: Input should be less"),
-        ("seconds=0.5", 400, "seconds: Input should be greater"),
-        ("fields=sm_activ", 400, "did you mean sm_active_ratio?"),
-        ("gpu=0,9", 404, "GPU '9' not found"),
-    ],
-)
-async def test_wrong_parameters_of_points(query: str, status: int, message: str) -> None:
-    assert message in await Known([gpu(0)]).refused(f"/history?{query}", status)
-
-
 async def test_too_much_is_refused() -> None:
     known = Known([gpu(number) for number in range(257)])
     assert "257 GPUs; name at most 256" in await known.refused("/history", 400)
