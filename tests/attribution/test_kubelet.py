@@ -18,8 +18,8 @@ from pulsed.attribution.kubelet import Kubelet
 from pulsed.attribution.pod_resources import MAX_BYTES, parse_pod_resources
 from pulsed.errors import AttributionError
 from pulsed.model.owner import Owners, pod
+from support.kubernetes.fake_kubelet import container, kubelet, pods
 from support.waiting import eventually
-from tests.attribution.fake_kubelet import container, kubelet, pods
 
 TRAIN = {"name": "train-0", "namespace": "ml", "containers": [container("main", "GPU-aa", "GPU-bb")]}
 INFER = {"name": "infer-0", "namespace": "ml", "containers": [container("main", "GPU-cc")]}
