@@ -26,7 +26,7 @@ from pulsed.present.exposition.jobstats_series import FAMILIES as JOBSTATS
 from pulsed.present.exposition.owner_families import FINDING_FAMILIES, HINT_HELP
 from pulsed.present.exposition.summary import SUMMARIES
 from pulsed.present.exposition.telemetry import StateWrites, Telemetry
-from pulsed.present.owner_groups import families_of
+from pulsed.present.owner_totals import families_of
 from pulsed.reader.exporter.scraper import ExporterSettings, Scraper
 from pulsed.reader.nvml.calls import CALLS
 from pulsed.reader.nvml.device import GPM_SUPPORT

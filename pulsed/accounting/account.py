@@ -64,26 +64,20 @@ class Extremes:
         if seconds <= 0.0:
             return
         self.samples += 1
-        if (used := reading.memory_used_bytes) is not None and (self.memory_used_bytes or 0.0) < used < inf:
-            self.memory_used_bytes = used
-        if (watts := reading.power_watts) is not None and (self.power_watts or 0.0) < watts < inf:
-            self.power_watts = watts
-        if (degrees := reading.temperature_celsius) is not None and (self.temperature_celsius or 0.0) < degrees < inf:
-            self.temperature_celsius = degrees
-        if is_idle:
-            self.idle_run += seconds
-            if self.idle_run > self.longest_idle:
-                self.longest_idle = self.idle_run
-        else:
-            self.idle_run = 0.0
+        self._take_peaks(reading)
+        self.idle_run = self.idle_run + seconds if is_idle else 0.0
+        self.longest_idle = max(self.longest_idle, self.idle_run)
 
     def include(self, other: Extremes) -> None:
         """Include the extremes of later samples."""
-        self.memory_used_bytes = _larger(self.memory_used_bytes, other.memory_used_bytes)
-        self.power_watts = _larger(self.power_watts, other.power_watts)
-        self.temperature_celsius = _larger(self.temperature_celsius, other.temperature_celsius)
         self.samples += other.samples
+        self._take_peaks(other)
         self.idle_run, self.longest_idle = other.idle_run, max(self.longest_idle, other.longest_idle)
+
+    def _take_peaks(self, given: Reading | Extremes) -> None:
+        self.memory_used_bytes = _peak(self.memory_used_bytes, given.memory_used_bytes)
+        self.power_watts = _peak(self.power_watts, given.power_watts)
+        self.temperature_celsius = _peak(self.temperature_celsius, given.temperature_celsius)
 
 
 @dataclass(slots=True)
@@ -197,7 +191,6 @@ class OwnerAccount:
         return account
 
 
-def _larger(first: Value, second: Value) -> Value:
-    if first is None or second is None:
-        return second if first is None else first
-    return max(first, second)
+def _peak(before: Value, now: Value) -> Value:
+    """Return the larger one; a value that is not above 0 and finite does not count."""
+    return now if now is not None and (before or 0.0) < now < inf else before

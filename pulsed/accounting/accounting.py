@@ -28,7 +28,7 @@ MAX_ABSENT_GPUS = 256
 """GPUs that are gone and still have an account of the time without owners."""
 
 
-class HeldGpu(NamedTuple):
+class OwnedGpu(NamedTuple):
     """A GPU in the newest tick of its target, and one of the owners that have it."""
 
     account: OwnerAccount
@@ -105,7 +105,7 @@ class OwnerAccounting:
             if (last := self._last(gpu)) is not None:
                 gpu.close(*last)
 
-    def held(self) -> Iterator[HeldGpu]:
+    def owned(self) -> Iterator[OwnedGpu]:
         """Yield every GPU with each of its owners."""
         for target, view in self._views.items():
             tick = view.tick
@@ -113,7 +113,7 @@ class OwnerAccounting:
                 at = gpu.position
                 for account in gpu.owners:
                     sharers = len(gpu.owners)
-                    yield HeldGpu(account, gpu.device, tick.readings[at], tick.results[at], sharers, target)
+                    yield OwnedGpu(account, gpu.device, tick.readings[at], tick.results[at], sharers, target)
 
     def nobody(self) -> Iterator[NobodyAccount]:
         """Yield for each GPU the time without a known owner."""

@@ -17,7 +17,8 @@ from pydantic_core import CoreSchema
 from pulsed.present.api.container_fields import IDENTITY_KEYS, OPTIONAL_KEYS, OWNER_KEYS, ROW_FIELDS
 from pulsed.present.api.derived_fields import SECTIONS, JsonField
 from pulsed.present.autoscale import POD_GPU_FIELDS
-from pulsed.present.owner_groups import FAMILIES, GROUPS
+from pulsed.present.owner_groups import GROUPS
+from pulsed.present.owner_totals import FAMILIES
 
 
 class Shape(BaseModel):

@@ -10,14 +10,12 @@ from pulsed.present.api.account_documents import Accounts
 from pulsed.present.api.event_documents import finite
 from pulsed.present.owner_groups import (
     WORKLOAD,
-    AccountTotals,
     GroupLabels,
     OwnerGroup,
-    families_of,
     fresh_owners,
     rows_of,
-    sums_of,
 )
+from pulsed.present.owner_totals import AccountTotals, families_of, sums_of
 
 
 def workloads_document(

@@ -26,15 +26,12 @@ from pulsed.present.owner_groups import (
     SCALE_TARGET,
     WORKLOAD,
     GroupLabels,
-    GroupSums,
     Owned,
     OwnerGroup,
-    families_of,
     fresh_owners,
     rows_of,
-    sums_of,
 )
-from pulsed.present.workload_totals import WorkloadTotals
+from pulsed.present.owner_totals import GroupSums, WorkloadTotals, families_of, sums_of
 
 MAX_OWNERS = 256
 
