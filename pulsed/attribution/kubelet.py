@@ -24,13 +24,9 @@ class Kubelet:
 
     socket: str
     interval: float = 10.0
+    name: str = "kubelet"
     _has_assigned: bool = field(default=False, init=False, compare=False)  # then it assigns all GPUs of the host
     _unknown: int = field(default=0, init=False, compare=False)  # GPUs that the last look could not identify
-
-    @property
-    def name(self) -> str:
-        """`kubelet`."""
-        return "kubelet"
 
     @property
     def absence(self) -> str:
@@ -47,7 +43,7 @@ class Kubelet:
         """
         if not self._has_directory():
             return None
-        # loads h2, which hosts without a kubelet do not need
+        # It loads h2, which hosts without a kubelet do not need.
         from pulsed.attribution.pod_resources import LIST, MAX_BYTES, parse_pod_resources, unary_call
 
         try:

@@ -63,9 +63,9 @@ def fresh_owners(board: TargetStore, accounting: OwnerAccounting, now: float) ->
     """Return the owners of GPUs of fresh targets at a monotonic time, the oldest first."""
     fresh = {target.tick.target for target in board.targets if target.tick is not None and target.fresh(now)}
     found: dict[OwnerAccount, list[OwnedGpu]] = {}
-    for held in accounting.owned():
-        if held.target in fresh and held.account.owner.kind != "nobody":
-            found.setdefault(held.account, []).append(held)
+    for gpu in accounting.owned():
+        if gpu.target in fresh and gpu.account.owner.kind != "nobody":
+            found.setdefault(gpu.account, []).append(gpu)
     return {account: found[account] for account in sorted(found, key=lambda each: (each.begin, each.owner.key))}
 
 

@@ -79,21 +79,21 @@ class GroupSums:
     power_watts: Value = None
     totals: AccountTotals = NO_TOTALS
 
-    def add_gpu(self, held: OwnedGpu) -> None:
+    def add_gpu(self, gpu: OwnedGpu) -> None:
         """Add what a GPU does now."""
-        share = 1.0 / held.sharers
-        self.gpus.add(gpu_key(held.device))
+        share = 1.0 / gpu.sharers
+        self.gpus.add(gpu_key(gpu.device))
         self.shares += share
-        if held.account.owner.kind == "pod":
-            self.pods.add(held.account.owner.name)
-        name = held.result.held.workload_class
+        if gpu.account.owner.kind == "pod":
+            self.pods.add(gpu.account.owner.name)
+        name = gpu.result.held.workload_class
         self.classes[name] = self.classes.get(name, 0.0) + share
-        if (ratio := held.result.real_utilization.ratio) is not None:
+        if (ratio := gpu.result.real_utilization.ratio) is not None:
             self.known += share
             self.real_utilization += share * ratio
-        if (used := held.reading.memory_used_bytes) is not None:
+        if (used := gpu.reading.memory_used_bytes) is not None:
             self.memory_used_bytes = (self.memory_used_bytes or 0.0) + share * used
-        if (watts := held.reading.power_watts) is not None:
+        if (watts := gpu.reading.power_watts) is not None:
             self.power_watts = (self.power_watts or 0.0) + share * watts
 
     @property
@@ -129,8 +129,8 @@ def sums_of(accounts: Iterable[OwnerAccount], owned: Owned, totals: AccountTotal
     for account in accounts:
         if totals is None:
             sums.totals = sums.totals.plus(totals_of(account))
-        for held in owned[account]:
-            sums.add_gpu(held)
+        for gpu in owned[account]:
+            sums.add_gpu(gpu)
     if totals is not None:
         sums.totals = totals
     return sums
