@@ -91,7 +91,7 @@ class GpuAccount:
         alone: counters of the GPU over the time in which the owner had it alone.
         shared: counters of the whole GPU over the time in which others had it, too.
         share: an equal share of these.
-        boundary: counters over the samples in which it got or lost the GPU; they count as `nobody`.
+        boundary: counters over the samples in which it got or lost the GPU, which are in no sum.
         sharers: most owners at a time.
         memory_bytes: size of its device memory.
         bridged_joules: energy, by the GPU's own counter, of the time in which pulsed did not run.

@@ -1,4 +1,4 @@
-"""The charging of a GPU's time and energy to the owners that it has, or to `nobody`."""
+"""The charging of a GPU's time and energy to the owners that it has; without one they are nobody's."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from math import inf, isfinite
 
 from pulsed.accounting.account import VIOLATIONS, Extremes, OwnerAccount
-from pulsed.accounting.counter_vector import EMPTY, CounterVector, added, increase, observed, scaled
+from pulsed.accounting.counter_vector import CounterVector, added, increase, observed
 from pulsed.model.computed_tick import ComputedTick
 from pulsed.model.counters import CounterSnapshot
 from pulsed.model.gpu import Device
@@ -27,7 +27,6 @@ class AccountedGpu:
         reading: at the start of the segment.
         extremes: of the segment.
         observed: seconds of observed time up to the newest sample.
-        nobody: counters of closed segments without an owner, as is `boundary` of samples in which owners changed.
     """
 
     device: Device
@@ -38,8 +37,6 @@ class AccountedGpu:
     reading: Reading | None = None
     extremes: Extremes = field(default_factory=Extremes)
     observed: float = 0.0
-    nobody: CounterVector = EMPTY
-    boundary: CounterVector = EMPTY
 
     def take(self, tick: ComputedTick) -> None:
         """Take the extremes of a sample; the GPU has owners."""
@@ -56,14 +53,12 @@ class AccountedGpu:
         """Charge the segment up to a snapshot, from which it goes on."""
         if self.base is None or self.base is last:
             return
-        counters, sharers = increase(self.base, last), len(self.owners)
+        counters = increase(self.base, last)
         violations = _violations(self.reading, reading)
-        if not self.owners:
-            self.nobody = added(self.nobody, counters)
         for owner in self.owners:
             account = owner.on(self.device)
             account.device = self.device
-            account.charge(counters, sharers)
+            account.charge(counters, len(self.owners))
             account.add_violations(violations)
             account.extremes.include(self.extremes)
             if (size := reading.memory_bytes) is not None and isfinite(size):
@@ -75,27 +70,20 @@ class AccountedGpu:
     def charge_boundary(self, owners: Accounts, passing: Accounts, counters: CounterVector) -> None:
         """Charge a sample at whose start the GPU had the owners of the segment, and others at its end.
 
+        Who has it at both ends gets an equal share, and the others a higher upper bound only.
+
         Args:
             owners: that have it at the end.
             passing: that had it in between only.
             counters: the increase over the sample.
         """
-        before = self.owners
-        either = tuple(dict.fromkeys((*before, *owners, *passing)))
-        if not either:
-            self.nobody = added(self.nobody, counters)
-            return
-        both = [account for account in either if account in before and account in owners]
+        either = dict.fromkeys((*self.owners, *owners, *passing))
         for account in either:
             on_gpu = account.on(self.device)
-            if account in both:
+            if account in self.owners and account in owners:
                 on_gpu.charge(counters, len(either))
             else:
                 on_gpu.boundary = added(on_gpu.boundary, counters)
-        rest = scaled(counters, 1.0 - len(both) / len(either))
-        if len(both) < len(either):
-            self.nobody = added(self.nobody, rest)
-            self.boundary = added(self.boundary, rest)
 
 
 def _violations(before: Reading | None, now: Reading) -> tuple[Value, ...]:
