@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator
 
 from prometheus_client import Metric
 
+from pulsed.adapter.app import AdapterTelemetry
 from pulsed.adapter.cluster_gpus import ClusterGpus, pod_reader
-from pulsed.adapter.telemetry import AdapterTelemetry
 from pulsed.attribution.attribution import LABELS
 from pulsed.attribution.source import SourceState
 from pulsed.kubernetes.api_client import ApiClient

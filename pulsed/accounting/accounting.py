@@ -11,8 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from pulsed.accounting.account import Extremes, GpuKey, OwnerAccount, OwnerEvent, gpu_key
-from pulsed.accounting.accounted_gpu import AccountedGpu, Accounts
+from pulsed.accounting.account import AccountedGpu, Accounts, Extremes, GpuKey, OwnerAccount, OwnerEvent, gpu_key
 from pulsed.accounting.counter_vector import increase, observed
 from pulsed.accounting.owner_roster import OwnerChange, OwnerRoster
 from pulsed.model.computed_tick import ComputedTick, Result
