@@ -17,7 +17,7 @@ from pulsed.accounting.counter_vector import EMPTY, CounterVector, added, increa
 from pulsed.accounting.owner_roster import MORE_OWNERS, OTHER, OWNERS_PER_GPU, RESUME_SECONDS
 from pulsed.accounting.saved_accounts import EndedAccounts, dump_account, load_account
 from pulsed.model.computed_tick import ComputedTick
-from pulsed.model.counters import POSITION, CounterSnapshot
+from pulsed.model.counters import COUNTER_POSITION, CounterSnapshot
 from pulsed.model.gpu import Device, Entity
 from pulsed.model.owner import Owner, Owners, pod
 from pulsed.model.vocabulary import NOTHING, Reading
@@ -62,7 +62,7 @@ class Charges:
         for position, device in enumerate(tick.devices):
             if position in tick.lost:
                 continue
-            uuid, now, owners = device.entity.uuid, tick.results[position].account, device.owners or ()
+            uuid, now, owners = device.entity.uuid, tick.results[position].counters, device.owners or ()
             start, before = self._before.get(uuid, (now, owners))
             either = {*before, *owners, *tick.passing.get(position, ())}
             for owner in set(before) & set(owners):
@@ -94,7 +94,7 @@ def test_owners_get_their_shares_of_every_sample(
                 assert (low or 0.0) <= (middle or 0.0) + 1e-9
                 assert (middle or 0.0) <= (high or 0.0) + 1e-9
     for key in found.keys() | charges.owners.keys():
-        for name, at in POSITION.items():
+        for name, at in COUNTER_POSITION.items():
             expected, counted = (each.get(key, EMPTY)[at] or 0.0 for each in (charges.owners, found))
             assert isclose(expected, counted, rel_tol=1e-9, abs_tol=1e-9), (key, name)
 
@@ -294,7 +294,7 @@ def test_a_second_target_with_the_same_gpu_counts_nothing() -> None:
     for _ in range(4):
         first.sees(((A,), WORKS))
         assert first.tick is not None
-        accounting.add(replace(first.tick, target="again"))
+        accounting.add(replace(first.tick, raw=replace(first.tick.raw, target="again")))
     assert second.tick is None
     assert seconds(first.running(A)) == 3.0
 
