@@ -11,7 +11,7 @@ from pulsed.attribution.attribution import LABELS, READ_SECONDS
 from pulsed.attribution.pod_workloads import NAME
 from pulsed.attribution.source import AttributionSource
 from pulsed.collector.cluster import resolves_workloads
-from pulsed.collector.source_factory import api_client
+from pulsed.collector.connections import api_client
 from pulsed.collector.this_host import node_name
 from pulsed.commands.doctor.source_check import SourceCheck
 from pulsed.config import Config
