@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import MISSING, Field, dataclass, field, fields
 from datetime import datetime, timezone
 from typing import Annotated, Any, Final, Literal, TypeVar, cast, get_args, get_type_hints
+from urllib.parse import urlsplit
 
 from pulsed.durations import duration, duration_or_none, is_number
 
@@ -281,6 +282,21 @@ http_path = matching(r"/[A-Za-z0-9._~/-]*", "is not a path of a page")
 def route_prefix(value: str) -> str:
     """Return a path with a slash at its beginning and none at its end; empty for `/`."""
     return http_path(f"/{value.strip('/')}").rstrip("/")
+
+
+def external_url(value: str) -> str:
+    """Return a URL of scheme, host, port and path, without a slash at its end."""
+    try:
+        parts = urlsplit(value)
+        usable = parts.hostname and parts.port != 0
+    except ValueError:  # an invalid bracket or port
+        raise ValueError("is not a URL") from None
+    if parts.scheme not in ("http", "https") or not usable:
+        raise ValueError("does not begin with http:// or https:// and a host")
+    if parts.query or parts.fragment or parts.username is not None:
+        raise ValueError("has more than scheme, host, port and path")
+    http_path(parts.path or "/")
+    return value.rstrip("/")
 
 
 _SWITCH_WORDS = dict.fromkeys(("true", "t", "yes", "y", "on", "1"), True)

@@ -9,7 +9,7 @@ from pulsed.attribution.kubelet import Kubelet
 from pulsed.attribution.mapping_directory import MappingDirectory, boot_time
 from pulsed.attribution.slurm_queue import SlurmQueue
 from pulsed.attribution.source import AttributionSource
-from pulsed.config import Config
+from pulsed.configuration import Config
 
 SYNTHETIC = ("replay", "demo")
 """Kinds of sources whose GPUs are not those of this host."""

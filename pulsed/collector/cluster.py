@@ -12,7 +12,7 @@ from pulsed.attribution.attribution import Attribution
 from pulsed.collector.attribution_sources import SYNTHETIC
 from pulsed.collector.source_factory import api_client
 from pulsed.collector.this_host import discovers_exporters, node_of_pods
-from pulsed.config import Config
+from pulsed.configuration import Config
 
 if TYPE_CHECKING:
     from pulsed.attribution.pod_workloads import PodSettings, PodWorkloads

@@ -26,7 +26,7 @@ from pulsed.collector.this_host import (
 )
 from pulsed.compute.health.evaluator import HealthEvaluator
 from pulsed.compute.settings import ComputeSettings
-from pulsed.config import Config
+from pulsed.configuration import Config
 from pulsed.errors import GpuNotFound, NothingRead
 from pulsed.model.computed_tick import ComputedTick, Removal
 from pulsed.model.target_store import Target, TargetStore

@@ -7,9 +7,8 @@ from collections.abc import Callable, Container, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from pulsed.collector.this_host import discovers_exporters, discovery_node, node_name
-from pulsed.config import Config
-from pulsed.config.load import password_of
-from pulsed.config.source import CADENCES, STALE_INTERVALS
+from pulsed.config.source import CADENCES, STALE_INTERVALS, password_of
+from pulsed.configuration import Config
 from pulsed.errors import ProfilingHeld
 from pulsed.model.target_store import Target
 from pulsed.reader.source import Source

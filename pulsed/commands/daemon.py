@@ -28,7 +28,7 @@ from pulsed.collector.state_file import SavedHealth, StateFile
 from pulsed.collector.state_folder import locked
 from pulsed.collector.this_host import node_name
 from pulsed.collector.tick_consumers import TickConsumers
-from pulsed.config import Config
+from pulsed.configuration import Config
 from pulsed.errors import PulsedError
 from pulsed.file_watcher import WATCH_SECONDS, FileWatcher
 from pulsed.log import setup
@@ -306,7 +306,7 @@ class Daemon:
             config.compute_settings(),
             history=self._history,
             events=self._events,
-            accounts=Accounts(self._accounting, self._ended, config.prices.prices(), self._workloads),
+            accounts=Accounts(self._accounting, self._ended, config.prices, self._workloads),
             processes=self._collectors.attribution.gpu_processes,
             external_path=config.web.external_path if config.web.external_url else None,
         )

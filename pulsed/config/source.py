@@ -6,8 +6,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from pulsed.config.kubernetes import ExporterPodsSection
-from pulsed.config.values import ALL_NAMESPACES, Columns, FieldIds, Groups, Targets
+from pulsed.config.values import Columns, FieldIds, Groups, Targets
+from pulsed.errors import ConfigError
+from pulsed.http.credentials import BadCredentials, read_password
+from pulsed.kubernetes.settings import ALL_NAMESPACES, ExporterPodSettings
 from pulsed.model.raw_tick import MAX_GPUS
 from pulsed.reader.dcgmi.settings import DcgmiSettings
 from pulsed.reader.exporter.scraper import ExporterSettings
@@ -105,7 +107,7 @@ class ExporterSection(Settings):
         "`static` reads `targets`. `kubernetes` reads the exporters on the node `node` instead, which the "
         "Kubernetes API lists: that, and not the page, proves the node.",
     )
-    kubernetes: ExporterPodsSection = setting(ExporterPodsSection(), "For `discovery: kubernetes`.")
+    kubernetes: ExporterPodSettings = setting(ExporterPodSettings(), "For `discovery: kubernetes`.")
     timeout: Duration = setting(_EXPORTER.timeout, "Timeout of a scrape; at most the interval.")
     max_page_bytes: Size = setting(
         _EXPORTER.max_page_bytes, "Size limit of a decompressed page. A target with a larger one fails."
@@ -254,3 +256,18 @@ class SourceSection(Settings):
     def seconds(self) -> float | None:
         """Return the seconds between two samples; None when the source decides (`replay`)."""
         return CADENCES[self.kind].default if self.interval is None else self.interval
+
+
+def password_of(exporter: ExporterSection) -> str:
+    """Return the password to scrape with, from its file where it has one; empty: none.
+
+    Raises `ConfigError` if the file cannot be read.
+    """
+    if exporter.password_file is None:
+        return exporter.password or ""
+    try:
+        return read_password(exporter.password_file)
+    except BadCredentials as error:
+        raise ConfigError(
+            f"source.exporter.password_file: {error}", "Name a file that pulsed's user may read"
+        ) from None

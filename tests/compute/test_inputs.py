@@ -7,8 +7,8 @@ import pytest
 from pulsed.collector.collector import Pipeline
 from pulsed.compute.plausibility_rules import ACTIVITY, RATES
 from pulsed.compute.settings import ComputeSettings
-from pulsed.config.gpu_selection import EVERYTHING
 from pulsed.model.computed_tick import ComputedTick, Result
+from pulsed.model.gpu_selection import EVERYTHING
 from pulsed.model.raw_tick import RawTick
 from pulsed.model.vocabulary import WORKLOAD_CLASSES
 from pulsed.reader.exposition.parser import PageParser

@@ -14,9 +14,8 @@ from hypothesis import strategies as st
 
 from pulsed.compute.class_table import ClassThresholds
 from pulsed.compute.settings import PRESETS, ComputeSettings, Weights
-from pulsed.config import Config
-from pulsed.config.load import check, load, password_of
-from pulsed.config.source import CADENCES, ExporterSection, Kind
+from pulsed.config.source import CADENCES, ExporterSection, Kind, password_of
+from pulsed.configuration import Config, check, load
 from pulsed.errors import ConfigError
 from pulsed.reader.replay.source import DEFAULT_START
 from pulsed.settings import all_keys

@@ -10,7 +10,7 @@ from pulsed.collector.cluster import resolves_workloads
 from pulsed.collector.source_factory import api_client
 from pulsed.collector.this_host import node_name
 from pulsed.commands.doctor.attribution_check import AttributionCheck
-from pulsed.config import Config
+from pulsed.configuration import Config
 from pulsed.errors import ConfigError
 from pulsed.kubernetes.api_client import ApiClient, JsonObject, KubernetesError, ResourceNotFound
 from pulsed.kubernetes.objects import Controller, ObjectKind

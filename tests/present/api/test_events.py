@@ -16,7 +16,6 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from pulsed.config.model import WebSection
 from pulsed.model.computed_tick import ClassChange, ComputedTick
 from pulsed.model.health import HealthChange
 from pulsed.model.vocabulary import Reading
@@ -24,6 +23,7 @@ from pulsed.present.api.event_documents import KINDS, Change
 from pulsed.present.api.event_queue import MAX_QUEUED_BYTES, Subscriber
 from pulsed.present.api.events import EventBroadcaster, TooManySubscribers
 from pulsed.server.http_server import Server
+from pulsed.server.settings import WebServerSettings
 from support.daemon import serving
 from support.waiting import SECONDS, eventually, until
 from tests.present.api.client import application
@@ -117,7 +117,7 @@ class Running:
         # Little room in the kernel, so that a reader that does not read is soon felt.
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 16384)
         self.port: int = self._socket.getsockname()[1]
-        self._server = Server(application(board(), events=events), WebSection())
+        self._server = Server(application(board(), events=events), WebServerSettings())
         self._task = asyncio.create_task(self._server.serve(sockets=[self._socket]))
         self._clients: list[Client] = []
 
