@@ -26,6 +26,7 @@ MAY_IMPORT = {
     "hostlist": "errors",
     "backoff": "",
     "daemon_thread": "",
+    "die_with_parent": "",
     "durations": "",
     "settings": "durations",
     "log": "printable settings",
@@ -33,7 +34,7 @@ MAY_IMPORT = {
     "kubernetes": "errors regular_file backoff settings http",
     "model": "errors",
     "terminal": "printable",
-    "reader": "aligned_sleep background errors regular_file backoff daemon_thread http model",
+    "reader": "aligned_sleep background errors regular_file backoff daemon_thread die_with_parent http model",
     "attribution": "aligned_sleep errors regular_file backoff daemon_thread settings kubernetes model",
     "translate": "errors model attribution",
     "compute": "errors suggestions model translate",
@@ -51,9 +52,9 @@ MAY_IMPORT = {
         "translate compute accounting config configuration"
     ),
     "commands": (
-        "aligned_sleep errors printable memory suggestions file_watcher hostlist durations log http kubernetes model "
-        "terminal reader attribution translate compute accounting present config adapter server configuration "
-        "collector"
+        "aligned_sleep errors printable memory suggestions file_watcher hostlist die_with_parent durations log http "
+        "kubernetes model terminal reader attribution translate compute accounting present config adapter server "
+        "configuration collector"
     ),
     "cli": "errors printable standard_streams commands",
     "__main__": "cli",

@@ -12,7 +12,7 @@ from pulsed.http.credentials import BadCredentials, read_password
 from pulsed.kubernetes.settings import ALL_NAMESPACES, ExporterPodSettings
 from pulsed.model.raw_tick import MAX_GPUS
 from pulsed.reader.dcgmi.settings import DcgmiSettings
-from pulsed.reader.exporter.scraper import ExporterSettings
+from pulsed.reader.exporter.settings import ExporterSettings
 from pulsed.reader.nvml.settings import LEAST_INTERVAL, NvmlSettings
 from pulsed.settings import (
     Duration,

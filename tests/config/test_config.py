@@ -17,7 +17,7 @@ from pulsed.compute.settings import PRESETS, ComputeSettings, Weights
 from pulsed.config.source import CADENCES, ExporterSection, Kind, password_of
 from pulsed.configuration import Config, check, load
 from pulsed.errors import ConfigError
-from pulsed.reader.replay.source import DEFAULT_START
+from pulsed.reader.replay.settings import DEFAULT_START
 from pulsed.settings import all_keys
 from tools.generate_docs import ROOT, example, manual
 
