@@ -19,7 +19,6 @@ from pulsed.config.health import HealthSection
 from pulsed.config.load import file_of
 from pulsed.config.load import load as load_settings
 from pulsed.config.schema import Schema, shown_settings
-from pulsed.config.source import SourceSection
 from pulsed.errors import UsageError
 from pulsed.kubernetes.settings import KubernetesSettings
 from pulsed.log import LogSettings
@@ -27,6 +26,7 @@ from pulsed.model.gpu_selection import parse
 from pulsed.present.exposition.page import PageSettings
 from pulsed.present.job_numbers import Prices
 from pulsed.present.settings import EventsSettings, HistorySettings, PublishSettings
+from pulsed.reader.settings import SourceSettings
 from pulsed.server.settings import Addresses, WebServerSettings
 from pulsed.settings import Count, FileName, HttpPath, Kind, Settings, Switch, Text, setting
 
@@ -72,7 +72,7 @@ class Config(Settings):
     )
     web: WebServerSettings = setting(WebServerSettings(), "HTTP access and its limits.")
     log: LogSettings = setting(LogSettings(), "Log on standard error.")
-    source: SourceSection = setting(SourceSection(), "Where readings come from.")
+    source: SourceSettings = setting(SourceSettings(), "Where readings come from.")
     compute: ComputeSection = setting(ComputeSection(), "Derived values.")
     health: HealthSection = setting(HealthSection(), "Health checks (HEALTH.md).")
     kubernetes: KubernetesSettings = setting(KubernetesSettings(), "The Kubernetes API.")

@@ -34,7 +34,10 @@ MAY_IMPORT = {
     "kubernetes": "errors regular_file backoff settings http",
     "model": "errors",
     "terminal": "printable",
-    "reader": "aligned_sleep background errors regular_file backoff daemon_thread die_with_parent http model",
+    "reader": (
+        "aligned_sleep background errors regular_file backoff daemon_thread die_with_parent settings http kubernetes "
+        "model"
+    ),
     "attribution": "aligned_sleep errors regular_file backoff daemon_thread settings kubernetes model",
     "translate": "errors model attribution",
     "compute": "errors suggestions model translate",
@@ -43,13 +46,13 @@ MAY_IMPORT = {
         "background errors json_text printable suggestions settings model terminal attribution translate compute "
         "accounting"
     ),
-    "config": "errors suggestions settings http kubernetes model reader translate compute",
+    "config": "errors suggestions settings http compute",
     "adapter": "errors json_text suggestions settings kubernetes present",
     "server": "aligned_sleep errors json_text regular_file file_watcher settings model present config",
-    "configuration": "errors settings log kubernetes model attribution compute present config adapter server",
+    "configuration": "errors settings log kubernetes model reader attribution compute present config adapter server",
     "collector": (
-        "aligned_sleep background errors json_text regular_file settings kubernetes model reader attribution "
-        "translate compute accounting config configuration"
+        "aligned_sleep background errors json_text regular_file kubernetes model reader attribution translate compute "
+        "accounting configuration"
     ),
     "commands": (
         "aligned_sleep errors printable memory suggestions file_watcher hostlist die_with_parent durations log http "

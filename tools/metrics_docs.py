@@ -19,6 +19,7 @@ from pulsed.model.computed_tick import ComputedTick
 from pulsed.model.raw_tick import Layout
 from pulsed.model.target_store import Target, TargetStore
 from pulsed.model.vocabulary import QUANTITIES, Group
+from pulsed.model.watches import GROUPS
 from pulsed.present.exposition.catalog import FORMS, lean_form
 from pulsed.present.exposition.families import COUNTER_FAMILIES, DERIVED, QUANTITY_FAMILIES
 from pulsed.present.exposition.family_types import Family
@@ -37,7 +38,6 @@ from pulsed.reader.nvml.gpm import GPM_METRICS
 from pulsed.translate.exporter_versions import ANY, first_version
 from pulsed.translate.fields import DERIVED as COMPOSED
 from pulsed.translate.fields import sources
-from pulsed.translate.watches import GROUPS
 from support.hardware.readings import kept_runs
 from tools.class_docs import classes
 

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Container, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from pulsed.collector.this_host import discovers_exporters, discovery_node, node_name
-from pulsed.config.source import CADENCES, STALE_INTERVALS, password_of
 from pulsed.configuration import Config
 from pulsed.errors import ProfilingHeld
 from pulsed.model.target_store import Target
+from pulsed.model.watches import fields_to_watch, superchip_fields
+from pulsed.reader.exporter.settings import ExporterSettings
+from pulsed.reader.settings import CADENCES, STALE_INTERVALS
 from pulsed.reader.source import Source
-from pulsed.settings import Settings, keys_of
 
 if TYPE_CHECKING:
     from pulsed.kubernetes.api_client import ApiClient
     from pulsed.kubernetes.cluster_access import ClusterAccess
-    from pulsed.reader.exporter.settings import ExporterSettings
 
 
 def open_sources(config: Config, *, hurried: bool = False) -> Sequence[Source]:
@@ -95,22 +96,10 @@ def target_of(source: Source, config: Config) -> Target:
 
 
 def exporter_settings(config: Config) -> ExporterSettings:
-    """Return how exporters are scraped. Raises `ConfigError` if a secret's file cannot be read."""
-    from pulsed.reader.exporter.settings import ExporterSettings
-
-    given = config.source.exporter
-    other = {"targets", "own_node", "discovery", "kubernetes", "password"}
-    return ExporterSettings(
-        interval=_exporter_interval(config),
-        max_gpus=config.source.max_gpus,
-        password=password_of(given),
-        **_given(given, other),
-    )
-
-
-def _given(settings: Settings, without: Container[str]) -> dict[str, Any]:
-    values = {key.attribute: getattr(settings, key.attribute) for key in keys_of(type(settings)).values()}
-    return {name: value for name, value in values.items() if value is not None and name not in without}
+    """Return how exporters are scraped. Raises `ConfigError` if the file with the password cannot be read."""
+    settings = config.source.exporter
+    settings.check_password_file()
+    return replace(settings, interval=_exporter_interval(config), max_gpus=config.source.max_gpus)
 
 
 def _exporter(config: Config, hurried: bool) -> Sequence[Source]:
@@ -155,31 +144,21 @@ def _lacks_profiling(source: Source) -> bool:
 
 def _dcgmi(config: Config, hurried: bool) -> Sequence[Source]:
     from pulsed.compute.products import C2C_LINKS
-    from pulsed.reader.dcgmi.settings import DcgmiSettings
     from pulsed.reader.dcgmi.source import DcgmiSource
-    from pulsed.translate.watches import fields_to_watch, superchip_fields
 
-    given = config.source.dcgmi
+    given, limit = config.source.dcgmi, config.source.max_gpus
     fast, slow = fields_to_watch(given.groups, given.fields)
     by_model = {link.pattern: superchip_fields(given.groups) for link in C2C_LINKS}
-    interval = config.source.seconds() or DcgmiSettings(fast).interval
-    options = _given(given, {"groups", "fields"})
-    return [
-        DcgmiSource(
-            DcgmiSettings(
-                fast=fast, by_model=by_model, slow=slow, interval=interval, max_gpus=config.source.max_gpus, **options
-            )
-        )
-    ]
+    interval = config.source.seconds() or given.interval
+    return [DcgmiSource(replace(given, fast=fast, by_model=by_model, slow=slow, interval=interval, max_gpus=limit))]
 
 
 def _nvml(config: Config, hurried: bool) -> Sequence[Source]:
-    from pulsed.reader.nvml.settings import NvmlSettings
     from pulsed.reader.nvml.source import NvmlSource
 
-    interval = config.source.seconds() or NvmlSettings().interval
-    options = _given(config.source.nvml, set())
-    return [NvmlSource(NvmlSettings(interval=interval, max_gpus=config.source.max_gpus, **options))]
+    given = config.source.nvml
+    interval = config.source.seconds() or given.interval
+    return [NvmlSource(replace(given, interval=interval, max_gpus=config.source.max_gpus))]
 
 
 def _exporter_interval(config: Config) -> float:
@@ -189,20 +168,11 @@ def _exporter_interval(config: Config) -> float:
 
 
 def _replay(config: Config, hurried: bool) -> Sequence[Source]:
-    from pulsed.reader.replay.settings import DEFAULT_START, ReplaySettings
     from pulsed.reader.replay.source import replay_sources
 
-    given = config.source.replay
-    settings = ReplaySettings(
-        given.path or "",
-        given.columns,
-        speed=0.0 if hurried else given.speed,
-        loop=given.loop,
-        interval=config.source.seconds(),
-        start=DEFAULT_START if given.start is None else given.start,
-        max_gpus=config.source.max_gpus,
-    )
-    return replay_sources(settings)
+    given, speed = config.source.replay, 0.0 if hurried else config.source.replay.speed
+    interval, limit = config.source.seconds(), config.source.max_gpus
+    return replay_sources(replace(given, speed=speed, interval=interval, max_gpus=limit))
 
 
 def _demo(config: Config, hurried: bool) -> Sequence[Source]:

@@ -18,7 +18,6 @@ from pulsed.adapter.documents import scale_metrics
 from pulsed.adapter.metrics_api import MetricsApi
 from pulsed.adapter.telemetry import AdapterTelemetry
 from pulsed.collector.source_factory import cluster_access, exporter_settings
-from pulsed.config.source import STALE_INTERVALS
 from pulsed.configuration import Config
 from pulsed.errors import ConfigError
 from pulsed.kubernetes.api_client import ApiClient
@@ -28,6 +27,7 @@ from pulsed.kubernetes.settings import ALL_NAMESPACES
 from pulsed.memory import configure_memory
 from pulsed.present.asgi import App
 from pulsed.reader.exporter.scraper import Scraper
+from pulsed.reader.settings import STALE_INTERVALS
 from pulsed.server.auth import AuthMiddleware
 from pulsed.server.http_server import Server
 from pulsed.server.listeners import Listener, listen

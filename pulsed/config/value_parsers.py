@@ -7,25 +7,8 @@ from __future__ import annotations
 
 import re
 from itertools import pairwise
-from urllib.parse import urlsplit
 
-from pulsed.settings import NOT_ALLOWED, is_path, not_empty
-
-
-def exporter_target(value: str) -> str:
-    """Return the URL of an exporter or the name of a saved page."""
-    if is_path(value):
-        return not_empty(value)
-    try:
-        parts = urlsplit(value)
-        usable = parts.path if parts.scheme == "file" else parts.hostname and parts.port != 0
-    except ValueError:  # a bad bracket, or a port that is no number
-        raise ValueError("is no URL") from None
-    if parts.scheme not in ("http", "https", "file"):
-        raise ValueError("does not begin with http:// or https://")
-    if not usable:
-        raise ValueError("names no host")
-    return value
+from pulsed.settings import NOT_ALLOWED
 
 
 def ascending(value: tuple[float, ...]) -> tuple[float, ...]:

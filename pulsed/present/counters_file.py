@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping
 
 from pulsed.compute.products import missing_from_model
 from pulsed.model.vocabulary import QUANTITIES, is_counter
+from pulsed.model.watches import GROUPS, fields_to_watch, superchip_fields
 from pulsed.translate.exporter_versions import ANY, ExporterVersion, first_version, name_for
 from pulsed.translate.fields import FIELDS, FIRST_BASE_UNIT_ID, DcgmField
-from pulsed.translate.watches import GROUPS, fields_to_watch, superchip_fields
 
 MOST_LINES = 127
 """Fields that dcgm-exporter before 4.8.4 can watch."""

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from pulsed.commands.doctor.source_check import SourceCheck
 from pulsed.configuration import Config
 from pulsed.model.vocabulary import QUANTITIES
+from pulsed.model.watches import GROUPS, fields_to_watch
 from pulsed.present.counters_file import counters_line
 from pulsed.reader.dcgmi.watch import is_profiling
 from pulsed.translate.exporter_versions import ANY, CLASSIC, ExporterVersion, first_version, in_words, name_for
 from pulsed.translate.fields import BY_NAME, DERIVED, FIRST_BASE_UNIT_ID, DcgmField, sources
-from pulsed.translate.watches import GROUPS, fields_to_watch
 
 FILE = "counters-pulsed.csv"
 
