@@ -16,7 +16,6 @@ from pulsed.errors import DuplicateGpu, ExporterNotFound
 from pulsed.kubernetes.api_client import ApiClient
 from pulsed.kubernetes.cluster_access import own_namespace
 from pulsed.kubernetes.exporter_pods import (
-    USUAL_NAMESPACES,
     ExporterEndpoint,
     PageAddress,
     PodRequirements,
@@ -24,7 +23,7 @@ from pulsed.kubernetes.exporter_pods import (
     exporter_pod,
 )
 from pulsed.kubernetes.resource_watch import ResourceWatch
-from pulsed.kubernetes.settings import ALL_NAMESPACES
+from pulsed.kubernetes.settings import ALL_NAMESPACES, USUAL_NAMESPACES
 from pulsed.model.raw_tick import Labels, RawTick
 from pulsed.reader.exporter.scraper import Scraper
 from pulsed.reader.exporter.source import ExporterSource

@@ -7,9 +7,25 @@ from dataclasses import dataclass
 from typing import Annotated, Literal
 from urllib.parse import urlsplit
 
-from pulsed.kubernetes.cluster_access import SERVICE_ACCOUNT
-from pulsed.kubernetes.exporter_pods import DAEMON_SET, USUAL_NAMESPACES
 from pulsed.settings import Duration, FileName, HttpPath, Kind, ListKind, Settings, external_url, matching, setting
+
+SERVICE_ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
+"""Folder of the token and the certificate authority in a pod with a ServiceAccount token."""
+
+USUAL_NAMESPACES = (
+    "gpu-operator",
+    "nvidia-gpu-operator",
+    "gpu-operator-resources",
+    "dcgm-exporter",
+    "monitoring",
+    "kube-system",
+    "gke-managed-system",
+)
+"""Namespaces in which exporters usually run: those of the GPU operator, on OpenShift, and before its version 1.9; of
+dcgm-exporter; of cluster services; and of GKE's own exporter. Only administrators create pods there."""
+
+DAEMON_SET = "DaemonSet.apps"
+"""The kind of controller that exporters usually have."""
 
 _LABEL_TERM = r"(!?[\w./-]+|[\w./-]+ *(=|==|!=) *[\w.-]*|[\w./-]+ +(in|notin) +\([\w., -]*\))"
 

@@ -16,7 +16,7 @@ from pulsed.collector.pool import CollectorPool
 from pulsed.configuration import Config, load
 from pulsed.errors import DuplicateGpu
 from pulsed.kubernetes.api_client import ApiClient
-from pulsed.kubernetes.exporter_pods import USUAL_NAMESPACES
+from pulsed.kubernetes.settings import USUAL_NAMESPACES
 from pulsed.model.target_store import TargetStore
 from support.waiting import eventually
 from tests.end_to_end.exporters import Exporter, exporting, page
