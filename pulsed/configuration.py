@@ -96,7 +96,7 @@ class Config(Settings):
             hold=workload.hold,
             held_memory_bytes=self.compute.idle.held_memory,
             histogram=utilization.histogram,
-            saturators=self.compute.saturation.saturators(),
+            peaks=self.compute.saturation.practical_peaks(),
             plausible=self.compute.plausibility.plausible(),
             health=self.health.settings(),
             forget_after=self.health.forget_after,
@@ -104,7 +104,7 @@ class Config(Settings):
 
     def page_settings(self) -> PageSettings:
         """Return the settings of the metrics page."""
-        return self.publish.page(self.compute.saturation.saturators().peaks)
+        return self.publish.page(self.compute.saturation.practical_peaks())
 
     def masked(self) -> dict[str, object]:
         """Return all settings as JSON, for everybody to see: secrets and logins in URLs are replaced by stars."""

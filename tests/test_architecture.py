@@ -33,31 +33,33 @@ MAY_IMPORT = {
     "http": "regular_file file_watcher",
     "kubernetes": "errors regular_file backoff settings http",
     "model": "errors",
+    "translate.units": "",
+    "translate.fields": "model translate.units",
     "terminal": "printable",
     "reader": (
         "aligned_sleep background errors regular_file backoff daemon_thread die_with_parent settings http kubernetes "
-        "model"
+        "model translate.fields"
     ),
     "attribution": "aligned_sleep errors regular_file backoff daemon_thread settings kubernetes model",
-    "translate": "errors model attribution",
-    "compute": "errors suggestions model translate",
+    "translate": "errors model translate.units translate.fields attribution",
+    "compute": "errors suggestions model translate.fields",
     "accounting": "json_text model compute",
     "present": (
-        "background errors json_text printable suggestions settings model terminal attribution translate compute "
-        "accounting"
+        "background errors json_text printable suggestions settings model translate.units translate.fields terminal "
+        "attribution translate compute accounting"
     ),
     "config": "errors suggestions settings http compute",
     "adapter": "errors json_text suggestions settings kubernetes present",
     "server": "aligned_sleep errors json_text regular_file file_watcher settings model present config",
     "configuration": "errors settings log kubernetes model reader attribution compute present config adapter server",
     "collector": (
-        "aligned_sleep background errors json_text regular_file kubernetes model reader attribution translate compute "
-        "accounting configuration"
+        "aligned_sleep background errors json_text regular_file kubernetes model translate.fields reader attribution "
+        "translate compute accounting configuration"
     ),
     "commands": (
         "aligned_sleep errors printable memory suggestions file_watcher hostlist die_with_parent durations log http "
-        "kubernetes model terminal reader attribution translate compute accounting present config adapter server "
-        "configuration collector"
+        "kubernetes model translate.fields terminal reader attribution translate compute accounting present config "
+        "adapter server configuration collector"
     ),
     "cli": "errors printable standard_streams commands",
     "__main__": "cli",

@@ -11,10 +11,10 @@ from pulsed.collector.this_host import discovers_exporters, discovery_node, node
 from pulsed.configuration import Config
 from pulsed.errors import ProfilingHeld
 from pulsed.model.target_store import Target
-from pulsed.model.watches import fields_to_watch, superchip_fields
 from pulsed.reader.exporter.settings import ExporterSettings
 from pulsed.reader.settings import CADENCES, STALE_INTERVALS
 from pulsed.reader.source import Source
+from pulsed.translate.fields import fields_to_watch, superchip_fields
 
 if TYPE_CHECKING:
     from pulsed.kubernetes.api_client import ApiClient

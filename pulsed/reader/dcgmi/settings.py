@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import Annotated
 
 from pulsed.model.raw_tick import MAX_GPUS
-from pulsed.model.watches import GROUPS
 from pulsed.settings import Duration, ListKind, Settings, Text, one_of, setting, whole
+from pulsed.translate.fields import GROUPS
 
 LEAST_INTERVAL = 0.1
 """Seconds. DCGM's floor for profiling counters; with Hopper's GPM a shorter one gives invalid values (DCGM#310)."""

@@ -11,7 +11,7 @@ from typing import Any
 
 from pulsed.commands.doctor import doctor
 from pulsed.configuration import Config, load
-from pulsed.model.watches import GROUPS
+from pulsed.translate.fields import GROUPS
 from support.bench.pages import exporter_page
 from support.daemon import free_port
 from tests.end_to_end.exporters import Exporter, exporting
