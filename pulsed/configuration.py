@@ -6,16 +6,15 @@ CONFIGURATION.md and config.example.yaml are generated from it.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 from pulsed.adapter.settings import AdapterSettings
 from pulsed.attribution.settings import AttributionSettings
-from pulsed.compute.class_table import ClassThresholds
+from pulsed.compute.health.settings import HealthSettings
+from pulsed.compute.section import ComputeSection
 from pulsed.compute.settings import ComputeSettings
-from pulsed.config.compute import ComputeSection
-from pulsed.config.health import HealthSection
 from pulsed.config.load import file_of
 from pulsed.config.load import load as load_settings
 from pulsed.config.schema import Schema, shown_settings
@@ -74,7 +73,7 @@ class Config(Settings):
     log: LogSettings = setting(LogSettings(), "Log on standard error.")
     source: SourceSettings = setting(SourceSettings(), "Where readings come from.")
     compute: ComputeSection = setting(ComputeSection(), "Derived values.")
-    health: HealthSection = setting(HealthSection(), "Health checks (HEALTH.md).")
+    health: HealthSettings = setting(HealthSettings(), "Health checks (HEALTH.md).")
     kubernetes: KubernetesSettings = setting(KubernetesSettings(), "The Kubernetes API.")
     adapter: AdapterSettings = setting(AdapterSettings(), "`pulsed adapter`.")
     attribution: AttributionSettings = setting(AttributionSettings(), "Owners of the GPUs.")
@@ -85,22 +84,7 @@ class Config(Settings):
 
     def compute_settings(self) -> ComputeSettings:
         """Return the settings of Compute."""
-        utilization, workload = self.compute.real_utilization, self.compute.workload
-        return ComputeSettings(
-            weights=utilization.chosen_weights(),
-            preset_name=utilization.preset,
-            min_coverage=utilization.min_coverage,
-            missing=self.compute.missing,
-            profile=workload.profile,
-            thresholds=ClassThresholds(**asdict(workload.thresholds)),
-            hold=workload.hold,
-            held_memory_bytes=self.compute.idle.held_memory,
-            histogram=utilization.histogram,
-            peaks=self.compute.saturation.practical_peaks(),
-            plausible=self.compute.plausibility.plausible(),
-            health=self.health.settings(),
-            forget_after=self.health.forget_after,
-        )
+        return self.compute.settings(self.health)
 
     def page_settings(self) -> PageSettings:
         """Return the settings of the metrics page."""

@@ -37,6 +37,11 @@ class Settings:
         yield from ()
 
     @classmethod
+    def refused(cls, given: Mapping[str, Any]) -> Iterator[Problem]:
+        """Yield what the class refuses of the values that are given, by field."""
+        yield from ()
+
+    @classmethod
     def arguments(cls, given: dict[str, object]) -> Mapping[str, object]:
         """Return the arguments of the class for the values that are given, by field."""
         return given
@@ -96,7 +101,7 @@ class TableKind(Kind):
 
 def setting(
     default: _T,
-    description: str = "",
+    description: str | Callable[[str], str] = "",
     *,
     example: object = None,
     key: str = "",
@@ -105,6 +110,7 @@ def setting(
     """Declare a field as a key of the configuration.
 
     Args:
+        description: or a function that returns it for the name of the field.
         example: for the documentation, where the default does not show how a value is written.
         key: its name, if it is not that of the field.
         hidden: left out of `repr`, because it is a secret or may hold one.
@@ -164,7 +170,7 @@ def _key(declared: Field[Any], hint: object) -> Key:
     return Key(
         declared.name,
         declared.default if declared.default is not MISSING else cast(Callable[[], object], declared.default_factory)(),
-        description,
+        description(declared.name) if callable(description) else description,
         example,
         next((part for part in parts if isinstance(part, type) and issubclass(part, Settings)), None),
         next((part for part in parts if isinstance(part, Kind)), None),

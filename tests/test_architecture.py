@@ -42,13 +42,13 @@ MAY_IMPORT = {
     ),
     "attribution": "aligned_sleep errors regular_file backoff daemon_thread settings kubernetes model",
     "translate": "errors model translate.units translate.fields attribution",
-    "compute": "errors suggestions model translate.fields",
+    "compute": "errors suggestions settings model translate.fields",
     "accounting": "json_text model compute",
     "present": (
         "background errors json_text printable suggestions settings model translate.units translate.fields terminal "
         "attribution translate compute accounting"
     ),
-    "config": "errors suggestions settings http compute",
+    "config": "errors suggestions settings http",
     "adapter": "errors json_text suggestions settings kubernetes present",
     "server": "aligned_sleep errors json_text regular_file file_watcher settings model present config",
     "configuration": "errors settings log kubernetes model reader attribution compute present config adapter server",

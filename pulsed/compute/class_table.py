@@ -13,6 +13,7 @@ from typing import Literal, NamedTuple, get_args
 
 from pulsed.errors import ConfigError
 from pulsed.model.vocabulary import CLASSES
+from pulsed.settings import Factor, Ratio, Settings, setting
 
 Variable = Literal["sm", "tensor", "dram", "graphics_engine", "fp64", "real_utilization", "io"]
 """Variables of the rules: ratios 0..1, and `io` in bytes/s: the largest direction of PCIe and, in the profile `pulsed`,
@@ -23,8 +24,20 @@ Profile = Literal["pulsed", "kempnerpulse"]
 for IO."""
 
 
+def _use(name: str) -> str:
+    """Return which conditions of the class table use a threshold."""
+    uses = [
+        f"`{rule.name}`: `{condition.variable}` {condition.comparison} this"
+        + (f" (only with the profile `{rule.only}`)" if rule.only else "")
+        for rule in RULES
+        for condition in rule.conditions
+        if condition.threshold == name
+    ]
+    return ("; ".join(uses) or "`io` with the profile `kempnerpulse`: `memory_utilization_ratio` >= this") + "."
+
+
 @dataclass(frozen=True, slots=True)
-class ClassThresholds:
+class ClassThresholds(Settings):
     """Every number of the class table: ratios 0..1, and bytes/s. The defaults are KempnerPulse 0.5's, except
     `memory_bound_saturated_dram_ratio`, which it does not have.
 
@@ -34,30 +47,30 @@ class ClassThresholds:
         ConfigError: a threshold is negative, infinite or not a number.
     """
 
-    idle_real_utilization_ratio: float = 0.05
-    idle_graphics_engine_ratio: float = 0.05
-    idle_dram_ratio: float = 0.05
-    tensor_heavy_compute_tensor_ratio: float = 0.50
-    tensor_heavy_compute_sm_ratio: float = 0.60
+    idle_real_utilization_ratio: Ratio = setting(0.05, _use)
+    idle_graphics_engine_ratio: Ratio = setting(0.05, _use)
+    idle_dram_ratio: Ratio = setting(0.05, _use)
+    tensor_heavy_compute_tensor_ratio: Ratio = setting(0.50, _use)
+    tensor_heavy_compute_sm_ratio: Ratio = setting(0.60, _use)
     # 80 to 90 % is the practical peak of device memory, and 65 % is three quarters of it or more.
-    memory_bound_saturated_dram_ratio: float = 0.65  # profile pulsed only
-    tensor_compute_tensor_ratio: float = 0.15
-    tensor_compute_sm_ratio: float = 0.40
-    fp64_hpc_compute_fp64_ratio: float = 0.20
-    fp64_hpc_compute_sm_ratio: float = 0.50
-    io_bytes_per_second: float = 1e9
-    io_memory_utilization_ratio: float = 0.40  # profile kempnerpulse only
-    io_or_data_loading_sm_ratio: float = 0.30
-    memory_bound_dram_ratio: float = 0.50
-    memory_bound_sm_ratio: float = 0.50
-    compute_heavy_sm_ratio: float = 0.80
-    compute_active_sm_ratio: float = 0.50
-    memory_active_dram_ratio: float = 0.40
-    busy_low_sm_use_graphics_engine_ratio: float = 0.40
-    busy_low_sm_use_sm_ratio: float = 0.25
-    low_utilization_graphics_engine_ratio: float = 0.15
-    low_utilization_sm_ratio: float = 0.15
-    low_utilization_dram_ratio: float = 0.15
+    memory_bound_saturated_dram_ratio: Ratio = setting(0.65, _use)  # profile pulsed only
+    tensor_compute_tensor_ratio: Ratio = setting(0.15, _use)
+    tensor_compute_sm_ratio: Ratio = setting(0.40, _use)
+    fp64_hpc_compute_fp64_ratio: Ratio = setting(0.20, _use)
+    fp64_hpc_compute_sm_ratio: Ratio = setting(0.50, _use)
+    io_bytes_per_second: Factor = setting(1e9, _use)
+    io_memory_utilization_ratio: Ratio = setting(0.40, _use)  # profile kempnerpulse only
+    io_or_data_loading_sm_ratio: Ratio = setting(0.30, _use)
+    memory_bound_dram_ratio: Ratio = setting(0.50, _use)
+    memory_bound_sm_ratio: Ratio = setting(0.50, _use)
+    compute_heavy_sm_ratio: Ratio = setting(0.80, _use)
+    compute_active_sm_ratio: Ratio = setting(0.50, _use)
+    memory_active_dram_ratio: Ratio = setting(0.40, _use)
+    busy_low_sm_use_graphics_engine_ratio: Ratio = setting(0.40, _use)
+    busy_low_sm_use_sm_ratio: Ratio = setting(0.25, _use)
+    low_utilization_graphics_engine_ratio: Ratio = setting(0.15, _use)
+    low_utilization_sm_ratio: Ratio = setting(0.15, _use)
+    low_utilization_dram_ratio: Ratio = setting(0.15, _use)
 
     def __post_init__(self) -> None:
         for field in fields(self):
