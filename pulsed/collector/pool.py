@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 
 from pulsed.attribution.attribution import Attribution
 from pulsed.collector.absent_gpus import AbsentGpu, choose_absent
-from pulsed.collector.attribution_sources import attribution_sources
-from pulsed.collector.cluster import Cluster
+from pulsed.collector.attribution_sources import Cluster, attribution_sources
 from pulsed.collector.collector import Collector, Observe, Pipeline
 from pulsed.collector.source_factory import found_sources, open_sources, target_of
 from pulsed.collector.state_file import SavedHealth

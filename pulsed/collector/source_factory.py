@@ -114,7 +114,7 @@ def _exporter(config: Config, hurried: bool) -> Sequence[Source]:
         sources = [ExporterSource(target, settings, scraper) for target in targets]
     if not config.source.exporter.own_node:
         return sources
-    from pulsed.collector.own_node import OwnNodeExporter
+    from pulsed.collector.exporter_pages import OwnNodeExporter
 
     return [OwnNodeExporter(source, node_name(config)) for source in sources]
 

@@ -21,11 +21,9 @@ from pulsed.accounting.owner_roster import OwnerChange
 from pulsed.accounting.saved_accounts import EndedAccounts
 from pulsed.aligned_sleep import aligned_sleep
 from pulsed.collector.account_files import AccountFiles
-from pulsed.collector.finding_log import log_finding
-from pulsed.collector.health_log import log_health_change, log_removal
+from pulsed.collector.health_log import log_finding, log_health_change, log_removal
 from pulsed.collector.pool import CollectorPool
-from pulsed.collector.state_file import SavedHealth, StateFile
-from pulsed.collector.state_folder import locked
+from pulsed.collector.state_file import SavedHealth, StateFile, locked
 from pulsed.collector.this_host import node_name
 from pulsed.collector.tick_consumers import TickConsumers
 from pulsed.configuration import Config

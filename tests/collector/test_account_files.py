@@ -14,8 +14,7 @@ import pytest
 from pulsed.accounting.accounting import OwnerAccounting
 from pulsed.accounting.saved_accounts import EndedAccounts
 from pulsed.collector import account_files, ended_files
-from pulsed.collector.account_files import AccountFiles
-from pulsed.collector.ended_files import KEPT_DAYS, EndedFiles
+from pulsed.collector.account_files import KEPT_DAYS, AccountFiles, EndedFiles
 from pulsed.present.api.account_documents import account_document
 from support.full_disk import file_size_limit, filled, small_disk
 from support.tampering import tampered
