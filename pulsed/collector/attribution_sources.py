@@ -15,7 +15,7 @@ from pulsed.attribution.kubelet import Kubelet
 from pulsed.attribution.mapping_directory import MappingDirectory, boot_time
 from pulsed.attribution.slurm_queue import SlurmQueue
 from pulsed.attribution.source import AttributionSource
-from pulsed.collector.source_factory import api_client
+from pulsed.collector.connections import api_client
 from pulsed.collector.this_host import discovers_exporters, node_of_pods
 from pulsed.configuration import Config
 

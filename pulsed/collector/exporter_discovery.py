@@ -7,8 +7,8 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 
 from pulsed.attribution.labels import EXPORTED
+from pulsed.collector.connections import exporter_settings
 from pulsed.collector.exporter_pages import GpuClaims, OwnNodeExporter, PageGpus
-from pulsed.collector.source_factory import exporter_settings
 from pulsed.collector.this_host import discovery_node
 from pulsed.configuration import Config
 from pulsed.errors import DuplicateGpu, ExporterNotFound

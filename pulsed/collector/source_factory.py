@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
-from pulsed.collector.this_host import discovers_exporters, discovery_node, node_name
+from pulsed.collector.connections import api_client, exporter_settings
+from pulsed.collector.this_host import discovers_exporters, node_name
 from pulsed.configuration import Config
 from pulsed.errors import ProfilingHeld
 from pulsed.model.target_store import Target
-from pulsed.reader.exporter.settings import ExporterSettings
-from pulsed.reader.settings import CADENCES, STALE_INTERVALS
+from pulsed.reader.settings import STALE_INTERVALS
 from pulsed.reader.source import Source
 from pulsed.translate.fields import fields_to_watch, superchip_fields
-
-if TYPE_CHECKING:
-    from pulsed.kubernetes.api_client import ApiClient
-    from pulsed.kubernetes.cluster_access import ClusterAccess
 
 
 def open_sources(config: Config, *, hurried: bool = False) -> Sequence[Source]:
@@ -58,27 +52,6 @@ async def found_sources(config: Config, kind: str | None = None, *, hurried: boo
     return discovery.sources
 
 
-def api_client(config: Config) -> ApiClient:
-    """Return a client of the configured API server of Kubernetes, else of the cluster that pulsed runs in.
-
-    Raises:
-        ConfigError: there is neither, or exporters of an unknown node are to be found.
-    """
-    from pulsed.kubernetes.api_client import ApiClient
-
-    if discovers_exporters(config):
-        discovery_node(config)
-    return ApiClient(cluster_access(config), config.kubernetes.timeout)
-
-
-def cluster_access(config: Config) -> ClusterAccess:
-    """Return where the API server is and how to log in. Raises `ConfigError` if there is none."""
-    from pulsed.kubernetes.cluster_access import ClusterAccess, server_of_pod
-
-    given = config.kubernetes
-    return ClusterAccess(given.server or server_of_pod(os.environ), given.token_file, given.ca_file)
-
-
 def target_of(source: Source, config: Config) -> Target:
     """Return the target of a source."""
     given, intervals = config.source.stale_after, float(STALE_INTERVALS)
@@ -93,13 +66,6 @@ def target_of(source: Source, config: Config) -> Target:
         errors=errors,
         stale_intervals=intervals if given is None else None,
     )
-
-
-def exporter_settings(config: Config) -> ExporterSettings:
-    """Return how exporters are scraped. Raises `ConfigError` if the file with the password cannot be read."""
-    settings = config.source.exporter
-    settings.check_password_file()
-    return replace(settings, interval=_exporter_interval(config), max_gpus=config.source.max_gpus)
 
 
 def _exporter(config: Config, hurried: bool) -> Sequence[Source]:
@@ -159,12 +125,6 @@ def _nvml(config: Config, hurried: bool) -> Sequence[Source]:
     given = config.source.nvml
     interval = config.source.seconds() or given.interval
     return [NvmlSource(replace(given, interval=interval, max_gpus=config.source.max_gpus))]
-
-
-def _exporter_interval(config: Config) -> float:
-    """Return the set interval, unless `auto` was given an interval that only dcgmi can keep."""
-    given, cadence = config.source.interval, CADENCES["exporter"]
-    return given if given is not None and given >= cadence.least else cadence.default or 15.0
 
 
 def _replay(config: Config, hurried: bool) -> Sequence[Source]:
