@@ -133,9 +133,7 @@ class OwnerRoster:
             account.last_seen = account.begin
             on_gpu.held += max(self._left(account, tick) - account.begin, 0.0)
             self._changes.append(OwnerChange("begin", account.owner, device, account.begin))
-        if not account.holding:
-            account.left = self._left(account, tick)
-            self._absent[account] = tick.target
+        self._note_absence(account, tick)
 
     def leave(self, account: OwnerAccount, device: Device, tick: ComputedTick) -> None:
         """Note that an owner lost a GPU."""
@@ -143,9 +141,11 @@ class OwnerRoster:
         on_gpu = account.on(device)
         if on_gpu.since is not None:
             on_gpu.held, on_gpu.since = on_gpu.held_seconds(self._left(account, tick)), None
+        self._note_absence(account, tick)
+
+    def _note_absence(self, account: OwnerAccount, tick: ComputedTick) -> None:
         if not account.holding:
-            account.left = self._left(account, tick)
-            self._absent[account] = tick.target
+            account.left, self._absent[account] = self._left(account, tick), tick.target
 
     def advance(self, tick: ComputedTick) -> None:
         """End owners without a GPU that are not in some ticks, this one included, of the target that had them."""
@@ -172,7 +172,7 @@ class OwnerRoster:
         if owner.key not in self._dropped:
             self.dropped += 1
             self._dropped[owner.key] = None
-            while len(self._dropped) > MAX_DROPPED:
+            if len(self._dropped) > MAX_DROPPED:
                 del self._dropped[next(iter(self._dropped))]
 
     def _left(self, account: OwnerAccount, tick: ComputedTick) -> float:
