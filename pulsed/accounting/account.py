@@ -12,24 +12,15 @@ from typing import NamedTuple
 from pulsed.accounting.counter_vector import EMPTY, CounterVector, added, increase, observed, scaled
 from pulsed.model.computed_tick import ComputedTick
 from pulsed.model.counters import CounterSnapshot
-from pulsed.model.gpu import Device
+from pulsed.model.gpu import Device, GpuKey
 from pulsed.model.owner import Owner
 from pulsed.model.vocabulary import POSITION, Reading, Value
-
-GpuKey = tuple[str, str, str]
-"""Node, UUID (or index without one) and MIG id."""
 
 MAX_EVENTS = 32
 """Health events that are kept per owner and GPU; the first ones matter."""
 
 VIOLATIONS = ("power_violation_seconds_total", "thermal_violation_seconds_total")
 """The GPU's own counters of lost clocks whose increase is accounted."""
-
-
-def gpu_key(device: Device) -> GpuKey:
-    """Return the key of a GPU or MIG instance."""
-    entity = device.entity
-    return (*entity.board, entity.mig_id)
 
 
 class OwnerEvent(NamedTuple):
@@ -189,7 +180,7 @@ class OwnerAccount:
 
     def on(self, device: Device) -> GpuAccount:
         """Return the account on a GPU, a new one if it had not had it."""
-        key = gpu_key(device)
+        key = device.entity.key
         account = self.gpus.get(key)
         if account is None:
             account = self.gpus[key] = GpuAccount(device)

@@ -11,12 +11,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from pulsed.accounting.account import AccountedGpu, Accounts, Extremes, GpuKey, OwnerAccount, OwnerEvent, gpu_key
+from pulsed.accounting.account import AccountedGpu, Accounts, Extremes, OwnerAccount, OwnerEvent
 from pulsed.accounting.counter_vector import increase, observed
 from pulsed.accounting.owner_roster import OwnerChange, OwnerRoster
 from pulsed.model.computed_tick import ComputedTick, Result
 from pulsed.model.counters import CounterSnapshot
-from pulsed.model.gpu import Device
+from pulsed.model.gpu import Device, GpuKey
 from pulsed.model.owner import Owner, Owners
 from pulsed.model.vocabulary import Reading
 
@@ -141,9 +141,9 @@ class OwnerAccounting:
             view = self._views[tick.target] = _TargetView(tick)
         found: dict[GpuKey, AccountedGpu] = {}
         passing = {position: self._accounts(owners, tick) for position, owners in tick.passing.items()}
-        boards = {gpu_key(each)[:2] for each in tick.devices if each.entity.kind == "mig"}
+        boards = {each.entity.key[:2] for each in tick.devices if each.entity.kind == "mig"}
         for position, device in enumerate(tick.devices):
-            key = gpu_key(device)
+            key = device.entity.key
             is_divided = device.entity.kind == "gpu" and key[:2] in boards
             if position in tick.lost or is_divided or key in found:
                 continue
@@ -182,7 +182,7 @@ class OwnerAccounting:
     def _last(self, gpu: AccountedGpu) -> tuple[CounterSnapshot, Reading] | None:
         """Return the counters and the reading of a GPU in the newest tick of its target."""
         view = self._views.get(gpu.target)
-        if view is None or view.gpus.get(gpu_key(gpu.device)) is not gpu:
+        if view is None or view.gpus.get(gpu.device.entity.key) is not gpu:
             return None
         return view.tick.results[gpu.position].counters, view.tick.readings[gpu.position]
 
@@ -233,9 +233,9 @@ def _add_events(owned: Iterable[AccountedGpu], tick: ComputedTick) -> None:
     """Add changes of health to the accounts of owners; instances have the health of their board."""
     gpus = list(owned)
     for change in tick.health_changes:
-        board = gpu_key(change.device)[:2]
+        board = change.device.entity.key[:2]
         event = OwnerEvent(change.time, change.check, change.before, change.after, change.message, change.remedy)
         for gpu in gpus:
-            if gpu_key(gpu.device)[:2] == board:
+            if gpu.device.entity.key[:2] == board:
                 for account in gpu.owners:
                     account.on(gpu.device).add_event(event)

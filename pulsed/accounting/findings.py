@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Literal, NamedTuple
 
-from pulsed.accounting.account import GpuKey, OwnerAccount, OwnerEvent, gpu_key
+from pulsed.accounting.account import OwnerAccount, OwnerEvent
 from pulsed.accounting.accounting import OwnedGpu, OwnerAccounting
 from pulsed.accounting.counter_vector import CounterVector, increase, observed, total, value
 from pulsed.compute.products import c2c_of
 from pulsed.model.computed_tick import ComputedTick
 from pulsed.model.counters import CounterSnapshot
-from pulsed.model.gpu import Device
+from pulsed.model.gpu import Device, GpuKey
 from pulsed.model.owner import Owner
 from pulsed.model.vocabulary import Value
 
@@ -113,7 +113,7 @@ class FindingDetector:
 
     def states(self, device: Device) -> Mapping[FindingName, bool]:
         """Return which findings a GPU has; those that cannot be evaluated, for want of inputs or peers, are absent."""
-        watched = self._watched.get(gpu_key(device))
+        watched = self._watched.get(device.entity.key)
         if watched is None:
             return {}
         found: dict[FindingName, bool] = {"hang": watched.spun >= FINDING_SECONDS} if watched.can_hang else {}
@@ -128,7 +128,7 @@ class FindingDetector:
         stepped: dict[OwnerAccount, list[tuple[OwnedGpu, _Watched]]] = {}
         self._accounting.settle({each.account for each in held})
         for each in held:
-            key = gpu_key(each.device)
+            key = each.device.entity.key
             watched = before.get(key)
             if watched is None or watched.account is not each.account:
                 watched = _Watched(each.account, each.result.counters)

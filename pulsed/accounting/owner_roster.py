@@ -6,7 +6,7 @@ from collections.abc import Callable, Container, Iterable, Sequence, Sized
 from dataclasses import replace
 from typing import Literal, NamedTuple
 
-from pulsed.accounting.account import OwnerAccount, gpu_key
+from pulsed.accounting.account import OwnerAccount
 from pulsed.compute.accumulator import MAX_WATTS
 from pulsed.model.computed_tick import ComputedTick
 from pulsed.model.gpu import Device
@@ -122,7 +122,7 @@ class OwnerRoster:
             gained = reading.energy_joules_total - joules
             if 0.0 < gained <= MAX_WATTS * (tick.time - time):
                 on_gpu.bridged_joules += gained
-        account.holding.add(gpu_key(device))
+        account.holding.add(device.entity.key)
         account.last_seen, account.left, account.absent_ticks = tick.time, None, 0
         self._absent.pop(account, None)
 
@@ -137,7 +137,7 @@ class OwnerRoster:
 
     def leave(self, account: OwnerAccount, device: Device, tick: ComputedTick) -> None:
         """Note that an owner lost a GPU."""
-        account.holding.discard(gpu_key(device))
+        account.holding.discard(device.entity.key)
         on_gpu = account.on(device)
         if on_gpu.since is not None:
             on_gpu.held, on_gpu.since = on_gpu.held_seconds(self._left(account, tick)), None

@@ -21,7 +21,6 @@ from pulsed.accounting.account import (
     GpuAccount,
     OwnerAccount,
     OwnerEvent,
-    gpu_key,
 )
 from pulsed.accounting.counter_vector import dump, load
 from pulsed.json_text import json_text
@@ -96,7 +95,7 @@ def load_account(saved: object) -> OwnerAccount:
         found = _ADAPTER.validate_python(saved)
         account = OwnerAccount(found.owner, found.begin, found.first_seen, found.last_seen, found.end)
         for each in map(_load_gpu, found.gpus):
-            account.gpus[gpu_key(each.device)] = each
+            account.gpus[each.device.entity.key] = each
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         place = ".".join(map(str, first["loc"]))

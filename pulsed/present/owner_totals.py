@@ -10,9 +10,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from pulsed.accounting.account import GpuKey, OwnerAccount, gpu_key
+from pulsed.accounting.account import OwnerAccount
 from pulsed.accounting.accounting import OwnedGpu
 from pulsed.accounting.counter_vector import EMPTY, CounterVector, added, observed, scaled, total, value
+from pulsed.model.gpu import GpuKey
 from pulsed.model.vocabulary import Value
 from pulsed.present.owner_groups import WORKLOAD, GroupLabels, GroupName, Owned, row_labels
 
@@ -82,7 +83,7 @@ class GroupSums:
     def add_gpu(self, gpu: OwnedGpu) -> None:
         """Add what a GPU does now."""
         share = 1.0 / gpu.sharers
-        self.gpus.add(gpu_key(gpu.device))
+        self.gpus.add(gpu.device.entity.key)
         self.shares += share
         if gpu.account.owner.kind == "pod":
             self.pods.add(gpu.account.owner.name)
