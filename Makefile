@@ -6,6 +6,7 @@
 #   make release VERSION=x.y.z   version, changelog, dist/ with packages, chart, images, SBOM and checksums, tag
 #   make hardware            known kernels on this node's GPU (3 min): classes and readings against what they must be
 #   make fuzz                every reader of outside bytes, ten minutes each: FUZZ_SECONDS=60 ARGS="--jobs 2 csv dmon"
+#   make invariants COMMIT=...   what a change must not change: pages, documents, CSV, messages of both, byte for byte
 #   make mutants             100 changes of compute and translate that the unit tests must notice
 PYTHON ?= python3
 VENV   ?= .venv
@@ -17,7 +18,7 @@ PYTEST ?= $(VENV)/bin/python -m pytest
 
 FUZZ_SECONDS ?= 600
 
-.PHONY: run test lint format bench hardware fuzz mutants docs vendor dist release release-files constraints audit pins clean
+.PHONY: run test lint format bench hardware fuzz mutants invariants docs vendor dist release release-files constraints audit pins clean
 
 $(VENV)/.run: pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || \
@@ -62,6 +63,9 @@ fuzz: $(VENV)/.fuzz
 
 mutants: $(VENV)/.dev
 	$(VENV)/bin/python -m tools.mutate $(ARGS)
+
+invariants: $(VENV)/.dev
+	$(VENV)/bin/python -m tools.invariants $(COMMIT)
 
 docs: $(VENV)/.dev
 	$(VENV)/bin/python -m tools.references

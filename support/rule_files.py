@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from pulsed.compute.derive import ComputeSettings
+from pulsed.compute.settings import ComputeSettings
 from pulsed.present.promql.rule_set import RuleSelection, document
 
 FILES: Mapping[str, RuleSelection] = {

@@ -8,7 +8,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from pulsed.compute.sample_decision import GAP_INTERVALS
+from pulsed.compute.sample import GAP_INTERVALS
 from support.daemon import serving
 from support.prometheus import CONFIG, prometheus
 from support.standin.install import Standin

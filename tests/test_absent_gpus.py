@@ -10,13 +10,13 @@ import pytest
 
 from pulsed.collector.absent_gpus import AbsentGpu, choose_absent
 from pulsed.collector.collector import Pipeline
-from pulsed.collector.target_store import Target, TargetStore
-from pulsed.compute.derive import ComputeSettings
-from pulsed.compute.health.model import State
-from pulsed.compute.tick import ComputedTick
+from pulsed.compute.settings import ComputeSettings
 from pulsed.config.gpu_selection import EVERYTHING, GpuSelection, parse
 from pulsed.errors import GpuNotForgettable, GpuNotFound
+from pulsed.model.computed_tick import ComputedTick
+from pulsed.model.health import State
 from pulsed.model.raw_tick import RawTick
+from pulsed.model.target_store import Target, TargetStore
 from pulsed.reader.exposition.parser import PageParser
 
 START = 1767225600.0
@@ -102,7 +102,7 @@ class Node:
     @property
     def removed(self) -> list[tuple[str, str]]:
         """All removals so far: UUID and reason."""
-        return [(one.track.device.entity.uuid, one.reason) for tick in self.seen for one in tick.removed]
+        return [(one.device.entity.uuid, one.reason) for tick in self.seen for one in tick.removed]
 
     @property
     def state(self) -> State:
@@ -157,7 +157,7 @@ def test_a_board_in_the_slot_of_another_one_replaces_it() -> None:
     assert (node.lost, node.state, node.removed) == ([], "ok", [("GPU-1", "replaced")])
     (removal,) = [one for tick in node.seen for one in tick.removed]
     assert removal.replacement is not None
-    assert (removal.replacement.entity.uuid, removal.track.last_seen) == ("GPU-9", START + 45)
+    assert (removal.replacement.entity.uuid, removal.last_seen) == ("GPU-9", START + 45)
     assert node.saved == {"GPU-0", "GPU-9"}
     node.restart()
     node.poll(5)

@@ -27,32 +27,31 @@ MAY_IMPORT = {
     "hostlist": "errors",
     "backoff": "",
     "daemon_thread": "",
+    "durations": "",
+    "settings": "durations",
     "http": "file_watcher regular_file",
     "kubernetes": "backoff errors http regular_file",
     "model": "",
+    "terminal": "printable",
     "reader": "aligned_sleep background backoff daemon_thread errors http model regular_file",
     "attribution": "aligned_sleep backoff daemon_thread errors kubernetes model regular_file",
     "translate": "attribution errors model",
     "compute": "errors suggestions model translate",
     "accounting": "compute json_text model",
-    "collector.target_store": "compute",
-    "present.terminal": "printable",
     "present": (
-        "accounting attribution background errors json_text suggestions model translate compute "
-        "collector.target_store present.terminal printable"
+        "accounting attribution background errors json_text suggestions model translate compute terminal printable"
     ),
-    "durations": "",
-    "config": "durations errors http kubernetes suggestions model reader translate compute present",
+    "config": "errors http kubernetes settings suggestions model reader translate compute present",
     "collector": (
         "accounting aligned_sleep background errors json_text regular_file kubernetes attribution model reader "
-        "translate compute collector.target_store config"
+        "translate compute config settings"
     ),
     "adapter": "errors json_text kubernetes present suggestions",
-    "server": "aligned_sleep errors file_watcher json_text regular_file config collector.target_store present",
+    "server": "aligned_sleep errors file_watcher json_text model regular_file settings config present",
     "commands": (
         "accounting adapter aligned_sleep attribution durations errors file_watcher hostlist http kubernetes log "
-        "memory printable suggestions model reader translate compute collector.target_store present "
-        "present.terminal config collector server"
+        "memory printable suggestions model reader translate compute present "
+        "terminal config collector server"
     ),
     "cli": "commands errors printable standard_streams",
     "__main__": "cli",

@@ -7,8 +7,8 @@ import json
 import pytest
 
 from pulsed.collector.collector import Pipeline
-from pulsed.compute.derive import ComputeSettings
-from pulsed.compute.health.model import CheckState, Health
+from pulsed.compute.settings import ComputeSettings
+from pulsed.model.health import CheckState, Health
 from pulsed.model.raw_tick import RawTick
 from pulsed.reader.exposition.parser import PageParser
 

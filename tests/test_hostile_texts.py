@@ -13,31 +13,30 @@ from pathlib import Path
 
 import pytest
 
-from pulsed.attribution.cgroup import owner_of_cgroup
-from pulsed.attribution.command_line import arguments_of, masked_command
 from pulsed.attribution.job_file import parse_job_file
+from pulsed.attribution.processes import arguments_of, masked_command, owner_of_cgroup
 from pulsed.attribution.slurm_queue import parse_job
 from pulsed.collector.collector import Pipeline
-from pulsed.compute.derive import ComputeSettings
+from pulsed.compute.settings import ComputeSettings
 from pulsed.errors import PulsedError
 from pulsed.hostlist import expanded_hosts
-from pulsed.kubernetes.label_selector import parse_selector
-from pulsed.model.device_key import device_key
+from pulsed.http.credentials import masked
+from pulsed.kubernetes.objects import parse_selector
+from pulsed.model.gpu import device_key
 from pulsed.present.csv.kempnerpulse import model
 from pulsed.present.csv.pulsed_csv import text_cell
-from pulsed.present.terminal.gpu_filter import gpu_filter
 from pulsed.printable import clean, escaped
 from pulsed.reader.csv.records import header_of, problem_of
 from pulsed.reader.dcgmi.discovery import topology_of
 from pulsed.reader.dcgmi.failures import failure_of
 from pulsed.reader.dcgmi.version import parse_versions
 from pulsed.reader.dmon.parser import DmonParser
-from pulsed.reader.exporter.scraper import masked
 from pulsed.reader.exposition.parser import PageParser
 from pulsed.reader.kernel_log.line_formats import Now
 from pulsed.reader.kernel_log.log_text import LogText
 from pulsed.reader.kernel_log.messages import parse_message
 from pulsed.reader.replay.recording import look
+from pulsed.terminal.gpu_filter import gpu_filter
 from pulsed.translate.exporter_versions import exporter_version
 from tests.translate.build import page_tick
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from pulsed.collector.collector import Pipeline
-from pulsed.compute.derive import ComputeSettings
+from pulsed.compute.settings import ComputeSettings
 from pulsed.memory import FullCollections
 from support.bench.ticks import raw_ticks
 

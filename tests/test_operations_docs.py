@@ -20,10 +20,10 @@ import yaml
 
 from pulsed.cli import argument_parser
 from pulsed.commands.daemon import RESTART_KEYS
-from pulsed.compute.health.model import SEVERITY
 from pulsed.config import Config
 from pulsed.config.load import check
 from pulsed.errors import SourceError, UsageError
+from pulsed.model.health import SEVERITY
 from pulsed.present.api.history import History
 from pulsed.present.api.sample_fields import DEFAULT_FIELDS
 from pulsed.present.api.sample_rows import Columns

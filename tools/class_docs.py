@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from pulsed.compute.class_table import DEFAULT_THRESHOLDS, RULES, Condition
 from pulsed.compute.peaks import LINKS, RESOURCES
-from pulsed.compute.workload.class_table import CLASSES, DEFAULT_THRESHOLDS, RULES, Condition
+from pulsed.model.vocabulary import CLASSES
 
 PIPES = tuple(resource for resource in RESOURCES if resource != "dram" and resource not in LINKS)
 

@@ -16,24 +16,23 @@ from typing import Any
 import httpx
 
 from pulsed.accounting.accounting import OwnerAccounting
-from pulsed.accounting.ended import EndedAccounts
+from pulsed.accounting.saved_accounts import EndedAccounts
 from pulsed.collector.collector import Pipeline
-from pulsed.collector.target_store import Target, TargetStore
 from pulsed.commands.top.feed import Connection, Feed
-from pulsed.commands.top.model_reader import model_of
-from pulsed.commands.top.session import TopSession
-from pulsed.compute.derive import ComputeSettings
+from pulsed.commands.top.session import TopSession, model_of
+from pulsed.compute.settings import ComputeSettings
 from pulsed.config.model import Config
+from pulsed.model.target_store import Target, TargetStore
 from pulsed.present.api.account_documents import Accounts
 from pulsed.present.api.application import api
 from pulsed.present.api.events import EventBroadcaster
 from pulsed.present.api.history import History
 from pulsed.present.rfc3339 import rfc3339
-from pulsed.present.terminal.line import Line
-from pulsed.present.terminal.palette import Paint, palette
-from pulsed.present.terminal.screen import render
-from pulsed.present.terminal.view_state import ViewState
 from pulsed.reader.demo.source import DemoSource
+from pulsed.terminal.line import Line
+from pulsed.terminal.palette import Paint, palette
+from pulsed.terminal.screen import render
+from pulsed.terminal.view_state import ViewState
 
 PICTURES = Path(__file__).resolve().parents[1] / "deploy" / "pictures"
 START = 1767225600.0

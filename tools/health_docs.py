@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
-from pulsed.compute.derive import ComputeSettings
 from pulsed.compute.health.check import Check
 from pulsed.compute.health.checks import CHECKS
-from pulsed.compute.health.model import SEVERITY
 from pulsed.compute.health.settings import threshold_keys
 from pulsed.compute.health.xids import ADVICE, XIDS, Action, Xid, XidSeverity, advice
+from pulsed.compute.settings import ComputeSettings
+from pulsed.model.health import SEVERITY
 from pulsed.present.promql.rule_set import RuleSelection, groups
 from pulsed.present.promql.rule_types import Alert
 

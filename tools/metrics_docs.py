@@ -9,14 +9,15 @@ from prometheus_client import Metric
 
 from pulsed.adapter.cluster_gpus import ClusterGpus, pod_reader
 from pulsed.adapter.telemetry import AdapterTelemetry
-from pulsed.attribution.attribution import LABELS, SourceState
-from pulsed.collector.target_store import Target, TargetStore
-from pulsed.compute.tick import ComputedTick
+from pulsed.attribution.attribution import LABELS
+from pulsed.attribution.source import SourceState
 from pulsed.kubernetes.api_client import ApiClient
 from pulsed.kubernetes.cluster_access import ClusterAccess
 from pulsed.kubernetes.exporter_pods import PageAddress
 from pulsed.kubernetes.resource_watch import ResourceWatch
+from pulsed.model.computed_tick import ComputedTick
 from pulsed.model.raw_tick import Layout
+from pulsed.model.target_store import Target, TargetStore
 from pulsed.model.vocabulary import QUANTITIES, Group
 from pulsed.present.exposition.catalog import FORMS, lean_form
 from pulsed.present.exposition.families import COUNTER_FAMILIES, DERIVED, QUANTITY_FAMILIES

@@ -10,7 +10,7 @@ Survivors that no test can or should notice, with examples:
 
 - changes that only cost time: `self.seen | bit` in `health/clock_events.py` looks at more reasons,
   `plan.on_watches | plan.on_xids` in `health/gpu.py` evaluates more rules;
-- initial values that are replaced before use: `time` of `SampleClock`, `age` in `counters/accumulator.py`;
+- initial values that are replaced before use: `time` of `SampleClock`, `age` in `accumulator.py`;
 - comparisons of equal values with the same result: `value <= 0.0` of a value that is cut to 0;
 - limits that are compared within a tolerance of microseconds;
 - sizes of memories: `REMEMBERED` boxes of the classifier, `MOST_SELECTIONS` of rules, `MOST_HELD_EVENTS`.

@@ -7,7 +7,7 @@ from math import inf
 from typing import NamedTuple
 
 from pulsed.accounting.counter_vector import EMPTY, CounterVector, added, observed, scaled
-from pulsed.model.canonical_tick import Device
+from pulsed.model.gpu import Device
 from pulsed.model.owner import Owner
 from pulsed.model.vocabulary import Reading, Value
 

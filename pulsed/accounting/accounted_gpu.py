@@ -7,9 +7,9 @@ from math import inf, isfinite
 
 from pulsed.accounting.account import VIOLATIONS, Extremes, OwnerAccount
 from pulsed.accounting.counter_vector import EMPTY, CounterVector, added, increase, observed, scaled
-from pulsed.compute.counters.catalog import CounterSnapshot
-from pulsed.compute.tick import ComputedTick
-from pulsed.model.canonical_tick import Device
+from pulsed.model.computed_tick import ComputedTick
+from pulsed.model.counters import CounterSnapshot
+from pulsed.model.gpu import Device
 from pulsed.model.vocabulary import POSITION, Reading, Value
 
 Accounts = tuple[OwnerAccount, ...]

@@ -15,9 +15,9 @@ from pulsed.accounting.account import Extremes, GpuKey, OwnerAccount, OwnerEvent
 from pulsed.accounting.accounted_gpu import AccountedGpu, Accounts
 from pulsed.accounting.counter_vector import CounterVector, added, increase, observed
 from pulsed.accounting.owner_roster import OwnerChange, OwnerRoster
-from pulsed.compute.counters.catalog import CounterSnapshot
-from pulsed.compute.tick import ComputedTick, Result
-from pulsed.model.canonical_tick import Device
+from pulsed.model.computed_tick import ComputedTick, Result
+from pulsed.model.counters import CounterSnapshot
+from pulsed.model.gpu import Device
 from pulsed.model.owner import Owner, Owners
 from pulsed.model.vocabulary import Reading
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from itertools import chain
 
-from pulsed.compute.counters.catalog import COUNTERS, POSITION, CounterSnapshot
+from pulsed.model.counters import COUNTERS, POSITION, CounterSnapshot
 from pulsed.model.vocabulary import Value
 
 CounterVector = tuple[Value, ...]

@@ -14,10 +14,10 @@ from typing import Literal, NamedTuple
 from pulsed.accounting.account import GpuKey, OwnerAccount, OwnerEvent, gpu_key
 from pulsed.accounting.accounting import HeldGpu, OwnerAccounting
 from pulsed.accounting.counter_vector import CounterVector, increase, observed, total, value
-from pulsed.compute.counters.catalog import CounterSnapshot
-from pulsed.compute.peaks import c2c_of
-from pulsed.compute.tick import ComputedTick
-from pulsed.model.canonical_tick import Device
+from pulsed.compute.products import c2c_of
+from pulsed.model.computed_tick import ComputedTick
+from pulsed.model.counters import CounterSnapshot
+from pulsed.model.gpu import Device
 from pulsed.model.owner import Owner
 from pulsed.model.vocabulary import Value
 

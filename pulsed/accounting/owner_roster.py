@@ -7,9 +7,9 @@ from dataclasses import replace
 from typing import Literal, NamedTuple
 
 from pulsed.accounting.account import OwnerAccount, gpu_key
-from pulsed.compute.counters.accumulator import MAX_WATTS
-from pulsed.compute.tick import ComputedTick
-from pulsed.model.canonical_tick import Device
+from pulsed.compute.accumulator import MAX_WATTS
+from pulsed.model.computed_tick import ComputedTick
+from pulsed.model.gpu import Device
 from pulsed.model.owner import Owner
 from pulsed.model.vocabulary import Reading
 

@@ -18,8 +18,7 @@ from pydantic import ConfigDict, ValidationError, create_model
 from pulsed.errors import ScrapeFailed
 from pulsed.kubernetes.api_client import JsonObject
 from pulsed.kubernetes.exporter_pods import ExporterPod, PageAddress, exporter_pod
-from pulsed.kubernetes.json_fields import mapping, text
-from pulsed.kubernetes.label_selector import Labels, parse_selector
+from pulsed.kubernetes.objects import Labels, mapping, parse_selector, text
 from pulsed.kubernetes.resource_watch import ResourceWatch
 from pulsed.present.autoscale import GPUS_ROUTE, POD_GPU_FIELDS, ROUTES, PodGpu
 

@@ -17,6 +17,7 @@ from pulsed.adapter.documents import (
     OBJECTS,
     VERSIONS,
     Document,
+    ScaleMetric,
     api_group,
     api_groups,
     custom_value,
@@ -24,9 +25,8 @@ from pulsed.adapter.documents import (
     resources,
     value_list,
 )
-from pulsed.adapter.scale_metrics import ScaleMetric
 from pulsed.errors import NumberUnknown
-from pulsed.kubernetes.label_selector import Labels, parse_selector
+from pulsed.kubernetes.objects import Labels, parse_selector
 from pulsed.present.autoscale import (
     POD_KIND,
     Aggregate,

@@ -18,7 +18,7 @@ from pulsed.attribution.slurm_queue import SlurmQueue
 from pulsed.attribution.source import NO_CLAIMS, Claims
 from pulsed.daemon_thread import SharedCall
 from pulsed.errors import AttributionError
-from pulsed.model.device_key import device_key
+from pulsed.model.gpu import device_key
 from pulsed.model.owner import MAX_SHARERS, Owner, Owners
 from pulsed.regular_file import FileTooLarge, open_regular
 

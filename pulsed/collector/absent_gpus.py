@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from pulsed.collector.target_store import Target, TargetStore
-from pulsed.compute.absence import Removal
 from pulsed.compute.gpu_tracks import GpuTrack
 from pulsed.compute.layer import ComputeLayer
 from pulsed.errors import GpuNotForgettable, GpuNotFound
-from pulsed.model.canonical_tick import Entity
+from pulsed.model.computed_tick import Removal
+from pulsed.model.gpu import Entity
+from pulsed.model.target_store import Target, TargetStore
 
 _MOST_NAMES = 16
 

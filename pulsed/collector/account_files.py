@@ -13,9 +13,8 @@ from typing import NamedTuple
 
 from pulsed.accounting.account import OwnerAccount
 from pulsed.accounting.accounting import OwnerAccounting
-from pulsed.accounting.ended import MAX_ENDED, EndedAccounts
 from pulsed.accounting.owner_roster import OwnerChange
-from pulsed.accounting.saved_account import SavedAccount, dump_account, load_account
+from pulsed.accounting.saved_accounts import MAX_ENDED, EndedAccounts, SavedAccount, dump_account, load_account
 from pulsed.aligned_sleep import aligned_sleep
 from pulsed.collector.ended_files import EndedFiles
 from pulsed.collector.state_file import StateFile, WriteStatus
@@ -122,8 +121,8 @@ class AccountFiles:
         saved = document.get("accounts")
         if document.get("version") != VERSION or not isinstance(saved, list):
             raise ValueError(f"version {document.get('version')!r} instead of {VERSION}")
-        accounts = [load_account(each) for each in saved]
+        accounts = [account for account in map(load_account, saved) if not self._ended.has(account)]
         for account in accounts:
-            if account.end is not None and not self._ended.has(account):
+            if account.end is not None:
                 self.end(account)
         self._accounting.restore([account for account in accounts if account.end is None])

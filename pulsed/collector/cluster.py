@@ -11,12 +11,11 @@ from typing import TYPE_CHECKING
 from pulsed.attribution.attribution import Attribution
 from pulsed.collector.attribution_sources import SYNTHETIC
 from pulsed.collector.source_factory import api_client
-from pulsed.collector.this_host import discovers_exporters, node_name
+from pulsed.collector.this_host import discovers_exporters, node_of_pods
 from pulsed.config import Config
 
 if TYPE_CHECKING:
-    from pulsed.attribution.pod_settings import PodSettings
-    from pulsed.attribution.pod_workloads import PodWorkloads
+    from pulsed.attribution.pod_workloads import PodSettings, PodWorkloads
     from pulsed.kubernetes.api_client import ApiClient
 
 
@@ -27,11 +26,11 @@ def resolves_workloads(config: Config) -> bool:
 
 def pod_settings(config: Config) -> PodSettings:
     """Return what is read of pods."""
-    from pulsed.attribution.pod_settings import PodSettings
-    from pulsed.kubernetes.pod_metadata import parse_kind
+    from pulsed.attribution.pod_workloads import PodSettings
+    from pulsed.kubernetes.objects import parse_kind
 
     given = config.attribution.workloads
-    return PodSettings(node_name(config), given.name_labels, tuple(map(parse_kind, given.kinds)), given.pod_labels)
+    return PodSettings(node_of_pods(config), given.name_labels, tuple(map(parse_kind, given.kinds)), given.pod_labels)
 
 
 class Cluster:

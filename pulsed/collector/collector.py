@@ -14,14 +14,14 @@ from pulsed.background import in_background, turn
 from pulsed.collector.device_filter import DeviceFilter
 from pulsed.collector.owner_lookup import OwnerLookup
 from pulsed.collector.read_loop import EndOfSource, ReadFailure, read_loop
-from pulsed.collector.target_store import Target
-from pulsed.compute.derive import ComputeSettings
 from pulsed.compute.health.evaluator import HealthEvaluator
 from pulsed.compute.layer import ComputeLayer
-from pulsed.compute.tick import ComputedTick
+from pulsed.compute.settings import ComputeSettings
 from pulsed.config.gpu_selection import EVERYTHING, GpuSelection, SelectableGpu
-from pulsed.model.canonical_tick import Device
+from pulsed.model.computed_tick import ComputedTick
+from pulsed.model.gpu import Device
 from pulsed.model.raw_tick import MAX_GPUS, KernelEvent, Layout, RawTick
+from pulsed.model.target_store import Target
 from pulsed.reader.kernel_log.log import KMSG, KernelLog
 from pulsed.reader.source import Source
 from pulsed.translate.identity import is_same_host

@@ -7,7 +7,8 @@ from dataclasses import replace
 from itertools import compress
 
 from pulsed.config.gpu_selection import GpuSelection, SelectableGpu
-from pulsed.model.canonical_tick import CanonicalTick, Device
+from pulsed.model.canonical_tick import CanonicalTick
+from pulsed.model.gpu import Device
 
 
 class DeviceFilter:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 
-from pulsed.compute.absence import Removal
-from pulsed.compute.health.model import SEVERITY, HealthChange, State
+from pulsed.model.computed_tick import Removal
+from pulsed.model.health import SEVERITY, HealthChange, State
 
 log = logging.getLogger(__name__)
 
@@ -45,7 +45,7 @@ def _level(state: State) -> int:
 
 def log_removal(removal: Removal, node: str) -> None:
     """Log that an absent GPU is no longer expected; `node` is the host of GPUs without a node of their own."""
-    entity = removal.track.device.entity
+    entity = removal.device.entity
     log.log(
         logging.INFO if removal.reason in ("forgotten", "moved") else logging.WARNING,
         removal.message,

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from pulsed.attribution.attribution import Attribution
-from pulsed.model.canonical_tick import CanonicalTick, Device
-from pulsed.model.device_key import board_keys
+from pulsed.model.canonical_tick import CanonicalTick
+from pulsed.model.gpu import Device, board_keys
 from pulsed.model.owner import Owner, Owners
 
 _NOT_PASSING: Mapping[int, Owners] = {}

@@ -16,7 +16,6 @@ from pulsed.collector.cluster import Cluster
 from pulsed.collector.collector import Collector, Observe, Pipeline
 from pulsed.collector.source_factory import found_sources, open_sources, target_of
 from pulsed.collector.state_file import SavedHealth
-from pulsed.collector.target_store import Target, TargetStore
 from pulsed.collector.this_host import (
     boot_id_of,
     discovers_exporters,
@@ -25,12 +24,12 @@ from pulsed.collector.this_host import (
     node_of_source,
     selection_of,
 )
-from pulsed.compute.absence import Removal
-from pulsed.compute.derive import ComputeSettings
 from pulsed.compute.health.evaluator import HealthEvaluator
-from pulsed.compute.tick import ComputedTick
+from pulsed.compute.settings import ComputeSettings
 from pulsed.config import Config
 from pulsed.errors import GpuNotFound, NothingRead
+from pulsed.model.computed_tick import ComputedTick, Removal
+from pulsed.model.target_store import Target, TargetStore
 from pulsed.reader.source import Source
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from types import TracebackType
 
 from pulsed.background import turn
 from pulsed.collector.read_loop import REMIND_SECONDS
-from pulsed.compute.tick import ComputedTick
+from pulsed.model.computed_tick import ComputedTick
 
 log = logging.getLogger(__name__)
 

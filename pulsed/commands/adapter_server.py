@@ -14,8 +14,8 @@ import uvloop
 from pulsed import __version__
 from pulsed.adapter.app import ALIVE, NAMED, READY, AdapterApp
 from pulsed.adapter.cluster_gpus import ClusterGpus, daemon_page, pod_reader
+from pulsed.adapter.documents import scale_metrics
 from pulsed.adapter.metrics_api import MetricsApi
-from pulsed.adapter.scale_metrics import scale_metrics
 from pulsed.adapter.telemetry import AdapterTelemetry
 from pulsed.collector.source_factory import cluster_access, exporter_settings
 from pulsed.config import Config

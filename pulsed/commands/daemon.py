@@ -16,9 +16,9 @@ import uvloop
 from pulsed import __version__
 from pulsed.accounting.account import OwnerAccount
 from pulsed.accounting.accounting import OwnerAccounting
-from pulsed.accounting.ended import EndedAccounts
 from pulsed.accounting.findings import FindingDetector
 from pulsed.accounting.owner_roster import OwnerChange
+from pulsed.accounting.saved_accounts import EndedAccounts
 from pulsed.aligned_sleep import aligned_sleep
 from pulsed.collector.account_files import AccountFiles
 from pulsed.collector.finding_log import log_finding
@@ -26,15 +26,15 @@ from pulsed.collector.health_log import log_health_change, log_removal
 from pulsed.collector.pool import CollectorPool
 from pulsed.collector.state_file import SavedHealth, StateFile
 from pulsed.collector.state_folder import locked
-from pulsed.collector.target_store import TargetStore
 from pulsed.collector.this_host import node_name
 from pulsed.collector.tick_consumers import TickConsumers
-from pulsed.compute.tick import ComputedTick
 from pulsed.config import Config
 from pulsed.errors import PulsedError
 from pulsed.file_watcher import WATCH_SECONDS, FileWatcher
 from pulsed.log import setup
 from pulsed.memory import configure_memory
+from pulsed.model.computed_tick import ComputedTick
+from pulsed.model.target_store import TargetStore
 from pulsed.present.api.account_documents import Accounts
 from pulsed.present.api.event_documents import finding_change, owner_change, removal_change
 from pulsed.present.api.events import EventBroadcaster
@@ -211,9 +211,9 @@ class Daemon:
         removals = await self._collectors.forget(gpu, node)
         for removal in removals:
             log_removal(removal, self._store.node)
-            self._history.forget(removal.track.device)
+            self._history.forget(removal.device)
             self._events.announce(removal_change(removal))
-        entity = removals[0].track.device.entity
+        entity = removals[0].device.entity
         return f"forgotten: GPU {entity.gpu} of {entity.node or self._store.node} {entity.uuid}".rstrip()
 
     def _in_force(self) -> bool:

@@ -11,8 +11,8 @@ from pulsed.commands.command_parser import CommandParser
 from pulsed.commands.options import add_gpu_options, configuration
 
 if TYPE_CHECKING:
-    from pulsed.compute.tick import ComputedTick
     from pulsed.config import Config
+    from pulsed.model.computed_tick import ComputedTick
 
 
 def add_arguments(parser: CommandParser) -> None:

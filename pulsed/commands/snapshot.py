@@ -10,7 +10,7 @@ from pulsed.commands.command_parser import CommandParser
 from pulsed.commands.options import add_gpu_options, configuration
 
 if TYPE_CHECKING:
-    from pulsed.collector.target_store import Target
+    from pulsed.model.target_store import Target
 
 MOST_TICKS = 4
 """Ticks of a target after which the last one is printed, even if it is empty: profiling counters need two samples."""

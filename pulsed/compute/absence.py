@@ -9,48 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Mapping
 from math import inf
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from pulsed.compute.gpu_tracks import GpuTrack, GpuTracks
-from pulsed.model.canonical_tick import CanonicalTick, Device, Entity
+from pulsed.model.canonical_tick import CanonicalTick
+from pulsed.model.computed_tick import Removal, RemovalReason
+from pulsed.model.gpu import Device, Entity
 
 KEPT = 256
 """Number of absent GPUs that are remembered: their counters continue when they return."""
 
 FORGET_SECONDS = 86400.0
 """An absent GPU is forgotten after this time by default."""
-
-RemovalReason = Literal["replaced", "moved", "expired", "forgotten"]
-
-_REASONS: Mapping[RemovalReason, str] = {
-    "replaced": "another board has replaced it",
-    "moved": "another target reports it",
-    "expired": "it was absent for health.forget_after",
-    "forgotten": "it was forgotten by request",
-}
-
-
-class Removal(NamedTuple):
-    """An absent GPU that is not expected any more; all of its state is dropped.
-
-    Attributes:
-        track: of the GPU.
-        reason: `replaced`: a new board is in its slot, or came when its node was restarted; `moved`: another target
-            reports it; `expired`: it was absent for too long; `forgotten`: by request.
-        time: in Unix seconds.
-        replacement: the new board, if it was replaced.
-    """
-
-    track: GpuTrack
-    reason: RemovalReason
-    time: float
-    replacement: Device | None = None
-
-    @property
-    def message(self) -> str:
-        """The reason as a sentence."""
-        board = f": {self.replacement.entity.uuid}" if self.replacement is not None else ""
-        return f"The GPU is no longer expected: {_REASONS[self.reason]}{board}"
 
 
 class ExpectedGpu(NamedTuple):
@@ -86,7 +56,7 @@ class AbsenceTracker:
         self._is_elsewhere = is_elsewhere
         self._is_watched: Callable[[Device], bool] = lambda device: True
         self._expected: tuple[str, tuple[ExpectedGpu, ...]] = ("", ())
-        self._removed: list[Removal] = []
+        self._removed: dict[GpuTrack, Removal] = {}
         self.boards: tuple[GpuTrack, ...] = ()
         self.missing: tuple[GpuTrack, ...] = ()
         self.reconfigure(forget_after)
@@ -170,18 +140,18 @@ class AbsenceTracker:
         self._tracks.drop_with_parts(track)
         self.boards = tuple([one for one in self.boards if one is not track])
         self.expires = -inf
-        return Removal(track, "forgotten", time)
+        return Removal(track.device, track.last_seen, "forgotten", time)
 
-    def pop_removed(self) -> tuple[Removal, ...]:
+    def pop_removed(self) -> Mapping[GpuTrack, Removal]:
         """Return the GPUs that were missing and are not expected any more since the last call."""
-        removed, self._removed = tuple(self._removed), []
+        removed, self._removed = self._removed, {}
         return removed
 
     def _remove(self, track: GpuTrack, reason: RemovalReason, time: float, replacement: Device | None = None) -> None:
         """Forget an absent GPU, and report it if it was missing."""
         self._tracks.drop_with_parts(track)
         if track.device.entity.kind == "gpu" and self._is_watched(track.device):
-            self._removed.append(Removal(track, reason, time, replacement))
+            self._removed[track] = Removal(track.device, track.last_seen, reason, time, replacement)
 
 
 def _replacements(absent: Iterable[GpuTrack], new: Iterable[Device], restarted: Container[str]) -> dict[str, Device]:

@@ -8,29 +8,8 @@ use, however small. This module must not depend on weights or classes.
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
+from pulsed.model.computed_tick import Bounds, Inputs
 from pulsed.model.vocabulary import Reading, Value
-
-
-class Inputs(NamedTuple):
-    """One value per activity input of the formula and of the class table, 0..1."""
-
-    sm: float
-    tensor: float
-    dram: float
-    graphics_engine: float
-    fp64: float
-
-
-class Bounds(NamedTuple):
-    """The lowest and the highest that each input can be, `low <= high` input by input.
-
-    When all inputs are present both are the same object.
-    """
-
-    low: Inputs
-    high: Inputs
 
 
 def bounds_of(reading: Reading) -> Bounds:

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Literal
 from pulsed.model.vocabulary import Reading, Value
 
 if TYPE_CHECKING:
-    from pulsed.compute.derive import ComputeSettings
-    from pulsed.compute.tick import Result
+    from pulsed.compute.settings import ComputeSettings
+    from pulsed.model.computed_tick import Result
 
 Alternatives = tuple[str, ...]
 """Quantities of which one is sufficient, in order of preference."""

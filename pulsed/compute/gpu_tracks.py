@@ -8,9 +8,8 @@ from __future__ import annotations
 from collections.abc import Collection, Container
 from typing import Literal
 
-from pulsed.compute.freshness import Freshness
-from pulsed.compute.sample_decision import FIRST, NEVER
-from pulsed.model.canonical_tick import Device, Entity
+from pulsed.compute.sample import FIRST, NEVER, Freshness
+from pulsed.model.gpu import Device, Entity
 
 TrackStatus = Literal["new", "present", "back", "gone"]
 

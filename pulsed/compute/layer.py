@@ -7,19 +7,19 @@ from dataclasses import replace
 from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
-from pulsed.compute.absence import Removal
-from pulsed.compute.counters.accumulator import Accumulator
-from pulsed.compute.counters.catalog import NOTHING_COUNTED
-from pulsed.compute.debounce import ClassDebouncer
-from pulsed.compute.derive import ComputeSettings, derive
+from pulsed.compute.accumulator import Accumulator
+from pulsed.compute.derived_results import derive
 from pulsed.compute.gpu_tracks import GpuTrack
-from pulsed.compute.health.evaluator import HealthEvaluator
-from pulsed.compute.health.model import LostGpu
+from pulsed.compute.health.evaluator import HealthEvaluator, LostGpu
 from pulsed.compute.mig_rollup import MigRollup, narrowed
-from pulsed.compute.plausibility.filter import PlausibilityFilter
-from pulsed.compute.tick import ClassChange, ComputedTick, HeldWorkload, Result, Workload
+from pulsed.compute.plausibility_filter import PlausibilityFilter
+from pulsed.compute.settings import ComputeSettings
 from pulsed.compute.tracker import Roster, Tracker
-from pulsed.model.canonical_tick import CanonicalTick, Device
+from pulsed.compute.workload import ClassDebouncer
+from pulsed.model.canonical_tick import CanonicalTick
+from pulsed.model.computed_tick import ClassChange, ComputedTick, HeldWorkload, Removal, Result, Workload
+from pulsed.model.counters import NOTHING_COUNTED
+from pulsed.model.gpu import Device
 from pulsed.model.vocabulary import NOTHING, Reading, Value
 
 
@@ -141,7 +141,7 @@ class ComputeLayer:
             lost=lost,
             health_changes=health.changes,
             node_health=health.node,
-            removed=tracked.removed,
+            removed=tuple(tracked.removed.values()),
             xids=health.xids,
         )
         return self._last

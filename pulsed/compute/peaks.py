@@ -1,18 +1,18 @@
 """Practical peaks of GPUs, as data: the scale of saturation.
 
 Activity of 1 is what the counter could show, not what the hardware can do: device memory refreshes, a link carries
-headers. So every resource has a practical peak, with its source beside the number. Patterns are plain enough for RE2
-(Prometheus) as well, and are searched for anywhere in the product name. This module must not depend on readings.
+headers. So every resource has a practical peak, with its source beside the number. This module must not depend on
+readings.
 """
 
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Final, Literal, NamedTuple, get_args
 
+from pulsed.compute.products import ARCHITECTURE_NAMES, DEFAULT
 from pulsed.errors import ConfigError
 
 Resource = Literal["tensor", "fp64", "fp32", "fp16", "integer", "dram", "pcie", "nvlink", "c2c"]
@@ -22,31 +22,6 @@ RESOURCES: Final[tuple[Resource, ...]] = get_args(Resource)
 
 LINKS: Final[tuple[Resource, ...]] = ("pcie", "nvlink", "c2c")
 """The resources whose peak is a rate, and which exist on whole GPUs only."""
-
-DEFAULT: Final = "default"
-"""The architecture of a product that is not in the table; in a configuration: every architecture."""
-
-
-class Architecture(NamedTuple):
-    """Products of one architecture: those whose name the pattern is found in, and no earlier one."""
-
-    name: str
-    pattern: str
-
-
-# Newer ones first: "RTX 4000 Ada Generation" and "RTX PRO 4000 Blackwell" also look like older boards. A Quadro of
-# Turing is "RTX 4000", a GeForce of Ada "RTX 4070". Names: NVIDIA's product pages; vGPU guests add to them
-# ("GRID A100DX-40C").
-ARCHITECTURES: Final = (
-    Architecture("blackwell", r"Blackwell|\bG?B(10|100|200|300)\b|RTX 50[5-9]0"),
-    Architecture("hopper", r"\bG?H(20|100|200|800)[A-Z]*\b"),
-    Architecture("ada", r"\bAda\b|\bL(2|4|20|40[A-Z]?)\b|RTX 40[5-9]0"),
-    Architecture("ampere", r"\bA(2|10[A-Z]?|16|30X?|40|100D?X?|800)\b|RTX 30[5-9]0|RTX ?A[0-9]+"),
-    Architecture("turing", r"\bT4G?\b|RTX 20[5-9]0|GTX 16[0-9]0|TITAN RTX|(Quadro|GRID) RTX ?[0-9]+"),
-    Architecture("volta", r"\bG?V100[A-Z]*\b|TITAN V\b"),
-)
-
-ARCHITECTURE_NAMES: Final = (DEFAULT, *(architecture.name for architecture in reversed(ARCHITECTURES)))
 
 
 class PracticalPeak(NamedTuple):
@@ -114,14 +89,6 @@ class Peaks:
                 raise ConfigError(f"practical peak {field.name} is {value}", "Give a ratio above 0 and at most 1.")
 
 
-def architecture_of(model: str) -> str:
-    """Name the architecture of a product by its name, such as `NVIDIA H100 80GB HBM3`; `default` when not known."""
-    for architecture in ARCHITECTURES:
-        if re.search(architecture.pattern, model):
-            return architecture.name
-    return DEFAULT
-
-
 def peaks_by_architecture(overrides: Mapping[str, Mapping[str, float]] | None = None) -> Mapping[str, Peaks]:
     """Build the table of peaks, one row for each of `ARCHITECTURE_NAMES`.
 
@@ -178,107 +145,3 @@ def pcie_peak(generation: float | None, width: float | None) -> float | None:
         return None
     lane = PCIE_LANE_BYTES_PER_SECOND.get(generation)
     return None if lane is None else lane * width * PCIE_EFFICIENCY
-
-
-class NvLinks(NamedTuple):
-    """The NVLinks of a product.
-
-    Attributes:
-        pattern: found in the names of its products, and no earlier one.
-        links: how many; 0: it has none.
-        bytes_per_second: of one link in one direction.
-        efficiency: share of it that copies reach, 0..1.
-        source: of these numbers, in a few words.
-    """
-
-    pattern: str
-    links: int
-    bytes_per_second: float
-    efficiency: float
-    source: str
-
-    @property
-    def peak(self) -> float:
-        """Bytes/s per direction in practice, all links together; headers excluded, as in fields 1011 and 1012."""
-        return self.links * self.bytes_per_second * self.efficiency
-
-
-# Boards that take a bridge (A30, A40, A100 PCIe, H100 PCIe and NVL, RTX A6000), and superchips that stand alone or in
-# a rack (GH200), are left out: their name does not show whether a bridge is plugged in.
-NVLINKS: Final = (
-    NvLinks(r"V100-SXM", 6, 25e9, 0.96, "V100 whitepaper; p2pBandwidthLatencyTest 143.7 of 150 GB/s (Dell)"),
-    NvLinks(r"A100-SXM", 12, 25e9, 0.92, "A100 whitepaper; nvbandwidth 276 of 300 GB/s (NVIDIA's article)"),
-    NvLinks(r"A800-SXM", 8, 25e9, 0.92, "A800 is A100 with 400 GB/s in both directions (NVIDIA, November 2022)"),
-    NvLinks(r"H100 [0-9]+GB HBM3|H200$|\bH20(-3e)?$", 18, 25e9, 0.92, "H100 whitepaper: 900 GB/s both; share as A100"),
-    NvLinks(r"H800$", 8, 25e9, 0.92, "H800 is H100 with 400 GB/s in both directions; share as A100"),
-    NvLinks(r"\bB(100|200|300)\b|\bGB[23]00\b", 18, 50e9, 0.92, "NVLink 5: 1.8 TB/s in both directions; share as A100"),
-    NvLinks(
-        r"\bT4G?\b|\bA(2|10[A-Z]?|16)\b|\bL(2|4|20|40[A-Z]?)\b|\bAda\b|RTX (40|50)[5-9]0|RTX PRO|V100S?-PCIE",
-        0,
-        0.0,
-        1.0,
-        "data sheets name PCIe as the only interconnect",
-    ),
-)
-
-
-def nvlink_of(model: str) -> NvLinks | None:
-    """Return the NVLinks of a product by its name; None if it is not in the table."""
-    for row in NVLINKS:
-        if re.search(row.pattern, model):
-            return row
-    return None
-
-
-class ChipToChipLink(NamedTuple):
-    """NVLink-C2C, the link between the GPU and the processor of a superchip: it carries what PCIe does elsewhere.
-
-    Attributes:
-        pattern: found in the names of its products, and no earlier one.
-        bytes_per_second: no more than that in one direction.
-        efficiency: share of it that copies reach, 0..1; None if it is not published.
-        memory_bytes_per_second: no more than that between the GPU and its device memory.
-        source: of these numbers, in a few words.
-    """
-
-    pattern: str
-    bytes_per_second: float
-    efficiency: float | None
-    memory_bytes_per_second: float
-    source: str
-
-    @property
-    def peak(self) -> float | None:
-        """Bytes/s per direction in practice; None when unknown."""
-        return None if self.efficiency is None else self.bytes_per_second * self.efficiency
-
-    def limit(self, dram: float, graphics_engine: float) -> float:
-        """Return an upper bound of the traffic in one direction, bytes/s, from shares of time, 0..1.
-
-        A copy reads or writes device memory at the link's rate, and a kernel that uses the processor's memory instead
-        runs in the graphics engine.
-        """
-        return dram * self.memory_bytes_per_second + graphics_engine * self.bytes_per_second
-
-
-# The processor of a GB200 or GB300 has 900 GB/s in both directions for two GPUs: what one of them reaches is not
-# published.
-C2C_LINKS: Final = (
-    ChipToChipLink(
-        r"\bGH200\b",
-        450e9,
-        0.83,
-        4.9e12,
-        "data sheet: 900 GB/s both, HBM3e 4.9 TB/s; Comm|Scope copies 375 GB/s (Schieffer et al., ICPP 2024)",
-    ),
-    ChipToChipLink(r"\bGB[23]00\b", 450e9, None, 8e12, "data sheets: 900 GB/s both, HBM3e 8 TB/s"),
-)
-"""The links of superchips; no other product has one."""
-
-
-def c2c_of(model: str) -> ChipToChipLink | None:
-    """Return the chip-to-chip link of a product by its name; None if it is no superchip."""
-    for row in C2C_LINKS:
-        if re.search(row.pattern, model):
-            return row
-    return None

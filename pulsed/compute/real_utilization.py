@@ -5,53 +5,15 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping
-from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING
 
-from pulsed.compute.bounds import Bounds, Inputs
 from pulsed.compute.declaration import Alternatives, DerivedDetail, DerivedNumber, DerivedResult, DerivedVector
-from pulsed.compute.tick import RealUtilization
-from pulsed.errors import ConfigError
+from pulsed.compute.settings import Weights
+from pulsed.model.computed_tick import Bounds, Inputs, RealUtilization
 from pulsed.model.vocabulary import NOTHING, Reading
 
 if TYPE_CHECKING:
-    from pulsed.compute.derive import ComputeSettings
-
-
-@dataclass(frozen=True, slots=True)
-class Weights:
-    """How much each input counts. Given in any scale, kept scaled to sum to 1.
-
-    Raises:
-        ConfigError: a weight is negative or not a number, or all are zero.
-    """
-
-    sm: float
-    tensor: float
-    dram: float
-    graphics_engine: float
-
-    def __post_init__(self) -> None:
-        values = {field.name: getattr(self, field.name) for field in fields(self)}
-        for name, value in values.items():
-            if not 0 <= value < math.inf:
-                raise ConfigError(f"weight {name} of real utilization is {value}", "Give a number of 0 or more.")
-        if not 0 < sum(values.values()) < math.inf:
-            raise ConfigError(f"the weights of real utilization cannot be scaled: {values}", "Make one larger than 0.")
-        total = math.fsum(values.values())
-        for name, value in values.items():
-            object.__setattr__(self, name, value / total)
-
-
-# Weights: KempnerPulse 0.5's presets.
-PRESETS: Mapping[str, Weights] = {
-    "ai": Weights(sm=0.35, tensor=0.35, dram=0.20, graphics_engine=0.10),
-    "hpc": Weights(sm=0.45, tensor=0.15, dram=0.25, graphics_engine=0.15),
-    "mem": Weights(sm=0.35, tensor=0.10, dram=0.40, graphics_engine=0.15),
-}
-"""The weights that have a name; `ai` is the default."""
+    from pulsed.compute.settings import ComputeSettings
 
 COVERAGE_DIGITS = 12
 """Decimals of the coverage: sums of weights must compare with 0.5 as they do on paper (.45 + .05)."""

@@ -8,21 +8,12 @@ module must not depend on classes or weights.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final, NamedTuple
+from typing import Final
 
-from pulsed.compute.bounds import Bounds, Inputs
 from pulsed.compute.declaration import DerivedDetail, DerivedNumber, DerivedResult, DerivedState, DerivedVector
-from pulsed.compute.peaks import (
-    DEFAULT,
-    LINKS,
-    RESOURCES,
-    Peaks,
-    architecture_of,
-    c2c_of,
-    nvlink_of,
-    pcie_peak,
-    peaks_by_architecture,
-)
+from pulsed.compute.peaks import LINKS, RESOURCES, Peaks, pcie_peak, peaks_by_architecture
+from pulsed.compute.products import DEFAULT, architecture_of, c2c_of, nvlink_of
+from pulsed.model.computed_tick import Bounds, Inputs, Saturation
 from pulsed.model.vocabulary import Reading, Value
 
 NONE: Final = "none"
@@ -35,32 +26,6 @@ LIMITING_RESOURCES: Final[tuple[str, ...]] = (*RESOURCES, NONE, UNKNOWN)
 """All answers."""
 
 DEFAULT_PEAKS: Final = peaks_by_architecture()
-
-
-class Saturation(NamedTuple):
-    """How close a GPU is to its limits, all in 0..1; None where not known.
-
-    Attributes:
-        ratio: the largest of the known `resources`, when that means something: at least memory and one compute pipe are
-            known, or nothing that is missing can be nearer its limit.
-        lower: no lower than this, whatever is missing; never None.
-        upper: no higher than this, by the physics of `bounds`; never None.
-        limiting_resource: the name of the largest, the first of `RESOURCES` if several are equal; `none` when nothing
-            can be above 0, `unknown` when there is no ratio, or it is 0 and what is missing may be more.
-        resources: one per `RESOURCES`: activity over practical peak.
-        compute: the largest known pipe.
-        memory: device memory.
-        missing: the resources that this device has and that are not known.
-    """
-
-    ratio: Value
-    lower: float
-    upper: float
-    limiting_resource: str
-    resources: tuple[Value, ...]
-    compute: Value
-    memory: Value
-    missing: tuple[str, ...]
 
 
 class Saturator:

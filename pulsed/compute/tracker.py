@@ -7,15 +7,17 @@ must not depend on any stage.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from pulsed.compute.absence import FORGET_SECONDS, AbsenceTracker, Removal
+from pulsed.compute.absence import FORGET_SECONDS, AbsenceTracker
 from pulsed.compute.gpu_tracks import GpuTrack, GpuTracks
-from pulsed.compute.plausibility.rules import DEFAULT_PLAUSIBILITY, PlausibilitySettings
-from pulsed.compute.sample_decision import SampleClock, SampleDecision
-from pulsed.model.canonical_tick import CanonicalTick, Device
+from pulsed.compute.plausibility_rules import DEFAULT_PLAUSIBILITY, PlausibilitySettings
+from pulsed.compute.sample import SampleClock, SampleDecision
+from pulsed.model.canonical_tick import CanonicalTick
+from pulsed.model.computed_tick import Removal
+from pulsed.model.gpu import Device
 from pulsed.model.vocabulary import NOTHING
 
 
@@ -45,7 +47,7 @@ class TrackedTick(NamedTuple):
 
     roster: Roster
     decision: SampleDecision
-    removed: tuple[Removal, ...] = ()
+    removed: Mapping[GpuTrack, Removal]
 
 
 class Tracker:

@@ -12,8 +12,7 @@ from urllib.parse import quote
 
 from pulsed.http.client import url_host
 from pulsed.kubernetes.api_client import JsonObject
-from pulsed.kubernetes.json_fields import mapping, mappings, text
-from pulsed.kubernetes.pod_metadata import Controller, controller_of
+from pulsed.kubernetes.objects import Controller, controller_of, mapping, mappings, text
 
 USUAL_NAMESPACES = (
     "gpu-operator",

@@ -11,7 +11,7 @@ from typing import Generic, TypeVar
 
 from pulsed.backoff import Backoff
 from pulsed.kubernetes.api_client import ApiClient, JsonObject, KubernetesError, ResourceExpired, WatchEvent
-from pulsed.kubernetes.json_fields import mapping, text
+from pulsed.kubernetes.objects import mapping, text
 
 log = logging.getLogger(__name__)
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from urllib.parse import quote
 
 from pulsed.kubernetes.api_client import ApiClient, ResourceNotFound
-from pulsed.kubernetes.pod_metadata import Controller, ObjectKind, PodMetadata, controller_of, uid_of
+from pulsed.kubernetes.objects import Controller, ObjectKind, PodMetadata, controller_of, uid_of
 
 KEPT_SECONDS = 600.0
 """How long the controller of an object is kept."""

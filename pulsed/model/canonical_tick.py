@@ -4,75 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
+from pulsed.model.gpu import Device
 from pulsed.model.owner import Owners
 from pulsed.model.raw_tick import KernelEvent, Layout, RawValue
 from pulsed.model.vocabulary import Reading
-
-EntityKind = Literal["gpu", "mig", "vgpu"]
-
-
-@dataclass(frozen=True, slots=True)
-class Entity:
-    """The GPU, MIG instance or vGPU of a reading. Readings of the same device have equal entities.
-
-    Attributes:
-        kind: a whole GPU (also a board that is split, and what a vGPU guest sees), a MIG instance of one, or a vGPU as
-            its host sees it.
-        gpu: the index that the source gives the GPU; empty when unknown (a dmon row of a MIG instance).
-        uuid: the UUID of the GPU, also for a MIG instance of it; empty when unknown.
-        mig_id: number of the MIG instance, or of the vGPU, on its board; empty for a whole GPU.
-        mig_profile: such as `1g.10gb`; empty for a whole GPU or when unknown.
-        node: the host that the GPU is in.
-    """
-
-    kind: EntityKind
-    gpu: str
-    uuid: str = ""
-    mig_id: str = ""
-    mig_profile: str = ""
-    node: str = ""
-
-    @property
-    def board(self) -> tuple[str, str]:
-        """The key of the GPU, also of a MIG instance of it: its node, and its UUID or else its index."""
-        return (self.node, self.uuid or self.gpu)
-
-    @property
-    def name(self) -> str:
-        """The name in the API, as in `3` or `3:7`: its index or else its UUID, then the MIG id."""
-        gpu = self.gpu or self.uuid
-        return f"{gpu}:{self.mig_id}" if self.mig_id else gpu
-
-
-@dataclass(frozen=True, slots=True)
-class Device:
-    """An entity with its properties besides numbers. The same object as long as none of them changes.
-
-    Attributes:
-        model: product name, such as `NVIDIA H100 80GB HBM3`; empty when unknown, like the other texts.
-        pci_bus_id: PCI address in the form `00000000:1B:00.0`.
-        driver_version: kernel driver, such as `535.129.03`.
-        device: the device file's name, such as `nvidia0`.
-        mig_uuid: UUID of the MIG instance itself.
-        guest: true inside a virtual machine that sees a share of a board (a vGPU guest).
-        owners: who has it, of a board also the owners of its instances; empty if it is free, None if that is unknown.
-    """
-
-    entity: Entity
-    model: str = ""
-    pci_bus_id: str = ""
-    driver_version: str = ""
-    device: str = ""
-    mig_uuid: str = ""
-    guest: bool = False
-    owners: Owners | None = None
-
-    @property
-    def whole(self) -> bool:
-        """Whether this is a whole physical GPU: below one, PCIe and C2C traffic do not exist (not: is not measured)."""
-        return self.entity.kind == "gpu" and not self.guest
 
 
 class Extras(NamedTuple):

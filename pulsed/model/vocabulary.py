@@ -250,3 +250,26 @@ NOTHING = Reading()
 def is_counter(name: str) -> bool:
     """Return whether the quantity is a counter: its name ends in `_total`."""
     return name.endswith("_total")
+
+
+CLASSES: tuple[str, ...] = (
+    "idle",
+    "tensor_heavy_compute",
+    "tensor_compute",
+    "fp64_hpc_compute",
+    "io_or_data_loading",
+    "memory_bound",
+    "compute_heavy",
+    "compute_active",
+    "memory_active",
+    "busy_low_sm_use",
+    "low_utilization",
+    "mixed_or_moderate",
+)
+"""The twelve workload classes in the order of their rules; a class with two rules is at the place of the second."""
+
+UNKNOWN = "unknown"
+"""The class, or bottleneck, of a GPU whose inputs do not settle it: the thirteenth answer."""
+
+WORKLOAD_CLASSES: tuple[str, ...] = (*CLASSES, UNKNOWN)
+"""All thirteen answers."""

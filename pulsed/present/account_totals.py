@@ -7,8 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pulsed.present.job_advice import advice_of
-from pulsed.present.job_cost import Prices, cost_of, prices_of
-from pulsed.present.job_counters import Account
+from pulsed.present.job_numbers import Account, Prices, cost_of, prices_of
 
 _NUMBERS = ("gpu_seconds", "observed_seconds", "bridged_joules")
 _COUNTERS = ("counters", "lower", "upper")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from pulsed.compute.hardware import missing_from_model
+from pulsed.compute.products import missing_from_model
 from pulsed.model.vocabulary import QUANTITIES, is_counter
 from pulsed.translate.exporter_versions import ANY, ExporterVersion, first_version, name_for
 from pulsed.translate.fields import FIELDS, FIRST_BASE_UNIT_ID, DcgmField

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from pulsed.compute.tick import ComputedTick, Result
-from pulsed.model.canonical_tick import Device
+from pulsed.model.computed_tick import ComputedTick, Result
+from pulsed.model.gpu import Device
 from pulsed.model.vocabulary import Reading
 
 

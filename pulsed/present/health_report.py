@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pulsed.compute.health.model import SEVERITY, STATES, State
+from pulsed.model.health import SEVERITY, STATES, State
 from pulsed.present.rfc3339 import moment_of
 from pulsed.printable import clean
 

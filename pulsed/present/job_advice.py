@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from pulsed.present.duration_text import duration_text
-from pulsed.present.job_counters import (
+from pulsed.present.job_numbers import (
     Account,
     by_state,
     gpu_name,

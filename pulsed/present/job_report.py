@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 
 from pulsed.present.duration_text import duration_text
 from pulsed.present.job_advice import MIN_COVERAGE, MIN_SAMPLES, MIN_SECONDS
-from pulsed.present.job_cost import JOULES_PER_KWH
-from pulsed.present.job_counters import (
+from pulsed.present.job_numbers import (
+    JOULES_PER_KWH,
     Account,
     by_state,
     gpu_name,

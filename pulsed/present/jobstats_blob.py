@@ -14,7 +14,7 @@ from typing import Any
 
 from pulsed.errors import PulsedError
 from pulsed.json_text import json_text
-from pulsed.present.job_counters import Account, mean
+from pulsed.present.job_numbers import Account, mean
 from pulsed.present.job_report import job_line
 
 PREFIX = "JS1:"

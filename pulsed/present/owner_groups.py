@@ -12,8 +12,8 @@ from typing import Literal, NamedTuple
 from pulsed.accounting.account import GpuKey, OwnerAccount, gpu_key
 from pulsed.accounting.accounting import HeldGpu, OwnerAccounting
 from pulsed.accounting.counter_vector import EMPTY, CounterVector, added, observed, scaled, total, value
-from pulsed.collector.target_store import TargetStore
 from pulsed.model.owner import Owner
+from pulsed.model.target_store import TargetStore
 from pulsed.model.vocabulary import Value
 
 SCALE_TARGET = 0.6

@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterable
 from math import isfinite
 from typing import NamedTuple
 
-from pulsed.collector.target_store import TargetStore
+from pulsed.model.target_store import TargetStore
 from pulsed.present.api.documents import Match, matches
-from pulsed.present.terminal.text import cells, left, right
 from pulsed.printable import clean
+from pulsed.terminal.line import cells, left, right
 
 WIDTH = 120
 MISSING = "-"

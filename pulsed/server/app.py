@@ -15,9 +15,9 @@ import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from urllib.parse import parse_qs, urlsplit
 
-from pulsed.collector.target_store import TargetStore
 from pulsed.errors import GpuNotForgettable, GpuNotFound
 from pulsed.json_text import json_text
+from pulsed.model.target_store import TargetStore
 from pulsed.present.asgi import (
     EVENTS,
     FORGET,

@@ -10,7 +10,8 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from pulsed.model.canonical_tick import Device, Entity, Extras
+from pulsed.model.canonical_tick import Extras
+from pulsed.model.gpu import Device, Entity
 from pulsed.model.raw_tick import Layout, RawValue
 from pulsed.translate.identity import SeriesEntity
 from pulsed.translate.units import is_blank

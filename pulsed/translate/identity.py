@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from pulsed.attribution.labels import SHARES, is_relabelled, owners_of
-from pulsed.model.canonical_tick import Device, Entity, EntityKind
+from pulsed.model.gpu import Device, Entity, EntityKind
 from pulsed.model.raw_tick import Labels, Layout
 from pulsed.translate.units import BLANK_TEXTS
 

@@ -9,7 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from pulsed.errors import TooManyGpus
-from pulsed.model.canonical_tick import CanonicalTick, Device, Entity
+from pulsed.model.canonical_tick import CanonicalTick
+from pulsed.model.gpu import Device, Entity
 from pulsed.model.raw_tick import MAX_GPUS, KernelEvent, Labels, Layout, RawTick, RawValue
 from pulsed.model.vocabulary import NOTHING, Reading, Value
 from pulsed.translate.extras import ExtrasReader, extras_plans

@@ -7,8 +7,9 @@ from dataclasses import replace
 from functools import partial
 from statistics import fmean
 
-from pulsed.compute.derive import ComputeSettings, result_of
+from pulsed.compute.derived_results import result_of
 from pulsed.compute.layer import ComputeLayer
+from pulsed.compute.settings import ComputeSettings
 from pulsed.model.canonical_tick import CanonicalTick
 from pulsed.model.vocabulary import Reading
 from pulsed.translate.translator import Translator

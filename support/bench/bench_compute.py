@@ -6,17 +6,17 @@ import random
 from collections.abc import Iterator, Sequence
 from functools import partial
 
-from pulsed.compute.derive import ComputeSettings, derive
-from pulsed.compute.saturation import Saturation
-from pulsed.compute.tick import RealUtilization, Workload
-from pulsed.compute.workload.class_table import DEFAULT_THRESHOLDS
-from pulsed.compute.workload.classifier import Classifier
-from pulsed.model.canonical_tick import Device, Entity
+from pulsed.compute.class_table import DEFAULT_THRESHOLDS
+from pulsed.compute.classifier import Classifier
+from pulsed.compute.derived_results import derive
+from pulsed.compute.settings import ComputeSettings
+from pulsed.model.computed_tick import RealUtilization, Saturation, Workload
+from pulsed.model.gpu import Device, Entity
 from pulsed.model.vocabulary import Reading
 from support.bench.figure import Figure
 from support.bench.measure import cpu_seconds
 from tests.compute.readings import RATIO_INPUTS, hide
-from tests.compute.workload.test_classifier import expected
+from tests.compute.test_classifier import expected
 
 GPUS = 10_000
 ROUNDS = 5

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator, Sequence
 
-from pulsed.compute.derive import ComputeSettings
 from pulsed.compute.health.checks import CHECKS
 from pulsed.compute.health.settings import HealthSettings
 from pulsed.compute.layer import ComputeLayer
+from pulsed.compute.settings import ComputeSettings
 from pulsed.model.canonical_tick import CanonicalTick
 from pulsed.reader.demo.source import DemoSource
 from pulsed.translate.translator import Translator

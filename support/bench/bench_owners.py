@@ -11,14 +11,14 @@ from dataclasses import replace
 from pathlib import Path
 
 from pulsed.accounting.accounting import OwnerAccounting
-from pulsed.accounting.ended import EndedAccounts
+from pulsed.accounting.saved_accounts import EndedAccounts
 from pulsed.attribution.attribution import Attribution
 from pulsed.attribution.mapping_directory import MappingDirectory
 from pulsed.collector.owner_lookup import OwnerLookup
-from pulsed.compute.derive import ComputeSettings
 from pulsed.compute.layer import ComputeLayer
-from pulsed.compute.tick import ComputedTick
+from pulsed.compute.settings import ComputeSettings
 from pulsed.model.canonical_tick import CanonicalTick
+from pulsed.model.computed_tick import ComputedTick
 from pulsed.model.owner import Owner
 from pulsed.translate.translator import Translator
 from support.bench.figure import Bar, Figure

@@ -9,9 +9,9 @@ from collections.abc import Iterator
 import psutil
 
 from pulsed.collector.collector import Pipeline
-from pulsed.collector.target_store import Target, TargetStore
-from pulsed.compute.derive import ComputeSettings
+from pulsed.compute.settings import ComputeSettings
 from pulsed.model.raw_tick import RawTick
+from pulsed.model.target_store import Target, TargetStore
 from pulsed.present.api.history import History
 from pulsed.present.exposition.page import Pages
 from pulsed.present.exposition.telemetry import Telemetry

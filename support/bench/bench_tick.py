@@ -12,7 +12,7 @@ from typing import TypeVar
 from prometheus_client import CollectorRegistry, generate_latest
 
 from pulsed.collector.collector import Pipeline
-from pulsed.compute.derive import ComputeSettings
+from pulsed.compute.settings import ComputeSettings
 from pulsed.memory import configure_memory
 from pulsed.model.raw_tick import RawTick
 from pulsed.present.exposition.catalog import catalog

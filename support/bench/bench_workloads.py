@@ -15,8 +15,7 @@ import tracemalloc
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from pulsed.attribution.pod_settings import PodSettings
-from pulsed.attribution.pod_workloads import PodWorkloads
+from pulsed.attribution.pod_workloads import PodSettings, PodWorkloads
 from pulsed.kubernetes.api_client import ApiClient, JsonObject, WatchEvent
 from pulsed.kubernetes.cluster_access import ClusterAccess
 from pulsed.model.owner import Owner

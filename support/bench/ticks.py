@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pulsed.collector.collector import Pipeline
-from pulsed.collector.target_store import Target, TargetStore
-from pulsed.compute.derive import ComputeSettings
-from pulsed.compute.tick import ComputedTick
+from pulsed.compute.settings import ComputeSettings
+from pulsed.model.computed_tick import ComputedTick
 from pulsed.model.raw_tick import RawTick
+from pulsed.model.target_store import Target, TargetStore
 from pulsed.reader.exposition.parser import PageParser
 from support.bench.pages import exporter_page
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import NamedTuple
 
-from pulsed.compute.real_utilization import PRESETS
+from pulsed.compute.settings import PRESETS
 from pulsed.compute.tensor_throughput import tensor_throughput_ratio
 from pulsed.model.vocabulary import POSITION
 from support.hardware.cuda import GpuFacts

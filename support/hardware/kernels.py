@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from pulsed.compute.real_utilization import PRESETS
+from pulsed.compute.settings import PRESETS
 from support.hardware.ptx import ENTRIES
 
 Range = tuple[float, float]

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from pulsed.collector.pool import collect
-from pulsed.compute.tick import ComputedTick, Result
 from pulsed.config.load import load
+from pulsed.model.computed_tick import ComputedTick, Result
 from pulsed.model.vocabulary import Reading
 from support.hardware.cuda import GpuFacts
 from support.hardware.play import Played

@@ -9,10 +9,10 @@ from pulsed.accounting.account import OwnerAccount
 from pulsed.accounting.accounting import OwnerAccounting
 from pulsed.accounting.counter_vector import value
 from pulsed.accounting.owner_roster import OwnerChange
-from pulsed.compute.derive import ComputeSettings
 from pulsed.compute.layer import ComputeLayer
-from pulsed.compute.tick import ComputedTick
-from pulsed.model.canonical_tick import Device
+from pulsed.compute.settings import ComputeSettings
+from pulsed.model.computed_tick import ComputedTick
+from pulsed.model.gpu import Device
 from pulsed.model.owner import Owner, Owners
 from pulsed.model.vocabulary import Reading
 from tests.compute.streams import GPU, OTHER, sample

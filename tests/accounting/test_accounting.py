@@ -14,11 +14,10 @@ from hypothesis import strategies as st
 
 from pulsed.accounting.accounting import SILENT_SECONDS, OwnerAccounting
 from pulsed.accounting.counter_vector import EMPTY, OBSERVED, added, increase
-from pulsed.accounting.ended import EndedAccounts
 from pulsed.accounting.owner_roster import MORE_OWNERS, OTHER, OWNERS_PER_GPU, RESUME_SECONDS
-from pulsed.accounting.saved_account import dump_account, load_account
-from pulsed.compute.counters.catalog import POSITION, CounterSnapshot
-from pulsed.model.canonical_tick import Device, Entity
+from pulsed.accounting.saved_accounts import EndedAccounts, dump_account, load_account
+from pulsed.model.counters import POSITION, CounterSnapshot
+from pulsed.model.gpu import Device, Entity
 from pulsed.model.owner import Owner, Owners, pod
 from pulsed.model.vocabulary import NOTHING, Reading
 from tests.accounting.streams import A, B, C, Node, job, seconds

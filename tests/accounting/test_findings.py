@@ -9,9 +9,9 @@ import pytest
 
 from pulsed.accounting.accounting import OwnerAccounting
 from pulsed.accounting.findings import FindingChange, FindingDetector
-from pulsed.compute.derive import ComputeSettings
 from pulsed.compute.layer import ComputeLayer
-from pulsed.model.canonical_tick import Device, Entity
+from pulsed.compute.settings import ComputeSettings
+from pulsed.model.gpu import Device, Entity
 from pulsed.model.owner import Owner
 from pulsed.model.vocabulary import Reading
 from pulsed.reader.demo.source import DemoSource

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 import pytest
 
 from pulsed.adapter.cluster_gpus import ClusterGpus, ClusterPod, daemon_page, pod_reader
+from pulsed.adapter.documents import scale_metrics
 from pulsed.adapter.metrics_api import MetricsApi, RequestFailed
-from pulsed.adapter.scale_metrics import scale_metrics
 from pulsed.errors import ScrapeFailed
 from pulsed.kubernetes.api_client import ApiClient
 from pulsed.kubernetes.cluster_access import ClusterAccess

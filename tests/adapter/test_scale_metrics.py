@@ -6,8 +6,8 @@ import doctest
 
 import pytest
 
-from pulsed.adapter import scale_metrics as module
-from pulsed.adapter.scale_metrics import quantity, scale_metrics
+from pulsed.adapter import documents as module
+from pulsed.adapter.documents import quantity, scale_metrics
 
 
 def test_the_examples_are_right() -> None:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pulsed.attribution.cgroup import owner_of_cgroup
+from pulsed.attribution.processes import owner_of_cgroup
 
 UID = "0a1b2c3d-0000-1111-2222-0123456789ab"
 SYSTEMD = UID.replace("-", "_")

@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from pulsed.attribution.command_line import MAX_BYTES, MAX_TEXT, arguments_of, masked_command
+from pulsed.attribution.processes import MAX_BYTES, MAX_TEXT, arguments_of, masked_command
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 from pulsed.attribution import attribution as attribution_module
 from pulsed.attribution.attribution import Attribution
-from pulsed.attribution.kubelet import MAX_BYTES, Kubelet, parse_pod_resources
+from pulsed.attribution.kubelet import Kubelet
+from pulsed.attribution.pod_resources import MAX_BYTES, parse_pod_resources
 from pulsed.errors import AttributionError
 from pulsed.model.owner import Owners, pod
 from support.waiting import eventually

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from pulsed.attribution.protobuf import fields
+from pulsed.attribution.pod_resources import fields
 
 
 def read(message: bytes) -> list[tuple[int, bytes]]:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from pulsed.accounting.accounting import OwnerAccounting
-from pulsed.accounting.ended import EndedAccounts
+from pulsed.accounting.saved_accounts import EndedAccounts
 from pulsed.collector import account_files, ended_files
 from pulsed.collector.account_files import AccountFiles
 from pulsed.collector.ended_files import KEPT_DAYS, EndedFiles

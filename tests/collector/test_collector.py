@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from pulsed.collector.collector import LARGE_LABEL_SETS, Pipeline
-from pulsed.compute.derive import ComputeSettings
+from pulsed.compute.settings import ComputeSettings
 from pulsed.config.gpu_selection import parse
 from support.bench.ticks import raw_ticks
 

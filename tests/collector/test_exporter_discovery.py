@@ -6,18 +6,19 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from pulsed.collector.exporter_discovery import DiscoveredExporter, ExporterDiscovery, pod_requirements
 from pulsed.collector.pool import CollectorPool
-from pulsed.collector.target_store import TargetStore
 from pulsed.config import Config
 from pulsed.config.load import load
 from pulsed.errors import DuplicateGpu
 from pulsed.kubernetes.api_client import ApiClient
 from pulsed.kubernetes.exporter_pods import USUAL_NAMESPACES
+from pulsed.model.target_store import TargetStore
 from support.waiting import eventually
 from tests.end_to_end.exporters import Exporter, exporting, page
 from tests.kubernetes.exchanges import access_to
@@ -64,8 +65,8 @@ def targets(discovery: ExporterDiscovery) -> list[str]:
 def test_the_namespaces_that_are_read(own: str, settings: Sequence[str], namespaces: object, tmp_path: Path) -> None:
     (file := tmp_path / "namespace").write_text(own)
     config = configured(*settings)
-    kubernetes = config.kubernetes.model_copy(update={"namespace_file": str(file)})
-    assert pod_requirements(config.model_copy(update={"kubernetes": kubernetes})).namespaces == namespaces
+    kubernetes = replace(config.kubernetes, namespace_file=str(file))
+    assert pod_requirements(replace(config, kubernetes=kubernetes)).namespaces == namespaces
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,8 @@ from typing import get_args
 import pytest
 
 from pulsed.collector.health_log import log_health_change
-from pulsed.compute.health.model import HealthChange, State
-from pulsed.model.canonical_tick import Device, Entity
+from pulsed.model.gpu import Device, Entity
+from pulsed.model.health import HealthChange, State
 
 LEVELS = {"crit": "ERROR", "hot": "WARNING", "warn": "WARNING", "info": "INFO"}
 

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from pulsed.collector.collector import Collector, Pipeline
-from pulsed.collector.target_store import Target
-from pulsed.compute.derive import ComputeSettings
-from pulsed.compute.health.model import Health
+from pulsed.compute.settings import ComputeSettings
 from pulsed.config.gpu_selection import EVERYTHING
+from pulsed.model.health import Health
+from pulsed.model.target_store import Target
 from pulsed.reader.demo.source import DemoSource
 from tests.translate.build import page_tick
 

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from pulsed.collector.pool import CollectorPool
-from pulsed.collector.target_store import Target, TargetStore
 from pulsed.config.load import load
+from pulsed.model.target_store import Target, TargetStore
 from support.daemon import environment
 from support.waiting import eventually
 from tests.reader.dcgmi.processes import script

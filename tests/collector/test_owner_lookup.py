@@ -10,7 +10,8 @@ import pytest
 from pulsed.attribution.attribution import Attribution
 from pulsed.attribution.mapping_directory import MappingDirectory
 from pulsed.collector.owner_lookup import OwnerLookup
-from pulsed.model.canonical_tick import CanonicalTick, Device, Entity
+from pulsed.model.canonical_tick import CanonicalTick
+from pulsed.model.gpu import Device, Entity
 from pulsed.model.owner import Owner, pod
 from support.waiting import eventually
 from tests.compute.streams import IDLE, sample

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from pulsed.collector.pool import CollectorPool
-from pulsed.collector.target_store import TargetStore
-from pulsed.compute.tick import ComputedTick
 from pulsed.config import Config
 from pulsed.config.load import load
 from pulsed.errors import ConfigError
+from pulsed.model.computed_tick import ComputedTick
+from pulsed.model.target_store import TargetStore
 from support.waiting import eventually
 
 

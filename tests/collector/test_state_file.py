@@ -15,7 +15,7 @@ from pulsed import background
 from pulsed.collector import state_file
 from pulsed.collector.collector import Pipeline
 from pulsed.collector.state_file import SavedHealth, StateFile
-from pulsed.compute.derive import ComputeSettings
+from pulsed.compute.settings import ComputeSettings
 from support.bench.ticks import raw_ticks
 from support.full_disk import file_size_limit
 from support.tampering import tampered

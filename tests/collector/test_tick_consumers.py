@@ -11,9 +11,9 @@ import pytest
 from pulsed import background
 from pulsed.collector import tick_consumers
 from pulsed.collector.tick_consumers import TickConsumers
-from pulsed.compute.derive import ComputeSettings
 from pulsed.compute.layer import ComputeLayer
-from pulsed.compute.tick import ComputedTick
+from pulsed.compute.settings import ComputeSettings
+from pulsed.model.computed_tick import ComputedTick
 from tests.compute.streams import BUSY, sample
 
 TICK = ComputeLayer(ComputeSettings()).compute(sample(0.0, BUSY))

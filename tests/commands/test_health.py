@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from pulsed.collector.target_store import TargetStore
-from pulsed.compute.health.model import NOT_EVALUATED, CheckState, Health, State
+from pulsed.model.health import NOT_EVALUATED, CheckState, Health, State
+from pulsed.model.target_store import TargetStore
 from pulsed.present.api.documents import health_document
 from support.certificates import make_authority
 from support.daemon import free_port, pulsed

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from pulsed.model.owner import pod
-from pulsed.present.job_cost import Prices, cost_of
+from pulsed.present.job_numbers import Prices, cost_of
 from support.daemon import free_port, pulsed
 from support.http_servers import QuietHandler, running
 from tests.present.accounts import BEGIN, document, gpu_account

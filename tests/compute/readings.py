@@ -8,11 +8,11 @@ from dataclasses import fields
 from hypothesis import settings
 from hypothesis import strategies as st
 
-from pulsed.compute import derive
-from pulsed.compute.derive import ComputeSettings
-from pulsed.compute.tick import Result
-from pulsed.compute.workload.class_table import DEFAULT_THRESHOLDS
-from pulsed.model.canonical_tick import Device, Entity
+from pulsed.compute import derived_results as derive
+from pulsed.compute.class_table import DEFAULT_THRESHOLDS
+from pulsed.compute.settings import ComputeSettings
+from pulsed.model.computed_tick import Result
+from pulsed.model.gpu import Device, Entity
 from pulsed.model.vocabulary import Reading
 
 many = settings(max_examples=500)

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pulsed.compute.gpu_tracks import GpuTrack
-from pulsed.compute.tick import ComputedTick
 from pulsed.compute.tracker import TrackedTick, Tracker
-from pulsed.model.canonical_tick import CanonicalTick, Device, Entity
+from pulsed.model.canonical_tick import CanonicalTick
+from pulsed.model.computed_tick import ComputedTick
+from pulsed.model.gpu import Device, Entity
 from pulsed.model.raw_tick import Layout
 from pulsed.model.vocabulary import NOTHING, Reading
 

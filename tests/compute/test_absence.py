@@ -6,11 +6,12 @@ from collections.abc import Callable
 
 import pytest
 
-from pulsed.compute.absence import FORGET_SECONDS, KEPT, ExpectedGpu, Removal
+from pulsed.compute.absence import FORGET_SECONDS, KEPT, ExpectedGpu
 from pulsed.compute.gpu_tracks import GpuTrack
-from pulsed.compute.plausibility.rules import PlausibilitySettings
+from pulsed.compute.plausibility_rules import PlausibilitySettings
 from pulsed.compute.tracker import Tracker
-from pulsed.model.canonical_tick import Device, Entity
+from pulsed.model.computed_tick import Removal
+from pulsed.model.gpu import Device, Entity
 from pulsed.model.vocabulary import NOTHING
 from tests.compute.streams import DAY, GPU, OTHER, PART, WITHOUT_UUID, TrackedTarget, sample
 
@@ -53,9 +54,9 @@ def test_another_board_in_the_same_slot_replaces_the_absent_one(
         target.tracker.absence.expect("test", [ExpectedGpu(before, DAY)])
     else:
         target.tick(before, time=DAY)
-    removed = target.tick(after, time=DAY).removed
+    removed = target.tick(after, time=DAY).removed.values()
     expected = [(before, "replaced", after)] if is_replaced else []
-    assert [(each.track.device, each.reason, each.replacement) for each in removed] == expected
+    assert [(each.device, each.reason, each.replacement) for each in removed] == expected
 
 
 @pytest.mark.parametrize(
@@ -72,8 +73,8 @@ def test_after_a_restart_of_the_node_each_new_board_replaces_an_absent_one(
     old = [ExpectedGpu(board(index, f"GPU-{index}"), DAY, "a") for index in "012"]
     target.tracker.absence.expect("test", old)
     tick = sample(1.0, *[NOTHING] * 2, devices=(board("0", "GPU-8"), board("7", "GPU-9")), time=DAY)
-    removed = target.tracker.track(tick, boot_id).removed
-    found = {each.track.device.entity.uuid: each.replacement.entity.uuid for each in removed if each.replacement}
+    removed = target.tracker.track(tick, boot_id).removed.values()
+    found = {each.device.entity.uuid: each.replacement.entity.uuid for each in removed if each.replacement}
     assert found == replacements
     missing = {track.device.entity.uuid for track in target.tracker.absence.missing}
     assert missing == {"GPU-0", "GPU-1", "GPU-2"} - replacements.keys()
@@ -84,7 +85,7 @@ def test_a_board_of_an_earlier_run_replaces_none() -> None:
     one, other = (Device(Entity("gpu", "0", uuid), pci_bus_id=ADDRESS) for uuid in ("GPU-0", "GPU-1"))
     target.tracker.absence.expect("test", [ExpectedGpu(one, DAY), ExpectedGpu(other, DAY)])
     tick = target.tick(other, time=DAY)
-    assert tick.removed == ()
+    assert tick.removed == {}
     assert [track.device for track in tick.roster.missing] == [one]
 
 
@@ -141,12 +142,12 @@ def test_a_divided_board_grows_no_older() -> None:
     target.tracker.reconfigure(PlausibilitySettings(), 60.0)
     target.tick(GPU, OTHER)
     for _ in range(3):
-        assert target.tick(PART, OTHER, after=50.0).removed == ()
+        assert target.tick(PART, OTHER, after=50.0).removed == {}
     assert target.tracker.absence.boards == ()
     assert [track.device for track in target.tick(OTHER).roster.missing] == [GPU]
-    assert target.tick(OTHER, after=59.0).removed == ()
-    (removal,) = target.tick(OTHER, after=1.0).removed
-    assert (removal.track.device, removal.reason) == (GPU, "expired")
+    assert target.tick(OTHER, after=59.0).removed == {}
+    (removal,) = target.tick(OTHER, after=1.0).removed.values()
+    assert (removal.device, removal.reason) == (GPU, "expired")
     assert target.tick(PART, OTHER).roster.tracks[0].status == "new", "parts go with their board"
 
 
@@ -190,7 +191,7 @@ def test_a_change_counts_from_the_next_tick_on_though_the_devices_stay(
     assert tracker.track(sample(3.0, NOTHING, devices=devices)).roster is before.roster
     change(tracker, before.roster.missing[0])
     after = tracker.track(sample(4.0, NOTHING, devices=devices))
-    assert (after.roster.missing, [each.reason for each in after.removed]) == ((), reasons)
+    assert (after.roster.missing, [each.reason for each in after.removed.values()]) == ((), reasons)
     assert [track.device for track in tracker.absence.boards] == ([GPU] if change is ignore else [])
 
 
@@ -199,14 +200,13 @@ def test_a_part_replaces_no_board() -> None:
     target.tracker.absence.expect("test", [ExpectedGpu(GPU, DAY, "a")])
     part = Device(Entity("mig", "7", "GPU-9", "1"))
     tick = target.tracker.track(sample(1.0, NOTHING, devices=(part,), time=DAY), "b")
-    assert ([track.device for track in tick.roster.missing], tick.removed) == ([GPU], ())
+    assert ([track.device for track in tick.roster.missing], tick.removed) == ([GPU], {})
 
 
 def test_a_removal_in_words() -> None:
-    track = TrackedTarget().track(GPU)
-    assert Removal(track, "expired", DAY).message == (
+    assert Removal(GPU, 0.0, "expired", DAY).message == (
         "The GPU is no longer expected: it was absent for health.forget_after"
     )
-    assert Removal(track, "replaced", DAY, OTHER).message == (
+    assert Removal(GPU, 0.0, "replaced", DAY, OTHER).message == (
         "The GPU is no longer expected: another board has replaced it: GPU-1"
     )

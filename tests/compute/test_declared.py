@@ -8,11 +8,10 @@ from importlib import import_module
 
 import pytest
 
-from pulsed.compute.derive import ComputeSettings
+from pulsed.compute.class_table import ClassThresholds
 from pulsed.compute.derived_results import DERIVED_RESULTS, DERIVED_VALUES
-from pulsed.compute.plausibility.rules import PlausibilitySettings
-from pulsed.compute.real_utilization import Weights
-from pulsed.compute.workload.class_table import ClassThresholds
+from pulsed.compute.plausibility_rules import PlausibilitySettings
+from pulsed.compute.settings import ComputeSettings, Weights
 from pulsed.errors import ConfigError
 
 
@@ -20,11 +19,11 @@ from pulsed.errors import ConfigError
     ("module", "constants"),
     [
         (
-            "counters.accumulator",
+            "accumulator",
             {"MAX_WATTS": 10_000, "MAX_REFRESHES": 2, "MIN_STANDING_SECONDS": 1, "MAX_STANDING_SECONDS": 60},
         ),
-        ("debounce", {"ROUNDING": 1e-9}),
-        ("freshness", {"FRESH_SECONDS": 10, "FRESH_INTERVALS": 3, "BUSY_WATTS": 100}),
+        ("workload", {"ROUNDING": 1e-9}),
+        ("sample", {"FRESH_SECONDS": 10, "FRESH_INTERVALS": 3, "BUSY_WATTS": 100}),
         ("health.check", {"JITTER": 0.5}),
         (
             "health.clock_events",
@@ -53,22 +52,18 @@ from pulsed.errors import ConfigError
                 },
             },
         ),
-        ("health.duty", {"MICROSECONDS": 1000}),
+        ("health.device_counters", {"MICROSECONDS": 1000}),
         ("health.evaluator", {"FORGET_SECONDS": 7 * 86_400, "EMPTY_POLLS": 2, "MOST_HELD_EVENTS": 1000}),
-        (
-            "health.model",
-            {"ROUNDING": 1e-6, "SEVERITY": {"unknown": -1, "ok": 0, "info": 1, "warn": 2, "hot": 3, "crit": 4}},
-        ),
-        ("health.reachability", {"LOST_SECONDS": 1, "LOST_POLLS": 2}),
-        ("health.resets", {"RESET_SECONDS": 60}),
+        ("health.gpu", {"LOST_SECONDS": 1, "LOST_POLLS": 2}),
+        ("health.device_counters", {"RESET_SECONDS": 60}),
         ("health.rule", {"MINUTE": 60, "HOUR": 3600, "DAY": 86_400}),
         ("health.saved_state", {"VERSION": 2}),
         ("health.xid_log", {"BURST_GAP": 180, "REPEAT_WINDOW": 86_400, "BLANK_SAMPLES": 2}),
         ("health.xid_rule", {"CRITICAL_SECONDS": 86_400}),
         ("health.xids", {"FOLLOWER": 45, "CORROBORABLE": {144, 145, 146, 149}}),
-        ("plausibility.rules", {"MIN_FRACTIONAL": 3}),
+        ("plausibility_rules", {"MIN_FRACTIONAL": 3}),
         ("real_utilization", {"COVERAGE_DIGITS": 12, "SETTLED": 1e-9, "FULL": 1 - 1e-15}),
-        ("sample_decision", {"GAP_INTERVALS": 3, "ROUNDING": 1e-6}),
+        ("sample", {"GAP_INTERVALS": 3, "ROUNDING": 1e-6}),
         ("tracker", {"FORGET_SECONDS": 86_400}),
     ],
 )

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from pulsed.compute.freshness import VITAL, Freshness, InputState, fractional
-from pulsed.compute.plausibility.rules import PlausibilitySettings
+from pulsed.compute.plausibility_rules import PlausibilitySettings
+from pulsed.compute.sample import VITAL, Freshness, InputState, fractional
 from pulsed.model.vocabulary import NOTHING, Reading, Value
 
 SETTINGS = PlausibilitySettings(frozen_samples=4, frozen_seconds=20.0)

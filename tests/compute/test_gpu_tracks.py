@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from pulsed.model.canonical_tick import Device, Entity
+from pulsed.model.gpu import Device, Entity
 from tests.compute.streams import GPU, PART, WITHOUT_UUID, TrackedTarget
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from pulsed.collector.collector import Pipeline
-from pulsed.compute.derive import ComputeSettings
-from pulsed.compute.plausibility.rules import ACTIVITY, RATES
-from pulsed.compute.tick import ComputedTick, Result
-from pulsed.compute.workload.class_table import WORKLOAD_CLASSES
+from pulsed.compute.plausibility_rules import ACTIVITY, RATES
+from pulsed.compute.settings import ComputeSettings
 from pulsed.config.gpu_selection import EVERYTHING
+from pulsed.model.computed_tick import ComputedTick, Result
 from pulsed.model.raw_tick import RawTick
+from pulsed.model.vocabulary import WORKLOAD_CLASSES
 from pulsed.reader.exposition.parser import PageParser
 
 START = 1767225600.0

@@ -9,15 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pulsed.compute.absence import KEPT
-from pulsed.compute.counters.catalog import IDLE_KINDS
-from pulsed.compute.derive import ComputeSettings
 from pulsed.compute.layer import ComputeLayer
-from pulsed.compute.tick import ClassChange, ComputedTick
+from pulsed.compute.settings import ComputeSettings
 from pulsed.compute.tracker import Tracker
-from pulsed.compute.workload.class_table import WORKLOAD_CLASSES
-from pulsed.model.canonical_tick import CanonicalTick, Device, Entity
+from pulsed.model.canonical_tick import CanonicalTick
+from pulsed.model.computed_tick import ClassChange, ComputedTick
+from pulsed.model.counters import IDLE_KINDS
+from pulsed.model.gpu import Device, Entity
 from pulsed.model.owner import pod
-from pulsed.model.vocabulary import NOTHING, Reading
+from pulsed.model.vocabulary import NOTHING, WORKLOAD_CLASSES, Reading
 from tests.compute.readings import arbitrary, many, result_of
 from tests.compute.streams import BUSY, DAY, GPU, IDLE, MEMORY, NAMES, OTHER, activity, counted, sample
 
@@ -280,7 +280,7 @@ def test_a_lost_gpu_that_is_forgotten_leaves_the_others_as_they_are() -> None:
         computer.compute(sample(now, readings[1], devices=[OTHER]))
     assert [track.device for track in computer.absent] == [GPU, third]
     removal, tick = computer.forget(computer.absent[0])
-    assert removal.track.device is GPU
+    assert removal.device is GPU
     assert tick is not None
     assert (tick.devices, list(tick.lost)) == ((OTHER, third), [1])
     assert [len(tick.readings), len(tick.results)] == [2, 2]

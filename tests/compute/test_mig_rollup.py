@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pulsed.compute.bounds import Bounds, Inputs, bounds_of
-from pulsed.compute.derive import ComputeSettings
+from pulsed.compute.bounds import bounds_of
 from pulsed.compute.layer import ComputeLayer
 from pulsed.compute.mig_rollup import UNKNOWN_PROFILE, MigRollup, Share, narrowed, shares_of
-from pulsed.compute.tick import ComputedTick, Result
-from pulsed.model.canonical_tick import Device, Entity
+from pulsed.compute.settings import ComputeSettings
+from pulsed.model.computed_tick import Bounds, ComputedTick, Inputs, Result
+from pulsed.model.gpu import Device, Entity
 from pulsed.model.vocabulary import NOTHING
 from pulsed.translate.translator import Translator
 from support.samples import SAMPLES, needs_samples

@@ -8,21 +8,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pulsed.compute.peaks import (
-    ARCHITECTURE_NAMES,
-    ARCHITECTURES,
-    C2C_LINKS,
-    DEFAULT,
     LINKS,
-    NVLINKS,
     PCIE_LANE_BYTES_PER_SECOND,
     PRACTICAL_PEAKS,
     RESOURCES,
     Peaks,
+    pcie_peak,
+    peaks_by_architecture,
+)
+from pulsed.compute.products import (
+    ARCHITECTURE_NAMES,
+    ARCHITECTURES,
+    C2C_LINKS,
+    DEFAULT,
+    NVLINKS,
     architecture_of,
     c2c_of,
     nvlink_of,
-    pcie_peak,
-    peaks_by_architecture,
 )
 from pulsed.errors import ConfigError
 from tests.compute.readings import many

@@ -6,10 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pulsed.compute.derive import ComputeSettings
-from pulsed.compute.real_utilization import PRESETS, Weights
-from pulsed.compute.tick import RealUtilization
+from pulsed.compute.settings import PRESETS, ComputeSettings, Weights
 from pulsed.errors import ConfigError
+from pulsed.model.computed_tick import RealUtilization
 from pulsed.model.vocabulary import NOTHING, Reading
 from tests.compute.readings import INPUTS, arbitrary, consistent, hidden, hide, many, result_of
 

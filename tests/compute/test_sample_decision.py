@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pulsed.compute.sample_decision import FIRST, GAP_INTERVALS, NEVER, REPEAT, Moment, SampleClock, SampleDecision
+from pulsed.compute.sample import FIRST, GAP_INTERVALS, NEVER, REPEAT, Moment, SampleClock, SampleDecision, has_passed
 from pulsed.model.vocabulary import Reading
 from tests.compute.streams import sample
 
@@ -111,3 +111,15 @@ def test_time_that_no_sample_covers_is_an_interruption(kind: str, is_interrupted
 )
 def test_a_short_gap_does_not_separate_two_samples(decision: SampleDecision, seconds: float) -> None:
     assert decision.continued(50.0) == seconds
+
+
+@pytest.mark.parametrize(
+    ("now", "expected"), [(69.999998, False), (69.9999991, True), (70.0, True), (70.5, True), (-70.0, False)]
+)
+def test_time_has_passed_within_a_microsecond(now: float, expected: bool) -> None:
+    assert has_passed(60.0, 10.0, now) is expected
+
+
+def test_time_has_passed_at_the_tolerance_itself() -> None:
+    assert has_passed(1e-6, 5.0, 5.0)
+    assert not has_passed(1e-6, 5.0, 5.0 - 1e-9)

@@ -7,9 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pulsed.compute.bounds import bounds_of
-from pulsed.compute.derive import ComputeSettings
-from pulsed.compute.peaks import LINKS, RESOURCES, c2c_of, nvlink_of, pcie_peak, peaks_by_architecture
-from pulsed.compute.saturation import LIMITING_RESOURCES, NONE, SATURATION, UNKNOWN, Saturation, Saturator
+from pulsed.compute.peaks import LINKS, RESOURCES, pcie_peak, peaks_by_architecture
+from pulsed.compute.products import c2c_of, nvlink_of
+from pulsed.compute.saturation import LIMITING_RESOURCES, NONE, SATURATION, UNKNOWN, Saturator
+from pulsed.compute.settings import ComputeSettings
+from pulsed.model.computed_tick import Saturation
 from pulsed.model.vocabulary import Reading
 from tests.compute.readings import C2C, INPUTS, at_most, consistent, hide, many, rates
 

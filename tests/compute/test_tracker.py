@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pulsed.compute.gpu_tracks import GpuTrack
-from pulsed.compute.sample_decision import GAP_INTERVALS
+from pulsed.compute.sample import GAP_INTERVALS
 from pulsed.compute.tracker import Tracker
-from pulsed.model.canonical_tick import Device, Entity
+from pulsed.model.gpu import Device, Entity
 from pulsed.model.vocabulary import NOTHING
 from tests.compute.readings import many
 from tests.compute.streams import DAY, GPU, OTHER, PART, WITHOUT_UUID, TrackedTarget, sample

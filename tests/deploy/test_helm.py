@@ -14,7 +14,7 @@ import yaml
 from pulsed import __version__
 from pulsed.config import Config
 from pulsed.config.load import load
-from pulsed.kubernetes.pod_metadata import parse_kind
+from pulsed.kubernetes.objects import parse_kind
 from pulsed.kubernetes.workload_resolver import resource_name
 from support.daemon import pulsed
 from tests.deploy.cases import CASES, HOST, MONITOR, MONITORS, REACHED, REFUSED, SINGLE, SOURCES, WEB

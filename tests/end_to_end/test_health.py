@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from pulsed.collector.collector import Pipeline
-from pulsed.compute.derive import ComputeSettings
+from pulsed.compute.settings import ComputeSettings
 from pulsed.present.csv import pulsed_csv
 from pulsed.reader.demo.source import DemoSource
 from support.daemon import Daemon, pulsed, serving

@@ -55,8 +55,8 @@ def split_gpu(tick: int) -> list[tuple[str, Sequence[Value]]]:
     ]
 
 
-def write_capture(era: str, split: bool) -> None:
-    """What dmon of that era prints of the very same numbers, into the current folder."""
+def write_capture(path: Path, era: str, split: bool) -> None:
+    """What dmon of that era prints of the very same numbers."""
     layout = ERAS[era]
     writer = DmonWriter(layout, SPLIT_FIELDS if split else FIELDS)
     text = writer.header()
@@ -64,7 +64,7 @@ def write_capture(era: str, split: bool) -> None:
         rows = split_gpu(tick) if split else two_gpus(tick)
         # Era B prints GPUs in descending order while none is split.
         text += writer.tick(rows[::-1] if era == "B" and not split else rows)
-    Path(CAPTURE).write_text(text + layout.stopped)
+    path.write_text(text + layout.stopped)
 
 
 def check(name: str, output: Output, *, update: bool = True) -> None:
@@ -134,7 +134,7 @@ async def test_passthrough_of_a_page(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("split", [False, True], ids=["two-gpus", "mig"])
 async def test_passthrough_of_a_capture(split: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
-    write_capture("C1", split)
+    write_capture(tmp_path / CAPTURE, "C1", split)
     name = "dmon-mig" if split else "dmon-two-gpus"
     check_passthrough(name, await replayed(CAPTURE, "publish.passthrough=true"))
 
@@ -143,7 +143,7 @@ async def test_passthrough_of_a_capture(split: bool, monkeypatch: pytest.MonkeyP
 @pytest.mark.parametrize("split", [False, True], ids=["two-gpus", "mig"])
 async def test_captures_of_every_era(era: str, split: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
-    write_capture(era, split)
+    write_capture(tmp_path / CAPTURE, era, split)
     check("dmon-mig" if split else "dmon-two-gpus", await replayed(CAPTURE), update=era == "A")
 
 

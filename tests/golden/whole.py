@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 
 from pulsed.collector.collector import Pipeline
 from pulsed.collector.source_factory import open_sources, target_of
-from pulsed.collector.target_store import TargetStore
 from pulsed.config.load import load
 from pulsed.errors import SourceEnded
+from pulsed.model.target_store import TargetStore
 from pulsed.present.api.documents import gpus_document
 from pulsed.present.exposition.page import Pages
 from pulsed.present.exposition.telemetry import Telemetry

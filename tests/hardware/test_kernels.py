@@ -6,10 +6,10 @@ from itertools import product
 
 import pytest
 
-from pulsed.compute.derive import ComputeSettings, result_of
-from pulsed.compute.workload.class_table import CLASSES
-from pulsed.model.canonical_tick import Device, Entity
-from pulsed.model.vocabulary import NOTHING
+from pulsed.compute.derived_results import result_of
+from pulsed.compute.settings import ComputeSettings
+from pulsed.model.gpu import Device, Entity
+from pulsed.model.vocabulary import CLASSES, NOTHING
 from support.hardware.cuda import GpuFacts
 from support.hardware.judge import PEAKS, busy_share, counted_work
 from support.hardware.kernels import KERNELS, KnownKernel

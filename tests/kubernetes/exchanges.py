@@ -15,7 +15,7 @@ from urllib.parse import quote, urlencode, urlsplit
 
 from pulsed.kubernetes.cluster_access import ClusterAccess
 from pulsed.kubernetes.exporter_pods import exporter_pod
-from pulsed.kubernetes.pod_metadata import pod_metadata
+from pulsed.kubernetes.objects import pod_metadata
 from support.waiting import SECONDS
 from tests.kubernetes.fake_api_server import Pod, pod
 

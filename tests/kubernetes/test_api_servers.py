@@ -13,7 +13,7 @@ from pulsed.collector.exporter_discovery import ExporterDiscovery
 from pulsed.config.load import load
 from pulsed.kubernetes import api_client
 from pulsed.kubernetes.api_client import AccessDenied, ApiClient, JsonObject, KubernetesError, ResourceNotFound
-from pulsed.kubernetes.pod_metadata import PodMetadata, parse_kind, pod_metadata
+from pulsed.kubernetes.objects import PodMetadata, parse_kind, pod_metadata
 from pulsed.kubernetes.resource_watch import ResourceWatch
 from pulsed.kubernetes.workload_resolver import WorkloadReference, WorkloadResolver
 from support.waiting import eventually

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from pulsed.kubernetes.api_client import AccessDenied, ApiClient, KubernetesError, ResourceNotFound
-from pulsed.kubernetes.pod_metadata import PodMetadata, parse_kind, pod_metadata
+from pulsed.kubernetes.objects import PodMetadata, parse_kind, pod_metadata
 from pulsed.kubernetes.workload_resolver import KEPT_SECONDS, MISSING_SECONDS, WorkloadReference, WorkloadResolver
 from support.clocks import ManualClock
 from support.waiting import SECONDS

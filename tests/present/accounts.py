@@ -6,10 +6,10 @@ from typing import Any
 
 from pulsed.accounting.account import Extremes, GpuAccount, OwnerAccount, OwnerEvent, gpu_key
 from pulsed.accounting.counter_vector import load
-from pulsed.model.canonical_tick import Device, Entity
+from pulsed.model.gpu import Device, Entity
 from pulsed.model.owner import Owner
 from pulsed.present.api.account_documents import account_document
-from pulsed.present.job_cost import NO_PRICES, Prices
+from pulsed.present.job_numbers import NO_PRICES, Prices
 
 BEGIN = 1767225600.0
 """2026-01-01T00:00:00Z."""

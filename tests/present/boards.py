@@ -7,14 +7,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from pulsed.collector.target_store import Target, TargetStore
-from pulsed.compute.counters.catalog import POSITION, CounterSnapshot, Distribution
-from pulsed.compute.health.model import CheckState, Health, XidLast
 from pulsed.compute.peaks import RESOURCES
-from pulsed.compute.saturation import Saturation
-from pulsed.compute.tick import ComputedTick, HeldWorkload, RealUtilization, Result, Workload
-from pulsed.model.canonical_tick import Device, Entity
+from pulsed.model.computed_tick import ComputedTick, HeldWorkload, RealUtilization, Result, Saturation, Workload
+from pulsed.model.counters import POSITION, CounterSnapshot, Distribution
+from pulsed.model.gpu import Device, Entity
+from pulsed.model.health import CheckState, Health, XidLast
 from pulsed.model.raw_tick import Layout, RawValue, Series
+from pulsed.model.target_store import Target, TargetStore
 from pulsed.model.vocabulary import NOTHING, QUANTITIES, Reading
 
 TIME = 1767225600.1

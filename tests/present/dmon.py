@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from pulsed.collector.collector import Pipeline
-from pulsed.compute.derive import ComputeSettings
-from pulsed.compute.tick import ComputedTick
+from pulsed.compute.settings import ComputeSettings
+from pulsed.model.computed_tick import ComputedTick
 from pulsed.model.raw_tick import RawTick
 from support.dmon_writer import ERAS, DmonWriter, Value
 from tests.translate.build import dmon_ticks

@@ -17,10 +17,10 @@ from prometheus_client.metrics_core import (
 )
 from prometheus_client.registry import Collector
 
-from pulsed.collector.target_store import TargetStore
 from pulsed.compute.declaration import DerivedNumber
 from pulsed.compute.derived_results import DERIVED_VALUES
-from pulsed.compute.health.model import NOT_EVALUATED, CheckState, Health
+from pulsed.model.health import NOT_EVALUATED, CheckState, Health
+from pulsed.model.target_store import TargetStore
 from pulsed.model.vocabulary import QUANTITIES
 from tests.present.boards import Gpu
 

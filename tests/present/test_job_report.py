@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from pulsed.accounting.account import OwnerEvent
 from pulsed.model.owner import pod
-from pulsed.present.job_cost import Prices, cost_of
+from pulsed.present.job_numbers import Prices, cost_of
 from pulsed.present.job_report import job_line, job_report, job_table
 from tests.present.accounts import BEGIN, document, gpu_account
 

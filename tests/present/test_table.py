@@ -3,9 +3,9 @@ from __future__ import annotations
 from dataclasses import replace
 from unicodedata import east_asian_width
 
-from pulsed.collector.target_store import TargetStore
-from pulsed.model.canonical_tick import Device, Entity
+from pulsed.model.gpu import Device, Entity
 from pulsed.model.owner import Owner, pod
+from pulsed.model.target_store import TargetStore
 from pulsed.model.vocabulary import NOTHING
 from pulsed.present.table import WIDTH, table
 from tests.present.boards import FLICKER, OPEN, Gpu, board, busy_gpus, gpu, mig, target, tick

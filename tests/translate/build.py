@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from itertools import count
 
-from pulsed.model.canonical_tick import CanonicalTick, Device
+from pulsed.model.canonical_tick import CanonicalTick
+from pulsed.model.gpu import Device
 from pulsed.model.raw_tick import Dialect, Layout, RawTick, RawValue, Series
 from pulsed.model.vocabulary import Reading
 from pulsed.reader.dmon.parser import DmonParser

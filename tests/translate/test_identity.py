@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from pulsed.model.canonical_tick import Device, Entity
+from pulsed.model.gpu import Device, Entity
 from pulsed.model.owner import Owner, pod
 from pulsed.reader.exposition.parser import PageParser
 from pulsed.translate.translator import Translator

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pulsed.model.canonical_tick import Entity
+from pulsed.model.gpu import Entity
 from pulsed.translate.translator import Translator
 from pulsed.translate.units import INT32_BLANKS
 from tests.translate.build import present, tick

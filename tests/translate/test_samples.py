@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from pulsed.model.canonical_tick import CanonicalTick, Entity
+from pulsed.model.canonical_tick import CanonicalTick
+from pulsed.model.gpu import Entity
 from pulsed.model.owner import pod
 from pulsed.model.vocabulary import NOTHING, Reading
 from pulsed.translate.translator import Translator

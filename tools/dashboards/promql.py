@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 
-from pulsed.compute.health.temperature_limits import BY_MODEL, TemperatureLimits
+from pulsed.compute.products import BY_MODEL, TemperatureLimits
 from tools.dashboards.model import State
 
 SCOPE = 'cluster=~"$cluster",job=~"$job"'

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pulsed.compute.health.model import SEVERITY
 from pulsed.compute.saturation import LIMITING_RESOURCES
-from pulsed.compute.workload.class_table import WORKLOAD_CLASSES
-from pulsed.compute.workload.result import BOTTLENECK_STATES as BOTTLENECKS
+from pulsed.compute.workload import BOTTLENECK_STATES as BOTTLENECKS
+from pulsed.model.health import SEVERITY
+from pulsed.model.vocabulary import WORKLOAD_CLASSES
 from tools.dashboards.model import Limits, State
 
 USE: Limits = ((None, "red"), (0.2, "orange"), (0.5, "green"))

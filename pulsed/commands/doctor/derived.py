@@ -6,10 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from pulsed.compute.declaration import Alternatives
-from pulsed.compute.derive import ComputeSettings
 from pulsed.compute.derived_results import DERIVED_RESULTS
-from pulsed.compute.hardware import has_quantity, is_of_boards
-from pulsed.model.canonical_tick import Device
+from pulsed.compute.products import has_quantity, is_of_boards
+from pulsed.compute.settings import ComputeSettings
+from pulsed.model.gpu import Device
 from pulsed.model.vocabulary import Reading
 from pulsed.reader.dcgmi.watch import is_profiling
 from pulsed.translate.fields import sources

@@ -17,9 +17,9 @@ from pulsed.commands.doctor.machine import advice, look
 from pulsed.commands.doctor.remedies import is_accepted, steps, supply
 from pulsed.commands.doctor.source_check import SourceCheck, choose, probe_all
 from pulsed.commands.doctor.workloads_check import check_workloads
-from pulsed.compute.hardware import has_profiling
+from pulsed.compute.products import has_profiling
 from pulsed.config import Config
-from pulsed.model.canonical_tick import Device
+from pulsed.model.gpu import Device
 from pulsed.model.vocabulary import QUANTITIES, Reading
 from pulsed.translate.exporter_versions import ExporterVersion
 

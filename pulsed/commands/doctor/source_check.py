@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from pulsed.collector.collector import Pipeline
 from pulsed.collector.read_loop import read_loop
 from pulsed.collector.source_factory import found_sources
 from pulsed.collector.this_host import node_name
-from pulsed.compute.tick import ComputedTick
 from pulsed.config import Config
 from pulsed.errors import ConfigError, ProfilingHeld, SourceError
+from pulsed.model.computed_tick import ComputedTick
 from pulsed.model.vocabulary import NOTHING
 from pulsed.reader.dcgmi.child import find
 from pulsed.reader.dcgmi.source import DcgmiSource
@@ -104,7 +104,7 @@ async def probe_all(config: Config, exporter: ExporterVersion | None) -> list[So
 
 async def _probe_kind(kind: str, config: Config, exporter: ExporterVersion | None) -> list[SourceCheck]:
     if kind in ("dcgmi", "nvml"):
-        config = config.model_copy(update={"source": config.source.model_copy(update={"interval": LIVE_SECONDS})})
+        config = replace(config, source=replace(config.source, interval=LIVE_SECONDS))
     try:
         sources = await found_sources(config, kind)
     except ConfigError as error:

@@ -13,7 +13,7 @@ from pulsed.commands.doctor.attribution_check import AttributionCheck
 from pulsed.config import Config
 from pulsed.errors import ConfigError
 from pulsed.kubernetes.api_client import ApiClient, JsonObject, KubernetesError, ResourceNotFound
-from pulsed.kubernetes.pod_metadata import Controller, ObjectKind
+from pulsed.kubernetes.objects import Controller, ObjectKind
 from pulsed.kubernetes.workload_resolver import object_path
 
 _REQUESTED = (ObjectKind("apps", "ReplicaSet"), ObjectKind("batch", "Job"))

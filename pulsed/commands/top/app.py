@@ -17,12 +17,11 @@ from textual.geometry import Region
 from textual.strip import Strip
 from textual.widget import Widget
 
-from pulsed.commands.top.commands import Command
+from pulsed.commands.top.keys import Command
 from pulsed.commands.top.session import TopSession
-from pulsed.present.terminal.ascii_marks import ascii_line
-from pulsed.present.terminal.line import Line
-from pulsed.present.terminal.palette import Paint, Theme, palette
-from pulsed.present.terminal.screen import Screen, render
+from pulsed.terminal.line import Line, ascii_line
+from pulsed.terminal.palette import Paint, Theme, palette
+from pulsed.terminal.screen import Screen, render
 
 MIN_PAUSE_SECONDS = 0.25
 """Frames are drawn at most four times a second, except in answer to a key."""

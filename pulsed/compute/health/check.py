@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pulsed.compute.hardware import missing_from_model
 from pulsed.compute.health.inputs import GpuInputs
-from pulsed.compute.health.model import STATES, CheckState, State
 from pulsed.compute.health.rule import Rule, RuleState
 from pulsed.compute.health.xids import advice, xid_of
+from pulsed.compute.products import missing_from_model
+from pulsed.model.health import STATES, CheckState, State
 
 JITTER = 0.5
 """Tolerance in seconds of the wall clock time of the same event."""

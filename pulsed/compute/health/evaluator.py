@@ -4,20 +4,22 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import chain
 from weakref import WeakKeyDictionary
 
 from pulsed.compute.absence import ExpectedGpu
 from pulsed.compute.gpu_tracks import GpuTrack
 from pulsed.compute.health.gpu import GpuHealth, NodeFacts
-from pulsed.compute.health.model import Health, HealthChange, HealthTick, LostGpu, XidEvent
 from pulsed.compute.health.plan import HealthPlan
 from pulsed.compute.health.saved_state import SavedGpuState, fill_in_steps, restore, save, validated
 from pulsed.compute.health.settings import HealthSettings
 from pulsed.compute.health.summary import roll_up
-from pulsed.compute.sample_decision import SampleDecision
+from pulsed.compute.sample import SampleDecision
 from pulsed.compute.tracker import Roster, TrackedTick, Tracker
 from pulsed.model.canonical_tick import CanonicalTick
+from pulsed.model.gpu import Device
+from pulsed.model.health import Health, HealthChange, NodeHealth, XidEvent
 from pulsed.model.raw_tick import KernelEvent, Layout
 from pulsed.model.vocabulary import NOTHING, Reading
 
@@ -29,6 +31,37 @@ EMPTY_POLLS = 2
 
 MOST_HELD_EVENTS = 1000
 """Messages of the kernel log that wait for a tick that is evaluated; older ones are dropped."""
+
+
+@dataclass(frozen=True, slots=True)
+class LostGpu:
+    """A GPU that is missing since a time in Unix seconds: `gpu_lost` is critical, latched states are kept."""
+
+    track: GpuTrack
+    device: Device
+    since: float
+    last_seen: float
+    health: Health
+
+
+@dataclass(frozen=True, slots=True)
+class HealthTick:
+    """Health of all devices after one sample.
+
+    Attributes:
+        healths: one per device of the sample; a MIG instance or vGPU has the very object of its board.
+        changes: caused by this sample.
+        clock_event_shares: one per device: by reason, the share of the last minute in which the clocks were reduced
+            for it (`power_cap`, `sw_thermal`, ...), benign reasons included.
+        xids: that happened since the sample before.
+    """
+
+    healths: tuple[Health, ...]
+    lost: tuple[LostGpu, ...]
+    node: NodeHealth
+    changes: tuple[HealthChange, ...] = ()
+    clock_event_shares: tuple[tuple[tuple[str, float], ...], ...] = ()
+    xids: tuple[XidEvent, ...] = ()
 
 
 class HealthEvaluator:
@@ -85,8 +118,8 @@ class HealthEvaluator:
             boot_id: of the node, opaque; empty if unknown. Another one than before means that the node was restarted.
         """
         roster, decision, removed = tracked
-        for removal in removed:
-            self._drop(removal.track)
+        for track in removed:
+            self._drop(track)
         if roster is not self._roster:
             self._enroll(roster)
             self._target = tick.target

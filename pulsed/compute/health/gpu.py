@@ -3,22 +3,80 @@
 from __future__ import annotations
 
 from bisect import bisect_left
+from dataclasses import dataclass
 from typing import NamedTuple
 
-from pulsed.compute.freshness import Freshness
 from pulsed.compute.gpu_tracks import GpuTrack
+from pulsed.compute.health.device_counters import Resets
 from pulsed.compute.health.inputs import GpuInputs, activity_of, exporter_facts
-from pulsed.compute.health.model import NOT_EVALUATED, CheckState, Health
 from pulsed.compute.health.plan import REASONS, XID, GpuRules, HealthPlan
-from pulsed.compute.health.reachability import Reachability
-from pulsed.compute.health.resets import Resets
 from pulsed.compute.health.summary import health_of
 from pulsed.compute.health.xid_log import Jobs, XidLog
 from pulsed.compute.health.xid_rule import XidRule
-from pulsed.compute.sample_decision import FIRST, SampleDecision
-from pulsed.model.canonical_tick import Device, Extras
+from pulsed.compute.sample import FIRST, Freshness, InputState, SampleDecision, has_passed
+from pulsed.model.canonical_tick import Extras
+from pulsed.model.gpu import Device
+from pulsed.model.health import NOT_EVALUATED, CheckState, Health
 from pulsed.model.raw_tick import KernelEvent
-from pulsed.model.vocabulary import POSITION, Reading, Value
+from pulsed.model.vocabulary import NOTHING, POSITION, Reading, Value
+
+LOST_SECONDS = 1.0
+"""Two polls of a fast source are too short a time for a lost GPU."""
+
+LOST_POLLS = 2
+
+
+@dataclass(slots=True, eq=False)
+class Reachability:
+    """Whether one GPU answers.
+
+    Attributes:
+        polls_missed: in a row, no more than two; None for a GPU that never answered.
+        missed_since: when it was missed first, in Unix seconds; None while it answers.
+        last_seen: when it last answered, in Unix seconds; 0 for never.
+    """
+
+    polls_missed: float | None = 0.0
+    missed_since: float | None = None
+    last_seen: float = 0.0
+    _misses: int = 0
+    _seen: float = 0.0
+
+    def expect(self, last_seen: float) -> None:
+        """Continue with the time in Unix seconds at which it last answered."""
+        self.last_seen = last_seen
+        self._seen = -LOST_SECONDS
+
+    def update(self, state: InputState, reading: Reading, has_peers: bool, time: float, now: float) -> None:
+        """Take a sample. Stale inputs are no proof that the GPU is gone.
+
+        Args:
+            state: of its inputs.
+            reading: all None for a GPU that is in no sample.
+            has_peers: whether another GPU of the source answers; without one the source itself may be silent.
+            time: in Unix seconds.
+            now: seconds of the GPU's clock.
+        """
+        if state == "stale":
+            return
+        if state != "blank":
+            if self._misses or self.polls_missed is None:
+                self._misses, self.missed_since, self.polls_missed = 0, None, 0.0
+            self._seen, self.last_seen = now, time
+        elif not self.last_seen:
+            self.polls_missed = None if reading == NOTHING else 0.0
+        elif has_peers or reading == NOTHING:
+            if not self._misses:
+                self.missed_since = time
+            self._misses += 1
+            is_long = has_passed(LOST_SECONDS, self._seen, now)
+            self.polls_missed = float(min(self._misses, LOST_POLLS)) if is_long else 1.0
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether it was missed often enough to be lost."""
+        return self.polls_missed is not None and self.polls_missed >= LOST_POLLS
+
 
 _REASONS, _XID = POSITION[REASONS], POSITION[XID]
 

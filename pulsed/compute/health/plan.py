@@ -12,11 +12,10 @@ from math import inf, nextafter
 from operator import gt, itemgetter, ne
 
 from pulsed.compute.health.check import GpuCheck
-from pulsed.compute.health.counter_increase import Increase
-from pulsed.compute.health.duty import Duty
+from pulsed.compute.health.device_counters import RESET_SIGNS
 from pulsed.compute.health.inputs import ACTIVITY, COMPARED_FACTS, GpuInputs
-from pulsed.compute.health.resets import RESET_SIGNS
 from pulsed.compute.health.rule import Rule
+from pulsed.compute.health.rule_kinds import Duty, Increase
 from pulsed.compute.health.settings import HealthSettings
 from pulsed.compute.health.xid_rule import XidRule
 from pulsed.compute.health.xids import XIDS

@@ -1,5 +1,5 @@
 """What all kinds of rules have in common: a measure, compared with thresholds, and the times to raise and to leave a
-state. The kinds are in `level`, `counter_increase`, `duty` and `xid_rule`.
+state. The kinds are in `rule_kinds` and `xid_rule`.
 
 A rule is evaluated when one of its inputs changes, or when it is due.
 """
@@ -14,11 +14,11 @@ from math import inf
 from typing import TYPE_CHECKING, NamedTuple
 
 from pulsed.compute.health.inputs import INPUT_POSITION, GpuInputs
-from pulsed.compute.health.model import SEVERITY, State, has_passed
+from pulsed.compute.sample import has_passed
+from pulsed.model.health import SEVERITY, State
 
 if TYPE_CHECKING:
-    from pulsed.compute.health.counter_increase import CounterIncrease
-    from pulsed.compute.health.duty import DutyCounter
+    from pulsed.compute.health.device_counters import CounterIncrease, DutyCounter
 
 MINUTE, HOUR, DAY = 60.0, 3600.0, 86400.0
 

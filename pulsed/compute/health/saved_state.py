@@ -13,13 +13,13 @@ from itertools import islice
 from math import inf, nextafter
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from pulsed.compute.health.counter_increase import CounterIncrease, Increase
+from pulsed.compute.health.device_counters import CounterIncrease, Resets
 from pulsed.compute.health.gpu import GpuHealth
-from pulsed.compute.health.model import CheckState, State
-from pulsed.compute.health.resets import Resets
 from pulsed.compute.health.rule import HOUR, Rule, RuleState
+from pulsed.compute.health.rule_kinds import Increase
 from pulsed.compute.health.xid_log import XidRecord
-from pulsed.model.canonical_tick import Device, Entity
+from pulsed.model.gpu import Device, Entity
+from pulsed.model.health import CheckState, State
 
 if TYPE_CHECKING:
     from pydantic import ConfigDict, TypeAdapter

@@ -8,10 +8,10 @@ from typing import TypeVar
 
 from pulsed.compute.health.check import Check
 from pulsed.compute.health.checks import BY_ID, CHECKS
-from pulsed.compute.health.model import State
 from pulsed.compute.health.rule import Rule
 from pulsed.compute.health.xids import XidSeverity, xid_of
 from pulsed.errors import ConfigError
+from pulsed.model.health import State
 from pulsed.suggestions import did_you_mean
 
 _R = TypeVar("_R", bound=Rule)

@@ -1,15 +1,18 @@
-"""Health of a whole GPU from its checks, and of a node from its GPUs."""
+"""Health of a whole GPU from its checks, and of a node from its GPUs, with the declaration of both."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from functools import lru_cache
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
+from pulsed.compute.declaration import Alternatives, DerivedNumber, DerivedResult, DerivedState
 from pulsed.compute.health.check import GpuCheck
 from pulsed.compute.health.checks import BY_ID
-from pulsed.compute.health.model import (
+from pulsed.compute.health.xid_log import XidLog
+from pulsed.compute.health.xids import xid_of
+from pulsed.model.health import (
     NOT_EVALUATED,
     OTHER_XIDS,
     SEVERITY,
@@ -20,8 +23,10 @@ from pulsed.compute.health.model import (
     State,
     XidLast,
 )
-from pulsed.compute.health.xid_log import XidLog
-from pulsed.compute.health.xids import xid_of
+from pulsed.model.vocabulary import QUANTITIES
+
+if TYPE_CHECKING:
+    from pulsed.compute.settings import ComputeSettings
 
 _Counts = TypeVar("_Counts", bound=tuple[tuple[object, int], ...])
 
@@ -126,3 +131,52 @@ def _with_checks(health: Health, checks: tuple[CheckState, ...], is_fresh: bool 
 def _shared(counts: _Counts) -> _Counts:
     """Return one object for equal counts of all GPUs."""
     return counts
+
+
+def _inputs(settings: ComputeSettings) -> tuple[Alternatives, ...]:
+    """Return the inputs of every check, except checks that only some GPUs need."""
+    wanted = [
+        tuple(name for name in check.inputs if name in QUANTITIES)
+        for check in settings.health.checks()
+        if not check.optional and not check.unless
+    ]
+    return tuple(dict.fromkeys(names for names in wanted if names))
+
+
+HEALTH = DerivedResult(
+    name="health",
+    inputs=_inputs,
+    without=lambda settings: "the checks that need it are unknown, never ok",
+    values=(
+        DerivedState(
+            name="health_state",
+            help="Worst state of all checks that could be evaluated: 1 for that state, 0 for all others; unknown is not"
+            " ok",
+            states=STATES,
+            get=lambda reading, result: result.health.state,
+            label="state",
+            json="health.state",
+            part="health",
+            ranked=True,
+        ),
+        DerivedNumber(
+            name="health_severity",
+            help="Health state as a number: -1 unknown, 0 ok, 1 info, 2 warn, 3 hot, 4 crit",
+            get=lambda reading, result: result.health.severity,
+            json="health.severity",
+            csv=False,
+            part="health",
+            always=True,
+            integer=True,
+        ),
+        DerivedNumber(
+            name="health_coverage_ratio",
+            help="Share of the checks that apply to this GPU which could be evaluated",
+            get=lambda reading, result: result.health.coverage,
+            json="health.coverage",
+            csv=False,
+            part="health",
+            always=True,
+        ),
+    ),
+)

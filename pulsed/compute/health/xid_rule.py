@@ -8,10 +8,10 @@ from math import inf
 from typing import TYPE_CHECKING, Literal
 
 from pulsed.compute.health.inputs import GpuInputs
-from pulsed.compute.health.model import SEVERITY, State
 from pulsed.compute.health.rule import Rule, RuleState, duration
 from pulsed.compute.health.xid_log import REPEAT_WINDOW, XidRecord
 from pulsed.compute.health.xids import CORROBORABLE, FOLLOWER, xid_of
+from pulsed.model.health import SEVERITY, State
 
 if TYPE_CHECKING:
     from pulsed.compute.health.settings import HealthSettings

@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 from pulsed.accounting.account import VIOLATIONS, GpuAccount, OwnerAccount
 from pulsed.accounting.accounting import OwnerAccounting
 from pulsed.accounting.counter_vector import by_name, observed
-from pulsed.accounting.ended import EndedAccounts
+from pulsed.accounting.saved_accounts import EndedAccounts
 from pulsed.model.owner import Owner
 from pulsed.present.account_totals import coverage, with_totals
-from pulsed.present.job_cost import NO_PRICES, Prices
+from pulsed.present.job_numbers import NO_PRICES, Prices
 from pulsed.present.rfc3339 import rfc3339, rfc3339_or_none
 from pulsed.present.workload_totals import WorkloadTotals
 

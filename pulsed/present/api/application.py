@@ -13,8 +13,8 @@ from fastapi_offline import FastAPIOffline
 
 from pulsed import __version__
 from pulsed.attribution.gpu_processes import GpuProcessTable
-from pulsed.collector.target_store import TargetStore
-from pulsed.compute.derive import DEFAULT_SETTINGS, ComputeSettings
+from pulsed.compute.settings import DEFAULT_SETTINGS, ComputeSettings
+from pulsed.model.target_store import TargetStore
 from pulsed.present.api.account_documents import Accounts
 from pulsed.present.api.events import EventBroadcaster
 from pulsed.present.api.history import History

@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-from pulsed.compute.derive import ComputeSettings
+from pulsed.compute.class_table import ClassRule, rules_of
 from pulsed.compute.health.checks import CHECKS
 from pulsed.compute.health.inputs import FACTS
-from pulsed.compute.workload.class_table import WORKLOAD_CLASSES, ClassRule, rules_of
-from pulsed.compute.workload.result import inputs_of_variables
-from pulsed.model.vocabulary import QUANTITIES
+from pulsed.compute.settings import ComputeSettings
+from pulsed.compute.workload import inputs_of_variables
+from pulsed.model.vocabulary import QUANTITIES, WORKLOAD_CLASSES
 from pulsed.present.counters_file import counters_line
 from pulsed.translate.fields import sources
 

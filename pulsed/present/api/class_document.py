@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from math import isfinite
 
-from pulsed.compute.derive import ComputeSettings
-from pulsed.compute.workload.class_table import VARIABLES, Condition, Variable, rules_of
-from pulsed.compute.workload.result import C2C, inputs_of_variables
+from pulsed.compute.class_table import VARIABLES, Condition, Variable, rules_of
+from pulsed.compute.settings import ComputeSettings
+from pulsed.compute.workload import C2C, inputs_of_variables
 from pulsed.present.api.catalog_document import quantity_document
 from pulsed.present.api.documents import Document, Match
 from pulsed.present.api.event_documents import identity_document

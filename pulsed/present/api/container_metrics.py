@@ -12,8 +12,8 @@ from decimal import Decimal
 from math import isfinite
 from typing import NamedTuple
 
-from pulsed.collector.target_store import Target, TargetStore
 from pulsed.model.owner import Owner
+from pulsed.model.target_store import Target, TargetStore
 from pulsed.model.vocabulary import POSITION, Value
 from pulsed.present.api.container_fields import IDENTITY_KEYS, OWNER_KEYS, ROW_FIELDS
 from pulsed.present.api.derived_fields import derived_sections

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, cast
 
 from pulsed.compute.declaration import DerivedDetail, DerivedNumber, DerivedState, DerivedValue, DerivedVector
 from pulsed.compute.derived_results import DERIVED_VALUES, ordered
-from pulsed.compute.tick import Result
+from pulsed.model.computed_tick import Result
 from pulsed.model.vocabulary import Reading
 from pulsed.present.rfc3339 import rfc3339_or_none
 

@@ -11,16 +11,15 @@ from math import isfinite
 from typing import Any, NamedTuple
 
 from pulsed.accounting.counter_vector import by_name
-from pulsed.collector.target_store import Target, TargetStore
 from pulsed.compute.health.checks import BY_ID
-from pulsed.compute.health.model import CheckState, Health
 from pulsed.compute.health.summary import limited_to, stale
-from pulsed.compute.tick import ComputedTick, Result
-from pulsed.model.canonical_tick import Device
+from pulsed.model.computed_tick import ComputedTick, Result
+from pulsed.model.gpu import Device, board_names, key_of, names_of, node_of, repeated
+from pulsed.model.health import CheckState, Health
+from pulsed.model.target_store import Target, TargetStore
 from pulsed.model.vocabulary import Reading
 from pulsed.present.api.account_documents import owner_document
 from pulsed.present.api.derived_fields import derived_sections
-from pulsed.present.gpu_keys import board_names, key_of, names_of, node_of, repeated
 from pulsed.present.rfc3339 import rfc3339, rfc3339_or_none
 
 Document = dict[str, Any]

@@ -8,15 +8,13 @@ from typing import Any, NamedTuple
 
 from pulsed.accounting.findings import FindingChange
 from pulsed.accounting.owner_roster import OwnerChange
-from pulsed.compute.absence import Removal
 from pulsed.compute.health.xids import advice, xid_of
-from pulsed.compute.tick import ComputedTick, Result
 from pulsed.json_text import json_text
-from pulsed.model.canonical_tick import Device
+from pulsed.model.computed_tick import ComputedTick, Removal, Result
+from pulsed.model.gpu import Device, node_of
 from pulsed.model.vocabulary import Reading, Value
 from pulsed.present.api.account_documents import owner_document
 from pulsed.present.api.sample_fields import getter
-from pulsed.present.gpu_keys import node_of
 from pulsed.present.rfc3339 import rfc3339
 
 TICK_FIELDS = (
@@ -110,15 +108,15 @@ def finding_change(change: FindingChange) -> Change:
 
 def removal_change(removal: Removal) -> Change:
     """Return the change of a GPU that is no longer expected."""
-    track, replacement = removal.track, removal.replacement
+    replacement = removal.replacement
     return Change(
         "removal",
-        track.device,
+        removal.device,
         removal.time,
         {
             "reason": removal.reason,
             "message": removal.message,
-            "last_seen": rfc3339(track.last_seen) if track.last_seen else None,
+            "last_seen": rfc3339(removal.last_seen) if removal.last_seen else None,
             "replacement": replacement.entity.uuid if replacement is not None else None,
         },
     )

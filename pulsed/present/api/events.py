@@ -17,7 +17,8 @@ from contextlib import contextmanager
 from math import inf
 from typing import TYPE_CHECKING, Protocol
 
-from pulsed.compute.tick import ComputedTick
+from pulsed.model.computed_tick import ComputedTick
+from pulsed.model.gpu import names_of
 from pulsed.present.api.event_documents import (
     CHANGES,
     KINDS,
@@ -30,7 +31,6 @@ from pulsed.present.api.event_documents import (
 )
 from pulsed.present.api.event_queue import MAX_QUEUED, Event, Subscriber
 from pulsed.present.api.recent_changes import RecentChanges
-from pulsed.present.gpu_keys import names_of
 from pulsed.present.rfc3339 import rfc3339
 
 if TYPE_CHECKING:

@@ -11,15 +11,14 @@ from hashlib import blake2b
 from itertools import groupby
 from typing import NamedTuple
 
-from pulsed.collector.target_store import Target, TargetStore
-from pulsed.compute.health.model import Health
-from pulsed.compute.tick import ComputedTick, Result
-from pulsed.model.canonical_tick import Device
+from pulsed.model.computed_tick import ComputedTick, Result
+from pulsed.model.gpu import Device, names_of
+from pulsed.model.health import Health
+from pulsed.model.target_store import Target, TargetStore
 from pulsed.model.vocabulary import Value
 from pulsed.present.api.documents import Document, Match, current_result, is_silent, is_stale, matches
 from pulsed.present.api.event_documents import TICK_FIELDS, encoded, finite
 from pulsed.present.api.sample_fields import getter
-from pulsed.present.gpu_keys import names_of
 from pulsed.present.rfc3339 import rfc3339
 
 SUMMARY_FIELDS = (*TICK_FIELDS, "limiting_resource", "memory_bytes", "power_limit_watts")

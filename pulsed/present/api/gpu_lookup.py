@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from fastapi import Path, Query
 
-from pulsed.model.canonical_tick import Device
+from pulsed.model.gpu import Device
 from pulsed.present.api import schema
 from pulsed.present.api.json_response import ApiError
 

@@ -20,12 +20,11 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from pulsed.compute.tick import ComputedTick
 from pulsed.json_text import json_text
-from pulsed.model.canonical_tick import Device, Entity
+from pulsed.model.computed_tick import ComputedTick
+from pulsed.model.gpu import Device, Entity, Key, key_of, names_of, node_of
 from pulsed.present.api.sample_fields import DEFAULT_FIELDS, check_fields
 from pulsed.present.api.sample_rows import Columns, json_numbers
-from pulsed.present.gpu_keys import Key, key_of, names_of, node_of
 
 SECONDS = 600.0
 MAX_BYTES = 8 * 2**20

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from math import floor, inf, nan
 from typing import NamedTuple
 
-from pulsed.compute.sample_decision import GAP_INTERVALS, ROUNDING
+from pulsed.compute.sample import GAP_INTERVALS, ROUNDING
 from pulsed.json_text import json_text
 from pulsed.present.api.event_documents import identity_document
 from pulsed.present.api.history import History, HistorySamples, HistoryWindow

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from pulsed.collector.target_store import TargetStore
-from pulsed.compute.tick import Result
+from pulsed.model.computed_tick import Result
 from pulsed.model.owner import Owner
+from pulsed.model.target_store import TargetStore
 from pulsed.model.vocabulary import Reading, Value
 from pulsed.present.api.documents import Match, is_stale, matches
 from pulsed.present.api.event_documents import finite

@@ -8,8 +8,8 @@ from heapq import merge
 from itertools import islice
 from typing import NamedTuple
 
+from pulsed.model.gpu import names_of
 from pulsed.present.api.event_documents import CHANGE_KINDS, Change, Document, change_document
-from pulsed.present.gpu_keys import names_of
 
 MAX_CHANGES = 1000
 """Changes of each kind, some 1 kB each: frequent ones displace only their own kind."""

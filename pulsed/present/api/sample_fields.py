@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from pulsed.compute.declaration import DerivedNumber, DerivedState, DerivedVector
 from pulsed.compute.derived_results import DERIVED_VALUES
-from pulsed.compute.tick import Result
 from pulsed.errors import UsageError
+from pulsed.model.computed_tick import Result
 from pulsed.model.vocabulary import POSITION, QUANTITIES, Reading, Value, is_counter
 from pulsed.suggestions import did_you_mean
 

@@ -9,7 +9,7 @@ from math import nan
 from operator import itemgetter
 from typing import Any
 
-from pulsed.compute.tick import Result
+from pulsed.model.computed_tick import Result
 from pulsed.model.vocabulary import POSITION, QUANTITIES, Reading, Value
 from pulsed.present.api.sample_fields import NUMBERS, WORDS
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from pulsed.collector.target_store import TargetStore
+from pulsed.model.target_store import TargetStore
 from pulsed.present.api.account_documents import Accounts
 from pulsed.present.api.event_documents import finite
 from pulsed.present.owner_groups import (

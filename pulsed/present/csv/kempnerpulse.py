@@ -14,9 +14,9 @@ from functools import partial
 from math import isclose, isfinite
 from typing import NamedTuple, TextIO
 
-from pulsed.compute.real_utilization import Weights
-from pulsed.compute.tick import ComputedTick, Result
-from pulsed.model.canonical_tick import Entity
+from pulsed.compute.settings import Weights
+from pulsed.model.computed_tick import ComputedTick, Result
+from pulsed.model.gpu import Entity
 from pulsed.model.vocabulary import POSITION, Reading
 from pulsed.present.csv.pulsed_csv import choose, text_cell
 from pulsed.present.gpu_sample import GpuSample, gpu_samples

@@ -13,8 +13,8 @@ from math import isfinite
 from typing import TextIO
 
 from pulsed.compute.derived_results import ordered
-from pulsed.compute.tick import ComputedTick
 from pulsed.errors import UsageError
+from pulsed.model.computed_tick import ComputedTick
 from pulsed.model.vocabulary import POSITION
 from pulsed.present.api.sample_fields import NUMBERS, WORDS, getter
 from pulsed.present.gpu_sample import GpuSample, gpu_samples

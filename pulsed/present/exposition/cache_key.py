@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pulsed.collector.target_store import TargetStore
+from pulsed.model.target_store import TargetStore
 
 REFRESH_SECONDS = 1.0
 """Maximum age of a page without a new tick, because counters of pulsed itself change."""

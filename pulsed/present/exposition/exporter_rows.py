@@ -10,10 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from pulsed.model.canonical_tick import Device, Entity
+from pulsed.model.gpu import Device, Entity, node_of
 from pulsed.model.raw_tick import Layout, Series
 from pulsed.model.vocabulary import QUANTITIES, is_counter
-from pulsed.present.gpu_keys import node_of
 from pulsed.translate.fields import BY_SHORT, INSTANCE, DcgmField, Level, sources
 from pulsed.translate.identity import blocks_of, dmon_entities
 from pulsed.translate.units import CODE, COUNT, PSTATE, RATIO

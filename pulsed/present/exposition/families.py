@@ -12,11 +12,11 @@ from itertools import accumulate, chain
 from operator import attrgetter
 from typing import cast
 
-from pulsed.compute.counters.catalog import COUNTERS
 from pulsed.compute.declaration import DerivedNumber, DerivedState, DerivedValue, DerivedVector, ResultPart
 from pulsed.compute.derived_results import DERIVED_VALUES
-from pulsed.compute.health.model import OTHER_XIDS, CheckState, Health
 from pulsed.compute.health.xid_log import MOST_CODES
+from pulsed.model.counters import COUNTERS
+from pulsed.model.health import OTHER_XIDS, CheckState, Health
 from pulsed.model.vocabulary import QUANTITIES, is_counter
 from pulsed.present.exposition.family_types import (
     ALONE,

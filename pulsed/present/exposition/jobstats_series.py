@@ -9,12 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from pulsed.compute.tick import ComputedTick
-from pulsed.model.canonical_tick import Device
+from pulsed.model.computed_tick import ComputedTick
+from pulsed.model.gpu import Device, node_of
 from pulsed.model.owner import Owner
 from pulsed.model.vocabulary import Reading, Value
 from pulsed.present.exposition.text_format import label_pairs
-from pulsed.present.gpu_keys import node_of
 
 PERCENT_DIGITS = 6
 """Ratios become percents without the noise of binary fractions."""

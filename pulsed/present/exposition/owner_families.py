@@ -16,11 +16,10 @@ from prometheus_client import Metric
 from pulsed.accounting.account import OwnerAccount
 from pulsed.accounting.accounting import OwnerAccounting
 from pulsed.accounting.findings import FindingDetector, FindingName
-from pulsed.collector.target_store import TargetStore
-from pulsed.model.canonical_tick import Device
+from pulsed.model.gpu import Device, gpu_labels
 from pulsed.model.owner import Owner
+from pulsed.model.target_store import TargetStore
 from pulsed.present.exposition.text_format import label_pairs
-from pulsed.present.gpu_keys import gpu_labels
 from pulsed.present.owner_groups import (
     JOB,
     POD,

@@ -15,10 +15,11 @@ from functools import partial
 from io import BytesIO
 
 from pulsed.background import TURN_SECONDS, in_background
-from pulsed.collector.target_store import Target, TargetStore
 from pulsed.compute.peaks import Peaks
 from pulsed.compute.saturation import DEFAULT_PEAKS
-from pulsed.compute.tick import ComputedTick
+from pulsed.model.computed_tick import ComputedTick
+from pulsed.model.gpu import repeated
+from pulsed.model.target_store import Target, TargetStore
 from pulsed.present.exposition.cache_key import CacheKey
 from pulsed.present.exposition.catalog import FULL, RECENT_QUANTITIES, Catalog
 from pulsed.present.exposition.jobstats_series import FAMILIES as JOBSTATS
@@ -29,7 +30,6 @@ from pulsed.present.exposition.summary import Distributions, TargetCounts, summa
 from pulsed.present.exposition.target_renderer import TargetRenderer
 from pulsed.present.exposition.telemetry import Telemetry
 from pulsed.present.exposition.text_format import END, header
-from pulsed.present.gpu_keys import repeated
 
 GZIP_LEVEL = 1
 """On a page of 256 GPUs level 1 takes 0.4 of level 6's time for a result 1.4 times as long; both are about a tenth of

@@ -12,8 +12,8 @@ from collections.abc import Iterable, Mapping
 from math import isfinite
 from typing import TypeGuard
 
-from pulsed.compute.tick import ComputedTick
-from pulsed.model.canonical_tick import Device
+from pulsed.model.computed_tick import ComputedTick
+from pulsed.model.gpu import Device
 from pulsed.model.raw_tick import Layout, RawValue, Series
 from pulsed.present.exposition.exporter_rows import XID, exporter_layout
 from pulsed.present.exposition.text_format import MetricType, header, label_pairs

@@ -9,7 +9,7 @@ from __future__ import annotations
 from math import inf
 from typing import Literal, TypeVar, get_args
 
-from pulsed.present.gpu_keys import Key
+from pulsed.model.gpu import Key
 
 LEAST_HOLD_SECONDS, MOST_HOLD_SECONDS = 30.0, 120.0
 """Limits of the time for which a new counter stays at 0."""

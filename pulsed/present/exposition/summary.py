@@ -9,14 +9,15 @@ from itertools import accumulate, chain
 from operator import add, gt, is_, itemgetter, sub
 from typing import NamedTuple
 
-from pulsed.compute.counters.catalog import Distribution
-from pulsed.compute.health.model import Health
-from pulsed.compute.peaks import DEFAULT, LINKS, RESOURCES, Peaks, architecture_of
-from pulsed.compute.tick import ComputedTick
+from pulsed.compute.peaks import LINKS, RESOURCES, Peaks
+from pulsed.compute.products import DEFAULT, architecture_of
+from pulsed.model.computed_tick import ComputedTick
+from pulsed.model.counters import Distribution
+from pulsed.model.gpu import Key
+from pulsed.model.health import Health
 from pulsed.model.vocabulary import POSITION
 from pulsed.present.exposition.series_memory import without_gone
 from pulsed.present.exposition.text_format import MetricType, header, label_pairs
-from pulsed.present.gpu_keys import Key
 
 Bucket = tuple[tuple[float, ...], list[int], float]
 """Bounds, counts per bucket, and the sum of a distribution."""

@@ -13,15 +13,14 @@ from math import isfinite
 from operator import is_, ne
 from typing import cast
 
-from pulsed.compute.tick import ComputedTick
-from pulsed.model.canonical_tick import Device
+from pulsed.model.computed_tick import ComputedTick
+from pulsed.model.gpu import Device, Key, gpu_labels, key_of
 from pulsed.model.vocabulary import Value
 from pulsed.present.exposition.catalog import Catalog, Form
 from pulsed.present.exposition.family_types import Basis, DerivedFamily, Samples
 from pulsed.present.exposition.owner_families import owner_label_text
 from pulsed.present.exposition.series_memory import COUNTER_FORMS, CounterForm, SeriesMemory
 from pulsed.present.exposition.text_format import label_pairs
-from pulsed.present.gpu_keys import Key, key_of, label_text
 from pulsed.present.gpu_sample import GpuSample, gpu_samples
 
 _Shape = object
@@ -74,7 +73,7 @@ class TargetRenderer:
         """Places of chunks that change with time alone."""
 
     def _label_text(self, device: Device) -> str:
-        return label_text(device, self._here) + (owner_label_text(device) if self._owner_labels else "")
+        return label_pairs(gpu_labels(device, self._here)) + (owner_label_text(device) if self._owner_labels else "")
 
     def update_devices(self, devices: tuple[Device, ...]) -> bool:
         """Update to the target's devices; return whether they changed."""

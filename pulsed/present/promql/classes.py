@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from pulsed.compute.derive import ComputeSettings
-from pulsed.compute.workload.class_table import BOTTLENECKS, CLASSES, RULES, UNKNOWN, VARIABLES, Variable
+from pulsed.compute.class_table import BOTTLENECKS, RULES, VARIABLES, Variable
+from pulsed.compute.settings import ComputeSettings
+from pulsed.model.vocabulary import CLASSES, UNKNOWN
 from pulsed.present.promql.regions import EVERYTHING, Box, Interval, Order, Region, Regions
 from pulsed.present.promql.rule_types import IdentityLabels, Recording, indented, number, recorded
 from pulsed.present.promql.utilization import QUANTITY_OF, high_of, low_of

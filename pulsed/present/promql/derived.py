@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from pulsed.compute.derive import ComputeSettings
 from pulsed.compute.derived_results import recorded_numbers
+from pulsed.compute.settings import ComputeSettings
 from pulsed.present.promql.inputs import with_inputs
 from pulsed.present.promql.rule_types import IdentityLabels, Recording, recorded
 

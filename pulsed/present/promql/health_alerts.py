@@ -10,12 +10,11 @@ from collections.abc import Iterator
 
 from pulsed.compute.health.check import Check
 from pulsed.compute.health.clock_events import REASONS
-from pulsed.compute.health.duty import Duty
-from pulsed.compute.health.level import Level
-from pulsed.compute.health.model import SEVERITY
+from pulsed.compute.health.rule_kinds import Duty, Level
 from pulsed.compute.health.settings import HealthSettings
 from pulsed.compute.health.xid_rule import CORROBORATION, XidRule
 from pulsed.compute.health.xids import FOLLOWER, XIDS
+from pulsed.model.health import SEVERITY
 from pulsed.model.vocabulary import QUANTITIES
 from pulsed.present.promql.alert_text import GPU, OWNER, lookup, of_board
 from pulsed.present.promql.rule_types import Alert, Severity

@@ -5,7 +5,7 @@ What is absent raises an alert: a GPU that nothing reports has no other one.
 
 from __future__ import annotations
 
-from pulsed.compute.derive import ComputeSettings
+from pulsed.compute.settings import ComputeSettings
 from pulsed.present.promql.alert_text import DAEMON, DCGM_GPU, GPU, UNMONITORED, lookup
 from pulsed.present.promql.inputs import input_of
 from pulsed.present.promql.rule_types import GPU_KEY, SEEN, Alert, number

@@ -15,16 +15,9 @@ from functools import cached_property
 from itertools import product
 from typing import NamedTuple
 
-from pulsed.compute.workload.class_table import (
-    CLASSES,
-    VARIABLES,
-    ClassThresholds,
-    Condition,
-    Profile,
-    Variable,
-    rules_of,
-)
-from pulsed.compute.workload.classifier import AT_MOST
+from pulsed.compute.class_table import VARIABLES, ClassThresholds, Condition, Profile, Variable, rules_of
+from pulsed.compute.classifier import AT_MOST
+from pulsed.model.vocabulary import CLASSES
 
 
 class Interval(NamedTuple):

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from pulsed import __version__
-from pulsed.compute.derive import ComputeSettings
+from pulsed.compute.settings import ComputeSettings
 from pulsed.errors import UsageError
 from pulsed.present.owner_groups import SCALE_TARGET
 from pulsed.present.promql.alert_text import RUNBOOK

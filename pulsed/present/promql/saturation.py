@@ -8,20 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from pulsed.compute.derive import ComputeSettings
-from pulsed.compute.peaks import (
-    ARCHITECTURES,
-    C2C_LINKS,
-    DEFAULT,
-    LINKS,
-    NVLINKS,
-    PCIE_EFFICIENCY,
-    PCIE_LANE_BYTES_PER_SECOND,
-    PCIE_MAX_LANES,
-    RESOURCES,
-    Peaks,
-)
+from pulsed.compute.peaks import LINKS, PCIE_EFFICIENCY, PCIE_LANE_BYTES_PER_SECOND, PCIE_MAX_LANES, RESOURCES, Peaks
+from pulsed.compute.products import ARCHITECTURES, C2C_LINKS, DEFAULT, NVLINKS
 from pulsed.compute.saturation import NONE, UNKNOWN
+from pulsed.compute.settings import ComputeSettings
 from pulsed.present.promql.inputs import WHOLE, input_of
 from pulsed.present.promql.rule_types import NOTHING, SEEN, IdentityLabels, Recording, found, indented, number, recorded
 from pulsed.present.promql.utilization import high_of

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import fields
 
-from pulsed.compute.bounds import Inputs
-from pulsed.compute.derive import ComputeSettings
-from pulsed.compute.peaks import C2C_LINKS
-from pulsed.compute.real_utilization import COVERAGE_DIGITS, SETTLED, Weights
+from pulsed.compute.products import C2C_LINKS
+from pulsed.compute.real_utilization import COVERAGE_DIGITS, SETTLED
+from pulsed.compute.settings import ComputeSettings, Weights
+from pulsed.model.computed_tick import Inputs
 from pulsed.present.promql.inputs import WHOLE, input_of
 from pulsed.present.promql.rule_types import NOTHING, SEEN, IdentityLabels, Recording, found, indented, number, recorded
 

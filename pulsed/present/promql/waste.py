@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from pulsed.compute.counters.catalog import IDLE_KINDS
-from pulsed.compute.derive import ComputeSettings
+from pulsed.compute.settings import ComputeSettings
+from pulsed.model.counters import IDLE_KINDS
 from pulsed.present.promql.classes import CLASS
 from pulsed.present.promql.inputs import input_of, names_of
 from pulsed.present.promql.rule_types import NOTHING, IdentityLabels, Recording, number, recorded

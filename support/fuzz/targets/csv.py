@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from pulsed.collector.collector import Pipeline
-from pulsed.compute.derive import ComputeSettings
-from pulsed.compute.tick import ComputedTick
+from pulsed.compute.settings import ComputeSettings
 from pulsed.errors import BadCapture
+from pulsed.model.computed_tick import ComputedTick
 from pulsed.model.raw_tick import Labels, RawTick
 from pulsed.present.csv import pulsed_csv
 from pulsed.reader.csv.ticks import CsvTick, csv_ticks, interval_of

@@ -10,8 +10,7 @@ from typing import Any
 
 from pulsed.accounting.account import OwnerAccount
 from pulsed.accounting.accounting import OwnerAccounting
-from pulsed.accounting.ended import EndedAccounts
-from pulsed.accounting.saved_account import dump_account
+from pulsed.accounting.saved_accounts import EndedAccounts, dump_account
 from pulsed.collector.account_files import AccountFiles
 from pulsed.present.api.account_documents import account_document
 from support.fuzz.json_mutator import mutate_json
@@ -40,7 +39,8 @@ class _Run:
 def _read(data: bytes) -> bytes | None:
     """Return the file of running accounts that a run writes which began with these files: a line, and all others.
 
-    None if nothing in them is valid: then it is a run without files.
+    None if nothing in them is valid: then it is a run without files. Also None if an account has ended in the future,
+    which is that of an owner that runs.
     """
     for path in _FOLDER.iterdir():
         path.unlink()
@@ -48,7 +48,10 @@ def _read(data: bytes) -> bytes | None:
     _RUNNING.write_bytes(running)
     _ENDED.write_bytes(ended)
     run = _Run()
-    return _result(run) if _RUNNING.exists() or len(run.ended) else None  # nothing in them is valid
+    if not _RUNNING.exists() and not len(run.ended):
+        return None
+    result = _result(run)
+    return None if any(run.ended.has(account) for account in run.node.accounting.unfinished) else result
 
 
 def _result(run: _Run) -> bytes:

@@ -10,7 +10,7 @@ from typing import Any
 
 from pulsed.collector.collector import Pipeline
 from pulsed.collector.state_file import SavedHealth, StateFile
-from pulsed.compute.derive import ComputeSettings
+from pulsed.compute.settings import ComputeSettings
 from support.bench.ticks import raw_ticks
 from support.fuzz.json_mutator import mutate_json
 from support.fuzz.target import FuzzTarget

@@ -8,12 +8,12 @@ import pytest
 
 from pulsed.commands.doctor.derived import REQUIREMENTS, Requirement
 from pulsed.compute.bounds import bounds_of
-from pulsed.compute.derive import ComputeSettings, result_of
-from pulsed.compute.real_utilization import PRESETS, Weights
-from pulsed.compute.tick import Result
-from pulsed.compute.workload.class_table import VARIABLES
-from pulsed.compute.workload.result import MEASURED_BY
-from pulsed.model.canonical_tick import Device, Entity
+from pulsed.compute.class_table import VARIABLES
+from pulsed.compute.derived_results import result_of
+from pulsed.compute.settings import PRESETS, ComputeSettings, Weights
+from pulsed.compute.workload import MEASURED_BY
+from pulsed.model.computed_tick import Result
+from pulsed.model.gpu import Device, Entity
 from pulsed.model.vocabulary import NOTHING, QUANTITIES, Reading
 
 GPU = Device(Entity("gpu", "0"))

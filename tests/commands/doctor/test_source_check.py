@@ -10,8 +10,8 @@ from types import MappingProxyType
 import pytest
 
 from pulsed.commands.doctor.source_check import SourceCheck, choose, probe
-from pulsed.compute.tick import ComputedTick
 from pulsed.errors import ScrapeFailed, SourceEnded
+from pulsed.model.computed_tick import ComputedTick
 from pulsed.model.raw_tick import Layout, RawTick
 from tests.commands.doctor.setting import configured
 

@@ -7,8 +7,8 @@ from typing import Any
 
 from pulsed.commands.daemon_client import DaemonUnreachable, RequestRefused
 from pulsed.commands.top.feed import Connection
-from pulsed.present.terminal.focus import HISTORY_FIELDS
-from tests.present.terminal.fleet_model import answers
+from pulsed.terminal.focus import HISTORY_FIELDS
+from tests.terminal.fleet_model import answers
 
 
 class FakeDaemon:

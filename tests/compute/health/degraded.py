@@ -7,12 +7,12 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 
-from pulsed.compute.derive import ComputeSettings
-from pulsed.compute.freshness import FRESH_INTERVALS, FRESH_SECONDS, VITAL
 from pulsed.compute.layer import ComputeLayer
-from pulsed.compute.plausibility.rules import DEFAULT_PLAUSIBILITY
-from pulsed.compute.tick import ComputedTick
+from pulsed.compute.plausibility_rules import DEFAULT_PLAUSIBILITY
+from pulsed.compute.sample import FRESH_INTERVALS, FRESH_SECONDS, VITAL
+from pulsed.compute.settings import ComputeSettings
 from pulsed.model.canonical_tick import CanonicalTick
+from pulsed.model.computed_tick import ComputedTick
 from pulsed.model.vocabulary import Reading
 from tests.compute.health.sim import GPU, OTHER
 from tests.compute.streams import DAY, NO_SERIES

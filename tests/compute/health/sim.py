@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 
-from pulsed.compute.health.evaluator import HealthEvaluator
+from pulsed.compute.health.evaluator import HealthEvaluator, HealthTick
 from pulsed.compute.health.inputs import INPUT_POSITION, GpuInputs
-from pulsed.compute.health.model import CheckState, Health, HealthTick
 from pulsed.compute.health.settings import HealthSettings
 from pulsed.compute.tracker import Tracker
-from pulsed.model.canonical_tick import CanonicalTick, Device, Entity, Extras
+from pulsed.model.canonical_tick import CanonicalTick, Extras
+from pulsed.model.gpu import Device, Entity
+from pulsed.model.health import CheckState, Health
 from pulsed.model.vocabulary import NOTHING, POSITION, Reading
 from tests.compute.streams import DAY, NO_SERIES
 

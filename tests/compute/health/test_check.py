@@ -7,11 +7,10 @@ from dataclasses import replace
 import pytest
 
 from pulsed.compute.health.check import Check, GpuCheck, check
-from pulsed.compute.health.counter_increase import step
 from pulsed.compute.health.inputs import GpuInputs
-from pulsed.compute.health.level import Level
-from pulsed.compute.health.model import CheckState
+from pulsed.compute.health.rule_kinds import Level, step
 from pulsed.compute.health.settings import HealthSettings
+from pulsed.model.health import CheckState
 from tests.compute.health.sim import Sim, give
 from tests.compute.streams import DAY
 

@@ -10,12 +10,11 @@ from typing import NamedTuple
 import pytest
 
 from pulsed.compute.health.checks import BY_ID, CHECKS
-from pulsed.compute.health.counter_increase import Increase
-from pulsed.compute.health.duty import Duty
 from pulsed.compute.health.inputs import ACTIVITY
-from pulsed.compute.health.model import SEVERITY
 from pulsed.compute.health.rule import Rule, duration
+from pulsed.compute.health.rule_kinds import Duty, Increase
 from pulsed.model.canonical_tick import Extras
+from pulsed.model.health import SEVERITY
 from pulsed.model.vocabulary import POSITION
 from tests.compute.health.sim import GPU, OTHER, Sim
 

@@ -7,9 +7,10 @@ from math import inf
 
 import pytest
 
-from pulsed.compute.health.counter_increase import CounterIncrease, Increase, step
+from pulsed.compute.health.device_counters import CounterIncrease
 from pulsed.compute.health.inputs import GpuInputs
 from pulsed.compute.health.rule import RuleState
+from pulsed.compute.health.rule_kinds import Increase, step
 from pulsed.compute.health.settings import HealthSettings
 from tests.compute.health.sim import Sim, give
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from pulsed.compute.health.duty import Duty, DutyCounter
+from pulsed.compute.health.device_counters import DutyCounter
 from pulsed.compute.health.inputs import GpuInputs
 from pulsed.compute.health.rule import RuleState
+from pulsed.compute.health.rule_kinds import Duty
 from pulsed.compute.health.settings import HealthSettings
 from tests.compute.health.sim import give
 

@@ -11,7 +11,7 @@ from pulsed.compute.health.evaluator import HealthEvaluator
 from pulsed.compute.health.settings import HealthSettings
 from pulsed.compute.health.summary import roll_up, stale
 from pulsed.compute.tracker import Tracker
-from pulsed.model.canonical_tick import Device, Entity
+from pulsed.model.gpu import Device, Entity
 from pulsed.model.raw_tick import KernelEvent
 from pulsed.model.vocabulary import Reading
 from tests.compute.health.sim import GPU, INSTANCE, OTHER, Sim

@@ -8,10 +8,8 @@ from dataclasses import replace
 import pytest
 
 from pulsed.compute.health.checks import CHECKS
-from pulsed.compute.health.counter_increase import Increase
-from pulsed.compute.health.duty import Duty
-from pulsed.compute.health.level import Level
 from pulsed.compute.health.rule import Rule, RuleState
+from pulsed.compute.health.rule_kinds import Duty, Increase, Level
 from pulsed.compute.health.settings import HealthSettings
 from pulsed.compute.health.xid_rule import XidRule
 from pulsed.model.canonical_tick import Extras

@@ -8,8 +8,8 @@ import pytest
 
 from pulsed.compute.health.checks import BY_ID
 from pulsed.compute.health.inputs import GpuInputs
-from pulsed.compute.health.level import Codes, Level, difference, distance, pcie_replay_limit, ratio, total
 from pulsed.compute.health.rule import RuleState, When, duration
+from pulsed.compute.health.rule_kinds import Codes, Level, difference, distance, pcie_replay_limit, ratio, total
 from pulsed.compute.health.settings import HealthSettings
 from pulsed.model.canonical_tick import Extras
 from tests.compute.health.sim import Sim, give

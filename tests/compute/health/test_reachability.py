@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from pulsed.compute.freshness import InputState
-from pulsed.compute.health.reachability import Reachability
+from pulsed.compute.health.gpu import Reachability
+from pulsed.compute.sample import InputState
 from pulsed.model.vocabulary import NOTHING, Reading
 
 BLANK = Reading(ecc_mode=1.0)

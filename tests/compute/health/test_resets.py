@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pulsed.compute.health.resets import RESET_SECONDS, Resets, ResetSign
+from pulsed.compute.health.device_counters import RESET_SECONDS, Resets, ResetSign
 from pulsed.model.vocabulary import Reading
 from tests.compute.health.sim import Sim
 from tests.compute.streams import DAY

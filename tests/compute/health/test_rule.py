@@ -9,8 +9,8 @@ from operator import eq
 import pytest
 
 from pulsed.compute.health.inputs import GpuInputs
-from pulsed.compute.health.level import Level
 from pulsed.compute.health.rule import DAY, HOUR, MINUTE, Rule, RuleState, When
+from pulsed.compute.health.rule_kinds import Level
 from pulsed.compute.health.settings import HealthSettings
 from tests.compute.health.sim import give
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from pulsed.compute.health.checks import CHECKS
-from pulsed.compute.health.counter_increase import Increase
+from pulsed.compute.health.rule_kinds import Increase
 from pulsed.compute.health.saved_state import VERSION
 from pulsed.compute.health.settings import HealthSettings
 from tests.compute.health.sim import GPU, Sim

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from pulsed.compute.health.model import NOT_EVALUATED, SEVERITY, CheckState, Health, State
 from pulsed.compute.health.summary import limited_to, roll_up, stale
+from pulsed.model.health import NOT_EVALUATED, SEVERITY, CheckState, Health, State
 from tests.compute.health.sim import Sim
 
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from pulsed.compute.health.temperature_limits import TemperatureLimits, limits_of
+from pulsed.compute.products import TemperatureLimits, limits_of
 
 
 @pytest.mark.parametrize("model", ["NVIDIA H200", "NVIDIA H200 141GB HBM3e"])

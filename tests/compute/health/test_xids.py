@@ -12,7 +12,8 @@ import pytest
 from pulsed.compute.health import xids
 from pulsed.compute.health.settings import HealthSettings
 from pulsed.compute.health.xids import ADVICE, RESET_LATER, XIDS, Action, Scope, Xid, advice, xid_of
-from pulsed.model.canonical_tick import Device, Extras
+from pulsed.model.canonical_tick import Extras
+from pulsed.model.gpu import Device
 from pulsed.model.owner import pod
 from support.samples import SAMPLES
 from tests.compute.health.sim import GPU, Sim

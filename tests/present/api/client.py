@@ -9,8 +9,8 @@ import httpx
 from fastapi import APIRouter, FastAPI
 
 from pulsed.accounting.accounting import OwnerAccounting
-from pulsed.accounting.ended import EndedAccounts
-from pulsed.collector.target_store import TargetStore
+from pulsed.accounting.saved_accounts import EndedAccounts
+from pulsed.model.target_store import TargetStore
 from pulsed.present.api.account_documents import Accounts
 from pulsed.present.api.application import api
 from pulsed.present.api.events import EventBroadcaster

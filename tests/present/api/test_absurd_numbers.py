@@ -7,8 +7,8 @@ from math import inf, nan
 
 import pytest
 
-from pulsed.compute.health.model import CheckState, Health, XidLast
-from pulsed.compute.tick import HeldWorkload, RealUtilization
+from pulsed.model.computed_tick import HeldWorkload, RealUtilization
+from pulsed.model.health import CheckState, Health, XidLast
 from pulsed.present.api.events import EventBroadcaster
 from pulsed.present.api.history import History
 from pulsed.present.rfc3339 import rfc3339, rfc3339_or_none

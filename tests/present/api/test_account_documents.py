@@ -7,7 +7,7 @@ import json
 import pytest
 
 from pulsed.accounting.accounting import OwnerAccounting
-from pulsed.accounting.ended import EndedAccounts
+from pulsed.accounting.saved_accounts import EndedAccounts
 from pulsed.model.owner import Owner
 from pulsed.present.api.account_documents import (
     AccountFilter,

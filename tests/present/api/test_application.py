@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from pulsed.collector.target_store import TargetStore
-from pulsed.compute.tick import ComputedTick
+from pulsed.model.computed_tick import ComputedTick
+from pulsed.model.target_store import TargetStore
 from pulsed.present.api import schema
 from pulsed.present.api.events import EventBroadcaster
 from pulsed.present.api.history import History

@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from pulsed.collector.target_store import Target
-from pulsed.compute.tick import RealUtilization
+from pulsed.model.computed_tick import RealUtilization
 from pulsed.model.owner import Owner, pod
+from pulsed.model.target_store import Target
 from pulsed.present.api import schema
 from pulsed.present.api.routes.autoscale import autoscale_router
 from tests.present.api.client import Answer, ask, routes

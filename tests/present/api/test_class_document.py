@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pulsed.compute.bounds import Bounds, Inputs
-from pulsed.compute.derive import DEFAULT_SETTINGS, ComputeSettings, result_of
-from pulsed.compute.workload.result import MEASURED_BY
+from pulsed.compute.derived_results import result_of
+from pulsed.compute.settings import DEFAULT_SETTINGS, ComputeSettings
+from pulsed.compute.workload import MEASURED_BY
+from pulsed.model.computed_tick import Bounds, Inputs
 from pulsed.model.vocabulary import NOTHING, Reading
 from pulsed.present.api import schema
 from pulsed.present.api.class_document import class_document

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from pulsed.model.canonical_tick import Device, Entity
+from pulsed.model.gpu import Device, Entity
 from pulsed.model.owner import Owner, pod
 from pulsed.model.vocabulary import QUANTITIES
 from pulsed.present.api.documents import find, gpu_document, gpus_document, health_document, sources_document

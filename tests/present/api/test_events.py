@@ -16,9 +16,9 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from pulsed.compute.health.model import HealthChange
-from pulsed.compute.tick import ClassChange, ComputedTick
 from pulsed.config.model import WebSection
+from pulsed.model.computed_tick import ClassChange, ComputedTick
+from pulsed.model.health import HealthChange
 from pulsed.model.vocabulary import Reading
 from pulsed.present.api.event_documents import KINDS, Change
 from pulsed.present.api.event_queue import MAX_QUEUED_BYTES, Subscriber

@@ -13,7 +13,7 @@ from typing import Any
 import httpx
 import pytest
 
-from pulsed.collector.target_store import Target, TargetStore
+from pulsed.model.target_store import Target, TargetStore
 from pulsed.present.api import schema
 from pulsed.present.api.events import EventBroadcaster
 from pulsed.present.api.gpu_columns import MAX_ROWS, SUMMARY_FIELDS, ColumnReader

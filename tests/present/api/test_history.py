@@ -15,13 +15,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pulsed.compute.tick import ComputedTick
 from pulsed.errors import UsageError
+from pulsed.model.computed_tick import ComputedTick
+from pulsed.model.gpu import names_of
 from pulsed.model.vocabulary import QUANTITIES
 from pulsed.present.api import schema
 from pulsed.present.api.history import History
 from pulsed.present.api.sample_fields import DEFAULT_FIELDS, FIELDS
-from pulsed.present.gpu_keys import names_of
 from support.clocks import ManualClock
 from tests.present.boards import FLICKER, OPEN, SETTLED, TIME, Gpu, busy_gpus, gpu, mig, tick
 

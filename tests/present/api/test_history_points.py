@@ -13,8 +13,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from pulsed.compute.health.model import Health
-from pulsed.compute.tick import ComputedTick, HeldWorkload
+from pulsed.model.computed_tick import ComputedTick, HeldWorkload
+from pulsed.model.health import Health
 from pulsed.present.api import schema
 from pulsed.present.api.history import History
 from pulsed.present.api.history_points import write_points

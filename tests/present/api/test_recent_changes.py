@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from pulsed.compute.health.model import HealthChange, XidEvent
-from pulsed.compute.tick import ClassChange
+from pulsed.model.computed_tick import ClassChange
+from pulsed.model.health import HealthChange, XidEvent
 from pulsed.present.api import schema
 from pulsed.present.api.event_documents import CHANGE_KINDS, Change
 from pulsed.present.api.events import EventBroadcaster

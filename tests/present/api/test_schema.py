@@ -8,7 +8,7 @@ from math import isfinite
 
 from hypothesis import given, settings
 
-from pulsed.collector.target_store import TargetStore
+from pulsed.model.target_store import TargetStore
 from pulsed.model.vocabulary import QUANTITIES
 from pulsed.present.api import schema
 from pulsed.present.api.documents import find, gpu_document, gpus_document

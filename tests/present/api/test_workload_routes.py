@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from pulsed.accounting.ended import EndedAccounts
-from pulsed.collector.target_store import Target, TargetStore
+from pulsed.accounting.saved_accounts import EndedAccounts
 from pulsed.model.owner import Owner, Owners, pod
+from pulsed.model.target_store import Target, TargetStore
 from pulsed.model.vocabulary import Reading
 from pulsed.present.api import schema
 from pulsed.present.api.account_documents import Accounts

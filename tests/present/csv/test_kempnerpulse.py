@@ -8,10 +8,10 @@ from dataclasses import replace
 import pytest
 
 from pulsed.collector.collector import Pipeline
-from pulsed.compute.derive import ComputeSettings
-from pulsed.compute.workload.class_table import CLASSES
+from pulsed.compute.settings import ComputeSettings
 from pulsed.errors import UsageError
 from pulsed.model.raw_tick import RawTick
+from pulsed.model.vocabulary import CLASSES
 from pulsed.present.csv import kempnerpulse, pulsed_csv
 from tests.present.dmon import Rows, capture
 

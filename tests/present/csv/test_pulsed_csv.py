@@ -7,7 +7,7 @@ import math
 import pytest
 
 from pulsed.errors import UsageError
-from pulsed.model.canonical_tick import Device, Entity
+from pulsed.model.gpu import Device, Entity
 from pulsed.model.vocabulary import QUANTITIES
 from pulsed.present.api.sample_fields import NUMBERS, WORDS
 from pulsed.present.csv import pulsed_csv

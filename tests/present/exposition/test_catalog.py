@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pulsed.collector.collector import Pipeline
-from pulsed.collector.target_store import Target, TargetStore
-from pulsed.compute.derive import ComputeSettings
+from pulsed.compute.settings import ComputeSettings
+from pulsed.model.target_store import Target, TargetStore
 from pulsed.present.exposition.catalog import FULL, NAMES, OWN_PREFIXES, SeriesChoice, catalog, lean_form
 from pulsed.present.exposition.page import Pages, PageSettings
 from pulsed.present.exposition.series_memory import LEAST_HOLD_SECONDS

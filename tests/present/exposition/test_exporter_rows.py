@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 import pytest
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
-from pulsed.collector.target_store import TargetStore
-from pulsed.compute.tick import ComputedTick
-from pulsed.model.canonical_tick import Device
+from pulsed.model.computed_tick import ComputedTick
+from pulsed.model.gpu import Device
 from pulsed.model.raw_tick import Layout, RawTick, RawValue
+from pulsed.model.target_store import TargetStore
 from pulsed.present.exposition import passthrough
 from pulsed.present.exposition.exporter_rows import XID, exporter_layout
 from pulsed.present.exposition.page import Pages, PageSettings

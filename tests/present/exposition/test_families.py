@@ -4,10 +4,10 @@ import re
 
 import pytest
 
-from pulsed.compute.counters.catalog import COUNTERS
-from pulsed.compute.workload.class_table import RULES, WORKLOAD_CLASSES
-from pulsed.compute.workload.result import BOTTLENECK_STATES
-from pulsed.model.vocabulary import Reading
+from pulsed.compute.class_table import RULES
+from pulsed.compute.workload import BOTTLENECK_STATES
+from pulsed.model.counters import COUNTERS
+from pulsed.model.vocabulary import WORKLOAD_CLASSES, Reading
 from pulsed.present.exposition.families import COUNTER_FAMILIES, DERIVED, QUANTITY_FAMILIES
 from pulsed.present.exposition.family_types import Family
 from pulsed.present.gpu_sample import gpu_samples

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from pulsed.collector.target_store import TargetStore
 from pulsed.model.owner import Owner, Owners, pod
+from pulsed.model.target_store import TargetStore
 from pulsed.model.vocabulary import Reading
 from pulsed.present.exposition.page import Pages, PageSettings
 from pulsed.present.exposition.telemetry import Telemetry

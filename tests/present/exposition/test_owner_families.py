@@ -10,9 +10,9 @@ import pytest
 
 from pulsed.accounting.accounting import OwnerAccounting
 from pulsed.accounting.findings import FindingDetector
-from pulsed.collector.target_store import Target, TargetStore
-from pulsed.model.canonical_tick import Device, Entity
+from pulsed.model.gpu import Device, Entity
 from pulsed.model.owner import Owner, Owners, pod
+from pulsed.model.target_store import Target, TargetStore
 from pulsed.model.vocabulary import Reading
 from pulsed.present.exposition.catalog import NAMES, catalog
 from pulsed.present.exposition.owner_families import OWNER_NAMES, OwnerFamilies

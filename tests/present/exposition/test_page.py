@@ -13,9 +13,9 @@ from prometheus_client import Metric
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
-from pulsed.collector.target_store import TargetStore
-from pulsed.compute.tick import ComputedTick
-from pulsed.model.canonical_tick import Device, Entity
+from pulsed.model.computed_tick import ComputedTick
+from pulsed.model.gpu import Device, Entity
+from pulsed.model.target_store import TargetStore
 from pulsed.present.exposition.page import LARGE_GPUS, Pages
 from pulsed.present.exposition.telemetry import Telemetry
 from tests.present.boards import (

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from pulsed.collector.target_store import Target
 from pulsed.model.raw_tick import Layout, RawValue, Series
+from pulsed.model.target_store import Target
 from pulsed.present.exposition.page import Pages, PageSettings
 from pulsed.present.exposition.telemetry import Telemetry
 from pulsed.reader.exposition.parser import PageParser

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from pulsed.collector.target_store import TargetStore
-from pulsed.compute.health.model import Health
+from pulsed.model.health import Health
+from pulsed.model.target_store import TargetStore
 from pulsed.present.exposition.catalog import SeriesChoice, catalog
 from pulsed.present.exposition.page import Pages, PageSettings
 from pulsed.present.exposition.telemetry import Telemetry

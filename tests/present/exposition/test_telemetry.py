@@ -10,9 +10,9 @@ from prometheus_client.parser import text_string_to_metric_families as parse_tex
 
 from pulsed import __version__
 from pulsed.collector.source_factory import open_sources, target_of
-from pulsed.collector.target_store import TargetStore
 from pulsed.config.load import load
 from pulsed.errors import BadPage, ScrapeFailed
+from pulsed.model.target_store import TargetStore
 from pulsed.present.exposition.telemetry import LAYERS, Telemetry
 from pulsed.present.exposition.text_format import END
 from tests.present.boards import TIME, board, gpu, target, tick

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from pulsed.compute.derive import ComputeSettings
 from pulsed.compute.health.settings import HealthSettings
+from pulsed.compute.settings import ComputeSettings
 from pulsed.present.promql.alert_text import RUNBOOK
 from pulsed.present.promql.health_alerts import health_alerts
 from pulsed.present.promql.rule_set import RuleSelection, document, groups

@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from pulsed.cli import main
-from pulsed.compute.derive import ComputeSettings
+from pulsed.compute.settings import ComputeSettings
 from pulsed.errors import UsageError
 from pulsed.present.promql.alert_text import RUNBOOK
 from pulsed.present.promql.inputs import QUANTITIES

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pulsed.compute.derive import ComputeSettings
 from pulsed.compute.health.checks import CHECKS
-from pulsed.compute.health.model import SEVERITY, STATES
 from pulsed.compute.health.settings import HealthSettings
+from pulsed.compute.settings import ComputeSettings
+from pulsed.model.health import SEVERITY, STATES
 from pulsed.present.promql.health_alerts import METRIC, health_alerts
 from pulsed.present.promql.rule_set import RuleSelection, document
 from tests.present.promql.promtool import check, selector

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pulsed.compute.derive import ComputeSettings
+from pulsed.compute.settings import ComputeSettings
 from pulsed.present.promql.rule_set import RuleSelection, document
 from tests.present.promql.promtool import check, fired, selector
 

@@ -6,16 +6,10 @@ from dataclasses import fields
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pulsed.compute.bounds import Bounds, Inputs
-from pulsed.compute.workload.class_table import (
-    CLASSES,
-    DEFAULT_THRESHOLDS,
-    VARIABLES,
-    ClassThresholds,
-    Profile,
-    Variable,
-)
-from pulsed.compute.workload.classifier import AT_MOST, Classifier
+from pulsed.compute.class_table import DEFAULT_THRESHOLDS, VARIABLES, ClassThresholds, Profile, Variable
+from pulsed.compute.classifier import AT_MOST, Classifier
+from pulsed.model.computed_tick import Bounds, Inputs
+from pulsed.model.vocabulary import CLASSES
 from pulsed.present.promql.regions import Box, Order, Regions
 
 edges = st.one_of(st.sampled_from([0.0, 0.05, 0.15, 0.2, 0.4, 0.5, 0.8]), st.floats(0, 1.2))

@@ -10,13 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from pulsed.compute.derive import ComputeSettings
+from pulsed.compute.class_table import ClassThresholds
 from pulsed.compute.derived_results import recorded_numbers
 from pulsed.compute.peaks import RESOURCES, peaks_by_architecture
-from pulsed.compute.real_utilization import PRESETS, Weights
 from pulsed.compute.saturation import Saturators
-from pulsed.compute.tick import Result
-from pulsed.compute.workload.class_table import ClassThresholds
+from pulsed.compute.settings import PRESETS, ComputeSettings, Weights
+from pulsed.model.computed_tick import Result
 from pulsed.model.vocabulary import Reading
 from pulsed.present.promql.rule_set import RuleSelection, document
 from pulsed.present.promql.rule_types import IdentityLabels

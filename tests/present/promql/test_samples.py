@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from pulsed.compute.derive import ComputeSettings, result_of
+from pulsed.compute.derived_results import result_of
+from pulsed.compute.settings import ComputeSettings
 from pulsed.translate.translator import Translator
 from support.samples import SAMPLES, needs_samples
 from tests.present.promql.promtool import check, plain, selector

@@ -7,9 +7,10 @@ import random
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from pulsed.compute.derive import ComputeSettings, result_of
-from pulsed.compute.tick import Result
-from pulsed.compute.workload.class_table import RULES
+from pulsed.compute.class_table import RULES
+from pulsed.compute.derived_results import result_of
+from pulsed.compute.settings import ComputeSettings
+from pulsed.model.computed_tick import Result
 from pulsed.model.vocabulary import Reading
 from pulsed.translate.fields import AMBIGUOUS_NAME, sources
 from pulsed.translate.translator import Translator

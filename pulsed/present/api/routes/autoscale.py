@@ -7,8 +7,8 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Response
 
-from pulsed.collector.target_store import TargetStore
 from pulsed.errors import NumberUnknown
+from pulsed.model.target_store import TargetStore
 from pulsed.present.api import schema
 from pulsed.present.api.json_response import REFUSED, ApiError, json_response
 from pulsed.present.api.pod_gpus import missing_targets, pod_gpus

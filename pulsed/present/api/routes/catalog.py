@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fastapi import APIRouter, Response
 
-from pulsed.compute.derive import ComputeSettings
+from pulsed.compute.settings import ComputeSettings
 from pulsed.present.api import schema
 from pulsed.present.api.catalog_document import catalog_document
 from pulsed.present.api.json_response import json_response

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from fastapi import APIRouter, Query, Response
 
-from pulsed.collector.target_store import TargetStore
+from pulsed.model.target_store import TargetStore
 from pulsed.present.api import schema
 from pulsed.present.api.event_documents import CHANGE_KINDS, KINDS, TICK, TICK_FIELDS
 from pulsed.present.api.event_stream_response import EventStreamResponse

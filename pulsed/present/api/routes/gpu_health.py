@@ -7,8 +7,8 @@ from typing import Annotated, Literal
 
 from fastapi import APIRouter, Query, Response
 
-from pulsed.collector.target_store import TargetStore
 from pulsed.compute.health.checks import BY_ID
+from pulsed.model.target_store import TargetStore
 from pulsed.present.api import documents, schema
 from pulsed.present.api.json_response import REFUSED, json_response
 from pulsed.present.api.query_fields import chosen, some_of

@@ -10,8 +10,8 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query, Response
 
-from pulsed.collector.target_store import TargetStore
-from pulsed.model.canonical_tick import Device
+from pulsed.model.gpu import Device, node_of
+from pulsed.model.target_store import TargetStore
 from pulsed.present.api import documents, schema
 from pulsed.present.api.event_documents import identity_document
 from pulsed.present.api.gpu_lookup import NOT_ONE_GPU, GpuPath, NodeQuery, require_one
@@ -20,7 +20,6 @@ from pulsed.present.api.history_points import write_points
 from pulsed.present.api.json_response import REFUSED, ApiError
 from pulsed.present.api.query_fields import chosen, some_of
 from pulsed.present.api.sample_fields import FIELDS
-from pulsed.present.gpu_keys import node_of
 from pulsed.suggestions import did_you_mean
 
 CHART_FIELDS = (

@@ -9,8 +9,8 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, Query, Response
 
 from pulsed.background import in_background
-from pulsed.collector.target_store import TargetStore
-from pulsed.compute.derive import ComputeSettings
+from pulsed.compute.settings import ComputeSettings
+from pulsed.model.target_store import TargetStore
 from pulsed.present.api import documents, schema
 from pulsed.present.api.class_document import class_document
 from pulsed.present.api.gpu_columns import MAX_ROWS, SUMMARY_FIELDS, summary_document

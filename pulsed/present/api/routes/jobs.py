@@ -9,7 +9,7 @@ from typing import Annotated
 from fastapi import APIRouter, Path, Query, Response
 
 from pulsed.background import in_background
-from pulsed.collector.target_store import TargetStore
+from pulsed.model.target_store import TargetStore
 from pulsed.present.api import schema
 from pulsed.present.api.account_documents import (
     AccountFilter,

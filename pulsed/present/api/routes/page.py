@@ -9,7 +9,7 @@ from fastapi import APIRouter, Request, Response
 from starlette.exceptions import HTTPException
 
 from pulsed import __version__
-from pulsed.collector.target_store import TargetStore
+from pulsed.model.target_store import TargetStore
 from pulsed.present.exposition.negotiation import accepts_gzip
 from pulsed.present.table import table
 from pulsed.present.web.assets import CONTENT_SECURITY_POLICY, Asset, Assets

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Response
 
-from pulsed.collector.target_store import TargetStore
+from pulsed.model.target_store import TargetStore
 from pulsed.present.api import schema
 from pulsed.present.api.account_documents import Accounts
 from pulsed.present.api.json_response import REFUSED, json_response

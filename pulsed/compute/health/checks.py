@@ -1,0 +1,574 @@
+"""The checks of a GPU's health: the one table behind results, documentation and alerts.
+
+Sources: NVIDIA's memory error, XID and NVML documentation, DCGM 4.6's health module, and fleet practice where these
+are silent. Inputs that are not in a `Reading` are in `pulsed.compute.health.inputs.FACTS`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from operator import eq, gt, lt
+
+from pulsed.compute.health.check import Check, check
+from pulsed.compute.health.clock_events import HW_THERMAL_BIT, POWER_BRAKE_BIT, SW_THERMAL_BIT, UNNAMED_BIT
+from pulsed.compute.health.inputs import ACTIVITY
+from pulsed.compute.health.rule import DAY, HOUR, MINUTE, When, duration
+from pulsed.compute.health.rule_kinds import (
+    PCIE_LIMIT_INPUTS,
+    Codes,
+    Duty,
+    Increase,
+    Level,
+    difference,
+    distance,
+    faults,
+    gap_of,
+    of_data_centre,
+    pcie_replay_limit,
+    pcie_width_ratio,
+    ratio,
+    step,
+    total,
+    watches,
+)
+from pulsed.compute.health.xid_rule import CORROBORATION, CRITICAL_SECONDS, XID_INPUTS, XidRule
+from pulsed.compute.health.xids import RESET_LATER
+from pulsed.compute.sample import FRESH_SECONDS
+from pulsed.model.health import State
+
+_GAPS: tuple[tuple[State, float, float], ...] = (("warn", 3, 10), ("crit", 10, MINUTE))
+"""By state, the shortest gap between two samples in intervals and in seconds: intervals of a fast source are short."""
+
+_REMAP_INPUTS = ("row_remap_failure", "row_remap_pending", "remapped_rows_uncorrectable_total")
+
+_RETIRED_INPUTS = ("retired_pages_sbe_total", "retired_pages_dbe_total")
+
+_SOURCE = "NVML's clocks event reasons"
+
+
+def _event_count(reason: str, state: State) -> Level:
+    """Return a rule for dcgm-exporter's count of a clock event, for pages without `clocks_event_reasons`."""
+    return Level(
+        f"clock_event_{reason}",
+        {state: 3},
+        "samples with it in dcgm-exporter's window",
+        enter=MINUTE,
+        hold=5 * MINUTE,
+    )
+
+
+_BRAKE = Duty(
+    "power_brake_ratio",
+    {"warn": 0.05},
+    "the power brake",
+    ("power_brake_slowdown_seconds_total",),
+    bits=POWER_BRAKE_BIT,
+)
+
+
+def _above(name: str, levels: Mapping[State, float], limit: str, inputs: tuple[str, str], fallback: str) -> Level:
+    """Return a rule for a temperature relative to a limit of the device, else of its model."""
+    text = f"°C relative to the {limit}"
+    return Level(
+        name, levels, text, inputs, number="from {:+g}", by=difference, fallback=fallback, enter=30.0, clear=3.0
+    )
+
+
+_REPLAYS = Increase(
+    "pcie_replays_over_limit",
+    {"warn": 1.000001},
+    "times the replays that the specified bit error rate explains for the link's best generation and width",
+    ("pcie_replays_total", "pcie_correctable_errors_total"),
+    number="above {:g}",
+    window=MINUTE,
+    per=MINUTE,
+    limit=pcie_replay_limit,
+    limit_inputs=PCIE_LIMIT_INPUTS,
+    enter=MINUTE,
+    hold=10 * MINUTE,
+)
+
+_LOADED = (When("performance_state", eq, 0), When(ACTIVITY, gt, 0))
+"""An idle link has a lower generation, and on some boards fewer lanes."""
+
+CHECKS: tuple[Check, ...] = (
+    # Whether the GPU and its readings are available, what the driver requests, and the errors that it reports.
+    check(
+        "gpu_lost",
+        "The GPU does not answer",
+        Level(
+            "polls_missed",
+            {"crit": 2},
+            f"polls in a row without the GPU although its source delivers; until it answered for {duration(MINUTE)}",
+            release=MINUTE,
+        ),
+        XidRule(text="after XID 79", choose=79, keep={"crit": MINUTE}),
+        remedy="The GPU stopped answering on PCIe: drain and restart the node; if it repeats, reseat the board and "
+        "check its power.",
+        source="NVML errors 15 and 28, XID 79",
+        guest=True,
+    ),
+    check(
+        "recovery_action",
+        "The driver requests a recovery action",
+        Codes("recovery_action", text="action", codes={"warn": (3, 5), "crit": (1, 2, 4, 6, 7)}, beyond="warn"),
+        remedy="The driver requests recovery action {recovery_action:g} (1 reset, 2 restart of the node, 3 peers "
+        "drained, 4 drain and reset, 5 IMEX, 6 bus reset, 7 restart of the system): drain the GPU and apply it.",
+        source="NVML nvmlDeviceGetGpuRecoveryAction, DCGM field 1523",
+    ),
+    check(
+        "telemetry",
+        "Readings are late or blank",
+        *(
+            Level(
+                "sample_gap_intervals",
+                {state: intervals},
+                f"intervals and {duration(seconds)} between two samples",
+                number="above {:g}",
+                by=gap_of(seconds),
+            )
+            for state, intervals, seconds in _GAPS
+        ),
+        Level(
+            "inputs_blank_ratio",
+            {"warn": 0.5},
+            "of the inputs that the GPU once had blank",
+            number="with {:.0%}",
+            enter=30.0,
+        ),
+        Level(
+            "inputs_age_seconds",
+            {"warn": FRESH_SECONDS},
+            "and 3 intervals without a current temperature, power, clock, utilization, memory or energy",
+            number="after {:g} s",
+        ),
+        note="blank and frozen readings are not current; without current ones a GPU is unknown unless another check "
+        "is warn or worse; without a sample for more than 10 intervals all other checks are unknown",
+        remedy="Readings are stale: check the host engine or the exporter, then run nvidia-smi; a hang points to the "
+        "driver.",
+        source="pulsed",
+        guest=True,
+    ),
+    check(
+        "xid_critical",
+        "An XID that needs a reset or a restart",
+        XidRule(
+            inputs=(*XID_INPUTS, *CORROBORATION),
+            text="after an XID of severity crit, or until the GPU is reset or its driver or node restarted",
+            choose="critical",
+            keep={"crit": CRITICAL_SECONDS},
+        ),
+        note="an XID that is older than the first sample counts only if another input confirms it",
+        remedy="XID {xid:g} needs a GPU reset or node restart: {advice}, and look at the kernel log.",
+        source="NVIDIA's XID catalogue",
+        guest=True,
+    ),
+    check(
+        "xid_warning",
+        "An XID that affected work on this GPU",
+        XidRule(
+            inputs=(*XID_INPUTS, *CORROBORATION),
+            text="after an XID of that severity",
+            choose="warning",
+            keep={"info": 10 * MINUTE, "warn": HOUR},
+        ),
+        note="unknown XIDs and critical ones that are older than the first sample are warn; one of severity crit is "
+        "warn after its 24 h until the GPU is reset, unless the last code is 0 again; 45 does not count",
+        remedy="XID {xid:g} affected work on this GPU: {advice}, and watch whether the code returns.",
+        source="NVIDIA's XID catalogue",
+        guest=True,
+    ),
+    check(
+        "xid_repeat",
+        "The same XID repeatedly",
+        XidRule(
+            text="after the same XID came in 5 bursts (3 min apart), or 31 in 3 bursts across 2 jobs; not 45",
+            choose="repeated",
+            keep={"warn": DAY},
+        ),
+        remedy="XID {xid:g} repeats on one GPU: run a diagnostic before it gets new jobs.",
+        source="NVSentinel",
+        guest=True,
+    ),
+    # Device memory: errors, and the repairs that follow them.
+    check(
+        "ecc_uncorrectable",
+        "Uncorrected memory errors",
+        Level("ecc_dbe_volatile_total", {"crit": 1}, "uncorrected errors since the driver was loaded"),
+        step("ecc_dbe_aggregate_total", "crit", "new uncorrected errors", DAY, lifetime=True),
+        remedy="Uncorrected memory errors may have spoiled results: drain, reset the GPU, then check row remapping.",
+        source="DCGM's memory watch",
+    ),
+    check(
+        "memory_unrepairable",
+        "Memory cannot be repaired",
+        Level("memory_unrepairable", {"crit": 1}, "while the board reports memory that it cannot repair", number=""),
+        Level("ecc_sram_threshold_exceeded", {"crit": 1}, "while SRAM errors are above their limit", number=""),
+        remedy="The GPU reports memory that it cannot repair: take the GPU out and open a replacement case.",
+        source="DCGM's memory watch, NVIDIA's memory error management",
+    ),
+    check(
+        "ecc_correctable_rate",
+        "Many corrected memory errors",
+        Increase(
+            "ecc_corrected_per_hour",
+            {"info": 11},
+            "corrected errors",
+            ("ecc_sbe_volatile_total", "ecc_sbe_aggregate_total"),
+            window=HOUR,
+            per=HOUR,
+            hold=HOUR,
+        ),
+        Increase(
+            "ecc_corrected_per_day",
+            {"warn": 101},
+            "corrected errors",
+            ("ecc_sbe_aggregate_total", "ecc_sbe_volatile_total"),
+            window=DAY,
+            per=DAY,
+            hold=HOUR,
+        ),
+        XidRule(text="after XID 92", choose=92, keep={"warn": HOUR}),
+        remedy="Corrected errors are frequent: no action now, but watch remapped rows and plan a reset.",
+        source="NVIDIA's memory error management, fleet practice",
+    ),
+    check(
+        "row_remap_failed",
+        "Row repair failed",
+        Level("row_remap_failure", {"crit": 1}, "while the board reports a row that could not be replaced", number=""),
+        remedy="Row repair failed (spares used up or write failed): run field diagnostics and replace the GPU.",
+        source="NVIDIA's memory error management",
+        unless=_RETIRED_INPUTS,
+    ),
+    check(
+        "row_remap_pending",
+        "A memory repair waits for a reset",
+        Level("row_remap_pending", {"warn": 1}, "while a row remapping waits for a reset", number=""),
+        Level("retired_pages_pending", {"warn": 1}, "while a page retirement waits for a reset", number=""),
+        remedy=f"A memory repair waits for a reset: {RESET_LATER}.",
+        source="NVIDIA's memory error management",
+    ),
+    check(
+        "row_remap_growth",
+        "Memory rows were replaced",
+        step("remapped_rows_uncorrectable_total", "warn", "rows replaced for uncorrected errors", DAY, lifetime=True),
+        Level(
+            "remapped_rows_uncorrectable", {"crit": 512}, "replaced rows in all", ("remapped_rows_uncorrectable_total",)
+        ),
+        Level("remap_banks_no_spares", {"warn": 1}, "while a bank has no spare row", number=""),
+        note="fewer rows that were replaced before are ok: the memory is repaired",
+        remedy="New rows were replaced: fine once, but a growing number or a bank without spares means replacement "
+        "soon.",
+        source="NVIDIA's memory error management: 8 spare rows per bank, 512 in all",
+        unless=_RETIRED_INPUTS,
+    ),
+    check(
+        "retired_pages",
+        "Many retired memory pages",
+        Level("retired_pages", {"warn": 48, "crit": 63}, "retired pages", _RETIRED_INPUTS, by=total),
+        step(
+            "retired_pages_dbe_total",
+            "crit",
+            "pages retired for uncorrected errors after the 15th",
+            7 * DAY,
+            lifetime=True,
+            when=(When("retired_pages_dbe_total", gt, 15),),
+        ),
+        remedy="Many memory pages are retired on this older GPU: plan its replacement.",
+        source="DCGM's memory watch, NVIDIA's page retirement (64 at most)",
+        unless=_REMAP_INPUTS,
+    ),
+    # Clocks that are reduced because of heat.
+    check(
+        "thermal_hw",
+        "Hardware cuts the clocks because of heat",
+        Duty(
+            "hardware_thermal_ratio",
+            {"hot": 0.05, "crit": 0.5},
+            "the hardware because of heat",
+            ("hardware_thermal_slowdown_seconds_total",),
+            bits=HW_THERMAL_BIT,
+        ),
+        _event_count("hw_thermal", "hot"),
+        remedy="Hardware protection cuts the clocks: check fans, airflow, coolant and nearby nodes now.",
+        source=_SOURCE,
+    ),
+    check(
+        "thermal_sw",
+        "The driver lowers the clocks because of heat",
+        Duty(
+            "software_thermal_ratio",
+            {"hot": 0.1},
+            "the driver because of heat",
+            ("software_thermal_slowdown_seconds_total",),
+            bits=SW_THERMAL_BIT,
+        ),
+        Duty(
+            "thermal_violation_ratio",
+            {"hot": 0.1},
+            "heat according to a violation counter",
+            ("thermal_violation_seconds_total",),
+            uncertain=True,
+        ),
+        remedy="The driver lowers clocks to stay cool: improve cooling or reduce the load.",
+        source=_SOURCE,
+    ),
+    # Temperatures against the limits of the GPU.
+    check(
+        "temp_margin",
+        "Close to the GPU's own temperature limit",
+        Level(
+            "temperature_margin_celsius",
+            {"warn": 5, "hot": 0, "crit": -2},
+            "below the limit",
+            number="at {:g} °C or less",
+            below=True,
+            enter=10.0,
+            clear=3.0,
+        ),
+        remedy="The margin to the GPU's own temperature limit is {temperature_margin_celsius:g} °C (negative: "
+        "exceeded): cool the GPU.",
+        source="NVML's T.Limit: slowdown at -2 °C on H100, H200, Ada and Blackwell",
+        unless=("slowdown_temperature_celsius", "max_operating_temperature_celsius"),
+    ),
+    check(
+        "temp_gpu",
+        "The die is too warm",
+        _above(
+            "above_max_operating_celsius",
+            {"warn": -5, "hot": 0},
+            "highest operating temperature",
+            ("temperature_celsius", "max_operating_temperature_celsius"),
+            fallback="max_operating",
+        ),
+        _above(
+            "above_slowdown_celsius",
+            {"crit": 0},
+            "slowdown temperature",
+            ("temperature_celsius", "slowdown_temperature_celsius"),
+            fallback="slowdown",
+        ),
+        note="only without a margin; limits are the device's, else the model's",
+        remedy="The die is near its slowdown point: check cooling and neighbouring heat.",
+        source="NVML's temperature thresholds",
+        superseded_by="temperature_margin_celsius",
+    ),
+    check(
+        "temp_memory",
+        "The memory is too warm",
+        _above(
+            "above_memory_max_celsius",
+            {"warn": -3, "hot": 0},
+            "memory's highest operating temperature",
+            ("memory_temperature_celsius", "memory_max_operating_temperature_celsius"),
+            fallback="memory",
+        ),
+        remedy="Memory is too warm: raise airflow; memory heat causes errors before the die does.",
+        source="NVML's temperature thresholds",
+    ),
+    # Clocks that are reduced because of power.
+    check(
+        "power_brake",
+        "The power brake slows the GPU",
+        _BRAKE,
+        replace(_BRAKE, name="power_brake_long_ratio", levels={"crit": 0.6}, window=10 * MINUTE, enter=0.0),
+        _event_count("hw_power_brake", "warn"),
+        remedy="The power brake slows the GPU: check PSU, cables and rack power.",
+        source=_SOURCE,
+    ),
+    check(
+        "hw_slowdown",
+        "Hardware slows the clocks for an unnamed reason",
+        Duty(
+            "hardware_slowdown_ratio",
+            {"warn": 0.2},
+            "the hardware of a busy GPU for neither heat nor the power brake",
+            (),
+            bits=UNNAMED_BIT,
+        ),
+        Duty(
+            "board_limit_ratio",
+            {"warn": 0.2},
+            "the board's limits according to a violation counter",
+            ("board_limit_violation_seconds_total", "reliability_violation_seconds_total"),
+            uncertain=True,
+        ),
+        remedy="Hardware slows the clocks for an unnamed reason: check temperature, power and firmware logs.",
+        source=_SOURCE,
+    ),
+    # PCIe, NVLink and the fabric.
+    check(
+        "pcie_replay",
+        "Too many PCIe replays",
+        _REPLAYS,
+        replace(
+            _REPLAYS,
+            name="pcie_replays_long_over_limit",
+            levels={"crit": 10.000001},
+            text="times as many",
+            window=5 * MINUTE,
+        ),
+        remedy="Too many PCIe replays: reseat the board or riser and check the slot.",
+        source="PCIe's bit error rate of 1e-12, as in DCGM's PCIe watch",
+    ),
+    check(
+        "pcie_link",
+        "The PCIe link is narrower or slower than it can be",
+        Level(
+            "pcie_width_ratio",
+            {"warn": 0.999, "crit": 0.499},
+            "of the device's lanes in P0 and while active",
+            ("pcie_link_width", "pcie_link_width_max"),
+            number="below {:.0%}",
+            by=pcie_width_ratio,
+            below=True,
+            when=_LOADED,
+            enter=MINUTE,
+        ),
+        Level(
+            "pcie_generation_ratio",
+            {"warn": 0.999},
+            "of the device's PCIe generation in P0 and while active",
+            ("pcie_link_generation", "pcie_link_generation_max"),
+            number="below {:.0%}",
+            by=ratio,
+            below=True,
+            when=_LOADED,
+            enter=MINUTE,
+        ),
+        remedy="The GPU runs on a narrower or slower PCIe link than it can: reseat it and check the slot and BIOS.",
+        source="the device's own maximum; links idle at a lower generation",
+    ),
+    check(
+        "nvlink_errors",
+        "NVLink errors",
+        Increase(
+            "nvlink_crc_errors_per_minute",
+            {"warn": 1, "crit": 6000},
+            "CRC errors",
+            ("nvlink_crc_errors_total", "nvlink_crc_flit_errors_total", "nvlink_crc_data_errors_total"),
+            window=MINUTE,
+            per=MINUTE,
+            hold=10 * MINUTE,
+        ),
+        step("nvlink_replay_errors_total", "warn", "replays", 10 * MINUTE),
+        step("nvlink_recovery_errors_total", "warn", "recoveries", 10 * MINUTE),
+        step("nvlink_receive_errors_total", "warn", "receive errors", 10 * MINUTE),
+        step("nvlink_link_recoveries_total", "warn", "link recoveries", 10 * MINUTE),
+        step("nvlink_link_recoveries_failed_total", "crit", "failed link recoveries", 10 * MINUTE),
+        Level(
+            "nvlink_effective_bit_error_ratio",
+            {"warn": 1.000001e-12, "crit": 1.000001e-6},
+            "effective bit errors per bit",
+            number="above {:g}",
+            hold=10 * MINUTE,
+        ),
+        remedy="NVLink errors: check cables or bridge; a failed recovery needs a GPU reset.",
+        source="DCGM's NVLink watches",
+    ),
+    check(
+        "fabric_link",
+        "The NVLink fabric is not usable",
+        Codes("fabric_manager_status", text="fabric manager status", codes={"crit": (1, 4, 5, 6)}, enter=MINUTE),
+        Codes("fabric_manager_status", text="fabric manager status", codes={"warn": (2,)}, enter=5 * MINUTE),
+        Level(
+            "fabric_health_mask",
+            {"crit": 1},
+            "faults in the fabric's health mask",
+            by=faults(((0, 2, 1, 1), (2, 2, 1, 1), (4, 2, 1, 1), (6, 2, 1, 1), (8, 4, 2, 15))),
+            enter=MINUTE,
+        ),
+        Codes("fabric_health_summary", text="fabric health summary", codes={"crit": (2,), "warn": (3,)}, enter=MINUTE),
+        remedy="A link or fabric partition is not usable: restart the fabric manager, then reset the GPUs on it.",
+        source="NVML's fabric information, DCGM's fabric watch",
+    ),
+    # DCGM's own health watches, settings of the GPU, heat while idle, and wear.
+    check(
+        "dcgm_health",
+        "A DCGM health watch reports a problem",
+        Level(
+            "dcgm_health_result",
+            {"info": 5, "warn": 10, "crit": 20},
+            "of a DCGM health watch (10 warning, 20 failure; a POWER warning counts as 5), unless pulsed's own check "
+            "of the same part is raised and as severe",
+            ("health_watches",),
+            number="at result {:g} or more",
+            by=watches(
+                {
+                    "PCIE": ("pcie_replay",),
+                    "NVLINK": ("nvlink_errors", "fabric_link"),
+                    "MEM": (
+                        "ecc_uncorrectable",
+                        "memory_unrepairable",
+                        "row_remap_failed",
+                        "row_remap_pending",
+                        "row_remap_growth",
+                        "retired_pages",
+                    ),
+                    "THERMAL": ("thermal_hw", "thermal_sw", "temp_margin", "temp_gpu"),
+                    "POWER": ("power_brake",),
+                    "INFOROM": ("config_drift",),
+                },
+                mild=frozenset({"POWER"}),
+            ),
+            hold=10 * MINUTE,
+        ),
+        remedy="A DCGM health watch reports a problem: read its message and run a level-2 diagnostic.",
+        source="DCGM's health watches, through dcgm-exporter",
+    ),
+    check(
+        "config_drift",
+        "Unexpected GPU settings",
+        Level("inforom_valid", {"warn": 0}, "while the InfoROM is invalid", number="", below=True),
+        Level(
+            "ecc_mode_pending_change",
+            {"warn": 1},
+            "while an ECC mode waits for a reset",
+            ("ecc_mode", "ecc_mode_pending"),
+            number="",
+            by=distance,
+        ),
+        Level(
+            "ecc_mode", {"warn": 0}, "while ECC is off on a data-centre GPU", number="", by=of_data_centre, below=True
+        ),
+        Level("persistence_mode", {"info": 0}, "while persistence mode is off", number="", below=True),
+        remedy="Unexpected GPU settings: compare InfoROM, ECC and persistence mode with its neighbours.",
+        source="DCGM's InfoROM watch, fleet practice",
+        optional=True,
+    ),
+    check(
+        "hot_idle",
+        "Hot while idle",
+        Level(
+            "temperature_celsius",
+            {"warn": 70},
+            "with less than 10% activity",
+            number="at {:g} °C or more",
+            when=(When(ACTIVITY, lt, 0.1),),
+            enter=30 * MINUTE,
+            clear=3.0,
+        ),
+        remedy="The GPU is hot while idle: check cooling and what runs on it.",
+        source="OCI's GPU scanner",
+        optional=True,
+    ),
+    check(
+        "smoothing_wear",
+        "The power smoothing circuit wears out",
+        Level(
+            "power_smoothing_lifetime_remaining_ratio",
+            {"warn": 0.1, "crit": 0},
+            "of its life left",
+            number="at {:.0%} or less",
+            below=True,
+        ),
+        remedy="The power smoothing circuit is nearly used up: schedule service for this board.",
+        source="DCGM field 1432",
+        optional=True,
+    ),
+)
+"""All checks, in the order in which they are published."""
+
+BY_ID: Mapping[str, Check] = {check.id: check for check in CHECKS}
+"""By id."""

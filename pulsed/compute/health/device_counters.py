@@ -1,0 +1,193 @@
+"""Counters of a GPU over time: the increase and the share of time within a window, across resets and misread values,
+and the signs that a GPU was reset or its driver reloaded."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from math import inf
+
+from pulsed.compute.health.clock_events import FEWEST_SAMPLES
+from pulsed.compute.sample import has_passed
+from pulsed.model.vocabulary import POSITION, Reading, Value
+
+_PARTS = 60
+"""Parts of a window: an increase leaves it up to one part late."""
+
+
+@dataclass(slots=True, eq=False)
+class CounterIncrease:
+    """Increase of one counter of one GPU.
+
+    A counter that falls was reset, and counts from there; one that returns to its former value was misread.
+
+    Attributes:
+        seconds: length of the window.
+        lifetime: the counter never falls: only values above its peak are an increase.
+        last: the newest value; None before the first.
+        peak: the highest value.
+        parts: time and amount of each increase within the window; mostly empty, which needs no memory.
+        settled: whether two values were seen.
+        grown: time of the last increase; None for never.
+    """
+
+    seconds: float
+    lifetime: bool
+    last: float | None = None
+    peak: float = -inf
+    parts: tuple[tuple[float, float], ...] = ()
+    settled: bool = False
+    grown: float | None = None
+
+    def update(self, value: float, now: float, gap: float = 0.0) -> float:
+        """Return the increase since the last value.
+
+        Args:
+            value: of the counter.
+            now: seconds.
+            gap: seconds without a sample before this one. An increase in a gap that is longer than the window counts
+                with the share of the window, as if it had been steady.
+        """
+        self._expire(now)
+        last, self.last = self.last, value
+        peak, self.peak = self.peak, max(self.peak, value)
+        if last is None:
+            return 0.0
+        self.settled = True
+        increase = max(value - (peak if self.lifetime or value >= peak else last), 0.0)
+        increase *= self.seconds / max(gap, self.seconds)
+        if increase:
+            self._add(now, increase)
+        return increase
+
+    @property
+    def total(self) -> float:
+        """Increase within the window."""
+        return sum([amount for _, amount in self.parts])
+
+    @property
+    def due(self) -> float:
+        """When an increase leaves the window."""
+        return self.parts[0][0] + self.seconds if self.parts else inf
+
+    def _add(self, now: float, increase: float) -> None:
+        parts = self.parts
+        if parts and now - parts[-1][0] < self.seconds / _PARTS:
+            when, amount = parts[-1]
+            self.parts = (*parts[:-1], (when, amount + increase))
+        else:
+            self.parts = (*parts, (now, increase))
+        self.grown = now
+
+    def _expire(self, now: float) -> None:
+        while self.parts and has_passed(self.seconds, self.parts[0][0], now):
+            self.parts = self.parts[1:]
+
+
+MICROSECONDS = 1e3
+"""Factor of a counter of microseconds that is read as nanoseconds."""
+
+
+@dataclass(slots=True, eq=False)
+class DutyCounter:
+    """A counter of the seconds in which the clocks of one GPU were reduced.
+
+    Attributes:
+        share: of the window, 0 and more; None before the third sample.
+        is_proven: whether it has grown faster than a counter of microseconds can.
+        points: time and value of the samples in the window.
+    """
+
+    share: float | None = None
+    is_proven: bool = False
+    points: list[tuple[float, float]] = field(default_factory=list)
+
+    def update(self, value: float | None, now: float, window: float) -> None:
+        """Update the share of a window in seconds; a missing value restarts it."""
+        points = self.points
+        self.share = None
+        if value is None or (points and value < points[-1][1]):
+            points.clear()  # the driver was reloaded
+        if value is None:
+            return
+        if points and now > points[-1][0] and (value - points[-1][1]) / (now - points[-1][0]) > 2 / MICROSECONDS:
+            self.is_proven = True
+        points.append((now, value))
+        while len(points) > FEWEST_SAMPLES and now - points[1][0] >= window:
+            del points[0]
+        if len(points) >= FEWEST_SAMPLES:
+            self.share = (value - points[0][1]) / max(now - points[0][0], window)
+
+
+RESET_SIGNS = (
+    "energy_joules_total",
+    "pcie_replays_total",
+    "ecc_sbe_volatile_total",
+    "ecc_dbe_volatile_total",
+)
+"""Counters that fall when the GPU is reset or the driver is reloaded. The first changes with every sample."""
+
+RESET_SECONDS = 60.0
+"""A counter that is read seldom, and repeated in between, must stay fallen for so long to indicate a reset."""
+
+_ENERGY, *_OTHERS = (POSITION[name] for name in RESET_SIGNS)
+
+
+@dataclass(slots=True)
+class ResetSign:
+    """A counter that starts again with a reset. One that falls and returns was misread.
+
+    Attributes:
+        highest: since the last reset; None while it was never there.
+        falls: number of samples in a row with a lower value.
+        since: time of the first of them.
+    """
+
+    highest: Value = None
+    falls: int = 0
+    since: float = 0.0
+
+    def update(self, value: float, now: float, seconds: float) -> float | None:
+        """Take a sample; return the time of a reset once the value was lower twice and for so many seconds."""
+        if self.highest is None or value >= self.highest:
+            self.highest, self.falls = value, 0
+            return None
+        self.since = self.since if self.falls else now
+        self.falls += 1
+        if self.falls < 2 or now - self.since < seconds:
+            return None
+        self.highest, self.falls = value, 0
+        return self.since
+
+
+@dataclass(slots=True)
+class Resets:
+    """The signs of one GPU, in the order of `RESET_SIGNS`.
+
+    Attributes:
+        is_pending: whether any but the first is lower now: then every sample counts.
+    """
+
+    energy: ResetSign = field(default_factory=ResetSign)
+    replays: ResetSign = field(default_factory=ResetSign)
+    sbe: ResetSign = field(default_factory=ResetSign)
+    dbe: ResetSign = field(default_factory=ResetSign)
+    is_pending: bool = False
+
+    def update(self, reading: Reading, now: float, is_any_changed: bool) -> float | None:
+        """Take a measurement; return the time of the newest reset that it shows, None for none.
+
+        Args:
+            reading: not a repeated one.
+            now: seconds of the GPU's clock.
+            is_any_changed: whether a sign other than the first has changed.
+        """
+        energy = reading[_ENERGY]
+        moment = None if energy is None else self.energy.update(energy, now, 0.0)
+        if not (is_any_changed or self.is_pending):
+            return moment
+        for sign, position in zip((self.replays, self.sbe, self.dbe), _OTHERS, strict=True):
+            value = reading[position]
+            if value is not None and (fell := sign.update(value, now, RESET_SECONDS)) is not None:
+                moment = fell if moment is None else max(moment, fell)
+        self.is_pending = bool(self.replays.falls or self.sbe.falls or self.dbe.falls)
+        return moment

@@ -1,0 +1,342 @@
+"""The kinds of rules, with their measures: levels of the inputs of one sample, increases of counters, and shares of
+time with reduced clocks. Rules about XIDs are in `xid_rule`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from math import inf
+
+from pulsed.compute.health.device_counters import MICROSECONDS, CounterIncrease, DutyCounter
+from pulsed.compute.health.inputs import INPUT_POSITION, GpuInputs
+from pulsed.compute.health.rule import MINUTE, Rule, RuleState, When, duration
+from pulsed.compute.products import is_data_centre, limits_of
+from pulsed.compute.sample import has_passed
+from pulsed.model.health import SEVERITY, State
+from pulsed.model.vocabulary import Value
+
+# Replays per minute and lane that a bit error rate of 1e-12 explains, by generation (DCGM's PCIe watch). 4 and newer
+# would do with less, as links correct more; DCGM scales them all alike.
+_REPLAYS_PER_LANE: Mapping[int, float] = {1: 0.15, 2: 0.3, 3: 0.48, 4: 0.96, 5: 1.92, 6: 3.84}
+_UNKNOWN_LINK = (5, 16)
+
+_FAILURE = 20.0
+"""Result of a failure of a DCGM watch."""
+
+_MILD = 5.0
+"""Result of a warning of a DCGM watch whose warnings are noise."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Level(Rule):
+    """The measure follows from the inputs of one sample.
+
+    Attributes:
+        by: returns the measure from the inputs; the one input by default.
+        fallback: attribute of `TemperatureLimits` that replaces a missing second input.
+    """
+
+    by: Callable[[Level, GpuInputs], float | None] | None = None
+    fallback: str = ""
+
+    def measure(self, state: RuleState, inputs: GpuInputs, now: float) -> float | None:
+        """Return the measure; None while inputs are missing."""
+        return self.by(self, inputs) if self.by else inputs.values[self.positions[0]]
+
+    def evidence(self, state: RuleState, inputs: GpuInputs) -> tuple[tuple[str, float], ...]:
+        """Return the numbers that decide; `limit_from_table` where the limit is not the device's own."""
+        found = Rule.evidence(self, state, inputs)
+        if self.fallback and inputs.value(self.inputs[1]) is None:
+            limit = getattr(limits_of(inputs.model), self.fallback)
+            if limit is not None:
+                found = (*found, (self.inputs[1], limit), ("limit_from_table", 1.0))
+        return found
+
+
+@dataclass(frozen=True, kw_only=True)
+class Codes(Level):
+    """The measure is a code.
+
+    Attributes:
+        codes: by code, the state that it means; others up to the largest code are ok.
+        beyond: the state of codes above all of these: they are newer than the table.
+    """
+
+    codes: Mapping[State, tuple[int, ...]]
+    beyond: State | None = None
+
+    @property
+    def states(self) -> tuple[State, ...]:
+        """The states that it can raise."""
+        beyond = (self.beyond,) if self.beyond else ()
+        return tuple(dict.fromkeys((*self.codes, *beyond)))
+
+    def grade(self, measure: float) -> tuple[int, int]:
+        """Return the severity of a code, twice: it has no margin."""
+        severity = next((SEVERITY[state] for state, codes in self.codes.items() if int(measure) in codes), 0)
+        if self.beyond and measure > max(map(max, self.codes.values())):
+            severity = SEVERITY[self.beyond]
+        return severity, severity
+
+    def _condition(self) -> str:
+        states = [f"{state} at {self.text} {', '.join(map(str, codes))}" for state, codes in self.codes.items()]
+        return ", ".join([*states, f"{self.beyond} at newer ones"] if self.beyond else states)
+
+
+def total(rule: Level, inputs: GpuInputs) -> float | None:
+    """Return the sum of the inputs."""
+    found = [inputs.values[position] for position in rule.positions]
+    return None if None in found else sum(filter(None, found))
+
+
+def ratio(rule: Level, inputs: GpuInputs) -> float | None:
+    """Return the ratio of the first input to the second."""
+    first, second = rule.positions
+    return _ratio(inputs.values[first], inputs.values[second])
+
+
+def pcie_width_ratio(rule: Level, inputs: GpuInputs) -> float | None:
+    """Return the ratio of the first input to the second; `HealthSettings.pcie_width_max` replaces the second."""
+    first, second = rule.positions
+    return _ratio(inputs.values[first], inputs.settings.pcie_width_max or inputs.values[second])
+
+
+def difference(rule: Level, inputs: GpuInputs) -> float | None:
+    """Return the first input less the second, or less the model's limit where the second is missing."""
+    first, second = rule.positions
+    value, other = inputs.values[first], inputs.values[second]
+    if other is None and rule.fallback:
+        other = getattr(limits_of(inputs.model), rule.fallback)
+    return None if value is None or other is None else value - other
+
+
+def distance(rule: Level, inputs: GpuInputs) -> float | None:
+    """Return the absolute difference of two inputs."""
+    signed = difference(rule, inputs)
+    return None if signed is None else abs(signed)
+
+
+def of_data_centre(rule: Level, inputs: GpuInputs) -> float | None:
+    """Return the one input, for data-centre GPUs only."""
+    return inputs.values[rule.positions[0]] if is_data_centre(inputs.model) else None
+
+
+def gap_of(seconds: float) -> Callable[[Level, GpuInputs], float | None]:
+    """Return a measure: the one input, intervals between two samples, if that is a gap of at least so many seconds."""
+
+    def measure(rule: Level, inputs: GpuInputs) -> float | None:
+        return inputs.values[rule.positions[0]] if has_passed(seconds, 0.0, inputs.gap_seconds) else 0.0
+
+    return measure
+
+
+def faults(fields: tuple[tuple[int, int, int, int], ...]) -> Callable[[Level, GpuInputs], float | None]:
+    """Return a measure: how many fields of a bit mask report a fault.
+
+    Args:
+        fields: shift, number of bits, smallest and largest value that is a fault.
+    """
+
+    def measure(rule: Level, inputs: GpuInputs) -> float | None:
+        value = inputs.values[rule.positions[0]]
+        if value is None:
+            return None
+        return float(sum(low <= int(value) >> shift & (1 << bits) - 1 <= high for shift, bits, low, high in fields))
+
+    return measure
+
+
+def watches(
+    own_checks: Mapping[str, tuple[str, ...]], mild: frozenset[str]
+) -> Callable[[Level, GpuInputs], float | None]:
+    """Return a measure: the worst result of DCGM's health watches for which no own check is raised.
+
+    A check that is ok does not refute DCGM, which has other inputs. A check that is less severe has another cause.
+
+    Args:
+        own_checks: by watch, the checks of the same part.
+        mild: watches whose warnings are noise.
+    """
+
+    def measure(rule: Level, inputs: GpuInputs) -> float | None:
+        if inputs.extras is None or inputs.extras.health_watches is None:
+            return None
+        worst = 0.0
+        for watch, result in inputs.extras.health_watches:
+            if watch.upper() in mild and result < _FAILURE:
+                result = min(result, _MILD)
+            severity, _ = rule.grade(result)
+            if not any(inputs.severity_of(check) >= severity for check in own_checks.get(watch.upper(), ())):
+                worst = max(worst, result)
+        return worst
+
+    return measure
+
+
+PCIE_LIMIT_INPUTS = ("pcie_link_generation_max", "pcie_link_width", "pcie_link_width_max")
+_GENERATION, _WIDTH, _WIDTH_MAX = (INPUT_POSITION[name] for name in PCIE_LIMIT_INPUTS)
+
+
+def pcie_replay_limit(inputs: GpuInputs) -> float:
+    """Return the replays per minute that are no fault at the link's best generation: an idle link runs slower."""
+    generation = int(inputs.values[_GENERATION] or _UNKNOWN_LINK[0])
+    width = inputs.values[_WIDTH] or inputs.values[_WIDTH_MAX] or _UNKNOWN_LINK[1]
+    per_lane = _REPLAYS_PER_LANE.get(generation, _REPLAYS_PER_LANE[6])
+    return float(max(1, math.ceil(per_lane * width)))
+
+
+def _ratio(first: Value, second: Value) -> float | None:
+    return None if first is None or not second else first / second
+
+
+@dataclass(frozen=True, kw_only=True)
+class Increase(Rule):
+    """The measure is the increase of a counter within a window; of several inputs the first that is present counts.
+
+    Attributes:
+        window: seconds.
+        per: the increase is given per so many seconds; 0 for the increase within the window, where each is an event.
+        lifetime: the counter never falls in the life of a board: only values above its peak are an increase.
+        limit: returns the number that the measure is divided by.
+        limit_inputs: inputs of `limit`.
+    """
+
+    window: float
+    per: float = 0.0
+    lifetime: bool = False
+    limit: Callable[[GpuInputs], float] | None = None
+    limit_inputs: tuple[str, ...] = ()
+
+    @property
+    def uses(self) -> tuple[str, ...]:
+        """All inputs that its state depends on."""
+        return (*self.inputs, *self.limit_inputs, *(when.quantity for when in self.when))
+
+    @property
+    def counts_events(self) -> bool:
+        """Whether each step of the counter is an event."""
+        return not self.per
+
+    def measure(self, state: RuleState, inputs: GpuInputs, now: float) -> float | None:
+        """Return the increase; None before the second value."""
+        chosen: CounterIncrease | None = None
+        state.events = 0
+        if state.increases is None:
+            state.increases = {}
+        for name, position in zip(self.inputs, self.positions, strict=True):
+            value = inputs.values[position]
+            if value is None:
+                continue
+            increase = state.increases.get(name)
+            if increase is None:
+                increase = state.increases[name] = CounterIncrease(self.window, self.lifetime)
+            grown = increase.update(value, now, inputs.gap_seconds if self.per else 0.0)
+            if not increase.settled:
+                state.due = -inf  # the next sample settles it
+            if chosen is None:
+                chosen = increase
+                if grown and not self.per:
+                    state.events = max(1, int(grown))
+        if chosen is None:
+            return None
+        state.event_at = chosen.grown
+        if not chosen.settled:
+            return None
+        state.due = min(state.due, chosen.due)
+        measure = chosen.total * self.per / self.window if self.per else chosen.total
+        return measure / self.limit(inputs) if self.limit else measure
+
+    def evaluate(self, state: RuleState, inputs: GpuInputs, now: float) -> bool:
+        """Update the state for one GPU; return whether anything changed that the state of a check is made of."""
+        event_at = state.event_at
+        return Rule.evaluate(self, state, inputs, now) or state.events > 0 or state.event_at != event_at
+
+    def _condition(self) -> str:
+        return f"{Rule._condition(self)} within {duration(self.window)}"
+
+
+def step(
+    counter: str, state: State, text: str, window: float, *, lifetime: bool = False, when: tuple[When, ...] = ()
+) -> Increase:
+    """Return a rule for a counter that must not increase; the state lasts for the window."""
+    name = f"{counter.removesuffix('_total')}_step"
+    return Increase(name, {state: 1}, text, (counter,), window=window, lifetime=lifetime, when=when)
+
+
+_REASONS = INPUT_POSITION["clocks_event_reasons"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Duty(Rule):
+    """The measure is the share of a window in which the clocks were reduced for a reason.
+
+    The inputs are counters of seconds; the largest share counts. Without any, the samples decide whose bit mask
+    `clocks_event_reasons` has one of the bits. Evaluated when a part of the window of `ClockEvents` is complete.
+
+    Attributes:
+        window: seconds.
+        bits: of `clocks_event_reasons`; 0 for counters only.
+        uncertain: whether the counters may be in microseconds where the documentation has nanoseconds. Until they have
+            grown faster than microseconds can, the state is info where microseconds would reach a level.
+    """
+
+    window: float = MINUTE
+    bits: int = 0
+    uncertain: bool = False
+    number: str | None = "at {:.0%} or more"
+    enter: float = MINUTE
+    hold: float = 5 * MINUTE
+    release: float = MINUTE
+    clear_share: float = 0.5
+
+    @cached_property
+    def _harmless(self) -> float:
+        """The measure below which no severity is kept: an uncertain one matters from a thousandth on."""
+        return super()._harmless / (MICROSECONDS if self.uncertain else 1.0)
+
+    @property
+    def states(self) -> tuple[State, ...]:
+        """The states that it can raise, the mildest first."""
+        return (*(("info",) if self.uncertain else ()), *self.levels)
+
+    @property
+    def uses(self) -> tuple[str, ...]:
+        """All inputs that its state depends on."""
+        return (*self.inputs, "clocks_event_reasons")
+
+    def measure(self, state: RuleState, inputs: GpuInputs, now: float) -> float | None:
+        """Return the share, 0..1; None before the third sample."""
+        shares = self._shares(state, inputs, now)
+        if shares:
+            return min(max(shares), 1.0)
+        if not self.bits or inputs.values[_REASONS] is None:
+            return None
+        return inputs.clock_events.share(self.bits, self.window, now)
+
+    def _shares(self, state: RuleState, inputs: GpuInputs, now: float) -> list[float]:
+        """Update the counters; return the shares that are known."""
+        shares = []
+        counters = state.duties
+        for name, position in zip(self.inputs, self.positions, strict=True):
+            value = inputs.values[position]
+            if value is not None and counters is None:
+                counters = state.duties = {}
+            if counters is not None and (value is not None or name in counters):
+                counter = counters.setdefault(name, DutyCounter())
+                counter.update(value, now, self.window)
+                if counter.share is not None:
+                    shares.append(counter.share)
+        return shares
+
+    def severities(self, state: RuleState, measure: float) -> tuple[int, int]:
+        """Return the severity that a measure reaches, and the one that it keeps; info for an unproven unit."""
+        if not self.uncertain or not state.duties or any(counter.is_proven for counter in state.duties.values()):
+            return self.grade(measure)
+        reached, kept = self.grade(measure * MICROSECONDS)
+        return min(reached, SEVERITY["info"]), min(kept, SEVERITY["info"])
+
+    def _condition(self) -> str:
+        unproven = " (info at a thousandth of it while its unit is unknown)" if self.uncertain else ""
+        return f"{self._thresholds()} of {duration(self.window)} with clocks reduced by {self.text}{unproven}"

@@ -1,1 +1,0 @@
-"""Inputs that count as missing because no hardware produces them."""

@@ -1,0 +1,255 @@
+"""Evaluation of the rules of `pulsed.compute.plausibility_rules` for the readings of one GPU.
+
+A plausible reading costs a few comparisons; state exists only while a rule may apply.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import fields
+from functools import lru_cache
+from operator import itemgetter
+
+from pulsed.compute.plausibility_rules import (
+    ACTIVITY,
+    ENGINE_STUCK,
+    MEMORY,
+    MIN_FRACTIONAL,
+    POWERS,
+    PROFILING_FROZEN,
+    RANGES,
+    RATES,
+    REASONS,
+    STUCK,
+    UTILIZATIONS,
+    VALUES_FROZEN,
+    PlausibilityRule,
+    PlausibilitySettings,
+)
+from pulsed.compute.sample import InputState, fractional
+from pulsed.model.vocabulary import POSITION, Reading, Value
+
+_ranged = itemgetter(*(POSITION[limit.quantity] for _, limit in RANGES))
+_range_keys = tuple((rule.reason, limit.quantity) for rule, limit in RANGES)
+_profile = itemgetter(*(POSITION[name] for name in (*ACTIVITY, *RATES)))
+_utilizations = itemgetter(*(POSITION[name] for name in UTILIZATIONS))
+_powers = itemgetter(*(POSITION[name] for name in POWERS))
+
+_ENGINE, _SM = ACTIVITY.index("graphics_engine_active_ratio"), ACTIVITY.index("sm_active_ratio")
+
+_SETTLED = 0.1
+"""Share of `frozen_seconds` after which the load of a constant profile is the reference: DCGM does not read all fields
+at the same instant, and power is a mean over up to a second, so the first samples may have the load of before."""
+
+_Profile = tuple[Value, ...]
+
+
+class PlausibilityFilter:
+    """Removes implausible inputs from the readings of one GPU."""
+
+    __slots__ = ("_constant", "_engine", "_highs", "_lows", "_profiler", "_settings")
+
+    def __init__(self, settings: PlausibilitySettings) -> None:
+        self._profiler: _Contradiction | None = None
+        self._engine: _Contradiction | None = None
+        self._constant = _ConstantProfile()
+        self.reconfigure(settings)
+
+    def reconfigure(self, settings: PlausibilitySettings) -> None:
+        """Apply other limits from the next sample on; what is proven stays so."""
+        self._settings = settings
+        self._lows, self._highs = _limits(settings)
+
+    def apply(self, reading: Reading, seconds: float, state: InputState) -> tuple[Reading, tuple[str, ...]]:
+        """Return the reading without implausible inputs, and the reasons in the order of the table.
+
+        Args:
+            reading: the next one of this GPU; returned itself if all of it is plausible.
+            seconds: time that it covers. 0 for the first one, after a gap, and for one that is not newer than the last:
+                all durations then start again.
+            state: of its inputs.
+        """
+        settings = self._settings
+        if not settings.enabled:
+            return reading, ()
+        constant = self._constant
+        if not seconds > 0.0:
+            self._profiler = self._engine = constant.profile = None
+        reasons: list[str] = []
+        for value, low, high in zip(_ranged(reading), self._lows, self._highs):  # noqa: B905 - equally long
+            if value is not None and not low <= value <= high:
+                reading = self._without_absurd(reading, reasons)
+                break
+        used, size = reading.memory_used_bytes, reading.memory_bytes
+        if used is not None and (used < 0.0 or (size and used > size * settings.memory_excess_ratio)):
+            reading = _without(reading, MEMORY.missing)
+            reasons.append(MEMORY.reason)
+        profile = _profile(reading)
+        broken: list[PlausibilityRule] = []
+        # A kernel keeps at least one SM busy; all other counters may be 0 meanwhile.
+        engine = profile[_ENGINE]
+        if self._is_contradicted or engine == 0.0 or (engine is None and profile[_SM] == 0.0):
+            broken = self._zeros(reading, profile, seconds, state != "repeated" and state != "stale")
+        if state == "stale":
+            broken.append(VALUES_FROZEN)
+        if profile != constant.profile:
+            constant.profile, constant.samples = profile, 1
+        elif constant.extend(reading, seconds, state, settings) and state != "stale":
+            broken.append(PROFILING_FROZEN)
+        if broken:
+            reasons.extend(rule.reason for rule in broken)
+            reading = _without(reading, (name for rule in broken for name in _missing(rule, reading)))
+        if len(reasons) > 1:
+            reasons.sort(key=REASONS.index)
+        return reading, tuple(reasons)
+
+    def _without_absurd(self, reading: Reading, reasons: list[str]) -> Reading:
+        absurd = [
+            key
+            for key, value, low, high in zip(_range_keys, _ranged(reading), self._lows, self._highs, strict=True)
+            if value is not None and not low <= value <= high
+        ]
+        reasons.extend(dict.fromkeys(reason for reason, _ in absurd))
+        return _without(reading, (quantity for _, quantity in absurd))
+
+    @property
+    def _is_contradicted(self) -> bool:
+        return self._profiler is not None or self._engine is not None
+
+    def _zeros(self, reading: Reading, profile: _Profile, seconds: float, fresh: bool) -> list[PlausibilityRule]:
+        """Return the rules about zeros that have contradicted the driver's utilization for long enough."""
+        settings, utilization = self._settings, reading.gpu_utilization_ratio
+        busy = utilization is not None and utilization >= settings.busy_utilization_ratio
+        if not busy and not self._is_contradicted:
+            return []
+
+        def extended(before: _Contradiction | None, zero: bool, alive: bool) -> _Contradiction | None:
+            if zero and busy:
+                if before is None:
+                    return _Contradiction()
+                before.extend(seconds, fresh, settings)
+                return before
+            return before if before is not None and before.proven and not alive else None
+
+        engine = profile[_ENGINE]
+        alive = any(profile[: len(ACTIVITY)])
+        zero = not alive and (engine == 0.0 or (engine is None and profile[_SM] == 0.0))
+        self._profiler = extended(self._profiler, zero, alive)
+        self._engine = extended(self._engine, engine == 0.0, bool(engine))
+        if utilization == 0.0:
+            return []  # they agree
+        if zero and self._profiler is not None and self._profiler.proven:
+            return [STUCK]
+        return [ENGINE_STUCK] if engine == 0.0 and self._engine is not None and self._engine.proven else []
+
+
+class _Contradiction:
+    """Consecutive samples with zeros at a high utilization.
+
+    Once proven it ends with the first value above 0, not with the utilization.
+    """
+
+    __slots__ = ("different", "proven", "samples", "seconds")
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+        self.samples = self.different = 1
+        self.proven = False
+
+    def extend(self, seconds: float, fresh: bool, settings: PlausibilitySettings) -> None:
+        """Add a sample; repeated ones alone take `frozen_seconds` to prove anything."""
+        self.seconds += seconds
+        self.samples += 1
+        self.different += fresh
+        long = settings.stuck_seconds if self.different >= settings.stuck_samples else settings.frozen_seconds
+        if self.samples >= settings.stuck_samples and self.seconds >= long:
+            self.proven = True
+
+
+class _ConstantProfile:
+    """Consecutive samples with the same profile.
+
+    Attributes:
+        profile: None before any sample.
+        samples: how many. Every sample of a busy GPU starts a run, and few have a second one: the other state is set up
+            by the second.
+    """
+
+    __slots__ = (
+        "_different",
+        "_is_conclusive",
+        "_is_proven",
+        "_moved_samples",
+        "_moved_seconds",
+        "_reference",
+        "_seconds",
+        "profile",
+        "samples",
+    )
+
+    def __init__(self) -> None:
+        self.profile: _Profile | None = None
+        self.samples = 0
+
+    def extend(self, reading: Reading, seconds: float, state: InputState, settings: PlausibilitySettings) -> bool:
+        """Add a sample with the same profile; return whether the profile is proven to be frozen."""
+        self.samples += 1
+        if self.samples == 2:
+            self._is_conclusive = fractional(reading) >= MIN_FRACTIONAL
+            self._seconds = self._moved_seconds = 0.0
+            self._moved_samples, self._different = 0, 1
+            self._is_proven = False
+            self._reference: Reading | None = None
+        if not self._is_conclusive or self._is_proven:
+            return self._is_conclusive
+        self._seconds += seconds
+        self._different += state == "present"
+        reference = self._reference
+        if reference is None:
+            if self._different >= settings.stuck_samples and self._seconds >= _SETTLED * settings.frozen_seconds:
+                self._reference = reading
+        elif _is_moved(reference, reading, settings.moved_ratio):
+            self._moved_seconds += seconds
+            self._moved_samples += 1
+        else:
+            self._moved_seconds, self._moved_samples = 0.0, 0
+        self._is_proven = (
+            self.samples >= settings.frozen_samples
+            and self._seconds >= settings.frozen_seconds
+            and self._moved_samples >= settings.stuck_samples
+            and self._moved_seconds >= settings.stuck_seconds
+        )
+        return self._is_proven
+
+
+def _is_moved(reference: Reading, now: Reading, ratio: float) -> bool:
+    """Return whether the load, as the driver measures it, clearly differs."""
+    return any(
+        before is not None and after is not None and abs(after - before) >= ratio
+        for before, after in zip(_utilizations(reference), _utilizations(now), strict=True)
+    ) or any(
+        before is not None and after is not None and abs(after - before) >= ratio * max(before, after) > 0.0
+        for before, after in zip(_powers(reference), _powers(now), strict=True)
+    )
+
+
+def _missing(rule: PlausibilityRule, reading: Reading) -> Iterable[str]:
+    """Return the quantities that a rule removes; of a profiler stuck at 0 only zeros."""
+    return [name for name in rule.missing if reading[POSITION[name]] == 0.0] if rule is STUCK else rule.missing
+
+
+def _without(reading: Reading, quantities: Iterable[str]) -> Reading:
+    values = list(reading)
+    for name in quantities:
+        values[POSITION[name]] = None
+    return Reading._make(values)
+
+
+@lru_cache(maxsize=8)
+def _limits(settings: PlausibilitySettings) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Return the lower and the upper limits of `RANGES` as numbers."""
+    numbers = {field.name: getattr(settings, field.name) for field in fields(settings)}
+    return (
+        tuple(numbers[limit.low] if isinstance(limit.low, str) else limit.low for _, limit in RANGES),
+        tuple(numbers[limit.high] if isinstance(limit.high, str) else limit.high for _, limit in RANGES),
+    )

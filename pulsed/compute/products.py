@@ -1,0 +1,274 @@
+"""What a GPU has by its product name: architecture, links, sensors, ways to repair memory, profiling counters, and
+temperature limits.
+
+Patterns are plain enough for RE2 (Prometheus) as well, and are searched for anywhere in the product name. This module
+must not depend on readings.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from typing import Final, NamedTuple
+
+from pulsed.model.gpu import Device
+from pulsed.translate.fields import sources
+
+DEFAULT: Final = "default"
+"""The architecture of a product that is not in the table; in a configuration: every architecture."""
+
+
+class Architecture(NamedTuple):
+    """Products of one architecture: those whose name the pattern is found in, and no earlier one."""
+
+    name: str
+    pattern: str
+
+
+# Newer ones first: "RTX 4000 Ada Generation" and "RTX PRO 4000 Blackwell" also look like older boards. A Quadro of
+# Turing is "RTX 4000", a GeForce of Ada "RTX 4070". Names: NVIDIA's product pages; vGPU guests add to them
+# ("GRID A100DX-40C").
+ARCHITECTURES: Final = (
+    Architecture("blackwell", r"Blackwell|\bG?B(10|100|200|300)\b|RTX 50[5-9]0"),
+    Architecture("hopper", r"\bG?H(20|100|200|800)[A-Z]*\b"),
+    Architecture("ada", r"\bAda\b|\bL(2|4|20|40[A-Z]?)\b|RTX 40[5-9]0"),
+    Architecture("ampere", r"\bA(2|10[A-Z]?|16|30X?|40|100D?X?|800)\b|RTX 30[5-9]0|RTX ?A[0-9]+"),
+    Architecture("turing", r"\bT4G?\b|RTX 20[5-9]0|GTX 16[0-9]0|TITAN RTX|(Quadro|GRID) RTX ?[0-9]+"),
+    Architecture("volta", r"\bG?V100[A-Z]*\b|TITAN V\b"),
+)
+
+ARCHITECTURE_NAMES: Final = (DEFAULT, *(architecture.name for architecture in reversed(ARCHITECTURES)))
+
+
+def architecture_of(model: str) -> str:
+    """Name the architecture of a product by its name, such as `NVIDIA H100 80GB HBM3`; `default` when not known."""
+    for architecture in ARCHITECTURES:
+        if re.search(architecture.pattern, model):
+            return architecture.name
+    return DEFAULT
+
+
+class NvLinks(NamedTuple):
+    """The NVLinks of a product.
+
+    Attributes:
+        pattern: found in the names of its products, and no earlier one.
+        links: how many; 0: it has none.
+        bytes_per_second: of one link in one direction.
+        efficiency: share of it that copies reach, 0..1.
+        source: of these numbers, in a few words.
+    """
+
+    pattern: str
+    links: int
+    bytes_per_second: float
+    efficiency: float
+    source: str
+
+    @property
+    def peak(self) -> float:
+        """Bytes/s per direction in practice, all links together; headers excluded, as in fields 1011 and 1012."""
+        return self.links * self.bytes_per_second * self.efficiency
+
+
+# Boards that take a bridge (A30, A40, A100 PCIe, H100 PCIe and NVL, RTX A6000), and superchips that stand alone or in
+# a rack (GH200), are left out: their name does not show whether a bridge is plugged in.
+NVLINKS: Final = (
+    NvLinks(r"V100-SXM", 6, 25e9, 0.96, "V100 whitepaper; p2pBandwidthLatencyTest 143.7 of 150 GB/s (Dell)"),
+    NvLinks(r"A100-SXM", 12, 25e9, 0.92, "A100 whitepaper; nvbandwidth 276 of 300 GB/s (NVIDIA's article)"),
+    NvLinks(r"A800-SXM", 8, 25e9, 0.92, "A800 is A100 with 400 GB/s in both directions (NVIDIA, November 2022)"),
+    NvLinks(r"H100 [0-9]+GB HBM3|H200$|\bH20(-3e)?$", 18, 25e9, 0.92, "H100 whitepaper: 900 GB/s both; share as A100"),
+    NvLinks(r"H800$", 8, 25e9, 0.92, "H800 is H100 with 400 GB/s in both directions; share as A100"),
+    NvLinks(r"\bB(100|200|300)\b|\bGB[23]00\b", 18, 50e9, 0.92, "NVLink 5: 1.8 TB/s in both directions; share as A100"),
+    NvLinks(
+        r"\bT4G?\b|\bA(2|10[A-Z]?|16)\b|\bL(2|4|20|40[A-Z]?)\b|\bAda\b|RTX (40|50)[5-9]0|RTX PRO|V100S?-PCIE",
+        0,
+        0.0,
+        1.0,
+        "data sheets name PCIe as the only interconnect",
+    ),
+)
+
+
+def nvlink_of(model: str) -> NvLinks | None:
+    """Return the NVLinks of a product by its name; None if it is not in the table."""
+    for row in NVLINKS:
+        if re.search(row.pattern, model):
+            return row
+    return None
+
+
+class ChipToChipLink(NamedTuple):
+    """NVLink-C2C, the link between the GPU and the processor of a superchip: it carries what PCIe does elsewhere.
+
+    Attributes:
+        pattern: found in the names of its products, and no earlier one.
+        bytes_per_second: no more than that in one direction.
+        efficiency: share of it that copies reach, 0..1; None if it is not published.
+        memory_bytes_per_second: no more than that between the GPU and its device memory.
+        source: of these numbers, in a few words.
+    """
+
+    pattern: str
+    bytes_per_second: float
+    efficiency: float | None
+    memory_bytes_per_second: float
+    source: str
+
+    @property
+    def peak(self) -> float | None:
+        """Bytes/s per direction in practice; None when unknown."""
+        return None if self.efficiency is None else self.bytes_per_second * self.efficiency
+
+    def limit(self, dram: float, graphics_engine: float) -> float:
+        """Return an upper bound of the traffic in one direction, bytes/s, from shares of time, 0..1.
+
+        A copy reads or writes device memory at the link's rate, and a kernel that uses the processor's memory instead
+        runs in the graphics engine.
+        """
+        return dram * self.memory_bytes_per_second + graphics_engine * self.bytes_per_second
+
+
+# The processor of a GB200 or GB300 has 900 GB/s in both directions for two GPUs: what one of them reaches is not
+# published.
+C2C_LINKS: Final = (
+    ChipToChipLink(
+        r"\bGH200\b",
+        450e9,
+        0.83,
+        4.9e12,
+        "data sheet: 900 GB/s both, HBM3e 4.9 TB/s; Comm|Scope copies 375 GB/s (Schieffer et al., ICPP 2024)",
+    ),
+    ChipToChipLink(r"\bGB[23]00\b", 450e9, None, 8e12, "data sheets: 900 GB/s both, HBM3e 8 TB/s"),
+)
+"""The links of superchips; no other product has one."""
+
+
+def c2c_of(model: str) -> ChipToChipLink | None:
+    """Return the chip-to-chip link of a product by its name; None if it is no superchip."""
+    for row in C2C_LINKS:
+        if re.search(row.pattern, model):
+            return row
+    return None
+
+
+_REMAPPING = ("remapped_rows_", "row_remap_", "remap_banks_")
+_RETIREMENT = ("retired_pages_",)
+_MEMORY_SENSOR = ("memory_temperature_", "memory_max_operating_temperature_")
+_FABRIC = ("fabric_",)
+_NVLINK = ("nvlink_",)
+_ECC = ("ecc_",)
+_C2C = ("c2c_",)
+
+# Rows are remapped since Ampere, pages were retired before (NVIDIA's guide to GPU memory error management). Memory has
+# a sensor on boards with HBM; T4, L4, L40S and RTX boards report 0. NVML has the fabric's state since Hopper, behind
+# NVSwitches.
+_BY_ARCHITECTURE = {
+    "volta": (*_REMAPPING, *_FABRIC),
+    "turing": (*_REMAPPING, *_FABRIC, *_MEMORY_SENSOR),
+    "ampere": (*_RETIREMENT, *_FABRIC),
+    "ada": (*_RETIREMENT, *_FABRIC, *_MEMORY_SENSOR),
+    "hopper": _RETIREMENT,
+    "blackwell": _RETIREMENT,
+}
+_GDDR = re.compile(r"\bA(2|10[A-Z]?|16|40)\b|RTX ?A[0-9]+|RTX [35]0[5-9]0")
+_CARD = re.compile(r"\b(PCIe|PCIE|NVL)\b")
+_CONSUMER = re.compile(r"GeForce|TITAN RTX")
+_BEFORE_VOLTA = re.compile(r"\b(P100|P40|P6|P4|M60|M40|M10|M6|M4|K80|K40[a-z]?|K20[a-z]?|K10)\b|Quadro [PMK][0-9]+")
+_P100 = re.compile(r"\bP100\b")
+
+
+@lru_cache(maxsize=256)
+def missing_from_model(model: str) -> tuple[str, ...]:
+    """Return how the names of those quantities begin that a product does not have; empty if nothing is known of it."""
+    absent = _BY_ARCHITECTURE.get(architecture_of(model), ())
+    if not absent and _BEFORE_VOLTA.search(model):
+        absent = _BY_ARCHITECTURE["volta"]
+        if not _P100.search(model):
+            absent += (*_MEMORY_SENSOR, *_NVLINK)
+        elif "SXM" not in model:
+            absent += _NVLINK
+    links = nvlink_of(model)
+    if links is not None and not links.links:
+        absent += (*_NVLINK, *_FABRIC)
+    if _CARD.search(model):
+        absent += _FABRIC
+    if _GDDR.search(model):
+        absent += _MEMORY_SENSOR
+    if _CONSUMER.search(model):
+        absent += (*_ECC, *_REMAPPING, *_RETIREMENT)
+    if absent and c2c_of(model) is None:
+        absent += _C2C
+    return tuple(dict.fromkeys(absent))
+
+
+def has_quantity(device: Device, quantity: str) -> bool:
+    """Return whether a quantity exists for a device: some exist for whole boards only, some not on every model."""
+    if not device.whole and is_of_boards(quantity):
+        return False
+    if quantity.startswith(_C2C) and c2c_of(device.model) is None:  # also of unknown products: few have one
+        return False
+    return not quantity.startswith(missing_from_model(device.model))
+
+
+def is_of_boards(quantity: str) -> bool:
+    """Return whether a quantity exists for whole boards only, not for MIG instances."""
+    return all(field.level == "board" for field in sources(quantity))
+
+
+def has_profiling(device: Device) -> bool:
+    """Return whether DCGM can have profiling counters of a device: not in a vGPU guest, of a consumer board, nor of a
+    board before Volta."""
+    return not (device.guest or _CONSUMER.search(device.model) or _BEFORE_VOLTA.search(device.model))
+
+
+class TemperatureLimits(NamedTuple):
+    """Degrees Celsius; None where unknown.
+
+    Attributes:
+        slowdown: die temperature at which the hardware reduces the clocks.
+        max_operating: highest operating temperature of the die.
+        memory: highest operating temperature of the memory.
+    """
+
+    slowdown: float | None = None
+    max_operating: float | None = None
+    memory: float | None = None
+
+
+BY_MODEL = (
+    (r"A100-SXM", TemperatureLimits(89.0, 85.0, 95.0)),
+    (r"A10G\b", TemperatureLimits(95.0, 88.0)),
+    (r"\bT4\b", TemperatureLimits(93.0, 85.0)),
+    (r"V100", TemperatureLimits(87.0, 83.0, 85.0)),
+    (r"P100", TemperatureLimits(82.0)),
+    (r"RTX 30[89]0 Ti", TemperatureLimits()),
+    (r"RTX 30[89]0\b", TemperatureLimits(95.0, 93.0)),
+    (r"RTX 2080 (SUPER|Super)", TemperatureLimits(97.0, 89.0)),
+    (r"RTX 4080 (SUPER|Super)", TemperatureLimits(96.0, 90.0)),
+    (r"H100 80GB HBM3|H100 SXM", TemperatureLimits(89.0, 87.0)),
+    (r"\bH200 NVL", TemperatureLimits()),
+    (r"\bH200", TemperatureLimits(89.0, 87.0)),
+    (r"L40S", TemperatureLimits(90.0, 88.0)),
+    (r"RTX 4000 SFF Ada", TemperatureLimits(89.0, 87.0)),
+    (r"RTX 4090\b", TemperatureLimits(85.0, 83.0)),
+    (r"RTX 5090\b", TemperatureLimits(92.0, 90.0)),
+    (r"RTX PRO 6000 Blackwell", TemperatureLimits(93.0, 93.0)),
+)
+"""By pattern, which RE2 (Prometheus) understands as well; the first match counts. Limits of models that report margins
+(H100 and newer) are calculated from them."""
+
+_DATA_CENTRE = re.compile(
+    r"\b(A100|A800|A10|A10G|A30|A40|L4|L40|L40S|T4|H100|H800|H20|H200|GH200|B100|B200|B300|GB200|GB300|V100|P100)\b"
+)
+
+
+@lru_cache(maxsize=256)
+def limits_of(model: str) -> TemperatureLimits:
+    """Return the limits of a model by its product name; all None when it is not in the table."""
+    return next((limits for pattern, limits in BY_MODEL if re.search(pattern, model)), TemperatureLimits())
+
+
+def is_data_centre(model: str) -> bool:
+    """Return whether a model is a data-centre GPU, whose memory runs with ECC unless it was turned off."""
+    return _DATA_CENTRE.search(model) is not None

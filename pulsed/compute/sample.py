@@ -1,0 +1,265 @@
+"""A sample of a GPU: how much time it covers, and whether its inputs are fresh. Decided once, for all stages.
+
+Time is measured with the clock of the ticks, which never steps; the wall clock only dates events, and bridges a restart
+of the clock.
+
+A sample repeats the one before where a source is read more often than it measures, or where nothing changed. It is
+stale once a value has been constant that never is: the source repeats old values.
+"""
+
+from __future__ import annotations
+
+from operator import itemgetter
+from typing import Literal, NamedTuple
+
+from pulsed.compute.plausibility_rules import ACTIVITY, MIN_FRACTIONAL, POWERS, UTILIZATIONS, PlausibilitySettings
+from pulsed.model.canonical_tick import CanonicalTick
+from pulsed.model.vocabulary import NOTHING, POSITION, Reading, Value
+
+GAP_INTERVALS = 3.0
+"""A sample that comes more than this many intervals after the previous one covers no time."""
+
+ROUNDING = 1e-6
+"""Tolerance of comparisons of times in seconds, and of the gap limit in intervals: clocks are floats."""
+
+SampleKind = Literal["first", "next", "gap", "restart", "repeat"]
+
+
+class SampleDecision(NamedTuple):
+    """How a sample relates to the previous counted sample.
+
+    Attributes:
+        kind: `first`: there is none; `next`: it follows closely; `gap`: it comes too late; `restart`: the clock of the
+            source began anew; `repeat`: it is no newer (a duplicate, or out of order), and must not be counted.
+        elapsed: seconds since the previous counted sample, 0 or more; by the wall clock after a restart of the clock; 0
+            for `first` and `repeat`.
+        covered: seconds of observed time that the sample stands for: `elapsed` of a `next` sample, else 0.
+        gap_intervals: `elapsed` in intervals, for `gap` and `restart`; else 0.
+    """
+
+    kind: SampleKind
+    elapsed: float = 0.0
+    covered: float = 0.0
+    gap_intervals: float = 0.0
+
+    @property
+    def is_interrupted(self) -> bool:
+        """Whether time passed since the previous sample that no sample covers."""
+        return self.kind == "gap" or self.kind == "restart"
+
+    def continued(self, bridged: float) -> float:
+        """Return the seconds since the previous sample if it still counts as recent, else 0.
+
+        Args:
+            bridged: length in seconds of the longest gap that does not separate two samples.
+        """
+        return self.elapsed if self.kind == "gap" and self.elapsed <= bridged else self.covered
+
+
+FIRST = SampleDecision("first")
+REPEAT = SampleDecision("repeat")
+
+
+class Moment(NamedTuple):
+    """A counted tick of a target.
+
+    Attributes:
+        tick: its number, from 1; 0: none.
+        clock_restarts: of the source's clock before it.
+        now: seconds between the first tick and it.
+    """
+
+    tick: int = 0
+    clock_restarts: int = 0
+    now: float = 0.0
+
+
+NEVER = Moment()
+
+
+class SampleClock:
+    """The time of one target, advanced by its ticks.
+
+    Attributes:
+        now: seconds since the first tick; never decreases.
+        time: of the newest tick, in Unix seconds.
+        ticks: how many were counted.
+    """
+
+    __slots__ = ("_clock", "_clock_restarts", "now", "ticks", "time")
+
+    def __init__(self) -> None:
+        self.now = self.time = 0.0
+        self.ticks = 0
+        self._clock: float | None = None
+        self._clock_restarts = 0
+
+    @property
+    def moment(self) -> Moment:
+        """The newest counted tick."""
+        return Moment(self.ticks, self._clock_restarts, self.now)
+
+    def advance(self, tick: CanonicalTick) -> SampleDecision:
+        """Decide about a tick as a whole, and advance the time of the target."""
+        if self._clock is None:
+            decision = FIRST
+        else:
+            elapsed, limit = tick.clock - self._clock, _limit(tick.interval)
+            if 0.0 < elapsed <= limit:
+                decision = SampleDecision("next", elapsed, elapsed)
+            elif elapsed > limit:
+                decision = _late("gap", elapsed, tick.interval)
+            elif elapsed < -limit:
+                self._clock_restarts += 1
+                decision = _late("restart", max(tick.time - self.time, 0.0), tick.interval)
+            else:
+                return REPEAT
+        self._clock, self.time = tick.clock, tick.time
+        self.now += decision.elapsed
+        self.ticks += 1
+        return decision
+
+    def decide_since(self, last: Moment, interval: float) -> SampleDecision:
+        """Decide about a sample, in the newest tick, of a GPU whose previous sample may be older than the last tick."""
+        if not last.tick:
+            return FIRST
+        elapsed = self.now - last.now
+        if last.clock_restarts != self._clock_restarts:
+            return _late("restart", elapsed, interval)
+        is_next = elapsed <= _limit(interval)
+        return SampleDecision("next", elapsed, elapsed) if is_next else _late("gap", elapsed, interval)
+
+
+def _limit(interval: float) -> float:
+    """Return the seconds after which a sample comes too late."""
+    return (GAP_INTERVALS + ROUNDING) * interval
+
+
+def _late(kind: SampleKind, elapsed: float, interval: float) -> SampleDecision:
+    return SampleDecision(kind, elapsed, 0.0, elapsed / interval if interval > 0.0 else GAP_INTERVALS + 1.0)
+
+
+VITAL = (
+    "temperature_celsius",
+    "power_watts",
+    "gpu_utilization_ratio",
+    "sm_clock_hertz",
+    "memory_used_bytes",
+    "graphics_engine_active_ratio",
+    "energy_joules_total",
+)
+"""A GPU without any of these does not answer; settings and limits may come from a cache."""
+
+InputState = Literal["present", "repeated", "blank", "stale"]
+
+FRESH_SECONDS = 10.0
+FRESH_INTERVALS = 3.0
+"""Inputs are fresh for this long without a vital value; the longer of the two counts."""
+
+BUSY_WATTS = 100.0
+"""No GPU draws this much for minutes without a change in its power."""
+
+_vital = itemgetter(*(POSITION[name] for name in VITAL))
+_activity = itemgetter(*(POSITION[name] for name in (*ACTIVITY, *UTILIZATIONS)))
+_powers = itemgetter(*(POSITION[name] for name in POWERS))
+
+
+class Freshness:
+    """Freshness of the inputs of one GPU.
+
+    Attributes:
+        state: of the newest sample. `present`: it has vital values, and differs from the sample before; `repeated`: it
+            does not differ; `stale`: repeated until its values are certainly old; `blank`: it has no vital value.
+        age: seconds since its vital values were current; None if there never were any.
+        refresh: seconds between the last two samples that differ; None before two of them.
+        is_fresh: whether `age` is short enough to rely on the inputs.
+    """
+
+    __slots__ = ("_counts_energy", "_current", "_last", "_samples", "_since", "age", "is_fresh", "refresh", "state")
+
+    def __init__(self) -> None:
+        self.state: InputState = "blank"
+        self.age: Value = None
+        self.refresh: Value = None
+        self.is_fresh = False
+        self._last = NOTHING
+        self._since = self._current = 0.0
+        self._samples = 0
+        self._counts_energy = False
+
+    @property
+    def is_answered(self) -> bool:
+        """Whether the GPU answered in the newest sample."""
+        return self.state == "present" or self.state == "repeated"
+
+    @property
+    def is_same_measurement(self) -> bool:
+        """Whether the newest sample was measured when the one before was: not even the energy counter has moved."""
+        return self._counts_energy and self.state in ("repeated", "stale")
+
+    def update(self, reading: Reading, now: float, interval: float, settings: PlausibilitySettings) -> None:
+        """Take the next sample.
+
+        Args:
+            reading: as read; all None for a GPU that is in no sample.
+            now: seconds of the GPU's clock, gaps included.
+            interval: nominal seconds between two samples.
+            settings: how long constant values may last.
+        """
+        last = self._last
+        if reading != last:
+            if _vital(reading) == _NO_VITAL:
+                self.state = "blank"
+            else:
+                self.state = "present"
+                if last is not NOTHING:
+                    self.refresh = now - self._since
+                    before, energy = last.energy_joules_total, reading.energy_joules_total
+                    if before is not None and energy is not None and energy > before:
+                        self._counts_energy = True
+                self._last, self._since, self._samples = reading, now, 1
+        elif last is not NOTHING:
+            self._samples += 1
+            if self.state != "stale":
+                self.state = "stale" if self._is_stale(now, settings) else "repeated"
+        if self.state == "present" or self.state == "repeated":
+            self._current, self.age, self.is_fresh = now, 0.0, True
+        elif self.age is not None:
+            self.age = now - (self._since if self.state == "stale" else self._current)
+            self.is_fresh = self.state == "blank" and self.age <= max(FRESH_SECONDS, FRESH_INTERVALS * interval)
+
+    def _is_stale(self, now: float, settings: PlausibilitySettings) -> bool:
+        return (
+            settings.enabled
+            and self._samples >= settings.frozen_samples
+            and now - self._since >= settings.frozen_seconds
+            and (self._is_energy_frozen() or _is_frozen(self._last))
+        )
+
+    def _is_energy_frozen(self) -> bool:
+        """Return whether the energy counter would have moved: it did before, or the GPU is not idle."""
+        last = self._last
+        if not last.energy_joules_total or not last.power_watts:
+            return False
+        return self._counts_energy or last.power_watts >= BUSY_WATTS or any(_activity(last))
+
+
+def _is_frozen(reading: Reading) -> bool:
+    """Return whether activity and a value that is never constant, energy or fractions of a watt, cannot repeat."""
+    restless = bool(reading.energy_joules_total) or any(
+        value is not None and value % 1.0 != 0.0 for value in _powers(reading)
+    )
+    return restless and fractional(reading) >= MIN_FRACTIONAL
+
+
+def fractional(reading: Reading) -> int:
+    """Return the number of activity values other than 0 and 1."""
+    return sum(value is not None and 0.0 < value < 1.0 for value in _activity(reading)[: len(ACTIVITY)])
+
+
+_NO_VITAL = _vital(NOTHING)
+
+
+def has_passed(seconds: float, since: float, now: float) -> bool:
+    """Return whether so many seconds have passed, within the tolerance."""
+    return now - since >= seconds - ROUNDING

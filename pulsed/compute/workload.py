@@ -1,0 +1,165 @@
+"""The workload class of a GPU over time, debounced, and the declaration of class and bottleneck.
+
+A change counts once the samples of the new class cover some seconds. A sample that is an average over 15 s thus counts
+at once, and a flicker of 100 ms does not. `unknown` is a class like any other here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from pulsed.compute.class_table import BOTTLENECKS, VARIABLES, Profile, Variable, rules_of
+from pulsed.compute.declaration import Alternatives, DerivedDetail, DerivedNumber, DerivedResult, DerivedState
+from pulsed.compute.real_utilization import weighted_inputs
+from pulsed.model.computed_tick import NOT_HELD, HeldWorkload, Workload
+from pulsed.model.vocabulary import UNKNOWN, WORKLOAD_CLASSES
+
+if TYPE_CHECKING:
+    from pulsed.compute.settings import ComputeSettings
+
+BOTTLENECK_STATES = (*BOTTLENECKS, UNKNOWN)
+
+PCIE = ("pcie_transmit_bytes_per_second", "pcie_receive_bytes_per_second")
+C2C = ("c2c_transmit_bytes_per_second", "c2c_receive_bytes_per_second")
+
+MEASURED_BY: Mapping[Variable, tuple[str, ...]] = {
+    "sm": ("sm_active_ratio",),
+    "tensor": ("tensor_active_ratio",),
+    "dram": ("dram_active_ratio",),
+    "graphics_engine": ("graphics_engine_active_ratio",),
+    "fp64": ("fp64_active_ratio",),
+    "real_utilization": (),  # has inputs of its own
+    "io": (*PCIE, *C2C),
+}
+"""The quantities that determine each variable of the class table, all of them; superchips alone have those of C2C."""
+
+
+def inputs_of_variables(profile: Profile) -> Mapping[Variable, tuple[str, ...]]:
+    """Return `MEASURED_BY` with the inputs that a profile uses."""
+    return MEASURED_BY if profile == "pulsed" else {**MEASURED_BY, "io": PCIE}
+
+
+def _inputs(settings: ComputeSettings) -> tuple[Alternatives, ...]:
+    used = {condition.variable for rule in rules_of(settings.profile) for condition in rule.conditions}
+    measured_by = inputs_of_variables(settings.profile)
+    quantities = [quantity for variable in VARIABLES if variable in used for quantity in measured_by[variable]]
+    if settings.profile == "kempnerpulse":  # its IO rule
+        quantities.append("memory_utilization_ratio")
+    weighted = [quantity for (quantity,) in weighted_inputs(settings)] if "real_utilization" in used else []
+    return tuple((quantity,) for quantity in dict.fromkeys([*weighted, *quantities]))
+
+
+WORKLOAD = DerivedResult(
+    name="workload_class",
+    inputs=_inputs,
+    without=lambda settings: (
+        "missing inputs count as 0 (compute.missing: zero)"
+        if settings.missing == "zero"
+        else "it is unknown whenever they could decide it"
+    ),
+    values=(
+        DerivedState(
+            name="workload_class",
+            help="Workload class, debounced: 1 for the current class, 0 for all others",
+            states=WORKLOAD_CLASSES,
+            get=lambda reading, result: result.held.workload_class,
+            label="class",
+            json="workload.class",
+            part="held",
+        ),
+        DerivedNumber(
+            name="workload_class_changes_total",
+            help="Changes of the debounced workload class",
+            get=lambda reading, result: result.held.changes,
+            csv=False,
+            part="held",
+            always=True,
+        ),
+        DerivedState(
+            name="bottleneck",
+            help="Bottleneck of the debounced workload class: 1 for the current one, 0 for all others",
+            states=BOTTLENECK_STATES,
+            get=lambda reading, result: result.held.bottleneck,
+            label="bottleneck",
+            json="workload.bottleneck",
+            part="held",
+        ),
+        DerivedDetail(
+            json="workload.since",
+            help="Time of the first sample of the current class",
+            kind="time",
+            get=lambda reading, result: result.held.since,
+        ),
+        DerivedState(
+            name="raw_class",
+            help="Workload class of the newest sample alone",
+            states=WORKLOAD_CLASSES,
+            get=lambda reading, result: result.workload.raw_class,
+            json="workload.raw_class",
+        ),
+        DerivedDetail(
+            json="workload.candidates",
+            help="Classes that raw_class may be while it is unknown",
+            kind="names",
+            get=lambda reading, result: result.workload.candidates,
+        ),
+    ),
+)
+
+
+ROUNDING = 1e-9
+"""Relative tolerance of the hold: twenty samples of 0.1 s may add up to 1.9999999999999998."""
+
+
+class ClassDebouncer:
+    """The held class of one GPU.
+
+    Args:
+        seconds: how long a new class must last; 0 takes every change at once.
+
+    Attributes:
+        held: the class now; the same object as long as nothing of it changes.
+    """
+
+    __slots__ = ("_candidate", "_covered", "_enough", "_since", "held")
+
+    def __init__(self, seconds: float) -> None:
+        self.held = NOT_HELD
+        self.reconfigure(seconds)
+        self._candidate = ""
+        self._since = self._covered = 0.0
+
+    def reconfigure(self, seconds: float) -> None:
+        """Apply another hold from now on."""
+        self._enough = seconds * (1 - ROUNDING)
+
+    def reset(self, workload: Workload, time: float) -> None:
+        """Set the class at once: of the first sample, or of the first after a long gap."""
+        self._take(workload, time)
+
+    def update(self, workload: Workload, seconds: float, time: float) -> None:
+        """Take the next sample.
+
+        Args:
+            workload: of the sample alone.
+            seconds: time that it covers.
+            time: when it was taken, in Unix seconds.
+        """
+        held, raw_class = self.held, workload.raw_class
+        if raw_class == held.workload_class:
+            self._candidate = ""
+            if workload.bottleneck != held.bottleneck:
+                self.held = HeldWorkload(raw_class, workload.bottleneck, held.since, held.changes)
+            return
+        if raw_class != self._candidate:
+            self._candidate, self._since, self._covered = raw_class, time, 0.0
+        self._covered += seconds
+        if self._covered >= self._enough:
+            self._take(workload, self._since)
+
+    def _take(self, workload: Workload, since: float) -> None:
+        held = self.held
+        is_change = held.since is not None and workload.raw_class != held.workload_class
+        self.held = HeldWorkload(workload.raw_class, workload.bottleneck, since, held.changes + is_change)
+        self._candidate = ""

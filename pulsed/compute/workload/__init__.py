@@ -1,1 +1,0 @@
-"""Workload class: the class table, and its evaluation over bounds."""

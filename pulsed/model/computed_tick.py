@@ -1,0 +1,236 @@
+"""The output of compute: one tick with the results of every GPU."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple
+
+from pulsed.model.counters import NOTHING_COUNTED, CounterSnapshot
+from pulsed.model.gpu import Device
+from pulsed.model.health import NOT_EVALUATED, Health, HealthChange, NodeHealth, XidEvent
+from pulsed.model.owner import Owners
+from pulsed.model.raw_tick import Layout, RawValue
+from pulsed.model.vocabulary import UNKNOWN, Reading, Value
+
+
+class Inputs(NamedTuple):
+    """One value per activity input of the formula and of the class table, 0..1."""
+
+    sm: float
+    tensor: float
+    dram: float
+    graphics_engine: float
+    fp64: float
+
+
+class Bounds(NamedTuple):
+    """The lowest and the highest that each input can be, `low <= high` input by input.
+
+    When all inputs are present both are the same object.
+    """
+
+    low: Inputs
+    high: Inputs
+
+
+class Saturation(NamedTuple):
+    """How close a GPU is to its limits, all in 0..1; None where not known.
+
+    Attributes:
+        ratio: the largest of the known `resources`, when that means something: at least memory and one compute pipe are
+            known, or nothing that is missing can be nearer its limit.
+        lower: no lower than this, whatever is missing; never None.
+        upper: no higher than this, by the physics of `bounds`; never None.
+        limiting_resource: the name of the largest, the first of `RESOURCES` if several are equal; `none` when nothing
+            can be above 0, `unknown` when there is no ratio, or it is 0 and what is missing may be more.
+        resources: one per `RESOURCES`: activity over practical peak.
+        compute: the largest known pipe.
+        memory: device memory.
+        missing: the resources that this device has and that are not known.
+    """
+
+    ratio: Value
+    lower: float
+    upper: float
+    limiting_resource: str
+    resources: tuple[Value, ...]
+    compute: Value
+    memory: Value
+    missing: tuple[str, ...]
+
+
+class RealUtilization(NamedTuple):
+    """How much of a GPU does real work.
+
+    Attributes:
+        ratio: 0..1; None when too few inputs are present to name a number.
+        lower: no lower than this, whatever the missing inputs are, 0..1.
+        upper: no higher than this, 0..1.
+        coverage: share of the weights whose input is present, 0..1.
+        missing: canonical names of the weighted inputs that are missing.
+    """
+
+    ratio: float | None
+    lower: float
+    upper: float
+    coverage: float
+    missing: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """What kind of work a GPU does.
+
+    Attributes:
+        raw_class: one of the twelve classes, or `unknown`: the class of this tick alone.
+        bottleneck: what limits it: `idle`, `compute`, `io`, `memory`, `mixed`, or `unknown`.
+        candidates: the classes that it could be, in the order of the rules, when it is unknown; else empty.
+    """
+
+    raw_class: str
+    bottleneck: str
+    candidates: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class HeldWorkload:
+    """What kind of work a GPU does, flickers left out.
+
+    Attributes:
+        workload_class: one of the twelve classes, or `unknown`.
+        bottleneck: that of the newest sample of this class.
+        since: when the first sample of the run was taken that made it the class, in Unix seconds; None before any.
+        changes: how often the class has changed so far.
+    """
+
+    workload_class: str
+    bottleneck: str
+    since: float | None
+    changes: int = 0
+
+
+NOT_HELD = HeldWorkload(UNKNOWN, UNKNOWN, None)
+"""Before the first sample."""
+
+
+class Result(NamedTuple):
+    """What follows from one reading, and from those before it.
+
+    Attributes:
+        real_utilization: of this tick alone, as is `workload`.
+        workload: with the raw class.
+        saturation: how close it is to a limit, of this tick alone too.
+        held: the class with flickers left out.
+        account: what was counted up to and with this tick.
+        health: of the GPU; a MIG instance has its board's.
+        clock_event_shares: by reason, the share of the last minute in which the clocks were held for it.
+        mig_unpartitioned: of a board with MIG instances, the share of its compute slices that none of them has, 0..1.
+        rollup_bounds: bounds of the inputs of a board that its MIG instances narrow; None: those of the reading alone.
+    """
+
+    real_utilization: RealUtilization
+    workload: Workload
+    saturation: Saturation
+    held: HeldWorkload = NOT_HELD
+    account: CounterSnapshot = NOTHING_COUNTED
+    health: Health = NOT_EVALUATED
+    clock_event_shares: tuple[tuple[str, float], ...] = ()
+    mig_unpartitioned: float | None = None
+    rollup_bounds: Bounds | None = None
+
+
+class ClassChange(NamedTuple):
+    """A held class gave way to another one.
+
+    Attributes:
+        position: which device of the tick.
+        before: the class that it had.
+        after: the class that it has.
+        time: since when, in Unix seconds: the first sample of the new class, which may be some ticks ago.
+    """
+
+    position: int
+    before: str
+    after: str
+    time: float
+
+
+RemovalReason = Literal["replaced", "moved", "expired", "forgotten"]
+
+_REASONS: Mapping[RemovalReason, str] = {
+    "replaced": "another board has replaced it",
+    "moved": "another target reports it",
+    "expired": "it was absent for health.forget_after",
+    "forgotten": "it was forgotten by request",
+}
+
+
+class Removal(NamedTuple):
+    """An absent GPU that is not expected any more; all of its state is dropped.
+
+    Attributes:
+        device: the GPU, as last seen.
+        last_seen: when it was in a tick last, in Unix seconds; 0 if it was in none before.
+        reason: `replaced`: a new board is in its slot, or came when its node was restarted; `moved`: another target
+            reports it; `expired`: it was absent for too long; `forgotten`: by request.
+        time: in Unix seconds.
+        replacement: the new board, if it was replaced.
+    """
+
+    device: Device
+    last_seen: float
+    reason: RemovalReason
+    time: float
+    replacement: Device | None = None
+
+    @property
+    def message(self) -> str:
+        """The reason as a sentence."""
+        board = f": {self.replacement.entity.uuid}" if self.replacement is not None else ""
+        return f"The GPU is no longer expected: {_REASONS[self.reason]}{board}"
+
+
+@dataclass(frozen=True, slots=True)
+class ComputedTick:
+    """One sample of all GPUs of a target, with all results: everything that outputs need.
+
+    Attributes:
+        target: what was read, in words for a person.
+        time: when, in Unix seconds.
+        clock: when, in seconds of a clock that never steps.
+        interval: nominal seconds between two ticks.
+        devices: the GPUs of the sample, then the lost ones; the same tuple as long as nothing changes.
+        readings: one per device, without implausible inputs; all None for a lost GPU.
+        results: one per device.
+        layout: the series of the source.
+        values: one per series of the layout, as read.
+        rejected: rows that could not be read in this tick, counted by reason.
+        anomalies: by position in `devices`, why some of its inputs count as missing or were cut to their range.
+        passing: by position in `devices`, owners that had it since the tick before, but in neither of both.
+        changes: of held classes that this sample brought.
+        lost: by position in `devices`, when a lost GPU was seen last, in Unix seconds.
+        health_changes: of checks and of whole GPUs that this sample brought.
+        node_health: all of its GPUs together; None before any was evaluated.
+        removed: GPUs that were missing and are not expected any more.
+        xids: that happened since the sample before.
+    """
+
+    target: str
+    time: float
+    clock: float
+    interval: float
+    devices: tuple[Device, ...]
+    readings: tuple[Reading, ...]
+    results: tuple[Result, ...]
+    layout: Layout
+    values: Sequence[RawValue]
+    rejected: Mapping[str, int] = field(default_factory=dict)
+    anomalies: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
+    passing: Mapping[int, Owners] = field(default_factory=dict)
+    changes: tuple[ClassChange, ...] = ()
+    lost: Mapping[int, float] = field(default_factory=dict)
+    health_changes: tuple[HealthChange, ...] = ()
+    node_health: NodeHealth | None = None
+    removed: tuple[Removal, ...] = ()
+    xids: tuple[XidEvent, ...] = ()

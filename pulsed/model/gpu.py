@@ -1,0 +1,185 @@
+"""The identity of a GPU: its entity and properties, and the keys and names under which sources and outputs have it.
+
+Attribution sources name devices by UUIDs, indexes, device files and PCI addresses, in the forms that the kubelet,
+Slurm's prolog scripts and dcgm-exporter write; a key is the one spelling under which a source stores its claims, and
+which is looked up for a GPU. Two targets may report the same GPU (an exporter under two names, or in a node's and in a
+cluster's list). It is shown once, for the target that comes first in the configuration.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Literal
+
+from pulsed.model.owner import Owners
+
+EntityKind = Literal["gpu", "mig", "vgpu"]
+
+
+@dataclass(frozen=True, slots=True)
+class Entity:
+    """The GPU, MIG instance or vGPU of a reading. Readings of the same device have equal entities.
+
+    Attributes:
+        kind: a whole GPU (also a board that is split, and what a vGPU guest sees), a MIG instance of one, or a vGPU as
+            its host sees it.
+        gpu: the index that the source gives the GPU; empty when unknown (a dmon row of a MIG instance).
+        uuid: the UUID of the GPU, also for a MIG instance of it; empty when unknown.
+        mig_id: number of the MIG instance, or of the vGPU, on its board; empty for a whole GPU.
+        mig_profile: such as `1g.10gb`; empty for a whole GPU or when unknown.
+        node: the host that the GPU is in.
+    """
+
+    kind: EntityKind
+    gpu: str
+    uuid: str = ""
+    mig_id: str = ""
+    mig_profile: str = ""
+    node: str = ""
+
+    @property
+    def board(self) -> tuple[str, str]:
+        """The key of the GPU, also of a MIG instance of it: its node, and its UUID or else its index."""
+        return (self.node, self.uuid or self.gpu)
+
+    @property
+    def name(self) -> str:
+        """The name in the API, as in `3` or `3:7`: its index or else its UUID, then the MIG id."""
+        gpu = self.gpu or self.uuid
+        return f"{gpu}:{self.mig_id}" if self.mig_id else gpu
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """An entity with its properties besides numbers. The same object as long as none of them changes.
+
+    Attributes:
+        model: product name, such as `NVIDIA H100 80GB HBM3`; empty when unknown, like the other texts.
+        pci_bus_id: PCI address in the form `00000000:1B:00.0`.
+        driver_version: kernel driver, such as `535.129.03`.
+        device: the device file's name, such as `nvidia0`.
+        mig_uuid: UUID of the MIG instance itself.
+        guest: true inside a virtual machine that sees a share of a board (a vGPU guest).
+        owners: who has it, of a board also the owners of its instances; empty if it is free, None if that is unknown.
+    """
+
+    entity: Entity
+    model: str = ""
+    pci_bus_id: str = ""
+    driver_version: str = ""
+    device: str = ""
+    mig_uuid: str = ""
+    guest: bool = False
+    owners: Owners | None = None
+
+    @property
+    def whole(self) -> bool:
+        """Whether this is a whole physical GPU: below one, PCIe and C2C traffic do not exist (not: is not measured)."""
+        return self.entity.kind == "gpu" and not self.guest
+
+
+Key = tuple[str, str, str, str]
+"""Node, UUID, index (only without a UUID) and MIG id."""
+
+
+def node_of(device: Device, here: str) -> str:
+    """Return the node of a device; `here`, this process's own, if the source does not name it."""
+    return device.entity.node or here
+
+
+def key_of(device: Device, here: str) -> Key:
+    """Return the key of a device."""
+    entity = device.entity
+    return (node_of(device, here), entity.uuid, "" if entity.uuid else entity.gpu, entity.mig_id)
+
+
+def repeated(claims: Iterable[Sequence[Key]]) -> list[frozenset[int]]:
+    """Return for each target the positions of keys that it or an earlier target has already claimed."""
+    owned: set[Key] = set()
+    found: list[frozenset[int]] = []
+    for keys in claims:
+        if owned.isdisjoint(keys) and len(set(keys)) == len(keys):
+            owned.update(keys)
+            found.append(frozenset())
+            continue
+        again = set()
+        for position, key in enumerate(keys):
+            if key in owned:
+                again.add(position)
+            owned.add(key)
+        found.append(frozenset(again))
+    return found
+
+
+def gpu_labels(device: Device, here: str) -> list[tuple[str, str]]:
+    """Return the labels of every series of a device, as pairs."""
+    entity = device.entity
+    labels = [("node", node_of(device, here)), ("gpu", entity.gpu), ("uuid", entity.uuid)]
+    if entity.mig_id:
+        labels.append(("mig_id", entity.mig_id))
+    if entity.mig_profile:
+        labels.append(("mig_profile", entity.mig_profile))
+    return labels
+
+
+def board_names(device: Device) -> tuple[str, ...]:
+    """Return the names of the GPU that a device is, or is a MIG instance of: index and UUID."""
+    return tuple(filter(None, (device.entity.gpu, device.entity.uuid)))
+
+
+def names_of(device: Device) -> tuple[str, ...]:
+    """Return all names of a device: index, UUID, for an instance both with its MIG id as in `0:7`, and its MIG UUID."""
+    entity, boards = device.entity, board_names(device)
+    if not entity.mig_id:
+        return boards
+    return (*[f"{board}:{entity.mig_id}" for board in boards], *filter(None, (device.mig_uuid,)))
+
+
+_REPLICA = re.compile(r"(?:::|/vgpu)[0-9]+$")
+_LEGACY_MIG = re.compile(r"mig-(gpu-[0-9a-f-]+)/([0-9]+)/[0-9]+")
+_UUID = re.compile(r"(?:gpu|mig)-[0-9a-z-]+")
+_INDEX = re.compile(r"([0-9]{1,4})(?:\.([0-9]{1,4}))?")
+_DEVICE_FILE = re.compile(r"(nvidia[0-9]{1,4})(?:/gi([0-9]{1,4}))?")
+_PCI = re.compile(r"([0-9a-f]{1,8}):([0-9a-f]{2}:[0-9a-f]{2}\.[0-7])")
+
+
+@lru_cache(maxsize=4096)
+def device_key(name: str) -> str | None:
+    """Return the key of a device by a name of it; None if it is not one.
+
+    Forms: `GPU-<uuid>`, `MIG-<uuid>`, `MIG-GPU-<uuid>/<gi>/<ci>`, `3` (index), `3.7` (index and GPU instance),
+    `nvidia3`, `nvidia3/gi7`, a PCI address. A replica of a device that is advertised several times (time slicing, MPS)
+    has the device's key: `::<number>` or, after a device file, `/vgpu<number>` is ignored. The key of a MIG instance
+    without a UUID of its own is the board's key, a slash and the number of the GPU instance.
+    """
+    name = _REPLICA.sub("", name.strip().lower())
+    if match := _LEGACY_MIG.fullmatch(name):
+        return f"{match[1]}/{match[2]}"
+    if match := _INDEX.fullmatch(name) or _DEVICE_FILE.fullmatch(name):
+        board = match[1].lstrip("0") or "0" if match[1].isdecimal() else match[1]
+        return f"{board}/{int(match[2])}" if match[2] else board
+    if match := _PCI.fullmatch(name):
+        return f"{match[1].zfill(8)}:{match[2]}"
+    return name if _UUID.fullmatch(name) else None
+
+
+def board_keys(uuid: str, pci_bus_id: str, device_file: str, index: str, *, is_local: bool) -> tuple[str, ...]:
+    """Return the keys of a board, the most certain first.
+
+    Args:
+        uuid: of the board; empty if unknown, like the others.
+        pci_bus_id: in any of its spellings.
+        device_file: such as `nvidia3`. Unknown, it is derived from the index: they differ only where the driver
+            numbers GPUs in another order than their PCI addresses.
+        index: of the board.
+        is_local: whether the board is in this host; keys that other hosts use, too, are left out if it is not.
+    """
+    keys = [uuid.lower()]
+    if is_local:
+        address = _PCI.fullmatch(pci_bus_id.lower())
+        file = device_file.lower() or (f"nvidia{index}" if index else "")
+        keys += [f"{address[1].zfill(8)}:{address[2]}" if address else "", file, index]
+    return tuple(filter(None, keys))

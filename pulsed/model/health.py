@@ -1,0 +1,154 @@
+"""Results of the health layer: states, the evidence for them, and the remedies.
+
+An object is reused while nothing in it changes, so that renderers compare by identity.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from pulsed.model.gpu import Device
+
+State = Literal["unknown", "ok", "info", "warn", "hot", "crit"]
+"""`unknown` means that the inputs are absent; it is never ok. `hot` ranks above `warn`, because heat acts at once."""
+
+STATES: tuple[State, ...] = ("unknown", "ok", "info", "warn", "hot", "crit")
+"""From the least to the most severe."""
+
+SEVERITY: Mapping[State, int] = {state: number - 1 for number, state in enumerate(STATES)}
+"""-1 unknown, 0 ok, 1 info, 2 warn, 3 hot, 4 crit."""
+
+
+@dataclass(frozen=True, slots=True)
+class CheckState:
+    """The result of one check for one GPU; message and remedy are empty while it is not raised.
+
+    Attributes:
+        since: when the state was entered, in Unix seconds; None for a check that was never evaluated.
+        last_event: in Unix seconds; None for none or an unknown time.
+        evidence: the numbers that decided, by name, as they were when the state was entered.
+        covered: whether its inputs are present. A latched state outlives them.
+        applies: whether the check makes sense for this device. If not it is unknown and not part of the coverage.
+    """
+
+    id: str
+    state: State
+    since: float | None = None
+    last_event: float | None = None
+    message: str = ""
+    evidence: tuple[tuple[str, float], ...] = ()
+    remedy: str = ""
+    covered: bool = False
+    applies: bool = True
+
+    @property
+    def severity(self) -> int:
+        """-1 unknown to 4 crit."""
+        return SEVERITY[self.state]
+
+
+OTHER_XIDS = "other"
+"""Stands for the codes beyond those that are kept of a GPU."""
+
+
+@dataclass(frozen=True, slots=True)
+class XidLast:
+    """The last XID of a GPU, in Unix seconds; `time` is None when it is older than the first sample."""
+
+    code: int
+    time: float | None
+    description: str
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """Health of one GPU: the worst of the checks that are known, `unknown` for none.
+
+    Attributes:
+        coverage: share of the checks that apply whose state is known, 0..1.
+        checks: all enabled checks, in the order of the table.
+        events: by check, the number of events so far.
+        xid_events: by XID, the number of events so far: all critical codes, others once seen, and `OTHER_XIDS`.
+        last_reset: when it was last reset, or its driver or node restarted, in Unix seconds; None if never seen.
+    """
+
+    state: State
+    coverage: float
+    checks: tuple[CheckState, ...]
+    events: tuple[tuple[str, int], ...] = ()
+    xid_events: tuple[tuple[int | str, int], ...] = ()
+    xid_last: XidLast | None = None
+    last_reset: float | None = None
+
+    @property
+    def severity(self) -> int:
+        """-1 unknown to 4 crit."""
+        return SEVERITY[self.state]
+
+    def check(self, id_: str) -> CheckState:
+        """Return a check by its id.
+
+        Raises:
+            KeyError: there is no such check, or it is disabled.
+        """
+        for check in self.checks:
+            if check.id == id_:
+                return check
+        raise KeyError(id_)
+
+
+NOT_EVALUATED = Health("unknown", 0.0, ())
+"""Health of a device before its first sample."""
+
+
+@dataclass(frozen=True, slots=True)
+class HealthChange:
+    """A change of the state of a check or of a GPU, at a time in Unix seconds.
+
+    Attributes:
+        position: index of the device in the tick; -1 for a GPU that is not in it.
+        check: id of the check; empty for the GPU as a whole.
+    """
+
+    position: int
+    check: str
+    before: State
+    after: State
+    time: float
+    message: str
+    remedy: str
+    device: Device
+
+
+@dataclass(frozen=True, slots=True)
+class XidEvent:
+    """An XID that happened, at a time in Unix seconds.
+
+    Attributes:
+        count: how often, if several were reported at once.
+        total: how often so far.
+    """
+
+    device: Device
+    code: int
+    severity: str
+    time: float
+    count: int
+    total: int
+
+
+@dataclass(frozen=True, slots=True)
+class NodeHealth:
+    """The worst known state of all boards of a target, lost ones included, their mean coverage, and counts by state."""
+
+    state: State
+    coverage: float
+    gpus: int
+    counts: tuple[tuple[State, int], ...]
+
+    @property
+    def severity(self) -> int:
+        """-1 unknown to 4 crit."""
+        return SEVERITY[self.state]

@@ -1,0 +1,122 @@
+"""The latest tick and the errors of every target: written by the collectors, read by every output.
+
+Staleness is decided here only: by the arrival of ticks on the monotonic clock, so that neither a stepped wall clock
+nor the replay of an old capture has an effect.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from pulsed.model.computed_tick import ComputedTick
+
+
+@dataclass(slots=True)
+class Target:
+    """The state of one source.
+
+    Attributes:
+        kind: `exporter`, `replay`, `demo`, ...
+        name: what is read: a URL, a path, `demo`.
+        interval: nominal seconds between two ticks.
+        stale_after: seconds after the last tick's arrival from which its GPUs count as stale.
+        stale_intervals: the same in intervals, where the configuration names no time: it then follows the interval.
+        up: whether the last attempt delivered a tick.
+        error: the error of the last attempt, with the remedy; empty while up.
+        tick: the last tick, None before the first.
+        arrived: when it arrived, in seconds of the monotonic clock.
+        restarts: restarts of the source's child process.
+        kernel_log_error: why the kernel log cannot be used; empty while it is read, None where it is not to be read.
+        version: grows with every change of this target.
+    """
+
+    kind: str
+    name: str
+    interval: float
+    stale_after: float
+    up: bool = False
+    error: str = ""
+    tick: ComputedTick | None = None
+    arrived: float = 0.0
+    samples: int = 0
+    rejected: dict[str, int] = field(default_factory=dict)
+    errors: dict[str, int] = field(default_factory=dict)
+    restarts: int = 0
+    kernel_log_error: str | None = None
+    ended: bool = False
+    version: int = 0
+    stale_intervals: float | None = None
+
+    def set_source(self, kind: str, name: str, interval: float) -> None:
+        """Update the source's attributes: `auto` may have chosen another one."""
+        if (self.kind, self.name, self.interval) != (kind, name, interval):
+            self.kind, self.name, self.interval = kind, name, interval
+            self.version += 1
+            if self.stale_intervals is not None:
+                self.stale_after = self.stale_intervals * interval
+
+    def continue_from(self, before: Target) -> None:
+        """Copy the state of a target of the same source, whose configuration has changed."""
+        self.kind, self.name, self.tick, self.arrived = before.kind, before.name, before.tick, before.arrived
+        self.up, self.error, self.ended = before.up, before.error, before.ended
+        self.samples, self.restarts = before.samples, before.restarts
+        self.rejected, self.errors = dict(before.rejected), self.errors | before.errors
+        self.version = before.version + 1
+
+    def fresh(self, now: float) -> bool:
+        """Return whether the last tick is recent enough to be served; `now` is monotonic seconds."""
+        return self.tick is not None and now - self.arrived <= self.stale_after
+
+    def accept(self, tick: ComputedTick, now: float) -> None:
+        """Store a new tick that arrived at the monotonic time `now`."""
+        self.tick, self.arrived, self.up, self.error = tick, now, True, ""
+        self.samples += 1
+        self.version += 1
+        for reason, rows in tick.rejected.items():
+            self.rejected[reason] = self.rejected.get(reason, 0) + rows
+
+    def correct(self, tick: ComputedTick) -> None:
+        """Replace the last tick by another version of it."""
+        self.tick = tick
+        self.version += 1
+
+    def end(self, message: str) -> None:
+        """Store that the source has no more ticks; the last tick stays until it is stale."""
+        self.up, self.ended, self.error = False, True, message
+        self.version += 1
+
+    def fail(self, reason: str, message: str) -> None:
+        """Store a failed attempt; the last tick stays until it is stale."""
+        self.up, self.error = False, message
+        self.errors[reason] = self.errors.get(reason, 0) + 1
+        self.version += 1
+
+
+@dataclass(slots=True)
+class TargetStore:
+    """All targets of this process, in the order of the configuration."""
+
+    node: str
+    targets: list[Target] = field(default_factory=list)
+    _base: int = 0
+
+    @property
+    def version(self) -> int:
+        """Grows with every change of any target, and with `replace`."""
+        return self._base + sum(target.version for target in self.targets)
+
+    def has_reported(self, uuid: str, since: float) -> bool:
+        """Return whether a tick after a time, in Unix seconds, has a GPU."""
+        return bool(uuid) and any(
+            uuid == one.entity.uuid and position not in tick.lost
+            for target in self.targets
+            if (tick := target.tick) is not None and tick.time > since
+            for position, one in enumerate(tick.devices)
+        )
+
+    def replace(self, targets: Sequence[Target]) -> None:
+        """Replace all targets; some of the new ones may be old ones."""
+        before = self.version
+        self.targets = list(targets)
+        self._base += before + 1 - self.version

@@ -1,0 +1,96 @@
+"""Sums and shares of the counters in a document of `/jobs/{id}`, for its report and advice, and what the job costs.
+
+A share is of the observed time in which its input was present; None without any.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+Account = Mapping[str, Any]
+"""The document of an owner, as `/jobs/{id}` has it; or its part about one GPU, or its `total`."""
+
+
+def seconds(part: Account, name: str) -> float:
+    """Return a counter of seconds; 0 if it is null, as the time without its input is another counter."""
+    return float(part["counters"].get(name) or 0.0)
+
+
+def by_state(part: Account, name: str) -> Mapping[str, float]:
+    """Return a counter with states; states that are 0 are absent."""
+    return part["counters"].get(name) or {}
+
+
+def idle_seconds(part: Account) -> float:
+    """Return the observed idle seconds."""
+    return sum(by_state(part, "idle_seconds").values())
+
+
+def mean(parts: Iterable[Account], word: str) -> float | None:
+    """Return the mean over time of `real_utilization`, `sm_active`, `tensor_active` or `dram_active` of some parts."""
+    integral = known = 0.0
+    for part in parts:
+        if part["counters"].get(f"{word}_seconds") is not None:
+            integral += seconds(part, f"{word}_seconds")
+            known += part["gpu_seconds"] - seconds(part, f"{word}_unknown_seconds")
+    return integral / known if known > 0.0 else None
+
+
+def joules(part: Account) -> float | None:
+    """Return the energy, also of the time in which pulsed did not run; None if it was never known."""
+    observed = by_state(part, "class_energy_joules")
+    if not observed and seconds(part, "energy_unknown_seconds") >= part["gpu_seconds"] and not part["bridged_joules"]:
+        return None
+    return sum(observed.values()) + float(part["bridged_joules"])
+
+
+def gpu_name(gpu: Account, *, with_node: bool) -> str:
+    """Return the name of a GPU or MIG instance: `3`, `3:7`, `gpu01/3`."""
+    name = (gpu["gpu"] or gpu["uuid"] or "?") + (f":{gpu['mig_id']}" if gpu["mig_id"] else "")
+    return f"{gpu['node']}/{name}" if with_node else name
+
+
+def has_several_nodes(account: Account) -> bool:
+    """Return whether the GPUs of an account are on several nodes."""
+    return len({gpu["node"] for gpu in account["gpus"]}) > 1
+
+
+JOULES_PER_KWH = 3.6e6
+
+
+class Prices(NamedTuple):
+    """Prices in one currency; None: GPU time, or energy, has no price."""
+
+    gpu_hour: float | None = None
+    kwh: float | None = None
+    currency: str = "EUR"
+
+
+NO_PRICES = Prices()
+
+
+def cost_of(total: Account, prices: Prices) -> dict[str, Any] | None:
+    """Return the cost of observed GPU time, of shared GPUs an equal share, and of energy; None without prices.
+
+    `energy`, and then `total`, is None where the energy is unknown and has a price.
+    """
+    if prices.gpu_hour is None and prices.kwh is None:
+        return None
+    used = joules(total)
+    time = (prices.gpu_hour or 0.0) * total["gpu_seconds"] / 3600.0
+    energy = 0.0 if prices.kwh is None else None if used is None else prices.kwh * used / JOULES_PER_KWH
+    return {
+        "currency": prices.currency,
+        "per_gpu_hour": prices.gpu_hour,
+        "per_kwh": prices.kwh,
+        "gpu_time": time,
+        "energy": energy,
+        "total": None if energy is None else time + energy,
+    }
+
+
+def prices_of(account: Account) -> Prices:
+    """Return the prices that the cost of an account was calculated with."""
+    cost = account["cost"]
+    return NO_PRICES if cost is None else Prices(cost["per_gpu_hour"], cost["per_kwh"], cost["currency"])

@@ -1,0 +1,94 @@
+from __future__ import annotations
+
+import pytest
+
+from pulsed.compute.workload import ClassDebouncer
+from pulsed.model.computed_tick import NOT_HELD, HeldWorkload, Workload
+
+IDLE = Workload("idle", "idle")
+BUSY = Workload("compute_heavy", "compute")
+UNSETTLED = Workload("unknown", "unknown", ("idle", "compute_heavy"))
+
+
+def held_after(hold: ClassDebouncer, *samples: tuple[Workload, float]) -> list[str]:
+    """Follow samples that begin at time 100, and tell the held class after each."""
+    time, names = 100.0, []
+    for workload, seconds in samples:
+        time += seconds
+        hold.update(workload, seconds, time)
+        names.append(hold.held.workload_class)
+    return names
+
+
+def settled(seconds: float = 2.0) -> ClassDebouncer:
+    hold = ClassDebouncer(seconds)
+    hold.reset(IDLE, 100.0)
+    return hold
+
+
+def test_before_the_first_sample_nothing_is_held() -> None:
+    assert ClassDebouncer(2.0).held is NOT_HELD
+
+
+def test_the_first_sample_counts_at_once_and_is_no_change() -> None:
+    assert settled().held == HeldWorkload("idle", "idle", 100.0, 0)
+
+
+def test_a_sample_of_15_seconds_counts_at_once() -> None:
+    hold = settled()
+    assert held_after(hold, (BUSY, 15.0)) == ["compute_heavy"]
+    assert hold.held == HeldWorkload("compute_heavy", "compute", 115.0, 1)
+
+
+def test_a_flicker_of_100_ms_does_not() -> None:
+    hold = settled()
+    before = hold.held
+    assert set(held_after(hold, (IDLE, 0.1), (BUSY, 0.1), (IDLE, 0.1), (BUSY, 0.1), (IDLE, 0.1))) == {"idle"}
+    assert hold.held is before
+
+
+def test_two_seconds_at_10_hz_are_twenty_samples() -> None:
+    hold = settled()
+    names = held_after(hold, *[(BUSY, 0.1)] * 21)
+    assert names.index("compute_heavy") == 19
+    assert hold.held.since == pytest.approx(100.1)  # the first sample of the run
+
+
+def test_a_class_between_two_others_begins_a_run_of_its_own() -> None:
+    other = Workload("memory_bound", "memory")
+    hold = settled()
+    names = held_after(hold, (BUSY, 1.0), (other, 1.0), (BUSY, 1.0), (other, 1.0), (other, 1.0))
+    assert names == ["idle"] * 4 + ["memory_bound"]
+    assert hold.held == HeldWorkload("memory_bound", "memory", 104.0, 1)
+
+
+def test_going_back_forgets_the_run() -> None:
+    assert held_after(settled(), (BUSY, 1.5), (IDLE, 0.1), (BUSY, 1.5)) == ["idle"] * 3
+
+
+def test_without_a_hold_every_change_counts() -> None:
+    assert held_after(settled(0.0), (BUSY, 0.1), (IDLE, 0.0)) == ["compute_heavy", "idle"]
+
+
+def test_unknown_is_a_class_like_any_other() -> None:
+    hold = settled()
+    assert held_after(hold, (UNSETTLED, 1.0), (IDLE, 1.0)) == ["idle", "idle"]
+    assert held_after(hold, (UNSETTLED, 1.0), (UNSETTLED, 1.0)) == ["idle", "unknown"]
+    assert hold.held.bottleneck == "unknown"
+
+
+def test_the_bottleneck_is_that_of_the_newest_sample_of_the_held_class() -> None:
+    hold = ClassDebouncer(2.0)
+    hold.reset(UNSETTLED, 100.0)
+    hold.update(Workload("unknown", "compute", ("compute_heavy", "compute_active")), 1.0, 101.0)
+    assert hold.held == HeldWorkload("unknown", "compute", 100.0, 0)
+    hold.update(IDLE, 1.0, 102.0)
+    assert hold.held == HeldWorkload("unknown", "compute", 100.0, 0)
+
+
+def test_settling_counts_a_change_only_if_it_is_one() -> None:
+    hold = settled()
+    hold.reset(IDLE, 200.0)
+    assert hold.held == HeldWorkload("idle", "idle", 200.0, 0)
+    hold.reset(BUSY, 300.0)
+    assert hold.held == HeldWorkload("compute_heavy", "compute", 300.0, 1)

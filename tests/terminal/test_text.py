@@ -1,0 +1,93 @@
+"""Texts from outside cannot control the terminal, and take the cells that they are counted for."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pulsed.commands.top.feed import Connection, Feed, Gpu, HistoryWanted, Wanted
+from pulsed.commands.top.session import model_of
+from pulsed.printable import clean
+from pulsed.terminal.focus import HISTORY_FIELDS
+from pulsed.terminal.line import Line, Segment, ascii_line, cells, cut, left, right
+from pulsed.terminal.screen import render
+from pulsed.terminal.view_state import VIEWS, ViewState
+from tests.present.boards import TIME
+from tests.terminal.fleet_model import answers
+from tests.test_printable import CONTROL, EVIL
+
+
+@given(st.text(), st.integers(0, 30))
+def test_cut_and_padded_text_has_its_width(text: str, width: int) -> None:
+    shown = clean(text)
+    assert cells(cut(shown, width)) <= width
+    assert cells(left(shown, width)) == cells(right(shown, width)) == width
+    assert Line([Segment(shown)]).fitted(width).width == width
+
+
+def test_marks_of_other_scripts_keep_their_width() -> None:
+    assert cells("名前") == 4
+    assert cut("名前ab", 4) == "名…"
+
+
+KEPT = frozenset((
+    "time", "since", "last_sample_time", "event", "state", "kind", "change", "finding", "last_seen", "bottleneck",
+    "uuid", "mig_id", "roster", "workload_class", "health_state", "severity", "gpu", "node",
+))  # fmt: skip
+"""Keys whose texts decide what is shown; the others may be anything."""
+
+
+def poisoned(document: Any, text: str) -> Any:
+    """Return a document with a text in place of all others that come from outside."""
+    if isinstance(document, dict):
+        return {key: value if key in KEPT else poisoned(value, text) for key, value in document.items()}
+    if isinstance(document, (list, tuple)):
+        return [poisoned(each, text) for each in document]
+    return text if isinstance(document, str) else document
+
+
+BEFORE = answers()
+
+
+class PoisonedDaemon:
+    """Answers all requests of a feed with a text everywhere."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    def json(self, path: str) -> Any:
+        route = path.partition("?")[0]
+        documents: dict[str, Any] = {
+            "/gpus": BEFORE.summary,
+            "/host": BEFORE.host,
+            "/version": {"version": "0"},
+            "/events/recent": {"changes": BEFORE.events},
+            "/jobs": {"jobs": BEFORE.jobs},
+            "/processes": {"published": True, "processes": BEFORE.processes},
+            "/history": BEFORE.history,
+        }
+        if route == "/config":
+            return {"history": {"fields": list(HISTORY_FIELDS)}}
+        document = documents.get(route) or next(iter(BEFORE.details.values()))
+        return poisoned(json.loads(json.dumps(document)), self._text)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.text() | st.just(EVIL))
+def test_no_text_of_any_document_reaches_the_terminal_as_it_is(text: str) -> None:
+    feed = Feed(lambda: Connection(PoisonedDaemon(text), text), text)
+    gpu = Gpu("node1", "2")
+    feed.want(Wanted(gpu, HistoryWanted((gpu,), HISTORY_FIELDS, 600.0, 10), events=True, jobs=True))
+    feed.poll()
+    assert feed.answers.error == ""
+    model = model_of([feed.answers], feed.answers.arrived or 0.0, TIME + 0.9)
+    assert set(model.details) == {model.gpus[2].key}
+    for view in VIEWS:
+        screen = render(model, ViewState(view=view, selected=model.gpus[2].key), 120, 70)
+        for each in screen.lines:
+            assert not CONTROL.search(each.text), each.text
+            assert each.width == 120
+            assert ascii_line(each).text.isascii()
