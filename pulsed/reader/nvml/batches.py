@@ -106,7 +106,7 @@ def _number(raw: int, type_: int) -> float:
     return float(struct.unpack_from(_UNION[type_], struct.pack("Q", raw))[0])
 
 
-class _Sample:
+class _GpmSample:
     """A buffer of the driver, and when it was filled."""
 
     def __init__(self, pointer: Any) -> None:
@@ -133,10 +133,10 @@ class GpmSampler:
     def __init__(self, nvml: ModuleType, device: NvmlDevice, metrics: Sequence[GpmMetric], longest: float) -> None:
         self._nvml, self._device, self._longest = nvml, device, longest
         self._choose(metrics)
-        self._samples: list[_Sample] = []
+        self._samples: list[_GpmSample] = []
         try:
             for _ in range(2):
-                self._samples.append(_Sample(call(nvml, "nvmlGpmSampleAlloc")))
+                self._samples.append(_GpmSample(call(nvml, "nvmlGpmSampleAlloc")))
         except nvml.NVMLError:
             self.close()
             raise
@@ -171,14 +171,14 @@ class GpmSampler:
         if now - before.time <= self._longest:
             self._compare(before, oldest, values)
 
-    def _fill(self, sample: _Sample) -> None:
+    def _fill(self, sample: _GpmSample) -> None:
         nvml, board, instance = self._nvml, self._device.board, self._device.instance
         if instance is None:
             nvml.nvmlGpmSampleGet(board, sample.pointer)
         else:
             nvml.nvmlGpmMigSampleGet(board, instance, sample.pointer)
 
-    def _compare(self, older: _Sample, newer: _Sample, values: Values) -> None:
+    def _compare(self, older: _GpmSample, newer: _GpmSample, values: Values) -> None:
         GPM_HEAD.pack_into(self._request, 0, 1, len(self._metrics), older.address, newer.address)
         self._nvml.nvmlGpmMetricsGet(self._request)
         answers = list(GPM_ENTRY.iter_unpack(memoryview(self._request)[GPM_HEAD.size :]))
