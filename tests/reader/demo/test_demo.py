@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pulsed.errors import ConfigError
-from pulsed.reader.demo.fields import BLANK, demo_layout, owner_labels
+from pulsed.reader.demo.page import BLANK, demo_layout, owner_labels
 from pulsed.reader.demo.scenes import ROWS, SCENES, Activity, Noise
 from pulsed.reader.demo.simulated_gpu import RunningIntegral, settled
 from pulsed.reader.demo.source import DemoSource, Node
@@ -429,7 +429,7 @@ def test_a_reset_keeps_what_belongs_to_the_board(story: list[Page]) -> None:
 
 
 def test_remapped_rows_never_reach_the_limit_however_long_the_demo_runs() -> None:
-    assert max(failing_memory(480.0 * cycle + 479.0).rows_uncorrected for cycle in range(2000)) < 512
+    assert max(failing_memory(480.0 * cycle + 479.0)["DEV_UNCORRECTABLE_REMAPPED_ROWS"] for cycle in range(2000)) < 512
 
 
 def test_all_other_gpus_are_free_of_errors(story: list[Page]) -> None:
