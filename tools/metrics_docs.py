@@ -27,7 +27,8 @@ from pulsed.present.exposition.owner_families import FINDING_FAMILIES, HINT_HELP
 from pulsed.present.exposition.summary import SUMMARIES
 from pulsed.present.exposition.telemetry import StateWrites, Telemetry
 from pulsed.present.owner_groups import families_of
-from pulsed.reader.exporter.scraper import ExporterSettings, Scraper
+from pulsed.reader.exporter.scraper import Scraper
+from pulsed.reader.exporter.settings import ExporterSettings
 from pulsed.reader.nvml.calls import CALLS, FIELD_VALUES, GPM_METRICS
 from pulsed.reader.nvml.device import GPM_SUPPORT
 from pulsed.reader.nvml.session import XID

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from pulsed.reader.dcgmi.version import described, parse_versions, versions
+from pulsed.reader.dcgmi.discovery import described, parse_versions, versions
 from support.standin.discovery import long_version
 from support.standin.fixture import standin
 from support.standin.install import Standin

@@ -7,7 +7,10 @@ Times are in the file, to the millisecond, and so are the distances between tick
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping, Sequence
+import csv
+import sys
+from collections import Counter
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
 from io import TextIOWrapper
@@ -17,8 +20,11 @@ from pathlib import Path
 from statistics import median
 
 from pulsed.errors import BadCapture
-from pulsed.model.raw_tick import Labels, Layout, RawValue, Series
-from pulsed.reader.csv.records import IDENTITY, REMEDY, TIME, Records, read_header
+from pulsed.model.raw_tick import Labels, Layout, RawTick, RawValue, Series
+
+TIME = "time"
+IDENTITY = ("node", "gpu", "uuid", "mig_id", "mig_profile", "model")
+"""Columns that identify the GPU of a row; empty where unknown."""
 
 DERIVED = frozenset(
     {
@@ -36,7 +42,12 @@ DERIVED = frozenset(
 )
 """Columns that follow from the others."""
 
+LONGEST_ROW = 64 * 1024
+"""Characters after which a quotation mark was surely not closed."""
+
+_COLUMNS = "Export with the columns `time` and `gpu` or `uuid`, as --columns default and all do"
 _IDENTIFYING = "Export with the columns that identify GPUs: node, uuid and mig_id"
+_REMEDY = "Correct or remove that line"
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _MILLISECOND = timedelta(milliseconds=1)
 _STEPS_FOR_PACE = 32
@@ -46,28 +57,38 @@ _BREATH = 1000  # rows without a tick after which other tasks may run
 _Key = tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class CsvTick:
-    """The rows of one time. `clock` is seconds since the first tick; it grows also where older rows were appended."""
-
-    time: float
-    clock: float
-    layout: Layout
-    values: Sequence[RawValue]
-    rejected: Mapping[str, int]
+def header_of(first_line: str) -> tuple[str, ...]:
+    """Return the column names that a file begins with; not what they are good for, see `problem_of`."""
+    line = first_line.removeprefix("\ufeff").rstrip("\r\n")
+    return tuple(sys.intern(name.strip()) for name in next(csv.reader([line]), []))
 
 
-def csv_ticks(file: TextIOWrapper, path: Path, interval: float) -> Generator[CsvTick | None, None, None]:
-    """Yield the ticks of an open file in order, None to let other tasks run.
+def problem_of(header: Sequence[str]) -> tuple[str, str] | None:
+    """Return what is wrong with a header and the remedy, or None if its rows can be replayed."""
+    if "timestamp" in header and "gpu_id" in header:
+        return (
+            "a CSV in KempnerPulse's columns, which are rounded and lack much of what was read",
+            "Replay takes what `pulsed export` writes without --schema kempnerpulse",
+        )
+    if TIME not in header or ("gpu" not in header and "uuid" not in header):
+        return "a CSV file that replay cannot read: its first line names no time or no GPU", _COLUMNS
+    if twice := [name for name, count in Counter(header).items() if count > 1]:
+        return f"a CSV file with two columns {twice[0]!r}", _COLUMNS
+    if "" in header:
+        return "a CSV file with a column without a name", _COLUMNS
+    return None
+
+
+def csv_ticks(file: TextIOWrapper, path: Path, interval: float) -> Generator[RawTick | None, None, None]:
+    """Yield the ticks of an open file in order, None to let other tasks run; `clock` is seconds since the first one.
 
     A last row without its line end is left out, and counted in the last tick's `rejected`. Older rows that were
     appended follow after `interval` seconds.
     """
-    records = Records(file, path)
-    header = read_header(records, path)
-    parser = _CsvTickParser(path, header, interval)
+    rows = _Rows(file, path)
+    parser = _CsvTickParser(rows, path, interval)
     try:
-        for number, cells in records:
+        for number, cells in rows:
             if (tick := parser.feed(number, cells)) is not None:
                 yield tick
             elif number % _BREATH == 0:
@@ -76,7 +97,7 @@ def csv_ticks(file: TextIOWrapper, path: Path, interval: float) -> Generator[Csv
         if (tick := parser.finish()) is not None:
             yield tick
         raise
-    if (tick := parser.finish({"half_row": 1} if records.torn else {})) is not None:
+    if (tick := parser.finish({"half_row": 1} if rows.torn else {})) is not None:
         yield tick
 
 
@@ -85,11 +106,10 @@ def interval_of(file: TextIOWrapper, path: Path) -> float | None:
 
     Raises `BadCapture` as `csv_ticks` does.
     """
-    records = Records(file, path)
-    rows = _Rows(read_header(records, path))
+    rows = _Rows(file, path)
     times: dict[_Key, list[int]] = {}
     try:
-        for number, cells in records:
+        for number, cells in rows:
             of_gpu = times.setdefault(rows.key(cells), [])
             of_gpu.append(_milliseconds(cells[rows.time]))
             if len(of_gpu) > _STEPS_FOR_PACE or number > _ROWS_FOR_PACE:
@@ -101,20 +121,62 @@ def interval_of(file: TextIOWrapper, path: Path) -> float | None:
 
 
 class _Rows:
-    """Where a row has what."""
+    """The rows of a file below its header as cells, each with the number of its first line; empty lines left out.
 
-    def __init__(self, header: Sequence[str]) -> None:
-        self.time = header.index(TIME)
-        self._identity = [(name, header.index(name)) for name in IDENTITY if name in header]
-        self._places = [place for _, place in self._identity]
+    Attributes:
+        header: the column names.
+        time: index of the column of time.
+        torn: whether the last row had no line end, and was left out.
+
+    Raises `BadCapture` if the rows cannot be replayed.
+    """
+
+    def __init__(self, file: TextIOWrapper, path: Path) -> None:
+        self._file, self._path = file, path
+        self._number = self._first = 1  # the line read last, and the first one of its row
+        self._length = 0  # of that row, so far
+        self.torn = False
+        self.header = header_of(file.readline(LONGEST_ROW))
+        if problem := problem_of(self.header):
+            raise BadCapture(f"{path} is {problem[0]}", problem[1])
+        self.time = self.header.index(TIME)
+        self._identity = [(name, self.header.index(name)) for name in IDENTITY if name in self.header]
+
+    def __iter__(self) -> Iterator[tuple[int, list[str]]]:
+        rows = csv.reader(self._lines())
+        while True:
+            self._first, self._length = self._number + 1, 0
+            try:
+                cells = next(rows, None)
+            except csv.Error as error:
+                raise _bad_line(self._path, self._first, str(error)) from error
+            if cells is None or self.torn:
+                return
+            if cells:
+                yield self._first, cells
+
+    def _lines(self) -> Iterator[str]:
+        while line := self._file.readline(LONGEST_ROW):
+            if self._length > LONGEST_ROW:
+                raise _bad_line(self._path, self._first, "a quotation mark is not closed")
+            self._number += 1
+            self._length += len(line)
+            self.torn = not line.endswith("\n") and len(line) < LONGEST_ROW
+            yield line
+        self.torn = self.torn or self._length > 0  # it ends within a quoted cell
 
     def key(self, cells: Sequence[str]) -> _Key:
         """Return the key of the row's GPU."""
-        return tuple([cells[place] for place in self._places])
+        return tuple([cells[place] for _, place in self._identity])
 
     def labels(self, key: _Key) -> Labels:
         """Return the identity of a key as labels; what is empty is left out."""
         return tuple((name, cell) for (name, _), cell in zip(self._identity, key, strict=True) if cell)
+
+
+def _bad_line(path: Path, number: int, what: str) -> BadCapture:
+    """Return the error of a line."""
+    return BadCapture(f"{path}, line {number}: {what}", _REMEDY)
 
 
 @dataclass(slots=True)
@@ -145,12 +207,10 @@ class _Rest:
 class _CsvTickParser:
     """Gathers rows to ticks. Each row is a series `time`, so that a GPU without any value is there, and its values."""
 
-    def __init__(self, path: Path, header: Sequence[str], interval: float) -> None:
-        self._path, self._header = path, tuple(header)
-        self._interval = round(interval * 1000)
-        self._rows = _Rows(header)
+    def __init__(self, rows: _Rows, path: Path, interval: float) -> None:
+        self._rows, self._header, self._path, self._interval = rows, rows.header, path, interval
         left_out = {TIME, *IDENTITY, *DERIVED}
-        self._numbers = [place for place, name in enumerate(header) if name not in left_out]
+        self._numbers = [place for place, name in enumerate(self._header) if name not in left_out]
         self._gpus: dict[_Key, _Gpu] = {}
         self._layout: Layout | None = None
         self._keys: list[_Key] = []
@@ -158,10 +218,10 @@ class _CsvTickParser:
         self._shift = self._clock = 0
         self._joined = False
 
-    def feed(self, number: int, cells: Sequence[str]) -> CsvTick | None:
+    def feed(self, number: int, cells: Sequence[str]) -> RawTick | None:
         """Take a row; give the tick that it ends."""
         if len(cells) != len(self._header):
-            raise self._bad(number, f"{len(cells)} cells under a header of {len(self._header)}")
+            raise _bad_line(self._path, number, f"{len(cells)} cells under a header of {len(self._header)}")
         if tuple(cells) == self._header:  # one export was appended to another
             self._joined = True
             for known in self._gpus.values():
@@ -170,7 +230,8 @@ class _CsvTickParser:
         try:
             time = _milliseconds(cells[self._rows.time])
         except ValueError:
-            raise self._bad(number, f"{cells[self._rows.time]!r} in column time is not an RFC 3339 time") from None
+            what = f"{cells[self._rows.time]!r} in column time is not an RFC 3339 time"
+            raise _bad_line(self._path, number, what) from None
         values = {place: self._number(number, place, cells[place]) for place in self._numbers if cells[place]}
         key = self._rows.key(cells)
         gpu = self._gpus.get(key)
@@ -183,11 +244,16 @@ class _CsvTickParser:
         tick, is_older = None, gpu.clock is not None and time + self._shift <= gpu.clock
         if self._rest is None or time != self._rest.time or is_older:
             tick = self.finish()
-            self._begin(time, older=self._joined or is_older)
-        self._gather(key, gpu, time, values)
+            self._rest = self._begin(time, older=self._joined or is_older)
+        if not values.keys() <= set(gpu.filled):
+            gpu.filled = tuple(sorted({*gpu.filled, *values}))
+            self._layout = None
+        gpu.last, gpu.clock = time, time + self._shift
+        self._rest.keys.append(key)
+        self._rest.values += [time / 1000, *(values.get(place) for place in gpu.filled)]
         return tick
 
-    def finish(self, rejected: Mapping[str, int] | None = None) -> CsvTick | None:
+    def finish(self, rejected: Mapping[str, int] | None = None) -> RawTick | None:
         """Return the tick of the rows so far, if any."""
         rest, self._rest = self._rest, None
         if rest is None:
@@ -196,25 +262,19 @@ class _CsvTickParser:
             self._keys = rest.keys
             self._layout = Layout("pulsed", tuple(series for key in rest.keys for series in self._series(key)))
         clock = (rest.time + self._shift) / 1000
-        return CsvTick(rest.time / 1000, clock, self._layout, rest.values, rejected or {})
+        return RawTick(
+            str(self._path), rest.time / 1000, clock, self._interval, self._layout, rest.values, rejected or {}
+        )
 
-    def _begin(self, time: int, *, older: bool) -> None:
+    def _begin(self, time: int, *, older: bool) -> _Rest:
         """Begin a tick; `older`: it may be, and if so follows the newest one by an interval."""
         if not self._keys:
             self._shift = -time
         elif older and time + self._shift <= self._clock:
-            self._shift = self._clock + self._interval - time
+            self._shift = self._clock + round(self._interval * 1000) - time
         self._clock = max(self._clock, time + self._shift)
-        self._rest, self._joined = _Rest(time), False
-
-    def _gather(self, key: _Key, gpu: _Gpu, time: int, values: Mapping[int, float]) -> None:
-        if not values.keys() <= set(gpu.filled):
-            gpu.filled = tuple(sorted({*gpu.filled, *values}))
-            self._layout = None
-        gpu.last, gpu.clock = time, time + self._shift
-        if self._rest is not None:
-            self._rest.keys.append(key)
-            self._rest.values += [time / 1000, *(values.get(place) for place in gpu.filled)]
+        self._joined = False
+        return _Rest(time)
 
     def _series(self, key: _Key) -> list[Series]:
         gpu = self._gpus[key]
@@ -226,11 +286,8 @@ class _CsvTickParser:
         except ValueError:
             value = float("nan")
         if not isfinite(value):
-            raise self._bad(number, f"{cell!r} in column {self._header[place]} is not a number")
+            raise _bad_line(self._path, number, f"{cell!r} in column {self._header[place]} is not a number")
         return value
-
-    def _bad(self, number: int, what: str) -> BadCapture:
-        return BadCapture(f"{self._path}, line {number}: {what}", REMEDY)
 
 
 def _milliseconds(text: str) -> int:
