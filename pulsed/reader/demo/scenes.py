@@ -1,17 +1,17 @@
 """What the demo's eight GPUs are doing: signals of time per workload, and how much each puts on the GPU.
 
-`scenes.tsv` has the weights: an activity is the sum of the workload's signals, each times its row. Every story repeats
+`scenes.tsv` has the weights: a metric is the sum of the workload's signals, each times its weight. Every story repeats
 after its period and is made of arithmetic only, so that any instant can be computed without what came before. This
-module must not depend on power, clocks, field names or ticks.
+module must not depend on power, clocks or ticks.
 """
 
 from __future__ import annotations
 
 import random
+from collections import defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from math import inf
-from operator import mul
 from pathlib import Path
 from typing import NamedTuple
 
@@ -24,29 +24,11 @@ from pulsed.reader.demo.troubles import (
     failing_memory,
 )
 
+Activity = dict[str, float]
+"""The load on a GPU, by DCGM's name without `DCGM_FI_`: ratios, percent, bytes per second and MiB, as on the page.
 
-class Activity(NamedTuple):
-    """The load on a GPU: ratios 0..1, traffic in bytes per second, memory in MiB.
-
-    Values slightly out of range or order (more tensor than SM) are corrected by the simulated board.
-    """
-
-    graphics_engine: float = 0.0
-    sm: float = 0.0
-    occupancy: float = 0.0
-    tensor: float = 0.0
-    integer_tensor: float = 0.0
-    fp64: float = 0.0
-    fp32: float = 0.0
-    fp16: float = 0.0
-    integer: float = 0.0
-    dram: float = 0.0
-    encoder: float = 0.0
-    decoder: float = 0.0
-    pcie_transmit: float = 0.0
-    pcie_receive: float = 0.0
-    nvlink: float = 0.0
-    memory_used: float = 0.0
+Values slightly out of range or order (more tensor than SM) are corrected by the simulated board.
+"""
 
 
 class Wobble(NamedTuple):
@@ -185,17 +167,14 @@ def fine_tuning(t: float, wobble: Wobble) -> Signals:
     return {"alive": alive, "busy": busy, "busy_middle": wobble.middle * busy}
 
 
-def _weights() -> Mapping[str, Mapping[str, tuple[float, ...]]]:
-    """Read `scenes.tsv`: by workload and signal the weights, in the order of `Activity`."""
-    weights: dict[str, dict[str, tuple[float, ...]]] = {}
-    _, *rows = Path(__file__).with_suffix(".tsv").read_text(encoding="utf-8").splitlines()
-    for row in rows:
-        workload, signal, *numbers = row.split("\t")
-        weights.setdefault(workload, {})[signal] = tuple(map(float, numbers))
-    return weights
+_WEIGHTS: defaultdict[str, list[tuple[str, str, float]]] = defaultdict(list)
+"""Signal, metric and weight, by workload."""
 
+for _row in Path(__file__).with_suffix(".tsv").read_text(encoding="utf-8").splitlines()[1:]:
+    _workload, _signal, _metric, _weight = _row.split("\t")
+    _WEIGHTS[_workload].append((_signal, _metric, float(_weight)))
 
-WEIGHTS = _weights()
+_NOTHING: Activity = {metric: 0.0 for weights in _WEIGHTS.values() for _, metric, _ in weights}
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,12 +199,12 @@ class Scene:
 
     def activity(self, t: float, wobble: Wobble) -> Activity:
         """Return the load at `t` seconds; none between two owners."""
-        if self.owners and not has_owner(t, self.owners[0].turn):
-            return Activity()
-        weights = WEIGHTS[self.workload.__name__]
-        signals = {"always": 1.0, **self.workload(t, wobble)}
-        strengths = [signals[name] for name in weights]
-        return Activity(*(sum(map(mul, column, strengths)) for column in zip(*weights.values(), strict=True)))
+        activity = _NOTHING.copy()
+        if not self.owners or has_owner(t, self.owners[0].turn):
+            signals = {"always": 1.0, **self.workload(t, wobble)}
+            for signal, metric, weight in _WEIGHTS[self.workload.__name__]:
+                activity[metric] += weight * signals[signal]
+        return activity
 
     def is_profiled(self, t: float) -> bool:
         """Return whether a profiler has the profiling counters at `t` seconds: DCGM's fields are blank then."""

@@ -94,11 +94,12 @@ class SimulatedGpu:
         activity, watts, clock, reasons = self._load(t)
         since_reset = t % scene.period if scene.reset_each_period else t
         celsius = floor(self._celsius(t))
-        used = round(activity.memory_used)
+        used = round(activity["DEV_FB_USED"])
         return {
+            **activity,
             "DEV_SM_CLOCK": clock,
             "DEV_CLOCKS_EVENT_REASONS": reasons,
-            "DEV_MEMORY_TEMP": floor(celsius + 2.0 + 6.0 * activity.dram),
+            "DEV_MEMORY_TEMP": floor(celsius + 2.0 + 6.0 * activity["PROF_DRAM_ACTIVE"]),
             "DEV_GPU_TEMP": celsius,
             "DEV_GPU_TEMP_LIMIT": MAX_OPERATING_CELSIUS - celsius,
             "DEV_POWER_USAGE": round(watts, 3),
@@ -106,29 +107,21 @@ class SimulatedGpu:
             "DEV_POWER_VIOLATION": round(NANOSECONDS * self._capped.at(since_reset)),
             "DEV_THERMAL_VIOLATION": round(NANOSECONDS * self._slowed.at(since_reset)),
             "DEV_PCIE_REPLAY_COUNTER": since_reset // scene.seconds_per_replay,
-            "DEV_GPU_UTIL": min(100, ceil(101.0 * activity.graphics_engine)),
-            "DEV_MEM_COPY_UTIL": min(100, ceil(115.0 * activity.dram)),
-            "DEV_ENC_UTIL": round(100.0 * activity.encoder),
-            "DEV_DEC_UTIL": round(100.0 * activity.decoder),
+            "DEV_GPU_UTIL": min(100, ceil(101.0 * activity["PROF_GR_ENGINE_ACTIVE"])),
+            "DEV_MEM_COPY_UTIL": min(100, ceil(115.0 * activity["PROF_DRAM_ACTIVE"])),
+            "DEV_ENC_UTIL": 0.0,
+            "DEV_DEC_UTIL": round(activity["DEV_DEC_UTIL"]),
             "DEV_FB_FREE": USABLE_MIB - used,
             "DEV_FB_USED": used,
             "DEV_FB_USED_PERCENT": round(used / USABLE_MIB, 6),
-            "DEV_NVLINK_BANDWIDTH_TOTAL": round(1.98e-6 * activity.nvlink),
-            "PROF_GR_ENGINE_ACTIVE": activity.graphics_engine,
-            "PROF_SM_ACTIVE": activity.sm,
-            "PROF_SM_OCCUPANCY": activity.occupancy,
-            "PROF_PIPE_TENSOR_ACTIVE": activity.tensor,
-            "PROF_PIPE_TENSOR_IMMA_ACTIVE": activity.integer_tensor,
-            "PROF_PIPE_TENSOR_HMMA_ACTIVE": round(activity.tensor - activity.integer_tensor, 6),
-            "PROF_PIPE_FP64_ACTIVE": activity.fp64,
-            "PROF_PIPE_FP32_ACTIVE": activity.fp32,
-            "PROF_PIPE_FP16_ACTIVE": activity.fp16,
-            "PROF_PIPE_INT_ACTIVE": activity.integer,
-            "PROF_DRAM_ACTIVE": activity.dram,
-            "PROF_PCIE_TX_BYTES": round(activity.pcie_transmit),
-            "PROF_PCIE_RX_BYTES": round(activity.pcie_receive),
-            "PROF_NVLINK_TX_BYTES": round(activity.nvlink),
-            "PROF_NVLINK_RX_BYTES": round(0.98 * activity.nvlink),
+            "DEV_NVLINK_BANDWIDTH_TOTAL": round(1.98e-6 * activity["PROF_NVLINK_TX_BYTES"]),
+            "PROF_PIPE_TENSOR_HMMA_ACTIVE": round(
+                activity["PROF_PIPE_TENSOR_ACTIVE"] - activity["PROF_PIPE_TENSOR_IMMA_ACTIVE"], 6
+            ),
+            "PROF_PCIE_TX_BYTES": round(activity["PROF_PCIE_TX_BYTES"]),
+            "PROF_PCIE_RX_BYTES": round(activity["PROF_PCIE_RX_BYTES"]),
+            "PROF_NVLINK_TX_BYTES": round(activity["PROF_NVLINK_TX_BYTES"]),
+            "PROF_NVLINK_RX_BYTES": round(0.98 * activity["PROF_NVLINK_TX_BYTES"]),
             **(HEALTHY if scene.faults is None else scene.faults(t)),
         }
 
@@ -143,7 +136,7 @@ class SimulatedGpu:
             reasons |= SW_POWER_CAP
             factor *= (POWER_LIMIT_WATTS / watts) ** 0.5
             watts = POWER_LIMIT_WATTS
-        if activity.graphics_engine == 0.0:
+        if activity["PROF_GR_ENGINE_ACTIVE"] == 0.0:
             reasons |= GPU_IDLE
         return _Load(activity, watts, SM_CLOCK_STEP_MHZ * (SM_CLOCK_MAX_MHZ * factor // SM_CLOCK_STEP_MHZ), reasons)
 
@@ -155,20 +148,19 @@ class SimulatedGpu:
         return 27.0 + 0.052 * joules / WARM_UP_SECONDS
 
 
-_RATIOS = Activity._fields.index("pcie_transmit")
-"""So many fields of an activity are ratios; they come first."""
-
-
 def settled(wanted: Activity) -> Activity:
     """Bring an activity in line with how the counters nest: GR >= SM >= every pipe and the occupancy, all in 0..1."""
-    found = Activity(*map(_ratio, wanted[:_RATIOS]), *(max(0.0, value) for value in wanted[_RATIOS:]))
-    sm = max(found.sm, found.occupancy, found.tensor, found.fp64, found.fp32, found.fp16, found.integer)
-    return found._replace(
-        graphics_engine=max(found.graphics_engine, sm),
-        sm=sm,
-        integer_tensor=min(found.integer_tensor, found.tensor),
-        memory_used=min(found.memory_used, USABLE_MIB),
-    )
+    found = {
+        name: _ratio(value) if name.endswith(("_ACTIVE", "_OCCUPANCY")) else max(0.0, value)
+        for name, value in wanted.items()
+    }
+    integer, tensor = found["PROF_PIPE_TENSOR_IMMA_ACTIVE"], found["PROF_PIPE_TENSOR_ACTIVE"]
+    found["PROF_PIPE_TENSOR_IMMA_ACTIVE"] = min(integer, tensor)
+    sm = max(value for name, value in found.items() if name.startswith(("PROF_SM_", "PROF_PIPE_")))
+    found["PROF_SM_ACTIVE"] = sm
+    found["PROF_GR_ENGINE_ACTIVE"] = max(found["PROF_GR_ENGINE_ACTIVE"], sm)
+    found["DEV_FB_USED"] = min(found["DEV_FB_USED"], USABLE_MIB)
+    return found
 
 
 def _ratio(value: float) -> float:
@@ -182,11 +174,11 @@ def _watts_wanted(activity: Activity) -> float:
     """Power at full clocks, without a limit: what each part takes when it is always active."""
     return (
         HELD_WATTS
-        + 200.0 * activity.sm
-        + 400.0 * (activity.tensor + activity.fp64)
-        + 200.0 * (activity.fp32 + activity.dram)
-        + 150.0 * activity.fp16
-        + 1.5e-9 * (activity.pcie_transmit + activity.pcie_receive)
+        + 200.0 * activity["PROF_SM_ACTIVE"]
+        + 400.0 * (activity["PROF_PIPE_TENSOR_ACTIVE"] + activity["PROF_PIPE_FP64_ACTIVE"])
+        + 200.0 * (activity["PROF_PIPE_FP32_ACTIVE"] + activity["PROF_DRAM_ACTIVE"])
+        + 150.0 * activity["PROF_PIPE_FP16_ACTIVE"]
+        + 1.5e-9 * (activity["PROF_PCIE_TX_BYTES"] + activity["PROF_PCIE_RX_BYTES"])
     )
 
 
