@@ -158,7 +158,7 @@ def _dcgmi(config: Config, hurried: bool) -> Sequence[Source]:
     from pulsed.compute.products import C2C_LINKS
     from pulsed.reader.dcgmi.settings import DcgmiSettings
     from pulsed.reader.dcgmi.source import DcgmiSource
-    from pulsed.translate.watches import fields_to_watch, superchip_fields
+    from pulsed.translate.fields import fields_to_watch, superchip_fields
 
     given = config.source.dcgmi
     fast, slow = fields_to_watch(given.groups, given.fields)

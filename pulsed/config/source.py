@@ -27,7 +27,7 @@ from pulsed.settings import (
     WholeNumber,
     setting,
 )
-from pulsed.translate.watches import GROUPS
+from pulsed.translate.fields import GROUPS
 
 _DCGMI, _EXPORTER, _NVML = DcgmiSettings(()), ExporterSettings(), NvmlSettings()
 
