@@ -9,7 +9,7 @@ from __future__ import annotations
 import ctypes
 import math
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from types import ModuleType
 from typing import Any
 
@@ -28,6 +28,13 @@ from pulsed.reader.nvml.library import (
 
 Values = dict[str, float | None]
 """DCGM's metrics of a device, in their units; None is missing."""
+
+Steps = Iterator[None]
+"""What is left to do, with a pause after each call of the driver that takes long.
+
+Code that runs after such a call costs several times as much as code that just ran, so that all GPUs' calls are made one
+behind the other, and then their results are taken.
+"""
 
 FIELD_ENTRY = struct.Struct("IIqqIIQ")
 """`nvmlFieldValue_t`: field, scope, timestamp, latency, type, return value, and the union of 8 bytes."""
@@ -57,21 +64,28 @@ class FieldBatch:
         self.names = tuple(field.name for field in fields)
         # Entries may come back untouched, so that every call begins with blanks.
         self._blank = b"".join(FIELD_ENTRY.pack(each.id, each.scope, 0, 0, 0, 0, 0) for each in fields)
-        self._entries = ctypes.create_string_buffer(len(self._blank))
+        self._entries, self._code = ctypes.create_string_buffer(len(self._blank)), 0
 
-    def read(self, values: Values) -> None:
+    def call(self) -> None:
+        """Make the call, for `decode`."""
+        if not self._fields:
+            return
+        self._entries.raw = self._blank
+        try:
+            function = self._nvml.nvmlLib.nvmlDeviceGetFieldValues
+        except AttributeError:
+            self._code = FUNCTION_NOT_FOUND
+        else:
+            self._code = function(self._handle, len(self._fields), self._entries)
+
+    def decode(self, values: Values) -> None:
         """Set the values of the fields that are None; those of fields without a value are left as they are.
 
         Raises:
             NVMLError: the GPU or the driver is gone.
         """
-        if not self._fields:
-            return
-        self._entries.raw = self._blank
-        try:
-            self._call()
-        except self._nvml.NVMLError as error:
-            if is_refused(error):
+        if self._code:
+            if is_refused(self._nvml.NVMLError(self._code)):
                 self._choose(())
             return
         refused: list[FieldValue] = []
@@ -86,15 +100,6 @@ class FieldBatch:
                 raise self._nvml.NVMLError(code)
         if refused:
             self._choose([field for field in self._fields if field not in refused])
-
-    def _call(self) -> None:
-        try:
-            function = self._nvml.nvmlLib.nvmlDeviceGetFieldValues
-        except AttributeError:
-            raise self._nvml.NVMLError(FUNCTION_NOT_FOUND) from None
-        code = function(self._handle, len(self._fields), self._entries)
-        if code:
-            raise self._nvml.NVMLError(code)
 
 
 def _number(raw: int, type_: int) -> float:
@@ -148,7 +153,7 @@ class GpmSampler:
         request = b"".join((bytes(GPM_HEAD.size), *entries))
         self._request = ctypes.create_string_buffer(request, len(request))
 
-    def read(self, now: float, values: Values) -> None:
+    def read(self, now: float, values: Values) -> Steps:
         """Take a sample and set the values since the one before; there are none without a pair, as in the first tick.
 
         Samples must be more than 0.1 s apart (nvml.h). At 10 Hz, therefore, one is taken with every second tick, and
@@ -168,8 +173,12 @@ class GpmSampler:
         self._fill(oldest)
         oldest.time = now
         self._samples.reverse()
+        yield
         if now - before.time <= self._longest:
-            self._compare(before, oldest, values)
+            GPM_HEAD.pack_into(self._request, 0, 1, len(self._metrics), before.address, oldest.address)
+            self._nvml.nvmlGpmMetricsGet(self._request)
+            yield
+            self._decode(values)
 
     def _fill(self, sample: _GpmSample) -> None:
         nvml, board, instance = self._nvml, self._device.board, self._device.instance
@@ -178,9 +187,7 @@ class GpmSampler:
         else:
             nvml.nvmlGpmMigSampleGet(board, instance, sample.pointer)
 
-    def _compare(self, older: _GpmSample, newer: _GpmSample, values: Values) -> None:
-        GPM_HEAD.pack_into(self._request, 0, 1, len(self._metrics), older.address, newer.address)
-        self._nvml.nvmlGpmMetricsGet(self._request)
+    def _decode(self, values: Values) -> None:
         answers = list(GPM_ENTRY.iter_unpack(memoryview(self._request)[GPM_HEAD.size :]))
         for metric, (_, code, value) in zip(self._metrics, answers, strict=True):
             if code == 0 and math.isfinite(value):

@@ -48,6 +48,10 @@ class DriverCall:
     of_instance: bool = False
 
 
+_member = object.__getattribute__
+"""Return a member of a structure: nvidia-ml-py's own way converts texts, too, and takes several times as long."""
+
+
 def _get(function: str, *arguments: int, parts: str = "", divide: float | None = None) -> Call:
     """Return a call of nvidia-ml-py.
 
@@ -62,7 +66,7 @@ def _get(function: str, *arguments: int, parts: str = "", divide: float | None =
     def read(nvml: ModuleType, handle: Handle) -> Numbers:
         result = call(nvml, name, handle, *arguments)
         if members:
-            numbers = [getattr(result, member) for member in members]
+            numbers = [_member(result, member) for member in members]
         else:
             numbers = [float(result[0])] if isinstance(result, list) else [result]
         return numbers if divide is None else [number / divide for number in numbers]

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from types import ModuleType
 
 from pulsed.errors import WatchRefused
-from pulsed.reader.nvml.batches import FieldBatch, GpmSampler, Values
+from pulsed.reader.nvml.batches import FieldBatch, GpmSampler, Steps, Values
 from pulsed.reader.nvml.calls import (
     CALLS,
     EVERY,
@@ -80,18 +80,21 @@ class DeviceReader:
         """Whether any call for the device succeeded."""
         return any(value is not None for name, value in self.values.items() if name not in self._support)
 
-    def read(self, now: float) -> None:
+    def read(self, now: float) -> Steps:
         """Read what is due at `now`, seconds of a clock that never steps; other values stay.
 
         Raises:
             NVMLError: the driver is gone.
         """
         try:
+            due = [group for group in self._groups if now >= group.due]
+            for group in due:
+                group.call_fields(now, self._offset)
+            yield
             if self._gpm is not None:
-                self._read_counters(self._gpm, now)
-            for group in self._groups:
-                if now >= group.due:
-                    group.read(self.values, now, self._offset)
+                yield from self._read_counters(self._gpm, now)
+            for group in due:
+                group.read(self.values)
         except self._nvml.NVMLError as error:
             if error.value not in GONE:
                 raise
@@ -112,9 +115,9 @@ class DeviceReader:
             self._set_profiling_error(profiling_error(error.value))
             return None
 
-    def _read_counters(self, gpm: GpmSampler, now: float) -> None:
+    def _read_counters(self, gpm: GpmSampler, now: float) -> Steps:
         try:
-            gpm.read(now, self.values)
+            yield from gpm.read(now, self.values)
         except self._nvml.NVMLError as error:
             self._set_profiling_error(profiling_error(error.value))
             if is_refused(error):
@@ -161,20 +164,25 @@ class _CallGroup:
             if calls:
                 yield from row.names
 
-    def read(self, values: Values, now: float, offset: float) -> None:
-        """Set the values of the group; None where a call fails.
+    def call_fields(self, now: float, offset: float) -> None:
+        """Make the call for the field values, for `read`.
 
         Args:
             offset: share of the interval, 0..1, after which a slow group is read for the second time.
-
-        Raises:
-            NVMLError: the GPU or the driver is gone.
         """
         is_staggered = self.due == -math.inf and self._seconds > SECOND
         early = _EARLY_SECONDS if self._seconds >= SECOND else 0.0
         self.due = now + self._seconds * (offset if is_staggered else 1.0) - early
+        self._fields.call()
+
+    def read(self, values: Values) -> None:
+        """Set the values of the group; None where a call fails.
+
+        Raises:
+            NVMLError: the GPU or the driver is gone.
+        """
         values.update(self._blank)
-        self._fields.read(values)
+        self._fields.decode(values)
         for row, calls in self._rows:
             if calls and not (row.is_backup and values[row.names[0]] is not None):
                 values.update(zip(row.names, self._numbers(calls), strict=False))

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import contextlib
 import os
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from itertools import chain
+from itertools import chain, zip_longest
 from types import ModuleType
 from typing import NamedTuple
 
@@ -130,9 +131,7 @@ class DriverSession:
     def _tick(self, nvml: ModuleType, now: float) -> Sample:
         if now >= self._list_due:
             self._list(nvml, now)
-        for reader in self._readers:
-            if not reader.gone:
-                reader.read(now)
+        deque(zip_longest(*(reader.read(now) for reader in self._readers if not reader.gone)), maxlen=0)
         errors = [reader.profiling_error for reader in self._readers if reader.profiling_error is not None]
         self.profiling_errors = {error.reason: str(error) for error in errors}
         self._list_processes(now)
