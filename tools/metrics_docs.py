@@ -32,7 +32,7 @@ from pulsed.reader.exporter.settings import ExporterSettings
 from pulsed.reader.nvml.calls import CALLS, FIELD_VALUES, GPM_METRICS
 from pulsed.reader.nvml.device import GPM_SUPPORT
 from pulsed.reader.nvml.session import XID
-from pulsed.translate.exporter_versions import ANY, first_version
+from pulsed.translate.exporter_versions import ANY
 from pulsed.translate.fields import DERIVED as COMPOSED
 from pulsed.translate.fields import GROUPS, sources
 from support.hardware.readings import kept_runs
