@@ -188,13 +188,15 @@ class GpmSampler:
             nvml.nvmlGpmMigSampleGet(board, instance, sample.pointer)
 
     def _decode(self, values: Values) -> None:
-        answers = list(GPM_ENTRY.iter_unpack(memoryview(self._request)[GPM_HEAD.size :]))
+        refused: list[GpmMetric] = []
+        answers = GPM_ENTRY.iter_unpack(memoryview(self._request)[GPM_HEAD.size :])
         for metric, (_, code, value) in zip(self._metrics, answers, strict=True):
-            if code == 0 and math.isfinite(value):
+            if code in REFUSALS:
+                refused.append(metric)
+            elif code == 0 and math.isfinite(value):
                 values[metric.name] = value / metric.divide
-        if any(code in REFUSALS for _, code, _ in answers):
-            pairs = zip(self._metrics, answers, strict=True)
-            self._choose([metric for metric, (_, code, _) in pairs if code not in REFUSALS])
+        if refused:
+            self._choose([metric for metric in self._metrics if metric not in refused])
 
     def close(self) -> None:
         """Free the samples: necessary before NVML is shut down. Safe to call twice."""
