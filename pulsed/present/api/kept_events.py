@@ -1,20 +1,27 @@
-"""The bounded queue of one subscriber of events.
+"""Events that are kept in memory: the bounded queue of each subscriber, and the last changes for `/events/recent`.
 
-When it is full, the oldest ticks are dropped first and changes last; a `lag` event has their number.
+When a queue is full, the oldest ticks are dropped first and changes last; a `lag` event has their number.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
+from heapq import merge
+from itertools import islice
 from typing import NamedTuple
 
-from pulsed.present.api.event_documents import KINDS, encoded
+from pulsed.model.gpu import names_of
+from pulsed.present.api.event_documents import CHANGE_KINDS, KINDS, Change, change_document, encoded
+from pulsed.present.api.schema import Document
 
 MAX_QUEUED = 256
 MAX_QUEUED_BYTES = 2**20
 _SEND_BYTES = 64 * 2**10
+
+MAX_CHANGES = 1000
+"""Recent changes of each kind, some 1 kB each: frequent ones displace only their own kind."""
 
 
 class Event(NamedTuple):
@@ -110,3 +117,44 @@ class Subscriber:
         if ticks and changes:
             return ticks if ticks[0].number < changes[0].number else changes
         return ticks or changes or None
+
+
+class NumberedChange(NamedTuple):
+    """A change with its number in the order of all events."""
+
+    number: int
+    change: Change
+
+    def document(self, here: str) -> Document:
+        """Return it as JSON; `here` is this process's node, for GPUs whose source does not name one."""
+        return {"id": self.number, "event": self.change.kind, **change_document(self.change, here)}
+
+
+class RecentChanges:
+    """The newest changes of each kind, at most `max_changes` of each. A restart clears them."""
+
+    def __init__(self, max_changes: int = MAX_CHANGES) -> None:
+        self._kept = {kind: deque[NumberedChange](maxlen=max_changes) for kind in CHANGE_KINDS}
+
+    def add(self, number: int, change: Change) -> None:
+        """Keep a change; its number is greater than all before."""
+        self._kept[change.kind].append(NumberedChange(number, change))
+
+    def find(self, kinds: Iterable[str], gpu: str | None, since: float, limit: int) -> list[NumberedChange]:
+        """Return some changes, the newest first.
+
+        Args:
+            gpu: only of this GPU, by any of its names.
+            since: Unix time; older changes are left out.
+        """
+        newest_first = merge(*[reversed(self._kept[kind]) for kind in set(kinds)], key=_age)
+        wanted = (
+            each
+            for each in newest_first
+            if each.change.time >= since and (gpu is None or gpu in names_of(each.change.device))
+        )
+        return list(islice(wanted, limit))
+
+
+def _age(each: NumberedChange) -> int:
+    return -each.number

@@ -11,14 +11,21 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Response
 
 from pulsed.model.gpu import Device, node_of
-from pulsed.model.target_store import TargetStore
-from pulsed.present.api import documents, schema
-from pulsed.present.api.event_documents import identity_document
-from pulsed.present.api.gpu_lookup import NOT_ONE_GPU, GpuPath, NodeQuery, require_one
-from pulsed.present.api.history import History
-from pulsed.present.api.history_points import write_points
-from pulsed.present.api.json_response import REFUSED, ApiError
-from pulsed.present.api.query_fields import chosen, some_of
+from pulsed.present.api.gpu_matches import find_all, matches
+from pulsed.present.api.history import HISTORY, LocatedWindow
+from pulsed.present.api.history_points import HISTORY_POINTS, write_points
+from pulsed.present.api.json_response import ApiError
+from pulsed.present.api.routing import (
+    NOT_FOUND,
+    NOT_ONE_GPU,
+    REFUSED,
+    ApiParts,
+    GpuPath,
+    NodeQuery,
+    chosen,
+    require_one,
+    some_of,
+)
 from pulsed.present.api.sample_fields import FIELDS
 from pulsed.suggestions import did_you_mean
 
@@ -40,30 +47,30 @@ MAX_SAMPLE_VALUES = 250_000
 """Values of an answer with samples: 10 minutes of the default fields at 10 Hz are 170,000."""
 
 
-def history_router(board: TargetStore, history: History) -> APIRouter:
+def history_router(parts: ApiParts) -> APIRouter:
     """Return the routes `/gpus/{gpu}/history` and `/history`."""
-    router = APIRouter()
+    router, store, history = APIRouter(), parts.store, parts.history
     unkept = partial(_unkept, kept=history.fields)
 
     def places_of(wanted: Sequence[str], node: str | None) -> dict[str, list[tuple[str, Device]]]:
         """Return target and device of the GPUs of each name, else of those that are gone."""
-        present = documents.find_all(board, wanted, node, time.monotonic())
+        present = find_all(store, wanted, node, time.monotonic())
         return {
             name: [(match.target.tick.target, match.device) for match in found if match.target.tick is not None]
-            or [(past.target, past.device) for past in history.find(name, node, board.node)]
+            or [(past.target, past.device) for past in history.find(name, node, store.node)]
             for name, found in present.items()
         }
 
     def all_places(node: str | None) -> list[tuple[str, Device]]:
         return [
             (match.target.tick.target, match.device)
-            for match in documents.matches(board, time.monotonic())
+            for match in matches(store, time.monotonic())
             if match.target.tick is not None and node in (None, match.node)
         ]
 
     @router.get(
         "/gpus/{gpu}/history",
-        response_model=schema.HistoryShape,
+        response_model=HISTORY.model,
         responses=REFUSED | NOT_ONE_GPU,
         summary="Recent samples of a GPU, also of one that is gone",
     )
@@ -71,33 +78,30 @@ def history_router(board: TargetStore, history: History) -> APIRouter:
         gpu: GpuPath,
         node: NodeQuery = None,
         seconds: Annotated[
-            float,
-            Query(gt=0, allow_inf_nan=False, description="length of the window; at most what is kept"),
+            float, Query(gt=0, allow_inf_nan=False, description="length of the window; at most what is kept")
         ] = history.seconds,
         fields: str = some_of(history.fields, "fields"),
     ) -> Response:
         wanted = chosen("fields", fields, history.fields, unkept)
         places = places_of([gpu], node)[gpu]
-        require_one(gpu, [(node_of(device, board.node), device) for _, device in places])
+        require_one(gpu, [(node_of(device, store.node), device) for _, device in places])
         window = history.window(*places[0], seconds)
-        if (count := window.most_samples * len(wanted)) > MAX_SAMPLE_VALUES:
+        if (count := len(window.ticks) * len(wanted)) > MAX_SAMPLE_VALUES:
             raise ApiError(400, f"{count} values are more than {MAX_SAMPLE_VALUES}; choose fewer fields or seconds")
-        head = identity_document(window.device, board.node)
-        head |= {"interval_seconds": window.interval, "seconds": window.seconds}
+        head = HISTORY.of(LocatedWindow.of(window, store.node))
         return Response(await history.write(window, wanted, head), media_type="application/json")
 
     @router.get(
         "/history",
-        response_model=schema.HistoryPointsShape,
-        responses=REFUSED | {404: {"model": schema.Failure}},
+        response_model=HISTORY_POINTS.model,
+        responses=REFUSED | NOT_FOUND,
         summary="Recent samples of several GPUs as points of equal length",
     )
     async def history_points(
         gpu: Annotated[str, Query(description="names of GPUs, separated by commas; empty: all of /gpus")] = "",
         node: NodeQuery = None,
         seconds: Annotated[
-            float,
-            Query(ge=1, allow_inf_nan=False, description="length of the window; at most what is kept"),
+            float, Query(ge=1, allow_inf_nan=False, description="length of the window; at most what is kept")
         ] = history.seconds,
         points: Annotated[int, Query(ge=2, le=MAX_POINTS, description="number of points")] = 120,
         fields: str = some_of(history.fields, "fields", default=",".join(_charted(history.fields))),
@@ -117,7 +121,7 @@ def history_router(board: TargetStore, history: History) -> APIRouter:
             shape = f"{len(places)} GPUs x {points} points x {len(wanted)} fields are {count} values"
             raise ApiError(400, f"{shape}, more than {MAX_VALUES}; reduce them")
         windows = [history.window(*place, seconds) for place in places]
-        body = await write_points(history, windows, wanted, points, min(seconds, history.seconds), board.node)
+        body = await write_points(history, windows, wanted, points, min(seconds, history.seconds), store.node)
         return Response(body, media_type="application/json")
 
     return router
