@@ -18,6 +18,14 @@ from pulsed.reader.dcgmi.failures import failure_of
 from pulsed.reader.dmon.rows import read_text
 
 _MOST_BYTES = 2**20
+_GPU_ID = re.compile(r"(?:GPU\s+)?(\d+)")
+_FACT_LABELS = {"Name": "model", "PCI Bus ID": "pci_bus_id", "Device UUID": "uuid"}
+_FACT_ORDER = ("uuid", "model", "pci_bus_id")
+_BRANCH = re.compile(r"(?:->\s*)?(GPU|I|CI) ([\d/]+)")
+_UUID = re.compile(r"GPU-[0-9A-Fa-f-]+")
+_ENTITY = re.compile(r"\(EntityID:\s*(\d+)\)$")
+_VERSION = re.compile(r"^Version\s*:\s*(\d[\w.+-]*)", re.MULTILINE)
+_ENGINE = "Hostengine build info"
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,14 +63,6 @@ def is_outdated(before: Topology, now: Topology) -> bool:
     if any(entity != "GPU" for entity, _ in changed):
         return True
     return bool(before.labels) and not changed.isdisjoint(now.labels)
-
-
-_GPU_ID = re.compile(r"(?:GPU\s+)?(\d+)")
-_FACT_LABELS = {"Name": "model", "PCI Bus ID": "pci_bus_id", "Device UUID": "uuid"}
-_FACT_ORDER = ("uuid", "model", "pci_bus_id")
-_BRANCH = re.compile(r"(?:->\s*)?(GPU|I|CI) ([\d/]+)")
-_UUID = re.compile(r"GPU-[0-9A-Fa-f-]+")
-_ENTITY = re.compile(r"\(EntityID:\s*(\d+)\)$")
 
 
 def parse_listing(text: str) -> dict[str, dict[str, str]]:
@@ -178,10 +178,6 @@ async def printed(command: Sequence[str], patience: float) -> str:
         raise StreamHung(f"{name} did not answer for {patience:g} s", "Restart the host engine") from None
     finally:
         await child.end_now()
-
-
-_VERSION = re.compile(r"^Version\s*:\s*(\d[\w.+-]*)", re.MULTILINE)
-_ENGINE = "Hostengine build info"
 
 
 def parse_versions(text: str) -> tuple[str, str]:

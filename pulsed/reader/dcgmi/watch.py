@@ -23,10 +23,14 @@ from pulsed.errors import (
 from pulsed.model.raw_tick import Layout, RawTick, RawValue
 from pulsed.reader.dcgmi.stream import DmonStream
 
-_PROFILING = (range(1001, 1100), range(1532, 1534))
+log = logging.getLogger(__name__)
 
+_PROFILING = (range(1001, 1100), range(1532, 1534))
 _NO_PROFILING = (ProfilingHeld, ProfilingUnavailable)
 """Refusals that apply to all profiling fields."""
+
+_BETWEEN_ATTEMPTS = 0.1  # seconds: a list taken apart is many starts, but never a storm of them
+_FRESH_INTERVALS = 3
 
 
 def is_profiling(field: int) -> bool:
@@ -125,9 +129,6 @@ class Watch:
         self._why[error.reason] = str(error)
 
 
-_BETWEEN_ATTEMPTS = 0.1  # seconds: a list taken apart is many starts, but never a storm of them
-
-
 async def open_stream(
     watch: Watch,
     make: Callable[[tuple[int, ...]], DmonStream],
@@ -171,11 +172,6 @@ def _nothing_left(error: SourceError, watch: Watch) -> SourceError:
             "dcgmi dmon -l lists the fields of this version of DCGM",
         )
     return error
-
-
-log = logging.getLogger(__name__)
-
-_FRESH_INTERVALS = 3
 
 
 class SlowWatch:

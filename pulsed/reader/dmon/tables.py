@@ -37,6 +37,8 @@ _HEADER = re.compile(r"\s*(?P<hash>#)(?P<gap>\s*)Entity(?P<joined>\s?I[dD])?(?=\
 _UNITS = re.compile(r"\s*I[dD](?:\s|$)")
 _NAME = re.compile(r"\S+")
 _OLDEST_LEFT_CELL = 10
+_MOST_ENTITY_CELLS = 4096  # remembered; a node has hundreds of entities at most
+_LONGEST_STRING = 256  # DCGM_MAX_STR_LENGTH
 
 
 def is_header(line: str) -> bool:
@@ -71,9 +73,6 @@ def table_of(header: str) -> Table | None:
     if entity_width < _OLDEST_LEFT_CELL:
         return SplitTable(columns)
     return LeftAlignedTable(columns, starts, blank_cells=entity_width > _OLDEST_LEFT_CELL, width=len(header))
-
-
-_MOST_ENTITY_CELLS = 4096  # remembered; a node has hundreds of entities at most
 
 
 class LeftAlignedTable:
@@ -198,9 +197,6 @@ class LeftAlignedTable:
         if self._texts[-1]:
             return len(line) >= self._width and tail.endswith("  ")
         return tail[-1] == " " or is_surely_whole(tail)
-
-
-_LONGEST_STRING = 256  # DCGM_MAX_STR_LENGTH
 
 
 class RightAlignedTable:

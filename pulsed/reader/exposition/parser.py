@@ -30,95 +30,21 @@ from pulsed.reader.exposition.row import (
 )
 from pulsed.reader.exposition.template import Template, make_template
 
-_GROUP_LENGTH = 2**18
-_MAX_INVALID_BYTES = 2**16
-
-_LARGE_REMEDY = "Check what serves this URL; a page of very many GPUs needs source.max_gpus"
-
-
-def decoded(page: bytes) -> str:
-    """Return the text of a page, without a byte order mark.
-
-    Raises:
-        BadPage: more than a few bytes are not UTF-8.
-    """
-    try:
-        text = page.decode()
-    except UnicodeDecodeError:
-        if len(page) - len(page.decode(errors="ignore").encode()) > _MAX_INVALID_BYTES:  # 0.2 µs and 4 bytes for each
-            raise _binary() from None
-        # One byte of a wrong encoding must not cost the page; written out, different bytes stay different labels.
-        text = page.decode(errors="backslashreplace")
-    return text.removeprefix("\ufeff")
-
-
-def lines_of(text: str) -> Iterator[str]:
-    """Return the lines of a page, which are never all in memory at once if it is large."""
-    return chain.from_iterable(_groups_of_lines(text))
-
-
-def _groups_of_lines(text: str) -> Iterator[Sequence[str]]:
-    start = 0
-    while start <= len(text):
-        end = text.find("\n", start + _GROUP_LENGTH)
-        if end < 0:
-            end = len(text)
-        # What is cut off ends a line that is too long to be read.
-        # str.splitlines() would also cut at \x0b, \x85 and \u2028, which may stand inside a label.
-        yield text[start : min(end, start + 2 * _GROUP_LENGTH)].split("\n")
-        start = end + 1
-
-
-def refuse_markup(text: str) -> None:
-    """Raise `BadPage` for HTML and XML."""
-    if text[:1024].lstrip().startswith("<"):
-        raise BadPage(
-            "The answer is an HTML or XML page, not metrics",
-            "Check the URL: its path is usually /metrics, and a proxy may have answered instead",
-        )
-
-
-def not_a_page(text: str) -> BadPage:
-    """Return the error for a text without one readable row."""
-    if "\0" in text or text.startswith("\x1f\\x8b"):
-        return _binary()
-    start = text.lstrip()[:80].partition("\n")[0]
-    return BadPage(
-        f"Not one line of the answer is a metric; it starts with {start!r}", "Check that the target is a dcgm-exporter"
-    )
-
-
-def _binary() -> BadPage:
-    return BadPage(
-        "The answer is binary, not a page of metrics", "Check that it is a page of dcgm-exporter as plain text"
-    )
-
-
-_NOT_A_GPU = frozenset({"nvlink", "nvswitch", "cpu", "cpucore"})
-
-
-def device_of(labels: Labels) -> int | None:
-    """Return a hash of the GPU or MIG instance that labels name; None if they name none.
-
-    `translate.identity` identifies devices by the same labels; a test holds both equal on all samples.
-    """
-    pairs = dict(labels)
-    uuid, gpu = pairs.get("UUID") or pairs.get("uuid"), pairs.get("gpu")
-    if not uuid and (not gpu or not _NOT_A_GPU.isdisjoint(pairs)):
-        return None
-    node = pairs.get("Hostname") or pairs.get("hostname") or pairs.get("instance")
-    return hash((node, uuid or f"gpu {gpu}", pairs.get("GPU_I_ID")))
-
-
 # Pages in a row that may have less than half of the known series before these are forgotten: at the usual 15 s two and
 # a half minutes, so that a pod that restarts or an exporter that comes back finds its series where they were.
 FORGET_AFTER_PAGES = 10
+
 # Pages at most to go without a template after one that did not fit, or a page that none could be made of. dcgm-exporter
 # prints its groups (GPUs, links, CPUs) in random order, and a template of such a page is seldom of use to the next.
 MAX_TEMPLATE_PAUSE = 63
+
 # Texts to remember beyond a few per series, so that small pages never come near the bound.
 SPARE_TEXTS = 1000
 
+_GROUP_LENGTH = 2**18
+_MAX_INVALID_BYTES = 2**16
+_LARGE_REMEDY = "Check what serves this URL; a page of very many GPUs needs source.max_gpus"
+_NOT_A_GPU = frozenset({"nvlink", "nvswitch", "cpu", "cpucore"})
 _NONE_REJECTED: Mapping[str, int] = MappingProxyType({})
 
 
@@ -361,3 +287,74 @@ class PageParser:
             or max(len(self._keyed), len(self._blocks)) > most_texts
             or max(len(self._comments), len(self._help) + len(self._types)) > 2 * most_texts
         )
+
+
+def decoded(page: bytes) -> str:
+    """Return the text of a page, without a byte order mark.
+
+    Raises:
+        BadPage: more than a few bytes are not UTF-8.
+    """
+    try:
+        text = page.decode()
+    except UnicodeDecodeError:
+        if len(page) - len(page.decode(errors="ignore").encode()) > _MAX_INVALID_BYTES:  # 0.2 µs and 4 bytes for each
+            raise _binary() from None
+        # One byte of a wrong encoding must not cost the page; written out, different bytes stay different labels.
+        text = page.decode(errors="backslashreplace")
+    return text.removeprefix("\ufeff")
+
+
+def lines_of(text: str) -> Iterator[str]:
+    """Return the lines of a page, which are never all in memory at once if it is large."""
+    return chain.from_iterable(_groups_of_lines(text))
+
+
+def _groups_of_lines(text: str) -> Iterator[Sequence[str]]:
+    start = 0
+    while start <= len(text):
+        end = text.find("\n", start + _GROUP_LENGTH)
+        if end < 0:
+            end = len(text)
+        # What is cut off ends a line that is too long to be read.
+        # str.splitlines() would also cut at \x0b, \x85 and \u2028, which may stand inside a label.
+        yield text[start : min(end, start + 2 * _GROUP_LENGTH)].split("\n")
+        start = end + 1
+
+
+def refuse_markup(text: str) -> None:
+    """Raise `BadPage` for HTML and XML."""
+    if text[:1024].lstrip().startswith("<"):
+        raise BadPage(
+            "The answer is an HTML or XML page, not metrics",
+            "Check the URL: its path is usually /metrics, and a proxy may have answered instead",
+        )
+
+
+def not_a_page(text: str) -> BadPage:
+    """Return the error for a text without one readable row."""
+    if "\0" in text or text.startswith("\x1f\\x8b"):
+        return _binary()
+    start = text.lstrip()[:80].partition("\n")[0]
+    return BadPage(
+        f"Not one line of the answer is a metric; it starts with {start!r}", "Check that the target is a dcgm-exporter"
+    )
+
+
+def _binary() -> BadPage:
+    return BadPage(
+        "The answer is binary, not a page of metrics", "Check that it is a page of dcgm-exporter as plain text"
+    )
+
+
+def device_of(labels: Labels) -> int | None:
+    """Return a hash of the GPU or MIG instance that labels name; None if they name none.
+
+    `translate.identity` identifies devices by the same labels; a test holds both equal on all samples.
+    """
+    pairs = dict(labels)
+    uuid, gpu = pairs.get("UUID") or pairs.get("uuid"), pairs.get("gpu")
+    if not uuid and (not gpu or not _NOT_A_GPU.isdisjoint(pairs)):
+        return None
+    node = pairs.get("Hostname") or pairs.get("hostname") or pairs.get("instance")
+    return hash((node, uuid or f"gpu {gpu}", pairs.get("GPU_I_ID")))

@@ -1,8 +1,8 @@
 """Reads the CSV of `pulsed export`: rows of one time are a tick.
 
-The columns of time and identity become labels; those that pulsed computed are left out, because Compute
-works them out again; every other one is a series under its own name, which Translate interprets.
-Times are in the file, to the millisecond, and so are the distances between ticks.
+The columns of time and identity become labels, those of quantities are series under their own names. All others are
+left out: Compute works out again what pulsed computed. Times are in the file, to the millisecond, and so are the
+distances between ticks.
 """
 
 from __future__ import annotations
@@ -21,26 +21,11 @@ from statistics import median
 
 from pulsed.errors import BadCapture
 from pulsed.model.raw_tick import Labels, Layout, RawTick, RawValue, Series
+from pulsed.model.vocabulary import QUANTITIES
 
 TIME = "time"
 IDENTITY = ("node", "gpu", "uuid", "mig_id", "mig_profile", "model")
 """Columns that identify the GPU of a row; empty where unknown."""
-
-DERIVED = frozenset(
-    {
-        "real_utilization_ratio",
-        "real_utilization_lower_ratio",
-        "real_utilization_upper_ratio",
-        "real_utilization_coverage_ratio",
-        "workload_class",
-        "raw_class",
-        "bottleneck",
-        "health_state",
-        "saturation_ratio",
-        "limiting_resource",
-    }
-)
-"""Columns that follow from the others."""
 
 LONGEST_ROW = 64 * 1024
 """Characters after which a quotation mark was surely not closed."""
@@ -209,8 +194,7 @@ class _CsvTickParser:
 
     def __init__(self, rows: _Rows, path: Path, interval: float) -> None:
         self._rows, self._header, self._path, self._interval = rows, rows.header, path, interval
-        left_out = {TIME, *IDENTITY, *DERIVED}
-        self._numbers = [place for place, name in enumerate(self._header) if name not in left_out]
+        self._numbers = [place for place, name in enumerate(self._header) if name in QUANTITIES]
         self._gpus: dict[_Key, _Gpu] = {}
         self._layout: Layout | None = None
         self._keys: list[_Key] = []

@@ -304,14 +304,6 @@ async def test_the_pace(recorded: Path, speed: float, moments: list[float]) -> N
     assert [tick.clock for tick in await ticks_of(replayed(recorded, speed=0))] == [0.0, 1.0, 2.0]
 
 
-async def test_a_late_reader_gets_no_burst(tmp_path: Path) -> None:
-    path = tmp_path / "capture.txt"
-    path.write_text(capture(6))
-    time = FakeClock()
-    source = replayed(path, clock=time.clock, sleep=time.sleep)
-    assert await arrivals(source, time, (0.0, 0.25, 7.5, 0.0, 0.0)) == [0.0, 1.0, 2.0, 9.5, 10.5]
-
-
 async def test_a_cancelled_read_loses_no_tick(recorded: Path) -> None:
     time = FakeClock()
     source = replayed(recorded, clock=time.clock, sleep=time.sleep)

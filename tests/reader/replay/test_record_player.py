@@ -18,7 +18,7 @@ from pulsed.reader.replay.recording import look
 from pulsed.reader.replay.settings import ReplaySettings
 from pulsed.reader.replay.source import ReplaySource, replay_sources
 from pulsed.reader.source import Source
-from support.sources import FakeClock, arrivals, cancel_read, turns_during
+from support.sources import FakeClock, arrivals, turns_during
 from tests.reader.record.ticks import record, said, session, tick
 
 TICKS = [tick(float(n), 50.25 + n) for n in range(4)]
@@ -118,21 +118,6 @@ async def test_the_pace_is_the_recorded_one_gaps_included(tmp_path: Path, speed:
     time = FakeClock()
     (source,) = play(path, speed=speed, time=time)
     assert await arrivals(source, time, [0.0] * 4) == pytest.approx(moments)
-
-
-async def test_a_late_reader_gets_no_burst(tmp_path: Path) -> None:
-    time = FakeClock()
-    path = written(tmp_path / "record", record([tick(0.0, float(n)) for n in range(5)]))
-    (source,) = play(path, time=time)
-    assert await arrivals(source, time, (0.0, 0.25, 7.5, 0.0, 0.0)) == [0.0, 1.0, 2.0, 9.5, 10.5]
-
-
-async def test_a_cancelled_read_loses_no_tick(tmp_path: Path) -> None:
-    time = FakeClock()
-    (source,) = play(written(tmp_path / "record", record(TICKS)), time=time)
-    first = await source.read()
-    await cancel_read(source, time)
-    assert [said(one) for one in [first, *await played([source])]] == [said(one) for one in TICKS]
 
 
 # --- sessions and passes
