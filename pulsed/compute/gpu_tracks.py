@@ -34,23 +34,6 @@ class GpuTrack:
         missed_since: time of the first tick without an absent GPU, in Unix seconds.
     """
 
-    __slots__ = (
-        "__weakref__",
-        "decision",
-        "device",
-        "gone_at",
-        "inputs",
-        "key",
-        "last_sample",
-        "last_seen",
-        "missed_since",
-        "now",
-        "other_keys",
-        "started",
-        "status",
-        "time",
-    )
-
     def __init__(self, device: Device, keys: tuple[str, ...], started: float) -> None:
         self.key, self.other_keys = keys[0], keys[1:]
         self.device = device
@@ -74,13 +57,8 @@ class GpuTracks:
         return self._by_key.get(track.key) is track
 
     def find(self, device: Device, taken: Collection[str], now: float) -> GpuTrack:
-        """Return the track of a device of a tick, a new one if it is unknown.
-
-        Args:
-            device: the device.
-            taken: keys of the tracks of other devices of the tick.
-            now: seconds of the target's clock.
-        """
+        """Return the track of a device of a tick, a new one if it is unknown; `taken` has the keys of the tracks of
+        other devices of the tick."""
         entity = device.entity
         keys = _keys(entity)
         while keys[0] in taken:  # the source does not distinguish two devices
