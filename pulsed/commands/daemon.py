@@ -43,7 +43,7 @@ from pulsed.present.asgi import PROBES, App
 from pulsed.present.exposition.owner_families import OwnerFamilies
 from pulsed.present.exposition.page import Pages
 from pulsed.present.exposition.telemetry import StateWrites, Telemetry
-from pulsed.present.workload_totals import WorkloadTotals
+from pulsed.present.owner_totals import WorkloadTotals
 from pulsed.server.app import DaemonApp
 from pulsed.server.auth import AuthMiddleware, ConfiguredHeaders
 from pulsed.server.http_server import Server

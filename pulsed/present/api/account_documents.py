@@ -28,7 +28,7 @@ from pulsed.present.api.schema import (
 )
 from pulsed.present.job_advice import Advice
 from pulsed.present.job_numbers import NO_PRICES, Prices
-from pulsed.present.workload_totals import WorkloadTotals
+from pulsed.present.owner_totals import WorkloadTotals
 
 
 class Accounts(NamedTuple):

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 
 from pulsed.json_text import json_text
 from pulsed.model.computed_tick import ComputedTick
-from pulsed.model.gpu import Device, Entity, key_of, names_of, node_of
+from pulsed.model.gpu import Device, Entity, GpuKey, key_of, names_of, node_of
 from pulsed.present.api.gpu_matches import IDENTITY, Identity
 from pulsed.present.api.sample_fields import DEFAULT_FIELDS, Columns, check_fields, json_numbers
 from pulsed.present.api.schema import Member, Shape
@@ -190,7 +190,7 @@ class History:
     def find(self, wanted: str, node: str | None, here: str) -> list[RememberedGpu]:
         """Return the GPUs with this name, as in `gpu_matches.find`, of which samples are kept, each once."""
         self._forget(self._now())
-        found: dict[tuple[str, ...], RememberedGpu] = {}
+        found: dict[GpuKey, RememberedGpu] = {}
         for ring in sorted(self._rings.values(), key=lambda ring: ring.ticks[-1].moment[2]):
             for device in (device for devices in ring.layouts() for device in devices):
                 past = RememberedGpu(ring.target, device, node_of(device, here))

@@ -15,7 +15,7 @@ from pulsed.model.target_store import Target, TargetStore
 from pulsed.model.vocabulary import Reading
 from pulsed.present.api.account_documents import Accounts
 from pulsed.present.api.routes.owners import WORKLOADS, owner_router
-from pulsed.present.workload_totals import WorkloadTotals
+from pulsed.present.owner_totals import WorkloadTotals
 from tests.accounting.streams import Node
 from tests.compute.streams import activity
 from tests.present.api.client import ask, parts, routes

@@ -16,8 +16,8 @@ from urllib.parse import quote, urlencode, urlsplit
 from pulsed.kubernetes.cluster_access import ClusterAccess
 from pulsed.kubernetes.exporter_pods import exporter_pod
 from pulsed.kubernetes.objects import pod_metadata
+from support.kubernetes.fake_api_server import Pod, pod
 from support.waiting import SECONDS
-from tests.kubernetes.fake_api_server import Pod, pod
 
 PODS = "/api/v1/pods"
 WORKER = {"app": "web", "tier": "gpu"}

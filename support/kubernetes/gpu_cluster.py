@@ -15,11 +15,11 @@ from typing import Any
 
 from support.certificates import Pair, make
 from support.daemon import Daemon, environment, free_port, serving
+from support.kubernetes.fake_api_server import FakeApiServer, pod, reference
+from support.kubernetes.real_api_server import RealApiServer
 from support.waiting import SECONDS, until
 from tests.end_to_end.dcgm_pages import Row, dcgm_page
 from tests.end_to_end.exporters import Exporter, exporting
-from tests.kubernetes.fake_api_server import FakeApiServer, pod, reference
-from tests.kubernetes.real_api_server import RealApiServer
 
 DAEMON_LABELS = {"app.kubernetes.io/name": "pulsed"}
 DAEMONS = "gpu"

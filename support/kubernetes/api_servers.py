@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from pulsed.kubernetes import api_client
-from tests.kubernetes.exchanges import Cluster
-from tests.kubernetes.fake_api_server import FakeApiServer
-from tests.kubernetes.real_api_server import RealApiServer, program
+from support.kubernetes.exchanges import Cluster
+from support.kubernetes.fake_api_server import FakeApiServer
+from support.kubernetes.real_api_server import RealApiServer, program
 
 
 @pytest.fixture(scope="session")

@@ -24,9 +24,9 @@ import pytest
 
 from support.certificates import Pair, make
 from support.daemon import free_port
+from support.kubernetes.fake_api_server import KINDS, Pod, reference
 from support.tools import tool
 from support.waiting import SECONDS, until
-from tests.kubernetes.fake_api_server import KINDS, Pod, reference
 
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
@@ -60,7 +60,7 @@ def program(name: str = "kube-apiserver") -> str:
     """Return the path of a program of Kubernetes; skip the test without KUBE_APISERVER."""
     given = os.environ.get(PROGRAM)
     if not given:
-        how = "build it as tests/kubernetes/real_api_server.py describes"
+        how = "build it as support/kubernetes/real_api_server.py describes"
         pytest.skip(f"{PROGRAM} is not set to the path of a kube-apiserver: {how}")
     return str(Path(given).with_name(name))
 
