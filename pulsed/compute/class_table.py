@@ -68,12 +68,14 @@ class ClassThresholds:
 
 DEFAULT_THRESHOLDS = ClassThresholds()
 
+Comparison = Literal["<", ">="]
+
 
 class Condition(NamedTuple):
     """One comparison of a rule: of a variable with a field of `ClassThresholds`."""
 
     variable: Variable
-    comparison: Literal["<", ">="]
+    comparison: Comparison
     threshold: str
 
 
@@ -92,86 +94,45 @@ class ClassRule(NamedTuple):
     only: Profile | None = None
 
 
+def _rule(
+    name: str,
+    bottleneck: str,
+    *conditions: tuple[Variable, Comparison],
+    of: str = "",
+    reason: str = "",
+    only: Profile | None = None,
+) -> ClassRule:
+    """Return a row of the class table; a threshold is named by the class, or `of`, and by its variable."""
+
+    def threshold(variable: Variable) -> str:
+        return "io_bytes_per_second" if variable == "io" else f"{of or name}_{variable}_ratio"
+
+    compared = tuple(Condition(variable, how, threshold(variable)) for variable, how in conditions)
+    return ClassRule(name, bottleneck, compared, reason, only)
+
+
 RULES: tuple[ClassRule, ...] = (
-    ClassRule(
-        "idle",
-        "idle",
-        (
-            Condition("real_utilization", "<", "idle_real_utilization_ratio"),
-            Condition("graphics_engine", "<", "idle_graphics_engine_ratio"),
-            Condition("dram", "<", "idle_dram_ratio"),
-            Condition("io", "<", "io_bytes_per_second"),
-        ),
-    ),
-    ClassRule(
-        "tensor_heavy_compute",
-        "compute",
-        (
-            Condition("tensor", ">=", "tensor_heavy_compute_tensor_ratio"),
-            Condition("sm", ">=", "tensor_heavy_compute_sm_ratio"),
-        ),
-    ),
-    ClassRule(
+    _rule("idle", "idle", ("real_utilization", "<"), ("graphics_engine", "<"), ("dram", "<"), ("io", "<")),
+    _rule("tensor_heavy_compute", "compute", ("tensor", ">="), ("sm", ">=")),
+    _rule(
         "memory_bound",
         "memory",
-        (Condition("dram", ">=", "memory_bound_saturated_dram_ratio"),),
-        "SM activity counts resident warps, including those that wait for memory. A copy kernel on all SMs, and most"
-        " decoding of language models, keep the SMs or tensor pipes active while device memory is the limit.",
+        ("dram", ">="),
+        of="memory_bound_saturated",
+        reason="SM activity counts resident warps, including those that wait for memory. A copy kernel on all SMs, and"
+        " most decoding of language models, keep the SMs or tensor pipes active while device memory is the limit.",
         only="pulsed",
     ),
-    ClassRule(
-        "tensor_compute",
-        "compute",
-        (
-            Condition("tensor", ">=", "tensor_compute_tensor_ratio"),
-            Condition("sm", ">=", "tensor_compute_sm_ratio"),
-        ),
-    ),
-    ClassRule(
-        "fp64_hpc_compute",
-        "compute",
-        (
-            Condition("fp64", ">=", "fp64_hpc_compute_fp64_ratio"),
-            Condition("sm", ">=", "fp64_hpc_compute_sm_ratio"),
-        ),
-    ),
-    ClassRule(
-        "io_or_data_loading",
-        "io",
-        (
-            Condition("io", ">=", "io_bytes_per_second"),
-            Condition("sm", "<", "io_or_data_loading_sm_ratio"),
-        ),
-    ),
-    ClassRule(
-        "memory_bound",
-        "memory",
-        (
-            Condition("dram", ">=", "memory_bound_dram_ratio"),
-            Condition("sm", "<", "memory_bound_sm_ratio"),
-        ),
-    ),
-    ClassRule("compute_heavy", "compute", (Condition("sm", ">=", "compute_heavy_sm_ratio"),)),
-    ClassRule("compute_active", "compute", (Condition("sm", ">=", "compute_active_sm_ratio"),)),
-    ClassRule("memory_active", "memory", (Condition("dram", ">=", "memory_active_dram_ratio"),)),
-    ClassRule(
-        "busy_low_sm_use",
-        "mixed",
-        (
-            Condition("graphics_engine", ">=", "busy_low_sm_use_graphics_engine_ratio"),
-            Condition("sm", "<", "busy_low_sm_use_sm_ratio"),
-        ),
-    ),
-    ClassRule(
-        "low_utilization",
-        "mixed",
-        (
-            Condition("graphics_engine", "<", "low_utilization_graphics_engine_ratio"),
-            Condition("sm", "<", "low_utilization_sm_ratio"),
-            Condition("dram", "<", "low_utilization_dram_ratio"),
-        ),
-    ),
-    ClassRule("mixed_or_moderate", "mixed", ()),
+    _rule("tensor_compute", "compute", ("tensor", ">="), ("sm", ">=")),
+    _rule("fp64_hpc_compute", "compute", ("fp64", ">="), ("sm", ">=")),
+    _rule("io_or_data_loading", "io", ("io", ">="), ("sm", "<")),
+    _rule("memory_bound", "memory", ("dram", ">="), ("sm", "<")),
+    _rule("compute_heavy", "compute", ("sm", ">=")),
+    _rule("compute_active", "compute", ("sm", ">=")),
+    _rule("memory_active", "memory", ("dram", ">=")),
+    _rule("busy_low_sm_use", "mixed", ("graphics_engine", ">="), ("sm", "<")),
+    _rule("low_utilization", "mixed", ("graphics_engine", "<"), ("sm", "<"), ("dram", "<")),
+    _rule("mixed_or_moderate", "mixed"),
 )
 """The class table, first match wins; the last rule always matches."""
 

@@ -11,37 +11,20 @@ from dataclasses import dataclass, fields
 from typing import NamedTuple
 
 from pulsed.compute.accumulator import MAX_WATTS
+from pulsed.compute.bounds import MEDIA
 from pulsed.errors import ConfigError
 from pulsed.model.vocabulary import QUANTITIES
 
-ACTIVITY = (
-    "graphics_engine_active_ratio",
-    "sm_active_ratio",
-    "sm_occupancy_ratio",
-    "tensor_active_ratio",
-    "tensor_hmma_active_ratio",
-    "tensor_imma_active_ratio",
-    "tensor_dfma_active_ratio",
-    "fp64_active_ratio",
-    "fp32_active_ratio",
-    "fp16_active_ratio",
-    "integer_active_ratio",
-    "dram_active_ratio",
+ENGINES = tuple(name for name in QUANTITIES if name.startswith(("nvdec", "nvjpg", "nvofa")))
+"""Profiled activity of the image and video engines."""
+
+ACTIVITY = tuple(
+    name for name in QUANTITIES if name.endswith(("_active_ratio", "_occupancy_ratio")) and name not in ENGINES
 )
 """Profiled activity of the SMs and memory; the graphics engine first, then the SMs."""
 
-RATES = (
-    "pcie_transmit_bytes_per_second",
-    "pcie_receive_bytes_per_second",
-    "nvlink_transmit_bytes_per_second",
-    "nvlink_receive_bytes_per_second",
-    "c2c_transmit_bytes_per_second",
-    "c2c_receive_bytes_per_second",
-)
+RATES = tuple(f"{link}_{way}_bytes_per_second" for link in ("pcie", "nvlink", "c2c") for way in ("transmit", "receive"))
 """Profiled traffic of the links."""
-
-ENGINES = tuple(name for name in QUANTITIES if name.startswith(("nvdec", "nvjpg", "nvofa")))
-"""Profiled activity of the image and video engines."""
 
 UTILIZATIONS = ("gpu_utilization_ratio", "memory_utilization_ratio")
 """Measured by the driver, without the profiler."""
@@ -54,8 +37,7 @@ MEASURED = (
     *ENGINES,
     *UTILIZATIONS,
     *POWERS,
-    "encoder_utilization_ratio",
-    "decoder_utilization_ratio",
+    *MEDIA,
     "nvlink_bandwidth_bytes_per_second",
     "memory_used_bytes",
     "memory_free_bytes",

@@ -180,7 +180,7 @@ def test_a_node_that_is_frozen_for_long_is_unknown(values: dict[str, float], int
     assert node.last.results[0].workload.raw_class == "unknown"
 
 
-def test_a_frozen_gpu_among_live_ones_is_a_matter_of_telemetry() -> None:
+def test_a_frozen_gpu_among_live_ones_raises_telemetry() -> None:
     node = Node(15.0)
     frozen = {**node.page(DEFAULT_PAGE, 600.0), **STATIC}
     for _ in range(400):
