@@ -29,11 +29,9 @@ from pulsed.present.exposition.telemetry import StateWrites, Telemetry
 from pulsed.present.owner_totals import families_of
 from pulsed.reader.exporter.scraper import Scraper
 from pulsed.reader.exporter.settings import ExporterSettings
-from pulsed.reader.nvml.calls import CALLS
+from pulsed.reader.nvml.calls import CALLS, FIELD_VALUES, GPM_METRICS
 from pulsed.reader.nvml.device import GPM_SUPPORT
-from pulsed.reader.nvml.driver_session import XID
-from pulsed.reader.nvml.field_values import FIELD_VALUES
-from pulsed.reader.nvml.gpm import GPM_METRICS
+from pulsed.reader.nvml.session import XID
 from pulsed.translate.exporter_versions import ANY
 from pulsed.translate.fields import DERIVED as COMPOSED
 from pulsed.translate.fields import GROUPS, sources

@@ -14,7 +14,7 @@ from pulsed.suggestions import did_you_mean, nearest
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from pulsed.config import Config
+    from pulsed.configuration import Config
     from pulsed.translate.fields import ExporterVersion
 
 _KEY = "config."
@@ -73,7 +73,7 @@ def configuration(options: argparse.Namespace) -> Config:
 
 def load_config(options: argparse.Namespace) -> Config:
     """Return the configuration; raises `ConfigError`."""
-    from pulsed.config.load import load
+    from pulsed.configuration import load
 
     return load(config_file(options), options.overrides, os.environ, options.parser.flags(options))
 

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from pulsed.commands.arguments import configuration
-from pulsed.config.load import check
+from pulsed.configuration import check
 from pulsed.errors import PulsedError
 from pulsed.present.promql.alert_text import RUNBOOK
 from pulsed.present.promql.document import KubernetesObject

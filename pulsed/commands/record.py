@@ -19,7 +19,7 @@ from pulsed.collector.read_loop import read_loop
 from pulsed.collector.source_factory import found_sources
 from pulsed.collector.this_host import node_name
 from pulsed.commands.arguments import configuration
-from pulsed.config import Config
+from pulsed.configuration import Config
 from pulsed.errors import BadCapture, UsageError
 from pulsed.model.raw_tick import RawTick
 from pulsed.present.rfc3339 import rfc3339

@@ -15,7 +15,7 @@ from typing import TextIO
 
 from pulsed.collector.pool import collect
 from pulsed.commands.arguments import configuration
-from pulsed.config import Config
+from pulsed.configuration import Config
 from pulsed.model.computed_tick import ComputedTick
 from pulsed.model.target_store import Target
 from pulsed.present.api import documents

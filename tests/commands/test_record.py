@@ -22,8 +22,7 @@ from pulsed.collector.source_factory import open_sources
 from pulsed.collector.this_host import node_name
 from pulsed.commands.record import Recorder, record
 from pulsed.commands.ticks import export
-from pulsed.config import Config
-from pulsed.config.load import load
+from pulsed.configuration import Config, load
 from pulsed.errors import NothingRead, UsageError
 from pulsed.model.raw_tick import RawTick
 from pulsed.present.csv import pulsed_csv

@@ -11,7 +11,7 @@ from typing import TextIO
 from pulsed.commands.arguments import configuration
 from pulsed.commands.doctor.render import render
 from pulsed.commands.doctor.report import examine
-from pulsed.config import Config
+from pulsed.configuration import Config
 from pulsed.translate.fields import ExporterVersion
 
 

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from pulsed.attribution.attribution import LABELS, READ_SECONDS
 from pulsed.attribution.pod_workloads import NAME
 from pulsed.attribution.source import AttributionSource
-from pulsed.collector.cluster import resolves_workloads
+from pulsed.collector.attribution_sources import resolves_workloads
 from pulsed.collector.connections import api_client
 from pulsed.collector.this_host import node_name
 from pulsed.commands.doctor.source_check import SourceCheck
-from pulsed.config import Config
+from pulsed.configuration import Config
 from pulsed.errors import AttributionError, ConfigError
 from pulsed.kubernetes.api_client import ApiClient, JsonObject, KubernetesError, ResourceNotFound
 from pulsed.kubernetes.objects import Controller, ObjectKind

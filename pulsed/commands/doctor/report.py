@@ -19,7 +19,7 @@ from pulsed.compute.declaration import Alternatives
 from pulsed.compute.derived_results import DERIVED_RESULTS
 from pulsed.compute.products import has_profiling, has_quantity, is_of_boards
 from pulsed.compute.settings import ComputeSettings
-from pulsed.config import Config
+from pulsed.configuration import Config
 from pulsed.model.gpu import Device
 from pulsed.model.vocabulary import QUANTITIES, Reading
 from pulsed.reader.dcgmi.watch import is_profiling

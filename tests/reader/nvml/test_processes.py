@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import pytest
+
 from pulsed.model.raw_tick import GpuProcess
 from support.nvml_standin import boards
 from support.nvml_standin.library import LoadedStandin
@@ -16,32 +18,29 @@ def listed(nvml: LoadedStandin, answers: boards.Answers) -> tuple[GpuProcess, ..
         return reader.processes
 
 
-def test_processes_have_memory_and_activity(nvml: LoadedStandin) -> None:
-    answers: boards.Answers = {
-        "processes": f"41:{2**30}: 42::",
-        "processes.graphics": f"41:{2**31}:",
-        "processes.busy": "41:37 43:5",
-    }
-    found = listed(nvml, answers)
-    assert found == (GpuProcess(41, "0", UUID, "", 2**31, 0.37), GpuProcess(42, "0", UUID))
-
-
-def test_activity_that_is_not_a_share_is_missing(nvml: LoadedStandin) -> None:
-    found = listed(nvml, {"processes": "41:5:", "processes.busy": "41:4096"})
-    assert found == (GpuProcess(41, "0", UUID, "", 5),)
-
-
-def test_accounting_mode_has_means_and_peaks(nvml: LoadedStandin) -> None:
-    found = listed(nvml, {"processes": "41:5: 42:6:", "accounting": 1, "accounting.41": f"61:{2**33}"})
-    assert found == (
-        GpuProcess(41, "0", UUID, "", 5, None, 0.61, 2**33),
-        GpuProcess(42, "0", UUID, "", 6),
-    )
-
-
-def test_more_processes_than_there_was_room_for(nvml: LoadedStandin) -> None:
-    found = listed(nvml, {"processes": " ".join(f"{pid}:{pid}:" for pid in range(1, 501))})
-    assert [process.pid for process in found or ()] == list(range(1, 501))
+@pytest.mark.parametrize(
+    ("answers", "expected"),
+    [
+        (
+            {"processes": f"41:{2**30}: 42::", "processes.graphics": f"41:{2**31}:", "processes.busy": "41:37 43:5"},
+            [GpuProcess(41, "0", UUID, "", 2**31, 0.37), GpuProcess(42, "0", UUID)],
+        ),
+        ({"processes": "41:5:", "processes.busy": "41:4096"}, [GpuProcess(41, "0", UUID, "", 5)]),
+        (
+            {"processes": "41:5: 42:6:", "accounting": 1, "accounting.41": f"61:{2**33}"},
+            [GpuProcess(41, "0", UUID, "", 5, None, 0.61, 2**33), GpuProcess(42, "0", UUID, "", 6)],
+        ),
+        (
+            {"processes": " ".join(f"{pid}:{pid}:" for pid in range(1, 501))},
+            [GpuProcess(pid, "0", UUID, "", pid) for pid in range(1, 501)],
+        ),
+    ],
+    ids=["memory and activity", "activity that is not a share", "means and peaks of accounting mode", "many processes"],
+)
+def test_processes_have_what_the_driver_has(
+    nvml: LoadedStandin, answers: boards.Answers, expected: list[GpuProcess]
+) -> None:
+    assert listed(nvml, answers) == tuple(expected)
 
 
 def test_no_process_is_not_the_same_as_no_list(nvml: LoadedStandin) -> None:

@@ -19,8 +19,8 @@ from pulsed.errors import (
     SourceError,
     TooManyGpus,
 )
-from pulsed.reader.nvml.driver_session import MOST_CODES
 from pulsed.reader.nvml.settings import NvmlSettings
+from pulsed.reader.nvml.xids import MOST_CODES
 from support.nvml_standin import boards
 from support.nvml_standin.library import NOTHING_HELD, SOURCE, LoadedStandin
 from tests.reader.nvml.sessions import Reader, reading
@@ -144,6 +144,25 @@ def test_refused_calls_are_not_repeated(nvml: LoadedStandin) -> None:
         before = nvml.count("calls")
         reader.tick()
         assert nvml.count("calls") - before < 15
+
+
+def test_a_refused_call_is_replaced_by_the_older_one(nvml: LoadedStandin) -> None:
+    nvml.gpus = [boards.hopper()]
+    nvml.write(nvmlDeviceGetMemoryInfo_v2_error=3)
+    with reading() as reader:
+        found = reader.numbers()["0"]
+        assert found["memory_used_bytes"] == (40_000 + 561) * 2**20, "with what is reserved"
+        nvml.write(nvmlDeviceGetMemoryInfo_error=3)
+        assert not {"memory_used_bytes", "memory_bytes"} & reader.numbers()["0"].keys()
+
+
+def test_a_call_that_fails_has_its_values_again_when_it_succeeds(nvml: LoadedStandin) -> None:
+    nvml.gpus = [boards.hopper()]
+    with reading() as reader:
+        for code, expected in ((0, 40_000 * 2**20), (10, None), (0, 40_000 * 2**20)):
+            nvml.write(nvmlDeviceGetMemoryInfo_v2_error=code)
+            found = reader.numbers()["0"]
+            assert (found.get("memory_used_bytes"), found["sm_clock_hertz"]) == (expected, 1.98e9)
 
 
 def test_a_backup_call_is_read_again_with_every_tick(nvml: LoadedStandin) -> None:
