@@ -180,14 +180,22 @@ async def test_a_pulsed_that_stands_still_loses_no_tick(standin: Standin) -> Non
     assert max(b.clock - a.clock for a, b in pairwise(ticks)) < pause + 2 * source.interval, "that would be a gap"
 
 
-async def test_a_pulsed_that_stands_still_for_long_does_not_take_it_for_a_hung_child(standin: Standin) -> None:
-    async with reading(standin.path, fast=PLAIN, read_timeout=0.3) as source:
+async def test_a_pulsed_that_stands_still_for_long_does_not_take_it_for_a_hung_child(
+    standin: Standin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    standin.change(log_ticks=True)
+    async with reading(standin.path, fast=PLAIN, read_timeout=SECONDS) as source:
         await read(source)
-        waiting = asyncio.create_task(read(source))
+        waiting = asyncio.create_task(source.read())
         await asyncio.sleep(0)
-        time.sleep(0.8)  # noqa: ASYNC251
+        printed = len(standin.ticks(100))
+        while len(standin.ticks(100)) < printed + 3:
+            time.sleep(0.01)  # noqa: ASYNC251 - it stands still, while ticks wait in the pipe
+        loop = asyncio.get_running_loop()
+        now = loop.time
+        monkeypatch.setattr(loop, "time", lambda: now() + 2 * SECONDS)
         await waiting
-        await read(source)
+        await source.read()
         assert source.starts == 1
 
 
