@@ -19,8 +19,7 @@ from pulsed.accounting.accounting import OwnerAccounting
 from pulsed.accounting.saved_accounts import EndedAccounts
 from pulsed.collector.collector import Pipeline
 from pulsed.commands.top.feed import Connection, Feed
-from pulsed.commands.top.model_reader import model_of
-from pulsed.commands.top.session import TopSession
+from pulsed.commands.top.session import TopSession, model_of
 from pulsed.compute.settings import ComputeSettings
 from pulsed.config.model import Config
 from pulsed.model.target_store import Target, TargetStore

@@ -9,7 +9,8 @@ from prometheus_client import Metric
 
 from pulsed.adapter.cluster_gpus import ClusterGpus, pod_reader
 from pulsed.adapter.telemetry import AdapterTelemetry
-from pulsed.attribution.attribution import LABELS, SourceState
+from pulsed.attribution.attribution import LABELS
+from pulsed.attribution.source import SourceState
 from pulsed.kubernetes.api_client import ApiClient
 from pulsed.kubernetes.cluster_access import ClusterAccess
 from pulsed.kubernetes.exporter_pods import PageAddress

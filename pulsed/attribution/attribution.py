@@ -7,14 +7,17 @@ import logging
 import time
 from collections import OrderedDict, deque
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
-from typing import NamedTuple, Protocol
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
 
 from pulsed.aligned_sleep import aligned_sleep
 from pulsed.attribution.gpu_processes import GpuProcessTable
-from pulsed.attribution.source import NO_CLAIMS, AttributionSource, Claims
+from pulsed.attribution.source import NO_CLAIMS, AttributionSource, Claims, SourceState
 from pulsed.errors import AttributionError, AttributionTimeout
 from pulsed.model.owner import MAX_SHARERS, Owner, Owners
+
+if TYPE_CHECKING:  # most hosts have no cluster
+    from pulsed.attribution.pod_workloads import PodWorkloads
 
 log = logging.getLogger(__name__)
 
@@ -45,37 +48,6 @@ class Departure(NamedTuple):
     owner: Owner
 
 
-@dataclass(slots=True)
-class SourceState:
-    """The state of one source.
-
-    Attributes:
-        up: whether the last look succeeded.
-        claims: in force now.
-        last_success: Unix time of the last look that succeeded; None before the first, and then it is not published.
-        errors: failed looks and unreadable entries, by reason.
-        message: the error of the last look; empty while up.
-    """
-
-    name: str
-    up: bool = False
-    claims: Claims = NO_CLAIMS
-    last_success: float | None = None
-    errors: dict[str, int] = field(default_factory=dict)
-    message: str = ""
-
-
-class OwnerCompletion(Protocol):
-    """Adds to owners what their sources do not have."""
-
-    @property
-    def state(self) -> SourceState:
-        """Its state; it has no claims."""
-
-    def complete(self, owner: Owner) -> Owner:
-        """Return an owner with what is known of it; its kind and id stay. Must not block."""
-
-
 class Attribution:
     """All sources of this host, the first with an owner of a device decides.
 
@@ -94,7 +66,7 @@ class Attribution:
         self._ends: OrderedDict[tuple[str, str], float] = OrderedDict()
         self._departures: deque[Departure] = deque(maxlen=KEPT_DEPARTURES)
         self._labels = SourceState(LABELS)
-        self._completion: OwnerCompletion | None = None
+        self._completion: PodWorkloads | None = None
         self.version = 0
         self.gpu_processes = GpuProcessTable()
 
@@ -123,7 +95,7 @@ class Attribution:
         if any(state.claims is not NO_CLAIMS for state, _ in before.values()):
             self.version += 1
 
-    def complete_with(self, completion: OwnerCompletion | None) -> None:
+    def complete_with(self, completion: PodWorkloads | None) -> None:
         """Complete owners from now on, or no longer. To be called again when a completion has changed."""
         self._completion = completion
         self.version += 1

@@ -9,22 +9,30 @@ from __future__ import annotations
 import asyncio
 import logging
 import random as random_module
-import re
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
-from urllib.parse import quote
 
-from pulsed.attribution.attribution import SourceState
+from pulsed.attribution.source import SourceState
 from pulsed.backoff import Backoff
-from pulsed.kubernetes.api_client import AccessDenied, ApiClient, JsonObject, KubernetesError, ResourceNotFound
+from pulsed.kubernetes.api_client import AccessDenied, ApiClient, JsonObject, KubernetesError
 from pulsed.kubernetes.objects import Controller, ObjectKind, PodMetadata, pod_metadata
 from pulsed.kubernetes.resource_watch import ResourceWatch
-from pulsed.kubernetes.workload_resolver import KEPT_SECONDS, MISSING_SECONDS, POD, WorkloadReference, WorkloadResolver
+from pulsed.kubernetes.workload_resolver import KEPT_SECONDS, MISSING_SECONDS, WorkloadReference, WorkloadResolver
 from pulsed.model.owner import Owner
+
+log = logging.getLogger(__name__)
+
+NAME = "kubernetes"
+"""Name of the source in `pulsed_attribution_*`."""
+
+MAX_PODS = 16384
+"""Pods that are resolved at a time; more have no workload."""
 
 MAX_LABELS = 16
 """Labels of a pod that are kept."""
+
+_FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +40,7 @@ class PodSettings:
     """Which pods are read, and what of them.
 
     Attributes:
-        node: whose pods are watched; pods of other nodes are requested, or listed if many of a namespace are due.
+        node: whose pods are watched; empty: those of all nodes.
         name_labels: labels that name the workload, the first that a pod has.
         kinds: as for `WorkloadResolver`.
         labels: names of labels that owners get; a `*` at the end stands for any characters.
@@ -43,70 +51,41 @@ class PodSettings:
     kinds: tuple[ObjectKind, ...] = ()
     labels: tuple[str, ...] = ()
 
-    def is_shown(self, label: str) -> bool:
-        """Return whether owners get a label."""
-        return any(label.startswith(each[:-1]) if each.endswith("*") else label == each for each in self.labels)
+    @property
+    def query(self) -> Mapping[str, str]:
+        """The selector of the pods."""
+        return {"fieldSelector": f"spec.nodeName={self.node}"} if self.node else {}
+
+    def read(self, item: JsonObject) -> PodMetadata:
+        """Return what is used of a pod in JSON."""
+        return pod_metadata(item, lambda label: label in self.name_labels or self._is_shown(label))
 
     def shown(self, pod: PodMetadata) -> tuple[tuple[str, str], ...]:
         """Return the labels of a pod that owners get, in order of their names."""
-        return tuple(pair for pair in sorted(pod.labels.items()) if self.is_shown(pair[0]))[:MAX_LABELS]
-
-    def keeps(self, label: str) -> bool:
-        """Return whether a label is of use."""
-        return label in self.name_labels or self.is_shown(label)
+        return tuple(pair for pair in sorted(pod.labels.items()) if self._is_shown(pair[0]))[:MAX_LABELS]
 
     def workload(self, pod: PodMetadata, resolved: WorkloadReference) -> WorkloadReference:
         """Return the workload of a pod: a label of the pod may name it."""
         name = next((pod.labels[label] for label in self.name_labels if pod.labels.get(label)), resolved.name)
         return resolved._replace(name=name)
 
-
-log = logging.getLogger(__name__)
-
-NAME = "kubernetes"
-"""Name of the source in `pulsed_attribution_*`."""
-
-MAX_PODS = 16384
-"""Pods that are resolved at a time; more have no workload."""
-
-LISTED_PODS = 32
-"""Pods of a namespace to request at a time from which on its pods are listed instead, some hundred a request."""
-
-_FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 60.0
-_NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
-"""Names of namespaces and pods; labels of pages may hold anything."""
+    def _is_shown(self, label: str) -> bool:
+        return any(label.startswith(each[:-1]) if each.endswith("*") else label == each for each in self.labels)
 
 
 @dataclass(slots=True)
-class _Pod:
+class _OwnerPod:
     """A pod that is an owner.
 
     Attributes:
-        uid: as its source has it; empty if that is unknown.
-        is_wanted: whether it was looked up since the last sweep.
-        due: monotonic time from which it is resolved again.
-        pod: what was read of it.
+        pod: as last read; None until it is.
         workload: None until it is resolved.
+        is_wanted: whether it was looked up since the last sweep.
     """
 
-    uid: str
-    is_wanted: bool = True
-    due: float = 0.0
     pod: PodMetadata | None = None
     workload: WorkloadReference | None = None
-
-    @property
-    def answer(self) -> tuple[PodMetadata | None, WorkloadReference | None]:
-        return self.pod, self.workload
-
-
-@dataclass(slots=True)
-class _Failures:
-    """Failed requests in a row, and when the next one may be made."""
-
-    backoff: Backoff
-    until: float = 0.0
-    error: str = ""
+    is_wanted: bool = True
 
 
 class PodWorkloads:
@@ -130,219 +109,145 @@ class PodWorkloads:
         random: Callable[[], float] = random_module.random,
     ) -> None:
         self.settings = settings
-        self._client, self._changed, self._clock, self._wall = client, changed, clock, wall
+        self._changed, self._clock, self._wall = changed, clock, wall
         self._resolver = WorkloadResolver(client, settings.kinds, clock)
-        query = {"fieldSelector": f"spec.nodeName={settings.node}"}
-        self._watch = ResourceWatch(client, "/api/v1/pods", query, self._read, self._seen, sleep=sleep, random=random)
-        self._pods: dict[tuple[str, str], _Pod] = {}
-        self._listed: dict[tuple[str, str], PodMetadata] = {}
-        self._failures = _Failures(Backoff(_FIRST_PAUSE, _LONGEST_PAUSE, random))
+        self._watch = ResourceWatch(
+            client,
+            "/api/v1/pods",
+            settings.query,
+            settings.read,
+            self._take_watched,
+            is_paged=not settings.node,
+            sleep=sleep,
+            random=random,
+        )
+        self._owners: dict[tuple[str, str], _OwnerPod] = {}
+        self._denied: dict[ObjectKind, float] = {}  # until when these kinds are not requested again
+        self._backoff, self._paused_until = Backoff(_FIRST_PAUSE, _LONGEST_PAUSE, random), 0.0
         self._next_sweep = clock() + KEPT_SECONDS
         self._wake = asyncio.Event()
-        self._is_settled, self._watch_error = False, ""
-        self._state = SourceState(NAME)
+        self._state, self._error, self._watch_error = SourceState(NAME), "", ""
 
     @property
     def state(self) -> SourceState:
         """Whether the API server answers, as of a source of attribution."""
-        self._state.message = self._watch.error or self._failures.error
+        self._state.message = self._watch.error or self._error
         self._state.up = self._watch.is_listed and not self._state.message
         return self._state
 
     def complete(self, owner: Owner) -> Owner:
         """Return an owner with what is known of its pod, and begin to resolve one that is not. Does not wait."""
+        if owner.kind != "pod":
+            return owner
         key = (owner.namespace, owner.name)
-        if owner.kind != "pod" or not all(map(_NAME.fullmatch, key)):
-            return owner
-        known = self._pods.get(key)
-        if known is None or (owner.uid and known.uid and owner.uid != known.uid):
-            if known is None and len(self._pods) >= MAX_PODS:
+        known = self._owners.get(key)
+        if known is None:
+            if len(self._owners) >= MAX_PODS:
                 return owner
-            known = self._pods[key] = _Pod(owner.uid, due=self._clock())
-            if (watched := self._watched(key, known)) is not None:
-                self._take(known, watched)
-            else:
-                self._wake.set()
-        known.is_wanted, known.uid = True, known.uid or owner.uid
-        pod, workload = known.answer
-        if pod is None or (known.uid and pod.uid != known.uid):
+            known = self._owners[key] = _OwnerPod()
+            self._take(known, self._watch.objects.get(key))
+            self._wake.set()
+        known.is_wanted = True
+        if known.pod is None or owner.uid not in ("", known.pod.uid):
             return owner
-        kind, name = workload or ("", "")
-        return replace(owner, uid=pod.uid, workload=name, workload_kind=kind, labels=self.settings.shown(pod))
+        kind, name = known.workload or ("", "")
+        labels = self.settings.shown(known.pod)
+        return replace(owner, uid=known.pod.uid, workload=name, workload_kind=kind, labels=labels)
 
     async def run(self) -> None:
-        """Resolve pods until cancelled."""
-        watching = asyncio.create_task(self._watch.run(), name="pods of the node")
+        """Watch and resolve pods until cancelled."""
+        watching = asyncio.create_task(self._watch.run(), name="watch of pods")
         try:
             while True:
-                await self._wait()
-                try:
-                    await self._resolve_due()
-                except Exception:  # names are lost until the next attempt; ending here would freeze them for good
-                    log.exception("internal error in the names of workloads; please report it")
-                    self._count("internal")
-                    self._failures.until = self._clock() + _LONGEST_PAUSE
+                if self._clock() >= self._paused_until:
+                    try:
+                        await self._resolve_all()
+                    except Exception:  # names are lost until the next attempt; ending here would freeze them for good
+                        log.exception("internal error in the names of workloads; please report it")
+                        self._count("internal")
+                        self._paused_until = self._clock() + _LONGEST_PAUSE
                 self._sweep()
+                await self._wait()
         finally:
             watching.cancel()
             await asyncio.wait({watching})
 
-    def _read(self, item: JsonObject) -> PodMetadata:
-        return pod_metadata(item, self.settings.keeps)
-
-    def _seen(self) -> None:
+    def _take_watched(self) -> None:
         """Take over the pods of the watch."""
-        was_settled, self._is_settled = self._is_settled, self._watch.is_listed or bool(self._watch.error)
         if not self._watch.error:
             self._state.last_success = self._wall()
         elif self._watch.error != self._watch_error:
             self._count("unavailable")
         self._watch_error = self._watch.error
-        is_changed = False
-        for key, known in self._pods.items():
-            pod, before = self._watched(key, known), known.answer
-            if pod is not None and pod != known.pod:
-                self._take(known, pod)
-                is_changed = is_changed or known.answer != before
-            elif pod is None and known.pod is not None and known.workload is None:  # it was deleted
-                known.due = self._clock() + MISSING_SECONDS
-        if is_changed:
-            self._changed()
-        if not was_settled:
+        changed = [key for key, known in self._owners.items() if self._take(known, self._watch.objects.get(key))]
+        if changed:
             self._wake.set()
+            self._changed()
 
-    def _take(self, known: _Pod, pod: PodMetadata) -> None:
-        """Take over what was read of a pod; resolve it at once if that needs no request."""
-        if known.pod is not None and known.pod.controller != pod.controller:
+    def _take(self, known: _OwnerPod, pod: PodMetadata | None) -> bool:
+        """Take over what was read of a pod, and resolve it if that needs no request; return whether its owner changed.
+
+        What is known of a pod outlives it.
+        """
+        if pod is None or pod is known.pod:
+            return False
+        before = known.pod
+        if before is not None and before.controller != pod.controller:
             known.workload = None
         known.pod = pod
+        return self._name(known) or pod != before
+
+    def _name(self, known: _OwnerPod) -> bool:
+        """Name the workload of a pod if that needs no request; return whether the name changed."""
+        found = self._resolver.walk(known.pod) if known.pod is not None else None
+        if known.pod is None or not isinstance(found, WorkloadReference):
+            return False
+        before, known.workload = known.workload, self.settings.workload(known.pod, found)
+        return known.workload != before
+
+    async def _resolve_all(self) -> None:
+        """Request what is missing to name the workloads of all owners, one object after the other."""
+        self._denied = {kind: until for kind, until in self._denied.items() if until > self._clock()}
+        for known in list(self._owners.values()):
+            if known.pod is not None and known.is_wanted:
+                await self._request(known.pod)
+                if self._name(known):
+                    self._changed()
+            if self._clock() < self._paused_until:
+                return
+        if not self._denied:
+            self._error = ""
+        self._backoff.reset()
+
+    async def _request(self, pod: PodMetadata) -> None:
+        """Request what controls a pod, unless it is known, or of a kind that was denied."""
         found = self._resolver.walk(pod)
-        if isinstance(found, WorkloadReference):
-            known.workload = self.settings.workload(pod, found)
-            known.due = self._clock() + KEPT_SECONDS
-        else:
-            known.due = self._clock()
-            self._wake.set()
+        if not isinstance(found, Controller) or found.kind in self._denied:
+            return
+        try:
+            await self._resolver.resolve(pod)
+        except AccessDenied as error:
+            if isinstance(denied := self._resolver.walk(pod), Controller):
+                self._denied[denied.kind] = self._clock() + _LONGEST_PAUSE
+            self._fail("forbidden", error)
+        except KubernetesError as error:
+            self._paused_until = self._clock() + self._backoff.next()
+            self._fail("unavailable", error)
 
     async def _wait(self) -> None:
-        """Wait until a pod is to be resolved, or the next sweep."""
-        due = self._next_sweep
-        if self._is_settled:
-            due = min([due, *(max(known.due, self._failures.until) for known in self._pods.values())])
-        pause = max(due - self._clock(), 0.0)
+        """Wait until there is a new pod, the pause after a failure is over, or objects may have other controllers."""
+        pause = self._paused_until - self._clock()
         waking = asyncio.ensure_future(self._wake.wait())
         try:
-            await asyncio.wait({waking}, timeout=pause)
+            await asyncio.wait({waking}, timeout=pause if pause > 0.0 else MISSING_SECONDS)
         finally:
             waking.cancel()
         self._wake.clear()
 
-    async def _resolve_due(self) -> None:
-        """Make the requests that are due, in turn."""
-        denied: set[ObjectKind] = set()
-        self._listed.clear()
-        while self._is_settled and self._clock() >= self._failures.until:
-            due = sorted((known.due, key) for key, known in self._pods.items() if known.due <= self._clock())
-            if not due:
-                return
-            for _, key in due:
-                if self._clock() >= self._failures.until:
-                    await self._resolve_next(key, denied)
-
-    async def _resolve_next(self, key: tuple[str, str], denied: set[ObjectKind]) -> None:
-        """Make the requests for a pod, if they are still due and not for a kind that was denied."""
-        known = self._pods[key]
-        if known.due > self._clock():
-            return
-        before, pod = known.answer, self._watched(key, known) or self._listed.get(key)
-        known.due = self._clock() + _LONGEST_PAUSE
-        if self._next_kind(pod) in denied:
-            return
-        try:
-            await self._resolve(key, known)
-        except AccessDenied as error:
-            if pod is None and known.pod is not before[0]:  # it was read now, and what controls it was denied
-                pod = known.pod
-            denied.add(self._next_kind(pod))
-            known.due = self._clock() + _LONGEST_PAUSE
-            self._fail("forbidden", error)
-        except KubernetesError as error:
-            known.due = self._failures.until = self._clock() + self._failures.backoff.next()
-            self._fail("unavailable", error)
-        else:
-            if not denied:
-                self._failures.error = ""
-                self._failures.backoff.reset()
-        if known.answer != before:
-            self._changed()
-
-    def _next_kind(self, pod: PodMetadata | None) -> ObjectKind:
-        """Return the kind of object that is requested next to resolve a pod, which is None until it is read."""
-        found = self._resolver.walk(pod) if pod is not None else None
-        return found.kind if isinstance(found, Controller) else POD
-
-    def _watched(self, key: tuple[str, str], known: _Pod) -> PodMetadata | None:
-        pod = self._watch.objects.get(key)
-        return None if pod is not None and known.uid and pod.uid != known.uid else pod
-
-    async def _resolve(self, key: tuple[str, str], known: _Pod) -> None:
-        pod = self._watched(key, known) or self._listed.pop(key, None) or await self._requested(key)
-        if pod is None:
-            known.due = self._clock() + MISSING_SECONDS
-            return
-        self._take(known, pod)
-        known.workload = self.settings.workload(pod, await self._resolver.resolve(pod))
-        known.due = self._clock() + KEPT_SECONDS
-        self._take_listed()
-
-    async def _requested(self, key: tuple[str, str]) -> PodMetadata | None:
-        """Request a pod, and with it many others of its namespace that are due; return None if it does not exist."""
-        namespace, name = (quote(part, safe="") for part in key)
-        path = f"/api/v1/namespaces/{namespace}/pods"
-        now = self._clock()
-        due = {
-            other
-            for other, known in self._pods.items()
-            if other[0] == key[0]
-            and known.due <= now
-            and other not in self._listed
-            and self._watched(other, known) is None
-        }
-        if len(due) < LISTED_PODS:
-            try:
-                return self._read(await self._client.get(f"{path}/{name}"))
-            except ResourceNotFound:
-                return None
-
-        found: dict[tuple[str, str], PodMetadata] = {}
-
-        def take(item: JsonObject) -> None:
-            pod = self._read(item)
-            if (pod.namespace, pod.name) in due or (pod.namespace, pod.name) == key:
-                found[pod.namespace, pod.name] = pod
-
-        await self._client.list(path, {}, take)
-        requested = found.pop(key, None)
-        for other in due - found.keys():
-            self._pods[other].due = self._clock() + MISSING_SECONDS
-        for other, pod in found.items():
-            self._take(self._pods[other], pod)
-        self._listed |= {other: pod for other, pod in found.items() if isinstance(self._resolver.walk(pod), Controller)}
-        self._changed()
-        return requested
-
-    def _take_listed(self) -> None:
-        """Take over listed pods whose workloads need no request any more."""
-        resolved = [key for key, pod in self._listed.items() if isinstance(self._resolver.walk(pod), WorkloadReference)]
-        for key in resolved:
-            self._take(self._pods[key], self._listed.pop(key))
-        if resolved:
-            self._changed()
-
     def _fail(self, reason: str, error: KubernetesError) -> None:
-        if (message := str(error)) != self._failures.error:
+        if (message := str(error)) != self._error:
             log.warning("workloads of pods cannot be resolved", extra={"error": message})
-        self._failures.error = message
+        self._error = message
         self._count(reason)
 
     def _count(self, reason: str) -> None:
@@ -353,7 +258,7 @@ class PodWorkloads:
         if self._clock() < self._next_sweep:
             return
         self._next_sweep = self._clock() + KEPT_SECONDS
-        self._pods = {key: known for key, known in self._pods.items() if known.is_wanted}
-        for known in self._pods.values():
+        self._owners = {key: known for key, known in self._owners.items() if known.is_wanted}
+        for known in self._owners.values():
             known.is_wanted = False
         self._changed()

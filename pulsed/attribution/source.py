@@ -27,6 +27,26 @@ class Claims:
 NO_CLAIMS = Claims()
 
 
+@dataclass(slots=True)
+class SourceState:
+    """The state of one source.
+
+    Attributes:
+        up: whether the last look succeeded.
+        claims: in force now.
+        last_success: Unix time of the last look that succeeded; None before the first, and then it is not published.
+        errors: failed looks and unreadable entries, by reason.
+        message: the error of the last look; empty while up.
+    """
+
+    name: str
+    up: bool = False
+    claims: Claims = NO_CLAIMS
+    last_success: float | None = None
+    errors: dict[str, int] = field(default_factory=dict)
+    message: str = ""
+
+
 class AttributionSource(Protocol):
     """Something of this host that assigns devices to owners. Equal sources are not started again by a reload."""
 

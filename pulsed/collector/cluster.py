@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from pulsed.attribution.attribution import Attribution
 from pulsed.collector.attribution_sources import SYNTHETIC
 from pulsed.collector.source_factory import api_client
-from pulsed.collector.this_host import discovers_exporters, node_name
+from pulsed.collector.this_host import discovers_exporters, node_of_pods
 from pulsed.config import Config
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def pod_settings(config: Config) -> PodSettings:
     from pulsed.kubernetes.objects import parse_kind
 
     given = config.attribution.workloads
-    return PodSettings(node_name(config), given.name_labels, tuple(map(parse_kind, given.kinds)), given.pod_labels)
+    return PodSettings(node_of_pods(config), given.name_labels, tuple(map(parse_kind, given.kinds)), given.pod_labels)
 
 
 class Cluster:

@@ -49,6 +49,15 @@ def discovery_node(config: Config) -> str:
     return config.node
 
 
+def node_of_pods(config: Config) -> str:
+    """Return the node whose pods may have the GPUs; empty: any, where exporters of other nodes are read."""
+    exporter = config.source.exporter
+    if config.source.kind not in ("auto", "exporter") or discovers_exporters(config) or exporter.own_node:
+        return node_name(config)
+    is_this_one = len(exporter.targets) == 1 and config.node is not None
+    return node_name(config) if is_this_one or all(map(_is_exporter_here, exporter.targets)) else ""
+
+
 def boot_id_of(config: Config, target: str) -> str:
     """Return the boot id of this host; empty where the GPUs of a target may be in another host."""
     is_here = _is_exporter_here(target) if _reads_exporters(config) else _is_engine_here(config)

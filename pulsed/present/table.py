@@ -13,7 +13,7 @@ from typing import NamedTuple
 from pulsed.model.target_store import TargetStore
 from pulsed.present.api.documents import Match, matches
 from pulsed.printable import clean
-from pulsed.terminal.text import cells, left, right
+from pulsed.terminal.line import cells, left, right
 
 WIDTH = 120
 MISSING = "-"

@@ -7,11 +7,9 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
-from pulsed.terminal.line import Line, Segment, line, wrapped
-from pulsed.terminal.model import Model
+from pulsed.terminal.line import Line, Segment, left, line, wrapped
+from pulsed.terminal.model import Model, seconds_of
 from pulsed.terminal.numbers import duration
-from pulsed.terminal.summary import seconds_of
-from pulsed.terminal.text import left
 from pulsed.terminal.view_state import ViewState
 
 RECENT_SECONDS = 600.0

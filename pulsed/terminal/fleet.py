@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from pulsed.terminal.bar import bar
-from pulsed.terminal.line import Line, Segment, chosen, joined, line, wrapped
+from pulsed.terminal.charts import bar
+from pulsed.terminal.line import Line, Segment, cells, chosen, cut, joined, left, line, right, wrapped
 from pulsed.terminal.model import GpuState, Model
 from pulsed.terminal.numbers import duration, gibibytes, megahertz, metric, percent, rate, whole
-from pulsed.terminal.text import cells, cut, left, right
 from pulsed.terminal.view_state import ViewState
 from pulsed.terminal.words import (
     bottleneck_style,

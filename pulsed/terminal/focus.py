@@ -6,13 +6,11 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from pulsed.terminal.bar import bar, parts, trend
-from pulsed.terminal.class_rule import class_reasons
+from pulsed.terminal.charts import bar, parts, trend
 from pulsed.terminal.fleet import fleet, held_words
-from pulsed.terminal.line import Line, Segment, joined, line, wrapped
+from pulsed.terminal.line import Line, Segment, joined, left, line, right, wrapped
 from pulsed.terminal.model import Document, GpuHistory, GpuState, Model, ratio
 from pulsed.terminal.numbers import Number, duration, gibibytes, megahertz, metric, percent, rate, whole
-from pulsed.terminal.text import left, right
 from pulsed.terminal.view_state import ViewState
 from pulsed.terminal.words import (
     BOTTLENECK_MARKS,
@@ -304,3 +302,51 @@ def _identity(gpu: GpuState, detail: Document) -> Iterator[Line]:
     ]  # fmt: skip
     yield line(Segment("UUID ", "title"), gpu.uuid or "--")
     yield joined([line(Segment(f"{name} ", "title"), text) for name, text in numbers], "   ")
+
+
+_NAMES = {
+    "sm": "SM", "tensor": "tensor", "dram": "DRAM", "graphics_engine": "engine", "fp64": "FP64",
+    "real_utilization": "real utilization", "io": "PCIe",
+}  # fmt: skip
+
+
+def class_reasons(reason: Document) -> Iterator[str]:
+    """Yield sentences about the class of the newest sample; none if the document is empty: the daemon has no route."""
+    if not reason:
+        return
+    raw, candidates = reason["raw_class"], reason["candidates"]
+    if candidates:
+        yield f"unknown: the inputs allow {', '.join(_words(name) for name in candidates)}"
+        if inputs := reason["deciding_inputs"]:
+            yield f"these inputs would decide it: {', '.join(_input(name, each) for name, each in inputs.items())}"
+        return
+    if raw != reason["class"]:
+        yield f"the newest sample alone is {_words(raw)}; a class changes when it lasts"
+    rule = next(rule for rule in reason["rules"] if rule["holds"] is not False)
+    conditions = ", ".join(map(_condition, rule["conditions"]))
+    yield f"rule of {_words(rule['class'])}: {conditions or 'no other rule matches'}"
+
+
+def _words(name: str) -> str:
+    return name.replace("_", " ")
+
+
+def _condition(condition: Document) -> str:
+    variable, low = condition["variable"], condition["low"]
+    name: str = _NAMES.get(variable) or variable
+    if any(each.startswith("c2c_") for each in condition["inputs"]):
+        name += " and C2C"
+    value = _text(variable, low if low == condition["high"] else None)
+    threshold = _text(variable, condition["threshold"])
+    return f"{name} {value} ({condition['comparison']} {threshold})"
+
+
+def _text(variable: str, value: Number) -> str:
+    if value is None:
+        return "--"
+    return metric(value, "B/s") if variable == "io" else f"{percent(value)} %"
+
+
+def _input(name: str, quantity: Document) -> str:
+    fields = quantity["fields"]
+    return f"{name} (DCGM field {fields[0]['id']})" if fields else name

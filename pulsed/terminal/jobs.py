@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from pulsed.terminal.line import Line, Segment, chosen, line
+from pulsed.terminal.line import Line, Segment, chosen, left, line, right
 from pulsed.terminal.model import GpuState, Model, ratio
 from pulsed.terminal.numbers import Number, duration, gibibytes, metric, percent
-from pulsed.terminal.text import left, right
 from pulsed.terminal.view_state import ViewState
 from pulsed.terminal.words import bottleneck_style, gpu_label, real_words
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
-
-from pulsed.terminal.text import cells, cut
+from unicodedata import east_asian_width
 
 STYLES = (
     "", "bold", "dim", "title", "key", "select",
@@ -113,3 +112,71 @@ def wrapped(text: str, width: int, indent: str) -> Iterator[Line]:
             row = f"{row} {word}" if row else word
     if row:
         yield line(indent + row)
+
+
+ELLIPSIS = "…"
+
+
+def cells(text: str) -> int:
+    """Return how many cells a clean text occupies."""
+    if text.isascii():
+        return len(text)
+    return sum(2 if east_asian_width(each) in "WF" else 1 for each in text)
+
+
+def cut(text: str, width: int) -> str:
+    """Return the beginning of a text that fits into `width` cells; an ellipsis marks what was left out."""
+    if cells(text) <= width:
+        return text
+    if width <= 0:
+        return ""
+    kept, used = [], 0
+    for each in text:
+        used += cells(each)
+        if used > width - 1:
+            break
+        kept.append(each)
+    return "".join(kept) + ELLIPSIS
+
+
+def left(text: str, width: int) -> str:
+    """Return a text of exactly `width` cells, aligned to the left."""
+    text = cut(text, width)
+    return text + " " * (width - cells(text))
+
+
+def right(text: str, width: int) -> str:
+    """Return a text of exactly `width` cells, aligned to the right."""
+    text = cut(text, width)
+    return " " * (width - cells(text)) + text
+
+
+_MARKS = str.maketrans("█▒·▏▁▂▃▄▅▆▇┌┐└┘─│━…", "#=.|_.,-~+*++++-|-~")
+
+_BRAILLE = 0x2800
+
+
+def ascii_line(given: Line) -> Line:
+    """Return a line without characters outside ASCII."""
+    if given.text.isascii():
+        return given
+    return Line([Segment(_ascii(segment.text), segment.style) for segment in given])
+
+
+def _ascii(text: str) -> str:
+    return "".join(_shown(each) for each in text.translate(_MARKS))
+
+
+def _shown(character: str) -> str:
+    if character.isascii():
+        return character
+    if _BRAILLE < ord(character) < _BRAILLE + 256:
+        return _dots(ord(character) - _BRAILLE)
+    return "?" * cells(character)
+
+
+def _dots(bits: int) -> str:
+    """Return a mark at the height of the highest dots."""
+    if bits & 0x09:
+        return "'"
+    return ":" if bits & 0x12 else "-" if bits & 0x24 else "."

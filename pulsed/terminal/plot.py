@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from pulsed.terminal.chart import Curve, chart
-from pulsed.terminal.line import Item, Line, Segment, fitting, joined, line
+from pulsed.terminal.charts import Curve, chart
+from pulsed.terminal.line import Item, Line, Segment, fitting, joined, left, line
 from pulsed.terminal.model import GpuHistory, GpuState, Model, total
 from pulsed.terminal.numbers import Number, duration
-from pulsed.terminal.text import left
 from pulsed.terminal.view_state import ViewState
 from pulsed.terminal.words import gpu_label
 

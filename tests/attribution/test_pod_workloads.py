@@ -7,13 +7,14 @@ import threading
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from pulsed.attribution.pod_workloads import LISTED_PODS, PodSettings, PodWorkloads
+from pulsed.attribution.pod_workloads import PodSettings, PodWorkloads
 from pulsed.kubernetes.api_client import ApiClient
-from pulsed.kubernetes.workload_resolver import KEPT_SECONDS, MISSING_SECONDS
+from pulsed.kubernetes.workload_resolver import KEPT_SECONDS
 from pulsed.model.owner import Owner
 from pulsed.model.owner import pod as owner_of
 from support.waiting import eventually
@@ -101,16 +102,6 @@ async def test_other_owners_are_left_as_they_are(server: FakeApiServer) -> None:
         assert cluster.pods.complete(job) is job
 
 
-@pytest.mark.parametrize(("namespace", "name"), [("", "a"), ("ml", ""), ("..", ".."), ("ml", "a/../b"), ("ml", "A")])
-async def test_names_that_no_pod_has_are_not_requested(server: FakeApiServer, namespace: str, name: str) -> None:
-    put(server, "real", None, node="node-b")
-    async with resolving(server) as cluster:
-        odd = Owner("pod", "odd", namespace=namespace, name=name)
-        assert cluster.pods.complete(odd) is odd
-        await cluster.has("real", "Pod", "real")
-        assert cluster.paths() == ["/api/v1/pods", "/api/v1/namespaces/ml/pods/real"]
-
-
 @pytest.mark.parametrize(
     ("owner", "labels", "kind", "name"),
     [
@@ -138,82 +129,45 @@ async def test_allowed_labels_are_those_of_the_owner(server: FakeApiServer) -> N
         await eventually(lambda: cluster.owner("a").labels == (("team", "speech"),))
 
 
-async def test_a_pod_of_another_node_is_requested(server: FakeApiServer) -> None:
-    put(server, "far", None, node="node-b")
-    async with resolving(server) as cluster:
-        await cluster.has("far", "Pod", "far")
-        assert "/api/v1/namespaces/ml/pods/far" in cluster.paths()
-
-
-async def test_many_pods_of_other_nodes_are_listed(server: FakeApiServer) -> None:
-    """As for a daemon that reads the exporters of many nodes. Those that the list lacks are requested again later."""
-    put_deployment(server)
-    server.put_object("batch/v1", "jobs", "train")
-    train = reference("batch/v1", "Job", "train")
-    names = [f"p{number}" for number in range(LISTED_PODS + 1)]
-    for position, name in enumerate(names):
-        put(server, name, (SET, train, None)[position % 3], node="node-b")
-    put(server, "unused", node="node-b")
-    async with resolving(server) as cluster:
-        for name in (*names, *(f"gone{number}" for number in range(LISTED_PODS))):
-            cluster.owner(name)
-        for position, name in enumerate(names):
-            await cluster.has(name, *(("Deployment", "web"), ("Job", "train"), ("Pod", name))[position % 3])
-        assert cluster.workload("gone0") == ("", "")
-        listed, *others = cluster.paths()[1:]
-        assert listed == "/api/v1/namespaces/ml/pods"
-        assert sorted(others) == [
-            "/apis/apps/v1/namespaces/ml/replicasets/web-7d4",
-            "/apis/batch/v1/namespaces/ml/jobs/train",
-        ]
-        cluster.clock.added += MISSING_SECONDS
-        cluster.owner("one-more")
-        await eventually(lambda: cluster.paths().count("/api/v1/namespaces/ml/pods") == 2)
-
-
-async def test_listed_pods_have_their_labels_also_without_the_right_to_find_their_workloads(
-    server: FakeApiServer,
+@pytest.mark.parametrize(("node", "far"), [("node-a", ("", "")), ("", ("Deployment", "web"))])
+async def test_pods_of_other_nodes_are_known_where_all_nodes_are_watched(
+    server: FakeApiServer, node: str, far: tuple[str, str]
 ) -> None:
-    server.denied_paths = ("/replicasets/",)
-    names = [f"p{number}" for number in range(LISTED_PODS + 1)]
-    for name in names:
-        put(server, name, labels={"team": "vision"}, node="node-b")
-    async with resolving(server) as cluster:
-        for name in names:
-            cluster.owner(name)
-        await eventually(lambda: all(cluster.owner(name).labels == (("team", "vision"),) for name in names))
-        assert cluster.workload("p1") == ("", "")
-        await eventually(lambda: cluster.pods.state.errors.get("forbidden", 0) == 1)
-        cluster.owner("later")
-        await eventually(lambda: "/api/v1/namespaces/ml/pods/later" in cluster.paths())
-        assert len(cluster.paths()) == 4, "a list of the node, one of the namespace, and one ReplicaSet before"
-
-
-async def test_pods_are_listed_for_many_only(server: FakeApiServer) -> None:
-    names = [f"p{number}" for number in range(3)]
-    for name in names:
-        put(server, name, None, node="node-b")
-    async with resolving(server) as cluster:
-        for name in names:
-            cluster.owner(name)
-        for name in names:
-            await cluster.has(name, "Pod", name)
-        assert "/api/v1/namespaces/ml/pods" not in cluster.paths()
-
-
-async def test_a_pod_that_does_not_exist_is_requested_twice_a_minute(server: FakeApiServer) -> None:
-    async with resolving(server) as cluster:
-        path = "/api/v1/namespaces/ml/pods/none"
+    put_deployment(server)
+    put(server, "near", None)
+    put(server, "far", node="node-b")
+    async with resolving(server, replace(SETTINGS, node=node)) as cluster:
+        cluster.owner("far")
+        await cluster.has("near", "Pod", "near")
+        await cluster.has("far", *far)
         cluster.owner("none")
-        await eventually(lambda: path in cluster.paths())
-        for _ in range(50):
-            assert cluster.workload("none") == ("", "")
-            await asyncio.sleep(0.005)
-        assert cluster.paths().count(path) == 1
-        put(server, "none", None, node="node-b")
-        cluster.clock.added += 31.0
-        cluster.owner("other")  # wakes it up
-        await cluster.has("none", "Pod", "none")
+        requested = ["/apis/apps/v1/namespaces/ml/replicasets/web-7d4"] if far[0] else []
+        assert cluster.paths() == ["/api/v1/pods", *requested]
+
+
+@pytest.mark.parametrize(("namespace", "name"), [("", "a"), ("ml", ""), ("..", ".."), ("ml", "a/../b"), ("ml", "A")])
+async def test_what_a_page_names_is_in_no_request(server: FakeApiServer, namespace: str, name: str) -> None:
+    put(server, "real", None)
+    async with resolving(server) as cluster:
+        odd = Owner("pod", "odd", namespace=namespace, name=name)
+        assert cluster.pods.complete(odd) is odd
+        await cluster.has("real", "Pod", "real")
+        assert cluster.pods.complete(odd) is odd
+        assert cluster.paths() == ["/api/v1/pods"]
+
+
+async def test_pods_have_their_labels_also_without_the_right_to_find_their_workloads(server: FakeApiServer) -> None:
+    server.denied_paths = ("/replicasets/",)
+    names = [f"p{number}" for number in range(5)]
+    for name in names:
+        put(server, name, labels={"team": "vision"})
+    async with resolving(server) as cluster:
+        await eventually(lambda: all(cluster.owner(name).labels == (("team", "vision"),) for name in names))
+        await eventually(lambda: cluster.pods.state.errors.get("forbidden", 0) == 1)
+        put(server, "later", labels={"team": "vision"})
+        await eventually(lambda: cluster.owner("later").labels == (("team", "vision"),))
+        assert cluster.workload("p1") == ("", "")
+        assert len(cluster.paths()) == 2, "a list of the node, and one ReplicaSet"
 
 
 async def test_a_pod_of_the_same_name_is_another_one(server: FakeApiServer) -> None:
@@ -243,6 +197,8 @@ async def test_pods_that_are_no_owners_any_more_are_forgotten(server: FakeApiSer
         await cluster.has("a", "Pod", "a")
         await cluster.has("b", "Pod", "b")
         server.delete("a", "ml")
+        put(server, "c", None)
+        await cluster.has("c", "Pod", "c")  # and so the watch has no `a` any more
         for number in range(2):
             before = len(calls)
             cluster.clock.added += KEPT_SECONDS + 1

@@ -8,7 +8,7 @@ from socket import gethostname
 import pytest
 
 from pulsed.collector.source_factory import open_sources
-from pulsed.collector.this_host import boot_id_of, node_of_source
+from pulsed.collector.this_host import boot_id_of, node_of_pods, node_of_source
 from pulsed.config.load import load
 
 REMOTE, LOCAL = "http://gpu-7:9400/metrics", "http://127.0.0.1:9400/metrics"
@@ -31,6 +31,31 @@ async def test_it_is_that_of_the_target_else_this_one(targets: list[str], node: 
     assert [node_of_source(source, config) for source in sources] == nodes
     for source in sources:
         await source.close()
+
+
+@pytest.mark.parametrize(
+    ("overrides", "node"),
+    [
+        (["source.kind=dcgmi"], "here"),
+        (["source.kind=auto"], "here"),
+        (["source.kind=exporter"], "here"),
+        (
+            ["source.kind=exporter", "source.exporter.discovery=kubernetes", f"source.exporter.targets=[{REMOTE}]"],
+            "here",
+        ),
+        (["source.kind=exporter", f"source.exporter.targets=[{REMOTE}]"], "here"),
+        (["source.kind=exporter", f"source.exporter.targets=[{REMOTE}, {LOCAL}]"], ""),
+        (["source.kind=auto", f"source.exporter.targets=[{REMOTE}, {LOCAL}]"], ""),
+        (
+            ["source.kind=exporter", f"source.exporter.targets=[{REMOTE}, {LOCAL}]", "source.exporter.own_node=true"],
+            "here",
+        ),
+        (["source.kind=exporter", f"source.exporter.targets=[{REMOTE}]", "node=null"], ""),
+        (["source.kind=exporter", f"source.exporter.targets=[{LOCAL}]", "node=null"], gethostname()),
+    ],
+)
+def test_pods_are_those_of_this_node_unless_exporters_of_others_are_read(overrides: list[str], node: str) -> None:
+    assert node_of_pods(load(None, ("node=here", *overrides), {})) == node
 
 
 HERE = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from pulsed.commands.top.feed import Answers, Gpu
-from pulsed.commands.top.model_reader import model_of
+from pulsed.commands.top.session import model_of
 from pulsed.model.computed_tick import HeldWorkload, RealUtilization, Result, Saturation, Workload
 from pulsed.model.health import Health
 from pulsed.model.owner import Owner

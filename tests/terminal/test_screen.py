@@ -11,11 +11,9 @@ from typing import Any
 
 import pytest
 
-from pulsed.terminal.ascii_marks import ascii_line
-from pulsed.terminal.line import STYLES
+from pulsed.terminal.line import STYLES, ascii_line, cells
 from pulsed.terminal.model import Model
 from pulsed.terminal.screen import MIN_HEIGHT, MIN_WIDTH, Screen, render
-from pulsed.terminal.text import cells
 from pulsed.terminal.view_state import VIEWS, ViewState
 from tests.terminal.fleet_model import model
 

@@ -9,13 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pulsed.commands.top.feed import Connection, Feed, Gpu, HistoryWanted, Wanted
-from pulsed.commands.top.model_reader import model_of
+from pulsed.commands.top.session import model_of
 from pulsed.printable import clean
-from pulsed.terminal.ascii_marks import ascii_line
 from pulsed.terminal.focus import HISTORY_FIELDS
-from pulsed.terminal.line import Line, Segment
+from pulsed.terminal.line import Line, Segment, ascii_line, cells, cut, left, right
 from pulsed.terminal.screen import render
-from pulsed.terminal.text import cells, cut, left, right
 from pulsed.terminal.view_state import VIEWS, ViewState
 from tests.present.boards import TIME
 from tests.terminal.fleet_model import answers

@@ -17,10 +17,9 @@ from textual.geometry import Region
 from textual.strip import Strip
 from textual.widget import Widget
 
-from pulsed.commands.top.commands import Command
+from pulsed.commands.top.keys import Command
 from pulsed.commands.top.session import TopSession
-from pulsed.terminal.ascii_marks import ascii_line
-from pulsed.terminal.line import Line
+from pulsed.terminal.line import Line, ascii_line
 from pulsed.terminal.palette import Paint, Theme, palette
 from pulsed.terminal.screen import Screen, render
 

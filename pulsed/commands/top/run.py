@@ -13,10 +13,8 @@ from typing import TYPE_CHECKING
 from pulsed.commands.daemon_client import DaemonClient
 from pulsed.commands.options import DEFAULT_URL, client_settings, load_config
 from pulsed.commands.top.feed import Connection, Feed
-from pulsed.commands.top.once import once, wait_for_gpus
-from pulsed.commands.top.own_daemon import START_SECONDS, OwnDaemon
-from pulsed.commands.top.session import TopSession
-from pulsed.commands.top.targets import LocalTarget, local_urls, opening
+from pulsed.commands.top.session import TopSession, once, wait_for_gpus
+from pulsed.commands.top.targets import START_SECONDS, LocalTarget, OwnDaemon, local_urls, opening
 from pulsed.errors import PulsedError, UsageError
 from pulsed.terminal.palette import Theme
 from pulsed.terminal.view_state import ViewState

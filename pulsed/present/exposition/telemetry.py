@@ -21,7 +21,7 @@ from prometheus_client.metrics_core import (
 )
 from prometheus_client.registry import Collector
 
-from pulsed.attribution.attribution import SourceState
+from pulsed.attribution.source import SourceState
 from pulsed.model.target_store import Target, TargetStore
 from pulsed.present.exposition.process_families import RequestCounts, build_info
 from pulsed.present.exposition.text_format import lines

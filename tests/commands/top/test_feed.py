@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pulsed.commands.daemon_client import DaemonUnreachable
 from pulsed.commands.top.feed import Connection, Feed, Gpu, HistoryWanted, Wanted
-from pulsed.commands.top.model_reader import model_of
+from pulsed.commands.top.session import model_of
 from tests.commands.top.fake_daemon import FakeDaemon
 
 

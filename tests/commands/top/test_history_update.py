@@ -9,7 +9,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pulsed.commands.top.history_update import newest_points, with_newest
+from pulsed.commands.top.feed import newest_points, with_newest
 from pulsed.present.api.history import History
 from pulsed.present.api.history_points import write_points
 from tests.present.api.test_history_points import at, in_state

@@ -3,8 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pulsed.terminal.bar import bar, trend
-from pulsed.terminal.chart import Curve, chart
+from pulsed.terminal.charts import Curve, bar, chart, trend
 
 
 def text(*values: float | None, width: int = 4, height: int = 1) -> str:

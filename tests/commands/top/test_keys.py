@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pulsed.commands.top.commands import Command
+from pulsed.commands.top.keys import Command
 from pulsed.terminal.view_state import ViewState
 from tests.terminal.fleet_model import model
 

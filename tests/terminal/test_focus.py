@@ -11,7 +11,7 @@ from pulsed.compute.settings import DEFAULT_SETTINGS
 from pulsed.model.computed_tick import HeldWorkload
 from pulsed.present.api.class_document import class_document
 from pulsed.present.api.documents import Match
-from pulsed.terminal.class_rule import class_reasons
+from pulsed.terminal.focus import class_reasons
 from tests.present.boards import gpu, target, tick
 
 METRICS = {
