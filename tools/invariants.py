@@ -144,7 +144,7 @@ def write(data: Path, folder: Path) -> None:
         return f"exit code {code}\n{out.getvalue()}\n-- errors\n{err.getvalue()}"
 
     def keep(name: str, text: str) -> None:
-        (folder / re.sub(r"[^\w.=-]", "_", name)).write_text(text)
+        (folder / re.sub(r"[^\w.=-]", "_", name)).write_text(masked(text))
 
     for arguments in TEXTS:
         keep(" ".join(arguments), printed(*arguments))
@@ -164,7 +164,7 @@ def write(data: Path, folder: Path) -> None:
             "node=n",
         )
         for kind in ("table", "json", "csv", "prometheus"):
-            keep(f"snapshot {kind} {path.name}", masked(printed("snapshot", *replay, "--format", kind)))
+            keep(f"snapshot {kind} {path.name}", printed("snapshot", *replay, "--format", kind))
         keep(f"export {path.name}", printed("export", *replay))
         keep(f"export full {path.name}", printed("export", *replay, "--columns", "all", "--set", "publish.series=full"))
         keep(
