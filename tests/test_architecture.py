@@ -27,6 +27,8 @@ MAY_IMPORT = {
     "hostlist": "errors",
     "backoff": "",
     "daemon_thread": "",
+    "durations": "",
+    "settings": "durations",
     "http": "file_watcher regular_file",
     "kubernetes": "backoff errors http regular_file",
     "model": "",
@@ -39,14 +41,13 @@ MAY_IMPORT = {
     "present": (
         "accounting attribution background errors json_text suggestions model translate compute terminal printable"
     ),
-    "durations": "",
-    "config": "durations errors http kubernetes suggestions model reader translate compute present",
+    "config": "errors http kubernetes settings suggestions model reader translate compute present",
     "collector": (
         "accounting aligned_sleep background errors json_text regular_file kubernetes attribution model reader "
-        "translate compute config"
+        "translate compute config settings"
     ),
     "adapter": "errors json_text kubernetes present suggestions",
-    "server": "aligned_sleep errors file_watcher json_text model regular_file config present",
+    "server": "aligned_sleep errors file_watcher json_text model regular_file settings config present",
     "commands": (
         "accounting adapter aligned_sleep attribution durations errors file_watcher hostlist http kubernetes log "
         "memory printable suggestions model reader translate compute present "

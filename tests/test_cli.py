@@ -9,7 +9,7 @@ from pathlib import Path
 
 from pulsed.cli import argument_parser
 from pulsed.config import Config
-from pulsed.config.section import keys
+from pulsed.settings import all_keys
 from support.daemon import environment, pulsed
 from tests.test_printable import CONTROL
 
@@ -27,7 +27,7 @@ def test_flags_of_the_configuration_name_its_keys() -> None:
     flags = {action.dest for parser in commands.choices.values() for action in parser._actions}
     named = {dest.removeprefix("config.") for dest in flags if dest.startswith("config.")}
     assert named >= {"listen", "log.level", "web.config_file", "gpus"}
-    assert named <= set(keys(Config))
+    assert named <= set(all_keys(Config))
 
 
 def test_errors_have_no_control_characters() -> None:

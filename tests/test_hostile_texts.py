@@ -20,6 +20,7 @@ from pulsed.collector.collector import Pipeline
 from pulsed.compute.settings import ComputeSettings
 from pulsed.errors import PulsedError
 from pulsed.hostlist import expanded_hosts
+from pulsed.http.credentials import masked
 from pulsed.kubernetes.objects import parse_selector
 from pulsed.model.gpu import device_key
 from pulsed.present.csv.kempnerpulse import model
@@ -30,7 +31,6 @@ from pulsed.reader.dcgmi.discovery import topology_of
 from pulsed.reader.dcgmi.failures import failure_of
 from pulsed.reader.dcgmi.version import parse_versions
 from pulsed.reader.dmon.parser import DmonParser
-from pulsed.reader.exporter.scraper import masked
 from pulsed.reader.exposition.parser import PageParser
 from pulsed.reader.kernel_log.line_formats import Now
 from pulsed.reader.kernel_log.log_text import LogText

@@ -10,14 +10,10 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 from textwrap import fill, wrap
-from typing import get_args
-
-from pydantic.fields import FieldInfo
 
 from pulsed.compute.peaks import PRACTICAL_PEAKS
 from pulsed.config import Config
-from pulsed.config.section import Section, keys, section_of
-from pulsed.config.values import notation_of
+from pulsed.settings import Key, Settings, all_keys, keys_of
 from support import rule_files
 from support.hardware.table import page as known_kernels
 from tools.health_docs import health
@@ -73,9 +69,7 @@ UNCOMMENTED = ("compute.real_utilization.weights", "compute.workload.thresholds"
 
 def manual() -> str:
     """Return the text of CONFIGURATION.md."""
-    notations = {
-        n.name: n.allowed for field in keys(Config).values() if not section_of(field) and (n := notation_of(field))
-    }
+    notations = {key.kind.name: key.kind.allowed for key in all_keys(Config).values() if key.kind}
     table = "".join(
         f"| `<{name}>` | {allowed.removesuffix('; one or a list of them')} |\n"
         for name, allowed in sorted(notations.items())
@@ -89,7 +83,7 @@ def example() -> str:
     return EXAMPLE_HEAD + "".join(_example(Config, 0, set()))
 
 
-def _chapter(section: type[Section], name: str, description: str) -> Iterator[str]:
+def _chapter(section: type[Settings], name: str, description: str) -> Iterator[str]:
     """Yield a section's keys with values, then its sections; sections of one class share a chapter.
 
     Args:
@@ -97,7 +91,7 @@ def _chapter(section: type[Section], name: str, description: str) -> Iterator[st
         name: its key, with dots; empty for the whole configuration.
         description: its meaning.
     """
-    values = {key: field for key, field in section.model_fields.items() if not section_of(field)}
+    values = {key: field for key, field in keys_of(section).items() if not field.section}
     if values:
         yield f"\n### `{name}`\n\n{fill(description, WIDTH)}\n" if name else ""
         if name.startswith(UNCOMMENTED):
@@ -107,13 +101,13 @@ def _chapter(section: type[Section], name: str, description: str) -> Iterator[st
             yield "\n```yml\n" + "\n".join(entries) + "```\n"
     if name.startswith(f"{PEAKS}."):
         yield from _peaks()
-    alike: dict[type[Section], list[str]] = {}
-    for key, field in section.model_fields.items():
-        if inner := section_of(field):
+    alike: dict[type[Settings], list[str]] = {}
+    for key, field in keys_of(section).items():
+        if inner := field.section:
             alike.setdefault(inner, []).append(key)
     for inner, names in alike.items():
         key = names[0] if len(names) == 1 else f"({'|'.join(names)})"
-        text = description if len(names) > 1 else section.model_fields[key].description or ""
+        text = description if len(names) > 1 else keys_of(section)[key].description
         yield from _chapter(inner, f"{name}.{key}".strip("."), text)
 
 
@@ -127,37 +121,36 @@ def _peaks() -> Iterator[str]:
         yield f"| `{architecture}` | {' '.join(resources)} | {ratio:g} | {source} |\n"
 
 
-def _entry(key: str, field: FieldInfo) -> str:
-    notation = notation_of(field)
-    kind = f"<{notation.name}>" if notation else f"({'|'.join(get_args(field.annotation))})"
+def _entry(key: str, field: Key) -> str:
+    kind = f"<{field.kind.name}>" if field.kind else f"({'|'.join(field.words)})"
     default = "" if field.default is None else f" = {_written(field, field.default)}"
     return f"{key}: {kind}{default}\n"
 
 
-def _example(section: type[Section], depth: int, described: set[type[Section]]) -> Iterator[str]:
+def _example(section: type[Settings], depth: int, described: set[type[Settings]]) -> Iterator[str]:
     """Yield the keys of a section; those of a class that was described before have no comments."""
     indent = "  " * depth
     again = section in described
     described.add(section)
-    for key, field in section.model_fields.items():
+    for key, field in keys_of(section).items():
         yield "" if again else f"\n{_comment(field, indent)}"
-        if inner := section_of(field):
+        if inner := field.section:
             yield f"{indent}{key}:\n"
             yield from _example(inner, depth + 1, described)
         else:
-            value = field.examples[0] if field.examples else field.default
+            value = field.default if field.example is None else field.example
             yield f"{indent}#{key}: {_written(field, value)}\n"
 
 
-def _comment(field: FieldInfo, indent: str) -> str:
+def _comment(field: Key, indent: str) -> str:
     return "".join(
-        f"{indent}# {line}\n" for line in wrap(field.description or "", WIDTH - len(indent), break_on_hyphens=False)
+        f"{indent}# {line}\n" for line in wrap(field.description, WIDTH - len(indent), break_on_hyphens=False)
     )
 
 
-def _written(field: FieldInfo, value: object) -> str:
+def _written(field: Key, value: object) -> str:
     """Return a value as YAML, in the notation of its kind."""
-    notation = notation_of(field)
+    notation = field.kind
     if isinstance(value, tuple):
         written = [_written(field, item) for item in value]
         return written[0] if len(written) == 1 else f"[{', '.join(written)}]"

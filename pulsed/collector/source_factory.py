@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Container, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from pulsed.collector.this_host import discovers_exporters, discovery_node, node_name
 from pulsed.config import Config
@@ -13,6 +13,7 @@ from pulsed.config.source import CADENCES, STALE_INTERVALS
 from pulsed.errors import ProfilingHeld
 from pulsed.model.target_store import Target
 from pulsed.reader.source import Source
+from pulsed.settings import Settings, keys_of
 
 if TYPE_CHECKING:
     from pulsed.kubernetes.api_client import ApiClient
@@ -99,14 +100,18 @@ def exporter_settings(config: Config) -> ExporterSettings:
     from pulsed.reader.exporter.scraper import ExporterSettings
 
     given = config.source.exporter
-    other = {"targets", "own_node", "discovery", "kubernetes", "password", "bearer_token"}
+    other = {"targets", "own_node", "discovery", "kubernetes", "password"}
     return ExporterSettings(
         interval=_exporter_interval(config),
         max_gpus=config.source.max_gpus,
         password=password_of(given),
-        bearer_token=given.bearer_token.get_secret_value() if given.bearer_token else "",
-        **given.model_dump(exclude=other, exclude_none=True),
+        **_given(given, other),
     )
+
+
+def _given(settings: Settings, without: Container[str]) -> dict[str, Any]:
+    values = {key.attribute: getattr(settings, key.attribute) for key in keys_of(type(settings)).values()}
+    return {name: value for name, value in values.items() if value is not None and name not in without}
 
 
 def _exporter(config: Config, hurried: bool) -> Sequence[Source]:
@@ -159,7 +164,7 @@ def _dcgmi(config: Config, hurried: bool) -> Sequence[Source]:
     fast, slow = fields_to_watch(given.groups, given.fields)
     by_model = {link.pattern: superchip_fields(given.groups) for link in C2C_LINKS}
     interval = config.source.seconds() or DcgmiSettings(fast).interval
-    options = given.model_dump(exclude={"groups", "fields"}, exclude_none=True)
+    options = _given(given, {"groups", "fields"})
     return [
         DcgmiSource(
             DcgmiSettings(
@@ -174,7 +179,7 @@ def _nvml(config: Config, hurried: bool) -> Sequence[Source]:
     from pulsed.reader.nvml.source import NvmlSource
 
     interval = config.source.seconds() or NvmlSettings().interval
-    options = config.source.nvml.model_dump(exclude_none=True)
+    options = _given(config.source.nvml, set())
     return [NvmlSource(NvmlSettings(interval=interval, max_gpus=config.source.max_gpus, **options))]
 
 

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import fields
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, fields, make_dataclass
 from typing import TYPE_CHECKING, Any, Literal
-
-from pydantic import Field, create_model, model_validator
 
 from pulsed.compute.class_table import RULES, ClassThresholds, Profile
 from pulsed.compute.classifier import Missing
@@ -15,24 +13,23 @@ from pulsed.compute.plausibility_rules import PlausibilitySettings
 from pulsed.compute.products import ARCHITECTURE_NAMES, DEFAULT
 from pulsed.compute.saturation import DEFAULT_SATURATORS, Saturators
 from pulsed.compute.settings import PRESETS, ComputeSettings, Weights
-from pulsed.config.section import Problem, Section
-from pulsed.config.values import Bounds, Count, Duration, DurationOrNone, Factor, Ratio, Size, Switch
+from pulsed.config.values import Bounds
 from pulsed.errors import ConfigError
+from pulsed.settings import Count, Duration, DurationOrNone, Factor, Problem, Ratio, Settings, Size, Switch, setting
 
 _DEFAULTS = ComputeSettings()
 
 Preset = Literal["ai", "hpc", "mem", "custom"]
 
 
-class WeightsSection(Section):
+@dataclass(frozen=True, slots=True)
+class WeightsSection(Settings):
     """How much each input counts, scaled to sum to 1; one left out counts nothing."""
 
-    sm: Factor = Field(default=0.0, description="Weight of `sm_active_ratio`.", examples=[0.4])
-    tensor: Factor = Field(default=0.0, description="Weight of `tensor_active_ratio`.", examples=[0.3])
-    dram: Factor = Field(default=0.0, description="Weight of `dram_active_ratio`.", examples=[0.2])
-    graphics_engine: Factor = Field(
-        default=0.0, description="Weight of `graphics_engine_active_ratio`.", examples=[0.1]
-    )
+    sm: Factor = setting(0.0, "Weight of `sm_active_ratio`.", example=0.4)
+    tensor: Factor = setting(0.0, "Weight of `tensor_active_ratio`.", example=0.3)
+    dram: Factor = setting(0.0, "Weight of `dram_active_ratio`.", example=0.2)
+    graphics_engine: Factor = setting(0.0, "Weight of `graphics_engine_active_ratio`.", example=0.1)
 
     def problems(self) -> Iterator[Problem]:
         """Find weights that cannot be scaled."""
@@ -40,36 +37,33 @@ class WeightsSection(Section):
             yield "sm", "and the other weights are all 0; allowed: at least one above 0"
 
 
-class RealUtilizationSection(Section):
+@dataclass(frozen=True, slots=True)
+class RealUtilizationSection(Settings):
     """How much of a GPU does real work, as one number."""
 
-    preset: Preset = Field(
-        default="ai",
-        description="Weights of sm, tensor, dram, graphics_engine: "
+    preset: Preset = setting(
+        "ai",
+        "Weights of sm, tensor, dram, graphics_engine: "
         + ", ".join(
             f"`{name}` {weights.sm:g} {weights.tensor:g} {weights.dram:g} {weights.graphics_engine:g}"
             for name, weights in PRESETS.items()
         )
         + ", or `custom`, which is the default if `weights` are set.",
     )
-    weights: WeightsSection | None = Field(default=None, description="Custom weights, scaled to a sum of 1.")
-    min_coverage: Ratio = Field(
-        default=_DEFAULTS.min_coverage,
-        description="Publish a value if at least this share of the weights has its input. Bounds are always published.",
+    weights: WeightsSection | None = setting(None, "Custom weights, scaled to a sum of 1.")
+    min_coverage: Ratio = setting(
+        _DEFAULTS.min_coverage,
+        "Publish a value if at least this share of the weights has its input. Bounds are always published.",
     )
-    histogram: Bounds = Field(
-        default=_DEFAULTS.histogram,
-        description="Bucket bounds of `pulsed_gpu_real_utilization_distribution_ratio`, a series per GPU each. `[]` "
-        "turns it off.",
+    histogram: Bounds = setting(
+        _DEFAULTS.histogram,
+        "Bucket bounds of `pulsed_gpu_real_utilization_distribution_ratio`, a series per GPU each. `[]` turns it off.",
     )
 
-    @model_validator(mode="before")
     @classmethod
-    def _imply_custom(cls, given: Any) -> Any:
-        """Weights that are given are meant, whatever the default preset is."""
-        if isinstance(given, dict) and given.get("weights") is not None and "preset" not in given:
-            return {**given, "preset": "custom"}
-        return given
+    def arguments(cls, given: dict[str, object]) -> Mapping[str, object]:
+        """Return the arguments; weights that are given are meant, whatever the default preset is."""
+        return {"preset": "custom", **given} if "weights" in given else given
 
     def problems(self) -> Iterator[Problem]:
         """Find a preset that contradicts the weights."""
@@ -80,7 +74,7 @@ class RealUtilizationSection(Section):
 
     def chosen_weights(self) -> Weights:
         """Return the weights of the preset, or the given ones, scaled to sum to 1."""
-        return PRESETS[self.preset] if self.weights is None else Weights(**self.weights.model_dump())
+        return PRESETS[self.preset] if self.weights is None else Weights(**asdict(self.weights))
 
 
 def _threshold(name: str) -> str:
@@ -96,35 +90,32 @@ def _threshold(name: str) -> str:
 
 
 if TYPE_CHECKING:
-    ThresholdsSection = Section
+    ThresholdsSection = Settings
 else:  # one key per field of Compute's own table
-    ThresholdsSection = create_model(
+    ThresholdsSection = make_dataclass(
         "ThresholdsSection",
-        __base__=Section,
-        **{
-            field.name: (
+        [
+            (
+                field.name,
                 Ratio if field.name.endswith("_ratio") else Factor,
-                Field(default=field.default, description=f"{_threshold(field.name)}."),
+                setting(field.default, f"{_threshold(field.name)}."),
             )
             for field in fields(ClassThresholds)
-        },
+        ],
+        bases=(Settings,),
+        frozen=True,
     )
 
 
-class WorkloadSection(Section):
+@dataclass(frozen=True, slots=True)
+class WorkloadSection(Settings):
     """What kind of work a GPU does."""
 
-    profile: Profile = Field(
-        default=_DEFAULTS.profile,
-        description="`kempnerpulse` has the rules of KempnerPulse 0.5.",
-    )
-    hold: DurationOrNone = Field(
-        default=_DEFAULTS.hold,
-        description="A new class counts once its samples cover this time. 0: at once.",
-    )
-    thresholds: ThresholdsSection = Field(
-        default=ThresholdsSection(),
-        description="Thresholds of the class table in METRICS.md, named by class and input. With the profile "
+    profile: Profile = setting(_DEFAULTS.profile, "`kempnerpulse` has the rules of KempnerPulse 0.5.")
+    hold: DurationOrNone = setting(_DEFAULTS.hold, "A new class counts once its samples cover this time. 0: at once.")
+    thresholds: ThresholdsSection = setting(
+        ThresholdsSection(),
+        "Thresholds of the class table in METRICS.md, named by class and input. With the profile "
         "`kempnerpulse`, `memory_utilization_ratio` counts as `io` from `io_memory_utilization_ratio` on.",
     )
 
@@ -133,48 +124,49 @@ def _peak(resource: Resource) -> tuple[Any, Any]:
     """Declare a peak as a key; the default is the table's."""
     if resource in LINKS:
         meaning = f"Peak of {resource}, bytes per second and direction. Unset: of the link or product."
-        return Factor | None, Field(default=None, description=meaning, examples=[50e9])
-    return Ratio | None, Field(default=None, description=f"Peak {resource} activity.", examples=[0.9])
+        return Factor | None, setting(None, meaning, example=50e9)
+    return Ratio | None, setting(None, f"Peak {resource} activity.", example=0.9)
 
 
 if TYPE_CHECKING:
-    PeaksByArchitecture = Section
+    PeaksByArchitecture = Settings
 else:  # one key per resource and architecture of Compute's own tables
-    PeaksSection = create_model(
+    PeaksSection = make_dataclass(
         "PeaksSection",
-        __base__=Section,
-        **{resource: _peak(resource) for resource in RESOURCES},
+        [(resource, *_peak(resource)) for resource in RESOURCES],
+        bases=(Settings,),
+        frozen=True,
     )
-    PeaksByArchitecture = create_model(
+    PeaksByArchitecture = make_dataclass(
         "PeaksByArchitecture",
-        __base__=Section,
-        **{
-            name: (
+        [
+            (
+                name,
                 PeaksSection | None,
-                Field(
-                    default=None,
-                    description=f"{name.capitalize()} GPUs."
-                    if name != DEFAULT
-                    else "All architectures without a value.",
+                setting(
+                    None, f"{name.capitalize()} GPUs." if name != DEFAULT else "All architectures without a value."
                 ),
             )
             for name in ARCHITECTURE_NAMES
-        },
+        ],
+        bases=(Settings,),
+        frozen=True,
     )
 
 
-class SaturationSection(Section):
+@dataclass(frozen=True, slots=True)
+class SaturationSection(Settings):
     """How near a GPU is to the limits of its hardware."""
 
-    peaks: PeaksByArchitecture = Field(
-        default=PeaksByArchitecture(),
-        description="Practical peaks by architecture, in place of the built-in ones: ratios of activity, and bytes per "
+    peaks: PeaksByArchitecture = setting(
+        PeaksByArchitecture(),
+        "Practical peaks by architecture, in place of the built-in ones: ratios of activity, and bytes per "
         "second and direction of links, whose default is that of the link or product.",
     )
 
     def saturators(self) -> Saturators:
         """Return the settings of Compute."""
-        given = self.model_dump(exclude_none=True)["peaks"]
+        given = asdict(self.peaks, dict_factory=lambda items: {key: value for key, value in items if value is not None})
         return Saturators(peaks_by_architecture(given)) if given else DEFAULT_SATURATORS
 
 
@@ -198,7 +190,7 @@ def _plausible(name: str, description: str) -> tuple[Any, Any]:
     (default,) = [field.default for field in fields(PlausibilitySettings) if field.name == name]
     kinds = {"enabled": Switch, "samples": Count, "seconds": Duration, "ratio": Ratio}
     kind = kinds.get(name.rpartition("_")[2], Factor)
-    return kind, Field(default=default, description=description)
+    return kind, setting(default, description)
 
 
 def _refusal(name: str, value: Any) -> str:
@@ -210,55 +202,52 @@ def _refusal(name: str, value: Any) -> str:
     return ""
 
 
-class _Plausibility(Section):
+@dataclass(frozen=True, slots=True)
+class _Plausibility(Settings):
     """Which inputs are not believed: they count as missing."""
 
     def problems(self) -> Iterator[Problem]:
         """Find numbers that Compute's own table does not allow."""
-        for name, value in self.model_dump().items():
+        for name, value in vars(self).items():
             if remedy := _refusal(name, value):
                 yield name, f"is {value:g}; {remedy}"
 
     def plausible(self) -> PlausibilitySettings:
         """Return the settings of Compute."""
-        return PlausibilitySettings(**self.model_dump())
+        return PlausibilitySettings(**vars(self))
 
 
 if TYPE_CHECKING:
     PlausibilitySection = _Plausibility
 else:
-    PlausibilitySection = create_model(
+    PlausibilitySection = make_dataclass(
         "PlausibilitySection",
-        __base__=_Plausibility,
-        **{name: _plausible(name, description) for name, description in _PLAUSIBLE_KEYS.items()},
+        [(name, *_plausible(name, description)) for name, description in _PLAUSIBLE_KEYS.items()],
+        bases=(_Plausibility,),
+        frozen=True,
     )
 
 
-class IdleSection(Section):
+@dataclass(frozen=True, slots=True)
+class IdleSection(Settings):
     """When an idle GPU counts as held."""
 
-    held_memory: Size = Field(
-        default=int(_DEFAULTS.held_memory_bytes),
-        description="An idle GPU whose owners are unknown counts as held with this much device memory in use. A CUDA "
+    held_memory: Size = setting(
+        int(_DEFAULTS.held_memory_bytes),
+        "An idle GPU whose owners are unknown counts as held with this much device memory in use. A CUDA "
         "context takes 300 to 550 MiB, an unused GPU at most 128 MiB, more with drivers before 510.",
     )
 
 
-class ComputeSection(Section):
+@dataclass(frozen=True, slots=True)
+class ComputeSection(Settings):
     """What is worked out from the readings."""
 
-    missing: Missing = Field(
-        default=_DEFAULTS.missing,
-        description="Missing inputs are anything within physical `bounds`, or `zero` as in older tools.",
+    missing: Missing = setting(
+        _DEFAULTS.missing, "Missing inputs are anything within physical `bounds`, or `zero` as in older tools."
     )
-    real_utilization: RealUtilizationSection = Field(
-        default=RealUtilizationSection(), description="The share of a GPU that does work."
-    )
-    workload: WorkloadSection = Field(default=WorkloadSection(), description="Workload class.")
-    saturation: SaturationSection = Field(
-        default=SaturationSection(), description="Distance to the limits of the hardware."
-    )
-    plausibility: PlausibilitySection = Field(
-        default=PlausibilitySection(), description="Implausible inputs, which count as missing."
-    )
-    idle: IdleSection = Field(default=IdleSection(), description="Whether an idle GPU is held or free.")
+    real_utilization: RealUtilizationSection = setting(RealUtilizationSection(), "The share of a GPU that does work.")
+    workload: WorkloadSection = setting(WorkloadSection(), "Workload class.")
+    saturation: SaturationSection = setting(SaturationSection(), "Distance to the limits of the hardware.")
+    plausibility: PlausibilitySection = setting(PlausibilitySection(), "Implausible inputs, which count as missing.")
+    idle: IdleSection = setting(IdleSection(), "Whether an idle GPU is held or free.")

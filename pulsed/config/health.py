@@ -3,47 +3,43 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-
-from pydantic import Field
+from dataclasses import dataclass
 
 from pulsed.compute.health.settings import HealthSettings
 from pulsed.compute.settings import ComputeSettings
-from pulsed.config.section import Problem, Section
-from pulsed.config.values import CheckIds, CheckThresholds, Count, DurationOrNone, KernelLogPath, XidSeverities
+from pulsed.config.values import CheckIds, CheckThresholds, KernelLogPath, XidSeverities
 from pulsed.errors import ConfigError
+from pulsed.settings import Count, DurationOrNone, Problem, Settings, setting
 
 
-class HealthSection(Section):
+@dataclass(frozen=True, slots=True)
+class HealthSection(Settings):
     """Whether the GPUs are in order. HEALTH.md lists every check, with its thresholds."""
 
-    disabled: CheckIds = Field(default=(), description="Checks that are not evaluated and not published.")
-    thresholds: CheckThresholds = Field(
-        default={},
-        description="Thresholds by check, then by state, or by measure and state (HEALTH.md).",
-        examples=[{"temp_memory": {"warn": 90, "hot": 95}}],
+    disabled: CheckIds = setting((), "Checks that are not evaluated and not published.")
+    thresholds: CheckThresholds = setting(
+        {},
+        "Thresholds by check, then by state, or by measure and state (HEALTH.md).",
+        example={"temp_memory": {"warn": 90, "hot": 95}},
     )
-    xids: XidSeverities = Field(
-        default={},
-        description="Severity by XID. `ok`: count it, but do not change the state.",
-        examples=[{109: "warn"}],
+    xids: XidSeverities = setting(
+        {}, "Severity by XID. `ok`: count it, but do not change the state.", example={109: "warn"}
     )
-    kernel_log: KernelLogPath = Field(
-        default="auto",
-        description="Read XIDs and lost GPUs from the kernel log, with their exact times. `auto`: from /dev/kmsg, if "
+    kernel_log: KernelLogPath = setting(
+        "auto",
+        "Read XIDs and lost GPUs from the kernel log, with their exact times. `auto`: from /dev/kmsg, if "
         "the source reads GPUs of this machine and pulsed may read it; `off`; or the path of a file, such as "
         "/var/log/kern.log, with records of /dev/kmsg, lines of dmesg, of syslog, or of `journalctl -k` with -o short, "
         "short-iso or export. Only messages of the kernel count. In a file that other programs log to, everyone who "
         "may log can forge them. Time stamps without a zone are local time (TZ).",
     )
-    forget_after: DurationOrNone = Field(
-        default=ComputeSettings().forget_after,
-        description="Forget a GPU that has been absent for this time: its health, counters and history. 0: never. "
+    forget_after: DurationOrNone = setting(
+        ComputeSettings().forget_after,
+        "Forget a GPU that has been absent for this time: its health, counters and history. 0: never. "
         "`pulsed health --forget GPU` forgets it at once.",
     )
-    pcie_width_max: Count = Field(
-        default=0,
-        description="PCIe lanes that the riser provides; fewer are a fault. 0: as the GPU reports.",
-        examples=[8],
+    pcie_width_max: Count = setting(
+        0, "PCIe lanes that the riser provides; fewer are a fault. 0: as the GPU reports.", example=8
     )
 
     def problems(self) -> Iterator[Problem]:

@@ -12,7 +12,6 @@ from pathlib import Path
 from pulsed.config import Config
 from pulsed.config.schema import Schema
 from pulsed.config.source import ExporterSection
-from pulsed.config.values import notation_of
 from pulsed.config.yaml import BadYaml, Given, YamlText
 from pulsed.errors import ConfigError
 from pulsed.http.credentials import BadCredentials, read_password
@@ -81,7 +80,7 @@ def password_of(exporter: ExporterSection) -> str:
     Raises `ConfigError` if the file cannot be read.
     """
     if exporter.password_file is None:
-        return exporter.password.get_secret_value() if exporter.password else ""
+        return exporter.password or ""
     try:
         return read_password(exporter.password_file)
     except BadCredentials as error:
@@ -97,7 +96,7 @@ def _environment(environment: Mapping[str, str], problems: list[str]) -> list[Gi
             continue
         key, origin = name[len(PREFIX) :].lower().replace("__", "."), f"environment variable {name}"
         if key in _SCHEMA.keys:
-            secret = (notation := notation_of(_SCHEMA.keys[key])) is not None and notation.secret
+            secret = (kind := _SCHEMA.keys[key].kind) is not None and kind.secret
             # A secret comes as it is: a Kubernetes Secret is not YAML.
             value = Given(text, origin) if secret else _value(text, origin, key, problems)
             layers += _layer(key, value)

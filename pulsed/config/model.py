@@ -7,10 +7,9 @@ files, environment and flags.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Literal
+from dataclasses import asdict, dataclass
+from typing import Literal
 from urllib.parse import urlsplit
-
-from pydantic import Field, JsonValue
 
 from pulsed.compute.class_table import ClassThresholds
 from pulsed.compute.settings import ComputeSettings
@@ -20,26 +19,9 @@ from pulsed.config.compute import ComputeSection
 from pulsed.config.health import HealthSection
 from pulsed.config.kubernetes import KubernetesSection
 from pulsed.config.prices import PricesSection
-from pulsed.config.section import Problem, Section
+from pulsed.config.schema import shown_settings
 from pulsed.config.source import SourceSection
-from pulsed.config.values import (
-    Addresses,
-    Count,
-    Duration,
-    ExternalUrl,
-    Families,
-    FieldNames,
-    FileName,
-    GpuList,
-    HttpPath,
-    PositiveCount,
-    Programs,
-    Ratio,
-    RoutePrefix,
-    Size,
-    Switch,
-    Text,
-)
+from pulsed.config.values import Addresses, ExternalUrl, Families, GpuList, Programs
 from pulsed.model.vocabulary import QUANTITIES
 from pulsed.present.api.events import HEARTBEAT_SECONDS, MAX_SUBSCRIBERS
 from pulsed.present.api.history import MAX_BYTES, SECONDS
@@ -48,54 +30,65 @@ from pulsed.present.exposition.catalog import NAMES, OWN_PREFIXES, Catalog, Seri
 from pulsed.present.exposition.owner_families import MAX_OWNERS
 from pulsed.present.exposition.page import PageSettings
 from pulsed.present.owner_groups import SCALE_TARGET
-from pulsed.reader.exporter.scraper import masked
+from pulsed.settings import (
+    Count,
+    Duration,
+    FieldNames,
+    FileName,
+    HttpPath,
+    PositiveCount,
+    Problem,
+    Ratio,
+    RoutePrefix,
+    Settings,
+    Size,
+    Switch,
+    Text,
+    setting,
+)
 from pulsed.suggestions import did_you_mean
 
 _FAMILIES = "allowed: names of METRICS.md and patterns such as pulsed_gpu_ecc_*"
 _FIELDS = "allowed: what METRICS.md lists, without pulsed_gpu_"
 
 
-class LogSection(Section):
+@dataclass(frozen=True, slots=True)
+class LogSection(Settings):
     """What the daemon writes to its standard error."""
 
-    level: Literal["debug", "info", "warn", "error"] = Field(default="info", description="Minimum level.")
-    format: Literal["logfmt", "json"] = Field(default="logfmt", description="Line format.")
+    level: Literal["debug", "info", "warn", "error"] = setting("info", "Minimum level.")
+    format: Literal["logfmt", "json"] = setting("logfmt", "Line format.")
 
 
-class PublishSection(Section):
+@dataclass(frozen=True, slots=True)
+class PublishSection(Settings):
     """What is republished."""
 
-    series: SeriesChoice = Field(
-        default="lean",
-        description="Series per GPU on `/metrics`: `lean` is at most 100, with everything that dashboards, rules and "
+    series: SeriesChoice = setting(
+        "lean",
+        "Series per GPU on `/metrics`: `lean` is at most 100, with everything that dashboards, rules and "
         "alerts use; `full` is every state, check and counter from 0 (METRICS.md).",
     )
-    include: Families = Field(default=(), description="Families to publish in full as well, such as those not in lean.")
-    exclude: Families = Field(
-        default=(), description="Families of GPUs and owners not to publish; goes before `include`."
-    )
-    passthrough: Switch = Field(
-        default=False,
-        description="Also publish the source's own `DCGM_FI_*` series.",
-    )
-    compat: Programs = Field(
-        default=(),
-        description="Also publish the series of other exporters: `jobstats` is the `nvidia_gpu_*` series that jobstats "
+    include: Families = setting((), "Families to publish in full as well, such as those not in lean.")
+    exclude: Families = setting((), "Families of GPUs and owners not to publish; goes before `include`.")
+    passthrough: Switch = setting(False, "Also publish the source's own `DCGM_FI_*` series.")
+    compat: Programs = setting(
+        (),
+        "Also publish the series of other exporters: `jobstats` is the `nvidia_gpu_*` series that jobstats "
         "and jobscope query.",
     )
-    owner_labels: Switch = Field(
-        default=False,
-        description="Put the labels of the owners (`job_id`, `pod`, ...) on every series of a GPU, as dcgm-exporter "
+    owner_labels: Switch = setting(
+        False,
+        "Put the labels of the owners (`job_id`, `pod`, ...) on every series of a GPU, as dcgm-exporter "
         "does. Each owner starts new series; without it, join `pulsed_gpu_owner_info`.",
     )
-    max_owners: Count = Field(
-        default=MAX_OWNERS,
-        description="Jobs and pods with series of their own, some 10 each, and workloads likewise. Later ones are in "
+    max_owners: Count = setting(
+        MAX_OWNERS,
+        "Jobs and pods with series of their own, some 10 each, and workloads likewise. Later ones are in "
         "`/jobs` and `/workloads` only, and counted in `pulsed_jobs_dropped_total`.",
     )
-    scale_target: Ratio = Field(
-        default=SCALE_TARGET,
-        description="Real utilization above which `pulsed_workload_scale_hint` is 1; below half of it, it is -1.",
+    scale_target: Ratio = setting(
+        SCALE_TARGET, "Real utilization above which `pulsed_workload_scale_hint` is 1; below half of it, it is -1."
     )
 
     def problems(self) -> Iterator[Problem]:
@@ -114,17 +107,17 @@ class PublishSection(Section):
         return catalog(self.series, self.include, self.exclude)
 
 
-class HistorySection(Section):
+@dataclass(frozen=True, slots=True)
+class HistorySection(Settings):
     """What is kept in memory of the last minutes, for `/gpus/{gpu}/history`."""
 
-    seconds: Duration = Field(default=SECONDS, description="How long a sample is kept.")
-    max_bytes: Size = Field(
-        default=MAX_BYTES,
-        description="Memory limit over all GPUs; the oldest samples are dropped (sizes: OPERATIONS.md).",
+    seconds: Duration = setting(SECONDS, "How long a sample is kept.")
+    max_bytes: Size = setting(
+        MAX_BYTES, "Memory limit over all GPUs; the oldest samples are dropped (sizes: OPERATIONS.md)."
     )
-    fields: FieldNames = Field(
-        default=DEFAULT_FIELDS,
-        description="Stored fields: any quantity of METRICS.md without `pulsed_gpu_`, or "
+    fields: FieldNames = setting(
+        DEFAULT_FIELDS,
+        "Stored fields: any quantity of METRICS.md without `pulsed_gpu_`, or "
         + ", ".join(f"`{name}`" for name in FIELDS if name not in QUANTITIES)
         + ".",
     )
@@ -136,52 +129,48 @@ class HistorySection(Section):
                 yield "fields", f"has {name!r}, which is not a field; {did_you_mean(name, FIELDS, _FIELDS)}"
 
 
-class EventsSection(Section):
+@dataclass(frozen=True, slots=True)
+class EventsSection(Settings):
     """Server-sent events, at `/events`."""
 
-    max_subscribers: Count = Field(default=MAX_SUBSCRIBERS, description="Concurrent clients; more get 503. 0: none.")
-    heartbeat: Duration = Field(
-        default=HEARTBEAT_SECONDS,
-        description="Send a comment after this time without an event, to keep proxies from closing the connection.",
+    max_subscribers: Count = setting(MAX_SUBSCRIBERS, "Concurrent clients; more get 503. 0: none.")
+    heartbeat: Duration = setting(
+        HEARTBEAT_SECONDS,
+        "Send a comment after this time without an event, to keep proxies from closing the connection.",
     )
 
 
-class WebSection(Section):
+@dataclass(frozen=True, slots=True)
+class WebSection(Settings):
     """HTTP access and its limits."""
 
-    config_file: FileName | None = Field(
-        default=None,
-        description="Web configuration file of Prometheus' exporter-toolkit: TLS, users, headers, rate limit "
+    config_file: FileName | None = setting(
+        None,
+        "Web configuration file of Prometheus' exporter-toolkit: TLS, users, headers, rate limit "
         "(SECURITY.md). Reloaded when it or a file it names changes. Unset: plain HTTP.",
-        examples=["/etc/pulsed/web.yml"],
+        example="/etc/pulsed/web.yml",
     )
-    external_url: ExternalUrl | None = Field(
-        default=None,
-        description="URL under which clients reach pulsed, for example through a proxy. Links refer to it, and its "
+    external_url: ExternalUrl | None = setting(
+        None,
+        "URL under which clients reach pulsed, for example through a proxy. Links refer to it, and its "
         "path is the default of `route_prefix`. Unset: links are relative.",
-        examples=["https://example.org/gpu-node-1/pulsed"],
+        example="https://example.org/gpu-node-1/pulsed",
     )
-    route_prefix: RoutePrefix | None = Field(
-        default=None,
-        description="Path before the path of every page, `telemetry_path` and probes included. Unset: the path of "
+    route_prefix: RoutePrefix | None = setting(
+        None,
+        "Path before the path of every page, `telemetry_path` and probes included. Unset: the path of "
         "`external_url`. `/`: none, for a proxy that removes the path.",
-        examples=["/"],
+        example="/",
     )
-    open_probes: Switch = Field(
-        default=False,
-        description="Serve `/-/healthy`, `/-/ready` and `/health` without a password.",
-    )
-    systemd_socket: Switch = Field(default=False, description="Serve on the sockets of systemd instead of `listen`.")
-    max_connections: PositiveCount = Field(
-        default=256,
-        description="Open connections. At the limit those are closed that are idle or do not read their answers, first "
+    open_probes: Switch = setting(False, "Serve `/-/healthy`, `/-/ready` and `/health` without a password.")
+    systemd_socket: Switch = setting(False, "Serve on the sockets of systemd instead of `listen`.")
+    max_connections: PositiveCount = setting(
+        256,
+        "Open connections. At the limit those are closed that are idle or do not read their answers, first "
         "of the client with the most connections.",
     )
-    request_timeout: Duration = Field(default=10.0, description="Time to send a request, and for the TLS handshake.")
-    keep_alive: Duration = Field(
-        default=120.0,
-        description="How long idle connections stay open; best above the scrape interval.",
-    )
+    request_timeout: Duration = setting(10.0, "Time to send a request, and for the TLS handshake.")
+    keep_alive: Duration = setting(120.0, "How long idle connections stay open; best above the scrape interval.")
 
     @property
     def prefix(self) -> str:
@@ -194,48 +183,42 @@ class WebSection(Section):
         return urlsplit(self.external_url or "").path
 
 
-class Config(Section):
+@dataclass(frozen=True, slots=True)
+class Config(Settings):
     """The whole configuration."""
 
-    listen: Addresses = Field(
-        default=(":9401",),
-        description="Addresses to serve HTTP on. Without a host: all interfaces. Port 0: any free port.",
+    listen: Addresses = setting(
+        (":9401",), "Addresses to serve HTTP on. Without a host: all interfaces. Port 0: any free port."
     )
-    telemetry_path: HttpPath = Field(default="/metrics", description="Path of the metrics page.")
-    max_requests: Count = Field(
-        default=40, description="Concurrent requests of the metrics page; more get 503. 0: no limit."
+    telemetry_path: HttpPath = setting("/metrics", "Path of the metrics page.")
+    max_requests: Count = setting(40, "Concurrent requests of the metrics page; more get 503. 0: no limit.")
+    enable_lifecycle: Switch = setting(
+        False, "Allow `POST /-/reload` and `POST /-/forget`. SIGHUP and file changes always reload."
     )
-    enable_lifecycle: Switch = Field(
-        default=False, description="Allow `POST /-/reload` and `POST /-/forget`. SIGHUP and file changes always reload."
+    state_dir: FileName | None = setting(
+        None,
+        "Folder for state that survives a restart, of one daemon only. Unset: nothing is kept.",
+        example="/var/lib/pulsed",
     )
-    state_dir: FileName | None = Field(
-        default=None,
-        description="Folder for state that survives a restart, of one daemon only. Unset: nothing is kept.",
-        examples=["/var/lib/pulsed"],
-    )
-    node: Text | None = Field(
-        default=None, description="Name of this host. Unset: its host name.", examples=["gpu-node-1"]
-    )
-    gpus: GpuList | None = Field(
-        default=None,
-        description="GPUs to show. Unset: all; `pulsed snapshot` and `pulsed export` on a node's own GPUs then follow "
+    node: Text | None = setting(None, "Name of this host. Unset: its host name.", example="gpu-node-1")
+    gpus: GpuList | None = setting(
+        None,
+        "GPUs to show. Unset: all; `pulsed snapshot` and `pulsed export` on a node's own GPUs then follow "
         "CUDA_VISIBLE_DEVICES, NVIDIA_VISIBLE_DEVICES, SLURM_STEP_GPUS or SLURM_JOB_GPUS.",
-        examples=["0,2-3"],
+        example="0,2-3",
     )
-    web: WebSection = Field(default=WebSection(), description="HTTP access and its limits.")
-    log: LogSection = Field(default=LogSection(), description="Log on standard error.")
-    source: SourceSection = Field(default=SourceSection(), description="Where readings come from.")
-    compute: ComputeSection = Field(default=ComputeSection(), description="Derived values.")
-    health: HealthSection = Field(default=HealthSection(), description="Health checks (HEALTH.md).")
-    kubernetes: KubernetesSection = Field(default=KubernetesSection(), description="The Kubernetes API.")
-    adapter: AdapterSection = Field(default=AdapterSection(), description="`pulsed adapter`.")
-    attribution: AttributionSection = Field(default=AttributionSection(), description="Owners of the GPUs.")
-    prices: PricesSection = Field(default=PricesSection(), description="Prices of GPU time and energy.")
-    publish: PublishSection = Field(default=PublishSection(), description="What is published.")
-    history: HistorySection = Field(
-        default=HistorySection(), description="Recent samples in memory, for `/gpus/{gpu}/history`."
-    )
-    events: EventsSection = Field(default=EventsSection(), description="Server-sent events, `/events`.")
+    web: WebSection = setting(WebSection(), "HTTP access and its limits.")
+    log: LogSection = setting(LogSection(), "Log on standard error.")
+    source: SourceSection = setting(SourceSection(), "Where readings come from.")
+    compute: ComputeSection = setting(ComputeSection(), "Derived values.")
+    health: HealthSection = setting(HealthSection(), "Health checks (HEALTH.md).")
+    kubernetes: KubernetesSection = setting(KubernetesSection(), "The Kubernetes API.")
+    adapter: AdapterSection = setting(AdapterSection(), "`pulsed adapter`.")
+    attribution: AttributionSection = setting(AttributionSection(), "Owners of the GPUs.")
+    prices: PricesSection = setting(PricesSection(), "Prices of GPU time and energy.")
+    publish: PublishSection = setting(PublishSection(), "What is published.")
+    history: HistorySection = setting(HistorySection(), "Recent samples in memory, for `/gpus/{gpu}/history`.")
+    events: EventsSection = setting(EventsSection(), "Server-sent events, `/events`.")
 
     def compute_settings(self) -> ComputeSettings:
         """Return the settings of Compute."""
@@ -246,7 +229,7 @@ class Config(Section):
             min_coverage=utilization.min_coverage,
             missing=self.compute.missing,
             profile=workload.profile,
-            thresholds=ClassThresholds(**workload.thresholds.model_dump()),
+            thresholds=ClassThresholds(**asdict(workload.thresholds)),
             hold=workload.hold,
             held_memory_bytes=self.compute.idle.held_memory,
             histogram=utilization.histogram,
@@ -266,9 +249,6 @@ class Config(Section):
             self.publish.compat,
         )
 
-    def masked(self) -> dict[str, JsonValue]:
+    def masked(self) -> dict[str, object]:
         """Return all settings as JSON, for everybody to see: secrets and logins in URLs are replaced by stars."""
-        dump: dict[str, JsonValue] = self.model_dump(mode="json")
-        shown: Any = dump["source"]
-        shown["exporter"]["targets"] = [masked(target) for target in self.source.exporter.targets]
-        return dump
+        return shown_settings(self)

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from pydantic import Field
+from dataclasses import dataclass
 
-from pulsed.config.section import Section
-from pulsed.config.values import Factor, Text
 from pulsed.present.job_numbers import Prices
+from pulsed.settings import Factor, Settings, Text, setting
 
 
-class PricesSection(Section):
+@dataclass(frozen=True, slots=True)
+class PricesSection(Settings):
     """Turns GPU hours and energy of jobs into money, in `/jobs` and `pulsed job`."""
 
-    gpu_hour: Factor | None = Field(default=None, description="Price of a GPU hour. Unset: none.", examples=[2.5])
-    kwh: Factor | None = Field(default=None, description="Price of a kWh. Unset: none.", examples=[0.3])
-    currency: Text = Field(default="EUR", description="Currency of the prices.")
+    gpu_hour: Factor | None = setting(None, "Price of a GPU hour. Unset: none.", example=2.5)
+    kwh: Factor | None = setting(None, "Price of a kWh. Unset: none.", example=0.3)
+    currency: Text = setting("EUR", "Currency of the prices.")
 
     def prices(self) -> Prices:
         """Return the prices of accounts."""

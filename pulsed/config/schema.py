@@ -1,19 +1,25 @@
-"""Reads and validates a document of the configuration language: of pulsed's own file, or of the web configuration."""
+"""Reads a tree of settings from a document: pulsed's own configuration, or the web configuration.
+
+Every problem is a line: place, key, value, what is allowed. None repeats a secret, nor a list or mapping that could
+hold one. Independent of the keys.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
-from pydantic import ValidationError
-
-from pulsed.config.problems import messages_of
-from pulsed.config.section import Section, keys, section_of
-from pulsed.config.values import Style, notation_of
 from pulsed.config.yaml import BadYaml, Given, YamlText
 from pulsed.errors import ConfigError
+from pulsed.http.credentials import masked
+from pulsed.settings import NOT_ALLOWED, Key, Kind, ListKind, Settings, Style, TableKind, all_keys, keys_of, one_of
+from pulsed.suggestions import did_you_mean
 
-_S = TypeVar("_S", bound=Section)
+_S = TypeVar("_S", bound=Settings)
+
+_LONGEST = 100
+_STARS = "**********"
 
 
 class Schema(Generic[_S]):
@@ -25,15 +31,14 @@ class Schema(Generic[_S]):
 
     def __init__(self, root: type[_S], example: str) -> None:
         self._root, self._example = root, example
-        self.keys = keys(root)
+        self.keys = all_keys(root)
 
     def style(self, path: tuple[str, ...]) -> Style:
         """Return how the plain scalars of a key are taken; in a mapping of free names, as those of the mapping."""
         while path and ".".join(path) not in self.keys:
             path = path[:-1]
-        field = self.keys[".".join(path)] if path else None
-        notation = notation_of(field) if field and not section_of(field) else None
-        return notation.style if notation else "typed"
+        kind = self.keys[".".join(path)].kind if path else None
+        return kind.style if kind else "typed"
 
     def read(self, file: Path, problems: list[str]) -> Given:
         """Read a YAML file; one that is empty, or that cannot be read, has no keys.
@@ -63,26 +68,171 @@ class Schema(Generic[_S]):
             problems.append(f"{given.origin}: the file must hold keys with values, as in '{self._example}'")
         return nothing
 
-    def validate(self, given: Given, problems: list[str]) -> _S:
-        """Return the section of a document.
+    def validate(self, given: Given, problems: Sequence[str]) -> _S:
+        """Return the settings of a document.
 
         Raises:
             ConfigError: with all problems, a line each: where, which key, what was given, and what is allowed.
         """
-        try:
-            found = self._root.model_validate(self._plain(given, ""))
-        except ValidationError as error:
-            raise ConfigError("\n".join([*problems, *messages_of(error, given, self.keys)])) from None
-        if problems:
-            raise ConfigError("\n".join(problems))
+        reader = _Reader(self.keys, list(problems))
+        found = reader.section(self._root, given, "")
+        if found is None or reader.problems:
+            raise ConfigError("\n".join(reader.problems))
         return found
 
-    def _plain(self, given: Given, prefix: str) -> object:
-        """Return the values alone. A key that is given nothing (`interval:`) has its default."""
-        if isinstance(given.value, dict):
-            return {
-                name: self._plain(inner, f"{prefix}{name}.")
-                for name, inner in given.value.items()
-                if inner.value is not None or prefix + name not in self.keys
-            }
-        return [self._plain(item, prefix) for item in given.value] if isinstance(given.value, list) else given.value
+
+class _Reader:
+    """Turns what is given into settings.
+
+    Attributes:
+        problems: a line each. What cannot be read is None.
+    """
+
+    def __init__(self, keys: Mapping[str, Key], problems: list[str]) -> None:
+        self._keys, self.problems = keys, problems
+
+    def section(self, section: type[_S], given: Given, path: str) -> _S | None:
+        """Return the settings of a section; `path` is that of its key, empty for the whole document."""
+        if not isinstance(given.value, dict):
+            self._report(given, path, f"{_plain(given)} {NOT_ALLOWED}; {self._keys_of(path)}")
+            return None
+        before, keys = len(self.problems), keys_of(section)
+        values: dict[str, object] = {}
+        for name, key in keys.items():
+            inner = given.value.get(name)
+            if inner is not None and inner.value is not None:  # a key that is given nothing has its default
+                values[key.attribute] = self._value(key, inner, _dotted(path, name))
+        for name, inner in given.value.items():
+            if name not in keys:
+                self._report(inner, _dotted(path, name), f"unknown key; {self._hint(path, name)}")
+        if len(self.problems) > before:
+            return None
+        found = section(**section.arguments(values))
+        for name, message in found.problems():
+            self._report(given.value.get(name, given), _dotted(path, name), message)
+        return found
+
+    def _value(self, key: Key, given: Given, path: str) -> object:
+        if key.section:
+            return self.section(key.section, given, path)
+        kind = key.kind or Kind("", ", ".join(key.words), one_of(key.words))
+        if isinstance(kind, ListKind):
+            return self._list(kind, given, path)
+        return (
+            self._table(kind, given, path, kind.depth) if isinstance(kind, TableKind) else self._one(kind, given, path)
+        )
+
+    def _list(self, kind: ListKind, given: Given, path: str) -> tuple[object, ...]:
+        before = len(self.problems)
+        if isinstance(given.value, list):
+            items = [self._one(kind, item, f"{path}[{number}]") for number, item in enumerate(given.value)]
+        elif kind.words and isinstance(given.value, str):
+            items = [self._one(kind, Given(each, given.origin), path) for each in given.value.replace(",", " ").split()]
+        elif kind.single:
+            items = [self._one(kind, given, path)]
+        else:
+            self._refuse(kind, given, path, NOT_ALLOWED)
+            return ()
+        if len(items) < kind.least:
+            self._refuse(kind, given, path, NOT_ALLOWED)
+        if len(self.problems) > before:
+            return ()
+        try:
+            return kind.check(tuple(items))
+        except ValueError as error:
+            self._refuse(kind, given, path, str(error))
+            return ()
+
+    def _table(self, kind: TableKind, given: Given, path: str, depth: int) -> object:
+        if not isinstance(given.value, dict):
+            self._refuse(kind, given, path, NOT_ALLOWED)
+            return None
+        found: dict[object, object] = {}
+        for written, inner in given.value.items():
+            try:
+                name = kind.parse_name(written)
+            except ValueError as error:
+                shown_name = "this name" if kind.secret else shown(written)
+                self._report(inner, path, f"{shown_name} {error}; allowed: {kind.allowed}")
+                continue
+            entry = f"{path}.{written}"
+            found[name] = self._one(kind, inner, entry) if depth == 1 else self._table(kind, inner, entry, depth - 1)
+        return found
+
+    def _one(self, kind: Kind, given: Given, path: str) -> object:
+        try:
+            if kind.style != "typed" and not _is_text(given.value):
+                raise ValueError(NOT_ALLOWED)
+            return kind.parse(given.value)
+        except ValueError as error:
+            self._refuse(kind, given, path, str(error))
+            return None
+
+    def _refuse(self, kind: Kind, given: Given, path: str, why: str) -> None:
+        value = "this value" if kind.secret else _plain(given)
+        self._report(given, path, f"{value} {why}; allowed: {kind.allowed}")
+
+    def _report(self, given: Given, path: str, message: str) -> None:
+        self.problems.append(f"{given.origin}: {path}: {message}")
+
+    def _hint(self, section: str, name: str) -> str:
+        path = _dotted(section, name)
+        if path in self._keys:  # `source.kind: demo`
+            words = path.split(".")
+            return f"write it nested, as in {{{': {'.join(words)}: ...{'}' * len(words)}"
+        others = [each for each in self._keys if not path.startswith(f"{each}.")]
+        return did_you_mean(path, others, self._keys_of(section))
+
+    def _keys_of(self, section: str) -> str:
+        prefix = f"{section}." if section else ""
+        names = [key[len(prefix) :] for key in self._keys if key.startswith(prefix) and "." not in key[len(prefix) :]]
+        return f"{section or 'the configuration'} has the keys {', '.join(names)}"
+
+
+def shown_settings(settings: Settings) -> dict[str, object]:
+    """Return all settings of a tree as JSON, for everybody to see: secrets and logins in URLs are replaced by stars."""
+    return {name: _shown(key, getattr(settings, key.attribute)) for name, key in keys_of(type(settings)).items()}
+
+
+def _shown(key: Key, value: object) -> object:
+    if isinstance(value, Settings):
+        return shown_settings(value)
+    if key.kind is None or not value:
+        return _as_json(value)
+    return _STARS if key.kind.secret else _as_json(value, key.kind.shown)
+
+
+def _as_json(value: object, shown: Callable[[Any], object] = lambda value: value) -> object:
+    if isinstance(value, tuple):
+        return [shown(item) for item in value]
+    if isinstance(value, Mapping):
+        return {str(name): _as_json(item) for name, item in value.items()}
+    return value
+
+
+def shown(value: object) -> str:
+    """Return a scalar as an error message may show it: quoted, short, without logins."""
+    if value is None:
+        return "nothing"
+    if not isinstance(value, str):
+        return str(value).lower() if isinstance(value, bool) else str(value)
+    before, login, rest = value.rpartition("@")
+    text = f"***@{rest}" if login and "://" not in before else masked(value)  # a URL whose scheme was forgotten
+    return repr(text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…")
+
+
+def _plain(given: Given) -> str:
+    if isinstance(given.value, dict):
+        return "a mapping"
+    if isinstance(given.value, list):
+        return "a list" if given.value else "an empty list"
+    return shown(given.value)
+
+
+def _dotted(path: str, name: str) -> str:
+    return f"{path}.{name}" if path else name
+
+
+def _is_text(value: object) -> bool:
+    """Return whether this is a text that can be written as UTF-8."""
+    return isinstance(value, str) and value == value.encode(errors="replace").decode()

@@ -6,31 +6,27 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from pydantic import Field
-
 from pulsed.config.kubernetes import ExporterPodsSection
-from pulsed.config.section import Problem, Section
-from pulsed.config.values import (
-    ALL_NAMESPACES,
-    Columns,
-    Duration,
-    Factor,
-    FieldIds,
-    FileName,
-    Groups,
-    Moment,
-    PositiveCount,
-    Secret,
-    Size,
-    Switch,
-    Targets,
-    Text,
-    WholeNumber,
-)
+from pulsed.config.values import ALL_NAMESPACES, Columns, FieldIds, Groups, Targets
 from pulsed.model.raw_tick import MAX_GPUS
 from pulsed.reader.dcgmi.settings import DcgmiSettings
 from pulsed.reader.exporter.scraper import ExporterSettings
 from pulsed.reader.nvml.settings import LEAST_INTERVAL, NvmlSettings
+from pulsed.settings import (
+    Duration,
+    Factor,
+    FileName,
+    Moment,
+    PositiveCount,
+    Problem,
+    Secret,
+    Settings,
+    Size,
+    Switch,
+    Text,
+    WholeNumber,
+    setting,
+)
 from pulsed.translate.watches import GROUPS
 
 _DCGMI, _EXPORTER, _NVML = DcgmiSettings(()), ExporterSettings(), NvmlSettings()
@@ -65,96 +61,78 @@ STALE_INTERVALS = 3
 """After so many intervals without a new sample data is stale, when `source.stale_after` is not set."""
 
 
-class DcgmiSection(Section):
+@dataclass(frozen=True, slots=True)
+class DcgmiSection(Settings):
     """For the kind `dcgmi`."""
 
-    path: Text = Field(default=_DCGMI.path, description="Program: a path, or a name in PATH.")
-    host: Text | None = Field(
-        default=None,
-        description="Remote host engine: `host[:port]`, or `unix:///path`. Unset: the local one.",
-        examples=["gpu1:5555"],
+    path: Text = setting(_DCGMI.path, "Program: a path, or a name in PATH.")
+    host: Text | None = setting(
+        None, "Remote host engine: `host[:port]`, or `unix:///path`. Unset: the local one.", example="gpu1:5555"
     )
-    groups: Groups = Field(
-        default=tuple(GROUPS),
-        description="Field groups: "
+    groups: Groups = setting(
+        tuple(GROUPS),
+        "Field groups: "
         + "; ".join(f"`{name}` {group.meaning}" for name, group in GROUPS.items())
         + ". Unsupported fields are left out and logged once.",
     )
-    fields: FieldIds = Field(default=(), description="Further DCGM field ids to read with every sample.")
-    entities: Text | None = Field(
-        default=None,
-        description="Entities to watch, as for `dcgmi dmon -i`. Unset: all GPUs and MIG instances.",
-        examples=["0,1"],
+    fields: FieldIds = setting((), "Further DCGM field ids to read with every sample.")
+    entities: Text | None = setting(
+        None, "Entities to watch, as for `dcgmi dmon -i`. Unset: all GPUs and MIG instances.", example="0,1"
     )
-    slow_interval: Duration = Field(
-        default=_DCGMI.slow_interval,
-        description="Interval of slow fields: limits, error counts, settings.",
-    )
-    read_timeout: Duration | None = Field(
-        default=None,
-        description="Restart dcgmi after this time without a sample. Unset: ten intervals, at least 10s.",
-        examples=["10s"],
+    slow_interval: Duration = setting(_DCGMI.slow_interval, "Interval of slow fields: limits, error counts, settings.")
+    read_timeout: Duration | None = setting(
+        None, "Restart dcgmi after this time without a sample. Unset: ten intervals, at least 10s.", example="10s"
     )
 
 
-class ExporterSection(Section):
+@dataclass(frozen=True, slots=True)
+class ExporterSection(Settings):
     """For the kind `exporter`."""
 
-    targets: Targets = Field(
-        default=("http://localhost:9400/metrics",),
-        repr=False,  # a URL may hold a login
-        description="URLs (http, https) or files of saved pages, which are read again each time. Credentials in a URL "
+    targets: Targets = setting(
+        ("http://localhost:9400/metrics",),
+        "URLs (http, https) or files of saved pages, which are read again each time. Credentials in a URL "
         "are used for that target and never shown.",
+        hidden=True,
     )
-    own_node: Switch = Field(
-        default=False,
-        description="Refuse pages of `targets` with GPUs of another host than `node`, such as those of a Service that "
+    own_node: Switch = setting(
+        False,
+        "Refuse pages of `targets` with GPUs of another host than `node`, such as those of a Service that "
         "does not route to the exporter of this node. The host is what the page says: no proof against a false page.",
     )
-    discovery: Literal["static", "kubernetes"] = Field(
-        default="static",
-        description="`static` reads `targets`. `kubernetes` reads the exporters on the node `node` instead, which the "
+    discovery: Literal["static", "kubernetes"] = setting(
+        "static",
+        "`static` reads `targets`. `kubernetes` reads the exporters on the node `node` instead, which the "
         "Kubernetes API lists: that, and not the page, proves the node.",
     )
-    kubernetes: ExporterPodsSection = Field(default=ExporterPodsSection(), description="For `discovery: kubernetes`.")
-    timeout: Duration = Field(default=_EXPORTER.timeout, description="Timeout of a scrape; at most the interval.")
-    max_page_bytes: Size = Field(
-        default=_EXPORTER.max_page_bytes,
-        description="Size limit of a decompressed page. A target with a larger one fails.",
+    kubernetes: ExporterPodsSection = setting(ExporterPodsSection(), "For `discovery: kubernetes`.")
+    timeout: Duration = setting(_EXPORTER.timeout, "Timeout of a scrape; at most the interval.")
+    max_page_bytes: Size = setting(
+        _EXPORTER.max_page_bytes, "Size limit of a decompressed page. A target with a larger one fails."
     )
-    username: Text | None = Field(
-        default=None,
-        description="Basic authentication, for targets without credentials in the URL.",
-        examples=["pulsed"],
+    username: Text | None = setting(
+        None, "Basic authentication, for targets without credentials in the URL.", example="pulsed"
     )
-    password: Secret | None = Field(default=None, description="Its password.", examples=["secret"])
-    password_file: FileName | None = Field(
-        default=None, description="File with the password, read for every scrape.", examples=["/etc/pulsed/password"]
+    password: Secret | None = setting(None, "Its password.", example="secret", hidden=True)
+    password_file: FileName | None = setting(
+        None, "File with the password, read for every scrape.", example="/etc/pulsed/password"
     )
-    bearer_token: Secret | None = Field(
-        default=None, description="Bearer token, instead of user and password.", examples=["secret"]
+    bearer_token: Secret | None = setting(
+        None, "Bearer token, instead of user and password.", example="secret", hidden=True
     )
-    bearer_token_file: FileName | None = Field(
-        default=None,
-        description="File with the token, read for every scrape.",
-        examples=["/var/run/secrets/kubernetes.io/serviceaccount/token"],
+    bearer_token_file: FileName | None = setting(
+        None,
+        "File with the token, read for every scrape.",
+        example="/var/run/secrets/kubernetes.io/serviceaccount/token",
     )
-    ca_file: FileName | None = Field(
-        default=None,
-        description="PEM file of trusted authorities. Unset: the system's.",
-        examples=["/etc/pulsed/ca.pem"],
+    ca_file: FileName | None = setting(
+        None, "PEM file of trusted authorities. Unset: the system's.", example="/etc/pulsed/ca.pem"
     )
-    cert_file: FileName | None = Field(
-        default=None, description="PEM file of the client certificate.", examples=["/etc/pulsed/client.pem"]
+    cert_file: FileName | None = setting(None, "PEM file of the client certificate.", example="/etc/pulsed/client.pem")
+    key_file: FileName | None = setting(
+        None, "PEM file of its key. Unset: in `cert_file`.", example="/etc/pulsed/client.key"
     )
-    key_file: FileName | None = Field(
-        default=None,
-        description="PEM file of its key. Unset: in `cert_file`.",
-        examples=["/etc/pulsed/client.key"],
-    )
-    insecure_skip_verify: Switch = Field(
-        default=_EXPORTER.insecure_skip_verify, description="Accept any server certificate."
-    )
+    insecure_skip_verify: Switch = setting(_EXPORTER.insecure_skip_verify, "Accept any server certificate.")
 
     def problems(self) -> Iterator[Problem]:
         """Find what contradicts itself among the credentials."""
@@ -185,87 +163,80 @@ class ExporterSection(Section):
         return [key for key in keys if getattr(self, key) is not None]
 
 
-class NvmlSection(Section):
+@dataclass(frozen=True, slots=True)
+class NvmlSection(Settings):
     """For the kind `nvml`."""
 
-    slow_interval: Duration = Field(
-        default=_NVML.slow_interval,
-        description="Interval of limits, error counts, links, processes, and the list of MIG instances.",
+    slow_interval: Duration = setting(
+        _NVML.slow_interval, "Interval of limits, error counts, links, processes, and the list of MIG instances."
     )
-    release_file: Text = Field(
-        default=_NVML.release_file,
-        description="While this file exists, the driver is released, from the next tick on: a reset of a GPU, a change"
+    release_file: Text = setting(
+        _NVML.release_file,
+        "While this file exists, the driver is released, from the next tick on: a reset of a GPU, a change"
         " of the MIG mode, and unloading the driver fail while a program uses the GPU.",
     )
-    timeout: Duration | None = Field(
-        default=None,
-        description="Time after which a driver that does not answer counts as hung. Unset: three intervals, at least "
-        "2s.",
-        examples=["2s"],
+    timeout: Duration | None = setting(
+        None,
+        "Time after which a driver that does not answer counts as hung. Unset: three intervals, at least 2s.",
+        example="2s",
     )
 
 
-class ReplaySection(Section):
+@dataclass(frozen=True, slots=True)
+class ReplaySection(Settings):
     """For the kind `replay`."""
 
-    path: FileName | None = Field(
-        default=None,
-        description="Required for `replay`: a record of `pulsed record`, a CSV of `pulsed export` (both with their own "
+    path: FileName | None = setting(
+        None,
+        "Required for `replay`: a record of `pulsed record`, a CSV of `pulsed export` (both with their own "
         "times), a capture of `dcgmi dmon`, a saved page, or a folder of pages in order.",
-        examples=["/var/lib/pulsed/capture.txt"],
+        example="/var/lib/pulsed/capture.txt",
     )
-    columns: Columns = Field(
-        default=(),
-        description="Short names of the columns of a capture without a header.",
-    )
-    speed: Factor = Field(
-        default=1.0,
-        description="Playback speed; 0: as fast as possible. Timestamps stay the same.",
-    )
-    loop: Switch = Field(default=False, description="Repeat at the end.")
-    start: Moment | None = Field(
-        default=None,
-        description="Time of the first sample, except for records and CSV. Unset: 2026-01-01T00:00:00Z.",
-        examples=["2026-01-01T00:00:00Z"],
+    columns: Columns = setting((), "Short names of the columns of a capture without a header.")
+    speed: Factor = setting(1.0, "Playback speed; 0: as fast as possible. Timestamps stay the same.")
+    loop: Switch = setting(False, "Repeat at the end.")
+    start: Moment | None = setting(
+        None,
+        "Time of the first sample, except for records and CSV. Unset: 2026-01-01T00:00:00Z.",
+        example="2026-01-01T00:00:00Z",
     )
 
 
-class DemoSection(Section):
+@dataclass(frozen=True, slots=True)
+class DemoSection(Settings):
     """For the kind `demo`."""
 
-    seed: WholeNumber = Field(default=0, description="Seed of the simulation.")
+    seed: WholeNumber = setting(0, "Seed of the simulation.")
 
 
-class SourceSection(Section):
+@dataclass(frozen=True, slots=True)
+class SourceSection(Settings):
     """Where the readings come from."""
 
-    kind: Kind = Field(
-        default="auto",
-        description="`dcgmi` runs `dcgmi dmon`, `exporter` scrapes dcgm-exporters, `nvml` reads the driver itself "
+    kind: Kind = setting(
+        "auto",
+        "`dcgmi` runs `dcgmi dmon`, `exporter` scrapes dcgm-exporters, `nvml` reads the driver itself "
         "(`pip install 'pulsed[nvml]'`), `replay` plays a recording, `demo` simulates eight GPUs. `auto` takes `dcgmi` "
         "if the host engine answers, else the exporter at `source.exporter.targets`, else `nvml`; never `demo`.",
     )
-    interval: Duration | None = Field(
-        default=None,
-        description="Time between samples. Unset: 15s for `exporter`, 1s for `dcgmi`, `nvml` and `demo`, as recorded "
+    interval: Duration | None = setting(
+        None,
+        "Time between samples. Unset: 15s for `exporter`, 1s for `dcgmi`, `nvml` and `demo`, as recorded "
         "for `replay`. Minimum: 100ms for `dcgmi` (less is raised), 1s for `exporter`, 100ms for `nvml` and `demo`, "
         "10ms for `replay`.",
-        examples=["15s"],
+        example="15s",
     )
-    stale_after: Duration | None = Field(
-        default=None,
-        description="Older data leaves /metrics and is marked stale in the API. Unset: three intervals.",
-        examples=["45s"],
+    stale_after: Duration | None = setting(
+        None, "Older data leaves /metrics and is marked stale in the API. Unset: three intervals.", example="45s"
     )
-    max_gpus: PositiveCount = Field(
-        default=MAX_GPUS,
-        description="Limit of GPUs and MIG instances of one target. A target with more fails.",
+    max_gpus: PositiveCount = setting(
+        MAX_GPUS, "Limit of GPUs and MIG instances of one target. A target with more fails."
     )
-    dcgmi: DcgmiSection = Field(default=DcgmiSection(), description="Source `dcgmi`.")
-    exporter: ExporterSection = Field(default=ExporterSection(), description="Source `exporter`.")
-    nvml: NvmlSection = Field(default=NvmlSection(), description="Source `nvml`.")
-    replay: ReplaySection = Field(default=ReplaySection(), description="Source `replay`.")
-    demo: DemoSection = Field(default=DemoSection(), description="Source `demo`.")
+    dcgmi: DcgmiSection = setting(DcgmiSection(), "Source `dcgmi`.")
+    exporter: ExporterSection = setting(ExporterSection(), "Source `exporter`.")
+    nvml: NvmlSection = setting(NvmlSection(), "Source `nvml`.")
+    replay: ReplaySection = setting(ReplaySection(), "Source `replay`.")
+    demo: DemoSection = setting(DemoSection(), "Source `demo`.")
 
     def problems(self) -> Iterator[Problem]:
         """Find an interval that the kind cannot keep, and what the kind needs and lacks."""

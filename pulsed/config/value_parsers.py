@@ -1,88 +1,30 @@
-"""Functions that parse or check one value of the configuration, and texts of values for messages.
+"""Functions that parse or check one value of the configuration.
 
 They raise ValueError with a text that continues the value: "'12 parsecs' is not a duration".
 """
 
 from __future__ import annotations
 
-import os
 import re
-from collections.abc import Callable, Container
-from datetime import datetime, timezone
 from ipaddress import IPv6Address
 from itertools import pairwise
 from urllib.parse import urlsplit
 
 from pulsed.config.gpu_selection import parse
-from pulsed.durations import is_number
 from pulsed.errors import UsageError
-from pulsed.reader.exporter.scraper import masked
+from pulsed.settings import NOT_ALLOWED, http_path, is_path, matching, not_empty
 
 UNIX = "unix:"
 """How the listen address of a Unix socket begins."""
 
-_SIZES = {"": 1, "B": 1, "kB": 10**3, "KB": 10**3, "MB": 10**6, "GB": 10**9}
-_SIZES |= {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "Ki": 2**10, "Mi": 2**20, "Gi": 2**30}
-_SIZE = re.compile(r"(\d{1,15}(?:\.\d+)?) ?([A-Za-z]*)")
 _HOST_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?")
-_HOST_AND_PORT = re.compile(r"(.*@)?(\[[^\[\]/@]*\]|[^/:@\s]+):\d+(/.*)?", re.DOTALL)
 _LABEL_TERM = r"(!?[\w./-]+|[\w./-]+ *(=|==|!=) *[\w.-]*|[\w./-]+ +(in|notin) +\([\w., -]*\))"
 
-
-def matching(pattern: str, problem: str) -> Callable[[str], str]:
-    """Return a check that the whole of a text matches a regular expression."""
-    compiled = re.compile(pattern)
-
-    def check(value: str) -> str:
-        if not compiled.fullmatch(value):
-            raise ValueError(problem)
-        return value
-
-    return check
-
-
-def one_of(words: Container[str], problem: str) -> Callable[[str], str]:
-    """Return a check that a text is one of some words."""
-
-    def check(value: str) -> str:
-        if value not in words:
-            raise ValueError(problem)
-        return value
-
-    return check
-
-
-http_path = matching(r"/[A-Za-z0-9._~/-]*", "is not a path of a page")
 label_name = matching(
     r"([a-z0-9]([a-z0-9.-]*[a-z0-9])?/)?[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?", "is not the name of a label"
 )
 label_selector = matching(rf"{_LABEL_TERM}( *, *{_LABEL_TERM})*", "is not a label selector")
 object_kind = matching(r"[A-Z][A-Za-z0-9]*(\.[a-z0-9-]+)+", "is not a kind with its API group")
-
-
-def size(value: object) -> int:
-    """Return the bytes of a size: a whole number, or `64MiB`, `1.5 GB`."""
-    text = str(value) if isinstance(value, int) and not isinstance(value, bool) else value
-    parts = _SIZE.fullmatch(text.strip()) if isinstance(text, str) else None
-    if parts is None or parts[2] not in _SIZES:
-        raise ValueError("is not a size")
-    number = int(float(parts[1]) * _SIZES[parts[2]])
-    if number < 1:
-        raise ValueError("is too small")
-    return number
-
-
-def moment(value: object) -> float:
-    """Unix seconds of a time: such seconds, or RFC 3339 as in `2026-01-01T00:00:00Z` (UTC unless it has an offset)."""
-    if is_number(value):
-        return float(value)
-    try:
-        when = datetime.fromisoformat(re.sub(r"[zZ]$", "+00:00", value.strip())) if isinstance(value, str) else None
-    except ValueError:
-        when = None
-    if when is None:
-        raise ValueError("is not a time")
-    return (when if when.tzinfo else when.replace(tzinfo=timezone.utc)).timestamp()
 
 
 def host_and_port(address: str) -> tuple[str, int]:
@@ -105,27 +47,6 @@ def host_and_port(address: str) -> tuple[str, int]:
     if not re.fullmatch(r"[0-9]{1,5}", port) or int(port) > 65535:
         raise ValueError("has no port of 0 to 65535")
     return host, int(port)
-
-
-def is_path(target: str) -> bool:
-    """Return whether an exporter target names a file (`page.prom`), not a URL and not a URL without its scheme."""
-    return "://" not in target and not _HOST_AND_PORT.fullmatch(target)
-
-
-def shown(value: object) -> str:
-    """Return a scalar as an error message may show it: quoted, short, without logins."""
-    if value is None:
-        return "nothing"
-    if not isinstance(value, str):
-        return str(value).lower() if isinstance(value, bool) else str(value)
-    before, login, rest = value.rpartition("@")
-    text = f"***@{rest}" if login and "://" not in before else masked(value)  # a URL whose scheme was forgotten
-    return repr(text if len(text) <= 100 else f"{text[:100]}…")
-
-
-def resolve_path(file: str, name: str) -> str:
-    """Return a file name of the configuration file `file`: relative ones start in its folder. URLs are not changed."""
-    return os.path.join(os.path.dirname(file), name) if name and is_path(name) else name
 
 
 def listen_address(value: str) -> str:
@@ -152,11 +73,6 @@ def exporter_target(value: str) -> str:
     if not usable:
         raise ValueError("names no host")
     return value
-
-
-def route_prefix(value: str) -> str:
-    """Return a path with a slash at its beginning and none at its end; empty for `/`."""
-    return http_path(f"/{value.strip('/')}").rstrip("/")
 
 
 def external_url(value: str) -> str:
@@ -227,8 +143,9 @@ def gpu_list(value: str) -> str:
     return value
 
 
-def not_empty(value: str) -> str:
-    """Return a text that is not empty."""
-    if not value.strip():
-        raise ValueError("is empty")
-    return value
+def xid_code(value: str) -> int:
+    """Return the code of an XID; `79.0` is 79."""
+    try:
+        return int(re.sub(r"\.0*$", "", value.strip()))
+    except ValueError:
+        raise ValueError(NOT_ALLOWED) from None

@@ -13,8 +13,7 @@ from dataclasses import dataclass, field
 
 import yaml
 
-from pulsed.config.value_parsers import resolve_path
-from pulsed.config.values import Style
+from pulsed.settings import Style, resolve_path
 
 Value = None | bool | int | float | str | list["Given"] | dict[str, "Given"]
 

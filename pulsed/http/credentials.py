@@ -1,13 +1,17 @@
-"""Credentials of requests: from files, which may be renewed at any time, and as the header Authorization."""
+"""Credentials of requests: from files, which may be renewed at any time, and as the header Authorization; and URLs
+without them."""
 
 from __future__ import annotations
 
 import base64
+import re
 from urllib.parse import SplitResult
 
 from pulsed.regular_file import read_regular
 
 MAX_BYTES = 64 * 1024
+
+_SECRET = re.compile("token|secret|passw|key|auth|sig", re.IGNORECASE)
 
 
 class BadCredentials(Exception):
@@ -46,6 +50,21 @@ def may_have_credentials(ours: SplitResult, other: SplitResult) -> bool:
     here = (ours.scheme, ours.hostname, ours.port or default.get(ours.scheme))
     there = (other.scheme, other.hostname, other.port or default.get(other.scheme))
     return here == there or (here == ("http", ours.hostname, 80) and there == ("https", ours.hostname, 443))
+
+
+def masked(url: str) -> str:
+    """Return the URL as a person may see it: login, and what looks like a secret in the query, replaced by `***`."""
+    url, number_sign, fragment = url.partition("#")
+    url, question_mark, query = url.partition("?")
+    scheme, slashes, rest = url.partition("//")
+    _, login, host = rest.rpartition("@")  # the last @: a password may hold an unescaped slash
+    shown = f"{scheme}//***@{host}" if slashes and login else url
+    return f"{shown}{question_mark}{'&'.join(map(_masked, query.split('&')))}{number_sign}{fragment}"
+
+
+def _masked(parameter: str) -> str:
+    name, equals, _ = parameter.partition("=")
+    return f"{name}=***" if equals and _SECRET.search(name) else parameter
 
 
 def _read(path: str, kind: str, encoding: str) -> str:

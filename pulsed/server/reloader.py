@@ -78,10 +78,12 @@ def check(file: Path) -> None:
 
 def _in_force(web: WebConfig) -> InForce:
     settings = web.settings
-    headers = settings.http_server_config.headers.model_dump(by_alias=True, exclude_none=True)
     return InForce(
         settings,
         make_context(web),
         Users(settings.basic_auth_users) if settings.basic_auth_users else None,
-        tuple((name.lower().encode(), value.encode("latin-1")) for name, value in headers.items()),
+        tuple(
+            (name.lower().encode(), value.encode("latin-1"))
+            for name, value in settings.http_server_config.headers.items()
+        ),
     )

@@ -7,19 +7,29 @@ exporters of a node. The files that it names are read by `tls_context`.
 from __future__ import annotations
 
 import platform
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Field, Strict
-
-from pulsed.config.schema import Schema
-from pulsed.config.section import Problem, Section
-from pulsed.config.value_parsers import matching, one_of, shown
-from pulsed.config.values import Count, DurationOrNone, Notation, Secret, Switch
+from pulsed.config.schema import Schema, shown
 from pulsed.config.yaml import Given
 from pulsed.server.tls_names import CIPHERS, CURVES, TLS13_CIPHERS, selectable_curves
+from pulsed.settings import (
+    NOT_ALLOWED,
+    Count,
+    DurationOrNone,
+    Kind,
+    ListKind,
+    Problem,
+    Secret,
+    Settings,
+    TableKind,
+    keys_of,
+    matching,
+    one_of,
+    setting,
+)
 
 _PEM = "PEM, from its first -----BEGIN to its last -----END line"
 
@@ -41,6 +51,12 @@ def _curves(value: tuple[str, ...]) -> tuple[str, ...]:
     return value
 
 
+def _exact_switch(value: object) -> bool:
+    if not isinstance(value, bool):
+        raise ValueError(NOT_ALLOWED)
+    return value
+
+
 def _client_auth(value: str) -> str:
     if value in ("RequestClientCert", "RequireAnyClientCert", "RequireClientCert"):
         raise ValueError("requests a certificate without verifying it, which Python's TLS cannot do")
@@ -57,51 +73,66 @@ _header_value = matching(r"[\t -~\x80-\xff]+", "cannot be sent in a header")
 _cipher = one_of((*CIPHERS, *TLS13_CIPHERS), "is not a cipher suite")
 _VERIFYING = ("VerifyClientCertIfGiven", "RequireAndVerifyClientCert")
 
-ExactSwitch = Annotated[Switch, Strict()]
-PemText = Annotated[str, Notation("pem", _PEM, "text")]
-PemFile = Annotated[str, Notation("filename", "the name of a PEM file", "file")]
+ExactSwitch = Annotated[bool, Kind("boolean", "true, false", _exact_switch)]
+PemText = Annotated[str, Kind("pem", _PEM, str, "text")]
+PemFile = Annotated[str, Kind("filename", "the name of a PEM file", str, "file")]
 Version = Literal["TLS10", "TLS11", "TLS12", "TLS13"]
-ClientAuth = Annotated[
-    str, AfterValidator(_client_auth), Notation("auth", ", ".join(("NoClientCert", *_VERIFYING)), "text")
+ClientAuth = Annotated[str, Kind("auth", ", ".join(("NoClientCert", *_VERIFYING)), _client_auth, "text")]
+Sans = Annotated[
+    tuple[str, ...], ListKind("sans", "a list of names, addresses, e-mails or URIs", str, "text", single=False)
 ]
-Sans = Annotated[tuple[str, ...], Notation("sans", "a list of names, addresses, e-mails or URIs", "text")]
 Ciphers = Annotated[
-    tuple[Annotated[str, AfterValidator(_cipher)], ...],
-    Notation("ciphers", f"a list of {', '.join((*CIPHERS, *TLS13_CIPHERS))}", "text"),
+    tuple[str, ...],
+    ListKind("ciphers", f"a list of {', '.join((*CIPHERS, *TLS13_CIPHERS))}", _cipher, "text", single=False),
 ]
 Curves = Annotated[
     tuple[str, ...],
-    AfterValidator(_curves),
-    Notation("curves", f"a list with one of {', '.join(CURVES)}, or with all of them", "text"),
+    ListKind(
+        "curves",
+        f"a list with one of {', '.join(CURVES)}, or with all of them",
+        str,
+        "text",
+        single=False,
+        check=_curves,
+    ),
 ]
-HeaderText = Annotated[str, AfterValidator(_header_value), Notation("header", "one line of text", "text")]
+HeaderText = Annotated[str, Kind("header", "one line of text", _header_value, "text")]
 UserHashes = Annotated[
-    dict[Annotated[str, AfterValidator(_user)], Annotated[str, AfterValidator(_hash)]],
-    Notation(
+    Mapping[str, str],
+    TableKind(
         "users",
         "name: hash, the hash as `htpasswd -nBC 10 USER` prints it after the colon, such as $2y$10$…",
+        _hash,
         "text",
         secret=True,
+        parse_name=_user,
     ),
 ]
 
 
-class TlsServerSection(Section):
+@dataclass(frozen=True, slots=True)
+class TlsServerSection(Settings):
     """TLS. It is on if a certificate is given; a key with `_file` goes before the one without."""
 
-    cert: PemText = ""
-    key: Secret | None = None
-    client_ca: PemText = ""
-    cert_file: PemFile = ""
-    key_file: PemFile = ""
-    client_ca_file: PemFile = ""
-    client_auth_type: ClientAuth = "NoClientCert"
-    client_allowed_sans: Sans = ()
-    min_version: Version = "TLS12"
-    max_version: Version = "TLS13"
-    cipher_suites: Ciphers = ()
-    prefer_server_cipher_suites: ExactSwitch = True
-    curve_preferences: Curves = ()
+    cert: PemText = setting("")
+    key: Secret | None = setting(None, hidden=True)
+    client_ca: PemText = setting("")
+    cert_file: PemFile = setting("")
+    key_file: PemFile = setting("")
+    client_ca_file: PemFile = setting("")
+    client_auth_type: ClientAuth = setting("NoClientCert")
+    client_allowed_sans: Sans = setting(())
+    min_version: Version = setting("TLS12")
+    max_version: Version = setting("TLS13")
+    cipher_suites: Ciphers = setting(())
+    prefer_server_cipher_suites: ExactSwitch = setting(True)
+    curve_preferences: Curves = setting(())
+    given: frozenset[str] = field(default=frozenset(), repr=False, compare=False)
+
+    @classmethod
+    def arguments(cls, given: dict[str, object]) -> Mapping[str, object]:
+        """Return the arguments, with the names of the keys that are given."""
+        return {**given, "given": frozenset(given)}
 
     @property
     def verifies_clients(self) -> bool:
@@ -110,7 +141,7 @@ class TlsServerSection(Section):
 
     def inline(self, name: str) -> str:
         """Return the PEM text of `cert`, `key` or `client_ca`."""
-        return self.key.get_secret_value() if name == "key" and self.key else str(getattr(self, name) or "")
+        return str(getattr(self, name) or "")
 
     def problems(self) -> Iterator[Problem]:
         """Yield contradictions between certificate, key, authorities and versions."""
@@ -123,8 +154,8 @@ class TlsServerSection(Section):
         if not has_key and (has_cert or has_ca or verifies):
             yield "key_file", "is missing; TLS needs a certificate and its key"
         if not (has_cert or has_key or has_ca or verifies):
-            for name in sorted(self.model_fields_set):
-                if getattr(self, name) not in ("", "NoClientCert"):
+            for name in sorted(self.given):
+                if name == "key" or getattr(self, name) not in ("", "NoClientCert"):
                     yield name, "needs a certificate too; set cert_file and key_file"
         if has_ca and not verifies:
             name = "client_ca_file" if self.client_ca_file else "client_ca"
@@ -140,37 +171,46 @@ class TlsServerSection(Section):
             yield "max_version", f"is {self.max_version}, which is older than min_version, {self.min_version}"
 
 
-class HeadersSection(Section):
+@dataclass(frozen=True, slots=True)
+class HeadersSection(Settings):
     """Headers of every response."""
 
-    hsts: HeaderText | None = Field(default=None, alias="Strict-Transport-Security")
-    content_type: Literal["nosniff"] | None = Field(default=None, alias="X-Content-Type-Options")
-    frame: Literal["deny", "sameorigin"] | None = Field(default=None, alias="X-Frame-Options")
-    xss: HeaderText | None = Field(default=None, alias="X-XSS-Protection")
-    csp: HeaderText | None = Field(default=None, alias="Content-Security-Policy")
+    hsts: HeaderText | None = setting(None, key="Strict-Transport-Security")
+    content_type: Literal["nosniff"] | None = setting(None, key="X-Content-Type-Options")
+    frame: Literal["deny", "sameorigin"] | None = setting(None, key="X-Frame-Options")
+    xss: HeaderText | None = setting(None, key="X-XSS-Protection")
+    csp: HeaderText | None = setting(None, key="Content-Security-Policy")
+
+    def items(self) -> list[tuple[str, str]]:
+        """Return the names and values of the headers that are set."""
+        values = [(name, getattr(self, key.attribute)) for name, key in keys_of(HeadersSection).items()]
+        return [(name, value) for name, value in values if value is not None]
 
 
-class HttpServerSection(Section):
+@dataclass(frozen=True, slots=True)
+class HttpServerSection(Settings):
     """HTTP. `http2` is accepted without effect: HTTP/1.1 is spoken."""
 
-    http2: ExactSwitch = True
-    headers: HeadersSection = HeadersSection()
+    http2: ExactSwitch = setting(True)
+    headers: HeadersSection = setting(HeadersSection())
 
 
-class RateLimitSection(Section):
+@dataclass(frozen=True, slots=True)
+class RateLimitSection(Settings):
     """At most one request per `interval` seconds in the long run, and `burst` at once; interval 0: no limit."""
 
-    interval: DurationOrNone = 0.0
-    burst: Count = 0
+    interval: DurationOrNone = setting(0.0)
+    burst: Count = setting(0)
 
 
-class WebSettings(Section):
+@dataclass(frozen=True, slots=True)
+class WebSettings(Settings):
     """The whole file. Users have bcrypt hashes by name; without users there is no authentication."""
 
-    tls_server_config: TlsServerSection = TlsServerSection()
-    http_server_config: HttpServerSection = HttpServerSection()
-    basic_auth_users: UserHashes = Field(default={}, repr=False)
-    rate_limit: RateLimitSection = RateLimitSection()
+    tls_server_config: TlsServerSection = setting(TlsServerSection())
+    http_server_config: HttpServerSection = setting(HttpServerSection())
+    basic_auth_users: UserHashes = setting({}, hidden=True)
+    rate_limit: RateLimitSection = setting(RateLimitSection())
 
 
 SCHEMA = Schema(WebSettings, "tls_server_config: {cert_file: server.crt, key_file: server.key}")

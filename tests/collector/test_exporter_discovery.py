@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -64,8 +65,8 @@ def targets(discovery: ExporterDiscovery) -> list[str]:
 def test_the_namespaces_that_are_read(own: str, settings: Sequence[str], namespaces: object, tmp_path: Path) -> None:
     (file := tmp_path / "namespace").write_text(own)
     config = configured(*settings)
-    kubernetes = config.kubernetes.model_copy(update={"namespace_file": str(file)})
-    assert pod_requirements(config.model_copy(update={"kubernetes": kubernetes})).namespaces == namespaces
+    kubernetes = replace(config.kubernetes, namespace_file=str(file))
+    assert pod_requirements(replace(config, kubernetes=kubernetes)).namespaces == namespaces
 
 
 @pytest.mark.parametrize(

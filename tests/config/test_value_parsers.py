@@ -4,8 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pulsed.config.value_parsers import host_and_port, moment, resolve_path, shown, size
+from pulsed.config.schema import shown
+from pulsed.config.value_parsers import host_and_port
 from pulsed.durations import duration, duration_or_none
+from pulsed.settings import moment, resolve_path, size
 
 
 @pytest.mark.parametrize(

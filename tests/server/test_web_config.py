@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
@@ -55,7 +56,11 @@ def written(folder: Path, text: str) -> Path:
 def test_every_key_is_read(tmp_path: Path) -> None:
     file = written(tmp_path, EVERYTHING)
     found = read(file)
-    assert found.settings.model_dump(by_alias=True, exclude={"tls_server_config": {"key"}}) == {
+    document = asdict(found.settings)
+    document["http_server_config"]["headers"] = dict(found.settings.http_server_config.headers.items())
+    for name in ("key", "given"):
+        del document["tls_server_config"][name]
+    assert document == {
         "tls_server_config": {
             "cert": "",
             "client_ca": "",
@@ -104,7 +109,7 @@ def test_every_key_is_read(tmp_path: Path) -> None:
 def test_nothing_is_plain_http_for_everybody(tmp_path: Path, text: str) -> None:
     found = read(written(tmp_path, text)).settings
     assert not found.rate_limit.interval
-    assert found.model_copy(update={"rate_limit": WebSettings().rate_limit}) == WebSettings()
+    assert replace(found, rate_limit=WebSettings().rate_limit) == WebSettings()
 
 
 def test_the_example_of_the_manual_is_right(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from pulsed.collector.collector import Pipeline
 from pulsed.collector.read_loop import read_loop
@@ -104,7 +104,7 @@ async def probe_all(config: Config, exporter: ExporterVersion | None) -> list[So
 
 async def _probe_kind(kind: str, config: Config, exporter: ExporterVersion | None) -> list[SourceCheck]:
     if kind in ("dcgmi", "nvml"):
-        config = config.model_copy(update={"source": config.source.model_copy(update={"interval": LIVE_SECONDS})})
+        config = replace(config, source=replace(config.source, interval=LIVE_SECONDS))
     try:
         sources = await found_sources(config, kind)
     except ConfigError as error:

@@ -6,7 +6,6 @@ first request, so that importing this module, or reading files only, costs nothi
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -20,6 +19,7 @@ from pulsed.http.body_budget import BodyBudget, Reservation
 from pulsed.http.credentials import (
     BadCredentials,
     basic_authorization,
+    masked,
     may_have_credentials,
     read_password,
     read_token,
@@ -39,7 +39,6 @@ _ACCEPT = "text/plain;version=0.0.4;q=1,*/*;q=0.1"  # what every dcgm-exporter s
 _REDIRECTS = (301, 302, 303, 307, 308)
 _MAX_REDIRECTS = 3
 _SHARED_BYTES = 2 * 2**20
-_SECRET = re.compile("token|secret|passw|key|auth|sig", re.IGNORECASE)
 
 _STATUS_REMEDIES: Mapping[int, str] = {
     401: "Give the credentials that it requires, or correct them",
@@ -239,21 +238,6 @@ def _failure(where: str, error: BrokenAnswer | OSError) -> ScrapeFailed:
 def _where(url: str, location: str) -> str:
     """Return the URL, and to where it led."""
     return masked(url) if location == url else f"{masked(url)}, redirected to {masked(location)},"
-
-
-def masked(url: str) -> str:
-    """Return the URL as a person may see it: login, and what looks like a secret in the query, replaced by `***`."""
-    url, number_sign, fragment = url.partition("#")
-    url, question_mark, query = url.partition("?")
-    scheme, slashes, rest = url.partition("//")
-    _, login, host = rest.rpartition("@")  # the last @: a password may hold an unescaped slash
-    shown = f"{scheme}//***@{host}" if slashes and login else url
-    return f"{shown}{question_mark}{'&'.join(map(_masked, query.split('&')))}{number_sign}{fragment}"
-
-
-def _masked(parameter: str) -> str:
-    name, equals, _ = parameter.partition("=")
-    return f"{name}=***" if equals and _SECRET.search(name) else parameter
 
 
 def without_login(parts: SplitResult) -> str:

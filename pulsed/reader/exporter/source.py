@@ -17,8 +17,9 @@ from urllib.parse import SplitResult, unquote, urlsplit
 
 from pulsed.background import in_background, turn
 from pulsed.errors import BadPage, ConfigError, ScrapeFailed, TooManyGpus
+from pulsed.http.credentials import masked
 from pulsed.model.raw_tick import RawTick
-from pulsed.reader.exporter.scraper import ExporterSettings, Login, Scraper, masked, without_login
+from pulsed.reader.exporter.scraper import ExporterSettings, Login, Scraper, without_login
 from pulsed.reader.exposition.parser import PageParser
 from pulsed.reader.exposition.row import limits_for
 from pulsed.regular_file import FileTooLarge, NotRegular, read_regular

@@ -23,8 +23,9 @@ import pytest
 
 from pulsed import __version__
 from pulsed.errors import BadPage, ConfigError, ScrapeFailed
+from pulsed.http.credentials import masked
 from pulsed.model.raw_tick import RawTick
-from pulsed.reader.exporter.scraper import ExporterSettings, Scraper, masked
+from pulsed.reader.exporter.scraper import ExporterSettings, Scraper
 from pulsed.reader.exporter.source import ExporterSource, exporter_sources, phases
 from pulsed.reader.source import Source
 from support.certificates import Authority, make_authority
