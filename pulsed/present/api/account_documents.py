@@ -12,7 +12,7 @@ from pulsed.accounting.saved_accounts import EndedAccounts
 from pulsed.model.owner import Owner
 from pulsed.present.account_totals import coverage, with_totals
 from pulsed.present.job_numbers import NO_PRICES, Prices
-from pulsed.present.rfc3339 import rfc3339, rfc3339_or_none
+from pulsed.present.time_text import rfc3339, rfc3339_or_none
 from pulsed.present.workload_totals import WorkloadTotals
 
 Document = dict[str, Any]

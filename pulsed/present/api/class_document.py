@@ -11,7 +11,7 @@ from pulsed.compute.workload import C2C, inputs_of_variables
 from pulsed.present.api.catalog_document import quantity_document
 from pulsed.present.api.documents import Document, Match
 from pulsed.present.api.event_documents import identity_document
-from pulsed.present.rfc3339 import rfc3339
+from pulsed.present.time_text import rfc3339
 
 
 def class_document(match: Match, settings: ComputeSettings) -> Document:

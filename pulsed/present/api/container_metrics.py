@@ -19,7 +19,7 @@ from pulsed.present.api.container_fields import IDENTITY_KEYS, OWNER_KEYS, ROW_F
 from pulsed.present.api.derived_fields import derived_sections
 from pulsed.present.api.documents import Match, current_result, is_stale, matches
 from pulsed.present.api.pod_gpus import board_of, pods_of, without_split_boards
-from pulsed.present.rfc3339 import rfc3339
+from pulsed.present.time_text import rfc3339
 
 _NO_POD = Owner("nobody", "")
 

@@ -9,7 +9,7 @@ from pulsed.compute.declaration import DerivedDetail, DerivedNumber, DerivedStat
 from pulsed.compute.derived_results import DERIVED_VALUES, ordered
 from pulsed.model.computed_tick import Result
 from pulsed.model.vocabulary import Reading
-from pulsed.present.rfc3339 import rfc3339_or_none
+from pulsed.present.time_text import rfc3339_or_none
 
 FIRST_SECTIONS = ("real_utilization", "saturation", "workload", "health")
 """Sections whose order in the document is fixed; later ones follow in the order of their table."""

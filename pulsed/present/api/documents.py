@@ -20,7 +20,7 @@ from pulsed.model.target_store import Target, TargetStore
 from pulsed.model.vocabulary import Reading
 from pulsed.present.api.account_documents import owner_document
 from pulsed.present.api.derived_fields import derived_sections
-from pulsed.present.rfc3339 import rfc3339, rfc3339_or_none
+from pulsed.present.time_text import rfc3339, rfc3339_or_none
 
 Document = dict[str, Any]
 

@@ -15,7 +15,7 @@ from pulsed.model.gpu import Device, node_of
 from pulsed.model.vocabulary import Reading, Value
 from pulsed.present.api.account_documents import owner_document
 from pulsed.present.api.sample_fields import getter
-from pulsed.present.rfc3339 import rfc3339
+from pulsed.present.time_text import rfc3339
 
 TICK_FIELDS = (
     "workload_class",

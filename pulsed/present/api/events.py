@@ -31,7 +31,7 @@ from pulsed.present.api.event_documents import (
 )
 from pulsed.present.api.event_queue import MAX_QUEUED, Event, Subscriber
 from pulsed.present.api.recent_changes import RecentChanges
-from pulsed.present.rfc3339 import rfc3339
+from pulsed.present.time_text import rfc3339
 
 if TYPE_CHECKING:
     from pulsed.present.asgi import Receive, Send

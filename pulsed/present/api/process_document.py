@@ -7,7 +7,7 @@ from typing import Any
 
 from pulsed.attribution.processes import ListedProcess, are_visible, listed_processes
 from pulsed.model.raw_tick import GpuProcess
-from pulsed.present.rfc3339 import rfc3339
+from pulsed.present.time_text import rfc3339
 
 
 def processes_document(on_gpus: Sequence[GpuProcess] | None) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from pulsed.present.api.pod_gpus import missing_targets, pod_gpus
 from pulsed.present.api.query_fields import chosen, some_of
 from pulsed.present.api.sample_fields import GAUGES
 from pulsed.present.autoscale import GPUS_ROUTE, POD_KIND, ROUTES, Aggregate, How, WorkloadKey, workload_number
-from pulsed.present.rfc3339 import rfc3339
+from pulsed.present.time_text import rfc3339
 from pulsed.suggestions import did_you_mean
 
 DEFAULT_FIELDS = ("real_utilization_ratio", "memory_used_bytes", "power_watts")

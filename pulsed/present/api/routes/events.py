@@ -18,7 +18,7 @@ from pulsed.present.api.query_fields import chosen, chosen_fields, some_of
 from pulsed.present.api.recent_changes import MAX_CHANGES
 from pulsed.present.api.sample_fields import FIELDS
 from pulsed.present.asgi import EVENTS
-from pulsed.present.rfc3339 import rfc3339
+from pulsed.present.time_text import rfc3339
 
 
 def event_router(board: TargetStore, events: EventBroadcaster) -> APIRouter:

@@ -20,7 +20,7 @@ from pulsed.present.api.account_documents import (
     running_accounts,
 )
 from pulsed.present.api.json_response import REFUSED, ApiError, json_response
-from pulsed.present.rfc3339 import rfc3339
+from pulsed.present.time_text import rfc3339
 
 MAX_JOBS = 1000
 

@@ -14,7 +14,7 @@ from pulsed.present.api.account_documents import Accounts
 from pulsed.present.api.json_response import REFUSED, json_response
 from pulsed.present.api.workload_documents import workloads_document
 from pulsed.present.owner_groups import GROUPS, GroupName
-from pulsed.present.rfc3339 import rfc3339
+from pulsed.present.time_text import rfc3339
 
 
 def workload_router(board: TargetStore, accounts: Accounts, config: Mapping[str, Any]) -> APIRouter:
