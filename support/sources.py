@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Iterable
+import os
+import time
+from collections.abc import Awaitable, Callable, Iterable
 from itertools import count
+from typing import Any
 
 import pytest
 
 from pulsed.errors import SourceEnded
 from pulsed.model.raw_tick import RawTick
+from pulsed.reader.replay.settings import ReplaySettings
+from pulsed.reader.replay.source import ReplaySource, replay_sources
 from pulsed.reader.source import Source
 
 
@@ -89,3 +94,15 @@ async def turns_during(source: Source, ticks: int) -> tuple[list[RawTick], int]:
     found = [await source.read() for _ in range(ticks)]
     task.cancel()
     return found, next(turns)
+
+
+def replayed(
+    path: str | os.PathLike[str],
+    *,
+    clock: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
+    **settings: Any,
+) -> ReplaySource:
+    """Return the source of a recording of one target; `settings` are those of `ReplaySettings`."""
+    (source,) = replay_sources(ReplaySettings(path, **settings), clock=clock, sleep=sleep)
+    return source

@@ -208,7 +208,7 @@ def test_the_instances_of_a_replaced_board_go_with_it() -> None:
     node.poll(3, A, new, *[part._replace(uuid="GPU-9") for part in parts])
     assert (node.lost, node.state, node.removed) == ([], "ok", [("GPU-1", "replaced")])
     node.poll(3, A, B, *parts)
-    counted = node.poll().results[2].account.value("observed_seconds")
+    counted = node.poll().results[2].counters.value("observed_seconds")
     assert counted is not None
     assert counted < 60, "the counters of a board that returns begin anew"
 
@@ -333,7 +333,7 @@ def test_a_gpu_is_forgotten_by_request() -> None:
     node.poll(3)
     assert (node.lost, node.state, node.removed) == ([], "ok", [])
     tick = node.poll(1, A, B)
-    account = tick.results[1].account
+    account = tick.results[1].counters
     assert account.value("observed_seconds") == 0.0, "one that returns is another one"
     assert tick.results[1].health.check("gpu_lost").state == "ok"
 

@@ -27,13 +27,14 @@ MAY_IMPORT = {
     "hostlist": "errors",
     "backoff": "",
     "daemon_thread": "",
+    "die_with_parent": "",
     "durations": "",
     "settings": "durations",
     "http": "file_watcher regular_file",
     "kubernetes": "backoff errors http regular_file",
     "model": "",
     "terminal": "printable",
-    "reader": "aligned_sleep background backoff daemon_thread errors http model regular_file",
+    "reader": "aligned_sleep background backoff daemon_thread die_with_parent errors http model regular_file",
     "attribution": "aligned_sleep backoff daemon_thread errors kubernetes model regular_file",
     "translate": "attribution errors model",
     "compute": "errors suggestions model translate",
@@ -49,8 +50,8 @@ MAY_IMPORT = {
     "adapter": "errors json_text kubernetes present suggestions",
     "server": "aligned_sleep errors file_watcher json_text model regular_file settings config present",
     "commands": (
-        "accounting adapter aligned_sleep attribution durations errors file_watcher hostlist http kubernetes log "
-        "memory printable suggestions model reader translate compute present "
+        "accounting adapter aligned_sleep attribution die_with_parent durations errors file_watcher hostlist http "
+        "kubernetes log memory printable suggestions model reader translate compute present "
         "terminal config collector server"
     ),
     "cli": "commands errors printable standard_streams",

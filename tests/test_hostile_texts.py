@@ -26,15 +26,14 @@ from pulsed.model.gpu import device_key
 from pulsed.present.csv.kempnerpulse import model
 from pulsed.present.csv.pulsed_csv import text_cell
 from pulsed.printable import clean, escaped
-from pulsed.reader.csv.records import header_of, problem_of
-from pulsed.reader.dcgmi.discovery import topology_of
+from pulsed.reader.dcgmi.discovery import parse_versions, topology_of
 from pulsed.reader.dcgmi.failures import failure_of
-from pulsed.reader.dcgmi.version import parse_versions
 from pulsed.reader.dmon.parser import DmonParser
 from pulsed.reader.exposition.parser import PageParser
 from pulsed.reader.kernel_log.line_formats import Now
 from pulsed.reader.kernel_log.log_text import LogText
 from pulsed.reader.kernel_log.messages import parse_message
+from pulsed.reader.replay.exported_csv import header_of, problem_of
 from pulsed.reader.replay.recording import look
 from pulsed.terminal.gpu_filter import gpu_filter
 from pulsed.translate.exporter_versions import exporter_version

@@ -240,7 +240,7 @@ def _history_megabytes(interval: float) -> float:
     history, ticks = History(), computed_ticks(8, 100)
     for number in range(int(600 / interval)):
         tick = ticks[number % len(ticks)]
-        history.add(replace(tick, clock=number * interval))
+        history.add(replace(tick, raw=replace(tick.raw, clock=number * interval)))
     return history.size / 1e6
 
 

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from pulsed.present.counters_file import counters_file
-from pulsed.translate.exporter_versions import CLASSIC, NEWEST, ExporterVersion
+from pulsed.translate.exporter_versions import CLASSIC, NEWEST
+from pulsed.translate.fields import ExporterVersion
 
 FOLDER = Path(__file__).parents[1] / "deploy" / "dcgm-exporter"
 

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from pulsed.compute.health.check import Check
 from pulsed.compute.health.checks import CHECKS
 from pulsed.compute.health.settings import threshold_keys
+from pulsed.compute.health.xid_rule import XID_INPUTS
 from pulsed.compute.health.xids import ADVICE, XIDS, Action, Xid, XidSeverity, advice
 from pulsed.compute.settings import ComputeSettings
 from pulsed.model.health import SEVERITY
@@ -18,14 +19,14 @@ HEAD = """# Health
 
 A check is `ok`, `info`, `warn`, `hot`, `crit`, or `unknown` while its inputs are absent. A GPU has the worst state of
 its checks; `hot` ranks above `warn` because heat acts at once. A MIG instance has the health of its board.
-`pulsed_gpu_health_coverage_ratio` is the share of checks with inputs: dcgm-exporter's default page lacks most of them,
-and the [counters files](deploy/dcgm-exporter/README.md) add them.
+`pulsed_gpu_health_coverage_ratio` is the share of checks with inputs. dcgm-exporter's default page lacks most of them;
+the [counters files](deploy/dcgm-exporter/README.md) add them.
 
 * A *state* (a pending repair, a link that is down) is shown while it lasts.
 * An *event* (an XID, a step of an error counter) is counted and holds its check for the time given below, with
-  `state_dir` also over a restart of pulsed. It ends with a reset: the driver was reloaded, the node restarted, or the
-  GPU's counters started again.
-* An XID of unknown age, older than pulsed's first sample, is at most `warn` unless other inputs confirm it.
+  `state_dir` also over a restart of pulsed. A reset ends it: the driver was reloaded, the node restarted, or the GPU's
+  counters started again.
+* An XID that is older than pulsed's first sample is at most `warn` unless other inputs confirm it.
 
 `pulsed health` has the exit codes 0 ok or info, 1 warn or hot, 2 crit, 3 unknown or wrong usage. Health is also in
 `/gpus`, `/health/gpus`, `/events`, `pulsed_gpu_health_*`, the log, and the alerts of `pulsed rules`. Configure it with
@@ -36,25 +37,25 @@ and the [counters files](deploy/dcgm-exporter/README.md) add them.
 A GPU that is absent while its source delivers is `gpu_lost`; with `state_dir` also after a restart of pulsed. It stays
 so until it returns, or is no longer expected:
 
-| reason | when |
-|---|---|
-| `replaced` | a board with a new UUID has its index and PCI address, or came in its stead when its node was restarted |
-| `moved` | another target of this pulsed has reported it since |
-| `expired` | it was absent for `health.forget_after` (24 h) |
-| `forgotten` | `pulsed health --forget GPU` or `POST /-/forget?gpu=GPU`, with `--web.enable-lifecycle` |
+|reason|when|
+|-|-|
+|`replaced`|a board with a new UUID has its index and PCI address, or came in its stead when its node was restarted|
+|`moved`|another target of this pulsed has reported it since|
+|`expired`|it was absent for `health.forget_after` (24 h)|
+|`forgotten`|`pulsed health --forget GPU` or `POST /-/forget?gpu=GPU`, with `--web.enable-lifecycle`|
 
-That is logged and sent as the event `removal`, and the state of the GPU is dropped: if it returns, its counters start
-at 0.
+That is logged and sent as the event `removal`. The state of the GPU is dropped: if it returns, its counters start at 0.
 
 * GPUs that the key `gpus` does not select are never lost.
-* After a restart of the node, new boards in the first sample replace as many absent ones; all others stay lost, as they
+* After a restart of the node, new boards in the first sample replace as many absent ones; the others stay lost, as they
   may be dead. A restart is detected where the source is on this machine: `dcgmi`, or an exporter at a loopback address
   or this host's name whose page names no other host.
 * A shorter list of an exporter (`dcgm-exporter -d`) looks like lost GPUs. Forget those, and GPUs that were taken out.
 
 ## Checks
 
-A check needs at least one of its inputs. On vGPU guests only these apply: {guest}.
+When a check is raised, what to do, the inputs (one is enough), and the thresholds that can be configured. `XIDs` are
+{xids}. On vGPU guests only these apply: {guest}.
 """
 
 XIDS_HEAD = """
@@ -74,25 +75,30 @@ alerts of `pulsed rules`, also those on plain `DCGM_FI_*` series, with `…` for
 def health() -> str:
     """Return the text of HEALTH.md."""
     guest = ", ".join(f"`{check.id}`" for check in CHECKS if check.guest)
-    return (
-        HEAD.format(guest=guest) + "".join(_checks()) + XIDS_HEAD + "".join(_xids()) + ALERTS_HEAD + "".join(_alerts())
-    )
+    head = HEAD.format(guest=guest, xids=_names(XID_INPUTS))
+    return head + "".join(_checks()) + XIDS_HEAD + "".join(_xids()) + ALERTS_HEAD + "".join(_alerts())
 
 
 def _checks() -> Iterator[str]:
     for check in CHECKS:
-        yield f"\n### {check.id}\n\n{check.title}: {check.rule}. ({check.source})\n\n"
-        yield f"* **Do**: {_action(check.remedy)}\n"
-        yield f"* **Inputs**: {_names(check.inputs)}{_condition(check)}\n"
+        yield f"\n### {check.id}\n\n{check.title}: {check.rule}.\n\n{_action(check.remedy)}\n\n"
+        yield f"Inputs: {_inputs(check)}{_condition(check)}."
         keys = threshold_keys(check)
         if shown := [key for key in keys if "." not in key or key.rpartition(".")[2] not in keys]:
-            yield f"* **Thresholds**: {', '.join(f'`{key}` {keys[key]:g}' for key in shown)}\n"
+            yield f" Thresholds: {', '.join(f'`{key}` {keys[key]:g}' for key in shown)}."
+        yield "\n"
+
+
+def _inputs(check: Check) -> str:
+    others = [name for name in check.inputs if name not in XID_INPUTS]
+    return ", ".join([*(["`XIDs`"] if len(others) < len(check.inputs) else []), *([_names(others)] if others else [])])
 
 
 def _action(remedy: str) -> str:
     """Return a remedy without the problem that it repeats (`PROBLEM: action`), unless that has details."""
     problem, _, action = remedy.partition(": ")
-    return re.sub(r"{.*?}", "…", remedy if re.search("[({]", problem) or not action else action)
+    shown = re.sub(r"{.*?}", "…", remedy if re.search("[({]", problem) or not action else action)
+    return shown[0].upper() + shown[1:]
 
 
 def _condition(check: Check) -> str:
@@ -114,9 +120,9 @@ def _xids() -> Iterator[str]:
     for xid in XIDS.values():
         groups.setdefault((xid.severity, xid.action), []).append(xid)
     for severity, action in sorted(groups, key=lambda group: (-SEVERITY[group[0]], list(ADVICE).index(group[1]))):
-        yield f"\n### `{severity}`: {advice(severity, action)}\n\n"
+        yield f"\n### `{severity}`: {advice(severity, action)}\n\n|XID|meaning|\n|-|-|\n"
         for codes, meaning in _alike(groups[severity, action]):
-            yield f"* {', '.join(map(str, codes))}: {meaning}\n"
+            yield f"|{', '.join(map(str, codes))}|{meaning}|\n"
 
 
 def _alike(xids: list[Xid]) -> Iterator[tuple[list[int], str]]:

@@ -16,7 +16,7 @@ from pulsed.kubernetes.cluster_access import ClusterAccess
 from pulsed.kubernetes.exporter_pods import PageAddress
 from pulsed.kubernetes.resource_watch import ResourceWatch
 from pulsed.model.computed_tick import ComputedTick
-from pulsed.model.raw_tick import Layout
+from pulsed.model.raw_tick import Layout, RawTick
 from pulsed.model.target_store import Target, TargetStore
 from pulsed.model.vocabulary import QUANTITIES, Group
 from pulsed.present.exposition.catalog import FORMS, lean_form
@@ -27,16 +27,16 @@ from pulsed.present.exposition.owner_families import FINDING_FAMILIES, HINT_HELP
 from pulsed.present.exposition.summary import SUMMARIES
 from pulsed.present.exposition.telemetry import StateWrites, Telemetry
 from pulsed.present.owner_groups import families_of
-from pulsed.reader.exporter.scraper import ExporterSettings, Scraper
+from pulsed.reader.exporter.scraper import Scraper
+from pulsed.reader.exporter.settings import ExporterSettings
 from pulsed.reader.nvml.calls import CALLS
 from pulsed.reader.nvml.device import GPM_SUPPORT
 from pulsed.reader.nvml.driver_session import XID
 from pulsed.reader.nvml.field_values import FIELD_VALUES
 from pulsed.reader.nvml.gpm import GPM_METRICS
-from pulsed.translate.exporter_versions import ANY, first_version
+from pulsed.translate.exporter_versions import ANY
 from pulsed.translate.fields import DERIVED as COMPOSED
-from pulsed.translate.fields import sources
-from pulsed.translate.watches import GROUPS
+from pulsed.translate.fields import GROUPS, sources
 from support.hardware.readings import kept_runs
 from tools.class_docs import classes
 
@@ -219,7 +219,7 @@ def _availability(quantity: str) -> str:
     ids = {field.id for field in fields}
     groups = GROUPS.values()
     is_watched = any(not ids.isdisjoint((*group.fast, *group.slow, *group.superchip)) for group in groups)
-    since = min(first_version(field) for field in fields)
+    since = min(field.since for field in fields)
     limits = ["" if since == ANY else f"{since}", "" if is_watched else "fields", _in_nvml(quantity)]
     return f" ({', '.join(filter(None, limits))})" if any(limits) else ""
 
@@ -278,7 +278,7 @@ def _own() -> Iterator[str]:
     board.targets[0].rejected["bad_value"] = 1
     board.targets[0].errors["scrape_failed"] = 1
     board.targets[0].kernel_log_error = ""
-    board.targets[0].tick = ComputedTick("demo", 0.0, 0.0, 1.0, (), (), (), Layout("exporter", ()), ())
+    board.targets[0].tick = ComputedTick(RawTick("demo", 0.0, 0.0, 1.0, Layout("exporter", ()), ()), (), (), ())
     telemetry = Telemetry(board)
     state = SourceState(LABELS, last_success=0.0, errors={"unreadable": 1})
     telemetry.attribution = lambda: [state]

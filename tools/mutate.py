@@ -13,7 +13,7 @@ Survivors that no test can or should notice, with examples:
 - initial values that are replaced before use: `time` of `SampleClock`, `age` in `accumulator.py`;
 - comparisons of equal values with the same result: `value <= 0.0` of a value that is cut to 0;
 - limits that are compared within a tolerance of microseconds;
-- sizes of memories: `REMEMBERED` boxes of the classifier, `MOST_SELECTIONS` of rules, `MOST_HELD_EVENTS`.
+- sizes of memories: `REMEMBERED` boxes of the classifier, `MOST_SELECTIONS` of rules, `MOST_WAITING_EVENTS`.
 
 Everything else is a gap: close its kind with a table or a property rather than the one mutant.
 """

@@ -44,7 +44,7 @@ class AccountedGpu:
     def take(self, tick: ComputedTick) -> None:
         """Take the extremes of a sample; the GPU has owners."""
         result = tick.results[self.position]
-        seen = observed(result.account.values)
+        seen = observed(result.counters.values)
         self.extremes.take(
             tick.readings[self.position], seen - self.observed, is_idle=result.workload.raw_class == "idle"
         )

@@ -201,7 +201,7 @@ class OwnerAccounting:
         view = self._views.get(gpu.target)
         if view is None or view.gpus.get(gpu_key(gpu.device)) is not gpu:
             return None
-        return view.tick.results[gpu.position].account, view.tick.readings[gpu.position]
+        return view.tick.results[gpu.position].counters, view.tick.readings[gpu.position]
 
     def _move(self, gpu: AccountedGpu, tick: ComputedTick, position: int, owners: Accounts, passing: Accounts) -> None:
         """Take over the place and the owners of a GPU in a tick that is not yet the newest.
@@ -210,7 +210,7 @@ class OwnerAccounting:
             owners: that have the GPU now.
             passing: that had it since the tick before, but in neither of both.
         """
-        now, reading = tick.results[position].account, tick.readings[position]
+        now, reading = tick.results[position].counters, tick.readings[position]
         last = self._last(gpu)
         if last is None and gpu.base is not None and gpu.reading is not None:  # it was away
             last = (gpu.base, gpu.reading)
@@ -240,7 +240,7 @@ class OwnerAccounting:
 
     def _release(self, gpu: AccountedGpu, view: _TargetView) -> None:
         """Take its owners from a GPU that is no longer in the ticks of its target."""
-        gpu.close(view.tick.results[gpu.position].account, view.tick.readings[gpu.position])
+        gpu.close(view.tick.results[gpu.position].counters, view.tick.readings[gpu.position])
         for account in gpu.owners:
             self._owners.leave(account, gpu.device, view.tick)
         gpu.owners = ()

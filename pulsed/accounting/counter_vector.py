@@ -8,15 +8,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from itertools import chain
 
-from pulsed.model.counters import COUNTERS, POSITION, CounterSnapshot
+from pulsed.model.counters import COUNTER_POSITION, COUNTERS, CounterSnapshot
 from pulsed.model.vocabulary import Value
 
 CounterVector = tuple[Value, ...]
 
-EMPTY: CounterVector = (None,) * len(POSITION)
+EMPTY: CounterVector = (None,) * len(COUNTER_POSITION)
 
-OBSERVED = POSITION["observed_seconds", ""]
-_UNKNOWN = tuple(at for (name, _), at in POSITION.items() if name.endswith("_unknown_seconds"))
+OBSERVED = COUNTER_POSITION["observed_seconds", ""]
+_UNKNOWN = tuple(at for (name, _), at in COUNTER_POSITION.items() if name.endswith("_unknown_seconds"))
 _NAMES = tuple(chain.from_iterable([(each.name, state) for state in each.states] for each in COUNTERS))
 
 
@@ -54,7 +54,7 @@ def observed(vector: CounterVector) -> float:
 
 def value(vector: CounterVector, name: str, state: str = "") -> Value:
     """Return one counter, or one of its states."""
-    return vector[POSITION[name, state]]
+    return vector[COUNTER_POSITION[name, state]]
 
 
 def total(vector: CounterVector, name: str) -> Value:

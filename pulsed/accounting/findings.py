@@ -131,11 +131,11 @@ class FindingDetector:
             key = gpu_key(each.device)
             watched = before.get(key)
             if watched is None or watched.account is not each.account:
-                watched = _Watched(each.account, each.result.account)
+                watched = _Watched(each.account, each.result.counters)
             self._watched[key] = watched
             if (step := _step(watched.base, each)) is not None:
                 yield from _hang(watched, step, each, now)
-                watched.base, watched.step = each.result.account, step
+                watched.base, watched.step = each.result.counters, step
                 stepped.setdefault(each.account, []).append((each, watched))
         for account, gpus in stepped.items():
             if len(gpus) == len(account.holding):
@@ -144,9 +144,9 @@ class FindingDetector:
 
 def _step(base: CounterSnapshot, held: HeldGpu) -> _Step | None:
     """Return what a GPU did since `base`; None if no time was observed, or its counters began again."""
-    if base.created != held.result.account.created:
+    if base.created != held.result.counters.created:
         return None
-    counters = increase(base, held.result.account)
+    counters = increase(base, held.result.counters)
     seconds = observed(counters)
     if seconds <= 0.0:
         return None

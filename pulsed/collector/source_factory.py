@@ -18,7 +18,7 @@ from pulsed.settings import Settings, keys_of
 if TYPE_CHECKING:
     from pulsed.kubernetes.api_client import ApiClient
     from pulsed.kubernetes.cluster_access import ClusterAccess
-    from pulsed.reader.exporter.scraper import ExporterSettings
+    from pulsed.reader.exporter.settings import ExporterSettings
 
 
 def open_sources(config: Config, *, hurried: bool = False) -> Sequence[Source]:
@@ -97,7 +97,7 @@ def target_of(source: Source, config: Config) -> Target:
 
 def exporter_settings(config: Config) -> ExporterSettings:
     """Return how exporters are scraped. Raises `ConfigError` if a secret's file cannot be read."""
-    from pulsed.reader.exporter.scraper import ExporterSettings
+    from pulsed.reader.exporter.settings import ExporterSettings
 
     given = config.source.exporter
     other = {"targets", "own_node", "discovery", "kubernetes", "password"}
@@ -158,7 +158,7 @@ def _dcgmi(config: Config, hurried: bool) -> Sequence[Source]:
     from pulsed.compute.products import C2C_LINKS
     from pulsed.reader.dcgmi.settings import DcgmiSettings
     from pulsed.reader.dcgmi.source import DcgmiSource
-    from pulsed.translate.watches import fields_to_watch, superchip_fields
+    from pulsed.translate.fields import fields_to_watch, superchip_fields
 
     given = config.source.dcgmi
     fast, slow = fields_to_watch(given.groups, given.fields)
@@ -190,18 +190,20 @@ def _exporter_interval(config: Config) -> float:
 
 
 def _replay(config: Config, hurried: bool) -> Sequence[Source]:
-    from pulsed.reader.replay.source import DEFAULT_START, replay_sources
+    from pulsed.reader.replay.settings import DEFAULT_START, ReplaySettings
+    from pulsed.reader.replay.source import replay_sources
 
     given = config.source.replay
-    return replay_sources(
+    settings = ReplaySettings(
         given.path or "",
         given.columns,
         speed=0.0 if hurried else given.speed,
         loop=given.loop,
         interval=config.source.seconds(),
-        max_gpus=config.source.max_gpus,
         start=DEFAULT_START if given.start is None else given.start,
+        max_gpus=config.source.max_gpus,
     )
+    return replay_sources(settings)
 
 
 def _demo(config: Config, hurried: bool) -> Sequence[Source]:

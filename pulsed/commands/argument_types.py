@@ -7,7 +7,7 @@ import re
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from pulsed.translate.exporter_versions import ExporterVersion
+    from pulsed.translate.fields import ExporterVersion
 
 
 def host_list(text: str) -> list[str]:

@@ -8,8 +8,17 @@ use, however small. This module must not depend on weights or classes.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Literal
+
 from pulsed.model.computed_tick import Bounds, Inputs
 from pulsed.model.vocabulary import Reading, Value
+
+Missing = Literal["bounds", "zero"]
+"""What a missing input is: anything that physics allows, or 0 (the older convention)."""
+
+INPUT_QUANTITIES: Mapping[str, str] = {name: f"{name}_active_ratio" for name in Inputs._fields}
+"""By attribute of `Inputs`, the quantity that measures it."""
 
 
 def bounds_of(reading: Reading) -> Bounds:
@@ -40,6 +49,21 @@ def zero_filled(reading: Reading) -> Bounds:
         _clamped(reading.fp64_active_ratio or 0.0),
     )
     return Bounds(inputs, inputs)
+
+
+MEDIA = ("encoder_utilization_ratio", "decoder_utilization_ratio")
+"""Video engines, whose work is in no other activity."""
+
+
+def activity_of(reading: Reading) -> Value:
+    """Return how busy a GPU is, 0..1; None if only its video engines are known, and do nothing.
+
+    The work of the video engines is in neither of the other two: a GPU that transcodes shows 0 in both.
+    """
+    engine, utilization = reading.graphics_engine_active_ratio, reading.gpu_utilization_ratio
+    busier = utilization if engine is None or (utilization is not None and utilization > engine) else engine
+    media = max(reading.encoder_utilization_ratio or 0.0, reading.decoder_utilization_ratio or 0.0)
+    return media if media > (busier or 0.0) else busier
 
 
 def _bounds_of_incomplete(reading: Reading) -> Bounds:

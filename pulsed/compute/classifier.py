@@ -1,26 +1,24 @@
 """Workload class: what kind of work a GPU does, by the first rule of the class table that matches.
 
-A class is only named when every possible filling-in of the missing inputs leads to it. How that is decided: the
-thresholds cut the range of every variable into cells within which no rule distinguishes two values, so "what the
-inputs can be" is a box of whole cells. The rules are walked with that box. A rule that is true for all of it settles
-the class; one that is false is skipped; an open one splits it: the part that matches makes the class a candidate, the
-parts that do not match go on to the next rule. This module must not depend on weights or sources.
+A class is only named when every possible filling-in of the missing inputs leads to it. The thresholds cut the range of
+every variable into cells within which no rule distinguishes two values, so what the inputs can be is a box of whole
+cells: some thousand at most. The class of each cell that physics allows is a candidate. This module must not depend on
+weights or sources.
 """
 
 from __future__ import annotations
 
 import math
-from bisect import bisect_left, bisect_right
+from bisect import bisect_right
 from functools import lru_cache
-from typing import Literal, NamedTuple
+from itertools import product
+from typing import NamedTuple
 
+from pulsed.compute.bounds import Missing
 from pulsed.compute.class_table import VARIABLES, ClassRule, ClassThresholds, Condition, Profile, Variable, rules_of
 from pulsed.compute.products import ChipToChipLink
 from pulsed.model.computed_tick import Bounds, Inputs, Workload
 from pulsed.model.vocabulary import CLASSES, UNKNOWN, Reading
-
-Missing = Literal["bounds", "zero"]
-"""What a missing input is: anything that physics allows, or 0 (the older convention)."""
 
 AT_MOST: tuple[tuple[Variable, Variable], ...] = (
     ("tensor", "graphics_engine"),
@@ -29,15 +27,16 @@ AT_MOST: tuple[tuple[Variable, Variable], ...] = (
     ("fp64", "sm"),
     ("sm", "graphics_engine"),
 )
-"""The physics of `pulsed.compute.bounds` between the variables of the rules: the first is at most the second. Ordered
-so that one pass forward settles all floors and one backward all ceilings."""
+"""The physics of `pulsed.compute.bounds` between the variables of the rules: the first is at most the second."""
 
 REMEMBERED = 4096
 """Boxes whose answer a classifier keeps. Complete inputs that obey physics have at most 1,000."""
 
-Cells = tuple[int, ...]
-Box = tuple[Cells, Cells]
-"""What the inputs can be: lowest and highest cell of each of `VARIABLES`, both included."""
+Cell = tuple[int, ...]
+"""By variable, the number of its thresholds that are not above the value."""
+
+Box = tuple[Cell, Cell]
+"""What the inputs can be: the lowest and the highest cell of each of `VARIABLES`, both included."""
 
 
 def traffic(
@@ -93,20 +92,17 @@ def traffic(
 
 
 class Classifier:
-    """The class table of a profile, compiled for one set of thresholds.
-
-    It remembers answers: a box of cells is looked up, and only a box that was not seen before walks the rules.
-    """
+    """The class table of a profile, compiled for one set of thresholds. It remembers the answers for boxes of cells."""
 
     def __init__(self, thresholds: ClassThresholds, profile: Profile = "pulsed") -> None:
-        self._table = rules_of(profile)
+        self._rules = rules_of(profile)
         cuts: dict[Variable, set[float]] = {variable: set() for variable in VARIABLES}
-        for rule in self._table:
+        for rule in self._rules:
             for condition in rule.conditions:
                 cuts[condition.variable].add(getattr(thresholds, condition.threshold))
         self._cuts = tuple(tuple(sorted(cuts[variable])) for variable in VARIABLES)
-        self._rules = tuple(tuple(self._compiled(c, thresholds) for c in rule.conditions) for rule in self._table)
-        self._orders = tuple(_Order.between(low, high, self._cuts) for low, high in AT_MOST)
+        self._comparisons = tuple(tuple(self._compiled(c, thresholds) for c in rule.conditions) for rule in self._rules)
+        self._orders = tuple(self._order(VARIABLES.index(low), VARIABLES.index(high)) for low, high in AT_MOST)
         self._remembered: dict[Box, Workload] = {}
 
     def classify(self, bounds: Bounds, real_utilization: tuple[float, float], io: tuple[float, float]) -> Workload:
@@ -137,30 +133,27 @@ class Classifier:
 
     def _compiled(self, condition: Condition, thresholds: ClassThresholds) -> _Comparison:
         position = VARIABLES.index(condition.variable)
-        cell = bisect_right(self._cuts[position], getattr(thresholds, condition.threshold))
-        return _Comparison(position, condition.comparison == ">=", cell)
+        least = bisect_right(self._cuts[position], getattr(thresholds, condition.threshold))
+        return _Comparison(position, condition.comparison == ">=", least)
+
+    def _order(self, lesser: int, greater: int) -> _Order:
+        starts = (0.0, *self._cuts[lesser])
+        return _Order(lesser, greater, tuple(bisect_right(self._cuts[greater], start) for start in starts))
 
     def _candidates(self, box: Box) -> list[ClassRule]:
-        """Walk the rules; return those that a filling-in can reach."""
+        """Return the rules that match a cell of the box first."""
         # An order that the inputs contradict (noise) is not applied.
-        orders = tuple(order for order in self._orders if order.agrees_with(box))
-        candidates = []
-        unmatched = [box]
-        for rule, comparisons in zip(self._table, self._rules, strict=True):
-            boxes, unmatched = unmatched, []
-            reached = False
-            for part in boxes:
-                matching: Box | None = part
-                for comparison in comparisons:
-                    if matching is None:
-                        break
-                    matching, rest = comparison.split(matching, orders)
-                    if rest is not None:
-                        unmatched.append(rest)
-                reached = reached or matching is not None
-            if reached:
-                candidates.append(rule)
-        return candidates
+        orders = [order for order in self._orders if order.allows(box[0]) and order.allows(box[1])]
+        cells = product(*[range(low, high + 1) for low, high in zip(*box, strict=True)])
+        matching = {self._first_match(cell) for cell in cells if all(order.allows(cell) for order in orders)}
+        return [self._rules[number] for number in sorted(matching)]
+
+    def _first_match(self, cell: Cell) -> int:
+        return next(
+            number
+            for number, comparisons in enumerate(self._comparisons)
+            if all((cell[position] >= least) is at_least for position, at_least, least in comparisons)
+        )
 
 
 @lru_cache(maxsize=8)
@@ -170,7 +163,7 @@ def classifier(thresholds: ClassThresholds, profile: Profile) -> Classifier:
 
 
 def _answer(candidates: list[ClassRule]) -> Workload:
-    """Settle what the candidates have in common: the class if there is one only, and the bottleneck if all share it."""
+    """Return what the candidates have in common: the class if there is one only, and the bottleneck if all share it."""
     bottlenecks = {rule.bottleneck for rule in candidates}
     bottleneck = bottlenecks.pop() if len(bottlenecks) == 1 else UNKNOWN
     names = {rule.name for rule in candidates}
@@ -179,67 +172,20 @@ def _answer(candidates: list[ClassRule]) -> Workload:
     return Workload(UNKNOWN, bottleneck, tuple(name for name in CLASSES if name in names))
 
 
-class _Order(NamedTuple):
-    """One variable is at most another, in cells.
-
-    Attributes:
-        lesser, greater: their positions in a box.
-        floor: by cell of the lesser, the lowest cell that the greater can be in.
-        ceiling: by cell of the greater, the highest cell that the lesser can be in.
-    """
-
-    lesser: int
-    greater: int
-    floor: Cells
-    ceiling: Cells
-
-    @classmethod
-    def between(cls, lesser: Variable, greater: Variable, cuts: tuple[tuple[float, ...], ...]) -> _Order:
-        low, high = VARIABLES.index(lesser), VARIABLES.index(greater)
-        floor = (0, *(bisect_right(cuts[high], start) for start in cuts[low]))
-        ceiling = (*(bisect_left(cuts[low], end) for end in cuts[high]), len(cuts[low]))
-        return cls(low, high, floor, ceiling)
-
-    def agrees_with(self, box: Box) -> bool:
-        low, high = box
-        return (
-            self.floor[low[self.lesser]] <= low[self.greater] and high[self.lesser] <= self.ceiling[high[self.greater]]
-        )
-
-
 class _Comparison(NamedTuple):
-    """A condition in cells: `at_least` whether the variable at `position` must be in `cell` or above, else below."""
+    """A condition in cells: whether the variable must be in the cell `least` or above, else below."""
 
     position: int
     at_least: bool
-    cell: int
-
-    def split(self, box: Box, orders: tuple[_Order, ...]) -> tuple[Box | None, Box | None]:
-        """Cut the box into the part that fulfils the condition and the part that does not; None is empty."""
-        low, high = box
-        below: Box | None = box
-        above: Box | None = box
-        if high[self.position] < self.cell:
-            above = None
-        elif low[self.position] >= self.cell:
-            below = None
-        else:
-            below = _shrunk(low, _replaced(high, self.position, self.cell - 1), orders)
-            above = _shrunk(_replaced(low, self.position, self.cell), high, orders)
-        return (above, below) if self.at_least else (below, above)
+    least: int
 
 
-def _replaced(cells: Cells, position: int, cell: int) -> Cells:
-    return (*cells[:position], cell, *cells[position + 1 :])
+class _Order(NamedTuple):
+    """One variable is at most another; `floor` has the lowest cell of the greater by cell of the lesser."""
 
+    lesser: int
+    greater: int
+    floor: Cell
 
-def _shrunk(low: Cells, high: Cells, orders: tuple[_Order, ...]) -> Box | None:
-    """Return the part of a box that the orders allow; None if it is empty."""
-    lowest, highest = list(low), list(high)
-    for order in orders:
-        lowest[order.greater] = max(lowest[order.greater], order.floor[lowest[order.lesser]])
-    for order in reversed(orders):
-        highest[order.lesser] = min(highest[order.lesser], order.ceiling[highest[order.greater]])
-    if any(first > last for first, last in zip(lowest, highest, strict=True)):
-        return None
-    return tuple(lowest), tuple(highest)
+    def allows(self, cell: Cell) -> bool:
+        return cell[self.greater] >= self.floor[cell[self.lesser]]

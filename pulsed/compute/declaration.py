@@ -8,13 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
+from pulsed.compute.settings import ComputeSettings
+from pulsed.model.computed_tick import Result
 from pulsed.model.vocabulary import Reading, Value
-
-if TYPE_CHECKING:
-    from pulsed.compute.settings import ComputeSettings
-    from pulsed.model.computed_tick import Result
 
 Alternatives = tuple[str, ...]
 """Quantities of which one is sufficient, in order of preference."""

@@ -5,11 +5,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from pulsed.compute.classifier import Classifier
+from pulsed.compute.bounds import bounds_of, zero_filled
+from pulsed.compute.class_table import ClassRule
+from pulsed.compute.classifier import classifier, traffic
 from pulsed.compute.declaration import DerivedNumber, DerivedResult, DerivedValue
 from pulsed.compute.health.summary import HEALTH
+from pulsed.compute.products import ChipToChipLink, c2c_of
 from pulsed.compute.real_utilization import REAL_UTILIZATION, real_utilization
-from pulsed.compute.saturation import SATURATION
+from pulsed.compute.saturation import SATURATION, Saturator
 from pulsed.compute.settings import ComputeSettings
 from pulsed.compute.tensor_throughput import TENSOR_THROUGHPUT
 from pulsed.compute.workload import WORKLOAD
@@ -40,30 +43,64 @@ def ordered(names: Iterable[str], first: Sequence[str]) -> list[str]:
     return [*first, *(name for name in names if name not in first)]
 
 
-def derive(
-    device: Device,
-    reading: Reading,
-    settings: ComputeSettings,
-    classes: Classifier,
-    bounds: Bounds,
-) -> tuple[RealUtilization, Workload, Saturation]:
-    """Return what follows from one reading alone.
+class Deriver:
+    """Derives what follows from one reading alone, with the tables of its settings compiled.
 
     Args:
-        device: the GPU.
-        reading: its inputs; implausible ones are None.
-        settings: weights, missing inputs and practical peaks.
-        classes: `settings.classifier`.
-        bounds: of its inputs.
+        settings: weights, missing inputs, class table and practical peaks.
     """
-    zero = settings.missing == "zero"
-    utilization = real_utilization(reading, bounds, settings.weights, min_coverage=settings.min_coverage, zero=zero)
-    saturator = settings.saturators.of(device.model, device.whole)
-    io = settings.traffic(device, reading, bounds, saturator.link)
-    workload = classes.classify(bounds, (utilization.lower, utilization.upper), io)
-    return utilization, workload, saturator.of(reading, bounds)
+
+    def __init__(self, settings: ComputeSettings) -> None:
+        self._settings = settings
+        self._classifier = classifier(settings.thresholds, settings.profile)
+        self._saturators: dict[tuple[str, bool], Saturator] = {}
+
+    def bounds(self, reading: Reading) -> Bounds:
+        """Return the bounds of the inputs of a reading, given what a missing input is."""
+        return zero_filled(reading) if self._settings.missing == "zero" else bounds_of(reading)
+
+    def derive(self, device: Device, reading: Reading, bounds: Bounds) -> tuple[RealUtilization, Workload, Saturation]:
+        """Return the results of a reading without implausible inputs, and of the bounds of its inputs."""
+        settings = self._settings
+        zero = settings.missing == "zero"
+        utilization = real_utilization(reading, bounds, settings.weights, min_coverage=settings.min_coverage, zero=zero)
+        saturator = self._saturators.get((device.model, device.whole))
+        if saturator is None:
+            saturator = Saturator(device.model, device.whole, settings.peaks)
+            self._saturators[device.model, device.whole] = saturator
+        io = self._traffic(device, reading, bounds, saturator.link)
+        workload = self._classifier.classify(bounds, (utilization.lower, utilization.upper), io)
+        return utilization, workload, saturator.saturation(reading, bounds)
+
+    def reached_rules(
+        self, device: Device, reading: Reading, bounds: Bounds, utilization: tuple[float, float]
+    ) -> tuple[list[ClassRule], tuple[float, float]]:
+        """Return the rules of the class table that the inputs allow, and the bounds of the traffic, bytes/s.
+
+        Args:
+            device: the GPU.
+            reading: its inputs.
+            bounds: of its inputs.
+            utilization: bounds of the real utilization.
+        """
+        io = self._traffic(device, reading, bounds, c2c_of(device.model) if device.whole else None)
+        return self._classifier.reached(bounds, utilization, io), io
+
+    def _traffic(
+        self, device: Device, reading: Reading, bounds: Bounds, link: ChipToChipLink | None
+    ) -> tuple[float, float]:
+        return traffic(
+            reading,
+            bounds.high,
+            self._settings.thresholds,
+            whole=device.whole,
+            link=link,
+            profile=self._settings.profile,
+            missing=self._settings.missing,
+        )
 
 
 def result_of(device: Device, reading: Reading, settings: ComputeSettings) -> Result:
-    """Return the result of one reading alone: nothing is held, counted or evaluated over time."""
-    return Result(*derive(device, reading, settings, settings.classifier, settings.bounds(reading)))
+    """Return the result of one reading alone: nothing is debounced, counted or evaluated over time."""
+    deriver = Deriver(settings)
+    return Result(*deriver.derive(device, reading, deriver.bounds(reading)))

@@ -68,7 +68,7 @@ class GpuTracks:
     def __init__(self) -> None:
         self._by_key: dict[str, GpuTrack] = {}
         """Those absent for longest come first."""
-        self._by_place: dict[_Place, GpuTrack] = {}
+        self._by_location: dict[_Location, GpuTrack] = {}
 
     def __contains__(self, track: GpuTrack) -> bool:
         return self._by_key.get(track.key) is track
@@ -87,7 +87,7 @@ class GpuTracks:
             keys = (f"{keys[0]}|again",)
         track = self._by_key.pop(keys[0], None)
         if track is None:
-            track = self._find_at_place(entity, taken)
+            track = self._find_at_location(entity, taken)
             if track is not None:
                 del self._by_key[track.key]
                 track.other_keys = (track.key, *track.other_keys)
@@ -118,8 +118,8 @@ class GpuTracks:
     def drop(self, track: GpuTrack) -> None:
         """Forget a GPU."""
         self._by_key.pop(track.key, None)
-        if self._by_place.get(place := _place(track.device.entity)) is track:
-            del self._by_place[place]
+        if self._by_location.get(location := _location(track.device.entity)) is track:
+            del self._by_location[location]
 
     def drop_with_parts(self, track: GpuTrack) -> None:
         """Forget a GPU, and if it is a board its MIG instances and vGPUs."""
@@ -130,17 +130,17 @@ class GpuTracks:
 
     def _add(self, track: GpuTrack) -> None:
         self._by_key[track.key] = track
-        self._by_place[_place(track.device.entity)] = track
+        self._by_location[_location(track.device.entity)] = track
 
-    def _find_at_place(self, entity: Entity, taken: Container[str]) -> GpuTrack | None:
+    def _find_at_location(self, entity: Entity, taken: Container[str]) -> GpuTrack | None:
         """Return the track of a GPU whose UUID has become known only now, or is not known any more."""
-        track = self._by_place.get(_place(entity)) if entity.gpu else None
+        track = self._by_location.get(_location(entity)) if entity.gpu else None
         if track is None or track.key in taken or (track.device.entity.uuid and entity.uuid):
             return None
         return track
 
 
-_Place = tuple[str, str, str, str, str]
+_Location = tuple[str, str, str, str, str]
 """Where a GPU is, whatever its UUID: kind, node, index, MIG id and MIG profile."""
 
 
@@ -153,5 +153,5 @@ def _keys(entity: Entity) -> tuple[str, ...]:
     return (f"{key}|{entity.mig_profile}", key) if entity.mig_profile else (key,)
 
 
-def _place(entity: Entity) -> _Place:
+def _location(entity: Entity) -> _Location:
     return (entity.kind, entity.node, entity.gpu, entity.mig_id, entity.mig_profile)

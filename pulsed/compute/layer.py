@@ -8,13 +8,13 @@ from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
 from pulsed.compute.accumulator import Accumulator
-from pulsed.compute.derived_results import derive
+from pulsed.compute.derived_results import Deriver
 from pulsed.compute.gpu_tracks import GpuTrack
 from pulsed.compute.health.evaluator import HealthEvaluator, LostGpu
 from pulsed.compute.mig_rollup import MigRollup, narrowed
 from pulsed.compute.plausibility_filter import PlausibilityFilter
 from pulsed.compute.settings import ComputeSettings
-from pulsed.compute.tracker import Roster, Tracker
+from pulsed.compute.tracker import TickGpus, Tracker
 from pulsed.compute.workload import ClassDebouncer
 from pulsed.model.canonical_tick import CanonicalTick
 from pulsed.model.computed_tick import ClassChange, ComputedTick, HeldWorkload, Removal, Result, Workload
@@ -39,19 +39,19 @@ class ComputeLayer:
         settings: ComputeSettings,
         is_elsewhere: Callable[[str, float], bool] = lambda uuid, time: False,
     ) -> None:
-        self._settings = settings
+        self._settings, self._deriver = settings, Deriver(settings)
         self._tracker = Tracker(settings.plausible, settings.forget_after, is_elsewhere)
         self.health_evaluator = HealthEvaluator(settings.health, self._tracker)
         self._shown: tuple[tuple[Device, ...], tuple[LostGpu, ...], tuple[Device, ...]] = ((), (), ())
         self._stages: WeakKeyDictionary[GpuTrack, _Stages] = WeakKeyDictionary()
         self._last: ComputedTick | None = None
-        self._roster: Roster | None = None
-        self._here: list[_Stages] = []
+        self._gpus: TickGpus | None = None
+        self._tick_stages: list[_Stages] = []
         self._boards: Mapping[int, _PartitionedBoard] = {}
 
     def reconfigure(self, settings: ComputeSettings) -> None:
         """Apply new settings from the next tick on; counters continue."""
-        self._settings = settings
+        self._settings, self._deriver = settings, Deriver(settings)
         self._tracker.reconfigure(settings.plausible, settings.forget_after)
         self.health_evaluator.reconfigure(settings.health)
         for stages in self._stages.values():
@@ -95,17 +95,25 @@ class ComputeLayer:
                 they may be in several nodes, or in another one.
         """
         tracked = self._tracker.track(tick, boot_id)
-        if tracked.roster is not self._roster:
-            self._enroll(tracked.roster)
-        settings, tracks = self._settings, tracked.roster.tracks
+        if tracked.gpus is not self._gpus:
+            self._enroll(tracked.gpus)
+        settings, tracks = self._settings, tracked.gpus.tracks
         readings, anomalies = self._filter(tick, tracks)
         health = self.health_evaluator.evaluate(tick, readings, tracked, boot_id)
-        classes, boards = settings.classifier, self._boards
-        bounds = list(map(settings.bounds, readings))
+        deriver, boards = self._deriver, self._boards
+        bounds = list(map(deriver.bounds, readings))
         results: list[Result] = []
         changes: list[ClassChange] = []
-        for position, (track, stages, device, reading, well, shares) in enumerate(
-            zip(tracks, self._here, tick.devices, readings, health.healths, health.clock_event_shares, strict=True)
+        for position, (track, stages, device, reading, gpu_health, shares) in enumerate(
+            zip(
+                tracks,
+                self._tick_stages,
+                tick.devices,
+                readings,
+                health.healths,
+                health.clock_event_shares,
+                strict=True,
+            )
         ):
             own, narrow, unpartitioned = bounds[position], None, None
             if (board := boards.get(position)) is not None:
@@ -113,28 +121,22 @@ class ComputeLayer:
                 if settings.missing != "zero":
                     of_instances = board.rollup.bounds([bounds[instance] for instance in board.instances])
                     own = narrow = narrowed(own, of_instances)
-            utilization, workload, saturation = derive(device, reading, settings, classes, own)
+            utilization, workload, saturation = deriver.derive(device, reading, own)
             before = stages.debouncer.held
             held = stages.take(track, device, reading, utilization.ratio, workload, settings.hold)
             if held.changes != before.changes:
                 changes.append(ClassChange(position, before.workload_class, held.workload_class, held.since or 0.0))
-            account = stages.accumulator.snapshot()
+            counters = stages.accumulator.snapshot()
             results.append(
-                Result(utilization, workload, saturation, held, account, well, shares, unpartitioned, narrow)
+                Result(utilization, workload, saturation, held, counters, gpu_health, shares, unpartitioned, narrow)
             )
         lost = {len(results) + number: gone.last_seen for number, gone in enumerate(health.lost)}
         results += [self._lost(gone) for gone in health.lost]
         self._last = ComputedTick(
-            target=tick.target,
-            time=tick.time,
-            clock=tick.clock,
-            interval=tick.interval,
+            tick.raw,
             devices=self._with_lost(tick.devices, health.lost) if lost else tick.devices,
             readings=(*readings, *([NOTHING] * len(lost))),
             results=tuple(results),
-            layout=tick.layout,
-            values=tick.values,
-            rejected=tick.rejected,
             anomalies=anomalies,
             passing=tick.passing,
             changes=tuple(changes),
@@ -153,7 +155,7 @@ class ComputeLayer:
         hold = self._settings.hold  # a short gap must not clear a proven reason
         readings: list[Reading] = []
         anomalies = tick.anomalies
-        for position, (track, stages, reading) in enumerate(zip(tracks, self._here, tick.readings, strict=True)):
+        for position, (track, stages, reading) in enumerate(zip(tracks, self._tick_stages, tick.readings, strict=True)):
             filtered, reasons = stages.plausibility.apply(reading, track.decision.continued(hold), track.inputs.state)
             readings.append(filtered)
             if reasons:
@@ -172,21 +174,20 @@ class ComputeLayer:
     def _lost(self, gone: LostGpu) -> Result:
         """Return what remains of a GPU that is gone: its health and its counters."""
         stages = self._stages.get(gone.track)
-        account = stages.accumulator.snapshot() if stages is not None else NOTHING_COUNTED
-        classes = self._settings.classifier
-        derived = derive(gone.device, NOTHING, self._settings, classes, self._settings.bounds(NOTHING))
-        return Result(*derived, account=account, health=gone.health)
+        counters = stages.accumulator.snapshot() if stages is not None else NOTHING_COUNTED
+        derived = self._deriver.derive(gone.device, NOTHING, self._deriver.bounds(NOTHING))
+        return Result(*derived, counters=counters, health=gone.health)
 
-    def _enroll(self, roster: Roster) -> None:
-        """Find the stages of the GPUs of a roster."""
-        self._roster = roster
-        self._here = []
-        for track in roster.tracks:
+    def _enroll(self, gpus: TickGpus) -> None:
+        """Find the stages of the GPUs of a tick."""
+        self._gpus = gpus
+        self._tick_stages = []
+        for track in gpus.tracks:
             stages = self._stages.get(track)
             if stages is None:
                 stages = self._stages[track] = _Stages(self._settings, track.time)
-            self._here.append(stages)
-        self._boards = _partitioned_boards(roster)
+            self._tick_stages.append(stages)
+        self._boards = _partitioned_boards(gpus)
 
 
 class _PartitionedBoard(NamedTuple):
@@ -196,15 +197,15 @@ class _PartitionedBoard(NamedTuple):
     rollup: MigRollup
 
 
-def _partitioned_boards(roster: Roster) -> dict[int, _PartitionedBoard]:
+def _partitioned_boards(gpus: TickGpus) -> dict[int, _PartitionedBoard]:
     """Return the boards with MIG instances, by position."""
-    positions = {id(track): position for position, track in enumerate(roster.tracks)}
+    positions = {id(track): position for position, track in enumerate(gpus.tracks)}
     instances: dict[int, list[int]] = {}
-    for position, (track, board) in enumerate(zip(roster.tracks, roster.boards, strict=True)):
+    for position, (track, board) in enumerate(zip(gpus.tracks, gpus.boards, strict=True)):
         if track is not board and track.device.entity.kind == "mig":
             instances.setdefault(positions[id(board)], []).append(position)
     return {
-        board: _PartitionedBoard(tuple(found), MigRollup([roster.tracks[position].device for position in found]))
+        board: _PartitionedBoard(tuple(found), MigRollup([gpus.tracks[position].device for position in found]))
         for board, found in instances.items()
     }
 

@@ -83,7 +83,7 @@ _MEMORY_SLICES = {1: (1, 2), 2: (2, 2), 3: (4, 4), 4: (4, 4), 7: (8, 8)}
 
 def partitioning_of(model: str) -> Partitioning:
     """Return how boards of a product are divided."""
-    return next(row for row in PARTITIONINGS if re.search(row.pattern, model))
+    return next(row for row in PARTITIONINGS if re.search(row.pattern, model))  # the last one fits all
 
 
 def shares_of(profile: str, model: str) -> InstanceShares:
@@ -130,37 +130,24 @@ class MigRollup:
         unpartitioned: share of the compute slices that no instance has, 0..1; None if a profile is unknown.
     """
 
-    __slots__ = ("_compute", "_memory", "unpartitioned")
+    __slots__ = ("_sums", "unpartitioned")
 
     def __init__(self, instances: Sequence[Device]) -> None:
         shares = [shares_of(device.entity.mig_profile, device.model) for device in instances]
-        self._compute = _WeightedSum(_fitted([share.compute for share in shares]))
-        self._memory = _WeightedSum(_fitted([share.memory for share in shares]))
+        compute = _WeightedSum(_fitted([share.compute for share in shares]))
+        memory = _WeightedSum(_fitted([share.memory for share in shares]))
+        self._sums = tuple(memory if name == "dram" else compute for name in Inputs._fields)
         slices = [share.slices for share in shares if share.slices is not None]
         total = partitioning_of(instances[0].model).compute_slices
         self.unpartitioned = max(total - sum(slices), 0) / total if len(slices) == len(shares) else None
 
     def bounds(self, instances: Sequence[Bounds]) -> Bounds:
         """Return the bounds of the board's inputs, given those of its instances in their order."""
-        compute, memory = self._compute, self._memory
         lows = zip(*[bounds.low for bounds in instances], strict=True)
         highs = zip(*[bounds.high for bounds in instances], strict=True)
-        (sm, tensor, dram, engine, fp64), (sm_high, tensor_high, dram_high, engine_high, fp64_high) = lows, highs
         return Bounds(
-            Inputs(
-                compute.lowest(sm),
-                compute.lowest(tensor),
-                memory.lowest(dram),
-                compute.lowest(engine),
-                compute.lowest(fp64),
-            ),
-            Inputs(
-                compute.highest(sm_high),
-                compute.highest(tensor_high),
-                memory.highest(dram_high),
-                compute.highest(engine_high),
-                compute.highest(fp64_high),
-            ),
+            Inputs._make([each.lowest(values) for each, values in zip(self._sums, lows, strict=True)]),
+            Inputs._make([each.highest(values) for each, values in zip(self._sums, highs, strict=True)]),
         )
 
 

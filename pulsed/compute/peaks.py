@@ -117,6 +117,8 @@ def _check_known(kind: str, name: str, known: tuple[str, ...]) -> None:
         raise ConfigError(f"there is no {kind} {name!r} to give practical peaks for", f"Use {', '.join(known)}.")
 
 
+DEFAULT_PEAKS: Final = peaks_by_architecture()
+
 # Bytes/s of one lane in one direction after line encoding: PCI-SIG's 2.5 and 5 GT/s with 8b/10b; 8, 16 and 32 GT/s
 # with 128b/130b; 64 GT/s with 242 of each 256-byte FLIT.
 PCIE_LANE_BYTES_PER_SECOND: Final[Mapping[float, float]] = {

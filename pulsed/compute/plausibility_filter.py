@@ -29,8 +29,8 @@ from pulsed.compute.plausibility_rules import (
 from pulsed.compute.sample import InputState, fractional
 from pulsed.model.vocabulary import POSITION, Reading, Value
 
-_ranged = itemgetter(*(POSITION[limit.quantity] for _, limit in RANGES))
-_range_keys = tuple((rule.reason, limit.quantity) for rule, limit in RANGES)
+_ranged = itemgetter(*(POSITION[limit.quantity] for limit in RANGES))
+_range_keys = tuple((limit.rule.reason, limit.quantity) for limit in RANGES)
 _profile = itemgetter(*(POSITION[name] for name in (*ACTIVITY, *RATES)))
 _utilizations = itemgetter(*(POSITION[name] for name in UTILIZATIONS))
 _powers = itemgetter(*(POSITION[name] for name in POWERS))
@@ -250,6 +250,6 @@ def _limits(settings: PlausibilitySettings) -> tuple[tuple[float, ...], tuple[fl
     """Return the lower and the upper limits of `RANGES` as numbers."""
     numbers = {field.name: getattr(settings, field.name) for field in fields(settings)}
     return (
-        tuple(numbers[limit.low] if isinstance(limit.low, str) else limit.low for _, limit in RANGES),
-        tuple(numbers[limit.high] if isinstance(limit.high, str) else limit.high for _, limit in RANGES),
+        tuple(numbers[limit.low] if isinstance(limit.low, str) else limit.low for limit in RANGES),
+        tuple(numbers[limit.high] if isinstance(limit.high, str) else limit.high for limit in RANGES),
     )

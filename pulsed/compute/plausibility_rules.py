@@ -161,11 +161,17 @@ class PlausibilityRule(NamedTuple):
 
 
 class Range(NamedTuple):
-    """Limits of a quantity, both included: numbers, or names of settings."""
+    """Limits of a quantity, both included: numbers, or names of settings. Values beyond them are missing by a rule."""
 
+    rule: PlausibilityRule
     quantity: str
     low: float | str
     high: float | str
+
+
+def _absurd(what: str, meaning: str, *quantities: str) -> PlausibilityRule:
+    """Return a rule for quantities of which only those out of their range go missing."""
+    return PlausibilityRule(f"{what}_absurd", meaning, quantities, (quantities,))
 
 
 STUCK = PlausibilityRule(
@@ -192,24 +198,13 @@ VALUES_FROZEN = PlausibilityRule(
     MEASURED,  # gpu-monitoring-tools#188, DCGM#209
     (ACTIVITY, ("energy_joules_total", *POWERS)),
 )
-POWER = PlausibilityRule("power_absurd", "A power that no GPU draws", POWERS, (POWERS,))
-TEMPERATURE = PlausibilityRule(
-    "temperature_absurd",
-    "A temperature that no GPU has",
-    ("temperature_celsius", "memory_temperature_celsius"),
-    (("temperature_celsius", "memory_temperature_celsius"),),
+POWER = _absurd("power", "A power that no GPU draws", *POWERS)
+TEMPERATURE = _absurd(
+    "temperature", "A temperature that no GPU has", "temperature_celsius", "memory_temperature_celsius"
 )
-CLOCK = PlausibilityRule(
-    "clock_absurd",
-    "A clock that no GPU has",
-    ("sm_clock_hertz", "video_clock_hertz"),
-    (("sm_clock_hertz", "video_clock_hertz"),),
-)
-TRAFFIC = PlausibilityRule(
-    "traffic_absurd",
-    "A rate of traffic that no link of a GPU carries",
-    (*RATES, "nvlink_bandwidth_bytes_per_second"),
-    ((*RATES, "nvlink_bandwidth_bytes_per_second"),),
+CLOCK = _absurd("clock", "A clock that no GPU has", "sm_clock_hertz", "video_clock_hertz")
+TRAFFIC = _absurd(
+    "traffic", "A rate of traffic that no link of a GPU carries", *RATES, "nvlink_bandwidth_bytes_per_second"
 )
 MEMORY = PlausibilityRule(
     "memory_absurd",
@@ -230,5 +225,5 @@ _LIMITS: tuple[tuple[PlausibilityRule, float | str, str], ...] = (
     (TRAFFIC, 0.0, "traffic_max_bytes_per_second"),
 )
 
-RANGES = tuple((rule, Range(quantity, low, high)) for rule, low, high in _LIMITS for quantity in rule.missing)
+RANGES = tuple(Range(rule, quantity, low, high) for rule, low, high in _LIMITS for quantity in rule.missing)
 """Quantities with limits, by rule: only those out of their range count as missing."""

@@ -8,14 +8,31 @@ must not depend on readings.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from functools import lru_cache
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol, TypeVar
 
 from pulsed.model.gpu import Device
 from pulsed.translate.fields import sources
 
 DEFAULT: Final = "default"
 """The architecture of a product that is not in the table; in a configuration: every architecture."""
+
+
+class Product(Protocol):
+    """A row of a table of products: those in whose names the pattern is found, and no earlier one."""
+
+    @property
+    def pattern(self) -> str:
+        """A regular expression."""
+
+
+_ProductT = TypeVar("_ProductT", bound=Product)
+
+
+def first_match(table: Iterable[_ProductT], model: str) -> _ProductT | None:
+    """Return the first row for a product by its name, such as `NVIDIA H100 80GB HBM3`; None if there is none."""
+    return next((row for row in table if re.search(row.pattern, model)), None)
 
 
 class Architecture(NamedTuple):
@@ -42,10 +59,8 @@ ARCHITECTURE_NAMES: Final = (DEFAULT, *(architecture.name for architecture in re
 
 def architecture_of(model: str) -> str:
     """Name the architecture of a product by its name, such as `NVIDIA H100 80GB HBM3`; `default` when not known."""
-    for architecture in ARCHITECTURES:
-        if re.search(architecture.pattern, model):
-            return architecture.name
-    return DEFAULT
+    architecture = first_match(ARCHITECTURES, model)
+    return DEFAULT if architecture is None else architecture.name
 
 
 class NvLinks(NamedTuple):
@@ -92,10 +107,7 @@ NVLINKS: Final = (
 
 def nvlink_of(model: str) -> NvLinks | None:
     """Return the NVLinks of a product by its name; None if it is not in the table."""
-    for row in NVLINKS:
-        if re.search(row.pattern, model):
-            return row
-    return None
+    return first_match(NVLINKS, model)
 
 
 class ChipToChipLink(NamedTuple):
@@ -146,10 +158,7 @@ C2C_LINKS: Final = (
 
 def c2c_of(model: str) -> ChipToChipLink | None:
     """Return the chip-to-chip link of a product by its name; None if it is no superchip."""
-    for row in C2C_LINKS:
-        if re.search(row.pattern, model):
-            return row
-    return None
+    return first_match(C2C_LINKS, model)
 
 
 _REMAPPING = ("remapped_rows_", "row_remap_", "remap_banks_")

@@ -5,15 +5,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import fields
+from operator import attrgetter
 
+from pulsed.compute.bounds import INPUT_QUANTITIES
 from pulsed.compute.declaration import Alternatives, DerivedDetail, DerivedNumber, DerivedResult, DerivedVector
-from pulsed.compute.settings import Weights
+from pulsed.compute.settings import ComputeSettings, Weights
 from pulsed.model.computed_tick import Bounds, Inputs, RealUtilization
 from pulsed.model.vocabulary import NOTHING, Reading
-
-if TYPE_CHECKING:
-    from pulsed.compute.settings import ComputeSettings
 
 COVERAGE_DIGITS = 12
 """Decimals of the coverage: sums of weights must compare with 0.5 as they do on paper (.45 + .05)."""
@@ -23,6 +22,12 @@ SETTLED = 1e-9
 
 FULL = 1.0 - 1e-15
 """From here on a weighted sum is 1: scaled weights sum to 1 only within the last bits of a float."""
+
+
+_WEIGHTED = tuple(field.name for field in fields(Weights))  # the first of `Inputs`
+_QUANTITIES = tuple(INPUT_QUANTITIES[name] for name in _WEIGHTED)
+_weights = attrgetter(*_WEIGHTED)
+_values = attrgetter(*_QUANTITIES)
 
 
 def real_utilization(
@@ -74,21 +79,12 @@ def _weighted(weights: Weights, inputs: Inputs) -> float:
 
 def _mean_of_present(reading: Reading, bounds: Bounds, weights: Weights) -> tuple[float | None, float]:
     """Return the weighted mean over the present inputs (None without any) and the share of weight that they have."""
-    present = bounds.low  # equal to bounds.high where present
     total = coverage = 0.0
-    if reading.sm_active_ratio is not None:
-        coverage += weights.sm
-        total += weights.sm * present.sm
-    if reading.tensor_active_ratio is not None:
-        coverage += weights.tensor
-        total += weights.tensor * present.tensor
-    if reading.dram_active_ratio is not None:
-        coverage += weights.dram
-        total += weights.dram * present.dram
-    if reading.graphics_engine_active_ratio is not None:
-        coverage += weights.graphics_engine
-        total += weights.graphics_engine * present.graphics_engine
-    elif reading.gpu_utilization_ratio is not None:
+    for weight, value, low in zip(_weights(weights), _values(reading), bounds.low, strict=False):
+        if value is not None:  # then it is both bounds, but for its clamping
+            coverage += weight
+            total += weight * low
+    if reading.graphics_engine_active_ratio is None and reading.gpu_utilization_ratio is not None:
         coverage += weights.graphics_engine
         total += weights.graphics_engine * min(max(reading.gpu_utilization_ratio, 0.0), 1.0)
     rounded = round(coverage, COVERAGE_DIGITS)
@@ -96,17 +92,9 @@ def _mean_of_present(reading: Reading, bounds: Bounds, weights: Weights) -> tupl
 
 
 def _missing(reading: Reading, weights: Weights) -> tuple[str, ...]:
-    """Name the inputs that have a weight and no value."""
-    names = []
-    if reading.sm_active_ratio is None and weights.sm > 0:
-        names.append("sm_active_ratio")
-    if reading.tensor_active_ratio is None and weights.tensor > 0:
-        names.append("tensor_active_ratio")
-    if reading.dram_active_ratio is None and weights.dram > 0:
-        names.append("dram_active_ratio")
-    if reading.graphics_engine_active_ratio is None and weights.graphics_engine > 0:
-        names.append("graphics_engine_active_ratio")
-    return tuple(names)
+    """Return the inputs that have a weight and no value."""
+    inputs = zip(_QUANTITIES, _values(reading), _weights(weights), strict=True)
+    return tuple([quantity for quantity, value, weight in inputs if value is None and weight > 0])
 
 
 def weighted_inputs(settings: ComputeSettings) -> tuple[Alternatives, ...]:

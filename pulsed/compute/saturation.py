@@ -7,11 +7,12 @@ module must not depend on classes or weights.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from operator import attrgetter
 from typing import Final
 
 from pulsed.compute.declaration import DerivedDetail, DerivedNumber, DerivedResult, DerivedState, DerivedVector
-from pulsed.compute.peaks import LINKS, RESOURCES, Peaks, pcie_peak, peaks_by_architecture
+from pulsed.compute.peaks import DEFAULT_PEAKS, LINKS, RESOURCES, Peaks, pcie_peak
 from pulsed.compute.products import DEFAULT, architecture_of, c2c_of, nvlink_of
 from pulsed.model.computed_tick import Bounds, Inputs, Saturation
 from pulsed.model.vocabulary import Reading, Value
@@ -25,8 +26,6 @@ UNKNOWN: Final = "unknown"
 LIMITING_RESOURCES: Final[tuple[str, ...]] = (*RESOURCES, NONE, UNKNOWN)
 """All answers."""
 
-DEFAULT_PEAKS: Final = peaks_by_architecture()
-
 
 class Saturator:
     """Works out the saturation of one kind of device; what does not change between readings is looked up once.
@@ -35,7 +34,7 @@ class Saturator:
         link: the device's chip-to-chip link; None if it has none.
     """
 
-    __slots__ = ("_absent", "_c2c", "_least_pipe_peak", "_nvlink", "_peaks", "_whole", "link")
+    __slots__ = ("_absent", "_c2c", "_nvlink", "_peaks", "_ratios", "_whole", "link")
 
     def __init__(self, model: str, whole: bool, peaks: Mapping[str, Peaks] = DEFAULT_PEAKS) -> None:
         """Look the peaks up.
@@ -50,39 +49,35 @@ class Saturator:
         self.link = c2c_of(model) if whole else None
         self._peaks = row
         self._whole = whole
-        self._least_pipe_peak = min(row.tensor, row.fp64, row.fp32, row.fp16, row.integer)
+        self._ratios: tuple[float, ...] = _ratio_peaks(row)
         self._nvlink = row.nvlink if row.nvlink is not None or nvlink is None else nvlink.peak
         self._c2c = row.c2c if row.c2c is not None or self.link is None else self.link.peak
         has_nvlink = nvlink is None or nvlink.links > 0
         has = {"pcie": whole, "nvlink": whole and has_nvlink, "c2c": self.link is not None}
         self._absent: tuple[str, ...] = tuple(link for link in LINKS if not has[link])
 
-    def of(self, reading: Reading, bounds: Bounds) -> Saturation:
+    def saturation(self, reading: Reading, bounds: Bounds) -> Saturation:
         """Work out the saturation of one reading of such a device.
 
         Args:
             reading: what was read.
             bounds: what its inputs can be.
         """
-        peaks = self._peaks
-        tensor = _share(reading.tensor_active_ratio, peaks.tensor)
-        fp64 = _share(reading.fp64_active_ratio, peaks.fp64)
-        fp32 = _share(reading.fp32_active_ratio, peaks.fp32)
-        fp16 = _share(reading.fp16_active_ratio, peaks.fp16)
-        integer = _share(reading.integer_active_ratio, peaks.integer)
-        dram = _share(reading.dram_active_ratio, peaks.dram)
+        *pipes, dram = [
+            _share(activity, peak) for activity, peak in zip(_activities(reading), self._ratios, strict=True)
+        ]
         pcie = self._pcie(reading) if self._whole else None
         nvlink = self._nvlink_share(reading) if self._whole else None
         c2c: Value = None
         sent, received = reading.c2c_transmit_bytes_per_second, reading.c2c_receive_bytes_per_second
         if has_c2c := self._whole and not (sent is None and received is None):
             c2c = _link_share(sent, received, self._c2c)
-        elsewhere = (tensor, fp64, fp32, fp16, integer, dram, pcie, nvlink)
+        elsewhere = (*pipes, dram, pcie, nvlink)
         resources = (*elsewhere, c2c)
         missing: tuple[str, ...] = ()
         if None in elsewhere or (c2c is None and (has_c2c or self.link is not None)):
             missing = self._missing(resources, has_c2c)
-        compute = _largest((tensor, fp64, fp32, fp16, integer))
+        compute = _largest(pipes)
         ratio = _largest((compute, dram, pcie, nvlink, c2c))
         upper = lower = ratio or 0.0
         if missing:
@@ -142,36 +137,17 @@ class Saturator:
         if not _LINKS.isdisjoint(missing):
             return 1.0
         if not _PIPES.isdisjoint(missing):
-            lower = max(lower, high.sm / self._least_pipe_peak)
+            lower = max(lower, high.sm / min(self._ratios[:-1]))
         if "dram" in missing:
             lower = max(lower, high.dram / self._peaks.dram)
         return min(lower, 1.0)
 
 
-class Saturators:
-    """One saturator per kind of device, made when it is first met.
+_RATIOS: Final = tuple(resource for resource in RESOURCES if resource not in LINKS)
+"""The pipes, and device memory as the last one."""
 
-    Args:
-        peaks: by architecture, from `peaks_by_architecture`.
-
-    Attributes:
-        peaks: as given.
-    """
-
-    def __init__(self, peaks: Mapping[str, Peaks]) -> None:
-        self.peaks = peaks
-        self._known: dict[tuple[str, bool], Saturator] = {}
-
-    def of(self, model: str, whole: bool) -> Saturator:
-        """Give the one for a product's name, and for a whole GPU or a part of one."""
-        found = self._known.get((model, whole))
-        if found is None:
-            found = self._known[model, whole] = Saturator(model, whole, self.peaks)
-        return found
-
-
-DEFAULT_SATURATORS: Final = Saturators(DEFAULT_PEAKS)
-
+_activities = attrgetter(*(f"{resource}_active_ratio" for resource in _RATIOS))
+_ratio_peaks = attrgetter(*_RATIOS)
 _LINKS: Final = frozenset(LINKS)
 _PIPES: Final = frozenset(RESOURCES) - _LINKS - {"dram"}
 
@@ -188,7 +164,7 @@ def _share(activity: Value, peak: float) -> Value:
     return 0.0 if share <= 0.0 else None
 
 
-def _largest(values: tuple[Value, ...]) -> Value:
+def _largest(values: Iterable[Value]) -> Value:
     return max([value for value in values if value is not None], default=None)
 
 

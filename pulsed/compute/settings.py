@@ -4,20 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 
 from pulsed.compute.absence import FORGET_SECONDS
-from pulsed.compute.bounds import bounds_of, zero_filled
+from pulsed.compute.bounds import Missing
 from pulsed.compute.class_table import DEFAULT_THRESHOLDS, ClassThresholds, Profile
-from pulsed.compute.classifier import Classifier, Missing, classifier, traffic
 from pulsed.compute.health.settings import DEFAULT_HEALTH, HealthSettings
+from pulsed.compute.peaks import DEFAULT_PEAKS, Peaks
 from pulsed.compute.plausibility_rules import DEFAULT_PLAUSIBILITY, PlausibilitySettings
-from pulsed.compute.products import ChipToChipLink
-from pulsed.compute.saturation import DEFAULT_SATURATORS, Saturators
 from pulsed.errors import ConfigError
-from pulsed.model.computed_tick import Bounds
-from pulsed.model.gpu import Device
-from pulsed.model.vocabulary import Reading
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +29,7 @@ class Weights:
     graphics_engine: float
 
     def __post_init__(self) -> None:
-        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        values = {each.name: getattr(self, each.name) for each in fields(self)}
         for name, value in values.items():
             if not 0 <= value < math.inf:
                 raise ConfigError(f"weight {name} of real utilization is {value}", "Give a number of 0 or more.")
@@ -69,7 +64,7 @@ class ComputeSettings:
         held_memory_bytes: an idle GPU whose owners are unknown counts as held with at least so much memory in use. On
             data centre GPUs the first CUDA context of a process takes some 300 to 550 MiB; with none, at most 128 MiB
             were seen in use.
-        saturators: with the practical peaks of every architecture.
+        peaks: practical ones, by architecture.
         plausible: limits of plausible inputs.
         health: checks and their thresholds.
         forget_after: seconds after which an absent GPU is forgotten; 0: never.
@@ -84,34 +79,11 @@ class ComputeSettings:
     thresholds: ClassThresholds = DEFAULT_THRESHOLDS
     hold: float = 2.0
     held_memory_bytes: float = 256 * 2**20
-    saturators: Saturators = DEFAULT_SATURATORS
+    peaks: Mapping[str, Peaks] = field(default_factory=lambda: DEFAULT_PEAKS)
     plausible: PlausibilitySettings = DEFAULT_PLAUSIBILITY
     health: HealthSettings = DEFAULT_HEALTH
     forget_after: float = FORGET_SECONDS
     histogram: tuple[float, ...] = (0.05, 0.25, 0.5, 0.75, 0.95)
-
-    @property
-    def classifier(self) -> Classifier:
-        """The class table with the thresholds and of the profile."""
-        return classifier(self.thresholds, self.profile)
-
-    def bounds(self, reading: Reading) -> Bounds:
-        """Return the bounds of the inputs of a reading, which are measured or `missing`."""
-        return zero_filled(reading) if self.missing == "zero" else bounds_of(reading)
-
-    def traffic(
-        self, device: Device, reading: Reading, bounds: Bounds, link: ChipToChipLink | None
-    ) -> tuple[float, float]:
-        """Return the bounds of the largest direction of a GPU's links, in bytes/s, given those of its inputs."""
-        return traffic(
-            reading,
-            bounds.high,
-            self.thresholds,
-            whole=device.whole,
-            link=link,
-            profile=self.profile,
-            missing=self.missing,
-        )
 
 
 DEFAULT_SETTINGS = ComputeSettings()

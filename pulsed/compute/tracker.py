@@ -22,7 +22,7 @@ from pulsed.model.vocabulary import NOTHING
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Roster:
+class TickGpus:
     """The GPUs of a tick; the same object for as long as they do not change.
 
     Attributes:
@@ -40,12 +40,12 @@ class TrackedTick(NamedTuple):
     """The decisions about one tick.
 
     Attributes:
-        roster: the GPUs, each with the decision of its own sample.
+        gpus: the GPUs, each with the decision of its own sample.
         decision: of the tick as a whole: how it relates to the previous tick of the target.
         removed: whole GPUs that were missing and are not expected any more.
     """
 
-    roster: Roster
+    gpus: TickGpus
     decision: SampleDecision
     removed: Mapping[GpuTrack, Removal]
 
@@ -76,7 +76,7 @@ class Tracker:
         self.absence = AbsenceTracker(self._tracks, forget_after, is_elsewhere)
         self._clock = SampleClock()
         self._devices: tuple[Device, ...] | None = None
-        self._roster = Roster((), (), ())
+        self._gpus = TickGpus((), (), ())
         self._is_settled = True
 
     def reconfigure(self, settings: PlausibilitySettings, forget_after: float) -> None:
@@ -91,36 +91,36 @@ class Tracker:
     def track(self, tick: CanonicalTick, boot_id: str = "") -> TrackedTick:
         """Decide about the next tick of the target; `boot_id` is of its node, opaque, empty if unknown."""
         self.absence.remove_moved(tick.time)
-        is_new_roster = tick.devices is not self._devices or self._clock.now >= self.absence.expires
-        if is_new_roster:
-            self._leave_roster()
+        are_devices_new = tick.devices is not self._devices or self._clock.now >= self.absence.expires
+        if are_devices_new:
+            self._leave_tick()
         before = self._clock.ticks
         decision = self._clock.advance(tick)
-        if is_new_roster:
+        if are_devices_new:
             self._register(tick, boot_id)
             self._is_settled = False
         elif not self._is_settled:
             self._is_settled = True
-            for track in self._roster.tracks:
+            for track in self._gpus.tracks:
                 track.status = "present"
         now, time = self._clock.now, self._clock.time
         is_new, interval, settings = decision.kind != "repeat", tick.interval, self._settings
-        for track, reading in zip(self._roster.tracks, tick.readings, strict=True):
-            is_apart = is_new_roster and track.last_sample.tick != before
+        for track, reading in zip(self._gpus.tracks, tick.readings, strict=True):
+            is_apart = are_devices_new and track.last_sample.tick != before
             track.decision = self._clock.decide_since(track.last_sample, interval) if is_apart else decision
             track.now, track.time = now - track.started, time
             if is_new:
                 track.inputs.update(reading, track.now, interval, settings)
-        for track in self._roster.missing:
+        for track in self._gpus.missing:
             track.now, track.time = now - track.started, time
             if is_new:
                 track.inputs.update(NOTHING, track.now, interval, settings)
-        return TrackedTick(self._roster, decision, self.absence.pop_removed())
+        return TrackedTick(self._gpus, decision, self.absence.pop_removed())
 
-    def _leave_roster(self) -> None:
-        """Note the time of the newest sample of all GPUs of the roster, which is that of the newest tick."""
+    def _leave_tick(self) -> None:
+        """Note the time of the newest sample of all GPUs of the tick, which is that of the newest tick."""
         moment, time = self._clock.moment, self._clock.time
-        for track in self._roster.tracks:
+        for track in self._gpus.tracks:
             track.last_sample, track.last_seen = moment, time
 
     def _register(self, tick: CanonicalTick, boot_id: str) -> None:
@@ -137,6 +137,6 @@ class Tracker:
                 boards[device.entity.board] = track
         self.absence.update(tick, tracks, restarted, now)
         found = tuple(tracks.values())
-        self._roster = Roster(
+        self._gpus = TickGpus(
             found, tuple([boards.get(track.device.entity.board, track) for track in found]), self.absence.missing
         )

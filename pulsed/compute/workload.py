@@ -7,16 +7,14 @@ at once, and a flicker of 100 ms does not. `unknown` is a class like any other h
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
+from pulsed.compute.bounds import INPUT_QUANTITIES
 from pulsed.compute.class_table import BOTTLENECKS, VARIABLES, Profile, Variable, rules_of
 from pulsed.compute.declaration import Alternatives, DerivedDetail, DerivedNumber, DerivedResult, DerivedState
 from pulsed.compute.real_utilization import weighted_inputs
+from pulsed.compute.settings import ComputeSettings
 from pulsed.model.computed_tick import NOT_HELD, HeldWorkload, Workload
 from pulsed.model.vocabulary import UNKNOWN, WORKLOAD_CLASSES
-
-if TYPE_CHECKING:
-    from pulsed.compute.settings import ComputeSettings
 
 BOTTLENECK_STATES = (*BOTTLENECKS, UNKNOWN)
 
@@ -24,11 +22,7 @@ PCIE = ("pcie_transmit_bytes_per_second", "pcie_receive_bytes_per_second")
 C2C = ("c2c_transmit_bytes_per_second", "c2c_receive_bytes_per_second")
 
 MEASURED_BY: Mapping[Variable, tuple[str, ...]] = {
-    "sm": ("sm_active_ratio",),
-    "tensor": ("tensor_active_ratio",),
-    "dram": ("dram_active_ratio",),
-    "graphics_engine": ("graphics_engine_active_ratio",),
-    "fp64": ("fp64_active_ratio",),
+    **{variable: (INPUT_QUANTITIES[variable],) for variable in VARIABLES if variable in INPUT_QUANTITIES},
     "real_utilization": (),  # has inputs of its own
     "io": (*PCIE, *C2C),
 }

@@ -6,12 +6,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, fields, make_dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
+from pulsed.compute.bounds import Missing
 from pulsed.compute.class_table import RULES, ClassThresholds, Profile
-from pulsed.compute.classifier import Missing
-from pulsed.compute.peaks import LINKS, RESOURCES, Resource, peaks_by_architecture
+from pulsed.compute.peaks import DEFAULT_PEAKS, LINKS, RESOURCES, Peaks, Resource, peaks_by_architecture
 from pulsed.compute.plausibility_rules import PlausibilitySettings
 from pulsed.compute.products import ARCHITECTURE_NAMES, DEFAULT
-from pulsed.compute.saturation import DEFAULT_SATURATORS, Saturators
 from pulsed.compute.settings import PRESETS, ComputeSettings, Weights
 from pulsed.config.values import Bounds
 from pulsed.errors import ConfigError
@@ -164,10 +163,10 @@ class SaturationSection(Settings):
         "second and direction of links, whose default is that of the link or product.",
     )
 
-    def saturators(self) -> Saturators:
-        """Return the settings of Compute."""
+    def practical_peaks(self) -> Mapping[str, Peaks]:
+        """Return the practical peaks by architecture."""
         given = asdict(self.peaks, dict_factory=lambda items: {key: value for key, value in items if value is not None})
-        return Saturators(peaks_by_architecture(given)) if given else DEFAULT_SATURATORS
+        return peaks_by_architecture(given) if given else DEFAULT_PEAKS
 
 
 _PLAUSIBLE_KEYS = {

@@ -233,7 +233,7 @@ class Config(Settings):
             hold=workload.hold,
             held_memory_bytes=self.compute.idle.held_memory,
             histogram=utilization.histogram,
-            saturators=self.compute.saturation.saturators(),
+            peaks=self.compute.saturation.practical_peaks(),
             plausible=self.compute.plausibility.plausible(),
             health=self.health.settings(),
             forget_after=self.health.forget_after,
@@ -243,7 +243,7 @@ class Config(Settings):
         """Return the settings of the metrics page."""
         return PageSettings(
             self.publish.catalog(),
-            self.compute.saturation.saturators().peaks,
+            self.compute.saturation.practical_peaks(),
             self.publish.passthrough,
             self.publish.owner_labels,
             self.publish.compat,

@@ -10,7 +10,7 @@ from pulsed.config.kubernetes import ExporterPodsSection
 from pulsed.config.values import ALL_NAMESPACES, Columns, FieldIds, Groups, Targets
 from pulsed.model.raw_tick import MAX_GPUS
 from pulsed.reader.dcgmi.settings import DcgmiSettings
-from pulsed.reader.exporter.scraper import ExporterSettings
+from pulsed.reader.exporter.settings import ExporterSettings
 from pulsed.reader.nvml.settings import LEAST_INTERVAL, NvmlSettings
 from pulsed.settings import (
     Duration,
@@ -27,7 +27,7 @@ from pulsed.settings import (
     WholeNumber,
     setting,
 )
-from pulsed.translate.watches import GROUPS
+from pulsed.translate.fields import GROUPS
 
 _DCGMI, _EXPORTER, _NVML = DcgmiSettings(()), ExporterSettings(), NvmlSettings()
 

@@ -26,7 +26,7 @@ from pulsed.config.value_parsers import (
 from pulsed.http.credentials import masked
 from pulsed.present.exposition.page import COMPATIBLE
 from pulsed.settings import Kind, ListKind, TableKind, not_empty, number, one_of, whole
-from pulsed.translate.watches import GROUPS
+from pulsed.translate.fields import GROUPS
 
 Bounds = Annotated[
     tuple[float, ...],

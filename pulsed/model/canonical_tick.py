@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from pulsed.model.gpu import Device
 from pulsed.model.owner import Owners
-from pulsed.model.raw_tick import KernelEvent, Layout, RawValue
+from pulsed.model.raw_tick import KernelEvent, Tick
 from pulsed.model.vocabulary import Reading
 
 
@@ -30,31 +30,20 @@ class Extras(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class CanonicalTick:
+class CanonicalTick(Tick):
     """One sample of all GPUs of a target, in the one vocabulary.
 
     Attributes:
-        time: when, in Unix seconds.
-        clock: when, in seconds of a clock that never steps.
         devices: the GPUs in this sample; the same tuple as long as nothing changes.
         anomalies: by position in `devices`, why some of its inputs count as missing or were cut to their range:
             `ratio_above_one`, ...
-        values: one per series of the layout, as read.
-        rejected: rows that could not be read in this tick, counted by reason.
         extras: by position in `devices`, values of dcgm-exporter's own metrics.
         kernel_events: of the kernel log since the last tick; None where the log is not read.
         passing: by position in `devices`, owners that had it since the tick before, but in neither of both.
     """
 
-    target: str
-    time: float
-    clock: float
-    interval: float
     devices: tuple[Device, ...]
     readings: tuple[Reading, ...]
-    layout: Layout
-    values: Sequence[RawValue]
-    rejected: Mapping[str, int] = field(default_factory=dict)
     anomalies: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
     extras: Mapping[int, Extras] = field(default_factory=dict)
     kernel_events: tuple[KernelEvent, ...] | None = None

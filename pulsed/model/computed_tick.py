@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
@@ -10,7 +10,7 @@ from pulsed.model.counters import NOTHING_COUNTED, CounterSnapshot
 from pulsed.model.gpu import Device
 from pulsed.model.health import NOT_EVALUATED, Health, HealthChange, NodeHealth, XidEvent
 from pulsed.model.owner import Owners
-from pulsed.model.raw_tick import Layout, RawValue
+from pulsed.model.raw_tick import Tick
 from pulsed.model.vocabulary import UNKNOWN, Reading, Value
 
 
@@ -122,7 +122,7 @@ class Result(NamedTuple):
         workload: with the raw class.
         saturation: how close it is to a limit, of this tick alone too.
         held: the class with flickers left out.
-        account: what was counted up to and with this tick.
+        counters: what was counted up to and with this tick.
         health: of the GPU; a MIG instance has its board's.
         clock_event_shares: by reason, the share of the last minute in which the clocks were held for it.
         mig_unpartitioned: of a board with MIG instances, the share of its compute slices that none of them has, 0..1.
@@ -133,7 +133,7 @@ class Result(NamedTuple):
     workload: Workload
     saturation: Saturation
     held: HeldWorkload = NOT_HELD
-    account: CounterSnapshot = NOTHING_COUNTED
+    counters: CounterSnapshot = NOTHING_COUNTED
     health: Health = NOT_EVALUATED
     clock_event_shares: tuple[tuple[str, float], ...] = ()
     mig_unpartitioned: float | None = None
@@ -192,20 +192,13 @@ class Removal(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class ComputedTick:
+class ComputedTick(Tick):
     """One sample of all GPUs of a target, with all results: everything that outputs need.
 
     Attributes:
-        target: what was read, in words for a person.
-        time: when, in Unix seconds.
-        clock: when, in seconds of a clock that never steps.
-        interval: nominal seconds between two ticks.
         devices: the GPUs of the sample, then the lost ones; the same tuple as long as nothing changes.
         readings: one per device, without implausible inputs; all None for a lost GPU.
         results: one per device.
-        layout: the series of the source.
-        values: one per series of the layout, as read.
-        rejected: rows that could not be read in this tick, counted by reason.
         anomalies: by position in `devices`, why some of its inputs count as missing or were cut to their range.
         passing: by position in `devices`, owners that had it since the tick before, but in neither of both.
         changes: of held classes that this sample brought.
@@ -216,16 +209,9 @@ class ComputedTick:
         xids: that happened since the sample before.
     """
 
-    target: str
-    time: float
-    clock: float
-    interval: float
     devices: tuple[Device, ...]
     readings: tuple[Reading, ...]
     results: tuple[Result, ...]
-    layout: Layout
-    values: Sequence[RawValue]
-    rejected: Mapping[str, int] = field(default_factory=dict)
     anomalies: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
     passing: Mapping[int, Owners] = field(default_factory=dict)
     changes: tuple[ClassChange, ...] = ()

@@ -125,7 +125,7 @@ def _positions() -> Mapping[tuple[str, str], int]:
     return {key: position for position, key in enumerate(keys)}
 
 
-POSITION: Mapping[tuple[str, str], int] = _positions()
+COUNTER_POSITION: Mapping[tuple[str, str], int] = _positions()
 """Index in `CounterSnapshot.values` by counter and state."""
 
 
@@ -159,8 +159,8 @@ class CounterSnapshot(NamedTuple):
 
     def value(self, name: str, state: str = "") -> Value:
         """Return the value of one counter, or of one of its states."""
-        return self.values[POSITION[name, state]]
+        return self.values[COUNTER_POSITION[name, state]]
 
 
-NOTHING_COUNTED = CounterSnapshot((None,) * len(POSITION))
+NOTHING_COUNTED = CounterSnapshot((None,) * len(COUNTER_POSITION))
 """Before the first sample."""

@@ -129,3 +129,40 @@ class RawTick:
     rejected: Mapping[str, int] = field(default_factory=dict)
     read_seconds: float = 0.0
     processes: tuple[GpuProcess, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """A tick that follows from a raw one, whose attributes it has."""
+
+    raw: RawTick
+
+    @property
+    def target(self) -> str:
+        """What was read, in human-readable form."""
+        return self.raw.target
+
+    @property
+    def time(self) -> float:
+        """When, in Unix seconds."""
+        return self.raw.time
+
+    @property
+    def clock(self) -> float:
+        """When, in seconds of a clock that never steps."""
+        return self.raw.clock
+
+    @property
+    def interval(self) -> float:
+        """Nominal seconds between two ticks."""
+        return self.raw.interval
+
+    @property
+    def layout(self) -> Layout:
+        """The series of the source."""
+        return self.raw.layout
+
+    @property
+    def values(self) -> Sequence[RawValue]:
+        """One per series of the layout, as read."""
+        return self.raw.values

@@ -73,7 +73,7 @@ class Target:
         self.tick, self.arrived, self.up, self.error = tick, now, True, ""
         self.samples += 1
         self.version += 1
-        for reason, rows in tick.rejected.items():
+        for reason, rows in tick.raw.rejected.items():
             self.rejected[reason] = self.rejected.get(reason, 0) + rows
 
     def correct(self, tick: ComputedTick) -> None:

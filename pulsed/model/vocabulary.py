@@ -4,7 +4,7 @@ A field of `Reading` is at the same time the record's attribute, the suffix of t
 in JSON and the column in CSV. Units are in the name, always base units: ratios 0..1, bytes, seconds, hertz, watts,
 joules, degrees Celsius. None means that the source has no value; it is never replaced by 0.
 
-Adding a quantity is one entry here and one in `pulsed.translate.fields`, which lists its sources. This module
+Adding a quantity is one entry here and a row in `pulsed/translate/fields.tsv`, which lists its sources. This module
 must not contain any source's names.
 """
 

@@ -6,9 +6,16 @@ from collections.abc import Iterable, Mapping
 
 from pulsed.compute.products import missing_from_model
 from pulsed.model.vocabulary import QUANTITIES, is_counter
-from pulsed.translate.exporter_versions import ANY, ExporterVersion, first_version, name_for
-from pulsed.translate.fields import FIELDS, FIRST_BASE_UNIT_ID, DcgmField
-from pulsed.translate.watches import GROUPS, fields_to_watch, superchip_fields
+from pulsed.translate.exporter_versions import ANY, name_for
+from pulsed.translate.fields import (
+    FIELDS,
+    FIRST_BASE_UNIT_ID,
+    GROUPS,
+    DcgmField,
+    ExporterVersion,
+    fields_to_watch,
+    superchip_fields,
+)
 
 MOST_LINES = 127
 """Fields that dcgm-exporter before 4.8.4 can watch."""
@@ -79,7 +86,7 @@ def counters_file(version: ExporterVersion, model: str = "") -> str:
     newer: dict[ExporterVersion, list[str]] = {}
     for field in fields:
         if field not in accepted:
-            since = first_version(field)
+            since = field.since
             newer.setdefault(since, []).extend(_lines([field], since, "#"))
     for since, line in _OWN:
         if since > version:

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pulsed.attribution.labels import SHARES, is_relabelled, owners_of
 from pulsed.model.gpu import Device, Entity, EntityKind
 from pulsed.model.raw_tick import Labels, Layout
+from pulsed.translate.fields import TEXT_NAMES
 from pulsed.translate.units import BLANK_TEXTS
 
 # Spellings, the likelier first: `Hostname` until dcgm-exporter 4.8.2, then `hostname` (#655); `exported_` and the rest
@@ -27,11 +28,11 @@ _UUID = ("UUID", "uuid")
 _GPU = ("gpu",)
 _MIG_ID = ("GPU_I_ID",)
 _MIG_PROFILE = ("GPU_I_PROFILE", "dra_mig_profile")
-_MIG_UUID = ("dra_mig_device_uuid", "DCGM_FI_DEV_UUID", "DCGM_FI_DEV_GPU_UUID")
+_MIG_UUID = ("dra_mig_device_uuid", *TEXT_NAMES["uuid"])
 _TEXTS: Mapping[str, tuple[str, ...]] = {
-    "model": ("modelName", "model_name", "DCGM_FI_DEV_NAME", "DCGM_FI_DEV_GPU_NAME"),
-    "pci_bus_id": ("pci_bus_id", "DCGM_FI_DEV_PCI_BUSID", "DCGM_FI_DEV_PCI_BUS_ID"),
-    "driver_version": ("DCGM_FI_DRIVER_VERSION", "DCGM_FI_SYSTEM_DRIVER_VERSION"),
+    "model": ("modelName", "model_name", *TEXT_NAMES["model"]),
+    "pci_bus_id": ("pci_bus_id", *TEXT_NAMES["pci_bus_id"]),
+    "driver_version": TEXT_NAMES["driver_version"],
     "device": ("device",),
 }
 

@@ -14,7 +14,15 @@ from functools import lru_cache
 
 from pulsed.model.raw_tick import Layout, RawValue
 from pulsed.model.vocabulary import POSITION, Reading
-from pulsed.translate.fields import AMBIGUOUS_NAME, BY_NAME, BY_SHORT, FIELDS, FIRST_BASE_UNIT_ID, IDENTITY, DcgmField
+from pulsed.translate.fields import (
+    AMBIGUOUS_NAME,
+    BY_NAME,
+    BY_SHORT,
+    FIELDS,
+    FIRST_BASE_UNIT_ID,
+    TEXT_COLUMNS,
+    DcgmField,
+)
 from pulsed.translate.identity import SeriesEntity
 from pulsed.translate.units import PERCENT, RATIO, UNDECIDED, OutOfRangeRule, Unit, out_of_range_rule
 
@@ -205,7 +213,7 @@ def _texts(layout: Layout, subject: SeriesEntity) -> tuple[int, ...]:
     if layout.dialect == "exporter":
         return ()
     first = first_series(subject)
-    return tuple(position - first for position, _ in subject.series if layout.series[position].name in IDENTITY)
+    return tuple(position - first for position, _ in subject.series if layout.series[position].name in TEXT_COLUMNS)
 
 
 def first_series(subject: SeriesEntity) -> int:

@@ -14,7 +14,7 @@ from pulsed.model.gpu import Device, Entity
 from pulsed.model.raw_tick import MAX_GPUS, KernelEvent, Labels, Layout, RawTick, RawValue
 from pulsed.model.vocabulary import NOTHING, Reading, Value
 from pulsed.translate.extras import ExtrasReader, extras_plans
-from pulsed.translate.fields import IDENTITY
+from pulsed.translate.fields import TEXT_COLUMNS
 from pulsed.translate.identity import (
     blocks_of,
     clean_text,
@@ -126,15 +126,9 @@ class Translator:
         if found != self._devices:
             self._devices = found
         return CanonicalTick(
-            target=raw.target,
-            time=raw.time,
-            clock=raw.clock,
-            interval=raw.interval,
+            raw,
             devices=self._devices,
             readings=tuple(readings),
-            layout=raw.layout,
-            values=values,
-            rejected=raw.rejected,
             anomalies=anomalies,
             extras=compiled.extras.read(self._devices, values),
             kernel_events=kernel_events,
@@ -191,7 +185,7 @@ class Translator:
             return False
         news = False
         for series, value in zip(layout.series, values, strict=True):
-            attribute = IDENTITY.get(series.name)
+            attribute = TEXT_COLUMNS.get(series.name)
             text = clean_text(value)
             if attribute and text:
                 known = self._texts.setdefault(series.labels, {})

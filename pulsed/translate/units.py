@@ -7,7 +7,7 @@ which is slower and distinguishes blanks, rounding, excess and garbage. This mod
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Literal
@@ -157,37 +157,39 @@ def _undecided_rule(value: float, anomalies: list[str]) -> float | None:
 
 RATIO = Unit("ratio", high=1.0, share=True, type="double")
 PERCENT = Unit("%", divide=100.0, high=100.0, share=True)
-PERCENT_DOUBLE = replace(PERCENT, type="double")
 UNDECIDED = Unit("% or ratio", high=0.0, share=True)
 """For a name that means percent in one DCGM and a ratio in the next, on a page that does not state which."""
 
-# NVML lets the intended fan speed pass 100 %.
-FAN_PERCENT = Unit("%", divide=100.0, high=200.0)
-FAN_RATIO = Unit("ratio", high=2.0, type="double")
-
-# No link carries 100 TB/s; it is also below the blank of doubles.
-B_PER_SECOND = Unit("B/s", high=1e14)
-KB_PER_SECOND = Unit("kB/s", multiply=1e3, high=1e11)
-MB_PER_SECOND = Unit("MB/s", multiply=1e6, high=1e8)
-"""A rate that DCGM derives from a counter: negative after the counter was reset, which is no reading."""
-
-BYTES = Unit("B")
-MEBIBYTES = Unit("MiB", multiply=1048576.0, high=1e9)
-
-WATTS = Unit("W", high=1e6, type="double")
-JOULES = Unit("J")
-MILLIJOULES = Unit("mJ", divide=1e3)
-CELSIUS = Unit("°C", high=200.0)
-"""DCGM itself drops temperatures above 200."""
-CELSIUS_MARGIN = Unit("°C", low=-200.0, high=200.0)
-"""Below 0 when the limit is passed."""
-
-HERTZ = Unit("Hz", high=1e12)
-MEGAHERTZ = Unit("MHz", multiply=1e6, high=1e6)
-SECONDS = Unit("s", type="double")
-NANOSECONDS = Unit("ns", divide=1e9)
-
-COUNT = Unit("count")
 CODE = Unit("code")
+COUNT = Unit("count")
 PSTATE = Unit("P-state", high=15.0)
 """NVML reports 32 for an unknown state."""
+
+UNITS: Mapping[str, Unit] = {
+    "ratio": RATIO,
+    "%": PERCENT,
+    "% double": replace(PERCENT, type="double"),
+    # NVML lets the intended fan speed pass 100 %.
+    "% fan": Unit("%", divide=100.0, high=200.0),
+    "ratio fan": Unit("ratio", high=2.0, type="double"),
+    # No link carries 100 TB/s; it is also below the blank of doubles. DCGM derives some rates from counters: negative
+    # after the counter was reset, which is no reading.
+    "B/s": Unit("B/s", high=1e14),
+    "kB/s": Unit("kB/s", multiply=1e3, high=1e11),
+    "MB/s": Unit("MB/s", multiply=1e6, high=1e8),
+    "B": Unit("B"),
+    "MiB": Unit("MiB", multiply=1048576.0, high=1e9),
+    "W": Unit("W", high=1e6, type="double"),
+    "J": Unit("J"),
+    "mJ": Unit("mJ", divide=1e3),
+    "°C": Unit("°C", high=200.0),  # DCGM itself drops temperatures above 200
+    "±°C": Unit("°C", low=-200.0, high=200.0),  # a margin is below 0 when the limit is passed
+    "Hz": Unit("Hz", high=1e12),
+    "MHz": Unit("MHz", multiply=1e6, high=1e6),
+    "s": Unit("s", type="double"),
+    "ns": Unit("ns", divide=1e9),
+    "count": COUNT,
+    "code": CODE,
+    "P-state": PSTATE,
+}
+"""The units of `fields.tsv`, by their names there."""

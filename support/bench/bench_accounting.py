@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import cycle
 from statistics import fmean
 
 from pulsed.compute.derived_results import result_of
@@ -28,7 +29,10 @@ LEVEL, BUSY_OF_TEN = 0.9, 3
 def run() -> Iterator[Figure]:
     translator = Translator("bench")
     canonical = [translator.translate(raw) for raw in raw_ticks(GPUS, 20)]
-    ticks = [replace(canonical[number % 20], clock=float(number)) for number in range(TICKS)]
+    ticks = [
+        replace(tick, raw=replace(tick.raw, clock=float(number)))
+        for number, tick in zip(range(TICKS), cycle(canonical), strict=False)
+    ]
     gpus, settings = TICKS * GPUS, ComputeSettings()
     alone = (
         cpu_seconds(

@@ -8,7 +8,7 @@ from functools import partial
 
 from pulsed.compute.class_table import DEFAULT_THRESHOLDS
 from pulsed.compute.classifier import Classifier
-from pulsed.compute.derived_results import derive
+from pulsed.compute.derived_results import Deriver
 from pulsed.compute.settings import ComputeSettings
 from pulsed.model.computed_tick import RealUtilization, Saturation, Workload
 from pulsed.model.gpu import Device, Entity
@@ -49,9 +49,8 @@ def run() -> Iterator[Figure]:
 
 
 def _derive(readings: Sequence[Reading]) -> list[tuple[RealUtilization, Workload, Saturation]]:
-    settings, device = ComputeSettings(), Device(Entity("gpu", "0"))
-    classes = settings.classifier
-    return [derive(device, reading, settings, classes, settings.bounds(reading)) for reading in readings]
+    deriver, device = Deriver(ComputeSettings()), Device(Entity("gpu", "0"))
+    return [deriver.derive(device, reading, deriver.bounds(reading)) for reading in readings]
 
 
 def _readings(count: int, seed: int = 1) -> list[Reading]:

@@ -36,7 +36,7 @@ JOBS = 2000
 def run() -> Iterator[Figure]:
     translator = Translator("bench")
     canonical = [translator.translate(raw) for raw in raw_ticks(GPUS, 20)]
-    free = [replace(canonical[number % 20], clock=number / HERTZ, interval=1 / HERTZ) for number in range(TICKS)]
+    free = [_moved(canonical[number % 20], clock=number / HERTZ, interval=1 / HERTZ) for number in range(TICKS)]
     compute = _per_second(lambda: list(map(ComputeLayer(ComputeSettings()).compute, free)))
     baseline = Figure("Compute, 8 GPUs at 10 Hz", compute, "% of a core")
     yield baseline
@@ -78,6 +78,11 @@ class _Consumers:
             self.accounting.add(after)
 
 
+def _moved(tick: CanonicalTick, clock: float, interval: float) -> CanonicalTick:
+    """Return a tick at another time."""
+    return replace(tick, raw=replace(tick.raw, clock=clock, time=DAY + clock, interval=interval))
+
+
 def _settle(consumers: _Consumers, computed: Sequence[ComputedTick]) -> None:
     """Bring the accounts up to date twice."""
     for tick in (computed[0], computed[-1]):
@@ -113,8 +118,8 @@ def _memory(owned: Sequence[CanonicalTick]) -> Iterator[Figure]:
             replace(device, owners=(jobs[2 * at], jobs[2 * at + 1])) for at, device in enumerate(owned[0].devices)
         )
         for step in range(3):
-            tick = replace(owned[step], devices=devices, clock=3.0 * number + step, time=DAY + 3.0 * number + step)
-            consumers.accounting.add(layer.compute(replace(tick, interval=1.0)))
+            tick = _moved(replace(owned[step], devices=devices), clock=3.0 * number + step, interval=1.0)
+            consumers.accounting.add(layer.compute(tick))
     del layer, tick
     gc.collect()
     after, _ = tracemalloc.get_traced_memory()

@@ -24,7 +24,8 @@ Fetch = Callable[[str], Awaitable[bytes]]
 @asynccontextmanager
 async def with_pulsed() -> AsyncIterator[Fetch]:
     """The daemon's own scraper, with all that it does for a scrape: headers, limits, redirects, typed errors."""
-    from pulsed.reader.exporter.scraper import ExporterSettings, Scraper
+    from pulsed.reader.exporter.scraper import Scraper
+    from pulsed.reader.exporter.settings import ExporterSettings
 
     scraper = Scraper(ExporterSettings(interval=INTERVAL))
     scraper.retain()

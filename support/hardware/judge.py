@@ -160,7 +160,7 @@ def _of_integral(kernel: KnownKernel, played: Played, gpu: GpuFacts, found: Sequ
     if not kernel.period:
         return
     schedule = busy_share(kernel, played) * kernel.used_sms(gpu.sms) / gpu.sms
-    first, last = found[0].result.account, found[-1].result.account
+    first, last = found[0].result.counters, found[-1].result.counters
     active, seconds = (
         (last.value(name) or 0.0) - (first.value(name) or 0.0) for name in ("sm_active_seconds", "observed_seconds")
     )

@@ -16,7 +16,7 @@ from pulsed.accounting.accounting import SILENT_SECONDS, OwnerAccounting
 from pulsed.accounting.counter_vector import EMPTY, OBSERVED, added, increase
 from pulsed.accounting.owner_roster import MORE_OWNERS, OTHER, OWNERS_PER_GPU, RESUME_SECONDS
 from pulsed.accounting.saved_accounts import EndedAccounts, dump_account, load_account
-from pulsed.model.counters import POSITION, CounterSnapshot
+from pulsed.model.counters import COUNTER_POSITION, CounterSnapshot
 from pulsed.model.gpu import Device, Entity
 from pulsed.model.owner import Owner, Owners, pod
 from pulsed.model.vocabulary import NOTHING, Reading
@@ -57,7 +57,7 @@ def test_owners_and_nobody_add_up_to_the_gpu(
         assert node.tick is not None
         for position, device in enumerate(node.tick.devices):
             if position not in node.tick.lost:
-                account = node.tick.results[position].account
+                account = node.tick.results[position].counters
                 last[device.entity.uuid] = account
                 first.setdefault(device.entity.uuid, account)
         if number in queried:
@@ -70,7 +70,7 @@ def test_owners_and_nobody_add_up_to_the_gpu(
         for part in parts:
             total = added(total, part.estimate)
         whole = increase(first[uuid], last[uuid])
-        for (name, state), at in POSITION.items():
+        for (name, state), at in COUNTER_POSITION.items():
             expected, found = whole[at], total[at]
             if expected is None:
                 assert found is None
@@ -280,7 +280,7 @@ def test_a_second_target_with_the_same_gpu_counts_nothing() -> None:
     for _ in range(4):
         first.sees(((A,), WORKS))
         assert first.tick is not None
-        accounting.add(replace(first.tick, target="again"))
+        accounting.add(replace(first.tick, raw=replace(first.tick.raw, target="again")))
     assert second.tick is None
     assert seconds(first.running(A)) == 3.0
 

@@ -12,7 +12,7 @@ from pulsed.config.gpu_selection import EVERYTHING, parse
 from pulsed.config.load import load
 from pulsed.model.canonical_tick import CanonicalTick
 from pulsed.model.gpu import Device, Entity
-from pulsed.model.raw_tick import Layout
+from pulsed.model.raw_tick import Layout, RawTick
 from pulsed.model.vocabulary import NOTHING
 from support.daemon import pulsed
 
@@ -27,7 +27,7 @@ DEVICES = (
 def tick() -> CanonicalTick:
     readings = tuple(NOTHING._replace(power_watts=float(number)) for number in range(4))
     return CanonicalTick(
-        "t", 0.0, 0.0, 1.0, DEVICES, readings, Layout("exporter", ()), (), {}, {1: ("one",), 3: ("three",)}
+        RawTick("t", 0.0, 0.0, 1.0, Layout("exporter", ()), ()), DEVICES, readings, {1: ("one",), 3: ("three",)}
     )
 
 

@@ -11,7 +11,7 @@ from pulsed.collector.gpu_claims import GpuClaims
 from pulsed.collector.own_node import OwnNodeExporter
 from pulsed.errors import OtherNode
 from pulsed.kubernetes.exporter_pods import ExporterEndpoint
-from pulsed.reader.exporter.scraper import ExporterSettings
+from pulsed.reader.exporter.settings import ExporterSettings
 from pulsed.reader.exporter.source import ExporterSource
 
 GPU = 'gpu="0",UUID="GPU-a"'

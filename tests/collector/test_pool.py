@@ -28,7 +28,7 @@ class Watched:
     def observed(self) -> float:
         """Seconds that are counted of the first GPU."""
         tick = self.store.targets[0].tick
-        return (tick and tick.results[0].account.value("observed_seconds")) or 0.0
+        return (tick and tick.results[0].counters.value("observed_seconds")) or 0.0
 
 
 def configured(*overrides: str) -> Config:

@@ -30,14 +30,14 @@ from pulsed.errors import NothingRead, UsageError
 from pulsed.model.raw_tick import RawTick
 from pulsed.present.csv import pulsed_csv
 from pulsed.reader.demo.source import DemoSource
-from pulsed.reader.exporter.scraper import ExporterSettings
+from pulsed.reader.exporter.settings import ExporterSettings
 from pulsed.reader.exporter.source import ExporterSource
 from pulsed.reader.record.file import RecordFailed, open_record
 from pulsed.reader.record.lines import Session
-from pulsed.reader.replay.source import ReplaySource
 from pulsed.reader.source import Source
 from support.daemon import environment, pulsed
 from support.dmon_writer import ERAS, DmonWriter
+from support.sources import replayed
 from support.standin.fixture import standin
 from support.standin.install import Standin
 from support.standin.scenario import gpus
@@ -140,7 +140,7 @@ def exporters(folder: Path, tape: list[RawTick]) -> list[Source]:
 def dmon(folder: Path, tape: list[RawTick]) -> list[Source]:
     path = folder / "capture.txt"
     path.write_text(capture(40))
-    return [Taped(ReplaySource(path, speed=0), tape)]
+    return [Taped(replayed(path, speed=0), tape)]
 
 
 Make = Callable[[Path, "list[RawTick]"], "list[Source]"]

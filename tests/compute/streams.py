@@ -9,7 +9,7 @@ from pulsed.compute.tracker import TrackedTick, Tracker
 from pulsed.model.canonical_tick import CanonicalTick
 from pulsed.model.computed_tick import ComputedTick
 from pulsed.model.gpu import Device, Entity
-from pulsed.model.raw_tick import Layout
+from pulsed.model.raw_tick import Layout, RawTick
 from pulsed.model.vocabulary import NOTHING, Reading
 
 NO_SERIES = Layout("exporter", ())
@@ -49,12 +49,13 @@ def sample(
 ) -> CanonicalTick:
     """A tick of the first devices, as many as there are readings; by default the wall clock goes with the other one."""
     when = DAY + clock if time is None else time
-    return CanonicalTick("test", when, clock, interval, tuple(devices[: len(readings)]), readings, NO_SERIES, ())
+    raw = RawTick("test", when, clock, interval, NO_SERIES, ())
+    return CanonicalTick(raw, tuple(devices[: len(readings)]), readings)
 
 
 def counted(tick: ComputedTick, name: str, state: str = "", position: int = 0) -> float:
     """The value of a counter that must be there."""
-    value = tick.results[position].account.value(name, state)
+    value = tick.results[position].counters.value(name, state)
     assert value is not None
     return value
 
@@ -74,4 +75,4 @@ class TrackedTarget:
         return self.tracker.track(sample(self.clock, *readings, devices=devices, interval=interval, time=time))
 
     def track(self, *devices: Device, after: float = 1.0, interval: float = 1.0, time: float | None = None) -> GpuTrack:
-        return self.tick(*devices, after=after, interval=interval, time=time).roster.tracks[0]
+        return self.tick(*devices, after=after, interval=interval, time=time).gpus.tracks[0]

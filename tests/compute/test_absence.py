@@ -19,16 +19,16 @@ from tests.compute.streams import DAY, GPU, OTHER, PART, WITHOUT_UUID, TrackedTa
 def test_a_board_that_is_divided_is_not_missing() -> None:
     target = TrackedTarget()
     target.tick(GPU, OTHER)
-    assert target.tick(PART, OTHER).roster.missing == ()
+    assert target.tick(PART, OTHER).gpus.missing == ()
     unknown_board = Device(Entity("mig", "", "", "1"))
-    assert target.tick(unknown_board).roster.missing == ()
-    assert [track.device for track in target.tick(OTHER).roster.missing] == [GPU]
+    assert target.tick(unknown_board).gpus.missing == ()
+    assert [track.device for track in target.tick(OTHER).gpus.missing] == [GPU]
 
 
 def test_a_board_without_a_uuid_is_divided_by_its_index() -> None:
     target = TrackedTarget()
     target.tick(WITHOUT_UUID, OTHER)
-    assert target.tick(PART, OTHER).roster.missing == ()
+    assert target.tick(PART, OTHER).gpus.missing == ()
 
 
 ADDRESS = "00000000:01:00.0"
@@ -86,14 +86,14 @@ def test_a_board_of_an_earlier_run_replaces_none() -> None:
     target.tracker.absence.expect("test", [ExpectedGpu(one, DAY), ExpectedGpu(other, DAY)])
     tick = target.tick(other, time=DAY)
     assert tick.removed == {}
-    assert [track.device for track in tick.roster.missing] == [one]
+    assert [track.device for track in tick.gpus.missing] == [one]
 
 
 def test_the_longest_absent_gpus_are_forgotten_first() -> None:
     target = TrackedTarget()
     devices = [Device(Entity("gpu", str(number), f"GPU-{number}")) for number in range(KEPT + 2)]
     tracks = [target.track(device) for device in devices]
-    assert len(target.tick(devices[-1]).roster.missing) == KEPT
+    assert len(target.tick(devices[-1]).gpus.missing) == KEPT
     assert target.track(devices[1]) is tracks[1]
     assert target.track(devices[0]) is not tracks[0]
     assert target.track(devices[0]).now == 1.0
@@ -113,8 +113,8 @@ def test_the_place_of_a_forgotten_gpu_is_free() -> None:
 def test_gpus_of_an_earlier_run_are_missing_until_they_are_seen() -> None:
     target = TrackedTarget()
     target.tracker.absence.expect("test", [ExpectedGpu(GPU, DAY), ExpectedGpu(OTHER, DAY)])
-    assert target.tick(time=DAY).roster.missing == (), "a tick without GPUs proves nothing"
-    roster = target.tick(GPU, time=DAY).roster
+    assert target.tick(time=DAY).gpus.missing == (), "a tick without GPUs proves nothing"
+    roster = target.tick(GPU, time=DAY).gpus
     assert [track.device for track in roster.missing] == [OTHER]
     assert (roster.tracks[0].status, roster.tracks[0].decision.kind) == ("new", "first")
     track = target.track(OTHER, time=DAY)
@@ -125,7 +125,7 @@ def test_gpus_of_an_earlier_run_are_missing_until_they_are_seen() -> None:
 def test_a_gpu_of_an_earlier_run_whose_uuid_is_known_now() -> None:
     target = TrackedTarget()
     target.tracker.absence.expect("test", [ExpectedGpu(WITHOUT_UUID, DAY)])
-    roster = target.tick(GPU, time=DAY).roster
+    roster = target.tick(GPU, time=DAY).gpus
     assert roster.missing == ()
     assert len(roster.tracks[0].other_keys) == 1
 
@@ -134,7 +134,7 @@ def test_a_gpu_of_an_earlier_run_whose_uuid_is_known_now() -> None:
 def test_gpus_of_another_target_or_time_are_not_expected(name: str, age: float) -> None:
     target = TrackedTarget()
     target.tracker.absence.expect(name, [ExpectedGpu(OTHER, DAY - age)])
-    assert target.tick(GPU, time=DAY).roster.missing == ()
+    assert target.tick(GPU, time=DAY).gpus.missing == ()
 
 
 def test_a_divided_board_grows_no_older() -> None:
@@ -144,19 +144,19 @@ def test_a_divided_board_grows_no_older() -> None:
     for _ in range(3):
         assert target.tick(PART, OTHER, after=50.0).removed == {}
     assert target.tracker.absence.boards == ()
-    assert [track.device for track in target.tick(OTHER).roster.missing] == [GPU]
+    assert [track.device for track in target.tick(OTHER).gpus.missing] == [GPU]
     assert target.tick(OTHER, after=59.0).removed == {}
     (removal,) = target.tick(OTHER, after=1.0).removed.values()
     assert (removal.device, removal.reason) == (GPU, "expired")
-    assert target.tick(PART, OTHER).roster.tracks[0].status == "new", "parts go with their board"
+    assert target.tick(PART, OTHER).gpus.tracks[0].status == "new", "parts go with their board"
 
 
 def test_the_parts_of_a_forgotten_board_are_forgotten() -> None:
     target = TrackedTarget()
     target.tick(GPU, PART, OTHER)
-    (absent,) = target.tick(OTHER).roster.missing
+    (absent,) = target.tick(OTHER).gpus.missing
     target.tracker.forget(absent)
-    assert [track.status for track in target.tick(PART, OTHER).roster.tracks] == ["new", "present"]
+    assert [track.status for track in target.tick(PART, OTHER).gpus.tracks] == ["new", "present"]
 
 
 def expire(tracker: Tracker, track: GpuTrack) -> None:
@@ -188,10 +188,10 @@ def test_a_change_counts_from_the_next_tick_on_though_the_devices_stay(
     tracker.track(sample(1.0, NOTHING, NOTHING, devices=(GPU, OTHER)))
     devices = (OTHER,)
     before = tracker.track(sample(2.0, NOTHING, devices=devices))
-    assert tracker.track(sample(3.0, NOTHING, devices=devices)).roster is before.roster
-    change(tracker, before.roster.missing[0])
+    assert tracker.track(sample(3.0, NOTHING, devices=devices)).gpus is before.gpus
+    change(tracker, before.gpus.missing[0])
     after = tracker.track(sample(4.0, NOTHING, devices=devices))
-    assert (after.roster.missing, [each.reason for each in after.removed.values()]) == ((), reasons)
+    assert (after.gpus.missing, [each.reason for each in after.removed.values()]) == ((), reasons)
     assert [track.device for track in tracker.absence.boards] == ([GPU] if change is ignore else [])
 
 
@@ -200,7 +200,7 @@ def test_a_part_replaces_no_board() -> None:
     target.tracker.absence.expect("test", [ExpectedGpu(GPU, DAY, "a")])
     part = Device(Entity("mig", "7", "GPU-9", "1"))
     tick = target.tracker.track(sample(1.0, NOTHING, devices=(part,), time=DAY), "b")
-    assert ([track.device for track in tick.roster.missing], tick.removed) == ([GPU], {})
+    assert ([track.device for track in tick.gpus.missing], tick.removed) == ([GPU], {})
 
 
 def test_a_removal_in_words() -> None:

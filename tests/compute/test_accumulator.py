@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pulsed.compute.accumulator import MAX_WATTS, Accumulator
-from pulsed.model.counters import COUNTERS, IDLE_KINDS, NOTHING_COUNTED, POSITION, CounterSnapshot
+from pulsed.model.counters import COUNTER_POSITION, COUNTERS, IDLE_KINDS, NOTHING_COUNTED, CounterSnapshot
 from pulsed.model.gpu import Device
 from pulsed.model.owner import Owner, pod
 from pulsed.model.vocabulary import NOTHING, WORKLOAD_CLASSES, Reading
@@ -41,8 +41,8 @@ def total(account: CounterSnapshot, name: str, states: tuple[str, ...] = WORKLOA
 
 
 def test_every_counter_has_its_place() -> None:
-    assert len(POSITION) == sum(len(counter.states) for counter in COUNTERS)
-    assert len(ledger().snapshot().values) == len(POSITION) == len(NOTHING_COUNTED.values)
+    assert len(COUNTER_POSITION) == sum(len(counter.states) for counter in COUNTERS)
+    assert len(ledger().snapshot().values) == len(COUNTER_POSITION) == len(NOTHING_COUNTED.values)
     assert set(NOTHING_COUNTED.values) == {None}
 
 

@@ -214,6 +214,6 @@ def test_energy_of_a_stuck_counter_comes_from_power(stuck_at: float, interval: f
     for number in range(200):
         values = {**node.page(JOB, 300.0), "DCGM_FI_PROF_SM_ACTIVE": 0.8 + number % 9 / 1000}
         result = node.poll({**values, "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION": stuck_at})
-    joules = sum(result.account.value("class_energy_joules", name) or 0.0 for name in WORKLOAD_CLASSES)
+    joules = sum(result.counters.value("class_energy_joules", name) or 0.0 for name in WORKLOAD_CLASSES)
     assert joules == pytest.approx(300.3 * 199 * interval, rel=1e-3)
-    assert result.account.value("energy_unknown_seconds") == 0.0
+    assert result.counters.value("energy_unknown_seconds") == 0.0

@@ -105,7 +105,7 @@ def test_the_counters_of_a_gpu_that_comes_back_go_on() -> None:
     back = [counted(tick, "observed_seconds", position=1) for tick in found if len(tick.results) > 1]
     assert back == [0.0, 1.0, 3.0, 3.0, 4.0]
     assert counted(found[-1], "observed_seconds") == 5.0
-    assert found[-1].results[1].account.created == DAY
+    assert found[-1].results[1].counters.created == DAY
 
 
 def test_a_device_that_is_only_described_anew_goes_on() -> None:
@@ -226,11 +226,11 @@ def test_whatever_comes_nothing_falls_or_is_counted_twice(
     for step, devices, *readings in stream:
         clock += step
         canonical = sample(clock, *readings[: len(devices)], devices=devices)
-        tracks, tick = tracker.track(canonical).roster.tracks, computer.compute(canonical)
+        tracks, tick = tracker.track(canonical).gpus.tracks, computer.compute(canonical)
         for position, device in enumerate(devices):
             entity = device.entity
             covered[entity] += tracks[position].decision.covered
-            account, held = tick.results[position].account, tick.results[position].held
+            account, held = tick.results[position].counters, tick.results[position].held
             observed = counted(tick, "observed_seconds", position=position)
             assert observed == pytest.approx(covered[entity], abs=1e-9)
             assert sum(account.value("workload_class_seconds", name) or 0.0 for name in WORKLOAD_CLASSES) == observed
@@ -242,7 +242,7 @@ def test_whatever_comes_nothing_falls_or_is_counted_twice(
                 old = before.results[at]
                 assert all(
                     new is not None and new >= known
-                    for known, new in zip(old.account.values, account.values, strict=True)
+                    for known, new in zip(old.counters.values, account.values, strict=True)
                     if known is not None
                 )
                 told = [change for change in tick.changes if change.position == position]
@@ -255,7 +255,7 @@ def test_whatever_comes_nothing_falls_or_is_counted_twice(
 def test_a_gpu_of_which_nothing_is_known_is_observed_all_the_same() -> None:
     found = run(sample(float(clock), NOTHING) for clock in range(3))[-1]
     assert counted(found, "workload_class_seconds", "unknown") == 2.0
-    assert found.results[0].account.value("real_utilization_seconds") is None
+    assert found.results[0].counters.value("real_utilization_seconds") is None
 
 
 def test_a_lost_gpu_keeps_its_counters_and_is_shown_after_the_others() -> None:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pulsed.compute.classifier import Missing
+from pulsed.compute.bounds import Missing
 from pulsed.compute.plausibility_filter import PlausibilityFilter
 from pulsed.compute.plausibility_rules import ACTIVITY, MEASURED, RATES, REASONS, RULES, PlausibilitySettings
 from pulsed.compute.sample import Freshness
@@ -106,6 +106,115 @@ def begun(reading: Reading) -> Gpu:
     return plausible
 
 
+BARE = Reading(power_watts=300.0, gpu_utilization_ratio=1.0, energy_joules_total=5e6, temperature_celsius=60.0)
+"""The driver's fields of a GPU at work, without profiling."""
+
+ENDED = STEADY._replace(gpu_utilization_ratio=0.0, power_watts=70.0)
+MOVED = STEADY._replace(gpu_utilization_ratio=0.7)
+NO_ENGINE = STUCK._replace(graphics_engine_active_ratio=None)
+NO_PROFILE = STUCK._replace(**dict.fromkeys((*ACTIVITY, *RATES)))
+
+Run = tuple[Reading | None, int, str]
+"""Consecutive samples: the reading, how many, and the reason that all of them give; empty for none."""
+
+GAP: Run = (None, 0, "")
+ZERO = "profiling_stuck_at_zero"
+FOUND: list[Run] = [(STUCK, 10, ""), (STUCK, 11, ZERO)]
+RESTING = [(STEADY, 401, ""), *[(MOVED, 9, ""), (STEADY, 1, "")] * 3]
+
+MOVING_HISTORIES: dict[str, list[Run]] = {
+    "a profiler that works again counts at once": [
+        *FOUND,
+        (STUCK._replace(graphics_engine_active_ratio=0.9, sm_active_ratio=0.7), 1, ""),
+        *FOUND,
+    ],
+    "a load that falls does not mend the profiler": [*FOUND, (STUCK._replace(gpu_utilization_ratio=0.4), 1, ZERO)],
+    "a load that is unknown does not mend it": [*FOUND, (STUCK._replace(gpu_utilization_ratio=None), 1, ZERO)],
+    "zeros without a load are true whatever was before": [*FOUND, (IDLE, 1, ""), (STUCK, 1, ZERO)],
+    "a tick without profiling values proves nothing": [*FOUND, (NO_PROFILE, 1, ""), (STUCK, 1, ZERO)],
+    "a gap begins anew": [*FOUND, GAP, *FOUND],
+    "sm activity decides where there is no engine": [(NO_ENGINE, 10, ""), (NO_ENGINE, 11, ZERO)],
+    "the load is below the limit": [(STUCK._replace(gpu_utilization_ratio=0.89), 1000, "")],
+    "the load is unknown": [(STUCK._replace(gpu_utilization_ratio=None), 1000, "")],
+    "one block spins": [(STUCK._replace(graphics_engine_active_ratio=1.0, sm_active_ratio=0.008), 1000, "")],
+    "neither engine nor sm": [(NO_ENGINE._replace(sm_active_ratio=None), 1000, "")],
+    "sm alone is above 0": [(NO_ENGINE._replace(sm_active_ratio=0.008), 1000, "")],
+    "only pipes": [
+        (Reading(tensor_active_ratio=0.0, dram_active_ratio=0.0, gpu_utilization_ratio=1.0, power_watts=90.0), 1000, "")
+    ],
+    "a load must move for ten seconds without a break": [*RESTING, (MOVED, 9, ""), (MOVED, 1, "profiling_frozen")],
+    "a job that hangs": [(STEADY, 3000, "")],
+    "utilization and power fall before the profile": [
+        (STEADY, 1001, ""),
+        (ENDED, 2, ""),
+        (IDLE, 1000, ""),
+    ],
+}
+"""Of readings whose power and energy change with every sample, a second apart."""
+
+CONSTANT_HISTORIES: dict[str, list[Run]] = {
+    "repeats are proof in the end": [
+        (bare := Reading(graphics_engine_active_ratio=0.0, gpu_utilization_ratio=0.99), 300, ""),
+        (bare, 10, ZERO),
+    ],
+    **{
+        f"energy that stands still at work is proof: {what}": [
+            (frozen, 300, ""),
+            (frozen, 10, "values_frozen"),
+        ]
+        for what, frozen in {
+            "some activity": STEADY._replace(sm_occupancy_ratio=None, integer_active_ratio=None),
+            "without a profile": BARE,
+            "power alone": BARE._replace(gpu_utilization_ratio=0.0),
+            "utilization alone": BARE._replace(power_watts=40.0),
+        }.items()
+    },
+    "energy that once moved does not stop on an idle GPU": [
+        (IDLE, 1, ""),
+        (idle := IDLE._replace(energy_joules_total=1e6 + 30), 300, ""),
+        (idle, 10, "values_frozen"),
+    ],
+    "a gap does not thaw": [(STEADY, 300, ""), (STEADY, 100, "values_frozen"), GAP, (STEADY, 1, "values_frozen")],
+    **{
+        f"constant with every right: {what}": [(innocent, 2000, "")]
+        for what, innocent in {
+            "idle": IDLE,
+            "idle without energy": IDLE._replace(energy_joules_total=None),
+            "idle with memory": IDLE._replace(power_watts=29.531, memory_used_bytes=5e8),
+            "whole watts": STEADY._replace(energy_joules_total=None, power_watts=130.0),
+            "a counter that does not count": STEADY._replace(energy_joules_total=0.0, power_watts=None),
+            "two fractions": STEADY._replace(
+                sm_occupancy_ratio=None, integer_active_ratio=None, energy_joules_total=None
+            ),
+            "idle, and the counter may not count": BARE._replace(power_watts=40.0, gpu_utilization_ratio=0.0),
+            "without power": BARE._replace(power_watts=None),
+        }.items()
+    },
+}
+"""Of readings that are repeated, a second apart."""
+
+
+@pytest.mark.parametrize(
+    ("history", "is_moving"),
+    [
+        *(pytest.param(history, True, id=name) for name, history in MOVING_HISTORIES.items()),
+        *(pytest.param(history, False, id=name) for name, history in CONSTANT_HISTORIES.items()),
+    ],
+)
+def test_reasons_of_a_history(history: list[Run], is_moving: bool) -> None:
+    gpu, number, seconds = Gpu(DEFAULT), 0, 0.0
+    for reading, samples, reason in history:
+        if reading is None:
+            seconds = 0.0
+        for _ in range(samples):
+            assert reading is not None
+            now = noisy(reading, number) if is_moving else reading
+            after, found = gpu.apply(now, seconds)
+            assert found == ((reason,) if reason else ()), number
+            assert reason or after is now
+            number, seconds = number + 1, 1.0
+
+
 # --- a profiler stuck at 0
 
 
@@ -139,47 +248,6 @@ def test_a_stuck_profiler_is_not_idle() -> None:
     assert len(result.workload.candidates) > 1
 
 
-def test_a_profiler_that_works_again_is_believed_at_once() -> None:
-    plausible = begun(STUCK)
-    assert reasons(plausible, stream(STUCK, 20))[-1] == ("profiling_stuck_at_zero",)
-    alive = noisy(STUCK._replace(graphics_engine_active_ratio=0.9, sm_active_ratio=0.7), 20)
-    assert plausible.apply(alive, 1.0) == (alive, ())
-    assert not any(reasons(plausible, stream(STUCK, 8, 21)))  # and doubted as late as ever
-
-
-@pytest.mark.parametrize("level", [0.4, None])
-def test_a_load_that_falls_does_not_mend_the_profiler(level: float | None) -> None:
-    plausible = begun(STUCK)
-    reasons(plausible, stream(STUCK, 20))
-    assert reasons(plausible, stream(STUCK._replace(gpu_utilization_ratio=level), 1, 20)) == [
-        ("profiling_stuck_at_zero",)
-    ]
-
-
-def test_zeros_without_a_load_are_true_whatever_was_before() -> None:
-    plausible = begun(STUCK)
-    reasons(plausible, stream(STUCK, 20))
-    pause = noisy(IDLE, 20)
-    assert plausible.apply(pause, 1.0) == (pause, ())
-    assert reasons(plausible, stream(STUCK, 1, 21)) == [("profiling_stuck_at_zero",)]
-
-
-def test_a_tick_without_profiling_values_proves_nothing() -> None:
-    plausible = begun(STUCK)
-    reasons(plausible, stream(STUCK, 20))
-    silent = noisy(STUCK._replace(**dict.fromkeys((*ACTIVITY, *RATES))), 20)
-    assert plausible.apply(silent, 1.0) == (silent, ())
-    assert reasons(plausible, stream(STUCK, 1, 21)) == [("profiling_stuck_at_zero",)]
-
-
-def test_a_gap_begins_anew() -> None:
-    plausible = begun(STUCK)
-    assert reasons(plausible, stream(STUCK, 20))[-1] == ("profiling_stuck_at_zero",)
-    assert plausible.apply(noisy(STUCK, 20), 0.0)[1] == ()
-    assert not any(reasons(plausible, stream(STUCK, 9, 21)))
-    assert reasons(plausible, stream(STUCK, 1, 30)) == [("profiling_stuck_at_zero",)]
-
-
 def test_a_kernel_that_just_ended_is_no_contradiction() -> None:
     """The driver's figure is that of the last second, and an exporter shows the same page until its next sample."""
     plausible = begun(IDLE)
@@ -187,32 +255,6 @@ def test_a_kernel_that_just_ended_is_no_contradiction() -> None:
         just_ended = noisy(STUCK, number)
         assert not any(reasons(plausible, [just_ended] * 30))  # sampled every 30 s, scraped every second
         assert not any(reasons(plausible, [noisy(IDLE, number)] * 30))
-
-
-def test_where_nothing_else_is_shown_repeats_are_proof_in_the_end() -> None:
-    bare = Reading(graphics_engine_active_ratio=0.0, gpu_utilization_ratio=0.99)
-    said = reasons(begun(bare), [bare] * 310)
-    assert said.index(("profiling_stuck_at_zero",)) == 299
-
-
-@pytest.mark.parametrize(
-    "innocent",
-    [
-        STUCK._replace(gpu_utilization_ratio=0.89),
-        STUCK._replace(gpu_utilization_ratio=None),
-        STUCK._replace(graphics_engine_active_ratio=1.0, sm_active_ratio=0.008),  # one block that spins
-        STUCK._replace(graphics_engine_active_ratio=None, sm_active_ratio=None),
-        STUCK._replace(graphics_engine_active_ratio=None, sm_active_ratio=0.008),
-        Reading(tensor_active_ratio=0.0, dram_active_ratio=0.0, gpu_utilization_ratio=1.0, power_watts=90.0),
-    ],
-)
-def test_no_contradiction(innocent: Reading) -> None:
-    assert not any(reasons(begun(innocent), stream(innocent, 1000)))
-
-
-def test_sm_activity_speaks_where_there_is_no_engine() -> None:
-    reading = STUCK._replace(graphics_engine_active_ratio=None)
-    assert reasons(begun(reading), stream(reading, 20))[-1] == ("profiling_stuck_at_zero",)
 
 
 def test_only_the_engine_is_stuck() -> None:
@@ -253,34 +295,11 @@ def test_a_frozen_profile_under_a_load_that_moved() -> None:
     assert plausible.apply(moves, 1.0) == (moves, ())
 
 
-def test_a_load_must_have_moved_for_ten_seconds_without_a_break() -> None:
-    plausible = begun(STEADY)
-    reasons(plausible, stream(STEADY, 400))
-    moved, start = STEADY._replace(gpu_utilization_ratio=0.7), 400
-    for _ in range(3):
-        assert not any(reasons(plausible, stream(moved, 9, start)))
-        assert not any(reasons(plausible, stream(STEADY, 1, start + 9)))
-        start += 10
-    assert [bool(said) for said in reasons(plausible, stream(moved, 10, start))] == [False] * 9 + [True]
-
-
 @pytest.mark.parametrize("watts", [0.0, None])
 def test_a_power_that_is_not_measured_does_not_move(watts: float | None) -> None:
     steady = STEADY._replace(power_watts=watts)
     readings = [steady._replace(energy_joules_total=1e6 + number) for number in range(600)]
     assert not any(reasons(begun(steady), readings))
-
-
-def test_a_job_that_hangs_is_not_accused() -> None:
-    assert not any(reasons(begun(STEADY), stream(STEADY, 3000)))
-
-
-def test_the_end_of_a_job_that_hung_is_no_contradiction() -> None:
-    """Utilization and power fall some moments before the profile does."""
-    plausible = begun(STEADY)
-    reasons(plausible, stream(STEADY, 1000))
-    assert not any(reasons(plausible, stream(STEADY._replace(gpu_utilization_ratio=0.0), 2, 1000, watts=70.0)))
-    assert not any(reasons(plausible, stream(IDLE, 1000, 1002)))
 
 
 @pytest.mark.parametrize(("interval", "count"), [(1.0, 300), (15.0, 20), (100.0, 19)])
@@ -298,54 +317,6 @@ def test_what_a_frozen_row_costs_and_how_it_comes_back() -> None:
     assert (after.memory_bytes, after.xid_last_code, after.ecc_dbe_volatile_total) == (8e10, 0.0, 0.0)
     moves = STEADY._replace(energy_joules_total=1e6 + 100)
     assert plausible.apply(moves, 1.0) == (moves, ())
-
-
-def test_a_gap_does_not_thaw() -> None:
-    plausible = begun(STEADY)
-    assert reasons(plausible, [STEADY] * 400)[-1] == ("values_frozen",)
-    assert plausible.apply(STEADY, 0.0)[1] == ("values_frozen",)
-    assert not any(reasons(plausible, stream(STEADY, 5, 1)))
-
-
-BARE = Reading(power_watts=300.0, gpu_utilization_ratio=1.0, energy_joules_total=5e6, temperature_celsius=60.0)
-"""The driver's fields of a GPU at work, without profiling."""
-
-
-@pytest.mark.parametrize(
-    "frozen",
-    [
-        STEADY._replace(sm_occupancy_ratio=None, integer_active_ratio=None),
-        BARE,
-        BARE._replace(gpu_utilization_ratio=0.0),
-        BARE._replace(power_watts=40.0),
-    ],
-)
-def test_energy_that_stands_still_at_work_is_proof_by_itself(frozen: Reading) -> None:
-    said = reasons(begun(frozen), [frozen] * 310)
-    assert said.index(("values_frozen",)) == 299
-
-
-def test_energy_that_once_moved_does_not_stop_on_an_idle_gpu() -> None:
-    plausible = begun(IDLE)
-    said = reasons(plausible, [IDLE._replace(energy_joules_total=1e6 + 30)] * 310)
-    assert said.index(("values_frozen",)) == 300
-
-
-@pytest.mark.parametrize(
-    "innocent",
-    [
-        IDLE,
-        IDLE._replace(energy_joules_total=None),
-        IDLE._replace(power_watts=29.531, memory_used_bytes=5e8),
-        STEADY._replace(energy_joules_total=None, power_watts=130.0),  # whole watts
-        STEADY._replace(energy_joules_total=0.0, power_watts=None),  # a counter that does not count
-        STEADY._replace(sm_occupancy_ratio=None, integer_active_ratio=None, energy_joules_total=None),  # two values
-        BARE._replace(power_watts=40.0, gpu_utilization_ratio=0.0),  # idle, and the counter may not count
-        BARE._replace(power_watts=None),
-    ],
-)
-def test_what_stands_still_with_every_right(innocent: Reading) -> None:
-    assert not any(reasons(begun(innocent), [innocent] * 2000))
 
 
 def test_an_exporter_slower_than_its_scrapes() -> None:

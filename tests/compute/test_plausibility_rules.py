@@ -36,8 +36,8 @@ def test_every_profiled_share_is_activity() -> None:
 
 def test_ranges_end_at_settings_or_numbers() -> None:
     names = {field.name for field in fields(PlausibilitySettings)}
-    assert {end for _, limit in RANGES for end in (limit.low, limit.high) if isinstance(end, str)} <= names
-    assert len({limit.quantity for _, limit in RANGES}) == len(RANGES)
+    assert {end for limit in RANGES for end in (limit.low, limit.high) if isinstance(end, str)} <= names
+    assert len({limit.quantity for limit in RANGES}) == len(RANGES)
 
 
 @pytest.mark.parametrize("name", [field.name for field in fields(PlausibilitySettings) if field.name != "enabled"])

@@ -49,7 +49,7 @@ LOADED = Reading(
 
 
 def of(reading: Reading, model: str = A100, whole: bool = True) -> Saturation:
-    return Saturator(model, whole).of(reading, bounds_of(reading))
+    return Saturator(model, whole).saturation(reading, bounds_of(reading))
 
 
 def named(saturation: Saturation) -> tuple[float | None, str]:
@@ -88,7 +88,7 @@ def test_the_link_of_a_superchip_whose_peak_is_unknown() -> None:
     quiet = LOADED._replace(c2c_transmit_bytes_per_second=0.0, c2c_receive_bytes_per_second=0.0)
     assert share(of(quiet, "NVIDIA GB200"), "c2c") == 0.0
     peaks = peaks_by_architecture({"blackwell": {"c2c": 180e9}})
-    configured = Saturator("NVIDIA GB200", True, peaks).of(busy, bounds_of(busy))
+    configured = Saturator("NVIDIA GB200", True, peaks).saturation(busy, bounds_of(busy))
     assert share(configured, "c2c") == 0.5
 
 
@@ -222,15 +222,15 @@ def test_nvlink_of_a_bridged_board_needs_an_override() -> None:
     reading = Reading(nvlink_transmit_bytes_per_second=3e11, nvlink_receive_bytes_per_second=1e11)
     peaks = peaks_by_architecture({"hopper": {"nvlink": 6e11}})
     assert share(of(reading, "NVIDIA H100 NVL"), "nvlink") is None
-    assert share(Saturator("NVIDIA H100 NVL", True, peaks).of(reading, bounds_of(reading)), "nvlink") == pytest.approx(
-        0.5
-    )
-    assert share(Saturator(H100, True, peaks).of(reading, bounds_of(reading)), "nvlink") == pytest.approx(0.5)
+    assert share(
+        Saturator("NVIDIA H100 NVL", True, peaks).saturation(reading, bounds_of(reading)), "nvlink"
+    ) == pytest.approx(0.5)
+    assert share(Saturator(H100, True, peaks).saturation(reading, bounds_of(reading)), "nvlink") == pytest.approx(0.5)
 
 
 def test_overrides_move_the_yardstick() -> None:
     peaks = peaks_by_architecture({"default": {"dram": 0.5, "pcie": 4e9}})
-    saturation = Saturator(A100, True, peaks).of(LOADED._replace(pcie_link_generation=None), bounds_of(LOADED))
+    saturation = Saturator(A100, True, peaks).saturation(LOADED._replace(pcie_link_generation=None), bounds_of(LOADED))
     assert saturation.memory == pytest.approx(0.4)
     assert share(saturation, "pcie") == pytest.approx(0.5)
 

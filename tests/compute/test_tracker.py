@@ -33,7 +33,7 @@ def test_a_sample_covers_the_time_since_the_previous_one() -> None:
 
 def test_a_gpu_is_new_in_one_tick_only_although_the_devices_stay_the_same_object() -> None:
     tracker, devices = Tracker(), (GPU,)
-    (track,) = tracker.track(sample(1.0, NOTHING, devices=devices)).roster.tracks
+    (track,) = tracker.track(sample(1.0, NOTHING, devices=devices)).gpus.tracks
     statuses = [track.status]
     for clock in (2.0, 3.0):
         tracker.track(sample(clock, NOTHING, devices=devices))
@@ -118,31 +118,31 @@ def test_a_gpu_that_returns_with_another_clock_covers_nothing() -> None:
 def test_missing_gpus_grow_older() -> None:
     target = TrackedTarget()
     target.tick(GPU, OTHER)
-    missing = target.tick(GPU).roster.missing
+    missing = target.tick(GPU).gpus.missing
     assert [track.device for track in missing] == [OTHER]
     target.tick(GPU)
     assert missing[0].now == 2.0
-    assert target.tick().roster.missing[0].device is OTHER
-    assert target.tick(GPU, OTHER).roster.missing == ()
+    assert target.tick().gpus.missing[0].device is OTHER
+    assert target.tick(GPU, OTHER).gpus.missing == ()
 
 
 def test_the_roster_is_the_same_object_while_nothing_changes() -> None:
     target = TrackedTarget()
     devices = (GPU, OTHER)
-    rosters = [target.tracker.track(sample(float(at), NOTHING, NOTHING, devices=devices)).roster for at in range(3)]
+    rosters = [target.tracker.track(sample(float(at), NOTHING, NOTHING, devices=devices)).gpus for at in range(3)]
     assert all(roster is rosters[0] for roster in rosters)
 
 
 def test_the_board_of_a_part() -> None:
-    roster = TrackedTarget().tick(PART, GPU, OTHER).roster
+    roster = TrackedTarget().tick(PART, GPU, OTHER).gpus
     assert [track.device for track in roster.boards] == [GPU, GPU, OTHER]
-    assert [track.device for track in TrackedTarget().tick(PART, OTHER).roster.boards] == [PART, OTHER]
+    assert [track.device for track in TrackedTarget().tick(PART, OTHER).gpus.boards] == [PART, OTHER]
 
 
 def test_boards_without_uuids_have_their_own_parts() -> None:
     boards = [Device(Entity("gpu", index)) for index in "01"]
     parts = [Device(Entity("mig", index, "", "1")) for index in "01"]
-    assert [track.device for track in TrackedTarget().tick(*boards, *parts).roster.boards] == boards * 2
+    assert [track.device for track in TrackedTarget().tick(*boards, *parts).gpus.boards] == boards * 2
 
 
 steps = st.one_of(st.sampled_from([0.0, 1.0, 1.0, 1.0, 3.0, 3.5, -1.0, 600.0, -600.0]), st.floats(-5.0, 5.0))

@@ -18,7 +18,7 @@ from pulsed.config import Config
 from pulsed.config.load import check, load, password_of
 from pulsed.config.source import CADENCES, ExporterSection, Kind
 from pulsed.errors import ConfigError
-from pulsed.reader.replay.source import DEFAULT_START
+from pulsed.reader.replay.settings import DEFAULT_START
 from pulsed.settings import all_keys
 from tools.generate_docs import ROOT, example, manual
 

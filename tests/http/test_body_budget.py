@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from pulsed.errors import ScrapeFailed
 from pulsed.http.body_budget import SMALL_BODY_BYTES, BodyBudget, Reservation
-from pulsed.reader.exporter.scraper import ExporterSettings
+from pulsed.reader.exporter.settings import ExporterSettings
 from support.loops import on_both_loops
 from support.waiting import SECONDS, eventually
 from tests.http.test_client import Peer, scraping, serving

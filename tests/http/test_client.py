@@ -26,7 +26,8 @@ from pulsed.errors import ScrapeFailed
 from pulsed.http.body import Body
 from pulsed.http.client import HttpClient, address_of, first_to_answer, request_bytes
 from pulsed.http.connection import Answer, BrokenAnswer, ClientConnection
-from pulsed.reader.exporter.scraper import ExporterSettings, Scraper
+from pulsed.reader.exporter.scraper import Scraper
+from pulsed.reader.exporter.settings import ExporterSettings
 from support.certificates import make_authority
 from support.loops import LOOPS, NewLoop, on_both_loops, run_on
 from support.tools import missing

@@ -9,17 +9,19 @@ from typing import NamedTuple
 
 from pulsed.compute.peaks import RESOURCES
 from pulsed.model.computed_tick import ComputedTick, HeldWorkload, RealUtilization, Result, Saturation, Workload
-from pulsed.model.counters import POSITION, CounterSnapshot, Distribution
+from pulsed.model.counters import COUNTER_POSITION, CounterSnapshot, Distribution
 from pulsed.model.gpu import Device, Entity
 from pulsed.model.health import CheckState, Health, XidLast
-from pulsed.model.raw_tick import Layout, RawValue, Series
+from pulsed.model.raw_tick import Layout, RawTick, RawValue, Series
 from pulsed.model.target_store import Target, TargetStore
 from pulsed.model.vocabulary import NOTHING, QUANTITIES, Reading
 
 TIME = 1767225600.1
 """2026-01-01T00:00:00.100Z"""
 
-COUNTED = CounterSnapshot(tuple(map(float, range(len(POSITION)))), TIME - 60, Distribution((0.25, 0.5), (3, 0, 7), 5.5))
+COUNTED = CounterSnapshot(
+    tuple(map(float, range(len(COUNTER_POSITION)))), TIME - 60, Distribution((0.25, 0.5), (3, 0, 7), 5.5)
+)
 
 SATURATED = Saturation(0.9, 0.9, 1.0, "dram", (0.3, 0.0, 0.25, 0.0, 0.1, 0.9, None, 0.05, None), 0.3, 0.9, ("pcie",))
 NOT_SATURATED = Saturation(None, 0.0, 1.0, "unknown", (None,) * 9, None, None, RESOURCES)
@@ -64,7 +66,7 @@ OPEN = Result(
     Workload("unknown", "unknown", ("idle", "mixed_or_moderate")),
     NOT_SATURATED,
     HeldWorkload("unknown", "unknown", TIME),
-    CounterSnapshot((None,) * len(POSITION), TIME),
+    CounterSnapshot((None,) * len(COUNTER_POSITION), TIME),
 )
 
 
@@ -99,16 +101,10 @@ def tick(
 ) -> ComputedTick:
     layout = layout or Layout("exporter", tuple(each for each, _ in series), help or {}, types or {})
     return ComputedTick(
-        "made",
-        time,
-        time,
-        1.0,
+        RawTick("made", time, time, 1.0, layout, tuple(value for _, value in series), rejected or {}),
         tuple(each.device for each in gpus),
         tuple(each.reading for each in gpus),
         tuple(each.result for each in gpus),
-        layout,
-        tuple(value for _, value in series),
-        rejected or {},
         {position: each.anomalies for position, each in enumerate(gpus) if each.anomalies},
     )
 
@@ -150,4 +146,5 @@ def next_tick(before: ComputedTick, seed: int) -> ComputedTick:
         for result in before.results
         for ratio in [rng.random()]
     )
-    return replace(before, time=before.time + 1, clock=before.clock + 1, readings=readings, results=results)
+    raw = replace(before.raw, time=before.time + 1, clock=before.clock + 1)
+    return replace(before, raw=raw, readings=readings, results=results)

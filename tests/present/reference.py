@@ -213,13 +213,13 @@ class ReferenceCollector(Collector):
             yield self._counter(
                 name,
                 lambda gpu, time, name=name, label=label, states=states: [  # type: ignore[misc]
-                    ({label: state} if label else {}, gpu.result.account.value(name, state)) for state in states
+                    ({label: state} if label else {}, gpu.result.counters.value(name, state)) for state in states
                 ],
             )
-        yield self._gauge("accounting_created_timestamp_seconds", lambda gpu, time: [({}, gpu.result.account.created)])
+        yield self._gauge("accounting_created_timestamp_seconds", lambda gpu, time: [({}, gpu.result.counters.created)])
         histogram = HistogramMetricFamily("pulsed_gpu_real_utilization_distribution_ratio", "")
         for labels, gpu, _ in self._gpus:
-            found = gpu.result.account.distribution
+            found = gpu.result.counters.distribution
             if found is not None:
                 bounds = [*map(str, found.bounds), "+Inf"]
                 counts = [sum(found.counts[: at + 1]) for at in range(len(bounds))]

@@ -7,7 +7,7 @@ import csv
 import pytest
 
 from pulsed.model.raw_tick import Layout, Series
-from pulsed.translate.exporter_versions import exporter_version, first_version, in_words, name_for, versions_of
+from pulsed.translate.exporter_versions import exporter_version, in_words, name_for, versions_of
 from pulsed.translate.fields import FIELDS, FIRST_BASE_UNIT_ID, sources
 from support.samples import SAMPLES
 from tests.translate.field_table import SINCE
@@ -53,7 +53,7 @@ def test_the_versions_that_can_have_made_a_page(rows: list[tuple[str, str]], exp
 
 
 def test_fields_are_accepted_since_the_version_that_the_table_records() -> None:
-    assert {field.id: str(first_version(field)) for field in FIELDS} == SINCE
+    assert {field.id: str(field.since) for field in FIELDS} == SINCE
 
 
 @pytest.mark.parametrize(
@@ -80,5 +80,5 @@ def test_no_field_is_older_than_the_dcgm_that_it_came_with() -> None:
         }
     for field in FIELDS:
         if field.id < FIRST_BASE_UNIT_ID:
-            assert first_version(field) >= came[field.id], field
-            assert name_for(field, first_version(field), first_version(field)) in {*field.names}
+            assert field.since >= came[field.id], field
+            assert name_for(field, field.since, field.since) in {*field.names}

@@ -12,7 +12,7 @@ from pulsed.translate.fields import (
     DERIVED,
     FIELDS,
     FIRST_BASE_UNIT_ID,
-    IDENTITY,
+    TEXT_COLUMNS,
     sources,
 )
 from support.samples import SAMPLES, needs_samples
@@ -89,10 +89,10 @@ def test_the_table_agrees_with_dcgms() -> None:
 def test_dmons_text_columns() -> None:
     with TABLE.open(newline="") as file:
         short = {row["short"]: row for row in csv.DictReader(file, delimiter="\t")}
-    assert {column: int(short[column]["id"]) for column in IDENTITY} == {
+    assert {column: int(short[column]["id"]) for column in TEXT_COLUMNS} == {
         "DVNAM": 50,
         "UUID#": 54,
         "PCBID": 57,
         "DRVER": 1,
     }
-    assert {short[column]["type"] for column in IDENTITY} == {"string"}
+    assert {short[column]["type"] for column in TEXT_COLUMNS} == {"string"}

@@ -386,7 +386,7 @@ def test_a_new_layout_is_read_anew() -> None:
 def test_the_tick_keeps_what_it_was_made_from() -> None:
     raw = tick([("DCGM_FI_DEV_GPU_TEMP", GPU, 40.0)])
     canonical = Translator().translate(raw)
-    assert (canonical.layout, canonical.values, canonical.rejected) == (raw.layout, raw.values, raw.rejected)
+    assert (canonical.layout, canonical.values, canonical.raw.rejected) == (raw.layout, raw.values, raw.rejected)
     assert (canonical.target, canonical.time, canonical.clock, canonical.interval) == (
         raw.target,
         raw.time,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pulsed.translate.watches import GROUPS, fields_to_watch
+from pulsed.translate.fields import GROUPS, fields_to_watch
 from tests.translate.field_table import WATCHED
 
 TEXTS = {1, 54}  # the driver's version and the UUIDs, also those of MIG instances

@@ -12,7 +12,7 @@ from pulsed.commands.options import add_source_options, configuration
 
 if TYPE_CHECKING:
     from pulsed.config import Config
-    from pulsed.translate.exporter_versions import ExporterVersion
+    from pulsed.translate.fields import ExporterVersion
 
 
 def add_arguments(parser: CommandParser) -> None:

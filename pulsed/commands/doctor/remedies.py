@@ -11,9 +11,17 @@ from pulsed.config import Config
 from pulsed.model.vocabulary import QUANTITIES
 from pulsed.present.counters_file import counters_line
 from pulsed.reader.dcgmi.watch import is_profiling
-from pulsed.translate.exporter_versions import ANY, CLASSIC, ExporterVersion, first_version, in_words, name_for
-from pulsed.translate.fields import BY_NAME, DERIVED, FIRST_BASE_UNIT_ID, DcgmField, sources
-from pulsed.translate.watches import GROUPS, fields_to_watch
+from pulsed.translate.exporter_versions import ANY, CLASSIC, in_words, name_for
+from pulsed.translate.fields import (
+    BY_NAME,
+    DERIVED,
+    FIRST_BASE_UNIT_ID,
+    GROUPS,
+    DcgmField,
+    ExporterVersion,
+    fields_to_watch,
+    sources,
+)
 
 FILE = "counters-pulsed.csv"
 
@@ -119,7 +127,7 @@ def _of_exporter(quantities: Iterable[str], oldest: ExporterVersion, newest: Exp
         if accepted := _accepted(quantity, oldest, newest):
             lines |= dict.fromkeys(accepted)
         elif origins := sources(quantity):
-            newer[origins[0].names[0]] = first_version(origins[0])
+            newer[origins[0].names[0]] = origins[0].since
     return Supply(tuple(lines), tuple(newer.items()))
 
 

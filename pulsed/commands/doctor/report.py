@@ -21,7 +21,7 @@ from pulsed.compute.products import has_profiling
 from pulsed.config import Config
 from pulsed.model.gpu import Device
 from pulsed.model.vocabulary import QUANTITIES, Reading
-from pulsed.translate.exporter_versions import ExporterVersion
+from pulsed.translate.fields import ExporterVersion
 
 Report = dict[str, Any]
 

@@ -15,11 +15,12 @@ from pulsed.errors import ConfigError, ProfilingHeld, SourceError
 from pulsed.model.computed_tick import ComputedTick
 from pulsed.model.vocabulary import NOTHING
 from pulsed.reader.dcgmi.child import find
+from pulsed.reader.dcgmi.discovery import described, versions
 from pulsed.reader.dcgmi.source import DcgmiSource
-from pulsed.reader.dcgmi.version import described, versions
 from pulsed.reader.nvml.source import NvmlSource
 from pulsed.reader.source import Source
-from pulsed.translate.exporter_versions import ExporterVersion, in_words, versions_of
+from pulsed.translate.exporter_versions import in_words, versions_of
+from pulsed.translate.fields import ExporterVersion
 
 TICKS = 4
 """Most ticks of a live dcgmi that are read: profiling counters need one or two samples to begin with."""

@@ -14,8 +14,8 @@ from urllib.parse import parse_qs, urlsplit
 from pulsed.commands.daemon_client import ClientSettings, DaemonClient
 from pulsed.commands.options import DEFAULT_URL
 from pulsed.commands.top.feed import Connection
+from pulsed.die_with_parent import dying_with_parent
 from pulsed.errors import PulsedError
-from pulsed.reader.dcgmi.die_with_parent import dying_with_parent
 from pulsed.terminal.view_state import VIEWS, ViewName
 
 

@@ -103,7 +103,7 @@ class GpuCheck:
         """Return the severity that its rules have now; -1 for unknown."""
         if self._is_superseded(inputs):
             return -1
-        return max([rule.held for rule in self.rules])
+        return max([rule.severity for rule in self.rules])
 
     def conclude(self, inputs: GpuInputs, is_guest: bool, time: float, now: float) -> bool:
         """Update the state from the rules; return whether anything in it changed.
@@ -114,9 +114,9 @@ class GpuCheck:
             now: of the sample, by the GPU's clock.
         """
         check, old, covered = self.check, self.state, self.is_covered
-        held = [rule.held for rule in self.rules]
-        severity = max(held)
-        worst = held.index(severity)
+        severities = [rule.severity for rule in self.rules]
+        severity = max(severities)
+        worst = severities.index(severity)
         applies = covered or not (
             check.optional
             or (is_guest and not check.guest)

@@ -50,11 +50,7 @@ _SOURCE = "NVML's clocks event reasons"
 def _event_count(reason: str, state: State) -> Level:
     """Return a rule for dcgm-exporter's count of a clock event, for pages without `clocks_event_reasons`."""
     return Level(
-        f"clock_event_{reason}",
-        {state: 3},
-        "samples with it in dcgm-exporter's window",
-        enter=MINUTE,
-        hold=5 * MINUTE,
+        f"clock_event_{reason}", {state: 3}, "samples with it in dcgm-exporter's window", enter=MINUTE, hold=5 * MINUTE
     )
 
 
@@ -84,7 +80,7 @@ _REPLAYS = Increase(
     window=MINUTE,
     per=MINUTE,
     limit=pcie_replay_limit,
-    limit_inputs=PCIE_LIMIT_INPUTS,
+    other_inputs=PCIE_LIMIT_INPUTS,
     enter=MINUTE,
     hold=10 * MINUTE,
 )

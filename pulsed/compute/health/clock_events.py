@@ -101,14 +101,14 @@ class ClockEvents:
         newest = self._parts[-FEWEST_SAMPLES:]
         if not bits & self.seen and len(newest) == FEWEST_SAMPLES and any([part[1] for part in newest]):  # noqa: C419
             return 0.0  # however much more was observed
-        held, observed, samples = self._sum(window, now, FEWEST_SAMPLES)
-        return _with(held, bits) / max(observed, window) if samples >= FEWEST_SAMPLES and observed else None
+        seconds_by_mask, observed, samples = self._sum(window, now, FEWEST_SAMPLES)
+        return _with(seconds_by_mask, bits) / max(observed, window) if samples >= FEWEST_SAMPLES and observed else None
 
     def _sum(self, window: float, now: float, fewest: int) -> _Sum:
         """Return the seconds by mask, the seconds observed, and the samples; of more than the window for the fewest."""
         if (found := self._sums.get((window, now, fewest))) is not None:
             return found
-        held: dict[int, float] = {}
+        seconds_by_mask: dict[int, float] = {}
         observed, samples = 0.0, 0
         for ended, seconds, count, masks in chain(reversed(self._parts), reversed(self._coarse)):
             if samples >= fewest and has_passed(window, ended, now):
@@ -116,9 +116,9 @@ class ClockEvents:
             observed += seconds
             samples += count
             for mask, length in masks:
-                held[mask] = held.get(mask, 0.0) + length
-        self._sums[window, now, fewest] = held, observed, samples
-        return held, observed, samples
+                seconds_by_mask[mask] = seconds_by_mask.get(mask, 0.0) + length
+        self._sums[window, now, fewest] = seconds_by_mask, observed, samples
+        return seconds_by_mask, observed, samples
 
     def _complete(self, now: float) -> None:
         parts, coarse = self._parts, self._coarse
@@ -135,11 +135,11 @@ class ClockEvents:
             for mask, _ in masks:
                 self.seen |= mask
         self._begun, self._masks, self._seconds, self._samples, self._sums = now, {}, 0.0, 0, {}
-        held, observed, _ = self._sum(SHARES_WINDOW, now, 0)
+        seconds_by_mask, observed, _ = self._sum(SHARES_WINDOW, now, 0)
         shares: Shares = tuple(
             (name, round(seconds / observed, 3))
             for bit, name in REASONS.items()
-            if self.seen & bit and (seconds := _with(held, bit))
+            if self.seen & bit and (seconds := _with(seconds_by_mask, bit))
         )
         if shares != self.shares:
             self.shares = shares
@@ -157,6 +157,6 @@ class ClockEvents:
         coarse.append((ended, seconds, samples, masks))
 
 
-def _with(held: Mapping[int, float], bits: int) -> float:
+def _with(seconds_by_mask: Mapping[int, float], bits: int) -> float:
     """Return the seconds of the masks with one of the bits."""
-    return sum([seconds for mask, seconds in held.items() if mask & bits])
+    return sum([seconds for mask, seconds in seconds_by_mask.items() if mask & bits])

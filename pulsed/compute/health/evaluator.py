@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
+from operator import is_not
 from weakref import WeakKeyDictionary
 
 from pulsed.compute.absence import ExpectedGpu
@@ -16,7 +17,7 @@ from pulsed.compute.health.saved_state import SavedGpuState, fill_in_steps, rest
 from pulsed.compute.health.settings import HealthSettings
 from pulsed.compute.health.summary import roll_up
 from pulsed.compute.sample import SampleDecision
-from pulsed.compute.tracker import Roster, TrackedTick, Tracker
+from pulsed.compute.tracker import TickGpus, TrackedTick, Tracker
 from pulsed.model.canonical_tick import CanonicalTick
 from pulsed.model.gpu import Device
 from pulsed.model.health import Health, HealthChange, NodeHealth, XidEvent
@@ -29,7 +30,7 @@ FORGET_SECONDS = 7 * 86400.0
 EMPTY_POLLS = 2
 """Samples in a row without any GPU that are tolerated: an exporter that has just been started has none yet."""
 
-MOST_HELD_EVENTS = 1000
+MOST_WAITING_EVENTS = 1000
 """Messages of the kernel log that wait for a tick that is evaluated; older ones are dropped."""
 
 
@@ -78,15 +79,16 @@ class HealthEvaluator:
         self._gpus: WeakKeyDictionary[GpuTrack, GpuHealth] = WeakKeyDictionary()
         self._restored: dict[str, SavedGpuState] = {}
         self._target = ""
-        self._roster: Roster | None = None
-        self._here: list[GpuHealth] = []
+        self._tick_gpus: TickGpus | None = None
+        self._gpu_of_device: list[GpuHealth] = []
         self._boards: list[tuple[int, GpuTrack, GpuHealth]] = []
         self._missing: list[tuple[GpuTrack, GpuHealth]] = []
         self._lost: tuple[LostGpu, ...] = ()
         self._empty = 0
-        self._held_events: tuple[KernelEvent, ...] = ()
+        self._waiting_events: tuple[KernelEvent, ...] = ()
         self._layout: Layout | None = None
         self._last: HealthTick | None = None
+        self._node = roll_up(())
         self._changes: list[HealthChange] = []
         self._xids: list[XidEvent] = []
 
@@ -104,7 +106,7 @@ class HealthEvaluator:
             new = self._gpus[track] = GpuHealth(self._plan, old.device)
             restore(new, save(old), old.time)
             new.started, new.inputs.xids.begun = old.started, old.inputs.xids.begun
-        self._roster = None
+        self._tick_gpus = None
 
     def evaluate(
         self, tick: CanonicalTick, readings: Sequence[Reading], tracked: TrackedTick, boot_id: str = ""
@@ -117,18 +119,18 @@ class HealthEvaluator:
             tracked: what the tracker decided about it.
             boot_id: of the node, opaque; empty if unknown. Another one than before means that the node was restarted.
         """
-        roster, decision, removed = tracked
+        gpus, decision, removed = tracked
         for track in removed:
             self._drop(track)
-        if roster is not self._roster:
-            self._enroll(roster)
+        if gpus is not self._tick_gpus:
+            self._enroll(gpus)
             self._target = tick.target
         self._empty = 0 if tick.devices else self._empty + 1
         extras, events = tick.extras, self._due_events(tick, decision)
         is_layout_new, self._layout = tick.layout is not self._layout, tick.layout
         node = NodeFacts(
             boot_id,
-            has_peers=any([track.inputs.is_answered for track in roster.tracks]),  # noqa: C419  # a hot path
+            has_peers=any([track.inputs.is_answered for track in gpus.tracks]),  # noqa: C419  # a hot path
             reads_kernel_log=tick.kernel_events is not None,
             is_layout_new=is_layout_new,
         )
@@ -165,9 +167,9 @@ class HealthEvaluator:
         """Return the kernel's messages to evaluate; those of a tick that is not evaluated wait for the next one."""
         if tick.kernel_events is None:
             return ()
-        events = (*self._held_events, *tick.kernel_events)
+        events = (*self._waiting_events, *tick.kernel_events)
         is_skipped = decision.kind == "repeat" or self._is_empty_tolerated
-        self._held_events = events[-MOST_HELD_EVENTS:] if is_skipped else ()
+        self._waiting_events = events[-MOST_WAITING_EVENTS:] if is_skipped else ()
         return () if is_skipped else events
 
     def forget(self, track: GpuTrack) -> HealthTick | None:
@@ -220,16 +222,16 @@ class HealthEvaluator:
             saved.target, [ExpectedGpu(gpu.device, gpu.last_seen, gpu.boot_id) for gpu in boards]
         )
 
-    def _enroll(self, roster: Roster) -> None:
-        """Find the state of the GPUs of a roster; a part of a board shares the board's."""
-        self._roster = roster
+    def _enroll(self, gpus: TickGpus) -> None:
+        """Find the state of the GPUs of a tick; a part of a board shares the board's."""
+        self._tick_gpus = gpus
         self._boards, health = [], {}
-        for position, track in enumerate(roster.tracks):
-            if roster.boards[position] is track:
+        for position, track in enumerate(gpus.tracks):
+            if gpus.boards[position] is track:
                 health[track] = self._find(track)
                 self._boards.append((position, track, health[track]))
-        self._here = [health[board] for board in roster.boards]
-        known = [track for track in roster.missing if track in self._gpus or _saved_key(track, self._restored)]
+        self._gpu_of_device = [health[board] for board in gpus.boards]
+        known = [track for track in gpus.missing if track in self._gpus or _saved_key(track, self._restored)]
         self._missing = [(track, gpu) for track in known if (gpu := self._find(track)).reachability.last_seen]
 
     def _find(self, track: GpuTrack) -> GpuHealth:
@@ -248,20 +250,18 @@ class HealthEvaluator:
     def _deliver(self) -> HealthTick:
         if not self._missing and self._lost:
             self._lost = ()
-        healths = tuple([gpu.health for gpu in self._here])
-        shares = tuple([gpu.inputs.clock_events.shares for gpu in self._here])
-        changes, self._changes = tuple(self._changes), []
-        xids, self._xids = tuple(self._xids), []
-        last = self._last
-        if last is not None and _same(last.healths, healths) and last.lost is self._lost:
-            if not (changes or last.changes or xids or last.xids) and shares == last.clock_event_shares:
-                return last
-            node = last.node
+        last, healths = self._last, tuple([gpu.health for gpu in self._gpu_of_device])
+        if last is None or last.lost is not self._lost or len(healths) != len(last.healths):
+            is_changed = True
         else:
+            is_changed = any(map(is_not, healths, last.healths))
+        if is_changed:
             node = roll_up([*(gpu.health for _, _, gpu in self._boards), *(one.health for one in self._lost)])
-            if last is not None and node == last.node:
-                node = last.node
-        self._last = HealthTick(healths, self._lost, node, changes, shares, xids)
+            self._node = self._node if node == self._node else node
+        shares = tuple([gpu.inputs.clock_events.shares for gpu in self._gpu_of_device])
+        tick = HealthTick(healths, self._lost, self._node, tuple(self._changes), shares, tuple(self._xids))
+        self._changes, self._xids = [], []
+        self._last = last if last == tick and not is_changed else tick
         return self._last
 
 
@@ -269,10 +269,6 @@ def _events_of(events: tuple[KernelEvent, ...], track: GpuTrack) -> tuple[Kernel
     """Return the kernel's messages about a GPU, which they name by its PCI address."""
     address = track.device.pci_bus_id
     return tuple([event for event in events if event.pci_bus_id == address and event.kind != "sxid"])
-
-
-def _same(one: tuple[Health, ...], other: tuple[Health, ...]) -> bool:
-    return len(one) == len(other) and all([a is b for a, b in zip(one, other, strict=True)])  # noqa: C419
 
 
 def _saved_key(track: GpuTrack, saved: Mapping[str, SavedGpuState]) -> str:

@@ -6,9 +6,10 @@ from bisect import bisect_left
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from pulsed.compute.bounds import activity_of
 from pulsed.compute.gpu_tracks import GpuTrack
 from pulsed.compute.health.device_counters import Resets
-from pulsed.compute.health.inputs import GpuInputs, activity_of, exporter_facts
+from pulsed.compute.health.inputs import GpuInputs, exporter_facts
 from pulsed.compute.health.plan import REASONS, XID, GpuRules, HealthPlan
 from pulsed.compute.health.summary import health_of
 from pulsed.compute.health.xid_log import Jobs, XidLog
@@ -135,7 +136,11 @@ class GpuHealth:
         self.latched = 0
         self.rules = GpuRules(plan)
         self.inputs = GpuInputs(
-            plan.settings, device.model, self.rules.checks, xids=XidLog(frozenset(plan.critical_xids))
+            device.model,
+            plan.settings.severity_of,
+            plan.settings.pcie_width_max,
+            self.rules.severity_of,
+            xids=XidLog(frozenset(plan.critical_xids)),
         )
         self.boot_id = ""
         self.driver_version = device.driver_version
@@ -273,7 +278,7 @@ class GpuHealth:
         self.xids += codes
         for position, rule in self.plan.rules:
             if isinstance(rule, XidRule):
-                events = sum(rule.counts(code, self.plan.settings) for code in codes)
+                events = sum(rule.counts(code, self.plan.settings.severity_of(code)) for code in codes)
                 self.rules.checks[position].events += events
         self._take_news()
 

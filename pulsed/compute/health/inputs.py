@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from pulsed.compute.health.clock_events import ClockEvents
 from pulsed.compute.health.xid_log import XidLog
+from pulsed.compute.health.xids import XidSeverity, severity_of
 from pulsed.model.canonical_tick import Extras
-from pulsed.model.vocabulary import NOTHING, POSITION, Reading, Value
-
-if TYPE_CHECKING:
-    from pulsed.compute.health.check import GpuCheck
-    from pulsed.compute.health.settings import HealthSettings
+from pulsed.model.vocabulary import NOTHING, POSITION, Value
 
 ACTIVITY = "gpu_activity_ratio"
 """The larger of graphics engine activity and GPU utilization. It changes all the time: an evaluation follows only if it
@@ -38,27 +34,26 @@ FACTS = (*COMPARED_FACTS, "inputs_blank_ratio", ACTIVITY, "health_watches")
 INPUT_POSITION: Mapping[str, int] = {name: position for position, name in enumerate((*POSITION, *FACTS))}
 """Index of an input in `GpuInputs.values`."""
 
-_ENGINE, _UTILIZATION = POSITION["graphics_engine_active_ratio"], POSITION["gpu_utilization_ratio"]
-_ENCODER, _DECODER = POSITION["encoder_utilization_ratio"], POSITION["decoder_utilization_ratio"]
-
 
 @dataclass(slots=True, eq=False)
 class GpuInputs:
     """The current inputs of one GPU.
 
     Attributes:
-        settings: of health.
         model: product name.
-        checks: of this GPU.
+        severity_of: returns the severity of an XID.
+        pcie_width_max: lanes that the riser provides; 0: as the device reports.
+        severity_of_check: returns the severity of a check by its id and these inputs; -1 while it is unknown.
         values: the reading followed by `FACTS`, by `INPUT_POSITION`, as of the last evaluation.
         extras: dcgm-exporter's own metrics.
         measured_at: seconds of the GPU's clock when the reading was first seen; a repeated one is not another one.
         gap_seconds: time before this sample that no sample covers; 0 for none.
     """
 
-    settings: HealthSettings
     model: str = ""
-    checks: Sequence[GpuCheck] = ()
+    severity_of: Callable[[int], XidSeverity] = severity_of
+    pcie_width_max: int = 0
+    severity_of_check: Callable[[str, GpuInputs], int] = lambda id_, inputs: -1
     values: tuple[Value, ...] = (*NOTHING, *[None] * len(FACTS))
     extras: Extras | None = None
     measured_at: float = 0.0
@@ -69,21 +64,6 @@ class GpuInputs:
     def value(self, name: str) -> Value:
         """Return an input by name."""
         return self.values[INPUT_POSITION[name]]
-
-    def severity_of(self, id_: str) -> int:
-        """Return the severity of a check by its id; -1 while it is unknown or disabled."""
-        return next((check.severity(self) for check in self.checks if check.check.id == id_), -1)
-
-
-def activity_of(reading: Reading) -> Value:
-    """Return how busy a GPU is, 0..1; None if only its video engines are known, and do nothing.
-
-    The work of the video engines is in neither of the other two: a GPU that transcodes shows 0 in both.
-    """
-    engine, utilization = reading[_ENGINE], reading[_UTILIZATION]
-    busier = utilization if engine is None or (utilization is not None and utilization > engine) else engine
-    media = max(reading[_ENCODER] or 0.0, reading[_DECODER] or 0.0)
-    return media if media > (busier or 0.0) else busier
 
 
 def exporter_facts(extras: Extras | None, mask: Value) -> tuple[Value, Value, Value]:

@@ -108,6 +108,10 @@ class GpuRules:
         self._most_present = 1
         self._is_presence_changed = False
 
+    def severity_of(self, id_: str, inputs: GpuInputs) -> int:
+        """Return the severity of a check by its id; -1 while it is unknown or disabled."""
+        return next((check.severity(inputs) for check in self.checks if check.check.id == id_), -1)
+
     def interrupt(self) -> None:
         """Take a gap: no level was reached without a break, and the source may have other fields since."""
         self.pending |= self.plan.on_gaps

@@ -11,14 +11,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import KW_ONLY, dataclass, field
 from functools import cached_property
 from math import inf
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
+from pulsed.compute.health.device_counters import CounterIncrease, DutyCounter
 from pulsed.compute.health.inputs import INPUT_POSITION, GpuInputs
 from pulsed.compute.sample import has_passed
 from pulsed.model.health import SEVERITY, State
-
-if TYPE_CHECKING:
-    from pulsed.compute.health.device_counters import CounterIncrease, DutyCounter
 
 MINUTE, HOUR, DAY = 60.0, 3600.0, 86400.0
 
@@ -42,7 +40,7 @@ class RuleState:
     """The state of one rule for one GPU.
 
     Attributes:
-        held: the severity now; -1 while unknown.
+        severity: -1 while unknown.
         until: when the minimum time of a raised severity ends.
         due: when to evaluate although no input changes.
         measure: the newest measure; None while unknown.
@@ -55,7 +53,7 @@ class RuleState:
         reached_since: by severity, since when it is reached without a break.
     """
 
-    held: int = -1
+    severity: int = -1
     until: float = -inf
     due: float = -inf
     measure: float | None = None
@@ -83,16 +81,16 @@ class RuleState:
             if now < self.until:
                 self.due = min(self.due, self.until)
             else:
-                self.held = -1
+                self.severity = -1
             return
-        if reached == 0 and self.held < 1:
+        if reached == 0 and self.severity < 1:
             self.reached_since = None
-            self.held = 0
+            self.severity = 0
             return
-        target = max(self._entered(rule.enter, reached, now, measured_at), min(kept, self.held), 0)
-        if target > self.held:
-            self.held, self.until, self._below_since = target, now + rule.hold, None
-        elif target == self.held:
+        target = max(self._entered(rule.enter, reached, now, measured_at), min(kept, self.severity), 0)
+        if target > self.severity:
+            self.severity, self.until, self._below_since = target, now + rule.hold, None
+        elif target == self.severity:
             self._below_since = None
         else:
             self._leave(rule.release, target, now)
@@ -117,7 +115,7 @@ class RuleState:
             self._below_since = now
         free = max(self.until, self._below_since + release)
         if has_passed(0.0, free, now):
-            self.held, self._below_since = target, None
+            self.severity, self._below_since = target, None
         else:
             self.due = min(self.due, free)
 
@@ -134,6 +132,7 @@ class Rule(ABC):
         number: how a threshold is written in that sentence; `at 5 or more` by default.
         below: whether small measures are the bad ones.
         when: conditions.
+        other_inputs: inputs that the measure depends on where they are present.
         enter: seconds for which a level must be reached without a break before it is raised.
         hold: minimum seconds for which a raised state is kept.
         release: seconds for which a raised state must not be reached before it is left.
@@ -149,6 +148,7 @@ class Rule(ABC):
     number: str | None = None
     below: bool = False
     when: tuple[When, ...] = ()
+    other_inputs: tuple[str, ...] = ()
     enter: float = 0.0
     hold: float = 0.0
     release: float = 0.0
@@ -187,7 +187,7 @@ class Rule(ABC):
     @property
     def uses(self) -> tuple[str, ...]:
         """All inputs that its state depends on."""
-        return (*self.inputs, *(when.quantity for when in self.when))
+        return (*self.inputs, *self.other_inputs, *(when.quantity for when in self.when))
 
     @property
     def counts_events(self) -> bool:
@@ -222,19 +222,19 @@ class Rule(ABC):
 
     def evaluate(self, state: RuleState, inputs: GpuInputs, now: float) -> bool:
         """Update the state for one GPU; return whether anything changed that the state of a check is made of."""
-        held, was_covered, state.due = state.held, state.is_covered, inf
+        severity, was_covered, state.due = state.severity, state.is_covered, inf
         state.measure = measure = self.measure(state, inputs, now)
         reached = kept = SEVERITY["unknown"]
         if measure is not None:
-            if held == 0 and was_covered and (-measure if self.below else measure) < self._harmless:
+            if severity == 0 and was_covered and (-measure if self.below else measure) < self._harmless:
                 state.reached_since = None
                 return False
             reached, kept = self.severities(state, measure)
-            if self.when and (reached > 0 or held > 0):  # conditions only lower the severity
+            if self.when and (reached > 0 or severity > 0):  # conditions only lower the severity
                 reached, kept = self._conditional(reached, kept, inputs)
         state.is_covered = reached >= 0
         state.update(self, reached, kept, now, inputs.measured_at)
-        return state.held != held or state.is_covered is not was_covered
+        return state.severity != severity or state.is_covered is not was_covered
 
     def evidence(self, state: RuleState, inputs: GpuInputs) -> tuple[tuple[str, float], ...]:
         """Return the numbers that decide, by name."""

@@ -100,7 +100,7 @@ def ratio(rule: Level, inputs: GpuInputs) -> float | None:
 def pcie_width_ratio(rule: Level, inputs: GpuInputs) -> float | None:
     """Return the ratio of the first input to the second; `HealthSettings.pcie_width_max` replaces the second."""
     first, second = rule.positions
-    return _ratio(inputs.values[first], inputs.settings.pcie_width_max or inputs.values[second])
+    return _ratio(inputs.values[first], inputs.pcie_width_max or inputs.values[second])
 
 
 def difference(rule: Level, inputs: GpuInputs) -> float | None:
@@ -168,7 +168,9 @@ def watches(
             if watch.upper() in mild and result < _FAILURE:
                 result = min(result, _MILD)
             severity, _ = rule.grade(result)
-            if not any(inputs.severity_of(check) >= severity for check in own_checks.get(watch.upper(), ())):
+            if not any(
+                inputs.severity_of_check(check, inputs) >= severity for check in own_checks.get(watch.upper(), ())
+            ):
                 worst = max(worst, result)
         return worst
 
@@ -200,19 +202,12 @@ class Increase(Rule):
         per: the increase is given per so many seconds; 0 for the increase within the window, where each is an event.
         lifetime: the counter never falls in the life of a board: only values above its peak are an increase.
         limit: returns the number that the measure is divided by.
-        limit_inputs: inputs of `limit`.
     """
 
     window: float
     per: float = 0.0
     lifetime: bool = False
     limit: Callable[[GpuInputs], float] | None = None
-    limit_inputs: tuple[str, ...] = ()
-
-    @property
-    def uses(self) -> tuple[str, ...]:
-        """All inputs that its state depends on."""
-        return (*self.inputs, *self.limit_inputs, *(when.quantity for when in self.when))
 
     @property
     def counts_events(self) -> bool:
@@ -285,6 +280,7 @@ class Duty(Rule):
     window: float = MINUTE
     bits: int = 0
     uncertain: bool = False
+    other_inputs: tuple[str, ...] = ("clocks_event_reasons",)
     number: str | None = "at {:.0%} or more"
     enter: float = MINUTE
     hold: float = 5 * MINUTE
@@ -300,11 +296,6 @@ class Duty(Rule):
     def states(self) -> tuple[State, ...]:
         """The states that it can raise, the mildest first."""
         return (*(("info",) if self.uncertain else ()), *self.levels)
-
-    @property
-    def uses(self) -> tuple[str, ...]:
-        """All inputs that its state depends on."""
-        return (*self.inputs, "clocks_event_reasons")
 
     def measure(self, state: RuleState, inputs: GpuInputs, now: float) -> float | None:
         """Return the share, 0..1; None before the third sample."""

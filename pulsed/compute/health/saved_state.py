@@ -104,9 +104,9 @@ def save(gpu: GpuHealth) -> SavedGpuState:
             if isinstance(rule, Increase) and rule.window >= HOUR and state.increases
         },
         held={
-            name: (state.held, state.until)  # type: ignore[misc]  # 1..4 by the condition
+            name: (state.severity, state.until)  # type: ignore[misc]  # 1..4 by the condition
             for name, (_, state) in rules.items()
-            if state.held > 0 and state.until > gpu.now
+            if state.severity > 0 and state.until > gpu.now
         },
         states={
             check.state.id: (check.state.state, check.state.since, check.state.last_event)
@@ -145,7 +145,7 @@ def restore(gpu: GpuHealth, saved: SavedGpuState, time: float) -> None:
             }
         held = saved.held.get(name)
         if held is not None and held[1] > gpu.now:
-            state.held, state.until = held[0], min(held[1], gpu.now + rule.hold)
+            state.severity, state.until = held[0], min(held[1], gpu.now + rule.hold)
     for check in gpu.rules.checks:
         if check.state.id in saved.states:
             check.state = CheckState(check.state.id, *saved.states[check.state.id])

@@ -9,7 +9,7 @@ from typing import TypeVar
 from pulsed.compute.health.check import Check
 from pulsed.compute.health.checks import BY_ID, CHECKS
 from pulsed.compute.health.rule import Rule
-from pulsed.compute.health.xids import XidSeverity, xid_of
+from pulsed.compute.health.xids import XidSeverity, severity_of
 from pulsed.errors import ConfigError
 from pulsed.model.health import State
 from pulsed.suggestions import did_you_mean
@@ -55,7 +55,7 @@ class HealthSettings:
 
     def severity_of(self, xid: int) -> XidSeverity:
         """Return the severity of a code: the configured one, else the one of the table."""
-        return self.xids.get(xid) or xid_of(xid).severity
+        return self.xids.get(xid) or severity_of(xid)
 
 
 DEFAULT_HEALTH = HealthSettings()

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from pulsed.compute.declaration import Alternatives, DerivedNumber, DerivedResult, DerivedState
 from pulsed.compute.health.check import GpuCheck
 from pulsed.compute.health.checks import BY_ID
 from pulsed.compute.health.xid_log import XidLog
 from pulsed.compute.health.xids import xid_of
+from pulsed.compute.settings import ComputeSettings
 from pulsed.model.health import (
     NOT_EVALUATED,
     OTHER_XIDS,
@@ -24,9 +25,6 @@ from pulsed.model.health import (
     XidLast,
 )
 from pulsed.model.vocabulary import QUANTITIES
-
-if TYPE_CHECKING:
-    from pulsed.compute.settings import ComputeSettings
 
 _Counts = TypeVar("_Counts", bound=tuple[tuple[object, int], ...])
 

@@ -5,16 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from math import inf
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from pulsed.compute.health.inputs import GpuInputs
 from pulsed.compute.health.rule import Rule, RuleState, duration
 from pulsed.compute.health.xid_log import REPEAT_WINDOW, XidRecord
-from pulsed.compute.health.xids import CORROBORABLE, FOLLOWER, xid_of
+from pulsed.compute.health.xids import CORROBORABLE, FOLLOWER, XidSeverity, xid_of
 from pulsed.model.health import SEVERITY, State
-
-if TYPE_CHECKING:
-    from pulsed.compute.health.settings import HealthSettings
 
 XID_INPUTS = ("xid_last_code", "xid_counts", "kernel_log")
 CORROBORATION = ("recovery_action", "ecc_dbe_volatile_total", "nvlink_link_recoveries_failed_total")
@@ -52,11 +49,10 @@ class XidRule(Rule):
         """Whether events are counted as codes happen; of repeats, each time that they are raised is one."""
         return self.choose != "repeated"
 
-    def counts(self, code: int, settings: HealthSettings) -> bool:
-        """Return whether a code that happened is an event of this rule."""
+    def counts(self, code: int, severity: XidSeverity) -> bool:
+        """Return whether a code of this severity that happened is an event of this rule."""
         if isinstance(self.choose, int):
             return code == self.choose
-        severity = settings.severity_of(code)
         if self.choose == "critical":
             return severity == "crit"
         return self.choose == "warning" and severity in ("info", "warn") and code != FOLLOWER
@@ -67,13 +63,13 @@ class XidRule(Rule):
 
     def evaluate(self, state: RuleState, inputs: GpuInputs, now: float) -> bool:
         """Update the state for one GPU; return whether anything changed that the state of a check is made of."""
-        before = (state.held, state.is_covered, state.event_at, state.xid)
+        before = (state.severity, state.is_covered, state.event_at, state.xid)
         state.due, state.xid = inf, None
         severity = self._repeated(state, inputs, now) if self.choose == "repeated" else self._worst(state, inputs, now)
         state.is_covered = any(inputs.value(name) is not None for name in XID_INPUTS)
         state.measure = self.measure(state, inputs, now)
-        state.held = severity if severity > 0 or state.is_covered else -1
-        return (state.held, state.is_covered, state.event_at, state.xid) != before
+        state.severity = severity if severity > 0 or state.is_covered else -1
+        return (state.severity, state.is_covered, state.event_at, state.xid) != before
 
     def evidence(self, state: RuleState, inputs: GpuInputs) -> tuple[tuple[str, float], ...]:
         """Return the code, how often it happened, and whether its time is known."""
@@ -113,7 +109,7 @@ class XidRule(Rule):
         """Return the state that a code means in this rule, None for none, and until when."""
         if isinstance(self.choose, int):
             return self._kept(self.states[0] if code == self.choose and record.dated else None, record, now)
-        severity = inputs.settings.severity_of(code)
+        severity = inputs.severity_of(code)
         if severity == "warn" and code in CORROBORABLE and is_corroborated:
             severity = "crit"
         is_critical = severity == "crit" and (record.dated or is_corroborated)

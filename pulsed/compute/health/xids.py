@@ -68,6 +68,11 @@ def xid_of(code: int) -> Xid:
     return XIDS.get(code) or Xid(code, "warn", "driver", "none", "unknown XID, contact NVIDIA support")
 
 
+def severity_of(code: int) -> XidSeverity:
+    """Return the severity of a code."""
+    return xid_of(code).severity
+
+
 def advice(severity: str, action: Action) -> str:
     """Return the remedy for an action, as the end of a sentence: below `crit` a reset can wait for the jobs."""
     return RESET_LATER if action == "reset_gpu" and severity != "crit" else ADVICE[action]

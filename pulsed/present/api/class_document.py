@@ -6,6 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from math import isfinite
 
 from pulsed.compute.class_table import VARIABLES, Condition, Variable, rules_of
+from pulsed.compute.derived_results import Deriver
+from pulsed.compute.products import c2c_of
 from pulsed.compute.settings import ComputeSettings
 from pulsed.compute.workload import C2C, inputs_of_variables
 from pulsed.present.api.catalog_document import quantity_document
@@ -21,14 +23,14 @@ def class_document(match: Match, settings: ComputeSettings) -> Document:
     they allow several, it is open which holds.
     """
     device, reading, result = match.device, match.reading, match.result
-    link = settings.saturators.of(device.model, device.whole).link
-    bounds = result.rollup_bounds or settings.bounds(reading)
+    deriver = Deriver(settings)
+    bounds = result.rollup_bounds or deriver.bounds(reading)
     utilization = result.real_utilization.lower, result.real_utilization.upper
-    io = settings.traffic(device, reading, bounds, link)
-    allowed = settings.classifier.reached(bounds, utilization, io)
+    allowed, io = deriver.reached_rules(device, reading, bounds, utilization)
     low, high = (*bounds.low, utilization[0], io[0]), (*bounds.high, utilization[1], io[1])
     ranges = dict(zip(VARIABLES, zip(low, high, strict=True), strict=True))
-    absent = () if link is not None else tuple(name for name in C2C if getattr(reading, name) is None)
+    has_c2c = device.whole and c2c_of(device.model) is not None
+    absent = () if has_c2c else tuple(name for name in C2C if getattr(reading, name) is None)
     inputs = {
         variable: [name for name in names if name not in absent]
         for variable, names in inputs_of_variables(settings.profile).items()

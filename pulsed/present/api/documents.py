@@ -89,7 +89,7 @@ def gpu_document(match: Match, now: float, preset: str) -> Document:
         "stale": is_stale(match, now),
         **derived,
         "metrics": _metrics(match.reading),
-        "accounting": {"since": rfc3339_or_none(result.account.created), "counters": by_name(result.account.values)},
+        "accounting": {"since": rfc3339_or_none(result.counters.created), "counters": by_name(result.counters.values)},
         "attribution": _attribution(device),
     }
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pulsed.model.gpu import Device, Entity, node_of
 from pulsed.model.raw_tick import Layout, Series
 from pulsed.model.vocabulary import QUANTITIES, is_counter
-from pulsed.translate.fields import BY_SHORT, INSTANCE, DcgmField, Level, sources
+from pulsed.translate.fields import BY_SHORT, DcgmField, Level, sources
 from pulsed.translate.identity import blocks_of, dmon_entities
 from pulsed.translate.units import CODE, COUNT, PSTATE, RATIO
 
@@ -97,10 +97,10 @@ def _levels(entity: Entity, devices: Sequence[Device]) -> frozenset[Level]:
     others = [device.entity for device in devices]
     if entity.kind == "gpu":
         split = any(other.kind == "mig" and other.gpu == entity.gpu for other in others)
-        return _ALL - {INSTANCE} if split else _ALL
+        return _ALL - {"instance"} if split else _ALL
     # An instance without a known board would be counted beside its board. dcgm-exporter has no vGPUs of a host.
     orphan = not entity.gpu and any(other.kind == "gpu" for other in others)
-    return frozenset() if orphan or entity.kind == "vgpu" else frozenset({INSTANCE})
+    return frozenset() if orphan or entity.kind == "vgpu" else frozenset({"instance"})
 
 
 def _labels(device: Device, here: str) -> tuple[tuple[str, str], ...]:

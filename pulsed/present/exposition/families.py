@@ -73,7 +73,7 @@ def _vector(value: DerivedVector) -> DerivedFamily:
 
 
 def _distribution(sample: GpuSample) -> Samples:
-    found = sample.result.account.distribution
+    found = sample.result.counters.distribution
     if found is None:
         return NO_SAMPLES
     below = list(accumulate(found.counts))
@@ -233,8 +233,8 @@ DERIVED: tuple[DerivedFamily, ...] = (
     gauge(
         "accounting_created_timestamp_seconds",
         "Start of the counters over observed time: the first sample of this GPU since pulsed started",
-        lambda sample: sample.result.account.created,
-        lambda sample: sample.result.account.created,
+        lambda sample: sample.result.counters.created,
+        lambda sample: sample.result.counters.created,
     ),
     DerivedFamily(
         PREFIX + "inputs_inconsistent",

@@ -15,8 +15,7 @@ from functools import partial
 from io import BytesIO
 
 from pulsed.background import TURN_SECONDS, in_background
-from pulsed.compute.peaks import Peaks
-from pulsed.compute.saturation import DEFAULT_PEAKS
+from pulsed.compute.peaks import DEFAULT_PEAKS, Peaks
 from pulsed.model.computed_tick import ComputedTick
 from pulsed.model.gpu import repeated
 from pulsed.model.target_store import Target, TargetStore

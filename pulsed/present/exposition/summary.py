@@ -104,8 +104,8 @@ class TargetCounts:
             self._health = health
             self.checks = Counter(chain.from_iterable(self._not_ok))
         for key, device, _, result in shown:
-            if result.account.distribution is not None:
-                distribution.add(key, device.model, result.account.distribution)
+            if result.counters.distribution is not None:
+                distribution.add(key, device.model, result.counters.distribution)
 
 
 def _not_ok(health: Health) -> Sequence[Values]:

@@ -106,7 +106,7 @@ class TargetRenderer:
         chunks, temporary, catalog = self._chunks, self._temporary, self._catalog
         values = [
             *zip(*[sample.reading for sample in shown], strict=True),
-            *zip(*[sample.result.account.values for sample in shown], strict=True),
+            *zip(*[sample.result.counters.values for sample in shown], strict=True),
         ]
         columns = [values[column.source] for column in catalog.columns]
         for place in {*compress(range(len(columns)), map(ne, columns, self._columns)), *temporary}:

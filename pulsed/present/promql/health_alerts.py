@@ -85,8 +85,9 @@ def _evidence(name: str, check: Check, settings: HealthSettings) -> str:
 def _xids(check: Check, settings: HealthSettings) -> str:
     """Return the template of the codes that a check counts and that happened, separated by commas."""
     (rule,) = (rule for rule in check.rules if isinstance(rule, XidRule))
-    codes = "|".join(str(code) for code in XIDS if rule.counts(code, settings))
-    others = "|".join(str(code) for code in XIDS if not rule.counts(code, settings))  # and unknown codes
+    counted = {code: rule.counts(code, settings.severity_of(code)) for code in XIDS}
+    codes = "|".join(str(code) for code, counts in counted.items() if counts)
+    others = "|".join(str(code) for code, counts in counted.items() if not counts)  # and unknown codes
     metric = "pulsed_gpu_xid_events_total"
     match rule.choose:
         case "critical":

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
+from pulsed.compute.bounds import MEDIA
 from pulsed.compute.derived_results import recorded_numbers
 from pulsed.compute.settings import ComputeSettings
 from pulsed.present.promql.rule_types import (
@@ -55,9 +56,6 @@ LINK_STATE = (
     "pcie_link_width_max",
     "pcie_link_width",
 )
-MEDIA = ("encoder_utilization_ratio", "decoder_utilization_ratio")
-"""Video engines, whose work is in no other activity."""
-
 REST = ("sm_clock_hertz", "sm_clock_max_hertz", "memory_used_bytes", "power_watts", "energy_joules_total")
 
 _PLACEHOLDER = re.compile(r"\{(\w+)\}")

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from pulsed.compute.bounds import MEDIA
 from pulsed.present.promql.alert_text import DCGM_GPU, DCGM_OWNER, GPU, OWNER
 from pulsed.present.promql.classes import HELD, IDLE, IDLE_POWER
-from pulsed.present.promql.inputs import MEDIA, input_of
+from pulsed.present.promql.inputs import input_of
 from pulsed.present.promql.rule_types import GPU_KEY, SEEN, Alert, number
 from pulsed.present.promql.utilization import POINT
 

@@ -13,8 +13,8 @@ import signal
 from collections.abc import Callable, Mapping, Sequence
 from typing import cast
 
+from pulsed.die_with_parent import dying_with_parent
 from pulsed.errors import CommandMissing
-from pulsed.reader.dcgmi.die_with_parent import dying_with_parent
 
 _STDOUT, _STDERR = 1, 2
 _STDERR_BYTES = 8192

@@ -1,7 +1,7 @@
-"""Identity of the GPUs, from `dcgmi discovery`.
+"""Identity of the GPUs and versions of DCGM: what `dcgmi discovery` and `dcgmi -v` print.
 
-`-l` has the GPUs with name, PCI address and UUID. `-c` has the tree of MIG instances: which entity id of dmon is which
-NVML instance of which GPU; it names neither profiles nor the instances' own UUIDs (Query.cpp, DCGM 2.1 to 4.7).
+`discovery -l` has the GPUs with name, PCI address and UUID. `-c` has the tree of MIG instances: which entity id of dmon
+is which NVML instance of which GPU; it names neither profiles nor the UUIDs of instances (Query.cpp, DCGM 2.1 to 4.7).
 """
 
 from __future__ import annotations
@@ -12,12 +12,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from pulsed.errors import SourceError, StreamBroke, StreamHung
-from pulsed.model.raw_tick import Labels
+from pulsed.model.raw_tick import Labels, Layout, Series
 from pulsed.reader.dcgmi.child import Child
 from pulsed.reader.dcgmi.failures import failure_of
-from pulsed.reader.dmon.cells import read_text
+from pulsed.reader.dmon.rows import read_text
 
 _MOST_BYTES = 2**20
+_GPU_ID = re.compile(r"(?:GPU\s+)?(\d+)")
+_FACT_LABELS = {"Name": "model", "PCI Bus ID": "pci_bus_id", "Device UUID": "uuid"}
+_FACT_ORDER = ("uuid", "model", "pci_bus_id")
+_BRANCH = re.compile(r"(?:->\s*)?(GPU|I|CI) ([\d/]+)")
+_UUID = re.compile(r"GPU-[0-9A-Fa-f-]+")
+_ENTITY = re.compile(r"\(EntityID:\s*(\d+)\)$")
+_VERSION = re.compile(r"^Version\s*:\s*(\d[\w.+-]*)", re.MULTILINE)
+_ENGINE = "Hostengine build info"
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,14 +63,6 @@ def is_outdated(before: Topology, now: Topology) -> bool:
     if any(entity != "GPU" for entity, _ in changed):
         return True
     return bool(before.labels) and not changed.isdisjoint(now.labels)
-
-
-_GPU_ID = re.compile(r"(?:GPU\s+)?(\d+)")
-_FACT_LABELS = {"Name": "model", "PCI Bus ID": "pci_bus_id", "Device UUID": "uuid"}
-_FACT_ORDER = ("uuid", "model", "pci_bus_id")
-_BRANCH = re.compile(r"(?:->\s*)?(GPU|I|CI) ([\d/]+)")
-_UUID = re.compile(r"GPU-[0-9A-Fa-f-]+")
-_ENTITY = re.compile(r"\(EntityID:\s*(\d+)\)$")
 
 
 def parse_listing(text: str) -> dict[str, dict[str, str]]:
@@ -158,32 +158,54 @@ async def discover(command: Sequence[str], patience: float) -> Topology:
 async def printed(command: Sequence[str], patience: float) -> str:
     """Return what a command prints. Raises `SourceError` if it fails or takes longer than `patience` seconds."""
     name = " ".join(command)
-    chunks: list[bytes] = []
-    size = 0
-    over = asyncio.get_running_loop().create_future()
+    output, over = bytearray(), asyncio.Event()
 
     def receive(data: bytes) -> None:
-        nonlocal size
-        size += len(data)
-        if size <= _MOST_BYTES:
-            chunks.append(data)
-        elif not over.done():
-            over.set_result(None)
+        output.extend(data)
+        if len(output) > _MOST_BYTES:
+            over.set()
 
-    def end() -> None:
-        if not over.done():
-            over.set_result(None)
-
-    child = await Child.start(command, receive, end)
+    child = await Child.start(command, receive, over.set)
     try:
-        await asyncio.wait({over}, timeout=patience)
-        if not over.done():
-            raise StreamHung(f"{name} did not answer for {patience:g} s", "Restart the host engine")
-        if size > _MOST_BYTES:
+        await asyncio.wait_for(over.wait(), patience)
+        if len(output) > _MOST_BYTES:
             raise StreamBroke(f"{name} prints without end")
-        text = b"".join(chunks).decode("utf-8", "replace")
+        text = output.decode("utf-8", "replace")
         if child.status != 0:
             raise failure_of(name, child.status, [*text.splitlines()[-3:], *child.stderr])
         return text
+    except asyncio.TimeoutError:
+        raise StreamHung(f"{name} did not answer for {patience:g} s", "Restart the host engine") from None
     finally:
         await child.end_now()
+
+
+def parse_versions(text: str) -> tuple[str, str]:
+    """Read `dcgmi -v`: the versions of dcgmi and of the host engine, empty where they are missing."""
+    own, _, engine = text.partition(_ENGINE)
+    found = [_VERSION.search(part) for part in (own, engine)]
+    return found[0][1] if found[0] else "", found[1][1] if found[1] else ""
+
+
+async def versions(path: str, patience: float) -> tuple[str, str]:
+    """Return the versions of dcgmi and of this machine's host engine, from `dcgmi -v`; empty on failure."""
+    try:
+        return parse_versions(await printed((path, "-v"), patience))
+    except SourceError:
+        return "", ""
+
+
+def described(versions: Sequence[str]) -> str:
+    """Return both in words for a person; empty if nothing is known."""
+    names = ("dcgmi", "host engine")
+    return ", ".join(f"{name} {version}" for name, version in zip(names, versions, strict=True) if version)
+
+
+def merged_layout(fast: Layout, slow: Layout | None, topology: Topology) -> Layout:
+    """Return the series of both layouts, fast ones first, with what is known of their entities as labels."""
+    series = (*fast.series, *(slow.series if slow else ()))
+    known: dict[Labels, Labels] = {}
+    for labels in {each.labels for each in series}:
+        pairs = dict(labels)
+        known[labels] = (*labels, *topology.labels.get((pairs["entity"], pairs["id"]), ()))
+    return Layout(fast.dialect, tuple(Series(each.name, known[each.labels]) for each in series))

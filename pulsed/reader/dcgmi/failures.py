@@ -11,6 +11,7 @@ import signal
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from pulsed.die_with_parent import CANNOT_RUN, NOT_FOUND
 from pulsed.errors import (
     CommandMissing,
     FieldRefused,
@@ -23,7 +24,6 @@ from pulsed.errors import (
     TooManyCounters,
     WatchRefused,
 )
-from pulsed.reader.dcgmi.die_with_parent import CANNOT_RUN, NOT_FOUND
 from pulsed.reader.dmon.parser import message_of
 
 
@@ -32,13 +32,13 @@ class Meaning(NamedTuple):
 
     Attributes:
         what: in one clause; empty where dcgmi's own text is better.
-        texts: parts of dcgmi's messages by which it is recognised without its code.
+        texts: parts of dcgmi's messages by which it is recognised without its code, separated by `|`.
     """
 
     error: type[SourceError]
     what: str
     remedy: str
-    texts: tuple[str, ...] = ()
+    texts: str
 
 
 _START_ENGINE = (
@@ -51,73 +51,69 @@ _SHARE_ENGINE = (
 )
 
 MEANINGS: Mapping[int, Meaning] = {
-    -6: Meaning(FieldRefused, "a field is not supported by this GPU or driver", "", ("not supported by this device",)),
+    -6: Meaning(FieldRefused, "a field is not supported by this GPU or driver", "", "not supported by this device"),
     -14: Meaning(
         HostEngineUnavailable,
         "the host engine has no data for what is watched",
         "Run dcgmi discovery -l to list its GPUs",
-        ("No data returned from the hostengine", "field group or entity group is empty"),
+        "No data returned from the hostengine|field group or entity group is empty",
     ),
     -21: Meaning(
         HostEngineUnavailable,
         "the host engine cannot be reached",
         _START_ENGINE,
-        (
-            "unable to establish a connection",
-            "Unable to connect to host engine",
-            "Host engine connection invalid",
-            "unable to initialize DCGM",
-        ),
+        "unable to establish a connection|Unable to connect to host engine|Host engine connection invalid"
+        "|unable to initialize DCGM",
     ),
     -29: Meaning(
         NotPermitted,
         "the host engine must run as root for some fields",
         "Run nv-hostengine as root or with CAP_SYS_ADMIN",
-        ("running as root", "running as non-root"),
+        "running as root|running as non-root",
     ),
     -33: Meaning(
         ProfilingUnavailable,
         "the host engine has no profiling module for this GPU",
         "Profiling needs a data center or workstation GPU since Volta, and the package with DCGM's proprietary modules",
-        ("module of DCGM that is not currently loaded",),
+        "module of DCGM that is not currently loaded",
     ),
-    -34: Meaning(ProfilingHeld, "the profiling hardware is in use", _SHARE_ENGINE, ("affected resource is in use",)),
+    -34: Meaning(ProfilingHeld, "the profiling hardware is in use", _SHARE_ENGINE, "affected resource is in use"),
     -36: Meaning(
         ProfilingUnavailable,
         "this GPU has no profiling counters",
         "Profiling needs a data center or workstation GPU since Volta",
-        ("Profiling is not supported",),
+        "Profiling is not supported",
     ),
     -37: Meaning(
         ProfilingHeld,
         "the profiling hardware is held by another process",
         _SHARE_ENGINE,
-        ("third-party Profiling module",),
+        "third-party Profiling module",
     ),
     -38: Meaning(
         TooManyCounters,
         "the GPU cannot count so many profiling fields at once",
         "Watch fewer fields; dcgmi profile -l lists which can be combined",
-        ("cannot be collected in a single pass",),
+        "cannot be collected in a single pass",
     ),
     -44: Meaning(
         FieldRefused,
         "a field needs a newer driver",
         "Update the NVIDIA driver, or leave the field out",
-        ("newer driver version", "driver version is insufficient"),
+        "newer driver version|driver version is insufficient",
     ),
-    -54: Meaning(ProfilingHeld, "profiling is paused", "dcgmi profile --resume ends the pause", ("paused",)),
+    -54: Meaning(ProfilingHeld, "profiling is paused", "dcgmi profile --resume ends the pause", "paused"),
     -56: Meaning(
         HostEngineUnavailable,
         "the host engine runs without the NVIDIA driver's library",
         "Install the driver, then restart the host engine",
-        ("NVML is not loaded", "NVML doesn't exist"),
+        "NVML is not loaded|NVML doesn't exist",
     ),
     -67: Meaning(
         HostEngineUnavailable,
         "the GPUs are detached from the host engine",
         "They were detached for maintenance; attach them again",
-        ("detached",),
+        "detached",
     ),
 }
 """By DCGM's result code (dcgm_structs.h; texts of errorString)."""
@@ -176,7 +172,7 @@ def _code_of(status: int | None, texts: Sequence[str]) -> int | None:
 def _by_words(texts: Sequence[str]) -> Meaning | None:
     for line in reversed(texts):
         for meaning in MEANINGS.values():
-            if any(text in line for text in meaning.texts):
+            if any(text in line for text in meaning.texts.split("|")):
                 return meaning
     return None
 

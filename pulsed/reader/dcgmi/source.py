@@ -12,6 +12,7 @@ import random as random_module
 import re
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
 
 from pulsed.backoff import Backoff
 from pulsed.errors import (
@@ -25,14 +26,11 @@ from pulsed.errors import (
     WatchRefused,
 )
 from pulsed.model.raw_tick import Labels, Layout, RawTick
-from pulsed.reader.dcgmi.assembly import Assembly, entities, values
 from pulsed.reader.dcgmi.child import find
-from pulsed.reader.dcgmi.discovery import NOTHING_KNOWN, Topology, discover, is_outdated
-from pulsed.reader.dcgmi.opening import open_stream
+from pulsed.reader.dcgmi.discovery import NOTHING_KNOWN, Topology, discover, is_outdated, merged_layout
 from pulsed.reader.dcgmi.settings import LEAST_INTERVAL, DcgmiSettings
-from pulsed.reader.dcgmi.slow_watch import SlowWatch
-from pulsed.reader.dcgmi.stream import Arrival, DmonStream
-from pulsed.reader.dcgmi.watch import Watch
+from pulsed.reader.dcgmi.stream import DmonStream
+from pulsed.reader.dcgmi.watch import SlowWatch, Watch, open_stream
 
 log = logging.getLogger(__name__)
 
@@ -100,7 +98,7 @@ class DcgmiSource:
         self._began = 0.0
         self._topology = NOTHING_KNOWN
         self._watches_instances = True
-        self._assembly = Assembly()
+        self._parts: tuple[Layout | None, Layout | None, Topology] = (None, None, NOTHING_KNOWN)
         self._layout: Layout | None = None
         self._entities: frozenset[Labels] = frozenset()
         self._upkeep: asyncio.Task[None] | None = None
@@ -160,7 +158,7 @@ class DcgmiSource:
         self._is_closed = True
         await self._stop()
 
-    async def _begin(self) -> Arrival:
+    async def _begin(self) -> RawTick:
         while (delay := self._due - self._clock()) > 0:
             await self._sleep(delay)
         self._path = find(self._settings.path)
@@ -184,7 +182,7 @@ class DcgmiSource:
         self.starts += 1
         self._began = self._clock()
         self._schedule_upkeep(self._began)
-        self._layout, self._entities = arrival.layout, entities(arrival.layout)
+        self._entities = _entities(arrival.layout)
         self._log_lost()
         self._slow.start()
         return arrival
@@ -238,28 +236,22 @@ class DcgmiSource:
             return self._settings.entities
         return _ALL_WITH_INSTANCES if self._watches_instances and self._topology.has_instances else ""
 
-    def _tick(self, arrival: Arrival) -> RawTick:
+    def _tick(self, arrival: RawTick) -> RawTick:
         slow_layout, slow_values = self._slow.latest(arrival.clock)
-        return RawTick(
-            self.target,
-            arrival.time,
-            arrival.clock,
-            self.interval,
-            self._assembly.layout(arrival.layout, slow_layout, self._topology),
-            values(arrival.values, slow_values, slow_layout),
-            arrival.rejected,
-        )
+        parts = arrival.layout, slow_layout, self._topology
+        if self._layout is None or any(part is not known for part, known in zip(parts, self._parts, strict=True)):
+            self._parts, self._layout = parts, merged_layout(*parts)
+        values = arrival.values if slow_layout is None else [*arrival.values, *slow_values]
+        return replace(arrival, target=self.target, layout=self._layout, values=values)
 
-    def _maintain(self, arrival: Arrival) -> None:
+    def _maintain(self, arrival: RawTick) -> None:
         """Do what is due beside the ticks: reset the pauses, and look for changes of the GPUs."""
         now = self._clock()
         if now - self._began >= self._settings.good_after:
             self._pauses.reset()
-        if arrival.layout is not self._layout:
-            self._layout = arrival.layout
-            if (found := entities(arrival.layout)) != self._entities:
-                self._entities = found
-                self._upkeep_at = min(self._upkeep_at, self._last_upkeep + _LEAST_UPKEEP_SECONDS)
+        if arrival.layout is not self._parts[0] and (found := _entities(arrival.layout)) != self._entities:
+            self._entities = found
+            self._upkeep_at = min(self._upkeep_at, self._last_upkeep + _LEAST_UPKEEP_SECONDS)
         if self._upkeep is not None and self._upkeep.done():
             self._upkeep.result()
             self._upkeep = None
@@ -318,3 +310,7 @@ class DcgmiSource:
         if stream is not None:
             ends.append(stream.end() if in_order else stream.end_now())
         await asyncio.gather(*ends)
+
+
+def _entities(layout: Layout) -> frozenset[Labels]:
+    return frozenset(series.labels for series in layout.series)

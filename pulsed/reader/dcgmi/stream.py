@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter, deque
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from pulsed.errors import SourceError, StreamHung, TooManyGpus
-from pulsed.model.raw_tick import Layout, RawValue
+from pulsed.model.raw_tick import RawTick
 from pulsed.reader.dcgmi.child import Child
 from pulsed.reader.dcgmi.failures import failure_of
-from pulsed.reader.dmon.parser import DmonParser
+from pulsed.reader.dmon.parser import DmonParser, DmonTick
 
 _QUIET_SECONDS = 0.05
 """A tick that lacks an entity of the one before counts as whole after so long without another row, at most half an
@@ -38,20 +38,6 @@ _ORDERLY_SECONDS, _SHORT_ORDERLY_SECONDS = 0.5, 0.1
 Clock = Callable[[], float]
 
 
-@dataclass(frozen=True, slots=True)
-class Arrival:
-    """A tick of the parser and when its last row came, by a clock that never steps and in Unix seconds.
-
-    `rejected` counts since the last delivered tick.
-    """
-
-    layout: Layout
-    values: Sequence[RawValue]
-    rejected: Mapping[str, int]
-    clock: float
-    time: float
-
-
 class DmonStream:
     """One `dcgmi dmon` process, from its start to its end.
 
@@ -66,13 +52,13 @@ class DmonStream:
         self._loop = asyncio.get_running_loop()
         self._child: Child | None = None
         self._rest = b""
-        self._stamp = (clock(), wall())
+        self._stamp = (wall(), clock())
         self._talk = 0
         self._chunks = 0
         self._received = 0.0
         self._timer: asyncio.TimerHandle | None = None
-        self._found: list[Arrival] = []
-        self._waiting: deque[Arrival] = deque()
+        self._found: list[RawTick] = []
+        self._waiting: deque[RawTick] = deque()
         self._delivered_at = clock()
         self._owed: Counter[str] = Counter()
         self._ticks = 0
@@ -91,8 +77,8 @@ class DmonStream:
         assert self._child is not None
         return self._child.pid
 
-    async def next(self, patience: float) -> Arrival:
-        """Return the oldest tick that was not given yet; wait for one.
+    async def next(self, patience: float) -> RawTick:
+        """Return the oldest tick that was not given yet; wait for one. It is stamped with the arrival of its last row.
 
         Raises `SourceError` if the process ended, or hung: no tick for `patience` seconds.
         """
@@ -125,13 +111,9 @@ class DmonStream:
     def _receive(self, data: bytes) -> None:
         if self._refusal is not None:
             return
-        now = (self._clock(), self._wall())
-        head, newline, tail = data.rpartition(b"\n")
-        if newline:
-            lines = (self._rest + head).decode("utf-8", "replace").split("\n")
-            self._rest = tail
-        else:
-            lines, self._rest = [], self._rest + data
+        now = (self._wall(), self._clock())
+        whole, newline, self._rest = (self._rest + data).rpartition(b"\n")
+        lines = whole.decode("utf-8", "replace").split("\n") if newline else []
         if len(self._rest) > _LONGEST_LINE:
             lines.append(self._rest.decode("utf-8", "replace"))  # not a row: the parser rejects it
             self._rest = b""
@@ -142,11 +124,7 @@ class DmonStream:
             except TooManyGpus as error:
                 self._refuse(error)
                 return
-            if tick is not None:
-                self._found.append(Arrival(tick.layout, tick.values, tick.rejected, *self._stamp))
-                if len(self._found) > _MOST_WAITING:
-                    self._leave_out([self._found.pop(0)])
-                self._talk = 0
+            self._take(tick)
             self._stamp = now
         self._talk += len(data)
         if self._talk > _LONGEST_TALK:
@@ -168,7 +146,6 @@ class DmonStream:
             self._loop.call_soon(self._take_turn, chunks, turns - 1)
             return
         self._cancel_timer()
-        self._take_rest()
         self._deliver()
 
     def _settle(self) -> None:
@@ -177,16 +154,21 @@ class DmonStream:
         if self._loop.time() - self._received < self._quiet / 2:
             self._timer = self._loop.call_at(self._received + self._quiet, self._settle)
             return
-        self._take_rest()
         self._deliver()
 
-    def _take_rest(self) -> None:
-        tick = self._parser.finish()
-        if tick is not None:
-            self._found.append(Arrival(tick.layout, tick.values, tick.rejected, *self._stamp))
-            self._talk = 0
+    def _take(self, tick: DmonTick | None) -> None:
+        if tick is None:
+            return
+        self._found.append(
+            RawTick(self._command[0], *self._stamp, self._interval, tick.layout, tick.values, tick.rejected)
+        )
+        if len(self._found) > _MOST_WAITING:
+            self._leave_out([self._found.pop(0)])
+        self._talk = 0
 
     def _deliver(self) -> None:
+        """Take the tick in progress as whole, and hand over what has been found."""
+        self._take(self._parser.finish())
         found, self._found = self._found, []
         if not found:
             return
@@ -206,11 +188,11 @@ class DmonStream:
             self._owed = Counter()
         self._wake()
 
-    def _leave_out(self, late: Sequence[Arrival]) -> None:
+    def _leave_out(self, late: Sequence[RawTick]) -> None:
         """Forget ticks, but for what was rejected with them."""
         self.late += len(late)
-        for arrival in late:
-            self._owed.update(arrival.rejected)
+        for tick in late:
+            self._owed.update(tick.rejected)
 
     def _refuse(self, error: SourceError) -> None:
         self._refusal = error
@@ -221,10 +203,7 @@ class DmonStream:
         self._cancel_timer()
         if self._refusal is None:
             rest, self._rest = self._rest.decode("utf-8", "replace"), b""
-            tick = self._parser.feed_rest(rest)
-            if tick is not None:
-                self._found.append(Arrival(tick.layout, tick.values, tick.rejected, *self._stamp))
-            self._take_rest()
+            self._take(self._parser.feed_rest(rest))
             self._deliver()
         self._over = True
         self._wake()
@@ -254,15 +233,15 @@ class DmonStream:
             self._timer = None
 
 
-def _spread(found: Sequence[Arrival], least: float) -> list[Arrival]:
+def _spread(found: Sequence[RawTick], least: float) -> list[RawTick]:
     """Date ticks that were read at once back to when dmon printed them: each at least so many seconds before the next.
 
     dmon prints one per interval and does not catch up, so that several at once have waited for pulsed in the pipe.
     """
-    spread: list[Arrival] = []
+    spread: list[RawTick] = []
     limit = found[-1].clock
-    for arrival in reversed(found):
-        early = max(0.0, arrival.clock - limit)
-        spread.append(replace(arrival, clock=arrival.clock - early, time=arrival.time - early) if early else arrival)
+    for tick in reversed(found):
+        early = max(0.0, tick.clock - limit)
+        spread.append(replace(tick, clock=tick.clock - early, time=tick.time - early) if early else tick)
         limit = spread[-1].clock - least
     return spread[::-1]

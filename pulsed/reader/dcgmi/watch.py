@@ -1,13 +1,16 @@
-"""The fields that a `dcgmi dmon` watches, when some of them may be refused.
+"""The fields that a `dcgmi dmon` watches, when some of them may be refused, and its start with those that are not.
 
 dcgmi watches all of a list or nothing. A refusal names the field if this version of DCGM lacks it. Otherwise
-the list is bisected until the refused fields are isolated. Does no I/O.
+the list is bisected until the refused fields are isolated.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 
+from pulsed.backoff import Backoff
 from pulsed.errors import (
     FieldRefused,
     NotPermitted,
@@ -17,11 +20,17 @@ from pulsed.errors import (
     TooManyCounters,
     WatchRefused,
 )
+from pulsed.model.raw_tick import Layout, RawTick, RawValue
+from pulsed.reader.dcgmi.stream import DmonStream
+
+log = logging.getLogger(__name__)
 
 _PROFILING = (range(1001, 1100), range(1532, 1534))
-
 _NO_PROFILING = (ProfilingHeld, ProfilingUnavailable)
 """Refusals that apply to all profiling fields."""
+
+_BETWEEN_ATTEMPTS = 0.1  # seconds: a list taken apart is many starts, but never a storm of them
+_FRESH_INTERVALS = 3
 
 
 def is_profiling(field: int) -> bool:
@@ -118,3 +127,121 @@ class Watch:
     def _lose(self, fields: Sequence[int], error: SourceError) -> None:
         self._lost.update((field, error.reason) for field in fields)
         self._why[error.reason] = str(error)
+
+
+async def open_stream(
+    watch: Watch,
+    make: Callable[[tuple[int, ...]], DmonStream],
+    patience: float,
+    sleep: Callable[[float], Awaitable[object]],
+) -> tuple[DmonStream, RawTick]:
+    """Start streams until one runs with every available field; return it and its first tick.
+
+    The state of `watch` is kept, also when this fails half way.
+
+    Raises:
+        SourceError: it failed for another reason than a field, or no field is available.
+    """
+    while True:
+        stream = make(watch.attempt())
+        try:
+            await stream.start()
+            tick = await stream.next(patience)
+        except SourceError as error:
+            await stream.end_now()
+            if not watch.refuse(error):
+                if watch.settled and not watch.attempt():
+                    watch.reset()  # everything was refused, which may change: the next attempt requests all fields
+                raise _nothing_left(error, watch) from error
+        except asyncio.CancelledError:
+            await stream.end_now()
+            raise
+        else:
+            watch.accept()
+            if watch.settled:
+                return stream, tick
+            await stream.end_now()
+        await sleep(_BETWEEN_ATTEMPTS)
+
+
+def _nothing_left(error: SourceError, watch: Watch) -> SourceError:
+    """Return the error, generalized if all of several fields were refused."""
+    if isinstance(error, FieldRefused) and len(watch.wanted) > 1:
+        return FieldRefused(
+            f"none of {len(watch.wanted)} fields are available; the last refusal: {error.args[0]}",
+            "dcgmi dmon -l lists the fields of this version of DCGM",
+        )
+    return error
+
+
+class SlowWatch:
+    """Keeps the newest values of the slow fields while it runs.
+
+    Args:
+        interval: seconds between two reads.
+        patience: seconds without a tick after which the child counts as hung.
+    """
+
+    def __init__(
+        self,
+        watch: Watch,
+        interval: float,
+        patience: float,
+        make: Callable[[tuple[int, ...]], DmonStream],
+        pauses: Backoff,
+        sleep: Callable[[float], Awaitable[object]],
+        on_start: Callable[[], None],
+    ) -> None:
+        self._watch, self._interval, self._patience = watch, interval, patience
+        self._make, self._pauses, self._sleep, self._on_start = make, pauses, sleep, on_start
+        self._task: asyncio.Task[None] | None = None
+        self._stream: DmonStream | None = None
+        self._latest: RawTick | None = None
+        self._is_failing = False
+
+    def start(self) -> None:
+        """Begin to read, if there is anything to read."""
+        if self._watch.wanted:
+            self._task = asyncio.create_task(self._run(), name="dcgmi: slow fields")
+
+    async def stop(self) -> None:
+        """End the child and forget the values."""
+        task, self._task = self._task, None
+        if task is not None:
+            task.cancel()
+            await asyncio.wait({task})
+        stream, self._stream = self._stream, None
+        self._latest = None
+        if stream is not None:
+            await stream.end()
+
+    def latest(self, now: float) -> tuple[Layout | None, Sequence[RawValue]]:
+        """Return the newest layout and values, which are None if they are too old; no layout if there is none yet."""
+        if self._task is not None and self._task.done():
+            self._task.result()  # re-raise an error of pulsed itself
+        if self._latest is None:
+            return None, ()
+        is_fresh = now - self._latest.clock <= _FRESH_INTERVALS * self._interval
+        return self._latest.layout, self._latest.values if is_fresh else [None] * len(self._latest.values)
+
+    async def _run(self) -> None:
+        while True:
+            try:
+                self._stream, tick = await open_stream(self._watch, self._make, self._patience, self._sleep)
+                self._on_start()
+                while True:
+                    self._latest = tick
+                    tick = await self._stream.next(self._patience)
+                    self._pauses.reset()
+                    if self._is_failing:
+                        self._is_failing = False
+                        log.info("the slow fields are available again")
+            except SourceError as error:
+                if not self._is_failing:
+                    self._is_failing = True
+                    log.warning("the slow fields cannot be read", extra={"reason": error.reason, "error": str(error)})
+            stream, self._stream = self._stream, None
+            if stream is not None:
+                await stream.end_now()
+                self._watch.reset()
+            await self._sleep(self._pauses.next())

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
-from urllib.parse import SplitResult, urljoin, urlsplit
+from urllib.parse import urljoin, urlsplit
 
 from pulsed import __version__
 from pulsed.errors import ScrapeFailed
@@ -24,16 +23,13 @@ from pulsed.http.credentials import (
     read_password,
     read_token,
 )
-from pulsed.model.raw_tick import MAX_GPUS
+from pulsed.reader.exporter.settings import ExporterSettings, Login, without_login
 
 if TYPE_CHECKING:
     import ssl
 
     from pulsed.http.client import Answer, BrokenAnswer, HttpClient
     from pulsed.http.client_tls import ClientTls
-
-Login = tuple[str, str]
-"""User name and password."""
 
 _ACCEPT = "text/plain;version=0.0.4;q=1,*/*;q=0.1"  # what every dcgm-exporter serves; before 4.8.3 it ignores Accept
 _REDIRECTS = (301, 302, 303, 307, 308)
@@ -56,38 +52,6 @@ _FAILURE_REMEDIES: Mapping[str, str] = {
     "broken": "See its log, and whether it wants https or a client certificate",  # TLS 1.3 may refuse by a reset
     "connect": "See whether dcgm-exporter runs there, and whether host and port are right",
 }
-
-
-@dataclass(frozen=True, slots=True)
-class ExporterSettings:
-    """How to scrape; the same for every target of a process.
-
-    Attributes:
-        timeout: seconds that one scrape may take, redirects and the last byte included; cut to the interval.
-        max_page_bytes: size limit of a page, after decompression.
-        max_gpus: most GPUs and MIG instances of a page.
-        username: for HTTP basic authentication; a user in the target's URL goes before it.
-        password_file: read anew for every scrape; goes before `password`.
-        bearer_token_file: read anew for every scrape, because Kubernetes rotates such tokens; goes before all others.
-        ca_file: PEM file of the only authorities to trust; empty: those of the system.
-        key_file: key of the client certificate, unless the certificate file holds it.
-        headers: sent with every request, before all that pulsed sends by itself.
-    """
-
-    interval: float = 15.0
-    timeout: float = 10.0
-    max_page_bytes: int = 16 * 2**20
-    max_gpus: int = MAX_GPUS
-    username: str = ""
-    password: str = field(default="", repr=False)
-    password_file: str = ""
-    bearer_token: str = field(default="", repr=False)
-    bearer_token_file: str = ""
-    ca_file: str = ""
-    insecure_skip_verify: bool = False
-    cert_file: str = ""
-    key_file: str = ""
-    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
 class Scraper:
@@ -238,8 +202,3 @@ def _failure(where: str, error: BrokenAnswer | OSError) -> ScrapeFailed:
 def _where(url: str, location: str) -> str:
     """Return the URL, and to where it led."""
     return masked(url) if location == url else f"{masked(url)}, redirected to {masked(location)},"
-
-
-def without_login(parts: SplitResult) -> str:
-    """Return the URL without user, password and fragment."""
-    return parts._replace(netloc=parts.netloc.rpartition("@")[2], fragment="").geturl()

@@ -19,7 +19,8 @@ from pulsed.background import in_background, turn
 from pulsed.errors import BadPage, ConfigError, ScrapeFailed, TooManyGpus
 from pulsed.http.credentials import masked
 from pulsed.model.raw_tick import RawTick
-from pulsed.reader.exporter.scraper import ExporterSettings, Login, Scraper, without_login
+from pulsed.reader.exporter.scraper import Scraper
+from pulsed.reader.exporter.settings import ExporterSettings, Login, without_login
 from pulsed.reader.exposition.parser import PageParser
 from pulsed.reader.exposition.row import limits_for
 from pulsed.regular_file import FileTooLarge, NotRegular, read_regular

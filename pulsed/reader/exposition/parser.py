@@ -3,9 +3,9 @@
 This is where a fleet's CPU goes, so the same series is never read twice. A page is read in the cheapest way that is
 certain to be right:
 
-1. It is the last page with other numbers: `exposition_template` cuts the numbers out, without looking at lines.
+1. It is the last page with other numbers: `template` cuts the numbers out, without looking at lines.
 2. Otherwise line by line: the text of a row up to its `}` names a series seen before, and the rest is a number.
-3. A line that is new or odd is read in full by `exposition_row`, and its text remembered.
+3. A line that is new or odd is read in full by `row`, and its text remembered.
 
 A row that cannot be read costs that row, never the page. This module depends on the format, not on any metric's
 meaning.
@@ -13,13 +13,13 @@ meaning.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from types import MappingProxyType
 
 from pulsed.errors import BadPage, TooManyGpus
 from pulsed.model.raw_tick import Labels, Layout, RawValue, Series
-from pulsed.reader.exposition.device_count import device_of
 from pulsed.reader.exposition.row import (
     PageLimits,
     RowRejected,
@@ -29,26 +29,22 @@ from pulsed.reader.exposition.row import (
     read_tail,
 )
 from pulsed.reader.exposition.template import Template, make_template
-from pulsed.reader.exposition.text import (
-    decoded,
-    lines_of,
-    not_a_page,
-    refuse_markup,
-    too_many_lines,
-    too_many_rejected,
-)
 
-# Pages in a row that a series must be absent from before it may be forgotten: at the usual 15 s two and a half minutes,
-# so that a pod that restarts or an exporter that comes back finds its series where they were.
+# Pages in a row that may have less than half of the known series before these are forgotten: at the usual 15 s two and
+# a half minutes, so that a pod that restarts or an exporter that comes back finds its series where they were.
 FORGET_AFTER_PAGES = 10
+
 # Pages at most to go without a template after one that did not fit, or a page that none could be made of. dcgm-exporter
 # prints its groups (GPUs, links, CPUs) in random order, and a template of such a page is seldom of use to the next.
 MAX_TEMPLATE_PAUSE = 63
+
 # Texts to remember beyond a few per series, so that small pages never come near the bound.
 SPARE_TEXTS = 1000
-# What one family's samples may be called beside its own name, in either format.
-FAMILY_SUFFIXES = ("", "_total", "_sum", "_count", "_bucket", "_created", "_info")
 
+_GROUP_LENGTH = 2**18
+_MAX_INVALID_BYTES = 2**16
+_LARGE_REMEDY = "Check what serves this URL; a page of very many GPUs needs source.max_gpus"
+_NOT_A_GPU = frozenset({"nvlink", "nvswitch", "cpu", "cpucore"})
 _NONE_REJECTED: Mapping[str, int] = MappingProxyType({})
 
 
@@ -75,14 +71,24 @@ class Page:
 class PageParser:
     """Reads the pages of one target and remembers its series from page to page.
 
-    Memory is bounded by a small multiple of the series of one page: those that no longer come (an XID's `err_code`
-    label moves on, a pod goes away) are forgotten once they outnumber the live ones for `FORGET_AFTER_PAGES` pages.
+    Memory is bounded by a small multiple of the series of one page: the parser starts over when those that no longer
+    come (an XID's `err_code` label moves on, a pod goes away) outnumber the live ones for `FORGET_AFTER_PAGES` pages,
+    and when the texts of lines outnumber the series by far, because spellings or comments change.
     """
 
     def __init__(self, limits: PageLimits = PageLimits()) -> None:  # noqa: B008 - it is frozen
         self._limits = limits
         self._layout = Layout("exporter", ())
-        self._layout_outdated = False
+        self._new_devices: set[int] = set()  # on the page being read
+        self._room = 0  # for series not known yet, on the page being read
+        self._most_label_sets = 0
+        self._template_pause = 0
+        self._pages_to_template = 0
+        self._start_over()
+
+    def _start_over(self) -> None:
+        """Forget all series; those of the next page keep the layout if they are the same."""
+        self._layout_outdated = True
         self._series: list[Series] = []
         self._help: dict[str, str] = {}
         self._types: dict[str, str] = {}
@@ -92,24 +98,19 @@ class PageParser:
         self._blocks: dict[str, Labels] = {}  # by text between the braces
         self._sorted: dict[Labels, Labels] = {}
         self._comments = {""}  # lines without new information
-        self._new_devices: set[int] = set()  # on the page being read
-        self._room = 0  # for series not known yet, on the page being read
-        self._most_label_sets = 0
         self._live = 0  # rows of the last page
+        self._mostly_absent_pages = 0
         self._template: Template | None = None
-        self._template_pause = 0
-        self._pages_to_template = 0
-        self._absent: set[int] | None = None  # slots absent from each of the last `_absent_pages` pages
-        self._absent_pages = 0
 
     def parse(self, page: bytes) -> Page:
         """Read one page; rows that cannot be read are counted, not raised.
 
         Raises:
             TooManyGpus: the page has more new GPUs than the limit.
-            BadPage: the text is not an exposition page: HTML, something binary, or text without one readable row. What
-                is known of the target stays as it was.
+            BadPage: the text is not an exposition page: HTML, something binary, or text without one readable row.
         """
+        if self._remembers_too_much():
+            self._start_over()
         text = decoded(page)
         if self._template is not None:
             values = self._template.read(text)
@@ -130,21 +131,21 @@ class PageParser:
         refuse_markup(text)
         limits = self._limits
         if (count := text.count("\n")) > limits.max_lines:
-            raise too_many_lines(count, limits.max_lines)
+            raise BadPage(
+                f"The page has {count} lines, more than the {limits.max_lines} that are allowed", _LARGE_REMEDY
+            )
         self._room = limits.max_series - self._live
         if not self._slots:
             self._slots = {(each.name, self._in_order(each.labels)): slot for slot, each in enumerate(self._series)}
         self._new_devices = set()
         self._most_label_sets = len(self._sorted) + limits.max_label_sets
-        known = len(self._series)
-        values: list[RawValue] = [None] * known
+        values: list[RawValue] = [None] * len(self._series)
         rejected: dict[str, int] = {}
         try:
             samples = count + 1 - self._take_lines(lines_of(text), values, rejected)
         except (BadPage, TooManyGpus):
-            self._forget(set(range(known, len(values))), values)
+            self._start_over()
             raise
-        self._bound_texts()
         if rejected and samples == 0 and not any(map(read_metadata, lines_of(text))):
             raise not_a_page(text)
         result = self._finish(values, samples, rejected or _NONE_REJECTED)
@@ -164,7 +165,7 @@ class PageParser:
         max_rejected = self._limits.max_rejected
         find, comments = self._keyed.get, self._comments
         for line in lines:
-            # Whatever stands before a known text's closing brace means what it meant before (see exposition_row), so
+            # Whatever stands before a known text's closing brace means what it meant before (see `row`), so
             # the rest decides alone; the last `} ` of a line with an exemplar is the exemplar's, and misses.
             key, _, rest = line.rpartition("} ")
             slot = find(key)
@@ -187,7 +188,9 @@ class PageParser:
                 others += 1
                 rejected[problem.reason] = rejected.get(problem.reason, 0) + 1
                 if rejected[problem.reason] > max_rejected:
-                    raise too_many_rejected(problem.reason, max_rejected) from problem
+                    raise BadPage(
+                        f"More than {max_rejected} rows of the page cannot be read ({problem.reason})", _LARGE_REMEDY
+                    ) from problem
         return others
 
     def _forget_texts(self) -> None:
@@ -265,66 +268,93 @@ class PageParser:
         self._comments.add(line)
 
     def _finish(self, values: list[RawValue], samples: int, rejected: Mapping[str, int]) -> Page:
-        if samples:  # an empty page is an exporter that reloads, which is no evidence about its series
-            self._live = samples
-            self._age(values, samples)
         if self._layout_outdated:
             self._layout_outdated = False
             known = self._layout
             if known.help != self._help or known.types != self._types or known.series != tuple(self._series):
                 self._layout = Layout("exporter", tuple(self._series), dict(self._help), dict(self._types))
+        if samples:  # an empty page is an exporter that reloads, which is no evidence about its series
+            self._live = samples
+            self._mostly_absent_pages = self._mostly_absent_pages + 1 if len(values) > 2 * samples else 0
         return Page(self._layout, values, samples, rejected)
 
-    def _age(self, values: list[RawValue], samples: int) -> None:
-        """Forget what has been absent for long, once it outnumbers what is there."""
-        if len(values) <= 2 * samples:
-            self._absent, self._absent_pages = None, 0
-            return
-        absent = {slot for slot, value in enumerate(values) if value is None}
-        self._absent = absent if self._absent is None else self._absent & absent
-        self._absent_pages += 1
-        if len(values) > 2 * self._limits.max_series or len(self._sorted) > 2 * self._limits.max_label_sets:
-            self._forget(absent, values)  # every page brings new series: memory comes before patience
-        elif self._absent_pages >= FORGET_AFTER_PAGES:
-            self._forget(self._absent, values)
+    def _remembers_too_much(self) -> bool:
+        most_texts = 2 * len(self._series) + SPARE_TEXTS
+        return (
+            self._mostly_absent_pages >= FORGET_AFTER_PAGES
+            or len(self._series) > 2 * self._limits.max_series
+            or len(self._sorted) > min(2 * self._limits.max_label_sets, most_texts)
+            or max(len(self._keyed), len(self._blocks)) > most_texts
+            or max(len(self._comments), len(self._help) + len(self._types)) > 2 * most_texts
+        )
 
-    def _forget(self, gone: set[int], values: list[RawValue]) -> None:
-        kept = [slot for slot in range(len(values)) if slot not in gone]
-        moved = {slot: place for place, slot in enumerate(kept)}
-        values[:] = [values[slot] for slot in kept]
-        self._series = [self._series[slot] for slot in kept]
-        self._slots = {identity: moved[slot] for identity, slot in self._slots.items() if slot in moved}
-        self._keyed = {text: moved[slot] for text, slot in self._keyed.items() if slot in moved}
-        self._bare = {name: moved[slot] for name, slot in self._bare.items() if slot in moved}
-        self._absent, self._absent_pages = None, 0
-        self._template = None
-        self._blocks.clear()
-        self._sorted.clear()
-        self._forget_families()
-        self._layout_outdated = True
 
-    def _forget_families(self) -> None:
-        """Let go of HELP and TYPE of families without a series."""
-        names = {series.name for series in self._series}
-        for texts in (self._help, self._types):
-            for family in [name for name in texts if not any(name + suffix in names for suffix in FAMILY_SUFFIXES)]:
-                del texts[family]
-        self._comments = {""}
-        self._layout_outdated = True
+def decoded(page: bytes) -> str:
+    """Return the text of a page, without a byte order mark.
 
-    def _bound_texts(self) -> None:
-        """Start over with the texts of lines when there are far more than series: spellings or comments that change.
+    Raises:
+        BadPage: more than a few bytes are not UTF-8.
+    """
+    try:
+        text = page.decode()
+    except UnicodeDecodeError:
+        if len(page) - len(page.decode(errors="ignore").encode()) > _MAX_INVALID_BYTES:  # 0.2 µs and 4 bytes for each
+            raise _binary() from None
+        # One byte of a wrong encoding must not cost the page; written out, different bytes stay different labels.
+        text = page.decode(errors="backslashreplace")
+    return text.removeprefix("\ufeff")
 
-        They are caches, except for HELP and TYPE of families that the page has no row of.
-        """
-        bound = 2 * len(self._series) + SPARE_TEXTS
-        if len(self._keyed) > bound:
-            self._keyed.clear()
-        if len(self._blocks) > bound:
-            self._blocks.clear()
-        if len(self._sorted) > bound:
-            self._sorted.clear()
-        if len(self._comments) > 2 * bound:
-            self._comments = {""}
-        if len(self._help) + len(self._types) > 2 * bound:
-            self._forget_families()
+
+def lines_of(text: str) -> Iterator[str]:
+    """Return the lines of a page, which are never all in memory at once if it is large."""
+    return chain.from_iterable(_groups_of_lines(text))
+
+
+def _groups_of_lines(text: str) -> Iterator[Sequence[str]]:
+    start = 0
+    while start <= len(text):
+        end = text.find("\n", start + _GROUP_LENGTH)
+        if end < 0:
+            end = len(text)
+        # What is cut off ends a line that is too long to be read.
+        # str.splitlines() would also cut at \x0b, \x85 and \u2028, which may stand inside a label.
+        yield text[start : min(end, start + 2 * _GROUP_LENGTH)].split("\n")
+        start = end + 1
+
+
+def refuse_markup(text: str) -> None:
+    """Raise `BadPage` for HTML and XML."""
+    if text[:1024].lstrip().startswith("<"):
+        raise BadPage(
+            "The answer is an HTML or XML page, not metrics",
+            "Check the URL: its path is usually /metrics, and a proxy may have answered instead",
+        )
+
+
+def not_a_page(text: str) -> BadPage:
+    """Return the error for a text without one readable row."""
+    if "\0" in text or text.startswith("\x1f\\x8b"):
+        return _binary()
+    start = text.lstrip()[:80].partition("\n")[0]
+    return BadPage(
+        f"Not one line of the answer is a metric; it starts with {start!r}", "Check that the target is a dcgm-exporter"
+    )
+
+
+def _binary() -> BadPage:
+    return BadPage(
+        "The answer is binary, not a page of metrics", "Check that it is a page of dcgm-exporter as plain text"
+    )
+
+
+def device_of(labels: Labels) -> int | None:
+    """Return a hash of the GPU or MIG instance that labels name; None if they name none.
+
+    `translate.identity` identifies devices by the same labels; a test holds both equal on all samples.
+    """
+    pairs = dict(labels)
+    uuid, gpu = pairs.get("UUID") or pairs.get("uuid"), pairs.get("gpu")
+    if not uuid and (not gpu or not _NOT_A_GPU.isdisjoint(pairs)):
+        return None
+    node = pairs.get("Hostname") or pairs.get("hostname") or pairs.get("instance")
+    return hash((node, uuid or f"gpu {gpu}", pairs.get("GPU_I_ID")))

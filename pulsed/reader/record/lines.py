@@ -26,10 +26,10 @@ import sys
 import zlib
 from collections import deque
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, NonNegativeInt
+from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, NonNegativeInt, TypeAdapter
 
 from pulsed.errors import BadCapture
 from pulsed.model.raw_tick import Dialect, Layout, RawTick, RawValue, Series
@@ -48,6 +48,9 @@ _UNREADABLE = (ValueError, TypeError, LookupError, RecursionError)
 """Errors of a line that is not valid; pydantic's are ValueErrors."""
 
 
+_Seconds = Annotated[FiniteFloat, Field(gt=0)]
+
+
 @dataclass(frozen=True, slots=True)
 class Session:
     """One run of `pulsed record`.
@@ -61,7 +64,7 @@ class Session:
     source: str
     node: str
     started: str
-    targets: Mapping[str, float]
+    targets: Mapping[str, _Seconds]
 
 
 class RecordWriter:
@@ -73,16 +76,7 @@ class RecordWriter:
 
     def start(self) -> bytes:
         """Return the first line."""
-        session = self._session
-        line = {
-            "pulsed_record": FORMAT,
-            "version": session.version,
-            "source": session.source,
-            "node": session.node,
-            "started": session.started,
-            "targets": dict(session.targets),
-        }
-        return _encode(line).encode() + b"\n"
+        return _encode({"pulsed_record": FORMAT, **asdict(self._session)}).encode() + b"\n"
 
     def tick(self, tick: RawTick) -> bytes:
         """Return the line of a tick, after the line of its layout if that is new."""
@@ -152,7 +146,12 @@ class RecordReader:
         if kind == "layout":
             self._add(_LayoutLine.model_validate_json(line))
         elif kind == "pulsed_record":
-            session = _session(line)
+            if (format := _FormatLine.model_validate_json(line).pulsed_record) != FORMAT:
+                raise BadCapture(
+                    f"a record of format {format}, and this pulsed reads format {FORMAT}",
+                    "Replay it with the pulsed that recorded it, or a newer one",
+                )
+            session = _SESSION_LINE.validate_json(line, strict=True)
             self._layouts.clear()
             return session
         return None
@@ -187,7 +186,7 @@ class _TickLine(_Line):
     target: str
     time: FiniteFloat
     clock: FiniteFloat
-    interval: Annotated[FiniteFloat, Field(gt=0)]
+    interval: _Seconds
     values: list[FiniteFloat | str | tuple[Literal["nan", "inf", "-inf"]] | None]
     rejected: dict[str, int] = {}
 
@@ -206,23 +205,7 @@ class _FormatLine(_Line):
     pulsed_record: int
 
 
-class _SessionLine(_Line):
-    version: str
-    source: str
-    node: str
-    started: str
-    targets: dict[str, Annotated[FiniteFloat, Field(gt=0)]]
-
+_SESSION_LINE = TypeAdapter(Session)
 
 _KINDS = ("tick", "layout", "pulsed_record")
 _MARKS = {kind: f'{{"{kind}":'.encode() for kind in _KINDS}
-
-
-def _session(line: bytes) -> Session:
-    format = _FormatLine.model_validate_json(line).pulsed_record
-    if format != FORMAT:
-        raise BadCapture(
-            f"a record of format {format}, and this pulsed reads format {FORMAT}",
-            "Replay it with the pulsed that recorded it, or a newer one",
-        )
-    return Session(**_SessionLine.model_validate_json(line).model_dump())

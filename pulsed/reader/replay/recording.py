@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import BinaryIO, Literal, cast
 
 from pulsed.errors import BadCapture
-from pulsed.reader.csv.records import header_of, problem_of
 from pulsed.reader.dmon.parser import message_of
 from pulsed.reader.record.lines import SESSION_MARK
+from pulsed.reader.replay.exported_csv import header_of, problem_of
 from pulsed.regular_file import open_regular
 
 Recording = Literal["dmon", "page", "folder", "record", "csv"]
@@ -26,6 +26,9 @@ BROKEN_FILE = (OSError, EOFError, zlib.error)
 
 LONGEST_LINE = 64 * 1024
 """Characters after which a line is taken for two."""
+
+BREATH = 1000
+"""Lines without a tick after which other tasks may run."""
 
 REMEDY = (
     "Give a record of `pulsed record`, a CSV of `pulsed export`, a capture of dcgmi dmon, a saved page, or a folder of "

@@ -2,35 +2,32 @@
 
 A recording is a record of `pulsed record`, a CSV of `pulsed export`, a `dcgmi dmon` capture of any DCGM version, an
 exposition page, or a folder of pages in natural order; each file may be gzipped. Records, CSV and captures are
-streamed, so that their size does not matter. This module finds out what a path is, and keeps the time; the
-parsers interpret the text.
+streamed, so that their size does not matter.
 
-A record has its own times, targets and pace, see `pulsed.reader.record.player`. CSV has its own times. The others have
-none (`dcgmi dmon` prints none): tick n is stamped `start + n * interval`, whatever the pace, and a page that cannot be
-read leaves a gap of one interval. Freshness therefore depends on when a tick arrives, not on its `time`.
+A record has its own times, targets and pace, see `record_player`. CSV has its own times. The others have none (`dcgmi
+dmon` prints none): tick n is stamped `start + n * interval`, whatever the pace, and a page that cannot be read leaves a
+gap of one interval. Freshness therefore depends on when a tick arrives, not on its `time`.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 import time
 import zlib
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from pathlib import Path
-from typing import Protocol
 
 from pulsed.errors import BadCapture, BadPage, SourceError, TooManyGpus
-from pulsed.model.raw_tick import MAX_GPUS, Layout, RawTick, RawValue
-from pulsed.reader.csv.ticks import CsvTick, csv_ticks, interval_of
-from pulsed.reader.dmon.parser import DmonParser
-from pulsed.reader.exposition.parser import PageParser
+from pulsed.model.raw_tick import RawTick
+from pulsed.reader.dmon.parser import DmonParser, DmonTick
+from pulsed.reader.exposition.parser import Page, PageParser
 from pulsed.reader.exposition.row import limits_for
-from pulsed.reader.record.player import play, recorded_targets
-from pulsed.reader.replay.pacing import Pacer
-from pulsed.reader.replay.passes import Pass, Passes
+from pulsed.reader.replay.exported_csv import csv_ticks, interval_of
+from pulsed.reader.replay.playback import Frame, Pacer, Pass, Playback
+from pulsed.reader.replay.record_player import RecordPlayer, recorded_targets
 from pulsed.reader.replay.recording import (
+    BREATH,
     BROKEN_FILE,
     DMON_REMEDY,
     LONGEST_LINE,
@@ -42,98 +39,41 @@ from pulsed.reader.replay.recording import (
     pages_of,
     unreadable,
 )
-from pulsed.reader.source import Source
-
-DEFAULT_START = 1767225600.0
-"""The time of the first tick unless another is given: 2026-01-01T00:00:00Z."""
+from pulsed.reader.replay.settings import ReplaySettings
 
 DEFAULT_INTERVALS: Mapping[Recording, float] = {"dmon": 1.0, "page": 15.0, "folder": 15.0, "csv": 1.0}
 """Seconds between two ticks: dmon's own default delay, a usual scrape interval, and that of a CSV with one tick."""
 
 _LARGEST_PAGE = 16 * 2**20
-_BREATH = 1000  # lines without a tick after which other tasks may run
 
+_Sample = DmonTick | Page | RawTick | SourceError
+"""What is read for a tick, or an error that costs this tick only."""
 
-class _Sample(Protocol):
-    """What every parser delivers for a tick."""
-
-    @property
-    def layout(self) -> Layout: ...
-    @property
-    def values(self) -> Sequence[RawValue]: ...
-    @property
-    def rejected(self) -> Mapping[str, int]: ...
-
-
-_Frame = _Sample | SourceError
-"""A tick, or an error that costs this tick only."""
-
-
-def replay_sources(
-    path: str | os.PathLike[str],
-    columns: Sequence[str] = (),
-    *,
-    speed: float = 1.0,
-    loop: bool = False,
-    interval: float | None = None,
-    start: float = DEFAULT_START,
-    max_gpus: int = MAX_GPUS,
-) -> Sequence[Source]:
-    """Make the sources of a recording: one per target of a record, else one `ReplaySource`, whose arguments these are.
-
-    A record has its own `interval` and `start`, and no use for `columns`. CSV has no use for `start` and `columns`.
-    """
-    with contextlib.suppress(BadCapture):  # `read` raises it
-        if look(Path(path), columns) == "record":
-            return play(Path(path), speed=speed, loop=loop)
-    return [ReplaySource(path, columns, speed=speed, loop=loop, interval=interval, start=start, max_gpus=max_gpus)]
+_Samples = Generator[_Sample | None, None, str]
 
 
 class ReplaySource:
-    """A recording that is no record, played once or for ever.
+    """One target of a recording. Made by `replay_sources`.
 
-    Args:
-        path: a capture, a page, a folder of pages, or a CSV.
-        columns: short names of a capture that has no header.
-        speed: 1 as recorded, 10 ten times as fast, 0 as fast as the reader takes it.
-        loop: start over at the end; time goes on increasing.
-        interval: seconds between two ticks; by default that of `DEFAULT_INTERVALS`. CSV has its own times: there it is
-            what they are held against, by default the usual distance.
-        start: Unix seconds of the first tick, except of a CSV.
-        max_gpus: most entities of a capture's tick.
-        clock: a clock that never steps, seconds; for the pace only.
+    The sources of a record take turns in the recorded order, so one that is neither read nor closed holds up the rest.
     """
 
     kind = "replay"
-    failures = (BadCapture, BadPage, TooManyGpus)
     restarts = 0
 
     def __init__(
         self,
-        path: str | os.PathLike[str],
-        columns: Sequence[str] = (),
-        *,
-        speed: float = 1.0,
-        loop: bool = False,
-        interval: float | None = None,
-        start: float = DEFAULT_START,
-        max_gpus: int = MAX_GPUS,
-        clock: Callable[[], float] = time.monotonic,
-        sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
+        playback: Playback,
+        target: str,
+        intervals: Mapping[str, float],
+        failures: tuple[type[SourceError], ...] = (BadCapture, TooManyGpus),
     ) -> None:
-        self._path, self._columns = Path(path), tuple(columns)
-        self._start = start
-        self._pacer = Pacer(speed, clock, sleep)
-        self._given_interval, self._timed = interval, False
-        self.target = str(path)
-        self.interval = interval or DEFAULT_INTERVALS["dmon"]
-        with contextlib.suppress(BadCapture):  # `read` raises it: a daemon starts without its source
-            self._look()
-        self._pages, self._rows = PageParser(limits_for(max_gpus)), DmonParser(self._columns, max_gpus)
-        self._passes: Passes[_Frame] = Passes(self.target, self._open, loop=loop)
-        self._pending: _Frame | None = None
-        self._moment = 0.0  # of the newest tick, in seconds since the first
-        self._pass_moment = 0.0  # at which this pass began
+        self._playback, self.target, self._intervals, self.failures = playback, target, intervals, failures
+
+    @property
+    def interval(self) -> float:
+        """Nominal seconds between two ticks; of a record, the longest of all its sessions."""
+        return self._intervals[self.target]
 
     async def read(self) -> RawTick:
         """Wait for the next tick of the recording.
@@ -144,60 +84,94 @@ class ReplaySource:
             TooManyGpus: a page or tick has more GPUs than the limit.
             SourceEnded: the recording is over.
         """
-        while self._pending is None:  # else a read was cancelled while it waited
-            self._pending = self._passes.next()
-            if self._pending is None:
-                await asyncio.sleep(0)
-        moment = self._moment_of(self._pending)
-        await self._pacer.wait(moment, self.interval)
-        frame, self._pending = self._pending, None
-        self._passes.played += 1
-        self._moment = moment
-        if isinstance(frame, SourceError):
-            raise frame
-        return RawTick(
-            self.target,
-            frame.time + self._pass_moment if isinstance(frame, CsvTick) else self._start + moment,
-            moment,
-            self.interval,
-            frame.layout,
-            frame.values,
-            frame.rejected,
-        )
+        return await self._playback.next(self.target)
 
     async def close(self) -> None:
-        """Close the file. Safe to call twice."""
-        self._pending = None
-        self._passes.close(f"{self.target} was closed")
+        """Leave the recording to its other targets; the last one closes the file. Safe to call twice."""
+        self._playback.leave(self.target)
 
-    def _moment_of(self, frame: _Frame) -> float:
-        if not self._timed:
-            return self._passes.played * self.interval
-        return self._pass_moment + frame.clock if isinstance(frame, CsvTick) else self._moment
+
+def replay_sources(
+    settings: ReplaySettings,
+    *,
+    clock: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
+) -> Sequence[ReplaySource]:
+    """Make the sources of a recording: one per target of a record, else one, whose target is the path.
+
+    Args:
+        clock: monotonic seconds; for the pace only.
+    """
+    path, pacer = Path(settings.path), Pacer(settings.speed, clock, sleep)
+    with contextlib.suppress(BadCapture):  # `read` raises it
+        if look(path, settings.columns) == "record":
+            targets = recorded_targets(path)
+            playback = Playback(str(path), targets, RecordPlayer(path).frames, pacer, loop=settings.loop)
+            return [ReplaySource(playback, target, targets) for target in targets]
+    recording = _SingleRecording(settings)
+    playback = Playback(recording.target, recording.intervals, recording.frames, pacer, loop=settings.loop)
+    return [ReplaySource(playback, recording.target, recording.intervals, (BadCapture, BadPage, TooManyGpus))]
+
+
+class _SingleRecording:
+    """A recording that is no record, of one target. What it is is found out anew with every pass."""
+
+    def __init__(self, settings: ReplaySettings) -> None:
+        self._settings, self._path, self.target = settings, Path(settings.path), str(settings.path)
+        self.intervals = {self.target: settings.interval or DEFAULT_INTERVALS["dmon"]}
+        self._pages = PageParser(limits_for(settings.max_gpus))
+        self._rows = DmonParser(settings.columns, settings.max_gpus)
+        self._clock = 0.0  # of the newest tick, in seconds since the first
+        with contextlib.suppress(BadCapture):  # `frames` raises it: a daemon starts without its source
+            self._look()
+
+    def frames(self, played: int) -> Pass:
+        """Yield the frames of a pass. Raises `BadCapture` if it is no recording or holds not one tick."""
+        recording = self._look()
+        samples, interval = self._samples(recording), self.intervals[self.target]
+        begin = self._clock + interval if played else 0.0
+        while True:
+            try:
+                sample = next(samples)
+            except StopIteration as end:
+                return str(end.value)
+            if sample is None:
+                yield None
+                continue
+            if recording != "csv":
+                self._clock = played * interval
+            elif isinstance(sample, RawTick):
+                self._clock = begin + sample.clock
+            played += 1
+            yield Frame(self.target, self._clock, interval, self._stamped(sample, begin, interval))
+
+    def _stamped(self, sample: _Sample, begin: float, interval: float) -> RawTick | SourceError:
+        if isinstance(sample, SourceError):
+            return sample
+        time = sample.time + begin if isinstance(sample, RawTick) else self._settings.start + self._clock
+        return RawTick(self.target, time, self._clock, interval, sample.layout, sample.values, sample.rejected)
 
     def _look(self) -> Recording:
-        recording = look(self._path, self._columns)
+        recording = look(self._path, self._settings.columns)
         if recording == "record":
             recorded_targets(self._path)  # raises what is wrong with it
             raise BadCapture(f"{self._path} is a record that was not there at the start", "Start pulsed again")
-        self._timed = recording == "csv"
-        usual = _csv_interval(self._path) if self._timed and not self._given_interval else None
-        self.interval = self._given_interval or usual or DEFAULT_INTERVALS[recording]
+        given = self._settings.interval
+        usual = _csv_interval(self._path) if recording == "csv" and not given else None
+        self.intervals[self.target] = given or usual or DEFAULT_INTERVALS[recording]
         return recording
 
-    def _open(self) -> Pass[_Frame]:
-        recording = self._look()
-        self._pass_moment = self._moment + self.interval if self._passes.played else 0.0
+    def _samples(self, recording: Recording) -> _Samples:
         if recording == "dmon":
-            return _dmon_frames(self._path, self._rows)
-        if recording == "page":
-            return _page_frames(self._path, self._pages)
+            return _dmon_ticks(self._path, self._rows)
         if recording == "csv":
-            return _csv_frames(self._path, self.interval)
-        return _folder_frames(pages_of(self._path), self._pages)
+            return _csv_ticks(self._path, self.intervals[self.target])
+        if recording == "page":
+            return _only_page(self._path, self._pages)
+        return _pages(pages_of(self._path), self._pages)
 
 
-def _dmon_frames(path: Path, parser: DmonParser) -> Pass[_Frame]:
+def _dmon_ticks(path: Path, parser: DmonParser) -> _Samples:
     ticks = 0
     try:
         with open_text(path) as file:
@@ -208,7 +182,7 @@ def _dmon_frames(path: Path, parser: DmonParser) -> Pass[_Frame]:
                 if (tick := parser.feed(line.rstrip("\n")) if whole else parser.feed_rest(line)) is not None:
                     ticks += 1
                     yield tick
-                elif number % _BREATH == 0:
+                elif number % BREATH == 0:
                     yield None
     except EOFError:
         pass  # gzip data that ends early is a recorder that was killed: what came before is good
@@ -225,7 +199,7 @@ def _dmon_frames(path: Path, parser: DmonParser) -> Pass[_Frame]:
     return words[-1] if words else ""
 
 
-def _csv_frames(path: Path, interval: float) -> Pass[_Frame]:
+def _csv_ticks(path: Path, interval: float) -> _Samples:
     ticks = 0
     try:
         with open_text(path) as file:
@@ -253,7 +227,7 @@ def _csv_interval(path: Path) -> float | None:
         raise unreadable(path, error) from error
 
 
-def _page_frames(path: Path, parser: PageParser) -> Pass[_Frame]:
+def _only_page(path: Path, parser: PageParser) -> _Samples:
     page = _page(path, parser)
     if isinstance(page, TooManyGpus):
         raise page
@@ -263,7 +237,7 @@ def _page_frames(path: Path, parser: PageParser) -> Pass[_Frame]:
     return ""
 
 
-def _folder_frames(paths: Sequence[Path], parser: PageParser) -> Pass[_Frame]:
+def _pages(paths: Sequence[Path], parser: PageParser) -> _Samples:
     pages = 0
     for path in paths:
         page = _page(path, parser)
@@ -274,7 +248,7 @@ def _folder_frames(paths: Sequence[Path], parser: PageParser) -> Pass[_Frame]:
     return ""
 
 
-def _page(path: Path, parser: PageParser) -> _Frame:
+def _page(path: Path, parser: PageParser) -> Page | SourceError:
     """Return one page, or the error that it costs, not raised: the pages behind it are still to come."""
     try:
         with open_bytes(path) as file:

@@ -15,7 +15,7 @@ from pulsed.errors import BadCapture
 from pulsed.model.computed_tick import ComputedTick
 from pulsed.model.raw_tick import Labels, RawTick
 from pulsed.present.csv import pulsed_csv
-from pulsed.reader.csv.ticks import CsvTick, csv_ticks, interval_of
+from pulsed.reader.replay.exported_csv import csv_ticks, interval_of
 from support.bench.ticks import computed_ticks
 from support.fuzz.target import FuzzTarget
 
@@ -23,7 +23,7 @@ _PATH = Path("export.csv")
 _IDENTITY = "time,node,gpu,uuid,mig_id,mig_profile,model"
 
 
-def _read(data: bytes) -> list[CsvTick]:
+def _read(data: bytes) -> list[RawTick]:
     interval_of(_opened(data), _PATH)
     return [tick for tick in csv_ticks(_opened(data), _PATH, 1.0) if tick is not None]
 
@@ -50,10 +50,9 @@ def _verify(data: bytes, outcome: Any) -> None:
     assert second == first, f"{second!r}, exported again, instead of {first!r}"
 
 
-def _exported(ticks: Sequence[CsvTick]) -> bytes:
+def _exported(ticks: Sequence[RawTick]) -> bytes:
     pipeline = Pipeline(ComputeSettings(), "node")
-    raw = [RawTick("csv", tick.time, tick.clock, 1.0, tick.layout, tick.values, tick.rejected) for tick in ticks]
-    return _written("all", map(pipeline.process, raw))
+    return _written("all", map(pipeline.process, ticks))
 
 
 def _written(columns: str, ticks: Iterator[ComputedTick]) -> bytes:

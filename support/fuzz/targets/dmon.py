@@ -9,10 +9,11 @@ from typing import Any
 from unittest import mock
 
 from pulsed.errors import SourceError, TooManyGpus
+from pulsed.model.raw_tick import RawTick
 from pulsed.reader.dcgmi.child import Child
-from pulsed.reader.dcgmi.stream import Arrival, DmonStream
-from pulsed.reader.dmon.layout import is_header
+from pulsed.reader.dcgmi.stream import DmonStream
 from pulsed.reader.dmon.parser import DmonParser, DmonTick
+from pulsed.reader.dmon.tables import is_header
 from support.dmon_writer import ABSENT, ERAS, DmonWriter
 from support.fuzz.target import FuzzTarget, pieces, randomness
 from support.fuzz.transport import LOOP
@@ -40,7 +41,7 @@ class _Child:
         self.stderr: list[str] = []
 
 
-async def _from_child(written: Iterable[bytes]) -> tuple[list[Arrival], SourceError]:
+async def _from_child(written: Iterable[bytes]) -> tuple[list[RawTick], SourceError]:
     """Return the ticks of a child that writes in pieces, faster than pulsed reads, and how its stream ends."""
     callbacks: list[Callable[..., None]] = []
 
@@ -75,7 +76,7 @@ def _verify(data: bytes, outcome: Any) -> None:
     _verify_cut_rows(data)
 
 
-def _said(tick: DmonTick | Arrival) -> object:
+def _said(tick: DmonTick | RawTick) -> object:
     return tick.layout.series, list(tick.values)
 
 

@@ -12,7 +12,7 @@ from typing import Any
 from pulsed.commands.doctor import doctor
 from pulsed.config import Config
 from pulsed.config.load import load
-from pulsed.translate.watches import GROUPS
+from pulsed.translate.fields import GROUPS
 from support.bench.pages import exporter_page
 from support.daemon import free_port
 from tests.end_to_end.exporters import Exporter, exporting

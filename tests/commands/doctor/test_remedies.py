@@ -11,8 +11,8 @@ from pulsed.commands.doctor.remedies import FILE, Supply, steps, supply
 from pulsed.commands.doctor.source_check import SourceCheck
 from pulsed.config import Config
 from pulsed.model.vocabulary import QUANTITIES
-from pulsed.translate.exporter_versions import ANY, CLASSIC, NEWEST, ExporterVersion, first_version, name_for
-from pulsed.translate.fields import BY_NAME
+from pulsed.translate.exporter_versions import ANY, CLASSIC, NEWEST, name_for
+from pulsed.translate.fields import BY_NAME, ExporterVersion
 
 VERSIONS = (ANY, *(ExporterVersion(*v) for v in ((3, 1, 0), (3, 6, 1), (4, 1, 0), (4, 5, 2), (4, 8, 4))), NEWEST)
 
@@ -58,7 +58,7 @@ def test_a_field_that_was_renamed_has_the_name_of_the_version() -> None:
 def test_a_quantity_is_computed_where_its_own_field_is_too_new() -> None:
     (field,) = BY_NAME["DCGM_FI_DEV_NVLINK_ERROR_DL_CRC"]
     old = ExporterVersion(3, 6, 1)
-    assert first_version(field) > old
+    assert field.since > old
     found = supply(["nvlink_crc_errors_total"], exporter(old, old), Config())
     assert [line.partition(",")[0].rpartition("NVLINK_")[2] for line in found.lines] == [
         "CRC_FLIT_ERROR_COUNT_TOTAL",

@@ -17,7 +17,7 @@ from tests.commands.doctor.setting import configured
 
 LAYOUT = Layout("exporter", ())
 RAW = RawTick("here", 0.0, 0.0, 1.0, LAYOUT, ())
-TICK = ComputedTick("here", 0.0, 0.0, 1.0, (), (), (), LAYOUT, ())
+TICK = ComputedTick(RAW, (), (), ())
 HELD = MappingProxyType({"profiling_held": (1001,)})
 
 

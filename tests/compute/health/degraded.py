@@ -13,6 +13,7 @@ from pulsed.compute.sample import FRESH_INTERVALS, FRESH_SECONDS, VITAL
 from pulsed.compute.settings import ComputeSettings
 from pulsed.model.canonical_tick import CanonicalTick
 from pulsed.model.computed_tick import ComputedTick
+from pulsed.model.raw_tick import RawTick
 from pulsed.model.vocabulary import Reading
 from tests.compute.health.sim import GPU, OTHER
 from tests.compute.streams import DAY, NO_SERIES
@@ -151,5 +152,5 @@ def _complaints(boards: list[_Board], found: ComputedTick, now: float, interval:
 
 def _tick(now: float, interval: float, pages: list[Page]) -> CanonicalTick:
     return CanonicalTick(
-        "test", DAY + now, now, interval, GPUS, tuple([Reading(**page) for page in pages]), NO_SERIES, ()
+        RawTick("test", DAY + now, now, interval, NO_SERIES, ()), GPUS, tuple([Reading(**page) for page in pages])
     )

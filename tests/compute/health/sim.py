@@ -12,6 +12,7 @@ from pulsed.compute.tracker import Tracker
 from pulsed.model.canonical_tick import CanonicalTick, Extras
 from pulsed.model.gpu import Device, Entity
 from pulsed.model.health import CheckState, Health
+from pulsed.model.raw_tick import RawTick
 from pulsed.model.vocabulary import NOTHING, POSITION, Reading
 from tests.compute.streams import DAY, NO_SERIES
 
@@ -61,14 +62,9 @@ class Sim:
         given = [Reading(**reading) for reading in readings] or [Reading()]
         given += [Reading()] * (len(self.devices) - len(given))
         tick = CanonicalTick(
-            "test",
-            self.time,
-            self.clock,
-            self.interval,
+            RawTick("test", self.time, self.clock, self.interval, self.layout, ()),
             self.devices,
             tuple(given[: len(self.devices)]),
-            self.layout,
-            (),
             extras={0: extras} if extras else {},
         )
         self.last = self.health_evaluator.evaluate(

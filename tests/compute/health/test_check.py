@@ -9,7 +9,6 @@ import pytest
 from pulsed.compute.health.check import Check, GpuCheck, check
 from pulsed.compute.health.inputs import GpuInputs
 from pulsed.compute.health.rule_kinds import Level, step
-from pulsed.compute.health.settings import HealthSettings
 from pulsed.model.health import CheckState
 from tests.compute.health.sim import Sim, give
 from tests.compute.streams import DAY
@@ -23,7 +22,7 @@ class Follower:
 
     def __init__(self, which: Check = CHECK) -> None:
         self.check = GpuCheck(which)
-        self.inputs = GpuInputs(HealthSettings())
+        self.inputs = GpuInputs()
 
     def take(self, now: float, /, *, is_guest: bool = False, **values: float | None) -> bool:
         """Evaluate the rules, then the check; return whether its state changed."""

@@ -11,7 +11,6 @@ from pulsed.compute.health.device_counters import CounterIncrease
 from pulsed.compute.health.inputs import GpuInputs
 from pulsed.compute.health.rule import RuleState
 from pulsed.compute.health.rule_kinds import Increase, step
-from pulsed.compute.health.settings import HealthSettings
 from tests.compute.health.sim import Sim, give
 
 
@@ -81,12 +80,12 @@ def test_by_default_there_was_no_gap_before_a_value() -> None:
 def evaluated(rule: Increase, *samples: tuple[float, float | None, float]) -> list[tuple[bool, int, float, int]]:
     """Evaluate samples: time, value of the counter, and the gap before; return what changed, the state, its due time,
     and the events."""
-    state, inputs, found = RuleState(), GpuInputs(HealthSettings()), []
+    state, inputs, found = RuleState(), GpuInputs(), []
     for now, value, gap in samples:
         give(inputs, pcie_replays_total=value)
         inputs.measured_at, inputs.gap_seconds = now, gap
         is_changed = rule.evaluate(state, inputs, now)
-        found.append((is_changed, state.held, state.due, state.events))
+        found.append((is_changed, state.severity, state.due, state.events))
     return found
 
 
@@ -129,11 +128,11 @@ def test_of_several_counters_the_first_that_is_present_counts() -> None:
     inputs = ("pcie_replays_total", "pcie_correctable_errors_total")
     rule = Increase("errors", {"warn": 1}, "errors", inputs, window=60.0)
     for first, held, events in ((0.0, 0, 0), (None, 2, 3)):
-        state, facts = RuleState(), GpuInputs(HealthSettings())
+        state, facts = RuleState(), GpuInputs()
         for now in (0.0, 1.0):
             give(facts, pcie_replays_total=first, pcie_correctable_errors_total=3 * now)
             rule.evaluate(state, facts, now)
-        assert (state.held, state.events) == (held, events)
+        assert (state.severity, state.events) == (held, events)
 
 
 @pytest.mark.parametrize(("gap", "total"), [(0.0, 12), (30.0, 12), (60.0, 12), (120.0, 6), (600.0, 1.2)])

@@ -8,7 +8,6 @@ from pulsed.compute.health.device_counters import DutyCounter
 from pulsed.compute.health.inputs import GpuInputs
 from pulsed.compute.health.rule import RuleState
 from pulsed.compute.health.rule_kinds import Duty
-from pulsed.compute.health.settings import HealthSettings
 from tests.compute.health.sim import give
 
 
@@ -50,7 +49,7 @@ def test_growth_beyond_microseconds_proves_the_unit(growth: float, is_proven: bo
 
 def measures(rule: Duty, *samples: tuple[float | None, float | None]) -> list[float | None]:
     """Return the measure after each sample, one per 10 s: of the first counter, and the mask of reasons."""
-    state, inputs, found = RuleState(), GpuInputs(HealthSettings()), []
+    state, inputs, found = RuleState(), GpuInputs(), []
     for number, (value, mask) in enumerate(samples):
         give(inputs, **dict.fromkeys(rule.inputs[:1], value), clocks_event_reasons=mask)
         inputs.clock_events.update(mask, False, 10.0, number * 10.0)
@@ -85,7 +84,7 @@ def test_the_mask_counts_only_for_rules_with_bits_and_while_it_is_there(bits: in
 def test_the_largest_share_of_several_counters_counts() -> None:
     inputs = (COUNTER, "power_brake_slowdown_seconds_total")
     rule = Duty("share", {"hot": 0.05}, "heat", inputs, window=20.0)
-    state, facts = RuleState(), GpuInputs(HealthSettings())
+    state, facts = RuleState(), GpuInputs()
     for now in (0.0, 10.0, 20.0):
         give(facts, hardware_thermal_slowdown_seconds_total=now / 4, power_brake_slowdown_seconds_total=now / 2)
         found = rule.measure(state, facts, now)
@@ -100,11 +99,11 @@ def test_times_of_rules_about_duty() -> None:
 
 def test_an_evaluation_reports_every_change_of_the_state() -> None:
     rule = Duty("share", {"hot": 0.05}, "heat", ("thermal_violation_seconds_total",), uncertain=True)
-    state, inputs = RuleState(), GpuInputs(HealthSettings())
+    state, inputs = RuleState(), GpuInputs()
     for number, value in enumerate([5.0] * 10 + [5.0 + 1e-3 * step for step in range(20)]):
         give(inputs, thermal_violation_seconds_total=value)
         inputs.measured_at = number * 10.0
-        before = (state.held, state.is_covered)
+        before = (state.severity, state.is_covered)
         is_changed = rule.evaluate(state, inputs, number * 10.0)
-        assert is_changed or (state.held, state.is_covered) == before, number
-    assert state.held == 1
+        assert is_changed or (state.severity, state.is_covered) == before, number
+    assert state.severity == 1

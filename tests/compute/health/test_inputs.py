@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from pulsed.compute.health.inputs import GpuInputs, activity_of, exporter_facts
-from pulsed.compute.health.settings import HealthSettings
+from pulsed.compute.bounds import activity_of
+from pulsed.compute.health.inputs import GpuInputs, exporter_facts
 from pulsed.model.canonical_tick import Extras
 from pulsed.model.vocabulary import Reading
 
 
 def test_before_the_first_sample_there_are_no_inputs() -> None:
-    inputs = GpuInputs(HealthSettings())
+    inputs = GpuInputs()
     assert (set(inputs.values), inputs.extras, inputs.measured_at, inputs.gap_seconds) == ({None}, None, 0.0, 0.0)
     assert inputs.value("health_watches") is None
 

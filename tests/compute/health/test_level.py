@@ -57,7 +57,7 @@ def test_counts_of_clock_events_stand_in_for_a_blank_mask(reason: str, check: st
 
 
 def test_an_unknown_link_is_of_generation_5_with_16_lanes() -> None:
-    inputs = GpuInputs(HealthSettings())
+    inputs = GpuInputs()
     assert pcie_replay_limit(inputs) == 31.0
 
 
@@ -70,7 +70,7 @@ def test_an_unknown_link_is_of_generation_5_with_16_lanes() -> None:
 )
 def test_faults_of_the_fabrics_health_mask(mask: int, faults: int) -> None:
     (rule,) = (rule for rule in BY_ID["fabric_link"].rules if rule.name == "fabric_health_mask")
-    inputs = GpuInputs(HealthSettings())
+    inputs = GpuInputs()
     give(inputs, fabric_health_mask=float(mask))
     assert rule.measure(RuleState(), inputs, 0.0) == faults
 
@@ -109,7 +109,7 @@ def test_evidence_names_a_limit_of_the_model(values: dict[str, float], evidence:
     [((2.0, 8.0), -6.0), ((8.0, 2.0), 6.0), ((None, 2.0), None), ((2.0, None), None), ((2.0, 2.0), 0.0)],
 )
 def test_the_difference_of_two_inputs(values: tuple[float | None, float | None], measure: float | None) -> None:
-    inputs = GpuInputs(HealthSettings(), "NVIDIA L40S")
+    inputs = GpuInputs("NVIDIA L40S")
     give(inputs, ecc_mode=values[0], ecc_mode_pending=values[1])
     rule = Level("change", {"warn": 1}, "", ("ecc_mode", "ecc_mode_pending"), by=difference)
     assert difference(rule, inputs) == measure
@@ -119,7 +119,7 @@ def test_the_difference_of_two_inputs(values: tuple[float | None, float | None],
 
 
 def test_a_ratio_to_0_is_unknown() -> None:
-    inputs = GpuInputs(HealthSettings())
+    inputs = GpuInputs()
     give(inputs, ecc_mode=1.0, ecc_mode_pending=0.0)
     assert ratio(Level("ratio", {}, "", ("ecc_mode", "ecc_mode_pending")), inputs) is None
 
@@ -146,9 +146,9 @@ def test_a_condition_lowers_any_severity_and_is_needed_from_a_level_on(
     celsius: float | None, state: float | None, held: int
 ) -> None:
     rule = Level("temperature_celsius", {"info": 50}, when=(When("performance_state", eq, 0),))
-    inputs, rule_state = GpuInputs(HealthSettings()), RuleState()
+    inputs, rule_state = GpuInputs(), RuleState()
     given = {"temperature_celsius": celsius, "performance_state": state}
     give(inputs, **given)
     rule.evaluate(rule_state, inputs, 1.0)
-    assert rule_state.held == held
+    assert rule_state.severity == held
     assert dict(rule.evidence(rule_state, inputs)) == {name: each for name, each in given.items() if each is not None}

@@ -11,7 +11,6 @@ import pytest
 from pulsed.compute.health.inputs import GpuInputs
 from pulsed.compute.health.rule import DAY, HOUR, MINUTE, Rule, RuleState, When
 from pulsed.compute.health.rule_kinds import Level
-from pulsed.compute.health.settings import HealthSettings
 from tests.compute.health.sim import give
 
 UNKNOWN, OK, INFO, WARN, HOT, CRIT = range(-1, 5)
@@ -27,7 +26,7 @@ class Follower:
 
     def __init__(self, rule: Rule) -> None:
         self.rule, self.state = rule, RuleState()
-        self.inputs = GpuInputs(HealthSettings())
+        self.inputs = GpuInputs()
         self.is_changed = False
 
     def take(self, value: float | None, now: float, measured_at: float | None = None, **others: float) -> int:
@@ -35,7 +34,7 @@ class Follower:
         give(self.inputs, temperature_celsius=value, **others)
         self.inputs.measured_at = now if measured_at is None else measured_at
         self.is_changed = self.rule.evaluate(self.state, self.inputs, now)
-        return self.state.held
+        return self.state.severity
 
 
 def held(rule: Rule, values: Sequence[float | None]) -> list[int]:
@@ -50,7 +49,7 @@ def test_units_of_time() -> None:
 
 def test_a_new_state_is_unknown_and_due() -> None:
     state = RuleState()
-    assert (state.held, state.until, state.due, state.is_covered, state.events) == (-1, -inf, -inf, False, 0)
+    assert (state.severity, state.until, state.due, state.is_covered, state.events) == (-1, -inf, -inf, False, 0)
 
 
 def test_without_times_a_severity_follows_the_measure() -> None:
@@ -89,9 +88,9 @@ def test_a_rule_is_due_when_a_level_was_reached_for_long_enough() -> None:
     follower.take(40.0, 7.0)
     assert follower.state.due == 35.0
     follower.take(40.0, 35.0)
-    assert (follower.state.held, follower.state.due) == (WARN, 37.0)
+    assert (follower.state.severity, follower.state.due) == (WARN, 37.0)
     follower.take(40.0, 37.0)
-    assert (follower.state.held, follower.state.due) == (CRIT, inf)
+    assert (follower.state.severity, follower.state.due) == (CRIT, inf)
 
 
 def test_a_raised_severity_is_kept_for_its_time_since_it_was_raised() -> None:
@@ -107,7 +106,7 @@ def test_a_rule_is_due_when_a_severity_was_kept_for_long_enough() -> None:
         follower = Follower(level(hold=50.0))
         follower.take(20.0, 5.0)
         follower.take(value, 6.0)
-        assert (follower.state.held, follower.state.due) == (WARN, 55.0)
+        assert (follower.state.severity, follower.state.due) == (WARN, 55.0)
 
 
 def test_a_severity_is_left_after_it_was_not_reached_for_a_time() -> None:

@@ -9,10 +9,9 @@ import pytest
 from pulsed.compute.health.checks import BY_ID
 from pulsed.compute.health.inputs import GpuInputs
 from pulsed.compute.health.rule import RuleState
-from pulsed.compute.health.settings import HealthSettings
 from pulsed.compute.health.xid_log import XidRecord
 from pulsed.compute.health.xid_rule import XidRule
-from pulsed.compute.health.xids import XIDS
+from pulsed.compute.health.xids import XIDS, xid_of
 from tests.compute.health.sim import give
 
 CRITICAL, WARNING, REPEATED, FALLEN = (
@@ -23,7 +22,7 @@ DAY = 86400.0
 
 
 def inputs(records: dict[int, XidRecord], **values: float) -> GpuInputs:
-    found = GpuInputs(HealthSettings())
+    found = GpuInputs()
     give(found, **values)
     found.xids.records = records
     return found
@@ -58,14 +57,14 @@ def dated(last: float, *, cleared: bool = False) -> XidRecord:
     ],
 )
 def test_what_a_code_means_by_its_age(rule: XidRule, code: int, record: XidRecord, ages: dict[float, int]) -> None:
-    assert {age: after(rule, inputs({code: record}), 100.0 + age).held for age in ages} == ages
+    assert {age: after(rule, inputs({code: record}), 100.0 + age).severity for age in ages} == ages
 
 
 @pytest.mark.parametrize(("gauge", "held"), [(None, 2), (48, 2), (0, 0)])
 def test_after_a_day_a_critical_code_is_a_warning_until_the_gauge_is_0(gauge: int | None, held: int) -> None:
     facts = inputs({48: dated(0.0)}, xid_last_code=0.0 if gauge is None else float(gauge))
     facts.xids.gauge = gauge
-    assert after(WARNING, facts, DAY).held == held
+    assert after(WARNING, facts, DAY).severity == held
 
 
 @pytest.mark.parametrize(
@@ -91,7 +90,7 @@ def test_the_worst_code_decides_and_of_equal_ones_the_newest() -> None:
     critical = after(CRITICAL, inputs(records), 300.0)
     assert (critical.xid, critical.event_at, critical.measure) == (79, 200.0, 79.0)
     warning = after(WARNING, inputs(records), 300.0)
-    assert (warning.xid, warning.event_at, warning.held) == (94, 250.0, 2)
+    assert (warning.xid, warning.event_at, warning.severity) == (94, 250.0, 2)
     of_unknown_age = after(WARNING, inputs({999: XidRecord(100.0, dated=False)}), 100.0)
     assert (of_unknown_age.xid, of_unknown_age.event_at) == (999, None)
 
@@ -113,24 +112,24 @@ def test_another_input_of_its_scope_confirms_a_code_of_unknown_age(
 ) -> None:
     assert XIDS[code].severity == "crit"
     facts = inputs({code: XidRecord(0.0, dated=False)}, **values)
-    assert after(CRITICAL, facts, 1.0).held == (4 if is_confirmed else -1)
-    assert after(WARNING, facts, 1.0).held == (-1 if is_confirmed else 2)
+    assert after(CRITICAL, facts, 1.0).severity == (4 if is_confirmed else -1)
+    assert after(WARNING, facts, 1.0).severity == (-1 if is_confirmed else 2)
 
 
 def test_a_repeated_code_is_a_warning_for_a_day_after_its_first_burst() -> None:
     record = XidRecord(500.0, dated=True, count=7, bursts=[(100.0 * number, ()) for number in range(1, 6)])
     facts = inputs({13: record})
     state = after(REPEATED, facts, 600.0)
-    assert (state.held, state.xid, state.event_at, state.due) == (2, 13, 500.0, 100.0 + DAY)
+    assert (state.severity, state.xid, state.event_at, state.due) == (2, 13, 500.0, 100.0 + DAY)
     assert REPEATED.evidence(state, facts) == (("xid", 13.0), ("events", 7.0), ("bursts", 5.0), ("time_known", 1.0))
-    assert after(REPEATED, facts, 100.0 + DAY).held == -1
+    assert after(REPEATED, facts, 100.0 + DAY).severity == -1
 
 
 @pytest.mark.parametrize("name", ["xid_last_code", "xid_counts", "kernel_log"])
 def test_any_input_about_xids_covers_a_rule(name: str) -> None:
     for rule in (CRITICAL, WARNING, REPEATED, FALLEN):
         state = after(rule, inputs({}, **{name: 0.0}), 1.0)
-        assert (state.held, state.is_covered, state.xid, state.measure) == (0, True, None, None)
+        assert (state.severity, state.is_covered, state.xid, state.measure) == (0, True, None, None)
 
 
 def test_an_evaluation_returns_whether_anything_changed() -> None:
@@ -146,10 +145,10 @@ def test_an_evaluation_returns_whether_anything_changed() -> None:
     ("rule", "codes"), [(CRITICAL, {48, 79}), (WARNING, {13, 94, 999}), (REPEATED, set()), (FALLEN, {79})]
 )
 def test_codes_that_are_events_of_a_rule(rule: XidRule, codes: set[int]) -> None:
-    assert {code for code in (13, 45, 48, 79, 94, 999) if rule.counts(code, HealthSettings())} == codes
+    assert {code for code in (13, 45, 48, 79, 94, 999) if rule.counts(code, xid_of(code).severity)} == codes
     assert rule.counts_events is (rule is not REPEATED)
 
 
 def test_the_configuration_replaces_severities() -> None:
-    assert WARNING.counts(48, HealthSettings(xids={48: "ok"})) is False
-    assert CRITICAL.counts(13, HealthSettings(xids={13: "crit"})) is True
+    assert WARNING.counts(48, "ok") is False
+    assert CRITICAL.counts(13, "crit") is True

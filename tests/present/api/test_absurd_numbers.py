@@ -26,7 +26,7 @@ async def test_no_route_fails(number: float) -> None:
         real_utilization=RealUtilization(number, number, number, number, ()),
         saturation=SATURATED._replace(ratio=number),
         held=HeldWorkload("idle", "idle", number),
-        account=COUNTED._replace(values=(number,) * len(COUNTED.values), created=number),
+        counters=COUNTED._replace(values=(number,) * len(COUNTED.values), created=number),
         health=Health("crit", number, (check,), (("xid_critical", 3),), ((79, 1),), XidLast(79, number, "x"), number),
         clock_event_shares=(("power_cap", number),),
     )

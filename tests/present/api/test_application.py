@@ -42,7 +42,7 @@ class Known:
 
     def _tick(self, number: int, gpus: Sequence[Gpu], time: float = TIME) -> ComputedTick:
         made = tick(gpus, time)
-        made = replace(made, target=f"target {number}")
+        made = replace(made, raw=replace(made.raw, target=f"target {number}"))
         self.history.add(made)
         return made
 

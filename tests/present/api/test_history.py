@@ -33,7 +33,7 @@ HEAD = {"gpu": "0", "uuid": None, "mig_id": None, "node": "n", "interval_seconds
 def at(clock: float, gpus: Sequence[Gpu], target: str = "made", time: float | None = None) -> ComputedTick:
     """A tick that is taken at this moment of the source's clock."""
     made = tick(gpus, TIME + clock if time is None else time)
-    return replace(made, clock=clock, target=target)
+    return replace(made, raw=replace(made.raw, clock=clock, target=target))
 
 
 def told(history: History, number: int = 0, seconds: float = inf, target: str = "made") -> dict[str, Any]:
@@ -235,7 +235,7 @@ def test_a_fleet_stays_within_its_bytes() -> None:
         history = History(max_bytes=limit)
         for clock in range(12):
             for each in fleet:
-                history.add(replace(each, clock=float(clock), time=TIME + clock))
+                history.add(replace(each, raw=replace(each.raw, clock=float(clock), time=TIME + clock)))
             assert history.size <= limit
             assert tracemalloc.get_traced_memory()[0] - before < limit
     finally:
@@ -252,7 +252,7 @@ def test_ten_minutes_of_eight_gpus_at_ten_hertz_fit() -> None:
     first = tick(busy_gpus(8, 0))
     for number in range(7000):
         clock, readings = number / 10, made[number % len(made)]
-        history.add(replace(first, clock=clock, time=TIME + clock, readings=readings))
+        history.add(replace(first, raw=replace(first.raw, clock=clock, time=TIME + clock), readings=readings))
     assert told(history, 3)["time"] == [round(TIME + number / 10, 3) for number in range(999, 7000)]
     assert history.size < 6 * 2**20
 
@@ -269,7 +269,7 @@ async def test_a_long_answer_lets_others_run() -> None:
     history = History()
     made = tick(busy_gpus(1, 1))
     for number in range(3000):
-        history.add(replace(made, clock=number / 10, time=TIME + number / 10))
+        history.add(replace(made, raw=replace(made.raw, clock=number / 10, time=TIME + number / 10)))
     turns, done = 0, False
 
     async def others() -> None:
@@ -280,7 +280,7 @@ async def test_a_long_answer_lets_others_run() -> None:
 
     beside = asyncio.create_task(others())
     window = history.window("made", made.devices[0], inf)
-    history.add(replace(made, clock=900.0))  # what is being written stays as it is
+    history.add(replace(made, raw=replace(made.raw, clock=900.0)))  # what is being written stays as it is
     document = json.loads(await history.write(window, history.fields, {}))
     done = True
     await beside

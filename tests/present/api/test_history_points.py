@@ -26,7 +26,8 @@ START = floor(TIME / 60) * 60.0
 
 
 def at(second: float, gpus: Sequence[Gpu], target: str = "made") -> ComputedTick:
-    return replace(tick(gpus, START + second), clock=5000.0 + second, target=target)
+    made = tick(gpus, START + second)
+    return replace(made, raw=replace(made.raw, clock=5000.0 + second, target=target))
 
 
 def points(

@@ -13,7 +13,6 @@ import pytest
 from pulsed.compute.class_table import ClassThresholds
 from pulsed.compute.derived_results import recorded_numbers
 from pulsed.compute.peaks import RESOURCES, peaks_by_architecture
-from pulsed.compute.saturation import Saturators
 from pulsed.compute.settings import PRESETS, ComputeSettings, Weights
 from pulsed.model.computed_tick import Result
 from pulsed.model.vocabulary import Reading
@@ -45,15 +44,13 @@ NOISY = ComputeSettings(
         low_utilization_sm_ratio=0.3,
         low_utilization_graphics_engine_ratio=0.1,
     ),
-    saturators=Saturators(
-        peaks_by_architecture(
-            {
-                "default": {"tensor": 0.8},
-                "ampere": {"pcie": 2e10, "fp16": 0.5},
-                "ada": {"dram": 0.7, "nvlink": 3e9},
-                "blackwell": {"c2c": 2e10},
-            }
-        )
+    peaks=peaks_by_architecture(
+        {
+            "default": {"tensor": 0.8},
+            "ampere": {"pcie": 2e10, "fp16": 0.5},
+            "ada": {"dram": 0.7, "nvlink": 3e9},
+            "blackwell": {"c2c": 2e10},
+        }
     ),
 )
 """With boxes that only noise can reach, and peaks that differ between architectures."""

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from pulsed.die_with_parent import CANNOT_RUN, NOT_FOUND
 from pulsed.errors import CommandMissing
 from pulsed.reader.dcgmi.child import Child, environment, find
-from pulsed.reader.dcgmi.die_with_parent import CANNOT_RUN, NOT_FOUND
 from support.loops import on_both_loops
 from support.waiting import SECONDS, eventually
 from tests.reader.dcgmi.processes import children, script, until_gone, wait_until_dead
@@ -228,7 +228,7 @@ def test_it_does_not_outlive_a_parent_that_is_killed(runner: str) -> None:
 
 
 def test_a_leash_whose_parent_is_gone_runs_nothing(tmp_path: Path) -> None:
-    from pulsed.reader.dcgmi import die_with_parent
+    from pulsed import die_with_parent
 
     mark = tmp_path / "ran"
     command = [sys.executable, "-I", "-S", die_with_parent.__file__, "1", "/bin/touch", str(mark)]

@@ -6,19 +6,27 @@ from pathlib import Path
 import pytest
 
 from pulsed.errors import HostEngineUnavailable, StreamBroke, StreamHung
-from pulsed.model.raw_tick import Labels
+from pulsed.model.raw_tick import Labels, Layout, Series
 from pulsed.reader.dcgmi.discovery import (
     NOTHING_KNOWN,
     Topology,
+    described,
     discover,
     is_outdated,
+    merged_layout,
     parse_hierarchy,
     parse_listing,
+    parse_versions,
     topology_of,
+    versions,
 )
-from support.standin.install import install
+from support.standin.discovery import long_version
+from support.standin.fixture import standin
+from support.standin.install import Standin, install
 from support.standin.scenario import Scenario, gpus, with_mig
 from tests.reader.dcgmi.processes import children, script
+
+__all__ = ["standin"]
 
 VERSIONS = ["2.2.9", "3.1.8", "3.3.9", "4.2.3", "4.6.0"]
 
@@ -167,3 +175,43 @@ def test_what_dmon_must_be_started_again_for() -> None:
         assert is_outdated(Topology(before), Topology(now))
     for before, now in current:
         assert not is_outdated(Topology(before), Topology(now))
+
+
+@pytest.mark.parametrize("version", ["2.1.4", "3.3.9", "4.5.3", "4.7.0"])
+def test_both_versions_are_read(version: str) -> None:
+    scenario = Scenario(version=version)
+    assert parse_versions(long_version(scenario, connected=True)) == (version, version)
+    assert parse_versions(long_version(scenario, connected=False)) == (version, "")
+    assert parse_versions("dcgmi: command not found") == ("", "")
+
+
+async def test_who_does_not_answer_has_no_version(standin: Standin) -> None:
+    assert await versions(str(standin.path), 10.0) == ("4.4.1", "4.4.1")
+    standin.change(engine=False)
+    assert await versions(str(standin.path), 10.0) == ("4.4.1", "")
+    standin.change(slow_start=60.0)
+    assert await versions(str(standin.path), 0.05) == ("", "")
+
+
+def test_in_words() -> None:
+    assert described(("4.4.1", "4.4.0")) == "dcgmi 4.4.1, host engine 4.4.0"
+    assert described(("4.4.1", "")) == "dcgmi 4.4.1"
+    assert described(("", "")) == ""
+
+
+def layout(*names: str) -> Layout:
+    rows = [(("entity", "GPU"), ("id", number)) for number in "01"]
+    return Layout("dmon", tuple(Series(name, row) for row in rows for name in names))
+
+
+FAST, SLOW = layout("POWER", "TMPTR"), layout("ESVTL")
+KNOWN = Topology({("GPU", "0"): (("uuid", "GPU-0"), ("model", "T4"))})
+
+
+def test_slow_series_follow_the_fast_ones_with_the_same_labels() -> None:
+    made = merged_layout(FAST, SLOW, KNOWN)
+    assert made.dialect == "dmon"
+    assert [series.name for series in made.series] == ["POWER", "TMPTR", "POWER", "TMPTR", "ESVTL", "ESVTL"]
+    gpu0 = (("entity", "GPU"), ("id", "0"), ("uuid", "GPU-0"), ("model", "T4"))
+    gpu1 = (("entity", "GPU"), ("id", "1"))
+    assert [series.labels for series in made.series] == [gpu0, gpu0, gpu1, gpu1, gpu0, gpu1]

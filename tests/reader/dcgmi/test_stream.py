@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from pulsed.errors import SourceError, StreamBroke, StreamHung
-from pulsed.model.raw_tick import MAX_GPUS
-from pulsed.reader.dcgmi.stream import Arrival, DmonStream
+from pulsed.model.raw_tick import MAX_GPUS, RawTick
+from pulsed.reader.dcgmi.stream import DmonStream
 from support.waiting import SECONDS, eventually, until
 from tests.reader.dcgmi.processes import children, script
 
@@ -63,7 +63,7 @@ class Clock:
         self._now += seconds
 
 
-def watts(arrival: Arrival) -> list[object]:
+def watts(arrival: RawTick) -> list[object]:
     return list(arrival.values)
 
 
@@ -110,6 +110,18 @@ async def test_ticks_that_come_at_once_are_dated_back_to_when_they_were_printed(
     assert [tick.clock - clock() for tick in ticks] == pytest.approx([-0.6, -0.3, -0.2, -0.1, 0.0])
     assert [tick.time - tick.clock for tick in ticks] == pytest.approx([WALL] * 5)
     assert made.late == 0
+
+
+async def test_a_pulsed_that_stands_still_does_not_take_its_child_for_hung(tmp_path: Path) -> None:
+    clock = Clock(tmp_path)
+    say = f"printf '{HEADER}{line(0, '1.000')}'; {clock.later(line(0, '2.000'))}; sleep 60"
+    async with stream(tmp_path, say, clock=clock) as made:
+        await made.next(SECONDS)
+        waiting = asyncio.create_task(made.next(0.05))
+        await asyncio.sleep(0)
+        clock.stand_still(0.1)
+        time.sleep(0.1)  # noqa: ASYNC251 - longer than the patience
+        assert watts(await waiting) == [2.0]
 
 
 async def test_more_ticks_at_once_than_the_time_has_room_for_share_it(tmp_path: Path) -> None:

@@ -12,8 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pulsed.model.raw_tick import RawValue
-from pulsed.reader.dmon.cells import STRING_COLUMNS
 from pulsed.reader.dmon.parser import DmonMessage, DmonParser, DmonTick, message_of
+from pulsed.reader.dmon.rows import STRING_COLUMNS
 from support.dmon_writer import (
     ABSENT,
     ERAS,

@@ -25,7 +25,8 @@ from pulsed import __version__
 from pulsed.errors import BadPage, ConfigError, ScrapeFailed
 from pulsed.http.credentials import masked
 from pulsed.model.raw_tick import RawTick
-from pulsed.reader.exporter.scraper import ExporterSettings, Scraper
+from pulsed.reader.exporter.scraper import Scraper
+from pulsed.reader.exporter.settings import ExporterSettings
 from pulsed.reader.exporter.source import ExporterSource, exporter_sources, phases
 from pulsed.reader.source import Source
 from support.certificates import Authority, make_authority

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from pulsed.errors import BadPage, TooManyGpus
-from pulsed.reader.exposition.device_count import device_of
-from pulsed.reader.exposition.parser import PageParser
+from pulsed.reader.exposition.parser import PageParser, device_of
 from pulsed.reader.exposition.row import PageLimits, limits_for
 from pulsed.translate.translator import Translator
 from support.bench.pages import FIELDS, exporter_page

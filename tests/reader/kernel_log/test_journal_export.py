@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from pulsed.reader.kernel_log.journal_export import JournalExport
 from pulsed.reader.kernel_log.line_formats import Now
+from pulsed.reader.kernel_log.log_text import JournalExport
 
 NOW = Now(1_700_000_010.0, 1000.0)
 XID = "NVRM: Xid (PCI:0000:3b:00): 79"

@@ -14,10 +14,10 @@ import pytest
 from pulsed.errors import BadCapture, BadPage, SourceEnded, SourceError
 from pulsed.model.raw_tick import RawTick
 from pulsed.reader.replay.recording import look
-from pulsed.reader.replay.source import DEFAULT_START, ReplaySource
+from pulsed.reader.replay.settings import DEFAULT_START
 from pulsed.reader.source import Source
 from support.samples import SAMPLES, needs_samples
-from support.sources import FakeClock, arrivals, cancel_read, ticks_of, turns_during
+from support.sources import FakeClock, arrivals, cancel_read, replayed, ticks_of, turns_during
 
 HEADER = "#Entity   GPUTL        POWER             \nID                     W                 \n"
 CONNECT_ERROR = """Error: unable to establish a connection to the specified host: localhost
@@ -37,7 +37,7 @@ def page(value: int) -> str:
     return f'# TYPE DCGM_FI_DEV_GPU_UTIL gauge\nDCGM_FI_DEV_GPU_UTIL{{gpu="0",UUID="GPU-aaaa"}} {value}\n'
 
 
-async def count_rest(source: ReplaySource) -> int:
+async def count_rest(source: Source) -> int:
     count = 0
     with contextlib.suppress(SourceEnded):
         while await source.read():
@@ -61,16 +61,16 @@ def recorded(tmp_path: Path) -> Path:
 
 
 async def test_a_capture_with_deterministic_time(recorded: Path) -> None:
-    source: Source = ReplaySource(recorded, speed=0)
+    source: Source = replayed(recorded, speed=0)
     assert (source.kind, source.target, source.interval) == ("replay", str(recorded), 1.0)
     await source.close()
-    ticks = await ticks_of(ReplaySource(recorded, speed=0))
+    ticks = await ticks_of(replayed(recorded, speed=0))
     assert [(tick.time, tick.clock) for tick in ticks] == [(DEFAULT_START + n, float(n)) for n in range(3)]
     assert {(tick.target, tick.interval, tick.layout.dialect) for tick in ticks} == {(str(recorded), 1.0, "dmon")}
     assert values(ticks)[0] == [0.0, 100.0, 1.0, 100.0]
     assert [series.name for series in ticks[0].layout.series] == ["GPUTL", "POWER", "GPUTL", "POWER"]
     assert len({id(tick.layout) for tick in ticks}) == 1
-    again = await ticks_of(ReplaySource(recorded, speed=0))
+    again = await ticks_of(replayed(recorded, speed=0))
     assert [(tick.time, list(tick.values)) for tick in again] == [(tick.time, list(tick.values)) for tick in ticks]
 
 
@@ -81,7 +81,7 @@ def test_the_default_start_is_what_it_is_said_to_be() -> None:
 
 
 async def test_interval_and_start_can_be_given(recorded: Path) -> None:
-    source = ReplaySource(recorded, speed=0, interval=0.1, start=50.0)
+    source = replayed(recorded, speed=0, interval=0.1, start=50.0)
     assert source.interval == 0.1
     ticks = await ticks_of(source)
     assert [tick.time for tick in ticks] == pytest.approx([50.0, 50.1, 50.2])
@@ -92,9 +92,7 @@ async def test_a_gzipped_capture_by_any_name(tmp_path: Path, recorded: Path) -> 
     for name in ("capture.txt.gz", "capture"):
         zipped = tmp_path / name
         zipped.write_bytes(gzip.compress(capture(3).encode()))
-        assert values(await ticks_of(ReplaySource(zipped, speed=0))) == values(
-            await ticks_of(ReplaySource(recorded, speed=0))
-        )
+        assert values(await ticks_of(replayed(zipped, speed=0))) == values(await ticks_of(replayed(recorded, speed=0)))
 
 
 async def test_gzip_that_is_cut_off_gives_what_came_before(tmp_path: Path) -> None:
@@ -105,21 +103,21 @@ async def test_gzip_that_is_cut_off_gives_what_came_before(tmp_path: Path) -> No
     cut.write_bytes(data[: len(data) // 2])
     whole = tmp_path / "whole.txt"
     whole.write_text(text)
-    before = await ticks_of(ReplaySource(cut, speed=0))
+    before = await ticks_of(replayed(cut, speed=0))
     assert 1000 < len(before) < 5000
-    assert values(before)[:-1] == values(await ticks_of(ReplaySource(whole, speed=0), len(before)))[:-1]
+    assert values(before)[:-1] == values(await ticks_of(replayed(whole, speed=0), len(before)))[:-1]
     damaged = tmp_path / "damaged.gz"
     damaged.write_bytes(data[:30] + b"\xff" * 100)
     with pytest.raises(BadCapture, match=r"cannot read .*damaged\.gz"):
-        await ticks_of(ReplaySource(damaged, speed=0))
+        await ticks_of(replayed(damaged, speed=0))
 
 
 async def test_a_headerless_capture_needs_columns(tmp_path: Path) -> None:
     path = tmp_path / "rows.txt"
     path.write_text(row(0, 79, "43.000") + row(0, 92, "50.000"))
     with pytest.raises(BadCapture, match=r"without its header.*source\.replay\.columns"):
-        await ReplaySource(path, speed=0).read()
-    ticks = await ticks_of(ReplaySource(path, ("GPUTL", "POWER"), speed=0))
+        await replayed(path, speed=0).read()
+    ticks = await ticks_of(replayed(path, columns=("GPUTL", "POWER"), speed=0))
     assert values(ticks) == [[79.0, 43.0], [92.0, 50.0]]
 
 
@@ -129,7 +127,7 @@ async def test_a_big_capture_is_streamed(tmp_path: Path) -> None:
         file.write(HEADER)
         for n in range(20_000):  # 0.8 MB of text
             file.write(row(0, n % 100, "100.000"))
-    source = ReplaySource(path, speed=0)
+    source = replayed(path, speed=0)
     await source.read()
     tracemalloc.start()
     count = 1 + await count_rest(source)
@@ -166,7 +164,7 @@ async def test_a_big_capture_is_streamed(tmp_path: Path) -> None:
 async def test_what_is_no_recording(tmp_path: Path, text: str, words: str) -> None:
     path = tmp_path / "given"
     path.write_text(text)
-    source = ReplaySource(path, speed=0)
+    source = replayed(path, speed=0)
     for _ in range(2):  # asking again gives the same answer, not an end
         with pytest.raises(BadCapture) as caught:
             await source.read()
@@ -178,21 +176,21 @@ async def test_what_is_no_recording(tmp_path: Path, text: str, words: str) -> No
 
 async def test_paths_that_cannot_be_read(tmp_path: Path) -> None:
     with pytest.raises(BadCapture, match=r"cannot read .*missing: No such file"):
-        await ReplaySource(tmp_path / "missing").read()
+        await replayed(tmp_path / "missing").read()
     with pytest.raises(BadCapture, match="folder without files"):
-        await ReplaySource(tmp_path).read()
+        await replayed(tmp_path).read()
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(BadCapture, match="not a regular file"):
-        await ReplaySource(tmp_path / "pipe").read()
+        await replayed(tmp_path / "pipe").read()
     with pytest.raises(BadCapture, match="no path"):
-        await ReplaySource("zero\0byte").read()
+        await replayed("zero\0byte").read()
 
 
 async def test_a_page_that_became_a_fifo_costs_itself_only(tmp_path: Path) -> None:
     """The folder is listed once per pass, which may last for hours."""
     for number in range(3):
         (tmp_path / f"page-{number}").write_text(page(number))
-    source = ReplaySource(tmp_path, speed=0)
+    source = replayed(tmp_path, speed=0)
     assert list((await source.read()).values) == [0.0]
     (tmp_path / "page-1").unlink()
     os.mkfifo(tmp_path / "page-1")
@@ -204,7 +202,7 @@ async def test_a_page_that_became_a_fifo_costs_itself_only(tmp_path: Path) -> No
 
 async def test_a_recording_that_appears_later_is_found(tmp_path: Path) -> None:
     path = tmp_path / "late.prom"
-    source = ReplaySource(path, speed=0)
+    source = replayed(path, speed=0)
     with pytest.raises(BadCapture):
         await source.read()
     path.write_text(page(5))
@@ -216,7 +214,7 @@ async def test_a_recording_that_appears_later_is_found(tmp_path: Path) -> None:
 async def test_the_end_tells_the_error_that_ended_the_capture(tmp_path: Path) -> None:
     path = tmp_path / "died.txt"
     path.write_text(capture(2) + "Error getting values information. Return -21: Host engine connection invalid\n")
-    source = ReplaySource(path, speed=0)
+    source = replayed(path, speed=0)
     await source.read()
     await source.read()
     for _ in range(2):
@@ -231,7 +229,7 @@ async def test_the_end_tells_the_error_that_ended_the_capture(tmp_path: Path) ->
 async def test_a_page_is_one_tick(tmp_path: Path) -> None:
     path = tmp_path / "page.prom"
     path.write_text(page(37))
-    ticks = await ticks_of(ReplaySource(path, speed=0))
+    ticks = await ticks_of(replayed(path, speed=0))
     assert values(ticks) == [[37.0]]
     assert (ticks[0].interval, ticks[0].time, ticks[0].layout.dialect) == (15.0, DEFAULT_START, "exporter")
 
@@ -242,7 +240,7 @@ async def test_a_folder_in_natural_order(tmp_path: Path) -> None:
     (tmp_path / "page-12.metrics.gz").write_bytes(gzip.compress(page(12).encode()))
     (tmp_path / ".hidden").write_text("no page")
     (tmp_path / "sub").mkdir()
-    source = ReplaySource(tmp_path, speed=0)
+    source = replayed(tmp_path, speed=0)
     assert source.interval == 15.0
     ticks = await ticks_of(source)
     assert values(ticks) == [[1.0], [2.0], [9.0], [10.0], [11.0], [12.0]]
@@ -256,7 +254,7 @@ async def test_a_bad_page_costs_its_tick_only(tmp_path: Path) -> None:
     (tmp_path / "3.prom").write_text("")
     (tmp_path / "4.prom.gz").write_bytes(gzip.compress(page(4).encode())[:-12])
     (tmp_path / "5.prom").write_text(page(5))
-    source = ReplaySource(tmp_path, speed=0)
+    source = replayed(tmp_path, speed=0)
     first = await source.read()
     for name in ("2.prom", "3.prom", "4.prom.gz"):
         with pytest.raises(SourceError, match=name):
@@ -271,7 +269,7 @@ async def test_a_bad_page_costs_its_tick_only(tmp_path: Path) -> None:
 @pytest.mark.parametrize("loop", [False, True])
 async def test_a_folder_of_bad_pages_only(tmp_path: Path, loop: bool) -> None:
     (tmp_path / "1.prom").write_text("<html>")
-    source = ReplaySource(tmp_path, speed=0, loop=loop)
+    source = replayed(tmp_path, speed=0, loop=loop)
     with pytest.raises(BadPage):
         await source.read()
     with pytest.raises(BadCapture, match="no page that can be read"):
@@ -285,7 +283,7 @@ async def test_a_folder_of_bad_pages_only(tmp_path: Path, loop: bool) -> None:
 
 
 async def test_a_loop_starts_over_and_time_goes_on(recorded: Path) -> None:
-    ticks = await ticks_of(ReplaySource(recorded, speed=0, loop=True), 8)
+    ticks = await ticks_of(replayed(recorded, speed=0, loop=True), 8)
     assert [tick.clock for tick in ticks] == [float(n) for n in range(8)]
     assert values(ticks)[3] == values(ticks)[0]
     assert len({id(tick.layout) for tick in ticks}) == 1
@@ -294,45 +292,37 @@ async def test_a_loop_starts_over_and_time_goes_on(recorded: Path) -> None:
 async def test_a_page_in_a_loop(tmp_path: Path) -> None:
     path = tmp_path / "page.prom"
     path.write_text(page(37))
-    ticks = await ticks_of(ReplaySource(path, speed=0, loop=True), 3)
+    ticks = await ticks_of(replayed(path, speed=0, loop=True), 3)
     assert [tick.clock for tick in ticks] == [0.0, 15.0, 30.0]
 
 
 @pytest.mark.parametrize(("speed", "moments"), [(1.0, [0, 1, 2]), (4.0, [0, 0.25, 0.5]), (0.5, [0, 2, 4])])
 async def test_the_pace(recorded: Path, speed: float, moments: list[float]) -> None:
     time = FakeClock()
-    source = ReplaySource(recorded, speed=speed, clock=time.clock, sleep=time.sleep)
+    source = replayed(recorded, speed=speed, clock=time.clock, sleep=time.sleep)
     assert await arrivals(source, time, [0.0] * 3) == moments
-    assert [tick.clock for tick in await ticks_of(ReplaySource(recorded, speed=0))] == [0.0, 1.0, 2.0]
-
-
-async def test_a_late_reader_gets_no_burst(tmp_path: Path) -> None:
-    path = tmp_path / "capture.txt"
-    path.write_text(capture(6))
-    time = FakeClock()
-    source = ReplaySource(path, clock=time.clock, sleep=time.sleep)
-    assert await arrivals(source, time, (0.0, 0.25, 7.5, 0.0, 0.0)) == [0.0, 1.0, 2.0, 9.5, 10.5]
+    assert [tick.clock for tick in await ticks_of(replayed(recorded, speed=0))] == [0.0, 1.0, 2.0]
 
 
 async def test_a_cancelled_read_loses_no_tick(recorded: Path) -> None:
     time = FakeClock()
-    source = ReplaySource(recorded, clock=time.clock, sleep=time.sleep)
+    source = replayed(recorded, clock=time.clock, sleep=time.sleep)
     first = await source.read()
     await cancel_read(source, time)
     rest = await ticks_of(source)
-    assert values([first, *rest]) == values(await ticks_of(ReplaySource(recorded, speed=0)))
+    assert values([first, *rest]) == values(await ticks_of(replayed(recorded, speed=0)))
     assert [tick.clock for tick in rest] == [1.0, 2.0]
 
 
 async def test_other_tasks_run_while_it_plays_as_fast_as_possible(recorded: Path) -> None:
-    source = ReplaySource(recorded, speed=0, loop=True)
+    source = replayed(recorded, speed=0, loop=True)
     _, turns = await turns_during(source, 50)
     await source.close()
     assert turns >= 50
 
 
 async def test_close_ends_it(recorded: Path) -> None:
-    source = ReplaySource(recorded, speed=0)
+    source = replayed(recorded, speed=0)
     await source.read()
     await source.close()
     await source.close()
@@ -359,7 +349,7 @@ def test_what_each_sample_is_found_to_be() -> None:
 @needs_samples
 @pytest.mark.parametrize("path", sorted((SAMPLES / "dmon").glob("*.txt")), ids=lambda path: path.stem)
 async def test_every_sample_capture(path: Path) -> None:
-    source = ReplaySource(path, speed=0)
+    source = replayed(path, speed=0)
     if "error" in path.name:
         with pytest.raises(BadCapture) as caught:
             await source.read()
@@ -379,7 +369,7 @@ async def test_every_sample_capture(path: Path) -> None:
 @needs_samples
 async def test_the_sample_pages_as_one_folder() -> None:
     folder = SAMPLES / "exporter"
-    ticks = await ticks_of(ReplaySource(folder, speed=0))
+    ticks = await ticks_of(replayed(folder, speed=0))
     assert len(ticks) == len(list(folder.glob("*.prom")))
     assert all(any(isinstance(value, float) for value in tick.values) for tick in ticks)
 
@@ -387,6 +377,6 @@ async def test_the_sample_pages_as_one_folder() -> None:
 @needs_samples
 @pytest.mark.parametrize("path", sorted((SAMPLES / "exporter").glob("*.prom")), ids=lambda path: path.stem)
 async def test_every_sample_page(path: Path) -> None:
-    (tick,) = await ticks_of(ReplaySource(path, speed=0))
+    (tick,) = await ticks_of(replayed(path, speed=0))
     rows = {line.rpartition(" ")[0] for line in lines(path) if line and not line.startswith("#")}  # some pages repeat
     assert sum(value is not None for value in tick.values) + sum(tick.rejected.values()) == len(rows)

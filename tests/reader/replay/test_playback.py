@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from pulsed.reader.replay.pacing import Pacer
+from pulsed.reader.replay.playback import Pacer
 from support.sources import FakeClock
 
 

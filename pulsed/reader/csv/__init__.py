@@ -1,1 +1,0 @@
-"""The CSV of `pulsed export`, read again."""
