@@ -6,7 +6,10 @@ import ast
 from collections import defaultdict
 from collections.abc import Iterator
 from functools import cache
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
+
+import pytest
 
 import pulsed
 
@@ -111,6 +114,19 @@ def test_no_import_runs_against_the_order_of_the_layers() -> None:
                 wrong.append(f"pulsed.{name} imports pulsed.{imported}")
     assert wrong == []
     assert used == {name: set(allowed.split()) for name, allowed in MAY_IMPORT.items()}, "no entry is out of date"
+
+
+def test_no_modules_import_each_other_in_a_cycle() -> None:
+    """Also not for types alone, or inside a function."""
+    known = modules()
+    graph = {
+        name: {each if each in known else each.rpartition(".")[0] for each in imports(tree)} & known.keys() - {name}
+        for name, tree in known.items()
+    }
+    try:
+        list(TopologicalSorter(graph).static_order())
+    except CycleError as error:
+        pytest.fail(" imports ".join(reversed(error.args[1])))
 
 
 def test_every_class_name_occurs_once() -> None:

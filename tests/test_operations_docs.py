@@ -25,8 +25,7 @@ from pulsed.config.load import check
 from pulsed.errors import SourceError, UsageError
 from pulsed.model.health import SEVERITY
 from pulsed.present.api.history import History
-from pulsed.present.api.sample_fields import DEFAULT_FIELDS
-from pulsed.present.api.sample_rows import Columns
+from pulsed.present.api.sample_fields import DEFAULT_FIELDS, Columns
 from support.bench.ticks import computed_ticks
 from support.daemon import serving
 from support.prometheus import CONFIG, prometheus
@@ -236,7 +235,7 @@ def test_the_memory_of_the_history_is_that_of_the_table() -> None:
 
 
 def _history_megabytes(interval: float) -> float:
-    """Return the size of ten minutes of 8 GPUs whose readings look random, so that they compress badly."""
+    """Return the size of ten minutes of 8 GPUs."""
     history, ticks = History(), computed_ticks(8, 100)
     for number in range(int(600 / interval)):
         tick = ticks[number % len(ticks)]

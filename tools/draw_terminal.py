@@ -17,6 +17,7 @@ import httpx
 
 from pulsed.accounting.accounting import OwnerAccounting
 from pulsed.accounting.saved_accounts import EndedAccounts
+from pulsed.attribution.gpu_processes import GpuProcessTable
 from pulsed.collector.collector import Pipeline
 from pulsed.commands.top.feed import Connection, Feed
 from pulsed.commands.top.session import TopSession, model_of
@@ -27,6 +28,7 @@ from pulsed.present.api.account_documents import Accounts
 from pulsed.present.api.application import api
 from pulsed.present.api.events import EventBroadcaster
 from pulsed.present.api.history import History
+from pulsed.present.api.routing import ApiParts
 from pulsed.present.time_text import rfc3339
 from pulsed.reader.demo.source import DemoSource
 from pulsed.terminal.line import Line
@@ -72,7 +74,7 @@ class DemoDaemon:
             accounting.add(tick)
         config = {**Config().masked(), "history": {"fields": history.fields}, "attribution": {"processes": False}}
         accounts = Accounts(accounting, EndedAccounts())
-        self._app = api(board, config, history=history, events=events, accounts=accounts)
+        self._app = api(ApiParts(board, history, events, accounts, GpuProcessTable(), config))
 
     def json(self, path: str) -> Any:
         """Return the document of a path; its time is the moment, and its host is made up."""

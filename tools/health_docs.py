@@ -145,11 +145,13 @@ def _alerts() -> Iterator[str]:
 
 
 def _plain(template: str) -> str:
-    """Return a text without its optional parts, which Prometheus looks up, and with `…` for values."""
+    """Return a text without its optional parts, which Prometheus looks up, and with `…` for values but the subject."""
     before = ""
     while before != template:
         before, template = template, _OPTIONAL.sub("", template)
-    return re.sub(r"{{.*?}}", "…", template).strip()
+    text = re.sub(r"{{.*?}}", "…", template).strip()
+    return re.sub(r"^(GPU|Pod|Job) …(?: (?:of|in) …)?", lambda found: "A " + _SUBJECTS.get(found[1], found[1]), text)
 
 
+_SUBJECTS = {"Pod": "pod", "Job": "job"}
 _OPTIONAL = re.compile(r"{{ (?:with|range|if) (?:(?!}}).)*}}(?:(?!{{ (?:with|range|if) ).)*?{{ end }}")

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator
 
 from prometheus_client import Metric
 
+from pulsed.adapter.app import AdapterTelemetry
 from pulsed.adapter.cluster_gpus import ClusterGpus, pod_reader
-from pulsed.adapter.telemetry import AdapterTelemetry
 from pulsed.attribution.attribution import LABELS
 from pulsed.attribution.source import SourceState
 from pulsed.kubernetes.api_client import ApiClient
@@ -26,14 +26,12 @@ from pulsed.present.exposition.jobstats_series import FAMILIES as JOBSTATS
 from pulsed.present.exposition.owner_families import FINDING_FAMILIES, HINT_HELP
 from pulsed.present.exposition.summary import SUMMARIES
 from pulsed.present.exposition.telemetry import StateWrites, Telemetry
-from pulsed.present.owner_groups import families_of
+from pulsed.present.owner_totals import families_of
 from pulsed.reader.exporter.scraper import Scraper
 from pulsed.reader.exporter.settings import ExporterSettings
-from pulsed.reader.nvml.calls import CALLS
+from pulsed.reader.nvml.calls import CALLS, FIELD_VALUES, GPM_METRICS
 from pulsed.reader.nvml.device import GPM_SUPPORT
-from pulsed.reader.nvml.driver_session import XID
-from pulsed.reader.nvml.field_values import FIELD_VALUES
-from pulsed.reader.nvml.gpm import GPM_METRICS
+from pulsed.reader.nvml.session import XID
 from pulsed.translate.exporter_versions import ANY
 from pulsed.translate.fields import DERIVED as COMPOSED
 from pulsed.translate.fields import GROUPS, sources

@@ -1,30 +1,26 @@
-"""The account of one owner, and its part on each of its GPUs."""
+"""The account of one owner, its part on each of its GPUs, and the charging of a GPU's time and energy to its owners.
+
+What a GPU does without an owner is not charged.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from math import inf
+from math import inf, isfinite
 from typing import NamedTuple
 
-from pulsed.accounting.counter_vector import EMPTY, CounterVector, added, observed, scaled
-from pulsed.model.gpu import Device
+from pulsed.accounting.counter_vector import EMPTY, CounterVector, added, increase, observed, scaled
+from pulsed.model.computed_tick import ComputedTick
+from pulsed.model.counters import CounterSnapshot
+from pulsed.model.gpu import Device, GpuKey
 from pulsed.model.owner import Owner
-from pulsed.model.vocabulary import Reading, Value
-
-GpuKey = tuple[str, str, str]
-"""Node, UUID (or index without one) and MIG id."""
+from pulsed.model.vocabulary import POSITION, Reading, Value
 
 MAX_EVENTS = 32
 """Health events that are kept per owner and GPU; the first ones matter."""
 
 VIOLATIONS = ("power_violation_seconds_total", "thermal_violation_seconds_total")
 """The GPU's own counters of lost clocks whose increase is accounted."""
-
-
-def gpu_key(device: Device) -> GpuKey:
-    """Return the key of a GPU or MIG instance."""
-    entity = device.entity
-    return (*entity.board, entity.mig_id)
 
 
 class OwnerEvent(NamedTuple):
@@ -64,26 +60,20 @@ class Extremes:
         if seconds <= 0.0:
             return
         self.samples += 1
-        if (used := reading.memory_used_bytes) is not None and (self.memory_used_bytes or 0.0) < used < inf:
-            self.memory_used_bytes = used
-        if (watts := reading.power_watts) is not None and (self.power_watts or 0.0) < watts < inf:
-            self.power_watts = watts
-        if (degrees := reading.temperature_celsius) is not None and (self.temperature_celsius or 0.0) < degrees < inf:
-            self.temperature_celsius = degrees
-        if is_idle:
-            self.idle_run += seconds
-            if self.idle_run > self.longest_idle:
-                self.longest_idle = self.idle_run
-        else:
-            self.idle_run = 0.0
+        self._take_peaks(reading)
+        self.idle_run = self.idle_run + seconds if is_idle else 0.0
+        self.longest_idle = max(self.longest_idle, self.idle_run)
 
     def include(self, other: Extremes) -> None:
         """Include the extremes of later samples."""
-        self.memory_used_bytes = _larger(self.memory_used_bytes, other.memory_used_bytes)
-        self.power_watts = _larger(self.power_watts, other.power_watts)
-        self.temperature_celsius = _larger(self.temperature_celsius, other.temperature_celsius)
         self.samples += other.samples
+        self._take_peaks(other)
         self.idle_run, self.longest_idle = other.idle_run, max(self.longest_idle, other.longest_idle)
+
+    def _take_peaks(self, given: Reading | Extremes) -> None:
+        self.memory_used_bytes = _peak(self.memory_used_bytes, given.memory_used_bytes)
+        self.power_watts = _peak(self.power_watts, given.power_watts)
+        self.temperature_celsius = _peak(self.temperature_celsius, given.temperature_celsius)
 
 
 @dataclass(slots=True)
@@ -97,7 +87,7 @@ class GpuAccount:
         alone: counters of the GPU over the time in which the owner had it alone.
         shared: counters of the whole GPU over the time in which others had it, too.
         share: an equal share of these.
-        boundary: counters over the samples in which it got or lost the GPU; they count as `nobody`.
+        boundary: counters over the samples in which it got or lost the GPU, which are in no sum.
         sharers: most owners at a time.
         memory_bytes: size of its device memory.
         bridged_joules: energy, by the GPU's own counter, of the time in which pulsed did not run.
@@ -190,14 +180,99 @@ class OwnerAccount:
 
     def on(self, device: Device) -> GpuAccount:
         """Return the account on a GPU, a new one if it had not had it."""
-        key = gpu_key(device)
+        key = device.entity.key
         account = self.gpus.get(key)
         if account is None:
             account = self.gpus[key] = GpuAccount(device)
         return account
 
 
-def _larger(first: Value, second: Value) -> Value:
-    if first is None or second is None:
-        return second if first is None else first
-    return max(first, second)
+def _peak(before: Value, now: Value) -> Value:
+    """Return the larger one; a value that is not above 0 and finite does not count."""
+    return now if now is not None and (before or 0.0) < now < inf else before
+
+
+Accounts = tuple[OwnerAccount, ...]
+
+
+@dataclass(slots=True, eq=False)
+class AccountedGpu:
+    """A GPU, and the segment of time since its owners changed.
+
+    Attributes:
+        target: which delivers it.
+        position: in the ticks of the target.
+        owners: of the segment.
+        base: its counters at the start of the segment; None before the first.
+        reading: at the start of the segment.
+        extremes: of the segment.
+        observed: seconds of observed time up to the newest sample.
+    """
+
+    device: Device
+    target: str
+    position: int = 0
+    owners: Accounts = ()
+    base: CounterSnapshot | None = None
+    reading: Reading | None = None
+    extremes: Extremes = field(default_factory=Extremes)
+    observed: float = 0.0
+
+    def take(self, tick: ComputedTick) -> None:
+        """Take the extremes of a sample; the GPU has owners."""
+        result = tick.results[self.position]
+        seen = observed(result.counters.values)
+        self.extremes.take(
+            tick.readings[self.position], seen - self.observed, is_idle=result.workload.raw_class == "idle"
+        )
+        self.observed = seen
+        for account in self.owners:
+            account.last_seen = tick.time
+
+    def close(self, last: CounterSnapshot, reading: Reading) -> None:
+        """Charge the segment up to a snapshot, from which it goes on."""
+        if self.base is None or self.base is last:
+            return
+        counters = increase(self.base, last)
+        violations = _violations(self.reading, reading)
+        for owner in self.owners:
+            account = owner.on(self.device)
+            account.device = self.device
+            account.charge(counters, len(self.owners))
+            account.add_violations(violations)
+            account.extremes.include(self.extremes)
+            if (size := reading.memory_bytes) is not None and isfinite(size):
+                account.memory_bytes = size
+            if (joules := reading.energy_joules_total) is not None and isfinite(joules):
+                account.energy = (joules, owner.last_seen)
+        self.base, self.reading, self.extremes.samples = last, reading, 0
+
+    def charge_boundary(self, owners: Accounts, passing: Accounts, counters: CounterVector) -> None:
+        """Charge a sample at whose start the GPU had the owners of the segment, and others at its end.
+
+        Who has it at both ends gets an equal share, and the others a higher upper bound only.
+
+        Args:
+            owners: that have it at the end.
+            passing: that had it in between only.
+            counters: the increase over the sample.
+        """
+        either = dict.fromkeys((*self.owners, *owners, *passing))
+        for account in either:
+            on_gpu = account.on(self.device)
+            if account in self.owners and account in owners:
+                on_gpu.charge(counters, len(either))
+            else:
+                on_gpu.boundary = added(on_gpu.boundary, counters)
+
+
+def _violations(before: Reading | None, now: Reading) -> tuple[Value, ...]:
+    """Return the increases of the GPU's own counters; None where one is unknown or fell."""
+    if before is None:
+        return ()
+    pairs = [(before[POSITION[name]], now[POSITION[name]]) for name in VIOLATIONS]
+    return tuple([_gain(old, new) for old, new in pairs])
+
+
+def _gain(old: Value, new: Value) -> Value:
+    return new - old if old is not None and new is not None and 0.0 <= old <= new < inf else None

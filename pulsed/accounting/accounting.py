@@ -1,8 +1,8 @@
 """Accounts of the owners of all GPUs, from ticks.
 
 Nothing is summed per tick: the account of an owner is the increase of the GPU's own counters over the time in which its
-owners did not change. So owners and `nobody` add up to the GPU. A sample in which an owner got or lost the GPU counts
-as `nobody`, and only in the owner's upper bound. Time comes with the ticks.
+owners did not change. A sample in which an owner got or lost the GPU counts in that owner's upper bound only. Time
+comes with the ticks.
 """
 
 from __future__ import annotations
@@ -11,13 +11,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from pulsed.accounting.account import Extremes, GpuKey, OwnerAccount, OwnerEvent, gpu_key
-from pulsed.accounting.accounted_gpu import AccountedGpu, Accounts
-from pulsed.accounting.counter_vector import CounterVector, added, increase, observed
+from pulsed.accounting.account import AccountedGpu, Accounts, Extremes, OwnerAccount, OwnerEvent
+from pulsed.accounting.counter_vector import increase, observed
 from pulsed.accounting.owner_roster import OwnerChange, OwnerRoster
 from pulsed.model.computed_tick import ComputedTick, Result
 from pulsed.model.counters import CounterSnapshot
-from pulsed.model.gpu import Device
+from pulsed.model.gpu import Device, GpuKey
 from pulsed.model.owner import Owner, Owners
 from pulsed.model.vocabulary import Reading
 
@@ -25,10 +24,10 @@ SILENT_SECONDS = 600.0
 """The owners of a target that delivers nothing for so long have ended with its last tick."""
 
 MAX_ABSENT_GPUS = 256
-"""GPUs that are gone and still have an account of the time without owners."""
+"""GPUs that are gone, of which the last counters are kept: they may come back."""
 
 
-class HeldGpu(NamedTuple):
+class OwnedGpu(NamedTuple):
     """A GPU in the newest tick of its target, and one of the owners that have it."""
 
     account: OwnerAccount
@@ -37,14 +36,6 @@ class HeldGpu(NamedTuple):
     result: Result
     sharers: int
     target: str
-
-
-class NobodyAccount(NamedTuple):
-    """The time in which a GPU had no known owner: its counters, and those of samples in which owners changed."""
-
-    device: Device
-    counters: CounterVector
-    boundary: CounterVector
 
 
 @dataclass(slots=True, eq=False)
@@ -105,7 +96,7 @@ class OwnerAccounting:
             if (last := self._last(gpu)) is not None:
                 gpu.close(*last)
 
-    def held(self) -> Iterator[HeldGpu]:
+    def owned(self) -> Iterator[OwnedGpu]:
         """Yield every GPU with each of its owners."""
         for target, view in self._views.items():
             tick = view.tick
@@ -113,15 +104,7 @@ class OwnerAccounting:
                 at = gpu.position
                 for account in gpu.owners:
                     sharers = len(gpu.owners)
-                    yield HeldGpu(account, gpu.device, tick.readings[at], tick.results[at], sharers, target)
-
-    def nobody(self) -> Iterator[NobodyAccount]:
-        """Yield for each GPU the time without a known owner."""
-        for gpu in self._gpus.values():
-            counters = gpu.nobody
-            if not gpu.owners and gpu.base is not None and (last := self._last(gpu)) is not None:
-                counters = added(counters, increase(gpu.base, last[0]))
-            yield NobodyAccount(gpu.device, counters, gpu.boundary)
+                    yield OwnedGpu(account, gpu.device, tick.readings[at], tick.results[at], sharers, target)
 
     def sweep(self, now: float) -> Sequence[OwnerChange]:
         """End owners of targets that have been silent, and those that did not return after a restart; `now` is Unix."""
@@ -158,9 +141,9 @@ class OwnerAccounting:
             view = self._views[tick.target] = _TargetView(tick)
         found: dict[GpuKey, AccountedGpu] = {}
         passing = {position: self._accounts(owners, tick) for position, owners in tick.passing.items()}
-        boards = {gpu_key(each)[:2] for each in tick.devices if each.entity.kind == "mig"}
+        boards = {each.entity.key[:2] for each in tick.devices if each.entity.kind == "mig"}
         for position, device in enumerate(tick.devices):
-            key = gpu_key(device)
+            key = device.entity.key
             is_divided = device.entity.kind == "gpu" and key[:2] in boards
             if position in tick.lost or is_divided or key in found:
                 continue
@@ -199,7 +182,7 @@ class OwnerAccounting:
     def _last(self, gpu: AccountedGpu) -> tuple[CounterSnapshot, Reading] | None:
         """Return the counters and the reading of a GPU in the newest tick of its target."""
         view = self._views.get(gpu.target)
-        if view is None or view.gpus.get(gpu_key(gpu.device)) is not gpu:
+        if view is None or view.gpus.get(gpu.device.entity.key) is not gpu:
             return None
         return view.tick.results[gpu.position].counters, view.tick.readings[gpu.position]
 
@@ -250,9 +233,9 @@ def _add_events(owned: Iterable[AccountedGpu], tick: ComputedTick) -> None:
     """Add changes of health to the accounts of owners; instances have the health of their board."""
     gpus = list(owned)
     for change in tick.health_changes:
-        board = gpu_key(change.device)[:2]
+        board = change.device.entity.key[:2]
         event = OwnerEvent(change.time, change.check, change.before, change.after, change.message, change.remedy)
         for gpu in gpus:
-            if gpu_key(gpu.device)[:2] == board:
+            if gpu.device.entity.key[:2] == board:
                 for account in gpu.owners:
                     account.on(gpu.device).add_event(event)

@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Literal, NamedTuple
 
-from pulsed.accounting.account import GpuKey, OwnerAccount, OwnerEvent, gpu_key
-from pulsed.accounting.accounting import HeldGpu, OwnerAccounting
+from pulsed.accounting.account import OwnerAccount, OwnerEvent
+from pulsed.accounting.accounting import OwnedGpu, OwnerAccounting
 from pulsed.accounting.counter_vector import CounterVector, increase, observed, total, value
 from pulsed.compute.products import c2c_of
 from pulsed.model.computed_tick import ComputedTick
 from pulsed.model.counters import CounterSnapshot
-from pulsed.model.gpu import Device
+from pulsed.model.gpu import Device, GpuKey
 from pulsed.model.owner import Owner
 from pulsed.model.vocabulary import Value
 
@@ -113,7 +113,7 @@ class FindingDetector:
 
     def states(self, device: Device) -> Mapping[FindingName, bool]:
         """Return which findings a GPU has; those that cannot be evaluated, for want of inputs or peers, are absent."""
-        watched = self._watched.get(gpu_key(device))
+        watched = self._watched.get(device.entity.key)
         if watched is None:
             return {}
         found: dict[FindingName, bool] = {"hang": watched.spun >= FINDING_SECONDS} if watched.can_hang else {}
@@ -122,13 +122,13 @@ class FindingDetector:
         return found
 
     def _evaluate(self, now: float) -> Iterator[FindingChange]:
-        held = [each for each in self._accounting.held() if each.sharers == 1 and each.account.owner.kind != "nobody"]
+        held = [each for each in self._accounting.owned() if each.sharers == 1 and each.account.owner.kind != "nobody"]
         before = self._watched
         self._watched = {}
-        stepped: dict[OwnerAccount, list[tuple[HeldGpu, _Watched]]] = {}
+        stepped: dict[OwnerAccount, list[tuple[OwnedGpu, _Watched]]] = {}
         self._accounting.settle({each.account for each in held})
         for each in held:
-            key = gpu_key(each.device)
+            key = each.device.entity.key
             watched = before.get(key)
             if watched is None or watched.account is not each.account:
                 watched = _Watched(each.account, each.result.counters)
@@ -142,7 +142,7 @@ class FindingDetector:
                 yield from _straggler(gpus, now)
 
 
-def _step(base: CounterSnapshot, held: HeldGpu) -> _Step | None:
+def _step(base: CounterSnapshot, held: OwnedGpu) -> _Step | None:
     """Return what a GPU did since `base`; None if no time was observed, or its counters began again."""
     if base.created != held.result.counters.created:
         return None
@@ -170,7 +170,7 @@ def _mean(integral: Value, counters: CounterVector, word: str, seconds: float) -
     return None if integral is None or unknown > MAX_UNKNOWN_RATIO * seconds else integral / (seconds - unknown)
 
 
-def _hang(watched: _Watched, step: _Step, held: HeldGpu, now: float) -> Iterator[FindingChange]:
+def _hang(watched: _Watched, step: _Step, held: OwnedGpu, now: float) -> Iterator[FindingChange]:
     """Yield the change of `hang` that a step causes."""
     gr, dram, traffic, watts = step.graphics_engine, step.dram_active, step.traffic, step.watts
     peak, last = held.account.on(held.device).extremes.power_watts, watched.step
@@ -198,7 +198,7 @@ def _hang(watched: _Watched, step: _Step, held: HeldGpu, now: float) -> Iterator
         yield _changed("hang", held, now, "" if was else message)
 
 
-def _straggler(gpus: Sequence[tuple[HeldGpu, _Watched]], now: float) -> Iterator[FindingChange]:
+def _straggler(gpus: Sequence[tuple[OwnedGpu, _Watched]], now: float) -> Iterator[FindingChange]:
     """Yield the changes of `straggler` that a step of all GPUs of an owner causes."""
     steps = [watched.step for _, watched in gpus if watched.step is not None]
     alike = len({held.device.model for held, _ in gpus}) == 1 and len(steps) == len(gpus) >= STRAGGLER_GPUS
@@ -250,14 +250,14 @@ def _spread(values: Iterable[float]) -> float:
     return max(numbers) - min(numbers)
 
 
-def _health(held: HeldGpu) -> str:
+def _health(held: OwnedGpu) -> str:
     """Return the health of a GPU: its state, and the checks that are not ok."""
     health = held.result.health
     wrong = [check.id for check in health.checks if check.state not in ("ok", "unknown")]
     return f"its health is {health.state}" + (f": {', '.join(wrong)}" if wrong else "")
 
 
-def _changed(name: FindingName, held: HeldGpu, now: float, message: str) -> FindingChange:
+def _changed(name: FindingName, held: OwnedGpu, now: float, message: str) -> FindingChange:
     """Return the begin of a finding, or with an empty message its end, added to the events of the account."""
     states = ("ok", "suspected") if message else ("suspected", "ok")
     held.account.on(held.device).add_event(OwnerEvent(now, name, *states, message))

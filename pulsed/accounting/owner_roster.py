@@ -6,7 +6,7 @@ from collections.abc import Callable, Container, Iterable, Sequence, Sized
 from dataclasses import replace
 from typing import Literal, NamedTuple
 
-from pulsed.accounting.account import OwnerAccount, gpu_key
+from pulsed.accounting.account import OwnerAccount
 from pulsed.compute.accumulator import MAX_WATTS
 from pulsed.model.computed_tick import ComputedTick
 from pulsed.model.gpu import Device
@@ -122,7 +122,7 @@ class OwnerRoster:
             gained = reading.energy_joules_total - joules
             if 0.0 < gained <= MAX_WATTS * (tick.time - time):
                 on_gpu.bridged_joules += gained
-        account.holding.add(gpu_key(device))
+        account.holding.add(device.entity.key)
         account.last_seen, account.left, account.absent_ticks = tick.time, None, 0
         self._absent.pop(account, None)
 
@@ -133,19 +133,19 @@ class OwnerRoster:
             account.last_seen = account.begin
             on_gpu.held += max(self._left(account, tick) - account.begin, 0.0)
             self._changes.append(OwnerChange("begin", account.owner, device, account.begin))
-        if not account.holding:
-            account.left = self._left(account, tick)
-            self._absent[account] = tick.target
+        self._note_absence(account, tick)
 
     def leave(self, account: OwnerAccount, device: Device, tick: ComputedTick) -> None:
         """Note that an owner lost a GPU."""
-        account.holding.discard(gpu_key(device))
+        account.holding.discard(device.entity.key)
         on_gpu = account.on(device)
         if on_gpu.since is not None:
             on_gpu.held, on_gpu.since = on_gpu.held_seconds(self._left(account, tick)), None
+        self._note_absence(account, tick)
+
+    def _note_absence(self, account: OwnerAccount, tick: ComputedTick) -> None:
         if not account.holding:
-            account.left = self._left(account, tick)
-            self._absent[account] = tick.target
+            account.left, self._absent[account] = self._left(account, tick), tick.target
 
     def advance(self, tick: ComputedTick) -> None:
         """End owners without a GPU that are not in some ticks, this one included, of the target that had them."""
@@ -172,7 +172,7 @@ class OwnerRoster:
         if owner.key not in self._dropped:
             self.dropped += 1
             self._dropped[owner.key] = None
-            while len(self._dropped) > MAX_DROPPED:
+            if len(self._dropped) > MAX_DROPPED:
                 del self._dropped[next(iter(self._dropped))]
 
     def _left(self, account: OwnerAccount, tick: ComputedTick) -> float:

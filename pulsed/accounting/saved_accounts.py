@@ -21,7 +21,6 @@ from pulsed.accounting.account import (
     GpuAccount,
     OwnerAccount,
     OwnerEvent,
-    gpu_key,
 )
 from pulsed.accounting.counter_vector import dump, load
 from pulsed.json_text import json_text
@@ -69,6 +68,9 @@ class _SavedOwner:
 
 
 _ADAPTER = TypeAdapter(_SavedOwner)
+_PLAIN = ("since", "held", "sharers", "memory_bytes", "bridged_joules", "energy", "events")
+_VECTORS = ("alone", "shared", "share", "boundary")
+"""Fields of `GpuAccount` that are saved as they are, and as counters by name."""
 
 
 def dump_account(account: OwnerAccount) -> SavedAccount:
@@ -93,7 +95,7 @@ def load_account(saved: object) -> OwnerAccount:
         found = _ADAPTER.validate_python(saved)
         account = OwnerAccount(found.owner, found.begin, found.first_seen, found.last_seen, found.end)
         for each in map(_load_gpu, found.gpus):
-            account.gpus[gpu_key(each.device)] = each
+            account.gpus[each.device.entity.key] = each
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         place = ".".join(map(str, first["loc"]))
@@ -107,47 +109,29 @@ def load_account(saved: object) -> OwnerAccount:
 
 def _dump_gpu(account: GpuAccount) -> SavedAccount:
     device = account.device
+    named = asdict(device.entity) | {"model": device.model, "mig_uuid": device.mig_uuid}
     return {
-        "device": {name: value for name, value in asdict(device.entity).items() if value}
-        | {name: value for name in ("model", "mig_uuid") if (value := getattr(device, name))},
-        "since": account.since,
-        "held": account.held,
-        "sharers": account.sharers,
-        "memory_bytes": account.memory_bytes,
-        **{
-            name: counters
-            for name in ("alone", "shared", "share", "boundary")
-            if (counters := dump(getattr(account, name)))
-        },
+        "device": {name: value for name, value in named.items() if value},
+        **{name: getattr(account, name) for name in _PLAIN},
+        **{name: counters for name in _VECTORS if (counters := dump(getattr(account, name)))},
         "extremes": asdict(account.extremes),
-        "bridged_joules": account.bridged_joules,
-        "energy": account.energy,
         "violations": dict(zip(VIOLATIONS, account.violations, strict=True)),
-        "events": account.events,
     }
 
 
 def _load_gpu(saved: _SavedGpu) -> GpuAccount:
-    named: dict[str, Any] = dict(saved.device)
+    named: dict[str, Any] = {"gpu": ""} | saved.device
     model, mig_uuid = named.pop("model", ""), named.pop("mig_uuid", "")
     if named.get("kind") not in get_args(EntityKind):
         raise TypeError(f"{named.get('kind')!r} is not a kind of device")
+    same: dict[str, Any] = {name: getattr(saved, name) for name in _PLAIN}
+    same |= {name: load(getattr(saved, name)) for name in _VECTORS}
     return GpuAccount(
-        Device(Entity(**({"gpu": ""} | named)), model, mig_uuid=mig_uuid),
-        saved.since,
-        saved.held,
-        load(saved.alone),
-        load(saved.shared),
-        load(saved.share),
-        load(saved.boundary),
-        sharers=saved.sharers,
-        memory_bytes=saved.memory_bytes,
+        Device(Entity(**named), model, mig_uuid=mig_uuid),
+        **same,
         extremes=saved.extremes,
-        bridged_joules=saved.bridged_joules,
-        energy=saved.energy,
-        bridge=saved.energy,
         violations=[saved.violations.get(name) for name in VIOLATIONS],
-        events=saved.events,
+        bridge=saved.energy,
     )
 
 

@@ -13,15 +13,7 @@ from pulsed.attribution.source import Claims
 from pulsed.errors import AttributionError
 
 
-@dataclass(eq=False, slots=True)
-class _LastLook:
-    """Whether the kubelet ever assigned a GPU: then it assigns all of the host. And how many GPUs were unknown."""
-
-    has_assigned: bool = False
-    unknown: int = 0
-
-
-@dataclass(frozen=True)
+@dataclass(unsafe_hash=True)
 class Kubelet:
     """The kubelet of this host.
 
@@ -32,12 +24,9 @@ class Kubelet:
 
     socket: str
     interval: float = 10.0
-    _last: _LastLook = field(default_factory=_LastLook, compare=False, repr=False)
-
-    @property
-    def name(self) -> str:
-        """`kubelet`."""
-        return "kubelet"
+    name: str = "kubelet"
+    _has_assigned: bool = field(default=False, init=False, compare=False)  # then it assigns all GPUs of the host
+    _unknown: int = field(default=0, init=False, compare=False)  # GPUs that the last look could not identify
 
     @property
     def absence(self) -> str:
@@ -54,7 +43,7 @@ class Kubelet:
         """
         if not self._has_directory():
             return None
-        # loads h2, which hosts without a kubelet do not need
+        # It loads h2, which hosts without a kubelet do not need.
         from pulsed.attribution.pod_resources import LIST, MAX_BYTES, parse_pod_resources, unary_call
 
         try:
@@ -68,10 +57,9 @@ class Kubelet:
             owners, unknown = await asyncio.to_thread(parse_pod_resources, response)
         except ValueError as error:
             raise AttributionError(f"the response of {self.socket} is malformed: {error}") from None
-        last = self._last
-        last.has_assigned = last.has_assigned or bool(owners)
-        last.unknown, new = unknown, max(0, unknown - last.unknown)
-        return Claims(owners, last.has_assigned, {"unknown_device": new} if new else {})
+        self._has_assigned = self._has_assigned or bool(owners)
+        self._unknown, new = unknown, max(0, unknown - self._unknown)
+        return Claims(owners, self._has_assigned, {"unknown_device": new} if new else {})
 
     def _has_directory(self) -> bool:
         try:

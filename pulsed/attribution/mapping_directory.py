@@ -47,18 +47,7 @@ class _Mapping:
         return self.signature[0] / 1e9
 
 
-@dataclass(eq=False, slots=True)
-class _Memory:
-    """What the last look found; `begins` has when each job got its first device, by job id."""
-
-    files: Mapping[str, _Mapping] = field(default_factory=dict)
-    begins: Mapping[str, float] = field(default_factory=dict)
-    claims: Claims = NO_CLAIMS
-    is_absent: bool = False
-    thread: SharedCall[Claims | None] = field(default_factory=lambda: SharedCall("mapping-directory"))
-
-
-@dataclass(frozen=True)
+@dataclass(unsafe_hash=True)
 class MappingDirectory:
     """A directory with a file per device.
 
@@ -77,7 +66,14 @@ class MappingDirectory:
     every: float = 1.0
     booted: float = 0.0
     queue: SlurmQueue | None = None
-    _memory: _Memory = field(default_factory=_Memory, compare=False, repr=False)
+    # What the last look found; `_begins` has when each job got its first device, by job id.
+    _files: Mapping[str, _Mapping] = field(default_factory=dict, init=False, compare=False)
+    _begins: Mapping[str, float] = field(default_factory=dict, init=False, compare=False)
+    _claims: Claims = field(default=NO_CLAIMS, init=False, compare=False)
+    _is_absent: bool = field(default=False, init=False, compare=False)
+    _thread: SharedCall[Claims | None] = field(
+        default_factory=lambda: SharedCall("mapping-directory"), init=False, compare=False
+    )
 
     @property
     def name(self) -> str:
@@ -87,7 +83,7 @@ class MappingDirectory:
     @property
     def interval(self) -> float:
         """Seconds between two looks: more while there is no directory."""
-        return self.every * (ABSENT_FACTOR if self._memory.is_absent else 1.0)
+        return self.every * (ABSENT_FACTOR if self._is_absent else 1.0)
 
     @property
     def absence(self) -> str:
@@ -102,37 +98,36 @@ class MappingDirectory:
         Raises:
             AttributionError: the directory cannot be listed.
         """
-        claims = await self._memory.thread.call(self.look)
+        claims = await self._thread.call(self.look)
         return self.queue.complete(claims) if self.queue and claims else claims
 
     async def close(self) -> None:
         """Abandon what is looked up."""
-        self._memory.thread.close()
+        self._thread.close()
         if self.queue:
             await self.queue.close()
 
     def look(self) -> Claims | None:
         """Do what `read` does, and wait for the files."""
-        memory = self._memory
         try:
             with os.scandir(self.path) as entries:
                 found = {entry.name: entry for _, entry in zip(range(MAX_FILES), entries, strict=False)}
         except FileNotFoundError:
-            memory.files, memory.begins, memory.claims, memory.is_absent = {}, {}, NO_CLAIMS, True
+            self._files, self._begins, self._claims, self._is_absent = {}, {}, NO_CLAIMS, True
             return None
         except OSError as error:
             raise AttributionError(
                 f"{self.path} cannot be listed: {error.strerror}",
                 "let the user of pulsed list the directory, or remove it from attribution.jobs.directories",
             ) from None
-        memory.is_absent = False
+        self._is_absent = False
         rejected: dict[str, int] = {}
         files: dict[str, _Mapping] = {}
         for name, entry in sorted(found.items()):
             key = device_key(name)
             if key is None:
                 continue
-            before = memory.files.get(name)
+            before = self._files.get(name)
             try:
                 unchanged = before is not None and before.signature == _signature(entry.stat(follow_symlinks=False))
                 mapping = before if unchanged else _read(entry.path, key)
@@ -146,11 +141,27 @@ class MappingDirectory:
             files[name] = mapping
             if not unchanged and mapping.jobs.bad_lines:
                 rejected["bad_line"] = rejected.get("bad_line", 0) + mapping.jobs.bad_lines
-        if rejected or files != memory.files or memory.claims is NO_CLAIMS:
-            memory.begins, memory.files = _begins(files, memory), files
-            owners = _owners(files.values(), memory.begins)
-            memory.claims = Claims(owners, memory.claims.is_complete or bool(owners))
-        return replace(memory.claims, rejected=rejected) if rejected else memory.claims
+        if rejected or files != self._files or self._claims is NO_CLAIMS:
+            self._begins, self._files = self._begins_of(files), files
+            owners = _owners(files.values(), self._begins)
+            self._claims = Claims(owners, self._claims.is_complete or bool(owners))
+        return replace(self._claims, rejected=rejected) if rejected else self._claims
+
+    def _begins_of(self, files: Mapping[str, _Mapping]) -> Mapping[str, float]:
+        """Return when each job got its first device.
+
+        A job keeps its begin while one of its files is unchanged: its epilog removes them one by one. With new files
+        only, it was requeued, or its id was used again.
+        """
+        first: dict[str, float] = {}
+        kept: dict[str, float] = {}
+        for name, mapping in files.items():
+            for owner in mapping.jobs.owners:
+                dated = mapping.modified if owner.begin is None else owner.begin
+                first[owner.id] = min(first.get(owner.id, dated), dated)
+                if self._files.get(name) is mapping and owner.id in self._begins:
+                    kept[owner.id] = self._begins[owner.id]
+        return first | kept
 
 
 def boot_time() -> float:
@@ -190,24 +201,6 @@ def _user(number: str) -> str:
         return pwd.getpwuid(int(number)).pw_name
     except (KeyError, OverflowError):
         return number
-
-
-def _begins(files: Mapping[str, _Mapping], before: _Memory) -> Mapping[str, float]:
-    """Return when each job got its first device.
-
-    A job keeps its begin while one of its files is unchanged: its epilog removes them one by one. With new files only,
-    it was requeued, or its id was used again.
-    """
-    first: dict[str, float] = {}
-    kept: dict[str, float] = {}
-    for name, mapping in files.items():
-        old = before.files.get(name)
-        for owner in mapping.jobs.owners:
-            dated = mapping.modified if owner.begin is None else owner.begin
-            first[owner.id] = min(first.get(owner.id, dated), dated)
-            if old is mapping and owner.id in before.begins:
-                kept[owner.id] = before.begins[owner.id]
-    return first | kept
 
 
 def _owners(files: Iterable[_Mapping], begins: Mapping[str, float]) -> Mapping[str, Owners]:

@@ -9,12 +9,12 @@ from __future__ import annotations
 import asyncio
 import re
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from urllib.parse import unquote
 
 from h2.config import H2Configuration
 from h2.connection import H2Connection
-from h2.events import ConnectionTerminated, DataReceived, Event, ResponseReceived, StreamReset, TrailersReceived
+from h2.events import ConnectionTerminated, DataReceived, ResponseReceived, StreamReset, TrailersReceived
 from h2.exceptions import ProtocolError
 
 from pulsed.errors import AttributionError
@@ -58,19 +58,27 @@ async def unary_call(socket: str, method: str, *, max_bytes: int) -> bytes:
         connection = H2Connection(H2Configuration(client_side=True, header_encoding="utf-8"))
         connection.initiate_connection()
         stream = connection.get_next_available_stream_id()
-        headers = {":method": "POST", ":scheme": "http", ":path": method, ":authority": "localhost"}
-        headers |= {"te": "trailers", "content-type": "application/grpc"}
-        connection.send_headers(stream, list(headers.items()))
+        request = {":method": "POST", ":scheme": "http", ":path": method, ":authority": "localhost"}
+        request |= {"te": "trailers", "content-type": "application/grpc"}
+        connection.send_headers(stream, list(request.items()))
         connection.send_data(stream, _PREFIX.pack(False, 0), end_stream=True)
         writer.write(connection.data_to_send())
-        response = _Response(max_bytes)
+        headers, body = dict[str, str](), bytearray()
         while data := await reader.read(1 << 16):
             for event in connection.receive_data(data):
-                response.add(event)
-                if isinstance(event, DataReceived):
+                if isinstance(event, (ResponseReceived, TrailersReceived)):
+                    headers.update((str(name), str(value)) for name, value in event.headers)
+                    if (status := headers.get(":status", "200")) != "200":
+                        raise AttributionError(f"the call was answered with HTTP status {status}")
+                elif isinstance(event, DataReceived):
+                    body += event.data
+                    if len(body) > max_bytes + _PREFIX.size:
+                        raise AttributionError(f"the response is larger than {max_bytes} bytes")
                     connection.acknowledge_received_data(event.flow_controlled_length, stream)
-            if "grpc-status" in response.headers:
-                return response.message()
+                elif isinstance(event, (StreamReset, ConnectionTerminated)):
+                    raise ConnectionResetError(0, f"the call was aborted with HTTP/2 error {event.error_code}")
+            if "grpc-status" in headers:
+                return _message(headers, body)
             writer.write(connection.data_to_send())
         raise ConnectionResetError(0, "the connection was closed before the response")
     except (ProtocolError, UnicodeError) as error:
@@ -79,37 +87,18 @@ async def unary_call(socket: str, method: str, *, max_bytes: int) -> bytes:
         writer.close()
 
 
-class _Response:
-    """What has arrived of a response."""
-
-    def __init__(self, max_bytes: int) -> None:
-        self._max_bytes = max_bytes
-        self._body = bytearray()
-        self.headers: dict[str, str] = {}
-
-    def add(self, event: Event) -> None:
-        if isinstance(event, (ResponseReceived, TrailersReceived)):
-            self.headers.update((str(name), str(value)) for name, value in event.headers)
-            if (status := self.headers.get(":status", "200")) != "200":
-                raise AttributionError(f"the call was answered with HTTP status {status}")
-        elif isinstance(event, DataReceived):
-            self._body += event.data
-            if len(self._body) > self._max_bytes + _PREFIX.size:
-                raise AttributionError(f"the response is larger than {self._max_bytes} bytes")
-        elif isinstance(event, (StreamReset, ConnectionTerminated)):
-            raise ConnectionResetError(0, f"the call was aborted with HTTP/2 error {event.error_code}")
-
-    def message(self) -> bytes:
-        code = self.headers["grpc-status"]
-        if code != "0":
-            name = _CODES.get(int(code) if code.isdecimal() and len(code) < 4 else 0, f"status {code[:16]}")
-            raise AttributionError(f"the call failed: {name} {unquote(self.headers.get('grpc-message', ''))[:500]}")
-        if len(self._body) < _PREFIX.size:
-            raise AttributionError("the response is empty")
-        is_compressed, length = _PREFIX.unpack_from(self._body)
-        if is_compressed or length != len(self._body) - _PREFIX.size:
-            raise AttributionError("the response is compressed or incomplete")
-        return bytes(memoryview(self._body)[_PREFIX.size :])
+def _message(headers: Mapping[str, str], body: bytearray) -> bytes:
+    """Return the message of a response that has ended. Raises `AttributionError` without one."""
+    code = headers["grpc-status"]
+    if code != "0":
+        name = _CODES.get(int(code) if code.isdecimal() and len(code) < 4 else 0, f"status {code[:16]}")
+        raise AttributionError(f"the call failed: {name} {unquote(headers.get('grpc-message', ''))[:500]}")
+    if len(body) < _PREFIX.size:
+        raise AttributionError("the response is empty")
+    is_compressed, length = _PREFIX.unpack_from(body)
+    if is_compressed or length != len(body) - _PREFIX.size:
+        raise AttributionError("the response is compressed or incomplete")
+    return bytes(memoryview(body)[_PREFIX.size :])
 
 
 _FIXED_BYTES = {1: 8, 5: 4}
@@ -169,49 +158,36 @@ def parse_pod_resources(response: bytes) -> tuple[dict[str, Owners], int]:
     """
     found: dict[str, dict[Owner, None]] = {}
     unknown = 0
-    for number, message in fields(memoryview(response)):
-        if number != 1:
-            continue
-        name = namespace = ""
-        containers = []
-        for part, content in fields(message):
-            if part == 1:
-                name = _text(content)
-            elif part == 2:
-                namespace = _text(content)
-            elif part == 3:
-                containers.append(content)
-        for container in containers:
-            for device in _devices(container):
-                key = device_key(device)
+    for resources in _each(memoryview(response), 1):
+        name, namespace = _text(resources, 1), _text(resources, 2)
+        for container in _each(resources, 3):
+            owner = pod(namespace, name, _text(container, 1))
+            for key in map(device_key, _devices(container)):
                 if key is None:
                     unknown += 1
                 else:
-                    owner = pod(namespace, name, _name(container))
                     found.setdefault(key, {})[owner] = None
     return {key: tuple(each) for key, each in found.items()}, unknown
 
 
-def _name(container: memoryview) -> str:
-    return ([_text(content) for number, content in fields(container) if number == 1] or [""])[-1]  # the last one counts
-
-
 def _devices(container: memoryview) -> Iterator[str]:
     """Yield the names of a container's GPUs, from device plugins and from DRA claims."""
-    for number, content in fields(container):
-        if number == 2:  # ContainerDevices
-            for part, id in fields(content):
-                if part == 2 and _GPU.match(device := _text(id)):
-                    yield device
-        elif number == 5:  # DynamicResource
-            for part, claim in fields(content):
-                if part != 4:  # ClaimResource
-                    continue
-                values = {key: _text(value) for key, value in fields(claim) if key in (2, 4)}
-                if values.get(2) == _DRA_DRIVER:
-                    whole = _DRA_GPU.fullmatch(values.get(4, ""))
-                    yield f"nvidia{whole[1]}" if whole else "?"
+    for devices in _each(container, 2):  # ContainerDevices
+        yield from (id for content in _each(devices, 2) if _GPU.match(id := str(content, "utf-8", "replace")))
+    for resource in _each(container, 5):  # DynamicResource
+        for claim in _each(resource, 4):  # ClaimResource
+            if _text(claim, 2) == _DRA_DRIVER:
+                whole = _DRA_GPU.fullmatch(_text(claim, 4))
+                yield f"nvidia{whole[1]}" if whole else "?"
 
 
-def _text(content: memoryview) -> str:
-    return str(content, "utf-8", "replace")
+def _each(message: memoryview, number: int) -> Iterator[memoryview]:
+    return (content for each, content in fields(message) if each == number)
+
+
+def _text(message: memoryview, number: int) -> str:
+    """Return a text field; of several, the last one counts."""
+    text = ""
+    for content in _each(message, number):
+        text = str(content, "utf-8", "replace")
+    return text

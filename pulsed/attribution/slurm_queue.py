@@ -25,20 +25,12 @@ _SEPARATOR = "\x1f"
 _FORMAT = _SEPARATOR.join(("%i", "%u", "%U", "%P", "%a", "%j"))
 _ABSENT = ("(null)", "N/A")
 
-_Found = Owner | None
+_TEXTS = ("user", "user_id", "account", "partition", "name")
+_Job = tuple[str, float | None]
+"""Id and begin."""
 
 
-@dataclass(eq=False, slots=True)
-class _LookUps:
-    """Claimed jobs that were looked up, by id and begin; None for those that Slurm does not have."""
-
-    found: dict[tuple[str, float | None], _Found] = field(default_factory=dict)
-    running: asyncio.Task[None] | None = None
-    not_before: float = 0.0
-    failed: int = 0
-
-
-@dataclass(frozen=True)
+@dataclass(unsafe_hash=True)
 class SlurmQueue:
     """The jobs of one source, completed from the controller.
 
@@ -49,29 +41,32 @@ class SlurmQueue:
 
     command: str = "squeue"
     clock: Callable[[], float] = field(default=monotonic, compare=False, repr=False)
-    _look_ups: _LookUps = field(default_factory=_LookUps, compare=False, repr=False)
+    # Claimed jobs that were looked up; None for those that Slurm does not have.
+    _known: dict[_Job, Owner | None] = field(default_factory=dict, init=False, compare=False)
+    _look_up: asyncio.Task[None] | None = field(default=None, init=False, compare=False)
+    _not_before: float = field(default=0.0, init=False, compare=False)
+    _failed: int = field(default=0, init=False, compare=False)
 
     def complete(self, claims: Claims) -> Claims:
         """Return the claims with what is known of their jobs, and begin to look up one that is not. Does not wait."""
-        state = self._look_ups
         jobs = {(owner.id, owner.begin): None for owners in claims.owners.values() for owner in owners if _lacks(owner)}
-        state.found = {key: found for key, found in state.found.items() if key in jobs}
-        missing = next((key for key in jobs if key not in state.found), None)
-        if missing and (state.running is None or state.running.done()) and self.clock() >= state.not_before:
-            state.running = asyncio.create_task(self._look_up(missing), name="squeue")
-        if not any(state.found.values()) and not state.failed:
+        self._known = {job: found for job, found in self._known.items() if job in jobs}
+        missing = next((job for job in jobs if job not in self._known), None)
+        if missing and (self._look_up is None or self._look_up.done()) and self.clock() >= self._not_before:
+            self._look_up = asyncio.create_task(self._take(missing), name="squeue")
+        if not any(self._known.values()) and not self._failed:
             return claims
         owners = {key: tuple(map(self._completed, each)) for key, each in claims.owners.items()}
-        failed, state.failed = {"squeue": state.failed} if state.failed else {}, 0
+        failed, self._failed = {"squeue": self._failed} if self._failed else {}, 0
         return replace(claims, owners=owners, rejected={**claims.rejected, **failed})
 
     async def close(self) -> None:
         """Abandon a look-up; its process ends within `SECONDS`."""
-        if self._look_ups.running:
-            self._look_ups.running.cancel()
+        if self._look_up:
+            self._look_up.cancel()
 
     def _completed(self, owner: Owner) -> Owner:
-        found = self._look_ups.found.get((owner.id, owner.begin))
+        found = self._known.get((owner.id, owner.begin))
         if found is None:
             return owner
         known = {name: getattr(owner, name) or getattr(found, name) for name in _TEXTS}
@@ -79,17 +74,16 @@ class SlurmQueue:
             known["user"] = found.user
         return replace(owner, labels=owner.labels or found.labels, **known)
 
-    async def _look_up(self, job: tuple[str, float | None]) -> None:
-        state = self._look_ups
+    async def _take(self, job: _Job) -> None:
         try:
-            state.found[job] = await asyncio.to_thread(self._query, job[0])
+            self._known[job] = await asyncio.to_thread(self._query, job[0])
         except FileNotFoundError:
-            state.found[job] = None
+            self._known[job] = None
         except (OSError, subprocess.SubprocessError):
-            state.failed += 1
-            state.not_before = self.clock() + RETRY_SECONDS
+            self._failed += 1
+            self._not_before = self.clock() + RETRY_SECONDS
 
-    def _query(self, id: str) -> _Found:
+    def _query(self, id: str) -> Owner | None:
         """Return a job, or None if Slurm does not have it; wait for the controller.
 
         Raises:
@@ -105,7 +99,7 @@ class SlurmQueue:
         return parse_job(done.stdout)
 
 
-def parse_job(text: str) -> _Found:
+def parse_job(text: str) -> Owner | None:
     """Return the job of squeue's output; None without one. A name with line breaks ends at the first."""
     values = ["" if value in _ABSENT else value for value in text.partition("\n")[0].split(_SEPARATOR, 5)]
     if len(values) != 6:
@@ -115,9 +109,6 @@ def parse_job(text: str) -> _Found:
     return Owner(
         "slurm_job", id, user=user, user_id=user_id, partition=partition, account=account, name=name, labels=labels
     )
-
-
-_TEXTS = ("user", "user_id", "account", "partition", "name")
 
 
 def _lacks(owner: Owner) -> bool:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from pulsed.attribution.attribution import Attribution
 from pulsed.collector.attribution_sources import SYNTHETIC
-from pulsed.collector.source_factory import api_client
+from pulsed.collector.connections import api_client
 from pulsed.collector.this_host import discovers_exporters, node_of_pods
 from pulsed.config import Config
 

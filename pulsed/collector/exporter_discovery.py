@@ -7,9 +7,9 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 
 from pulsed.attribution.labels import EXPORTED
+from pulsed.collector.connections import exporter_settings
 from pulsed.collector.gpu_claims import GpuClaims, PageGpus
 from pulsed.collector.own_node import OwnNodeExporter
-from pulsed.collector.source_factory import exporter_settings
 from pulsed.collector.this_host import discovery_node
 from pulsed.config import Config
 from pulsed.config.values import ALL_NAMESPACES

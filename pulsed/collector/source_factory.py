@@ -2,23 +2,15 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Container, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping, Sequence
 
-from pulsed.collector.this_host import discovers_exporters, discovery_node, node_name
+from pulsed.collector.connections import api_client, exporter_settings, given_values
+from pulsed.collector.this_host import discovers_exporters, node_name
 from pulsed.config import Config
-from pulsed.config.load import password_of
-from pulsed.config.source import CADENCES, STALE_INTERVALS
+from pulsed.config.source import STALE_INTERVALS
 from pulsed.errors import ProfilingHeld
 from pulsed.model.target_store import Target
 from pulsed.reader.source import Source
-from pulsed.settings import Settings, keys_of
-
-if TYPE_CHECKING:
-    from pulsed.kubernetes.api_client import ApiClient
-    from pulsed.kubernetes.cluster_access import ClusterAccess
-    from pulsed.reader.exporter.settings import ExporterSettings
 
 
 def open_sources(config: Config, *, hurried: bool = False) -> Sequence[Source]:
@@ -58,27 +50,6 @@ async def found_sources(config: Config, kind: str | None = None, *, hurried: boo
     return discovery.sources
 
 
-def api_client(config: Config) -> ApiClient:
-    """Return a client of the configured API server of Kubernetes, else of the cluster that pulsed runs in.
-
-    Raises:
-        ConfigError: there is neither, or exporters of an unknown node are to be found.
-    """
-    from pulsed.kubernetes.api_client import ApiClient
-
-    if discovers_exporters(config):
-        discovery_node(config)
-    return ApiClient(cluster_access(config), config.kubernetes.timeout)
-
-
-def cluster_access(config: Config) -> ClusterAccess:
-    """Return where the API server is and how to log in. Raises `ConfigError` if there is none."""
-    from pulsed.kubernetes.cluster_access import ClusterAccess, server_of_pod
-
-    given = config.kubernetes
-    return ClusterAccess(given.server or server_of_pod(os.environ), given.token_file, given.ca_file)
-
-
 def target_of(source: Source, config: Config) -> Target:
     """Return the target of a source."""
     given, intervals = config.source.stale_after, float(STALE_INTERVALS)
@@ -93,25 +64,6 @@ def target_of(source: Source, config: Config) -> Target:
         errors=errors,
         stale_intervals=intervals if given is None else None,
     )
-
-
-def exporter_settings(config: Config) -> ExporterSettings:
-    """Return how exporters are scraped. Raises `ConfigError` if a secret's file cannot be read."""
-    from pulsed.reader.exporter.settings import ExporterSettings
-
-    given = config.source.exporter
-    other = {"targets", "own_node", "discovery", "kubernetes", "password"}
-    return ExporterSettings(
-        interval=_exporter_interval(config),
-        max_gpus=config.source.max_gpus,
-        password=password_of(given),
-        **_given(given, other),
-    )
-
-
-def _given(settings: Settings, without: Container[str]) -> dict[str, Any]:
-    values = {key.attribute: getattr(settings, key.attribute) for key in keys_of(type(settings)).values()}
-    return {name: value for name, value in values.items() if value is not None and name not in without}
 
 
 def _exporter(config: Config, hurried: bool) -> Sequence[Source]:
@@ -164,7 +116,7 @@ def _dcgmi(config: Config, hurried: bool) -> Sequence[Source]:
     fast, slow = fields_to_watch(given.groups, given.fields)
     by_model = {link.pattern: superchip_fields(given.groups) for link in C2C_LINKS}
     interval = config.source.seconds() or DcgmiSettings(fast).interval
-    options = _given(given, {"groups", "fields"})
+    options = given_values(given, {"groups", "fields"})
     return [
         DcgmiSource(
             DcgmiSettings(
@@ -179,14 +131,8 @@ def _nvml(config: Config, hurried: bool) -> Sequence[Source]:
     from pulsed.reader.nvml.source import NvmlSource
 
     interval = config.source.seconds() or NvmlSettings().interval
-    options = _given(config.source.nvml, set())
+    options = given_values(config.source.nvml)
     return [NvmlSource(NvmlSettings(interval=interval, max_gpus=config.source.max_gpus, **options))]
-
-
-def _exporter_interval(config: Config) -> float:
-    """Return the set interval, unless `auto` was given an interval that only dcgmi can keep."""
-    given, cadence = config.source.interval, CADENCES["exporter"]
-    return given if given is not None and given >= cadence.least else cadence.default or 15.0
 
 
 def _replay(config: Config, hurried: bool) -> Sequence[Source]:

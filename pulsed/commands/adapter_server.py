@@ -12,12 +12,11 @@ from pathlib import Path
 import uvloop
 
 from pulsed import __version__
-from pulsed.adapter.app import ALIVE, NAMED, READY, AdapterApp
+from pulsed.adapter.app import ALIVE, NAMED, READY, AdapterApp, AdapterTelemetry
 from pulsed.adapter.cluster_gpus import ClusterGpus, daemon_page, pod_reader
 from pulsed.adapter.documents import scale_metrics
 from pulsed.adapter.metrics_api import MetricsApi
-from pulsed.adapter.telemetry import AdapterTelemetry
-from pulsed.collector.source_factory import cluster_access, exporter_settings
+from pulsed.collector.connections import cluster_access, exporter_settings
 from pulsed.config import Config
 from pulsed.config.source import STALE_INTERVALS
 from pulsed.config.values import ALL_NAMESPACES

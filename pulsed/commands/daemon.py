@@ -43,10 +43,9 @@ from pulsed.present.asgi import PROBES, App
 from pulsed.present.exposition.owner_families import OwnerFamilies
 from pulsed.present.exposition.page import Pages
 from pulsed.present.exposition.telemetry import StateWrites, Telemetry
-from pulsed.present.workload_totals import WorkloadTotals
+from pulsed.present.owner_totals import WorkloadTotals
 from pulsed.server.app import DaemonApp
-from pulsed.server.auth import AuthMiddleware
-from pulsed.server.configured_headers import ConfiguredHeaders
+from pulsed.server.auth import AuthMiddleware, ConfiguredHeaders
 from pulsed.server.http_server import Server
 from pulsed.server.listeners import Listener, from_systemd, listen
 from pulsed.server.reloader import WebConfigReloader
@@ -297,18 +296,21 @@ class Daemon:
 
     def _make_api(self) -> App:
         from pulsed.present.api.application import api
+        from pulsed.present.api.routing import ApiParts
 
         config = self._config
         return api(
-            self._store,
-            config.masked(),
-            config.telemetry_path,
-            config.compute_settings(),
-            history=self._history,
-            events=self._events,
-            accounts=Accounts(self._accounting, self._ended, config.prices.prices(), self._workloads),
-            processes=self._collectors.attribution.gpu_processes,
-            external_path=config.web.external_path if config.web.external_url else None,
+            ApiParts(
+                self._store,
+                self._history,
+                self._events,
+                Accounts(self._accounting, self._ended, config.prices.prices(), self._workloads),
+                self._collectors.attribution.gpu_processes,
+                config.masked(),
+                config.compute_settings(),
+                config.telemetry_path,
+                config.web.external_path if config.web.external_url else None,
+            )
         )
 
     async def _watch(self, file: Path) -> None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import json
+import os
 import ssl
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from http.client import HTTPException, HTTPMessage
@@ -26,6 +29,8 @@ from pulsed.http.credentials import (
 
 MAX_BYTES = 256 * 2**20
 """Size limit of an answer; 10,000 GPUs with all fields take some 50 MB."""
+
+_READABLE_BY_ALL = 0o004
 
 _CHECK_URL = "Check that the URL is of a pulsed"
 
@@ -75,6 +80,33 @@ class ClientSettings:
         """Return the options of the files of TLS, for a message."""
         named = (("--ca-file", self.ca_file), ("--cert-file", self.cert_file), ("--key-file", self.key_file))
         return ", ".join(f"{option} {file}" for option, file in named if file)
+
+
+def client_settings(options: argparse.Namespace) -> ClientSettings:
+    """Return what `add_client_options` has added; a warning for a secret that all users can read goes to stderr.
+
+    Raises:
+        UsageError: the options contradict each other.
+    """
+    if options.bearer_token_file and (options.username or options.password_file):
+        options.parser.error("--bearer-token-file and a user are given; give one of them")
+    if options.username and not options.password_file:
+        options.parser.error("--username needs --password-file")
+    if options.key_file and not options.cert_file:
+        options.parser.error("--key-file needs --cert-file")
+    for file in filter(None, (options.password_file, options.bearer_token_file, options.key_file)):
+        with contextlib.suppress(OSError, ValueError):  # the request has the error
+            if os.stat(file).st_mode & _READABLE_BY_ALL:
+                sys.stderr.write(f"pulsed: all users can read {file}; run chmod o-r on it\n")
+    return ClientSettings(
+        options.timeout,
+        options.username,
+        options.password_file,
+        options.bearer_token_file,
+        options.ca_file,
+        options.cert_file,
+        options.key_file,
+    )
 
 
 class DaemonClient:

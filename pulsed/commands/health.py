@@ -6,7 +6,7 @@ import argparse
 import sys
 
 from pulsed.commands.command_parser import CommandParser
-from pulsed.commands.options import DEFAULT_URL, add_client_options, client_settings
+from pulsed.commands.options import DEFAULT_URL, add_client_options
 from pulsed.errors import HealthUsageError
 
 
@@ -28,6 +28,7 @@ def add_arguments(parser: CommandParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Print the health, or forget a GPU; return the exit code."""
+    from pulsed.commands.daemon_client import client_settings
     from pulsed.commands.health_requests import forget, health
 
     urls, settings = options.urls or [DEFAULT_URL], client_settings(options)

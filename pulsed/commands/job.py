@@ -7,7 +7,7 @@ import sys
 
 from pulsed.commands.argument_types import host_list
 from pulsed.commands.command_parser import CommandParser
-from pulsed.commands.options import DEFAULT_URL, add_client_options, client_settings
+from pulsed.commands.options import DEFAULT_URL, add_client_options
 
 
 def add_arguments(parser: CommandParser) -> None:
@@ -28,7 +28,7 @@ def add_arguments(parser: CommandParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Print the list, or the report of one job; return the exit code."""
-    from pulsed.commands.daemon_client import clients_of
+    from pulsed.commands.daemon_client import client_settings, clients_of
     from pulsed.commands.job_requests import job, jobs
 
     clients = clients_of(options.url, options.nodes, client_settings(options))

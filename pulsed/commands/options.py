@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 import os
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,13 +11,10 @@ from pulsed.commands.argument_types import time_span
 from pulsed.commands.command_parser import CommandParser
 
 if TYPE_CHECKING:
-    from pulsed.commands.daemon_client import ClientSettings
     from pulsed.config import Config
 
 DEFAULT_URL = "http://localhost:9401"
 """Of the daemon of this host."""
-
-_READABLE_BY_ALL = 0o004
 
 
 def add_config_options(parser: CommandParser) -> None:
@@ -81,35 +76,6 @@ def add_client_options(parser: CommandParser, *, timeout: float) -> None:
     parser.add_argument("--ca-file", default="", metavar="FILE", help="certificates to trust, for https")
     parser.add_argument("--cert-file", default="", metavar="FILE", help="certificate of this client, for https")
     parser.add_argument("--key-file", default="", metavar="FILE", help="its key, if it is not in --cert-file")
-
-
-def client_settings(options: argparse.Namespace) -> ClientSettings:
-    """Return what `add_client_options` has added; a warning for a secret that all users can read goes to stderr.
-
-    Raises:
-        UsageError: the options contradict each other.
-    """
-    if options.bearer_token_file and (options.username or options.password_file):
-        options.parser.error("--bearer-token-file and a user are given; give one of them")
-    if options.username and not options.password_file:
-        options.parser.error("--username needs --password-file")
-    if options.key_file and not options.cert_file:
-        options.parser.error("--key-file needs --cert-file")
-    from pulsed.commands.daemon_client import ClientSettings
-
-    for file in filter(None, (options.password_file, options.bearer_token_file, options.key_file)):
-        with contextlib.suppress(OSError, ValueError):  # the request has the error
-            if os.stat(file).st_mode & _READABLE_BY_ALL:
-                sys.stderr.write(f"pulsed: all users can read {file}; run chmod o-r on it\n")
-    return ClientSettings(
-        options.timeout,
-        options.username,
-        options.password_file,
-        options.bearer_token_file,
-        options.ca_file,
-        options.cert_file,
-        options.key_file,
-    )
 
 
 def configuration(options: argparse.Namespace) -> Config:

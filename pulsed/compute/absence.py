@@ -70,22 +70,13 @@ class AbsenceTracker:
         self._is_watched, self.expires = is_watched, -inf
 
     def expect(self, target: str, gpus: Iterable[ExpectedGpu]) -> None:
-        """Register GPUs of an earlier run, so that they are missing if the first tick with GPUs does not have them.
-
-        Args:
-            target: what was read then; nothing is expected of another target.
-            gpus: the GPUs.
-        """
+        """Register GPUs of an earlier run of the same target: they are missing if the first tick with GPUs does not
+        have them."""
         self._expected = (target, tuple(gpus))
 
     def add_expected(self, tick: CanonicalTick, boot_id: str, now: float) -> set[str]:
-        """Add the GPUs of an earlier run; return the keys of those whose node was restarted since.
-
-        Args:
-            tick: the first one with GPUs.
-            boot_id: of its node, opaque; empty if unknown.
-            now: seconds of the target's clock.
-        """
+        """Add the GPUs of an earlier run to the first tick with GPUs, at seconds of the target's clock; return the keys
+        of those whose node was restarted since."""
         (target, gpus), self._expected = self._expected, ("", ())
         restarted: set[str] = set()
         for device, last_seen, before in gpus if target == tick.target else ():

@@ -48,26 +48,6 @@ class Accumulator:
         held_bytes: an idle GPU whose owners are unknown counts as held with at least so much memory in use.
     """
 
-    __slots__ = (
-        "_bounds",
-        "_buckets",
-        "_created",
-        "_energy",
-        "_energy_age",
-        "_energy_unknown",
-        "_held_bytes",
-        "_idle_joules",
-        "_idle_seconds",
-        "_integrals",
-        "_is_stuck",
-        "_joules",
-        "_missing",
-        "_observed",
-        "_pending",
-        "_ratios",
-        "_seconds",
-    )
-
     def __init__(self, created: float, bounds: tuple[float, ...], held_bytes: float) -> None:
         self._created, self._bounds, self._held_bytes = created, bounds, held_bytes
         self._observed = 0.0
@@ -108,16 +88,8 @@ class Accumulator:
         workload_class: str,
         refresh: Value = None,
     ) -> None:
-        """Count a sample.
-
-        Args:
-            seconds: time that it covers, above 0.
-            device: the GPU.
-            reading: its inputs.
-            ratio: its real utilization.
-            workload_class: of the sample alone.
-            refresh: seconds between two different samples of the source; None if unknown.
-        """
+        """Count a sample that covers some seconds, above 0. `refresh` has the seconds between two different samples of
+        the source; None if unknown."""
         self._count(seconds, device, reading, ratio, workload_class, refresh)
         if self._bounds and ratio is not None:
             self._buckets[bisect_left(self._bounds, ratio)] += 1

@@ -70,13 +70,7 @@ DEFAULT_THRESHOLDS = ClassThresholds()
 
 
 class Condition(NamedTuple):
-    """One comparison of a rule.
-
-    Attributes:
-        variable: what is compared.
-        comparison: how.
-        threshold: with which field of `ClassThresholds`.
-    """
+    """One comparison of a rule: of a variable with a field of `ClassThresholds`."""
 
     variable: Variable
     comparison: Literal["<", ">="]

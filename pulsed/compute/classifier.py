@@ -3,7 +3,7 @@
 A class is only named when every possible filling-in of the missing inputs leads to it. The thresholds cut the range of
 every variable into cells within which no rule distinguishes two values, so what the inputs can be is a box of whole
 cells: some thousand at most. The class of each cell that physics allows is a candidate. This module must not depend on
-weights or sources.
+sources.
 """
 
 from __future__ import annotations
@@ -14,10 +14,11 @@ from functools import lru_cache
 from itertools import product
 from typing import NamedTuple
 
-from pulsed.compute.bounds import Missing
 from pulsed.compute.class_table import VARIABLES, ClassRule, ClassThresholds, Condition, Profile, Variable, rules_of
 from pulsed.compute.products import ChipToChipLink
+from pulsed.compute.settings import ComputeSettings
 from pulsed.model.computed_tick import Bounds, Inputs, Workload
+from pulsed.model.gpu import Device
 from pulsed.model.vocabulary import CLASSES, UNKNOWN, Reading
 
 AT_MOST: tuple[tuple[Variable, Variable], ...] = (
@@ -40,53 +41,38 @@ Box = tuple[Cell, Cell]
 
 
 def traffic(
-    reading: Reading,
-    high: Inputs,
-    thresholds: ClassThresholds,
-    *,
-    whole: bool,
-    link: ChipToChipLink | None = None,
-    profile: Profile,
-    missing: Missing,
+    device: Device, reading: Reading, high: Inputs, settings: ComputeSettings, link: ChipToChipLink | None
 ) -> tuple[float, float]:
     """Bound the largest direction of PCIe and the chip-to-chip link, bytes/s.
 
     Below a whole GPU there is none: exactly 0. Traffic reads or writes device memory, or a kernel causes it: where
-    neither can be active, missing traffic is none. Missing traffic of a superchip's link is limited by how active both
-    can be; other products have no such link. The profile `kempnerpulse` has PCIe alone: a busy copy engine counts as
-    traffic without limit, and an unknown `memory_utilization_ratio` leaves the traffic open.
-
-    Args:
-        reading: what was measured.
-        high: the highest that its inputs can be, from `bounds_of`.
-        thresholds: of the profile `kempnerpulse`.
-        whole: whether it is a whole GPU.
-        link: its chip-to-chip link; None if it is no superchip.
-        profile: whose rule.
-        missing: what missing traffic is.
+    neither can be active, given the highest that the inputs can be, missing traffic is none. Missing traffic of a
+    superchip's link is limited by how active both can be; other products have no such link. The profile `kempnerpulse`
+    has PCIe alone: a busy copy engine counts as traffic without limit, and an unknown `memory_utilization_ratio` leaves
+    the traffic open.
     """
-    if not whole:
+    if not device.whole:
         return 0.0, 0.0
     sent = reading.pcie_transmit_bytes_per_second
     received = reading.pcie_receive_bytes_per_second
     low = max(sent or 0.0, received or 0.0)
     open_ended = sent is None or received is None
-    if profile == "kempnerpulse":
+    if settings.profile == "kempnerpulse":
         copying = reading.memory_utilization_ratio
         if copying is None:
             open_ended = True
-        elif copying >= thresholds.io_memory_utilization_ratio:
+        elif copying >= settings.thresholds.io_memory_utilization_ratio:
             return math.inf, math.inf
     elif high.dram <= 0.0 and high.graphics_engine <= 0.0:
         open_ended = False
-    most = math.inf if open_ended and missing == "bounds" else low
-    if profile == "kempnerpulse":
+    most = math.inf if open_ended and settings.missing == "bounds" else low
+    if settings.profile == "kempnerpulse":
         return low, most
     sent, received = reading.c2c_transmit_bytes_per_second, reading.c2c_receive_bytes_per_second
     if sent is None and received is None and link is None:
         return low, most
     low = max(low, sent or 0.0, received or 0.0)
-    if link is not None and (sent is None or received is None) and missing == "bounds":
+    if link is not None and (sent is None or received is None) and settings.missing == "bounds":
         most = max(most, link.limit(high.dram, high.graphics_engine))
     return low, max(low, most)
 

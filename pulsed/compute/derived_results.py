@@ -10,7 +10,7 @@ from pulsed.compute.class_table import ClassRule
 from pulsed.compute.classifier import classifier, traffic
 from pulsed.compute.declaration import DerivedNumber, DerivedResult, DerivedValue
 from pulsed.compute.health.summary import HEALTH
-from pulsed.compute.products import ChipToChipLink, c2c_of
+from pulsed.compute.products import c2c_of
 from pulsed.compute.real_utilization import REAL_UTILIZATION, real_utilization
 from pulsed.compute.saturation import SATURATION, Saturator
 from pulsed.compute.settings import ComputeSettings
@@ -62,42 +62,22 @@ class Deriver:
     def derive(self, device: Device, reading: Reading, bounds: Bounds) -> tuple[RealUtilization, Workload, Saturation]:
         """Return the results of a reading without implausible inputs, and of the bounds of its inputs."""
         settings = self._settings
-        zero = settings.missing == "zero"
-        utilization = real_utilization(reading, bounds, settings.weights, min_coverage=settings.min_coverage, zero=zero)
+        utilization = real_utilization(reading, bounds, settings)
         saturator = self._saturators.get((device.model, device.whole))
         if saturator is None:
             saturator = Saturator(device.model, device.whole, settings.peaks)
             self._saturators[device.model, device.whole] = saturator
-        io = self._traffic(device, reading, bounds, saturator.link)
+        io = traffic(device, reading, bounds.high, settings, saturator.link)
         workload = self._classifier.classify(bounds, (utilization.lower, utilization.upper), io)
         return utilization, workload, saturator.saturation(reading, bounds)
 
     def reached_rules(
         self, device: Device, reading: Reading, bounds: Bounds, utilization: tuple[float, float]
     ) -> tuple[list[ClassRule], tuple[float, float]]:
-        """Return the rules of the class table that the inputs allow, and the bounds of the traffic, bytes/s.
-
-        Args:
-            device: the GPU.
-            reading: its inputs.
-            bounds: of its inputs.
-            utilization: bounds of the real utilization.
-        """
-        io = self._traffic(device, reading, bounds, c2c_of(device.model) if device.whole else None)
+        """Return the rules of the class table that the bounds of the inputs and of the real utilization allow, and the
+        bounds of the traffic, bytes/s."""
+        io = traffic(device, reading, bounds.high, self._settings, c2c_of(device.model) if device.whole else None)
         return self._classifier.reached(bounds, utilization, io), io
-
-    def _traffic(
-        self, device: Device, reading: Reading, bounds: Bounds, link: ChipToChipLink | None
-    ) -> tuple[float, float]:
-        return traffic(
-            reading,
-            bounds.high,
-            self._settings.thresholds,
-            whole=device.whole,
-            link=link,
-            profile=self._settings.profile,
-            missing=self._settings.missing,
-        )
 
 
 def result_of(device: Device, reading: Reading, settings: ComputeSettings) -> Result:

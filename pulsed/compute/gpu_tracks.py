@@ -9,7 +9,7 @@ from collections.abc import Collection, Container
 from typing import Literal
 
 from pulsed.compute.sample import FIRST, NEVER, Freshness
-from pulsed.model.gpu import Device, Entity
+from pulsed.model.gpu import Device, Entity, EntityLocation
 
 TrackStatus = Literal["new", "present", "back", "gone"]
 
@@ -34,23 +34,6 @@ class GpuTrack:
         missed_since: time of the first tick without an absent GPU, in Unix seconds.
     """
 
-    __slots__ = (
-        "__weakref__",
-        "decision",
-        "device",
-        "gone_at",
-        "inputs",
-        "key",
-        "last_sample",
-        "last_seen",
-        "missed_since",
-        "now",
-        "other_keys",
-        "started",
-        "status",
-        "time",
-    )
-
     def __init__(self, device: Device, keys: tuple[str, ...], started: float) -> None:
         self.key, self.other_keys = keys[0], keys[1:]
         self.device = device
@@ -68,21 +51,16 @@ class GpuTracks:
     def __init__(self) -> None:
         self._by_key: dict[str, GpuTrack] = {}
         """Those absent for longest come first."""
-        self._by_location: dict[_Location, GpuTrack] = {}
+        self._by_location: dict[EntityLocation, GpuTrack] = {}
 
     def __contains__(self, track: GpuTrack) -> bool:
         return self._by_key.get(track.key) is track
 
     def find(self, device: Device, taken: Collection[str], now: float) -> GpuTrack:
-        """Return the track of a device of a tick, a new one if it is unknown.
-
-        Args:
-            device: the device.
-            taken: keys of the tracks of other devices of the tick.
-            now: seconds of the target's clock.
-        """
+        """Return the track of a device of a tick, a new one if it is unknown; `taken` has the keys of the tracks of
+        other devices of the tick."""
         entity = device.entity
-        keys = _keys(entity)
+        keys = entity.saved_keys
         while keys[0] in taken:  # the source does not distinguish two devices
             keys = (f"{keys[0]}|again",)
         track = self._by_key.pop(keys[0], None)
@@ -104,7 +82,7 @@ class GpuTracks:
 
     def add(self, device: Device, now: float) -> GpuTrack | None:
         """Return the track of a GPU that is in no tick; None if it is known."""
-        keys = _keys(device.entity)
+        keys = device.entity.saved_keys
         if keys[0] in self._by_key:
             return None
         track = GpuTrack(device, keys, now)
@@ -118,7 +96,7 @@ class GpuTracks:
     def drop(self, track: GpuTrack) -> None:
         """Forget a GPU."""
         self._by_key.pop(track.key, None)
-        if self._by_location.get(location := _location(track.device.entity)) is track:
+        if self._by_location.get(location := track.device.entity.location) is track:
             del self._by_location[location]
 
     def drop_with_parts(self, track: GpuTrack) -> None:
@@ -130,28 +108,11 @@ class GpuTracks:
 
     def _add(self, track: GpuTrack) -> None:
         self._by_key[track.key] = track
-        self._by_location[_location(track.device.entity)] = track
+        self._by_location[track.device.entity.location] = track
 
     def _find_at_location(self, entity: Entity, taken: Container[str]) -> GpuTrack | None:
         """Return the track of a GPU whose UUID has become known only now, or is not known any more."""
-        track = self._by_location.get(_location(entity)) if entity.gpu else None
+        track = self._by_location.get(entity.location) if entity.gpu else None
         if track is None or track.key in taken or (track.device.entity.uuid and entity.uuid):
             return None
         return track
-
-
-_Location = tuple[str, str, str, str, str]
-"""Where a GPU is, whatever its UUID: kind, node, index, MIG id and MIG profile."""
-
-
-def _keys(entity: Entity) -> tuple[str, ...]:
-    """Return the key of a device, then others under which it may have been saved."""
-    key = f"{entity.node}|{entity.uuid or f'gpu {entity.gpu}'}"
-    if entity.kind == "gpu":
-        return (key,)
-    key = f"{key}|{entity.kind}|{entity.mig_id}"
-    return (f"{key}|{entity.mig_profile}", key) if entity.mig_profile else (key,)
-
-
-def _location(entity: Entity) -> _Location:
-    return (entity.kind, entity.node, entity.gpu, entity.mig_id, entity.mig_profile)

@@ -223,16 +223,7 @@ class _Stages:
     def take(
         self, track: GpuTrack, device: Device, reading: Reading, ratio: Value, workload: Workload, hold: float
     ) -> HeldWorkload:
-        """Count the newest sample and debounce its class; return the held one.
-
-        Args:
-            track: the GPU, with the time that the sample covers.
-            device: the GPU.
-            reading: its inputs.
-            ratio: its real utilization.
-            workload: of the sample alone.
-            hold: seconds that a class must last.
-        """
+        """Count the newest sample and debounce its class; return the held one."""
         sample, debouncer, accumulator = track.decision, self.debouncer, self.accumulator
         if sample.kind == "next":
             accumulator.add(sample.covered, device, reading, ratio, workload.raw_class, track.inputs.refresh)

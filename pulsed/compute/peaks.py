@@ -137,12 +137,8 @@ PCIE_EFFICIENCY: Final = 0.88 * (256 + 16) / 256
 
 
 def pcie_peak(generation: float | None, width: float | None) -> float | None:
-    """Return what a PCIe link carries in practice: bytes/s per direction, headers included; None when unknown.
-
-    Args:
-        generation: 1..6.
-        width: lanes, at most 32.
-    """
+    """Return what a PCIe link of a generation (1..6) and a width (32 lanes at most) carries in practice: bytes/s per
+    direction, headers included; None when unknown."""
     if generation is None or width is None or not 0 < width <= PCIE_MAX_LANES:
         return None
     lane = PCIE_LANE_BYTES_PER_SECOND.get(generation)

@@ -175,18 +175,6 @@ class _ConstantProfile:
             by the second.
     """
 
-    __slots__ = (
-        "_different",
-        "_is_conclusive",
-        "_is_proven",
-        "_moved_samples",
-        "_moved_seconds",
-        "_reference",
-        "_seconds",
-        "profile",
-        "samples",
-    )
-
     def __init__(self) -> None:
         self.profile: _Profile | None = None
         self.samples = 0

@@ -30,24 +30,16 @@ _weights = attrgetter(*_WEIGHTED)
 _values = attrgetter(*_QUANTITIES)
 
 
-def real_utilization(
-    reading: Reading, bounds: Bounds, weights: Weights, *, min_coverage: float, zero: bool = False
-) -> RealUtilization:
-    """Work out the real utilization of one reading.
+def real_utilization(reading: Reading, bounds: Bounds, settings: ComputeSettings) -> RealUtilization:
+    """Return the real utilization of one reading, given the bounds of its inputs.
 
     The point value is the weighted mean over the present inputs, kept inside the bounds. A missing
     `graphics_engine_active_ratio` is replaced by `gpu_utilization_ratio` there, which then counts as present in the
     coverage, as in the formula, though it is named in `missing` and only a ceiling in the bounds. Bounds that are
-    one number are the point value whatever the coverage is.
-
-    Args:
-        reading: what was measured.
-        bounds: what its inputs can be.
-        weights: how much each input counts.
-        min_coverage: least coverage, 0..1, for which there is a point value between different bounds.
-        zero: the bounds are those of `zero_filled`: missing inputs are taken for 0 as a fact, so that ratio, lower and
-            upper are one number and always there. Coverage and `missing` are as with `bounds`.
+    one number are the point value whatever the coverage is. Where missing inputs are 0 as a fact (`zero_filled`), all
+    three are one number.
     """
+    weights = settings.weights
     lower = _weighted(weights, bounds.low)
     if (
         reading.sm_active_ratio is not None
@@ -58,9 +50,9 @@ def real_utilization(
         return RealUtilization(lower, lower, lower, 1.0, ())
     upper = _weighted(weights, bounds.high)
     ratio, coverage = _mean_of_present(reading, bounds, weights)
-    if zero:
+    if settings.missing == "zero":
         ratio = lower
-    elif ratio is not None and coverage >= min_coverage:
+    elif ratio is not None and coverage >= settings.min_coverage:
         ratio = min(max(ratio, lower), upper)
     else:
         ratio = lower if upper - lower <= SETTLED else None

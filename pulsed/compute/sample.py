@@ -48,11 +48,8 @@ class SampleDecision(NamedTuple):
         return self.kind == "gap" or self.kind == "restart"
 
     def continued(self, bridged: float) -> float:
-        """Return the seconds since the previous sample if it still counts as recent, else 0.
-
-        Args:
-            bridged: length in seconds of the longest gap that does not separate two samples.
-        """
+        """Return the seconds since the previous sample, if no gap of more than `bridged` seconds separates them; else
+        0."""
         return self.elapsed if self.kind == "gap" and self.elapsed <= bridged else self.covered
 
 

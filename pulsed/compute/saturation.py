@@ -37,13 +37,8 @@ class Saturator:
     __slots__ = ("_absent", "_c2c", "_nvlink", "_peaks", "_ratios", "_whole", "link")
 
     def __init__(self, model: str, whole: bool, peaks: Mapping[str, Peaks] = DEFAULT_PEAKS) -> None:
-        """Look the peaks up.
-
-        Args:
-            model: product name; empty when unknown.
-            whole: false for a MIG instance and in a vGPU guest, where the links do not exist.
-            peaks: by architecture, from `peaks_by_architecture`.
-        """
+        """Look the peaks up by the product name, which may be empty. A MIG instance and a vGPU guest are not `whole`:
+        they have no links."""
         row = peaks.get(architecture_of(model), peaks[DEFAULT])
         nvlink = nvlink_of(model)
         self.link = c2c_of(model) if whole else None
@@ -57,12 +52,7 @@ class Saturator:
         self._absent: tuple[str, ...] = tuple(link for link in LINKS if not has[link])
 
     def saturation(self, reading: Reading, bounds: Bounds) -> Saturation:
-        """Work out the saturation of one reading of such a device.
-
-        Args:
-            reading: what was read.
-            bounds: what its inputs can be.
-        """
+        """Return the saturation of one reading of such a device, given the bounds of its inputs."""
         *pipes, dram = [
             _share(activity, peak) for activity, peak in zip(_activities(reading), self._ratios, strict=True)
         ]

@@ -133,13 +133,7 @@ class ClassDebouncer:
         self._take(workload, time)
 
     def update(self, workload: Workload, seconds: float, time: float) -> None:
-        """Take the next sample.
-
-        Args:
-            workload: of the sample alone.
-            seconds: time that it covers.
-            time: when it was taken, in Unix seconds.
-        """
+        """Take the next sample, which covers some seconds, and was taken at a time in Unix seconds."""
         held, raw_class = self.held, workload.raw_class
         if raw_class == held.workload_class:
             self._candidate = ""

@@ -7,9 +7,12 @@ connection, and whether the connection can be reused. Must not depend on address
 from __future__ import annotations
 
 import asyncio
+import os
+import socket
+import ssl
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import cast
+from typing import Literal, cast
 
 import httptools
 
@@ -20,6 +23,9 @@ _MAX_HEADERS = 256
 _CHUNK_FRAMING = 8  # bytes of framing for each byte of the body: a chunk of one byte, sizes with leading zeros
 _WANTED = frozenset((b"content-encoding", b"content-length", b"location", b"retry-after", b"transfer-encoding"))
 _MAX_SHOWN = 100
+
+
+FailureKind = Literal["certificate", "tls", "name", "broken", "connect"]
 
 
 class DeadlineMissed(Exception):
@@ -276,3 +282,17 @@ def _shown(text: bytes) -> str:
     """Return what a server wrote, as a log may hold it."""
     decoded = text.decode("utf-8", "replace")
     return decoded if decoded.isprintable() else "".join(c if c.isprintable() else "?" for c in decoded)
+
+
+def describe(error: BrokenAnswer | OSError) -> tuple[FailureKind, str]:
+    """Return the kind of an error, and a text to put behind the name of the server."""
+    cause = error.__cause__ if isinstance(error.__cause__, ssl.SSLError) else error
+    if isinstance(cause, ssl.SSLCertVerificationError):
+        return "certificate", f"shows a certificate that is not trusted: {cause.verify_message}"
+    if isinstance(cause, ssl.SSLError):
+        return "tls", f"fails in TLS: {(cause.reason or 'error').replace('_', ' ').lower()}"
+    if isinstance(error, socket.gaierror):
+        return "name", "has a host name that is not known"
+    if isinstance(error, BrokenAnswer):
+        return "broken", f"broke off the answer ({error})"
+    return "connect", f"cannot be reached: {os.strerror(error.errno) if error.errno else 'no connection'}"

@@ -15,8 +15,8 @@ from pulsed.errors import PulsedError
 from pulsed.http.body import BadBody, Body, LineBody
 from pulsed.http.client import Answer, BrokenAnswer, DeadlineMissed, HttpClient, address_of, request_bytes
 from pulsed.http.client_tls import BadTlsFiles, ClientTls
+from pulsed.http.connection import describe
 from pulsed.http.credentials import BadCredentials, read_token
-from pulsed.http.failure import describe
 from pulsed.kubernetes.cluster_access import ClusterAccess
 
 REQUEST_SECONDS = 1.0

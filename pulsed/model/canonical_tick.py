@@ -1,14 +1,14 @@
-"""The output of Translate: a tick in the canonical vocabulary."""
+"""The output of Translate: a tick in the canonical vocabulary, made from a raw one."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from pulsed.model.gpu import Device
 from pulsed.model.owner import Owners
-from pulsed.model.raw_tick import KernelEvent, Tick
+from pulsed.model.raw_tick import KernelEvent, Layout, RawTick, RawValue
 from pulsed.model.vocabulary import Reading
 
 
@@ -27,6 +27,43 @@ class Extras(NamedTuple):
     xid_totals: tuple[tuple[int, float], ...] | None = None
     health_watches: tuple[tuple[str, float], ...] | None = None
     clock_events: tuple[tuple[str, float], ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """A tick that follows from a raw one, whose attributes it has."""
+
+    raw: RawTick
+
+    @property
+    def target(self) -> str:
+        """What was read, in human-readable form."""
+        return self.raw.target
+
+    @property
+    def time(self) -> float:
+        """When, in Unix seconds."""
+        return self.raw.time
+
+    @property
+    def clock(self) -> float:
+        """When, in seconds of a clock that never steps."""
+        return self.raw.clock
+
+    @property
+    def interval(self) -> float:
+        """Nominal seconds between two ticks."""
+        return self.raw.interval
+
+    @property
+    def layout(self) -> Layout:
+        """The series of the source."""
+        return self.raw.layout
+
+    @property
+    def values(self) -> Sequence[RawValue]:
+        """One per series of the layout, as read."""
+        return self.raw.values
 
 
 @dataclass(frozen=True, slots=True)

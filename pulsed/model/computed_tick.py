@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
+from pulsed.model.canonical_tick import Tick
 from pulsed.model.counters import NOTHING_COUNTED, CounterSnapshot
 from pulsed.model.gpu import Device
 from pulsed.model.health import NOT_EVALUATED, Health, HealthChange, NodeHealth, XidEvent
 from pulsed.model.owner import Owners
-from pulsed.model.raw_tick import Tick
 from pulsed.model.vocabulary import UNKNOWN, Reading, Value
 
 

@@ -18,6 +18,15 @@ from pulsed.model.owner import Owners
 
 EntityKind = Literal["gpu", "mig", "vgpu"]
 
+GpuKey = tuple[str, str, str]
+"""Identifies a GPU or MIG instance: node, UUID or else index, MIG id."""
+
+NOT_A_GPU = frozenset({"nvlink", "nvswitch", "cpu", "cpucore"})
+"""Labels of dcgm-exporter's rows about links, switches and processors; a link's row also names its GPU (`gpu_uuid`)."""
+
+EntityLocation = tuple[EntityKind, str, str, str, str]
+"""Kind, node, index, MIG id and MIG profile."""
+
 
 @dataclass(frozen=True, slots=True)
 class Entity:
@@ -44,6 +53,25 @@ class Entity:
     def board(self) -> tuple[str, str]:
         """The key of the GPU, also of a MIG instance of it: its node, and its UUID or else its index."""
         return (self.node, self.uuid or self.gpu)
+
+    @property
+    def key(self) -> GpuKey:
+        """The key of the device: that of its board, and its MIG id."""
+        return (*self.board, self.mig_id)
+
+    @property
+    def location(self) -> EntityLocation:
+        """Where the device is, whatever its UUID."""
+        return (self.kind, self.node, self.gpu, self.mig_id, self.mig_profile)
+
+    @property
+    def saved_keys(self) -> tuple[str, ...]:
+        """The key of the device in its target and in saved state, then others under which it may have been saved."""
+        key = f"{self.node}|{self.uuid or f'gpu {self.gpu}'}"
+        if self.kind == "gpu":
+            return (key,)
+        key = f"{key}|{self.kind}|{self.mig_id}"
+        return (f"{key}|{self.mig_profile}", key) if self.mig_profile else (key,)
 
     @property
     def name(self) -> str:
@@ -81,24 +109,20 @@ class Device:
         return self.entity.kind == "gpu" and not self.guest
 
 
-Key = tuple[str, str, str, str]
-"""Node, UUID, index (only without a UUID) and MIG id."""
-
-
 def node_of(device: Device, here: str) -> str:
     """Return the node of a device; `here`, this process's own, if the source does not name it."""
     return device.entity.node or here
 
 
-def key_of(device: Device, here: str) -> Key:
-    """Return the key of a device."""
-    entity = device.entity
-    return (node_of(device, here), entity.uuid, "" if entity.uuid else entity.gpu, entity.mig_id)
+def key_of(device: Device, here: str) -> GpuKey:
+    """Return the key of a device among those of all targets."""
+    _, board, mig_id = device.entity.key
+    return (node_of(device, here), board, mig_id)
 
 
-def repeated(claims: Iterable[Sequence[Key]]) -> list[frozenset[int]]:
+def repeated(claims: Iterable[Sequence[GpuKey]]) -> list[frozenset[int]]:
     """Return for each target the positions of keys that it or an earlier target has already claimed."""
-    owned: set[Key] = set()
+    owned: set[GpuKey] = set()
     found: list[frozenset[int]] = []
     for keys in claims:
         if owned.isdisjoint(keys) and len(set(keys)) == len(keys):

@@ -17,6 +17,9 @@ State = Literal["unknown", "ok", "info", "warn", "hot", "crit"]
 STATES: tuple[State, ...] = ("unknown", "ok", "info", "warn", "hot", "crit")
 """From the least to the most severe."""
 
+RAISED_STATES: tuple[State, ...] = STATES[2:]
+"""Those of a check that is raised."""
+
 SEVERITY: Mapping[State, int] = {state: number - 1 for number, state in enumerate(STATES)}
 """-1 unknown, 0 ok, 1 info, 2 warn, 3 hot, 4 crit."""
 

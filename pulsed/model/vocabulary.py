@@ -10,7 +10,7 @@ must not contain any source's names.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Literal, NamedTuple, get_type_hints
 
@@ -18,6 +18,14 @@ Value = float | None
 """A reading in base units, or None: missing."""
 
 Group = Literal["activity", "traffic", "memory", "power", "errors", "state"]
+"""A chapter of the documentation."""
+
+_Activity = Annotated[Value, "activity"]
+_Traffic = Annotated[Value, "traffic"]
+_Memory = Annotated[Value, "memory"]
+_Power = Annotated[Value, "power"]
+_Errors = Annotated[Value, "errors"]
+_State = Annotated[Value, "state"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,213 +39,196 @@ class Quantity:
 class Reading(NamedTuple):
     """One sample of one GPU, MIG instance or vGPU, in base units.
 
-    The text of each field is its line for HELP and documentation, without a full stop.
+    Each field is a quantity: its name with its unit, its group, and its line for HELP and documentation, without a
+    full stop.
     """
 
-    # activity
     graphics_engine_active_ratio: Annotated[
-        Value, "Share of time with any part of the graphics or compute engine busy"
+        _Activity, "Share of time with any part of the graphics or compute engine busy"
     ] = None
-    sm_active_ratio: Annotated[Value, "Share of time with a warp on an SM, averaged over the SMs"] = None
-    sm_occupancy_ratio: Annotated[Value, "Warps resident on the SMs over the most that fit"] = None
-    tensor_active_ratio: Annotated[Value, "Share of cycles with a tensor pipe busy"] = None
-    tensor_hmma_active_ratio: Annotated[Value, "Share of cycles with half precision (HMMA) work in a tensor pipe"] = (
-        None
-    )
-    tensor_imma_active_ratio: Annotated[Value, "Share of cycles with integer (IMMA) work in a tensor pipe"] = None
-    tensor_dfma_active_ratio: Annotated[Value, "Share of cycles with double precision (DFMA) work in a tensor pipe"] = (
-        None
-    )
-    fp64_active_ratio: Annotated[Value, "Share of cycles with the FP64 pipe busy"] = None
-    fp32_active_ratio: Annotated[Value, "Share of cycles with the FP32 pipe busy"] = None
-    fp16_active_ratio: Annotated[Value, "Share of cycles with the FP16 pipe busy"] = None
-    integer_active_ratio: Annotated[Value, "Share of cycles with the integer pipe busy"] = None
+    sm_active_ratio: Annotated[_Activity, "Share of time with a warp on an SM, averaged over the SMs"] = None
+    sm_occupancy_ratio: Annotated[_Activity, "Warps resident on the SMs over the most that fit"] = None
+    tensor_active_ratio: Annotated[_Activity, "Share of cycles with a tensor pipe busy"] = None
+    tensor_hmma_active_ratio: Annotated[
+        _Activity, "Share of cycles with half precision (HMMA) work in a tensor pipe"
+    ] = None
+    tensor_imma_active_ratio: Annotated[_Activity, "Share of cycles with integer (IMMA) work in a tensor pipe"] = None
+    tensor_dfma_active_ratio: Annotated[
+        _Activity, "Share of cycles with double precision (DFMA) work in a tensor pipe"
+    ] = None
+    fp64_active_ratio: Annotated[_Activity, "Share of cycles with the FP64 pipe busy"] = None
+    fp32_active_ratio: Annotated[_Activity, "Share of cycles with the FP32 pipe busy"] = None
+    fp16_active_ratio: Annotated[_Activity, "Share of cycles with the FP16 pipe busy"] = None
+    integer_active_ratio: Annotated[_Activity, "Share of cycles with the integer pipe busy"] = None
     dram_active_ratio: Annotated[
-        Value, "Share of cycles in which device memory sent or received data; reaches about 0.8"
+        _Activity, "Share of cycles in which device memory sent or received data; reaches about 0.8"
     ] = None
     gpu_utilization_ratio: Annotated[
-        Value, "Share of time in which at least one kernel ran, however small (what nvidia-smi calls GPU utilization)"
+        _Activity,
+        "Share of time in which at least one kernel ran, however small (what nvidia-smi calls GPU utilization)",
     ] = None
     memory_utilization_ratio: Annotated[
-        Value, "Share of time in which device memory was read or written (NVML's time share, not bandwidth)"
+        _Activity, "Share of time in which device memory was read or written (NVML's time share, not bandwidth)"
     ] = None
-    encoder_utilization_ratio: Annotated[Value, "Share of time with the video encoder busy"] = None
-    decoder_utilization_ratio: Annotated[Value, "Share of time with the video decoder busy"] = None
-    nvdec0_active_ratio: Annotated[Value, "Share of time with video decoder 0 busy"] = None
-    nvdec1_active_ratio: Annotated[Value, "Share of time with video decoder 1 busy"] = None
-    nvdec2_active_ratio: Annotated[Value, "Share of time with video decoder 2 busy"] = None
-    nvdec3_active_ratio: Annotated[Value, "Share of time with video decoder 3 busy"] = None
-    nvdec4_active_ratio: Annotated[Value, "Share of time with video decoder 4 busy"] = None
-    nvdec5_active_ratio: Annotated[Value, "Share of time with video decoder 5 busy"] = None
-    nvdec6_active_ratio: Annotated[Value, "Share of time with video decoder 6 busy"] = None
-    nvdec7_active_ratio: Annotated[Value, "Share of time with video decoder 7 busy"] = None
-    nvjpg0_active_ratio: Annotated[Value, "Share of time with JPEG engine 0 busy"] = None
-    nvjpg1_active_ratio: Annotated[Value, "Share of time with JPEG engine 1 busy"] = None
-    nvjpg2_active_ratio: Annotated[Value, "Share of time with JPEG engine 2 busy"] = None
-    nvjpg3_active_ratio: Annotated[Value, "Share of time with JPEG engine 3 busy"] = None
-    nvjpg4_active_ratio: Annotated[Value, "Share of time with JPEG engine 4 busy"] = None
-    nvjpg5_active_ratio: Annotated[Value, "Share of time with JPEG engine 5 busy"] = None
-    nvjpg6_active_ratio: Annotated[Value, "Share of time with JPEG engine 6 busy"] = None
-    nvjpg7_active_ratio: Annotated[Value, "Share of time with JPEG engine 7 busy"] = None
-    nvofa0_active_ratio: Annotated[Value, "Share of time with optical flow engine 0 busy"] = None
-    nvofa1_active_ratio: Annotated[Value, "Share of time with optical flow engine 1 busy"] = None
-    hostmem_cache_hit_ratio: Annotated[Value, "Share of host memory accesses that hit the cache"] = None
-    hostmem_cache_miss_ratio: Annotated[Value, "Share of host memory accesses that missed the cache"] = None
-    peermem_cache_hit_ratio: Annotated[Value, "Share of peer memory accesses that hit the cache"] = None
-    peermem_cache_miss_ratio: Annotated[Value, "Share of peer memory accesses that missed the cache"] = None
-    # traffic
-    pcie_transmit_bytes_per_second: Annotated[Value, "Rate of data sent over PCIe, headers included"] = None
-    pcie_receive_bytes_per_second: Annotated[Value, "Rate of data received over PCIe, headers included"] = None
-    nvlink_transmit_bytes_per_second: Annotated[Value, "Rate of data sent over all NVLinks, headers excluded"] = None
-    nvlink_receive_bytes_per_second: Annotated[Value, "Rate of data received over all NVLinks, headers excluded"] = None
-    nvlink_bandwidth_bytes_per_second: Annotated[Value, "Rate of data over all NVLinks, both directions together"] = (
+    encoder_utilization_ratio: Annotated[_Activity, "Share of time with the video encoder busy"] = None
+    decoder_utilization_ratio: Annotated[_Activity, "Share of time with the video decoder busy"] = None
+    nvdec0_active_ratio: Annotated[_Activity, "Share of time with video decoder 0 busy"] = None
+    nvdec1_active_ratio: Annotated[_Activity, "Share of time with video decoder 1 busy"] = None
+    nvdec2_active_ratio: Annotated[_Activity, "Share of time with video decoder 2 busy"] = None
+    nvdec3_active_ratio: Annotated[_Activity, "Share of time with video decoder 3 busy"] = None
+    nvdec4_active_ratio: Annotated[_Activity, "Share of time with video decoder 4 busy"] = None
+    nvdec5_active_ratio: Annotated[_Activity, "Share of time with video decoder 5 busy"] = None
+    nvdec6_active_ratio: Annotated[_Activity, "Share of time with video decoder 6 busy"] = None
+    nvdec7_active_ratio: Annotated[_Activity, "Share of time with video decoder 7 busy"] = None
+    nvjpg0_active_ratio: Annotated[_Activity, "Share of time with JPEG engine 0 busy"] = None
+    nvjpg1_active_ratio: Annotated[_Activity, "Share of time with JPEG engine 1 busy"] = None
+    nvjpg2_active_ratio: Annotated[_Activity, "Share of time with JPEG engine 2 busy"] = None
+    nvjpg3_active_ratio: Annotated[_Activity, "Share of time with JPEG engine 3 busy"] = None
+    nvjpg4_active_ratio: Annotated[_Activity, "Share of time with JPEG engine 4 busy"] = None
+    nvjpg5_active_ratio: Annotated[_Activity, "Share of time with JPEG engine 5 busy"] = None
+    nvjpg6_active_ratio: Annotated[_Activity, "Share of time with JPEG engine 6 busy"] = None
+    nvjpg7_active_ratio: Annotated[_Activity, "Share of time with JPEG engine 7 busy"] = None
+    nvofa0_active_ratio: Annotated[_Activity, "Share of time with optical flow engine 0 busy"] = None
+    nvofa1_active_ratio: Annotated[_Activity, "Share of time with optical flow engine 1 busy"] = None
+    hostmem_cache_hit_ratio: Annotated[_Activity, "Share of host memory accesses that hit the cache"] = None
+    hostmem_cache_miss_ratio: Annotated[_Activity, "Share of host memory accesses that missed the cache"] = None
+    peermem_cache_hit_ratio: Annotated[_Activity, "Share of peer memory accesses that hit the cache"] = None
+    peermem_cache_miss_ratio: Annotated[_Activity, "Share of peer memory accesses that missed the cache"] = None
+    pcie_transmit_bytes_per_second: Annotated[_Traffic, "Rate of data sent over PCIe, headers included"] = None
+    pcie_receive_bytes_per_second: Annotated[_Traffic, "Rate of data received over PCIe, headers included"] = None
+    nvlink_transmit_bytes_per_second: Annotated[_Traffic, "Rate of data sent over all NVLinks, headers excluded"] = None
+    nvlink_receive_bytes_per_second: Annotated[_Traffic, "Rate of data received over all NVLinks, headers excluded"] = (
         None
     )
-    c2c_transmit_bytes_per_second: Annotated[Value, "Rate of data sent over the chip-to-chip link"] = None
-    c2c_receive_bytes_per_second: Annotated[Value, "Rate of data received over the chip-to-chip link"] = None
-    pcie_transmit_bytes_total: Annotated[Value, "Data sent over PCIe, as the GPU counts it"] = None
-    pcie_receive_bytes_total: Annotated[Value, "Data received over PCIe, as the GPU counts it"] = None
-    nvlink_transmit_bytes_total: Annotated[Value, "Data sent over all NVLinks, as the GPU counts it"] = None
-    nvlink_receive_bytes_total: Annotated[Value, "Data received over all NVLinks, as the GPU counts it"] = None
-    # memory
-    memory_bytes: Annotated[Value, "Size of device memory"] = None
-    memory_used_bytes: Annotated[Value, "Device memory in use"] = None
-    memory_free_bytes: Annotated[Value, "Device memory free"] = None
-    memory_reserved_bytes: Annotated[Value, "Device memory that the driver and firmware keep"] = None
-    memory_used_ratio: Annotated[Value, "Device memory in use over its size"] = None
-    bar1_memory_bytes: Annotated[Value, "Size of the BAR1 window"] = None
-    bar1_memory_used_bytes: Annotated[Value, "BAR1 window in use"] = None
-    bar1_memory_free_bytes: Annotated[Value, "BAR1 window free"] = None
-    vgpu_memory_used_bytes: Annotated[Value, "Device memory in use by the vGPU guest"] = None
-    # power
-    power_watts: Annotated[Value, "Board power, averaged by the driver"] = None
-    power_instant_watts: Annotated[Value, "Board power at the moment of reading"] = None
-    power_limit_watts: Annotated[Value, "Power limit in force"] = None
-    power_limit_requested_watts: Annotated[Value, "Requested power limit"] = None
-    power_limit_min_watts: Annotated[Value, "Lowest power limit that can be set"] = None
-    power_limit_max_watts: Annotated[Value, "Highest power limit that can be set"] = None
-    power_limit_default_watts: Annotated[Value, "Power limit after a reset"] = None
-    energy_joules_total: Annotated[Value, "Energy used since driver load"] = None
-    temperature_celsius: Annotated[Value, "Temperature of the die"] = None
-    memory_temperature_celsius: Annotated[Value, "Temperature of device memory"] = None
-    temperature_margin_celsius: Annotated[Value, "Degrees left before the GPU reaches its own limit"] = None
-    max_operating_temperature_celsius: Annotated[Value, "Highest die temperature for normal operation"] = None
-    memory_max_operating_temperature_celsius: Annotated[Value, "Highest memory temperature for normal operation"] = None
-    slowdown_temperature_celsius: Annotated[Value, "Die temperature at which the GPU slows its clocks"] = None
-    shutdown_temperature_celsius: Annotated[Value, "Die temperature at which the GPU turns itself off"] = None
-    fan_speed_ratio: Annotated[Value, "Fan speed over its maximum"] = None
-    sm_clock_hertz: Annotated[Value, "SM clock"] = None
-    sm_clock_max_hertz: Annotated[Value, "Highest SM clock of this board"] = None
-    memory_clock_hertz: Annotated[Value, "Memory clock"] = None
-    memory_clock_max_hertz: Annotated[Value, "Highest memory clock of this board"] = None
-    video_clock_hertz: Annotated[Value, "Video encoder and decoder clock"] = None
-    video_clock_max_hertz: Annotated[Value, "Highest video clock of this board"] = None
-    application_sm_clock_hertz: Annotated[Value, "Requested SM clock"] = None
-    application_memory_clock_hertz: Annotated[Value, "Requested memory clock"] = None
-    clocks_event_reasons: Annotated[Value, "Why the clocks are what they are, as NVML's bit mask"] = None
-    performance_state: Annotated[Value, "P-state: 0 is the fastest, 15 the slowest"] = None
-    # errors
-    xid_last_code: Annotated[Value, "Code of the last XID error; 0 none since the source started looking"] = None
-    pcie_replays_total: Annotated[Value, "PCIe packets sent again"] = None
-    pcie_correctable_errors_total: Annotated[Value, "Correctable PCIe errors"] = None
-    pcie_link_generation: Annotated[Value, "PCIe generation that the link runs at now"] = None
-    pcie_link_generation_max: Annotated[Value, "Highest PCIe generation of GPU and slot"] = None
-    pcie_link_width: Annotated[Value, "PCIe lanes in use now"] = None
-    pcie_link_width_max: Annotated[Value, "Most PCIe lanes of GPU and slot"] = None
-    ecc_mode: Annotated[Value, "1 while ECC is on"] = None
-    ecc_mode_pending: Annotated[Value, "1 if ECC will be on after the next reset"] = None
-    ecc_sbe_volatile_total: Annotated[Value, "Corrected memory errors since driver load"] = None
-    ecc_dbe_volatile_total: Annotated[Value, "Uncorrected memory errors since driver load"] = None
-    ecc_sbe_aggregate_total: Annotated[Value, "Corrected memory errors over the life of the board"] = None
-    ecc_dbe_aggregate_total: Annotated[Value, "Uncorrected memory errors over the life of the board"] = None
-    ecc_sram_sbe_volatile_total: Annotated[Value, "Corrected SRAM errors since driver load"] = None
-    ecc_sram_dbe_volatile_total: Annotated[Value, "Uncorrected SRAM errors since driver load"] = None
-    ecc_sram_sbe_aggregate_total: Annotated[Value, "Corrected SRAM errors over the life of the board"] = None
-    ecc_sram_dbe_aggregate_total: Annotated[Value, "Uncorrected SRAM errors over the life of the board"] = None
-    ecc_sram_threshold_exceeded: Annotated[Value, "1 once uncorrected SRAM errors passed the board's limit"] = None
-    remapped_rows_uncorrectable_total: Annotated[Value, "Memory rows replaced after uncorrectable errors"] = None
-    remapped_rows_correctable_total: Annotated[Value, "Memory rows replaced after correctable errors"] = None
-    row_remap_failure: Annotated[Value, "1 if a memory row could not be replaced"] = None
-    row_remap_pending: Annotated[Value, "1 while a row replacement waits for a reset"] = None
-    remap_banks_max_spares: Annotated[Value, "Memory banks with all spare rows left"] = None
-    remap_banks_high_spares: Annotated[Value, "Memory banks with many spare rows left"] = None
-    remap_banks_partial_spares: Annotated[Value, "Memory banks with some spare rows left"] = None
-    remap_banks_low_spares: Annotated[Value, "Memory banks with few spare rows left"] = None
-    remap_banks_no_spares: Annotated[Value, "Memory banks without a spare row"] = None
-    retired_pages_sbe_total: Annotated[Value, "Memory pages retired after corrected errors"] = None
-    retired_pages_dbe_total: Annotated[Value, "Memory pages retired after uncorrected errors"] = None
-    retired_pages_pending: Annotated[Value, "1 while a page retirement waits for a reset"] = None
-    memory_unrepairable: Annotated[Value, "1 if the board reports memory that it cannot repair"] = None
-    recovery_action: Annotated[Value, "Recovery step that the driver requests; 0 none"] = None
-    inforom_valid: Annotated[Value, "1 if the InfoROM's checksum is right"] = None
-    power_violation_seconds_total: Annotated[Value, "Time throttled by the power limit"] = None
-    thermal_violation_seconds_total: Annotated[Value, "Time throttled by heat"] = None
-    sync_boost_violation_seconds_total: Annotated[Value, "Time throttled by a sync boost group"] = None
-    board_limit_violation_seconds_total: Annotated[Value, "Time throttled by the board's own limit"] = None
-    low_utilization_violation_seconds_total: Annotated[Value, "Time throttled by low use"] = None
-    reliability_violation_seconds_total: Annotated[Value, "Time throttled by the board's reliability limit"] = None
-    application_clocks_violation_seconds_total: Annotated[Value, "Time below the application clocks"] = None
-    base_clocks_violation_seconds_total: Annotated[Value, "Time below the base clocks"] = None
+    nvlink_bandwidth_bytes_per_second: Annotated[
+        _Traffic, "Rate of data over all NVLinks, both directions together"
+    ] = None
+    c2c_transmit_bytes_per_second: Annotated[_Traffic, "Rate of data sent over the chip-to-chip link"] = None
+    c2c_receive_bytes_per_second: Annotated[_Traffic, "Rate of data received over the chip-to-chip link"] = None
+    pcie_transmit_bytes_total: Annotated[_Traffic, "Data sent over PCIe, as the GPU counts it"] = None
+    pcie_receive_bytes_total: Annotated[_Traffic, "Data received over PCIe, as the GPU counts it"] = None
+    nvlink_transmit_bytes_total: Annotated[_Traffic, "Data sent over all NVLinks, as the GPU counts it"] = None
+    nvlink_receive_bytes_total: Annotated[_Traffic, "Data received over all NVLinks, as the GPU counts it"] = None
+    memory_bytes: Annotated[_Memory, "Size of device memory"] = None
+    memory_used_bytes: Annotated[_Memory, "Device memory in use"] = None
+    memory_free_bytes: Annotated[_Memory, "Device memory free"] = None
+    memory_reserved_bytes: Annotated[_Memory, "Device memory that the driver and firmware keep"] = None
+    memory_used_ratio: Annotated[_Memory, "Device memory in use over its size"] = None
+    bar1_memory_bytes: Annotated[_Memory, "Size of the BAR1 window"] = None
+    bar1_memory_used_bytes: Annotated[_Memory, "BAR1 window in use"] = None
+    bar1_memory_free_bytes: Annotated[_Memory, "BAR1 window free"] = None
+    vgpu_memory_used_bytes: Annotated[_Memory, "Device memory in use by the vGPU guest"] = None
+    power_watts: Annotated[_Power, "Board power, averaged by the driver"] = None
+    power_instant_watts: Annotated[_Power, "Board power at the moment of reading"] = None
+    power_limit_watts: Annotated[_Power, "Power limit in force"] = None
+    power_limit_requested_watts: Annotated[_Power, "Requested power limit"] = None
+    power_limit_min_watts: Annotated[_Power, "Lowest power limit that can be set"] = None
+    power_limit_max_watts: Annotated[_Power, "Highest power limit that can be set"] = None
+    power_limit_default_watts: Annotated[_Power, "Power limit after a reset"] = None
+    energy_joules_total: Annotated[_Power, "Energy used since driver load"] = None
+    temperature_celsius: Annotated[_Power, "Temperature of the die"] = None
+    memory_temperature_celsius: Annotated[_Power, "Temperature of device memory"] = None
+    temperature_margin_celsius: Annotated[_Power, "Degrees left before the GPU reaches its own limit"] = None
+    max_operating_temperature_celsius: Annotated[_Power, "Highest die temperature for normal operation"] = None
+    memory_max_operating_temperature_celsius: Annotated[_Power, "Highest memory temperature for normal operation"] = (
+        None
+    )
+    slowdown_temperature_celsius: Annotated[_Power, "Die temperature at which the GPU slows its clocks"] = None
+    shutdown_temperature_celsius: Annotated[_Power, "Die temperature at which the GPU turns itself off"] = None
+    fan_speed_ratio: Annotated[_Power, "Fan speed over its maximum"] = None
+    sm_clock_hertz: Annotated[_Power, "SM clock"] = None
+    sm_clock_max_hertz: Annotated[_Power, "Highest SM clock of this board"] = None
+    memory_clock_hertz: Annotated[_Power, "Memory clock"] = None
+    memory_clock_max_hertz: Annotated[_Power, "Highest memory clock of this board"] = None
+    video_clock_hertz: Annotated[_Power, "Video encoder and decoder clock"] = None
+    video_clock_max_hertz: Annotated[_Power, "Highest video clock of this board"] = None
+    application_sm_clock_hertz: Annotated[_Power, "Requested SM clock"] = None
+    application_memory_clock_hertz: Annotated[_Power, "Requested memory clock"] = None
+    clocks_event_reasons: Annotated[_Power, "Why the clocks are what they are, as NVML's bit mask"] = None
+    performance_state: Annotated[_Power, "P-state: 0 is the fastest, 15 the slowest"] = None
+    xid_last_code: Annotated[_Errors, "Code of the last XID error; 0 none since the source started looking"] = None
+    pcie_replays_total: Annotated[_Errors, "PCIe packets sent again"] = None
+    pcie_correctable_errors_total: Annotated[_Errors, "Correctable PCIe errors"] = None
+    pcie_link_generation: Annotated[_Errors, "PCIe generation that the link runs at now"] = None
+    pcie_link_generation_max: Annotated[_Errors, "Highest PCIe generation of GPU and slot"] = None
+    pcie_link_width: Annotated[_Errors, "PCIe lanes in use now"] = None
+    pcie_link_width_max: Annotated[_Errors, "Most PCIe lanes of GPU and slot"] = None
+    ecc_mode: Annotated[_Errors, "1 while ECC is on"] = None
+    ecc_mode_pending: Annotated[_Errors, "1 if ECC will be on after the next reset"] = None
+    ecc_sbe_volatile_total: Annotated[_Errors, "Corrected memory errors since driver load"] = None
+    ecc_dbe_volatile_total: Annotated[_Errors, "Uncorrected memory errors since driver load"] = None
+    ecc_sbe_aggregate_total: Annotated[_Errors, "Corrected memory errors over the life of the board"] = None
+    ecc_dbe_aggregate_total: Annotated[_Errors, "Uncorrected memory errors over the life of the board"] = None
+    ecc_sram_sbe_volatile_total: Annotated[_Errors, "Corrected SRAM errors since driver load"] = None
+    ecc_sram_dbe_volatile_total: Annotated[_Errors, "Uncorrected SRAM errors since driver load"] = None
+    ecc_sram_sbe_aggregate_total: Annotated[_Errors, "Corrected SRAM errors over the life of the board"] = None
+    ecc_sram_dbe_aggregate_total: Annotated[_Errors, "Uncorrected SRAM errors over the life of the board"] = None
+    ecc_sram_threshold_exceeded: Annotated[_Errors, "1 once uncorrected SRAM errors passed the board's limit"] = None
+    remapped_rows_uncorrectable_total: Annotated[_Errors, "Memory rows replaced after uncorrectable errors"] = None
+    remapped_rows_correctable_total: Annotated[_Errors, "Memory rows replaced after correctable errors"] = None
+    row_remap_failure: Annotated[_Errors, "1 if a memory row could not be replaced"] = None
+    row_remap_pending: Annotated[_Errors, "1 while a row replacement waits for a reset"] = None
+    remap_banks_max_spares: Annotated[_Errors, "Memory banks with all spare rows left"] = None
+    remap_banks_high_spares: Annotated[_Errors, "Memory banks with many spare rows left"] = None
+    remap_banks_partial_spares: Annotated[_Errors, "Memory banks with some spare rows left"] = None
+    remap_banks_low_spares: Annotated[_Errors, "Memory banks with few spare rows left"] = None
+    remap_banks_no_spares: Annotated[_Errors, "Memory banks without a spare row"] = None
+    retired_pages_sbe_total: Annotated[_Errors, "Memory pages retired after corrected errors"] = None
+    retired_pages_dbe_total: Annotated[_Errors, "Memory pages retired after uncorrected errors"] = None
+    retired_pages_pending: Annotated[_Errors, "1 while a page retirement waits for a reset"] = None
+    memory_unrepairable: Annotated[_Errors, "1 if the board reports memory that it cannot repair"] = None
+    recovery_action: Annotated[_Errors, "Recovery step that the driver requests; 0 none"] = None
+    inforom_valid: Annotated[_Errors, "1 if the InfoROM's checksum is right"] = None
+    power_violation_seconds_total: Annotated[_Errors, "Time throttled by the power limit"] = None
+    thermal_violation_seconds_total: Annotated[_Errors, "Time throttled by heat"] = None
+    sync_boost_violation_seconds_total: Annotated[_Errors, "Time throttled by a sync boost group"] = None
+    board_limit_violation_seconds_total: Annotated[_Errors, "Time throttled by the board's own limit"] = None
+    low_utilization_violation_seconds_total: Annotated[_Errors, "Time throttled by low use"] = None
+    reliability_violation_seconds_total: Annotated[_Errors, "Time throttled by the board's reliability limit"] = None
+    application_clocks_violation_seconds_total: Annotated[_Errors, "Time below the application clocks"] = None
+    base_clocks_violation_seconds_total: Annotated[_Errors, "Time below the base clocks"] = None
     power_cap_slowdown_seconds_total: Annotated[
-        Value, "Time in which software lowered the clocks to hold the power cap"
+        _Errors, "Time in which software lowered the clocks to hold the power cap"
     ] = None
     sync_boost_slowdown_seconds_total: Annotated[
-        Value, "Time in which software lowered the clocks for a sync boost group"
+        _Errors, "Time in which software lowered the clocks for a sync boost group"
     ] = None
     software_thermal_slowdown_seconds_total: Annotated[
-        Value, "Time in which the driver lowered the clocks because of heat"
+        _Errors, "Time in which the driver lowered the clocks because of heat"
     ] = None
     hardware_thermal_slowdown_seconds_total: Annotated[
-        Value, "Time in which the hardware cut the clocks because of heat"
+        _Errors, "Time in which the hardware cut the clocks because of heat"
     ] = None
-    power_brake_slowdown_seconds_total: Annotated[Value, "Time in which an outside power brake cut the clocks"] = None
-    nvlink_crc_errors_total: Annotated[Value, "NVLink CRC errors, flit and data together"] = None
-    nvlink_crc_flit_errors_total: Annotated[Value, "NVLink flit CRC errors"] = None
-    nvlink_crc_data_errors_total: Annotated[Value, "NVLink data CRC errors"] = None
-    nvlink_replay_errors_total: Annotated[Value, "NVLink packets sent again"] = None
-    nvlink_recovery_errors_total: Annotated[Value, "NVLink recoveries"] = None
-    nvlink_receive_errors_total: Annotated[Value, "NVLink packets received with an error"] = None
-    nvlink_symbol_errors_total: Annotated[Value, "NVLink symbol errors received"] = None
-    nvlink_link_recoveries_total: Annotated[Value, "NVLink 5 link recoveries begun"] = None
-    nvlink_link_recoveries_successful_total: Annotated[Value, "NVLink 5 link recoveries that worked"] = None
-    nvlink_link_recoveries_failed_total: Annotated[Value, "NVLink 5 link recoveries that failed"] = None
-    nvlink_symbol_bit_error_ratio: Annotated[Value, "NVLink bit errors before correction over bits"] = None
-    nvlink_effective_bit_error_ratio: Annotated[Value, "NVLink bit errors after correction over bits"] = None
-    # state
-    fabric_manager_status: Annotated[Value, "State of the fabric manager: 3 is success, 0 not supported"] = None
-    fabric_manager_error_code: Annotated[Value, "Error code of the fabric manager"] = None
-    fabric_health_mask: Annotated[Value, "Faults of the NVLink fabric as NVML's bit mask"] = None
+    power_brake_slowdown_seconds_total: Annotated[_Errors, "Time in which an outside power brake cut the clocks"] = None
+    nvlink_crc_errors_total: Annotated[_Errors, "NVLink CRC errors, flit and data together"] = None
+    nvlink_crc_flit_errors_total: Annotated[_Errors, "NVLink flit CRC errors"] = None
+    nvlink_crc_data_errors_total: Annotated[_Errors, "NVLink data CRC errors"] = None
+    nvlink_replay_errors_total: Annotated[_Errors, "NVLink packets sent again"] = None
+    nvlink_recovery_errors_total: Annotated[_Errors, "NVLink recoveries"] = None
+    nvlink_receive_errors_total: Annotated[_Errors, "NVLink packets received with an error"] = None
+    nvlink_symbol_errors_total: Annotated[_Errors, "NVLink symbol errors received"] = None
+    nvlink_link_recoveries_total: Annotated[_Errors, "NVLink 5 link recoveries begun"] = None
+    nvlink_link_recoveries_successful_total: Annotated[_Errors, "NVLink 5 link recoveries that worked"] = None
+    nvlink_link_recoveries_failed_total: Annotated[_Errors, "NVLink 5 link recoveries that failed"] = None
+    nvlink_symbol_bit_error_ratio: Annotated[_Errors, "NVLink bit errors before correction over bits"] = None
+    nvlink_effective_bit_error_ratio: Annotated[_Errors, "NVLink bit errors after correction over bits"] = None
+    fabric_manager_status: Annotated[_State, "State of the fabric manager: 3 is success, 0 not supported"] = None
+    fabric_manager_error_code: Annotated[_State, "Error code of the fabric manager"] = None
+    fabric_health_mask: Annotated[_State, "Faults of the NVLink fabric as NVML's bit mask"] = None
     fabric_health_summary: Annotated[
-        Value, "Health of the NVLink fabric: 1 healthy, 2 unhealthy, 3 limited, 0 not supported"
+        _State, "Health of the NVLink fabric: 1 healthy, 2 unhealthy, 3 limited, 0 not supported"
     ] = None
-    power_smoothing_lifetime_remaining_ratio: Annotated[Value, "Remaining life of the power smoothing circuit"] = None
-    persistence_mode: Annotated[Value, "1 while the driver stays loaded without a client"] = None
-    mig_mode: Annotated[Value, "1 while the GPU is split by MIG"] = None
-    gpm_supported: Annotated[Value, "1 if the driver can read profiling counters itself (Hopper and newer)"] = None
-    confidential_compute_mode: Annotated[Value, "1 while confidential computing is on"] = None
-    vgpu_license_status: Annotated[Value, "1 if the vGPU guest has its licence"] = None
+    power_smoothing_lifetime_remaining_ratio: Annotated[_State, "Remaining life of the power smoothing circuit"] = None
+    persistence_mode: Annotated[_State, "1 while the driver stays loaded without a client"] = None
+    mig_mode: Annotated[_State, "1 while the GPU is split by MIG"] = None
+    gpm_supported: Annotated[_State, "1 if the driver can read profiling counters itself (Hopper and newer)"] = None
+    confidential_compute_mode: Annotated[_State, "1 while confidential computing is on"] = None
+    vgpu_license_status: Annotated[_State, "1 if the vGPU guest has its licence"] = None
 
 
-_FIRST_OF_GROUP: Mapping[str, Group] = {
-    "graphics_engine_active_ratio": "activity",
-    "pcie_transmit_bytes_per_second": "traffic",
-    "memory_bytes": "memory",
-    "power_watts": "power",
-    "xid_last_code": "errors",
-    "fabric_manager_status": "state",
+QUANTITIES: Mapping[str, Quantity] = {
+    name: Quantity(*hint.__metadata__) for name, hint in get_type_hints(Reading, include_extras=True).items()
 }
-"""The field of `Reading` that begins each chapter of the documentation."""
-
-
-def _quantities() -> Iterator[tuple[str, Quantity]]:
-    """Yield every field of `Reading` with its group and meaning."""
-    group: Group = "activity"
-    for name, hint in get_type_hints(Reading, include_extras=True).items():
-        group = _FIRST_OF_GROUP.get(name, group)
-        yield name, Quantity(group, hint.__metadata__[0])
-
-
-QUANTITIES: Mapping[str, Quantity] = dict(_quantities())
 """The quantities by name, in the order of `Reading`."""
 
 POSITION: Mapping[str, int] = {name: position for position, name in enumerate(Reading._fields)}

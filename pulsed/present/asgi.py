@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from typing import Any, NamedTuple
 
 Scope = MutableMapping[str, Any]
@@ -54,6 +54,11 @@ def route_of(scope: Scope, prefix: str) -> str | None:
     if not prefix:
         return path
     return path[len(prefix) :] if path.startswith(f"{prefix}/") else None
+
+
+def header_of(headers: Iterable[Header], wanted: bytes) -> str:
+    """Return the values of a header, joined by commas; its name is in lower case."""
+    return ",".join(value.decode("latin-1") for name, value in headers if name == wanted)
 
 
 HEAD_ONLY = "pulsed.head"

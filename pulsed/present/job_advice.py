@@ -15,6 +15,8 @@ from pulsed.present.job_numbers import (
     has_several_nodes,
     idle_seconds,
     mean,
+    memory_ratios,
+    percent,
     seconds,
 )
 from pulsed.present.time_text import duration_text, moment_of
@@ -111,8 +113,8 @@ def _imbalance(account: Account) -> Iterator[Advice]:
     if ratios[most] > 0.0 and 1.0 - average / ratios[most] >= IMBALANCE_RATIO:
         yield Advice(
             "imbalance",
-            f"real work {_percent(ratios[least])} on GPU {least}, {_percent(ratios[most])} on GPU {most}, "
-            f"{_percent(average)} on average",
+            f"real work {percent(ratios[least])} on GPU {least}, {percent(ratios[most])} on GPU {most}, "
+            f"{percent(average)} on average",
             "Distribute the work evenly, or find out what the slower GPUs wait for.",
         )
 
@@ -126,7 +128,7 @@ def _fed(account: Account) -> Iterator[Advice]:
         link = "PCIe or C2C" if total["counters"].get("observed_c2c_receive_bytes") else "PCIe"
         yield Advice(
             "io",
-            f"{link} was busy and SMs were not for {_percent(waited / observed)} of the time "
+            f"{link} was busy and SMs were not for {percent(waited / observed)} of the time "
             f"({duration_text(waited)} of {duration_text(observed)})",
             "Use more loader workers, pinned memory and prefetching, or keep the data on the GPU.",
         )
@@ -137,7 +139,7 @@ def _fed(account: Account) -> Iterator[Advice]:
     if busy >= MIN_SECONDS and active < UNDERFED_SM_RATIO * busy and mean(used, "sm_active") is not None:
         yield Advice(
             "underfed",
-            f"SMs were active for {_percent(active / busy)} of the {duration_text(busy)} in which GPUs were not idle",
+            f"SMs were active for {percent(active / busy)} of the {duration_text(busy)} in which GPUs were not idle",
             "The program starts too little work at a time: use larger batches, or CUDA graphs.",
         )
 
@@ -154,21 +156,19 @@ def _throttled(account: Account) -> Iterator[Advice]:
     ):
         lost = sum(gpu["violations"].get(name) or 0.0 for gpu in account["gpus"] if gpu["shared_by"] == 1)
         if observed > 0.0 and lost > THROTTLED_RATIO * observed:
-            evidence = f"{cause} lowered clocks for {_percent(lost / observed)} of the time ({duration_text(lost)})"
+            evidence = f"{cause} lowered clocks for {percent(lost / observed)} of the time ({duration_text(lost)})"
             yield Advice("throttled", evidence, text)
 
 
 def _small(account: Account) -> Iterator[Advice]:
     used = _used_alone(account)
-    sizes = [(gpu["peaks"]["memory_used_bytes"], gpu["memory_bytes"]) for gpu in used]
-    shares = [peak / size for peak, size in sizes if peak is not None and size]
-    ratio = mean(used, "real_utilization")
+    shares, ratio = memory_ratios(used), mean(used, "real_utilization")
     if not shares or len(shares) < len(used) or ratio is None:
         return
     if max(shares) < SMALL_MEMORY_RATIO and ratio < SMALL_REAL_UTILIZATION_RATIO:
         yield Advice(
             "small",
-            f"real work {_percent(ratio)}, peak memory {_percent(max(shares))} of the device's",
+            f"real work {percent(ratio)}, peak memory {percent(max(shares))} of the device's",
             "A smaller GPU, a MIG instance or a share of a GPU is enough.",
         )
 
@@ -183,10 +183,6 @@ def _used_alone(account: Account) -> list[Account]:
 
 def _name(account: Account, gpu: Account) -> str:
     return f"GPU {gpu_name(gpu, with_node=has_several_nodes(account))}"
-
-
-def _percent(ratio: float) -> str:
-    return f"{100.0 * ratio:.0f} %"
 
 
 def _moment(time: str) -> str:

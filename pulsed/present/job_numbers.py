@@ -45,6 +45,17 @@ def joules(part: Account) -> float | None:
     return sum(observed.values()) + float(part["bridged_joules"])
 
 
+def memory_ratios(gpus: Iterable[Account]) -> list[float]:
+    """Return the peak of the memory in use of each GPU where it is known, as a share of its size."""
+    sizes = [(gpu["peaks"]["memory_used_bytes"], gpu["memory_bytes"]) for gpu in gpus]
+    return [peak / size for peak, size in sizes if peak is not None and size]
+
+
+def percent(ratio: float | None, decimals: int = 0) -> str:
+    """Return a ratio as a text."""
+    return "unknown" if ratio is None else f"{100.0 * ratio:.{decimals}f} %"
+
+
 def gpu_name(gpu: Account, *, with_node: bool) -> str:
     """Return the name of a GPU or MIG instance: `3`, `3:7`, `gpu01/3`."""
     name = (gpu["gpu"] or gpu["uuid"] or "?") + (f":{gpu['mig_id']}" if gpu["mig_id"] else "")

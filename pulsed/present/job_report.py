@@ -20,6 +20,8 @@ from pulsed.present.job_numbers import (
     idle_seconds,
     joules,
     mean,
+    memory_ratios,
+    percent,
     seconds,
 )
 from pulsed.present.time_text import duration_text
@@ -67,7 +69,7 @@ def _head(account: Account) -> str:
         account["state"],
     ]
     title = "  ".join(filter(None, (f"{kind} {owner['id']}" + (f" ({who})" if who else ""), name)))
-    return f"{title}   {', '.join(facts)}   seen {_percent(account['coverage'], 1)}"
+    return f"{title}   {', '.join(facts)}   seen {percent(account['coverage'], 1)}"
 
 
 def _model(gpu: Account) -> str:
@@ -78,9 +80,9 @@ def _model(gpu: Account) -> str:
 def _real_work(account: Account) -> str:
     total = account["total"]
     parts = [("SM", "sm_active"), ("tensor", "tensor_active"), ("memory", "dram_active")]
-    known = [f"{name} {_percent(ratio)}" for name, word in parts if (ratio := mean([total], word)) is not None]
+    known = [f"{name} {percent(ratio)}" for name, word in parts if (ratio := mean([total], word)) is not None]
     rest = f" ({', '.join(known)})" if known else ""
-    return f"{_percent(mean([total], 'real_utilization'))} of what the GPUs can do{rest}"
+    return f"{percent(mean([total], 'real_utilization'))} of what the GPUs can do{rest}"
 
 
 def _classes(total: Account, unit: _Unit) -> str:
@@ -133,37 +135,41 @@ def _memory(gpus: Sequence[Account]) -> str:
 def _gpu_rows(account: Account, time: _Unit, energy: _Unit) -> Iterator[str]:
     """Yield the table of GPUs, whose columns add up, and its total."""
     gpus, total = account["gpus"], account["total"]
-    shown = gpus if len(gpus) <= MAX_GPU_ROWS else gpus[: MAX_GPU_ROWS - 1]
-    groups: list[Sequence[Account]] = [[gpu] for gpu in shown]
-    names = [gpu_name(gpu, with_node=has_several_nodes(account)) for gpu in shown]
-    if len(shown) < len(gpus):
-        rest = gpus[len(shown) :]
-        groups.append(rest)
-        names.append(f"{len(rest)} more")
-    observed = [sum(gpu["gpu_seconds"] for gpu in group) / time.size for group in groups]
-    hours = _rounded(observed, total["gpu_seconds"] / time.size, 1)
-    idle = _rounded([sum(map(idle_seconds, group)) / time.size for group in groups], idle_seconds(total) / time.size, 1)
-    used = [[value for gpu in group if (value := joules(gpu)) is not None] for group in groups]
-    spent = _rounded([sum(values) / energy.size for values in used], (joules(total) or 0.0) / energy.size, 1)
+    several = has_several_nodes(account)
+    groups: list[tuple[str, Sequence[Account]]] = [(gpu_name(gpu, with_node=several), [gpu]) for gpu in gpus]
+    if len(gpus) > MAX_GPU_ROWS:
+        rest = gpus[MAX_GPU_ROWS - 1 :]
+        groups[MAX_GPU_ROWS - 1 :] = [(f"{len(rest)} more", rest)]
+
+    def column(amount: Callable[[Account], float | None], unit: _Unit) -> list[float]:
+        sums = [sum(amount(gpu) or 0.0 for gpu in group) / unit.size for _, group in groups]
+        return _rounded(sums, (amount(total) or 0.0) / unit.size, 1)
+
+    hours, idle, spent = column(_gpu_seconds, time), column(idle_seconds, time), column(joules, energy)
+    has_energy = [any(joules(gpu) is not None for gpu in group) for _, group in groups]
     rows = [["GPU", time.name, "real work", "idle", energy.name, "peak GiB", ""]]
-    for at, group in enumerate(groups):
+    for at, (name, group) in enumerate(groups):
         peaks = [peak for gpu in group if (peak := gpu["peaks"]["memory_used_bytes"]) is not None]
         rows.append(
             [
-                names[at],
+                name,
                 f"{hours[at]:.1f}",
-                _percent(mean(group, "real_utilization")),
+                percent(mean(group, "real_utilization")),
                 f"{idle[at]:.1f}",
-                f"{spent[at]:.1f}" if used[at] else MISSING,
+                f"{spent[at]:.1f}" if has_energy[at] else MISSING,
                 f"{max(peaks) / GIBIBYTE:.1f}" if peaks else MISSING,
                 _shared(group),
             ]
         )
     if len(groups) > 1:
-        sums = [f"{sum(column):.1f}" for column in (hours, idle, spent)]
-        ratio = _percent(mean([total], "real_utilization"))
-        rows.append(["all", sums[0], ratio, sums[1], sums[2] if any(used) else MISSING, "", ""])
+        sums = [f"{sum(values):.1f}" for values in (hours, idle, spent)]
+        ratio = percent(mean([total], "real_utilization"))
+        rows.append(["all", sums[0], ratio, sums[1], sums[2] if any(has_energy) else MISSING, "", ""])
     return _aligned(rows)
+
+
+def _gpu_seconds(part: Account) -> float:
+    return float(part["gpu_seconds"])
 
 
 def _shared(group: Sequence[Account]) -> str:
@@ -173,7 +179,7 @@ def _shared(group: Sequence[Account]) -> str:
 
 def _no_advice(account: Account) -> str:
     if account["coverage"] is None or account["coverage"] < MIN_COVERAGE:
-        return f"no advice: less than {_percent(MIN_COVERAGE)} of the time was seen"
+        return f"no advice: less than {percent(MIN_COVERAGE)} of the time was seen"
     few = all(gpu["samples"] < MIN_SAMPLES for gpu in account["gpus"])
     if few or account["elapsed_seconds"] < MIN_SECONDS:
         return f"no advice before {duration_text(MIN_SECONDS)} and {MIN_SAMPLES} samples"
@@ -189,11 +195,11 @@ def _unknown(account: Account) -> Iterator[str]:
         names = ", ".join(f"{each['node']} ({each['reason']})" for each in missing)
         yield f"{len(missing)} of {asked} nodes: {names}"
     if account["coverage"] is not None and account["coverage"] < 0.995:
-        yield f"{_percent(1.0 - account['coverage'], 1)} of the time, in which the GPUs were not observed"
+        yield f"{percent(1.0 - account['coverage'], 1)} of the time, in which the GPUs were not observed"
     for word, name in (("real_utilization", "real work"), ("energy", "energy")):
         unknown = seconds(total, f"{word}_unknown_seconds")
         if unknown > 0.01 * total["gpu_seconds"] > 0.0:
-            yield f"{name} of {_percent(unknown / total['gpu_seconds'])} of the observed time"
+            yield f"{name} of {percent(unknown / total['gpu_seconds'])} of the observed time"
     low, high = (total[bound] for bound in ("lower", "upper"))
     if any(gpu["shared_by"] > 1 for gpu in account["gpus"]):
         least, most = (float(each.get("real_utilization_seconds") or 0.0) for each in (low, high))
@@ -207,15 +213,13 @@ def job_line(account: Account) -> str:
     """Return one line of `name=value` for a scheduler's comment; what is not known is absent."""
     total, gpus = account["total"], account["gpus"]
     used = joules(total)
-    sizes = [(gpu["peaks"]["memory_used_bytes"], gpu["memory_bytes"]) for gpu in gpus]
-    shares = [peak / size for peak, size in sizes if peak is not None and size]
     held = by_state(total, "idle_seconds").get("held", 0.0)
     numbers: Mapping[str, float | None] = {
         "h": total["gpu_seconds"] / 3600.0,
         "ru": mean([total], "real_utilization"),
         "held_idle_h": held / 3600.0,
         "kwh": None if used is None else used / JOULES_PER_KWH,
-        "mem": max(shares, default=None),
+        "mem": max(memory_ratios(gpus), default=None),
     }
     flags = ",".join(dict.fromkeys(each["id"] for each in account["advice"]))
     fields = [f"gpus={len(gpus)}", *(f"{name}={_short(value)}" for name, value in numbers.items() if value is not None)]
@@ -245,8 +249,8 @@ _JOB_COLUMNS = (
     _JobColumn("BEGIN", lambda account: f"{account['begin'][:19]}Z"),
     _JobColumn("ELAPSED", lambda account: duration_text(account["elapsed_seconds"])),
     _JobColumn("GPUS", lambda account: f"{account['gpu_count']}"),
-    _JobColumn("REAL WORK", lambda account: _percent(mean([account["total"]], "real_utilization"))),
-    _JobColumn("IDLE", lambda account: _percent(_idle_ratio(account["total"]))),
+    _JobColumn("REAL WORK", lambda account: percent(mean([account["total"]], "real_utilization"))),
+    _JobColumn("IDLE", lambda account: percent(_idle_ratio(account["total"]))),
     _JobColumn("ADVICE", lambda account: ", ".join(dict.fromkeys(each["id"] for each in account["advice"]))),
 )
 
@@ -283,10 +287,6 @@ def _rounded(values: Sequence[float], total: float, decimals: int) -> list[float
     for at in order[:up]:
         floors[at] += 1
     return [whole / scale for whole in floors]
-
-
-def _percent(ratio: float | None, decimals: int = 0) -> str:
-    return "unknown" if ratio is None else f"{100.0 * ratio:.{decimals}f} %"
 
 
 def _row(title: str, text: str) -> Iterable[str]:

@@ -11,7 +11,7 @@ from math import isfinite
 from typing import NamedTuple
 
 from pulsed.model.target_store import TargetStore
-from pulsed.present.api.documents import Match, matches
+from pulsed.present.api.gpu_matches import Match, matches
 from pulsed.printable import clean
 from pulsed.terminal.line import cells, left, right
 

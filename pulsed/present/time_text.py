@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta, timezone
+from functools import lru_cache
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 _LAST = 253402300799.0
 """The end of the year 9999."""
 
+_KEPT = 256
+"""Timestamps that are remembered: most of a document are equal."""
 
+
+@lru_cache(_KEPT)
 def rfc3339(seconds: float) -> str:
     """Return Unix seconds as `2026-01-01T00:00:00.100Z`, rounded to the millisecond, and within the years 1970 to 9999.
 

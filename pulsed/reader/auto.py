@@ -171,7 +171,7 @@ async def _first_that_works(
 
     Errors of those that do not work are appended to `reasons`.
     """
-    held: list[_Trial] = []
+    limited_trials: list[_Trial] = []
     try:
         for candidate in candidates:
             try:
@@ -181,10 +181,10 @@ async def _first_that_works(
                 continue
             if not candidate.limited(trial.source):
                 return trial
-            held.append(trial)
-        return held.pop(0) if limited and held else None
+            limited_trials.append(trial)
+        return limited_trials.pop(0) if limited and limited_trials else None
     finally:
-        for trial in held:
+        for trial in limited_trials:
             await trial.source.close()
 
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import NamedTuple
 from urllib.parse import parse_qs, urlsplit
 
 from pulsed.errors import GpuNotForgettable, GpuNotFound
@@ -32,6 +33,7 @@ from pulsed.present.asgi import (
     Scope,
     Send,
     client_of,
+    header_of,
     respond,
     route_of,
 )
@@ -42,6 +44,22 @@ from pulsed.server.fair_queue import FairQueue, QueueFull
 
 MOST_WAITING, PATIENCE_SECONDS = 128, 5.0
 """How many requests may wait for their document to be made, and how long; others get 503."""
+
+
+class _Answer(NamedTuple):
+    """A status, a text without its last line break, and headers."""
+
+    status: int
+    text: str
+    headers: tuple[Header, ...] = ()
+
+
+_ONLY_READS = _Answer(405, "only GET and HEAD", ((b"allow", b"GET, HEAD"),))
+
+
+def _reads(scope: Scope) -> bool:
+    """Return whether a request changes nothing."""
+    return scope["method"] in ("GET", "HEAD")
 
 
 class DaemonApp:
@@ -89,11 +107,11 @@ class DaemonApp:
         if path == self._telemetry_path:
             await self._metrics(scope, send)
         elif path is None:
-            await self._outside(scope, send)
+            await self._answer("other", self._outside(scope), scope, send)
         elif path in PROBES:
-            await self._probe(path, scope, send)
+            await self._answer(path, self._probe(path, scope), scope, send)
         elif path in (RELOAD, FORGET):
-            await self._manage(path, scope, send)
+            await self._answer(path, await self._manage(path, scope), scope, send)
         else:
             await self._others(scope, receive, send)
 
@@ -101,12 +119,17 @@ class DaemonApp:
         """Make the application for other paths anew when it is needed next."""
         self._api = None
 
+    async def _answer(self, name: str, answer: _Answer, scope: Scope, send: Send) -> None:
+        self._telemetry.count_request(name, answer.status)
+        await respond(scope, send, answer.status, f"{answer.text}\n".encode(), *answer.headers)
+
     async def _metrics(self, scope: Scope, send: Send) -> None:
-        if await self._refused(self._telemetry_path, scope, send):
+        if not _reads(scope):
+            await self._answer(self._telemetry_path, _ONLY_READS, scope, send)
             return
         if self.max_requests and self._running >= self.max_requests:
-            self._telemetry.count_request(self._telemetry_path, 503)
-            await respond(scope, send, 503, b"too many requests at the same time\n", (b"retry-after", b"1"))
+            busy = _Answer(503, "too many requests at the same time", ((b"retry-after", b"1"),))
+            await self._answer(self._telemetry_path, busy, scope, send)
             return
         self._running += 1
         try:
@@ -115,71 +138,46 @@ class DaemonApp:
             self._running -= 1
 
     async def _page(self, scope: Scope, send: Send) -> None:
-        accept = encoding = ""
-        for name, value in scope["headers"]:
-            if name == b"accept":
-                accept = f"{accept},{value.decode('latin-1')}" if accept else value.decode("latin-1")
-            elif name == b"accept-encoding":
-                encoding = f"{encoding},{value.decode('latin-1')}" if encoding else value.decode("latin-1")
-        chosen = choose_format(accept)
-        gzip = accepts_gzip(encoding)
+        accept, encoding = (header_of(scope["headers"], name) for name in (b"accept", b"accept-encoding"))
+        chosen, gzip = choose_format(accept), accepts_gzip(encoding)
         self._telemetry.count_request(self._telemetry_path, 200)
         body = await self._pages.serve(time.monotonic(), openmetrics=chosen.openmetrics, gzip=gzip)
         headers = [(b"vary", b"Accept, Accept-Encoding"), *([(b"content-encoding", b"gzip")] if gzip else ())]
         await respond(scope, send, 200, body, *headers, content_type=chosen.content_type.encode())
 
-    async def _probe(self, path: str, scope: Scope, send: Send) -> None:
-        if await self._refused(path, scope, send):
-            return
-        now = time.monotonic()
-        status, text = 200, "pulsed is healthy\n"
-        headers: tuple[Header, ...] = ()
-        if path == READY:
-            text = "pulsed is ready\n"
-            if not any(target.fresh(now) for target in self._store.targets):
-                why = "".join(f"{target.name}: {target.error or 'no data yet'}\n" for target in self._store.targets)
-                status, text, headers = 503, f"no fresh data\n{why}", ((b"retry-after", b"5"),)
-        self._telemetry.count_request(path, status)
-        await respond(scope, send, status, text.encode(), *headers)
+    def _probe(self, path: str, scope: Scope) -> _Answer:
+        if not _reads(scope):
+            return _ONLY_READS
+        if path != READY:
+            return _Answer(200, "pulsed is healthy")
+        now, targets = time.monotonic(), self._store.targets
+        if any(target.fresh(now) for target in targets):
+            return _Answer(200, "pulsed is ready")
+        why = [f"{target.name}: {target.error or 'no data yet'}" for target in targets]
+        return _Answer(503, "\n".join(("no fresh data", *why)), ((b"retry-after", b"5"),))
 
-    async def _manage(self, path: str, scope: Scope, send: Send) -> None:
-        """Answer a request that changes something: they are refused unless they are enabled."""
-        headers: tuple[Header, ...] = ()
+    async def _manage(self, path: str, scope: Scope) -> _Answer:
+        """Do what changes something, if it is enabled."""
         if self._reload is None or self._forget is None:
             hint = ", SIGHUP reloads" if path == RELOAD else ""
-            status, text = 403, f"POST {path} is off; --web.enable-lifecycle allows it{hint}"
-        elif scope["method"] not in ("POST", "PUT"):
-            status, text, headers = 405, "only POST and PUT", ((b"allow", b"POST, PUT"),)
-        elif not _is_same_site(scope):
-            status, text = 403, f"POST {path} is not accepted from a page of another site"
-        elif path == RELOAD:
+            return _Answer(403, f"POST {path} is off; --web.enable-lifecycle allows it{hint}")
+        if scope["method"] not in ("POST", "PUT"):
+            return _Answer(405, "only POST and PUT", ((b"allow", b"POST, PUT"),))
+        if not _is_same_site(scope):
+            return _Answer(403, f"POST {path} is not accepted from a page of another site")
+        if path == RELOAD:
             problem = self._reload()
-            status, text = (500, f"the old configuration stays: {problem}") if problem else (200, "reloaded")
-        else:
-            status, text = await _forgotten(self._forget, parse_qs(scope["query_string"].decode("latin-1")))
-        self._telemetry.count_request(path, status)
-        await respond(scope, send, status, f"{text}\n".encode(), *headers)
+            return _Answer(500, f"the old configuration stays: {problem}") if problem else _Answer(200, "reloaded")
+        return await _forgotten(self._forget, parse_qs(scope["query_string"].decode("latin-1")))
 
-    async def _refused(self, path: str, scope: Scope, send: Send) -> bool:
-        """Answer a request that would change something; there is nothing to change."""
-        if scope["method"] in ("GET", "HEAD"):
-            return False
-        self._telemetry.count_request(path, 405)
-        await respond(scope, send, 405, b"only GET and HEAD\n", (b"allow", b"GET, HEAD"))
-        return True
-
-    async def _outside(self, scope: Scope, send: Send) -> None:
-        """Answer a request outside the route prefix."""
-        if await self._refused("other", scope, send):
-            return
-        root = f"{self._route_prefix}/"
-        status, headers = 404, tuple[Header, ...]()
-        if scope["path"] in ("/", self._route_prefix):
-            status, headers = 302, ((b"location", root.encode()),)
-        elif scope["path"] in PROBES:
-            status, headers = 302, ((b"location", f"{self._route_prefix}{scope['path']}".encode()),)
-        self._telemetry.count_request("other", status)
-        await respond(scope, send, status, f"all pages are below {root}\n".encode(), *headers)
+    def _outside(self, scope: Scope) -> _Answer:
+        """Return the answer outside the route prefix."""
+        if not _reads(scope):
+            return _ONLY_READS
+        root, path = f"{self._route_prefix}/", scope["path"]
+        places = {"/": root, self._route_prefix: root} | {probe: f"{self._route_prefix}{probe}" for probe in PROBES}
+        text = f"all pages are below {root}"
+        return _Answer(302, text, ((b"location", places[path].encode()),)) if path in places else _Answer(404, text)
 
     async def _others(self, scope: Scope, receive: Receive, send: Send) -> None:
         status = 500
@@ -254,13 +252,13 @@ def _is_same_site(scope: Scope) -> bool:
 
 async def _forgotten(
     forget: Callable[[str, str | None], Awaitable[str]], query: Mapping[str, Sequence[str]]
-) -> tuple[int, str]:
-    """Forget the GPU of a query; return the status and what was forgotten, or the error."""
+) -> _Answer:
+    """Forget the GPU of a query; return what was forgotten, or the error."""
     if not (gpus := query.get("gpu")):
-        return 400, f"name the GPU: {FORGET}?gpu=UUID"
+        return _Answer(400, f"name the GPU: {FORGET}?gpu=UUID")
     try:
-        return 200, await forget(gpus[0], next(iter(query.get("node", ())), None))
+        return _Answer(200, await forget(gpus[0], next(iter(query.get("node", ())), None)))
     except GpuNotFound as error:
-        return 404, str(error)
+        return _Answer(404, str(error))
     except GpuNotForgettable as error:
-        return 409, str(error)
+        return _Answer(409, str(error))

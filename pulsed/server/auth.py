@@ -1,4 +1,4 @@
-"""Access control: the rate limit and basic authentication, in front of the application.
+"""The web configuration in front of the application: rate limit, basic authentication, and headers of responses.
 
 In the order of exporter-toolkit: what is too much is refused before a password is checked.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from pulsed.present.asgi import App, Header, Receive, Scope, Send, client_of, respond, route_of
+from pulsed.present.asgi import App, Header, Message, Receive, Scope, Send, client_of, respond, route_of
 from pulsed.server.fair_queue import QueueFull
 from pulsed.server.reloader import WebConfigReloader
 from pulsed.server.web_config import RateLimitSection
@@ -53,7 +53,7 @@ class AuthMiddleware:
             return
         users = self._live.now.users
         if users is not None and not self._is_open(scope):
-            authorization = _authorization(scope)
+            authorization = next((value for name, value in scope["headers"] if name == b"authorization"), b"")
             allowed = users.cached(authorization) if authorization else False
             if allowed is None:
                 try:
@@ -95,9 +95,25 @@ class Bucket:
         return True
 
 
-def _authorization(scope: Scope) -> bytes:
-    for name, value in scope["headers"]:
-        if name == b"authorization":
-            found: bytes = value
-            return found
-    return b""
+class ConfiguredHeaders:
+    """ASGI middleware that removes headers which the web configuration sets: the server adds these to every response.
+
+    Two policies for contents would both be in force, and other headers would be repeated.
+    """
+
+    def __init__(self, app: App, live: WebConfigReloader) -> None:
+        self._app, self._live = app, live
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        names = {name for name, _ in self._live.now.headers}
+        if not names:
+            await self._app(scope, receive, send)
+            return
+
+        async def remove(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                message = {**message, "headers": [each for each in message["headers"] if each[0] not in names]}
+            await send(message)
+
+        await self._app(scope, receive, remove)

@@ -157,16 +157,6 @@ class ServerConnection(HttpToolsProtocol):
         super().resume_writing()
         self._parse()
 
-    def on_header(self, name: bytes, value: bytes) -> None:
-        """Take a header; those after the body are ignored."""
-        if self._in_head:
-            super().on_header(name, value)
-
-    def on_message_begin(self) -> None:
-        """Begin a request."""
-        super().on_message_begin()
-        self._in_message = True
-
     def on_headers_complete(self) -> None:
         """Have the request answered, unless its head is too large, is ambiguous, or announces too large a body."""
         if self._part_bytes > MOST_HEADER_BYTES:
@@ -178,6 +168,7 @@ class ServerConnection(HttpToolsProtocol):
             raise _Refused(http.HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
         self._earlier = self.cycle if self.running else None
         super().on_headers_complete()
+        self.scope["headers"] = list(self.headers)  # those after the body are ignored
         self._in_head, self._part_bytes = False, 0
 
     def on_message_complete(self) -> None:
@@ -238,6 +229,7 @@ class ServerConnection(HttpToolsProtocol):
         if not self._since:
             self._since = self.active = self.loop.time()
         self._part_bytes += len(piece)
+        self._in_message = True
         try:
             self.parser.feed_data(piece)
         except httptools.HttpParserUpgrade:  # the wish is ignored (RFC 9110, 7.8); what follows may be of either kind

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from pulsed.attribution.labels import SHARES, is_relabelled, owners_of
-from pulsed.model.gpu import Device, Entity, EntityKind
+from pulsed.model.gpu import NOT_A_GPU, Device, Entity, EntityKind, GpuKey
 from pulsed.model.raw_tick import Labels, Layout
 from pulsed.translate.fields import TEXT_NAMES
 from pulsed.translate.units import BLANK_TEXTS
@@ -35,9 +35,6 @@ _TEXTS: Mapping[str, tuple[str, ...]] = {
     "driver_version": TEXT_NAMES["driver_version"],
     "device": ("device",),
 }
-
-_NOT_A_GPU = frozenset({"nvlink", "nvswitch", "cpu", "cpucore"})
-"""Labels of dcgm-exporter's rows about links, switches and processors; a link's row also names its GPU (`gpu_uuid`)."""
 
 # GRID A100-8C, NVIDIA H100-20C, NVIDIA A40-48Q, GRID M60-0B4, NVIDIA A100-1-5CME: vGPU types end in framebuffer GB and
 # series. Boards end in things like -40GB.
@@ -90,7 +87,7 @@ def exporter_entities(blocks: Mapping[Labels, Sequence[int]], node: str) -> list
 
     Rows of links, switches and processors are left out. `node` is the host of rows that do not name one.
     """
-    entities: dict[tuple[str, str, str], SeriesEntity] = {}
+    entities: dict[GpuKey, SeriesEntity] = {}
     for labels, positions in blocks.items():
         if place := _place(_clean(labels), node, entities):
             subject, rank = place
@@ -99,11 +96,11 @@ def exporter_entities(blocks: Mapping[Labels, Sequence[int]], node: str) -> list
 
 
 def _place(
-    labels: Mapping[str, str], node: str, entities: dict[tuple[str, str, str], SeriesEntity]
+    labels: Mapping[str, str], node: str, entities: dict[GpuKey, SeriesEntity]
 ) -> tuple[SeriesEntity, int] | None:
     uuid, gpu = _first(labels, _UUID), _first(labels, _GPU)
     # A row with a UUID is a GPU's; further labels of it may be those of a pod.
-    if not uuid and (not gpu or "gpu_uuid" in labels or not _NOT_A_GPU.isdisjoint(labels)):
+    if not uuid and (not gpu or "gpu_uuid" in labels or not NOT_A_GPU.isdisjoint(labels)):
         return None
     node = host_of(labels) or node
     mig_id, profile = _first(labels, _MIG_ID), _first(labels, _MIG_PROFILE)
@@ -121,9 +118,8 @@ def _place(
     return subject, int(not SHARES.isdisjoint(labels))
 
 
-def _get(entities: dict[tuple[str, str, str], SeriesEntity], entity: Entity) -> SeriesEntity:
-    key = (entity.node, entity.uuid or f"gpu {entity.gpu}", entity.mig_id)
-    return entities.setdefault(key, SeriesEntity(entity))
+def _get(entities: dict[GpuKey, SeriesEntity], entity: Entity) -> SeriesEntity:
+    return entities.setdefault(entity.key, SeriesEntity(entity))
 
 
 def dmon_entities(

@@ -21,7 +21,7 @@ from pulsed.kubernetes.cluster_access import ClusterAccess
 from pulsed.model.owner import Owner
 from pulsed.model.owner import pod as owner_of
 from support.bench.figure import Bar, Figure
-from tests.kubernetes.fake_api_server import Pod, pod, reference
+from support.kubernetes.fake_api_server import Pod, pod, reference
 
 NODES = 1000
 GPU_PODS = 16

@@ -1,4 +1,4 @@
-"""Owners and nobody add up to the GPUs, whatever happens to them; and what happens to jobs in practice."""
+"""Owners get what their GPUs did, whatever happens to these; and what happens to jobs in practice."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pulsed.accounting.accounting import SILENT_SECONDS, OwnerAccounting
-from pulsed.accounting.counter_vector import EMPTY, OBSERVED, added, increase
+from pulsed.accounting.counter_vector import EMPTY, CounterVector, added, increase, scaled
 from pulsed.accounting.owner_roster import MORE_OWNERS, OTHER, OWNERS_PER_GPU, RESUME_SECONDS
 from pulsed.accounting.saved_accounts import EndedAccounts, dump_account, load_account
+from pulsed.model.computed_tick import ComputedTick
 from pulsed.model.counters import COUNTER_POSITION, CounterSnapshot
 from pulsed.model.gpu import Device, Entity
 from pulsed.model.owner import Owner, Owners, pod
@@ -46,40 +47,56 @@ histories = st.lists(
 )
 
 
+class Charges:
+    """What each owner has to get out of each GPU: an equal share of every sample at both ends of which it has the GPU.
+
+    The accounting does not look at samples, but at the time between changes.
+    """
+
+    def __init__(self) -> None:
+        self.owners: dict[tuple[str, str], CounterVector] = {}
+        self._before: dict[str, tuple[CounterSnapshot, Owners]] = {}
+
+    def take(self, tick: ComputedTick) -> None:
+        seen = set()
+        for position, device in enumerate(tick.devices):
+            if position in tick.lost:
+                continue
+            uuid, now, owners = device.entity.uuid, tick.results[position].counters, device.owners or ()
+            start, before = self._before.get(uuid, (now, owners))
+            either = {*before, *owners, *tick.passing.get(position, ())}
+            for owner in set(before) & set(owners):
+                share = scaled(increase(start, now), 1.0 / len(either))
+                self.owners[owner.id, uuid] = added(self.owners.get((owner.id, uuid), EMPTY), share)
+            self._before[uuid] = now, owners
+            seen.add(uuid)
+        for uuid in self._before.keys() - seen:  # without owners while it is away
+            self._before[uuid] = self._before[uuid][0], ()
+
+
 @settings(max_examples=300)
 @given(histories, st.sets(st.integers(0, 12)))
-def test_owners_and_nobody_add_up_to_the_gpu(
+def test_owners_get_their_shares_of_every_sample(
     history: list[tuple[list[tuple[Owners | None, Reading]], float, Owners]], queried: set[int]
 ) -> None:
-    node, first, last = Node(), dict[str, CounterSnapshot](), dict[str, CounterSnapshot]()
+    node, charges = Node(), Charges()
     for number, (seen, after, passing) in enumerate(history):
         node.sees(*seen, after=after, passing={0: passing} if passing else None)
         assert node.tick is not None
-        for position, device in enumerate(node.tick.devices):
-            if position not in node.tick.lost:
-                account = node.tick.results[position].counters
-                last[device.entity.uuid] = account
-                first.setdefault(device.entity.uuid, account)
+        charges.take(node.tick)
         if number in queried:
             assert all(account.end is None for account in node.accounting.running)
-    accounts = {id(account): account for account in (*node.accounting.running, *node.ended)}
-    for free in node.accounting.nobody():
-        uuid = free.device.entity.uuid
-        parts = [each for account in accounts.values() for key, each in account.gpus.items() if key[1] == uuid]
-        total = free.counters
-        for part in parts:
-            total = added(total, part.estimate)
-        whole = increase(first[uuid], last[uuid])
-        for (name, state), at in COUNTER_POSITION.items():
-            expected, found = whole[at], total[at]
-            if expected is None:
-                assert found is None
-            else:
-                assert isclose(expected, found or 0.0, rel_tol=1e-9, abs_tol=1e-9), (name, state)
-        for part in parts:
+    found: dict[tuple[str, str], CounterVector] = {}
+    for account in {id(account): account for account in (*node.accounting.running, *node.ended)}.values():
+        for (_, uuid, _), part in account.gpus.items():
+            found[account.owner.id, uuid] = added(found.get((account.owner.id, uuid), EMPTY), part.estimate)
             for low, middle, high in zip(part.alone, part.estimate, part.upper, strict=True):
                 assert (low or 0.0) <= (middle or 0.0) + 1e-9
                 assert (middle or 0.0) <= (high or 0.0) + 1e-9
+    for key in found.keys() | charges.owners.keys():
+        for name, at in COUNTER_POSITION.items():
+            expected, counted = (each.get(key, EMPTY)[at] or 0.0 for each in (charges.owners, found))
+            assert isclose(expected, counted, rel_tol=1e-9, abs_tol=1e-9), (key, name)
 
 
 @settings(max_examples=200)
@@ -138,8 +155,6 @@ def test_who_stays_keeps_a_share_of_the_second_in_which_another_left() -> None:
         node.sees((present, WORKS))
     account = node.running(A)
     assert (seconds(account, "alone"), seconds(account, "share")) == (1.0, 1.0)
-    (free,) = node.accounting.nobody()
-    assert free.counters[OBSERVED] == free.boundary[OBSERVED] == 0.5
 
 
 def test_a_job_of_90_seconds_between_scrapes_of_60() -> None:
@@ -176,7 +191,6 @@ def test_a_job_between_two_scrapes_is_not_lost() -> None:
     assert [(each.held, each.observed) for each in account.gpus.values()] == [(30.0, 0.0)] * 2
     assert (seconds(account), seconds(account, "upper")) == (0.0, 120.0)
     assert (seconds(node.running(A), "alone"), seconds(node.running(A), "share")) == (60.0, 30.0)
-    assert sum(free.counters[OBSERVED] or 0.0 for free in node.accounting.nobody()) == 30.0 + 120.0
 
 
 def test_an_id_that_was_used_twice_between_two_scrapes() -> None:

@@ -19,8 +19,8 @@ import pytest
 from pulsed import __version__
 from support.certificates import make
 from support.daemon import pulsed
-from support.waiting import SECONDS, until
-from tests.adapter.gpu_cluster import (
+from support.kubernetes.fake_api_server import pod
+from support.kubernetes.gpu_cluster import (
     DAEMON_LABELS,
     Adapter,
     GpuCluster,
@@ -29,9 +29,9 @@ from tests.adapter.gpu_cluster import (
     client_context,
     gpu_cluster,
 )
+from support.waiting import SECONDS, until
 from tests.end_to_end.dcgm_pages import Row, dcgm_page
 from tests.end_to_end.exporters import Exporter, exporting
-from tests.kubernetes.fake_api_server import pod
 from tests.present.exposition.pages import families_of
 from tools.generate_docs import ROOT
 

@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from support.waiting import until
-from tests.adapter.gpu_cluster import Adapter, GpuCluster, adapter, gpu_cluster, number
-from tests.adapter.hpa import (
+from support.kubernetes.gpu_cluster import Adapter, GpuCluster, adapter, gpu_cluster, number
+from support.kubernetes.hpa import (
     DOWN_SECONDS,
     SYNC_SECONDS,
     Autoscaler,
@@ -19,6 +18,7 @@ from tests.adapter.hpa import (
     replicas_for_pods,
     replicas_for_value,
 )
+from support.waiting import until
 
 TARGET = 0.6
 

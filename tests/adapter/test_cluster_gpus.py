@@ -17,8 +17,8 @@ from pulsed.kubernetes.api_client import ApiClient
 from pulsed.kubernetes.cluster_access import ClusterAccess
 from pulsed.kubernetes.exporter_pods import PageAddress
 from pulsed.kubernetes.resource_watch import ResourceWatch
-from tests.adapter.gpu_cluster import DAEMON_LABELS
-from tests.kubernetes.fake_api_server import Pod, pod
+from support.kubernetes.fake_api_server import Pod, pod
+from support.kubernetes.gpu_cluster import DAEMON_LABELS
 
 FIELD = "real_utilization_ratio"
 SELECTOR = "app.kubernetes.io/name=pulsed"

@@ -11,12 +11,12 @@ from pathlib import Path
 
 import yaml
 
+from support.kubernetes.fake_api_server import pod
+from support.kubernetes.gpu_cluster import Adapter, GpuCluster, adapter, busy, gpu_cluster, number
+from support.kubernetes.real_api_server import RealApiServer
 from support.waiting import SECONDS
-from tests.adapter.gpu_cluster import Adapter, GpuCluster, adapter, busy, gpu_cluster, number
 from tests.deploy.chart import CHART
 from tests.end_to_end.dcgm_pages import Row, dcgm_page
-from tests.kubernetes.fake_api_server import pod
-from tests.kubernetes.real_api_server import RealApiServer
 
 CUSTOM = "/apis/custom.metrics.k8s.io"
 EXTERNAL = "/apis/external.metrics.k8s.io/v1beta1"

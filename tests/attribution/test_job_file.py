@@ -19,48 +19,30 @@ name=train big
 start=1767225600
 restarts=2
 """
+ARRAY_TASK = Owner(
+    "slurm_job", "4700_11", 1767225600.0, user="ann", user_id="1001", account="lab", partition="gpu", cluster="c1",
+    name="train big", labels=(("job_id", "4711"),),
+)  # fmt: skip
 
 
 @pytest.mark.parametrize(
-    ("text", "owners"),
+    ("text", "owners", "bad_lines"),
     [
-        ("", ()),
-        ("\n\n", ()),
-        ("4711\n", (Owner("slurm_job", "4711"),)),
-        ("4711 1001", (Owner("slurm_job", "4711", user_id="1001"),)),
-        ("12\n11\n12\n", (Owner("slurm_job", "12"), Owner("slurm_job", "11"))),
-        ("4700_11\r\n", (Owner("slurm_job", "4700_11"),)),
-        ("job_id=1\nuser=ann\njob_id=2\n", (Owner("slurm_job", "1", user="ann"), Owner("slurm_job", "2"))),
-        ("job_id=1\nstart=soon\naccount=\n", (Owner("slurm_job", "1"),)),
+        ("", (), 0),
+        ("\n\n", (), 0),
+        ("4711\n", (Owner("slurm_job", "4711"),), 0),
+        ("4711 1001", (Owner("slurm_job", "4711", user_id="1001"),), 0),
+        ("12\n11\n12\n", (Owner("slurm_job", "12"), Owner("slurm_job", "11")), 0),
+        ("4700_11\r\n", (Owner("slurm_job", "4700_11"),), 0),
+        ("job_id=1\nuser=ann\njob_id=2\n", (Owner("slurm_job", "1", user="ann"), Owner("slurm_job", "2")), 0),
+        ("job_id=1\nstart=soon\naccount=\n", (Owner("slurm_job", "1"),), 0),
+        (OURS, (ARRAY_TASK,), 0),
+        ("4711\n?\n4712", (Owner("slurm_job", "4711"), Owner("slurm_job", "4712")), 1),
+        *((bad, (), 1) for bad in ("4711 1001 gpu", "4711 ann", "<html>", "user=ann", "job_id=", "../../etc/passwd")),
     ],
 )
-def test_all_forms(text: str, owners: tuple[Owner, ...]) -> None:
-    assert parse_job_file(text) == (owners, 0)
-
-
-def test_all_keys() -> None:
-    (job,) = parse_job_file(OURS).owners
-    assert job == Owner(
-        "slurm_job",
-        "4700_11",
-        1767225600.0,
-        user="ann",
-        user_id="1001",
-        account="lab",
-        partition="gpu",
-        cluster="c1",
-        name="train big",
-        labels=(("job_id", "4711"),),
-    )
-
-
-@pytest.mark.parametrize("text", ["4711 1001 gpu", "4711 ann", "<html>", "user=ann", "job_id=", "../../etc/passwd"])
-def test_a_line_in_no_form_is_counted(text: str) -> None:
-    assert parse_job_file(text) == ((), 1)
-
-
-def test_a_bad_line_does_not_cost_the_others() -> None:
-    assert parse_job_file("4711\n?\n4712") == ((Owner("slurm_job", "4711"), Owner("slurm_job", "4712")), 1)
+def test_every_form_is_read_and_other_lines_are_counted(text: str, owners: tuple[Owner, ...], bad_lines: int) -> None:
+    assert parse_job_file(text) == (owners, bad_lines)
 
 
 @given(st.text())

@@ -9,17 +9,15 @@ from pathlib import Path
 
 import grpc
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from pulsed.attribution import attribution as attribution_module
 from pulsed.attribution.attribution import Attribution
 from pulsed.attribution.kubelet import Kubelet
-from pulsed.attribution.pod_resources import MAX_BYTES, parse_pod_resources
+from pulsed.attribution.pod_resources import MAX_BYTES
 from pulsed.errors import AttributionError
 from pulsed.model.owner import Owners, pod
+from support.kubernetes.fake_kubelet import container, kubelet, pods
 from support.waiting import eventually
-from tests.attribution.fake_kubelet import container, kubelet, pods
 
 TRAIN = {"name": "train-0", "namespace": "ml", "containers": [container("main", "GPU-aa", "GPU-bb")]}
 INFER = {"name": "infer-0", "namespace": "ml", "containers": [container("main", "GPU-cc")]}
@@ -210,23 +208,3 @@ async def test_a_kubelet_that_hangs_costs_a_look_and_nothing_else(
         assert attribution.find(["gpu-aa"], None, is_local=True)
         free.set()
         await eventually(lambda: attribution.states[0].up)
-
-
-@given(st.binary())
-def test_whatever_arrives_is_parsed_or_malformed(response: bytes) -> None:
-    try:
-        parse_pod_resources(response)
-    except ValueError:
-        return
-
-
-@given(st.integers(0))
-def test_a_response_that_was_cut_off_never_loses_pods_silently(at: int) -> None:
-    whole = pods(TRAIN)
-    cut = whole[: at % len(whole)]
-    try:
-        owners, _unknown = parse_pod_resources(cut)
-    except ValueError:
-        return
-    assert cut == b""
-    assert owners == {}

@@ -1,62 +1,41 @@
 from __future__ import annotations
 
+import pytest
+
 from pulsed.attribution.labels import is_relabelled, owners_of
-from pulsed.model.owner import Owner, pod
+from pulsed.model.owner import Owner, Owners, pod
+
+MAIN = {"pod": "a", "namespace": "ml", "container": "main"}
+EXPORTER = {"pod": "nvidia-dcgm-exporter-x7", "namespace": "gpu-operator", "container": "exporter"}
 
 
-def test_a_page_without_owners_does_not_mean_free() -> None:
-    assert owners_of([{"gpu": "0"}, {"vgpu": "0"}]) is None
-
-
-def test_pods_are_unique_and_in_order() -> None:
-    rows = [
-        {"pod": "b", "namespace": "ml", "container": "main"},
-        {"pod": "a", "namespace": "ml", "container": "main"},
-        {"pod": "b", "namespace": "ml", "container": "main"},
-    ]
-    assert owners_of(rows) == (pod("ml", "b", "main"), pod("ml", "a", "main"))
-
-
-def test_containers_and_namespaces_make_pods_differ() -> None:
-    rows = [
-        {"pod": "a", "namespace": "ml", "container": "main"},
-        {"pod": "a", "namespace": "ml", "container": "sidecar"},
-        {"pod": "a", "namespace": "web", "container": "main"},
-    ]
-    assert len(owners_of(rows) or ()) == 3
-
-
-def test_replicas_are_one_pod() -> None:
-    row = {"pod": "a", "namespace": "ml", "container": "main"}
-    assert owners_of([{**row, "vgpu": "0"}, {**row, "vgpu": "3"}]) == (pod("ml", "a", "main"),)
-
-
-def test_an_uid_on_any_row_counts() -> None:
-    row = {"pod": "a", "namespace": "ml"}
-    assert owners_of([row, {**row, "pod_uid": "u-1"}]) == (pod("ml", "a", uid="u-1"),)
-
-
-def test_names_of_the_old_namespace() -> None:
-    row = {"pod_name": "a", "pod_namespace": "ml", "container_name": "main"}
-    assert owners_of([row]) == (pod("ml", "a", "main"),)
+@pytest.mark.parametrize(
+    ("rows", "owners"),
+    [
+        ([{"gpu": "0"}, {"vgpu": "0"}], None),
+        ([{**MAIN, "pod": "b"}, MAIN, {**MAIN, "pod": "b"}], (pod("ml", "b", "main"), pod("ml", "a", "main"))),
+        (
+            [MAIN, {**MAIN, "container": "sidecar"}, {**MAIN, "namespace": "web"}],
+            (pod("ml", "a", "main"), pod("ml", "a", "sidecar"), pod("web", "a", "main")),
+        ),
+        ([{**MAIN, "vgpu": "0"}, {**MAIN, "vgpu": "3"}], (pod("ml", "a", "main"),)),
+        ([MAIN, {**MAIN, "pod_uid": "u-1"}], (pod("ml", "a", "main", "u-1"),)),
+        ([{"pod_name": "a", "pod_namespace": "ml", "container_name": "main"}], (pod("ml", "a", "main"),)),
+        ([EXPORTER], None),
+        (
+            [{"hpc_job": "12"}, {"hpc_job": "11"}, {"hpc_job": "12"}],
+            (Owner("slurm_job", "12"), Owner("slurm_job", "11")),
+        ),
+    ],
+    ids=["none is not free", "each once", "containers", "replicas", "uid", "old namespace", "exporter", "jobs"],
+)
+def test_owners_of_the_rows_of_a_device(rows: list[dict[str, str]], owners: Owners | None) -> None:
+    assert owners_of(rows) == owners
+    assert not is_relabelled(rows)
 
 
 def test_relabelled_pages_keep_their_own_pods() -> None:
-    own = {"pod": "nvidia-dcgm-exporter-x7", "namespace": "gpu-operator", "container": "exporter"}
-    used = {**own, "exported_pod": "a", "exported_namespace": "ml", "exported_container": "main", "hpc_job": "7"}
-    assert is_relabelled([own, used])
+    used = {**EXPORTER, "exported_pod": "a", "exported_namespace": "ml", "exported_container": "main", "hpc_job": "7"}
+    assert is_relabelled([EXPORTER, used])
     assert owners_of([used], relabelled=True) == (Owner("slurm_job", "7"), pod("ml", "a", "main"))
-    assert owners_of([own], relabelled=True) is None
-
-
-def test_the_exporters_own_pod_is_nobody() -> None:
-    own = {"pod": "nvidia-dcgm-exporter-x7", "namespace": "gpu-operator", "container": "exporter"}
-    assert not is_relabelled([own])
-    assert owners_of([own]) is None
-
-
-def test_jobs_are_unique_and_in_order() -> None:
-    assert owners_of([{"hpc_job": "12"}, {"hpc_job": "11"}, {"hpc_job": "12"}]) == (
-        Owner("slurm_job", "12"),
-        Owner("slurm_job", "11"),
-    )
+    assert owners_of([EXPORTER], relabelled=True) is None

@@ -17,9 +17,9 @@ from pulsed.kubernetes.api_client import ApiClient
 from pulsed.kubernetes.workload_resolver import KEPT_SECONDS
 from pulsed.model.owner import Owner
 from pulsed.model.owner import pod as owner_of
+from support.kubernetes.exchanges import access_to
+from support.kubernetes.fake_api_server import FakeApiServer, pod, reference
 from support.waiting import eventually
-from tests.kubernetes.exchanges import access_to
-from tests.kubernetes.fake_api_server import FakeApiServer, pod, reference
 
 SET = reference("apps/v1", "ReplicaSet", "web-7d4")
 SETTINGS = PodSettings("node-a", ("app.kubernetes.io/name",), (), ("team", "example.com/*"))

@@ -19,10 +19,10 @@ from pulsed.errors import DuplicateGpu
 from pulsed.kubernetes.api_client import ApiClient
 from pulsed.kubernetes.exporter_pods import USUAL_NAMESPACES
 from pulsed.model.target_store import TargetStore
+from support.kubernetes.exchanges import access_to
+from support.kubernetes.fake_api_server import FakeApiServer, pod
 from support.waiting import eventually
 from tests.end_to_end.exporters import Exporter, exporting, page
-from tests.kubernetes.exchanges import access_to
-from tests.kubernetes.fake_api_server import FakeApiServer, pod
 
 OPERATOR = "gpu-operator/nvidia-dcgm-exporter"
 

@@ -13,9 +13,9 @@ import pytest
 import yaml
 
 from support.daemon import Answer
+from support.kubernetes.gpu_cluster import Adapter, GpuCluster, adapter, gpu_cluster, number
 from support.prometheus import Prometheus, prometheus
 from support.waiting import until
-from tests.adapter.gpu_cluster import Adapter, GpuCluster, adapter, gpu_cluster, number
 from tests.deploy.chart import CHART, Manifest, complaints
 from tests.deploy.install import KUBERNETES
 

@@ -10,8 +10,8 @@ import pytest
 import yaml
 
 from pulsed.config.load import load
+from support.kubernetes.gpu_cluster import adapter, gpu_cluster
 from support.waiting import until
-from tests.adapter.gpu_cluster import adapter, gpu_cluster
 from tests.deploy.cases import ADAPTER, MONITORS, SINGLE
 from tests.deploy.chart import Manifest, Values, only, pod_template, render
 from tests.deploy.test_helm import check_restricted

@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from support.kubernetes.fake_api_server import pod
+from support.kubernetes.real_api_server import RealApiServer
 from support.waiting import until
 from tests.deploy.cases import SINGLE, SOURCES
 from tests.deploy.chart import CHART, NAMESPACE, RELEASE, Values, helm
@@ -18,8 +20,6 @@ from tests.deploy.test_helm_runs import STOCK, deployed
 from tests.deploy.test_values_examples import OLD, PLATFORMS, values
 from tests.end_to_end.exporters import Exporter, exporting
 from tests.end_to_end.exporters import page as exporter_page
-from tests.kubernetes.fake_api_server import pod
-from tests.kubernetes.real_api_server import RealApiServer
 
 VERBS = ("get", "list", "watch", "create", "update", "patch", "delete", "deletecollection")
 ACCOUNT = f"system:serviceaccount:{NAMESPACE}"

@@ -15,7 +15,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from pulsed.model.vocabulary import QUANTITIES
-from pulsed.present.api import schema
+from pulsed.present.api.documents import GPUS
 from support.daemon import environment, pulsed, serving
 from support.dmon_writer import ERAS, DmonWriter
 from support.waiting import SECONDS, until
@@ -189,7 +189,7 @@ def test_snapshot_as_json(capture: Path) -> None:
     finished = pulsed("snapshot", "--format=json", *replay(capture))
     assert (finished.returncode, finished.stderr) == (0, "")
     document = json.loads(finished.stdout)
-    assert schema.Gpus.model_validate(document, strict=True).model_dump(by_alias=True) == document
+    assert GPUS.model.model_validate(document, strict=True).model_dump(by_alias=True) == document
     assert [one["metrics"]["sm_active_ratio"] for one in document["gpus"]] == [0.8, None]
 
 

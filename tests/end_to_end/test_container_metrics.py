@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from support.daemon import Answer, Daemon, free_port, serving
+from support.kubernetes.gpu_cluster import gpu_cluster
 from support.waiting import until
-from tests.adapter.gpu_cluster import gpu_cluster
 from tests.end_to_end.dcgm_pages import Row, dcgm_page
 from tests.end_to_end.exporters import Exporter, exporting
 

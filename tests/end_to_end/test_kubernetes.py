@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from support.daemon import Daemon, pulsed, serving
+from support.kubernetes.fake_api_server import FakeApiServer, pod, reference
 from support.waiting import until
 from tests.end_to_end.exporters import Exporter, exporting, page
-from tests.kubernetes.fake_api_server import FakeApiServer, pod, reference
 
 OPERATOR = "gpu-operator/nvidia-dcgm-exporter"
 

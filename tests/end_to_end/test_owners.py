@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from support.daemon import Daemon, pulsed, serving
+from support.kubernetes.fake_kubelet import container, kubelet, pods
 from support.waiting import SECONDS, until
-from tests.attribution.fake_kubelet import container, kubelet, pods
 
 PAGE = """\
 DCGM_FI_DEV_POWER_USAGE{gpu="0",UUID="GPU-a",modelName="NVIDIA H100"} 300

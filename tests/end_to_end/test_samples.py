@@ -14,7 +14,9 @@ import pytest
 
 from pulsed import cli
 from pulsed.model.vocabulary import QUANTITIES
-from pulsed.present.api import schema
+from pulsed.present.api.documents import GPU, GPUS
+from pulsed.present.api.json_response import FAILURE
+from pulsed.present.api.schema import DocumentModel
 from support.daemon import Answer, Daemon, environment, free_port, serving
 from support.samples import SAMPLES, needs_samples
 from support.tools import tool
@@ -230,12 +232,12 @@ def test_the_exporters_own_series_are_there_unchanged(seen: Seen) -> None:
 
 
 def test_documents_have_the_documented_shape(seen: Seen) -> None:
-    shapes: list[tuple[Answer, int, type[schema.Shape]]] = [
-        (seen.gpus, 200, schema.Gpus),
-        (seen.t4, 200, schema.Gpu),
-        (seen.ambiguous, 409, schema.Failure),
-        (seen.unknown, 404, schema.Failure),
-        (seen.forbidden, 405, schema.Failure),
+    shapes: list[tuple[Answer, int, type[DocumentModel]]] = [
+        (seen.gpus, 200, GPUS.model),
+        (seen.t4, 200, GPU.model),
+        (seen.ambiguous, 409, FAILURE.model),
+        (seen.unknown, 404, FAILURE.model),
+        (seen.forbidden, 405, FAILURE.model),
     ]
     for answer, status, shape in shapes:
         assert answer.status == status

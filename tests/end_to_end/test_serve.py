@@ -14,7 +14,10 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
 from pulsed import __version__
-from pulsed.present.api import schema
+from pulsed.present.api.documents import GPU, GPUS
+from pulsed.present.api.json_response import FAILURE
+from pulsed.present.api.routes.daemon import VERSION
+from pulsed.present.api.schema import DocumentModel
 from support.daemon import free_port, pulsed, serving
 from support.tools import tool
 
@@ -71,12 +74,12 @@ def test_the_api_answers(tmp_path: Path) -> None:
         assert "99" in missing.json()["error"]
         assert daemon.get("/version").json()["version"] == __version__
         assert daemon.get("/config").json()["source"]["kind"] == "demo"
-        shapes: list[tuple[str, type[schema.Shape]]] = [
-            ("/gpus", schema.Gpus),
-            ("/gpus/3", schema.Gpu),
-            ("/version", schema.Version),
-            ("/gpus/99", schema.Failure),
-            ("/nothing-here", schema.Failure),
+        shapes: list[tuple[str, type[DocumentModel]]] = [
+            ("/gpus", GPUS.model),
+            ("/gpus/3", GPU.model),
+            ("/version", VERSION.model),
+            ("/gpus/99", FAILURE.model),
+            ("/nothing-here", FAILURE.model),
         ]
         for path, shape in shapes:
             document = daemon.get(path).json()

@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 
 from support.daemon import Daemon, pulsed, serving
+from support.kubernetes.fake_api_server import FakeApiServer, pod, reference
 from support.prometheus import Prometheus, prometheus
 from support.waiting import until
 from tests.end_to_end.exporters import Exporter, exporting
-from tests.kubernetes.fake_api_server import FakeApiServer, pod, reference
 
 CONFIG = """
 global: {{scrape_interval: 1s, evaluation_interval: 1s}}

@@ -12,7 +12,7 @@ from pulsed.kubernetes.exporter_pods import (
     endpoints,
     exporter_pod,
 )
-from tests.kubernetes.fake_api_server import Pod, pod, reference
+from support.kubernetes.fake_api_server import Pod, pod, reference
 
 STOCK = PageAddress()
 

@@ -16,9 +16,9 @@ from pulsed.kubernetes import api_client, resource_watch
 from pulsed.kubernetes.api_client import ApiClient, JsonObject
 from pulsed.kubernetes.cluster_access import server_of_pod
 from pulsed.kubernetes.resource_watch import ResourceWatch
+from support.kubernetes.exchanges import access_to
+from support.kubernetes.fake_api_server import FakeApiServer, pod
 from support.waiting import eventually
-from tests.kubernetes.exchanges import access_to
-from tests.kubernetes.fake_api_server import FakeApiServer, pod
 
 QUERY = {"labelSelector": "app=nvidia-dcgm-exporter", "fieldSelector": "spec.nodeName=node-a"}
 

@@ -12,9 +12,9 @@ from pulsed.kubernetes.api_client import AccessDenied, ApiClient, KubernetesErro
 from pulsed.kubernetes.objects import PodMetadata, parse_kind, pod_metadata
 from pulsed.kubernetes.workload_resolver import KEPT_SECONDS, MISSING_SECONDS, WorkloadReference, WorkloadResolver
 from support.clocks import ManualClock
+from support.kubernetes.exchanges import access_to
+from support.kubernetes.fake_api_server import FakeApiServer, pod, reference
 from support.waiting import SECONDS
-from tests.kubernetes.exchanges import access_to
-from tests.kubernetes.fake_api_server import FakeApiServer, pod, reference
 
 WEB = reference("apps/v1", "ReplicaSet", "web-7d4")
 BATCH = reference("batch/v1", "Job", "batch-1")

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from pulsed.model.gpu import Device, Entity, board_keys, device_key, gpu_labels, key_of, repeated
+from pulsed.model.gpu import Device, Entity, GpuKey, board_keys, device_key, gpu_labels, key_of, repeated
 from pulsed.present.exposition.text_format import label_pairs
 
 U = "12345678-90ab-cdef-1234-567890abcdef"
@@ -51,7 +51,7 @@ def test_a_board_of_another_host_is_found_by_uuid_only() -> None:
     assert board_keys("GPU-a", "00000000:1B:00.0", "nvidia5", "3", is_local=False) == ("gpu-a",)
 
 
-def key(gpu: str, uuid: str = "", mig_id: str = "", node: str = "") -> tuple[str, str, str, str]:
+def key(gpu: str, uuid: str = "", mig_id: str = "", node: str = "") -> GpuKey:
     return key_of(Device(Entity("gpu", gpu, uuid, mig_id, node=node)), "here")
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pulsed.accounting.account import Extremes, GpuAccount, OwnerAccount, OwnerEvent, gpu_key
+from pulsed.accounting.account import Extremes, GpuAccount, OwnerAccount, OwnerEvent
 from pulsed.accounting.counter_vector import load
 from pulsed.model.gpu import Device, Entity
 from pulsed.model.owner import Owner
@@ -75,5 +75,5 @@ def document(
 ) -> dict[str, Any]:
     """Return the document of a job that has ended."""
     end = begin + hours * HOUR
-    account = OwnerAccount(owner, begin, begin, end, end, gpus={gpu_key(each.device): each for each in gpus})
+    account = OwnerAccount(owner, begin, begin, end, end, gpus={each.device.entity.key: each for each in gpus})
     return account_document(account, "here", prices)

@@ -37,12 +37,12 @@ def test_labelled_metrics_go_to_their_gpu() -> None:
     }
 
 
-def test_no_series_of_them_is_not_the_same_as_no_xid() -> None:
+def test_a_page_without_these_metrics_has_no_extras() -> None:
     page = "\n".join(line for line in PAGE.splitlines() if line.startswith("DCGM_FI_")) + "\n"
     assert extras(page).extras == {}
 
 
-def test_an_instance_repeats_what_its_board_says() -> None:
+def test_what_instances_repeat_goes_to_the_board() -> None:
     page = """\
 DCGM_FI_DEV_GPU_TEMP{gpu="0",UUID="GPU-0",GPU_I_ID="1",GPU_I_PROFILE="1g.10gb",Hostname="n"} 40
 DCGM_EXP_XID_ERRORS_COUNT{gpu="0",UUID="GPU-0",GPU_I_ID="1",GPU_I_PROFILE="1g.10gb",Hostname="n",xid="94"} 1

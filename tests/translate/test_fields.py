@@ -1,6 +1,10 @@
+"""The table of DCGM's fields: complete, consistent, and in agreement with DCGM's headers."""
+
 from __future__ import annotations
 
 import csv
+import re
+from typing import NamedTuple
 
 import pytest
 
@@ -12,13 +16,42 @@ from pulsed.translate.fields import (
     DERIVED,
     FIELDS,
     FIRST_BASE_UNIT_ID,
+    GROUPS,
     TEXT_COLUMNS,
+    TEXT_NAMES,
+    DcgmField,
+    ExporterVersion,
+    fields_to_watch,
     sources,
+    superchip_fields,
 )
+from support.dmon_writer import FIELD_TABLE
 from support.samples import SAMPLES, needs_samples
-from tests.translate.field_table import FIELD_ROWS, FieldRow
 
-TABLE = SAMPLES.parent / "dcgm" / "fields.tsv"
+FACTS = SAMPLES.parent / "dcgm" / "fields.tsv"
+
+CLASSIC_FIELDS = [field for field in FIELDS if field.id < FIRST_BASE_UNIT_ID]
+
+
+class HeaderRow(NamedTuple):
+    """A field in DCGM's headers, in the versions in which it has this name."""
+
+    id: str
+    short: str
+    former_short: str
+    width: str
+    type: str
+    level: str
+    since: str
+    until: str
+    name: str
+
+
+HEADER_ROWS = [HeaderRow(*line.split("\t")) for line in FIELD_TABLE.read_text().splitlines()]
+
+
+def header_rows(field: DcgmField) -> list[HeaderRow]:
+    return [row for row in HEADER_ROWS if int(row.id) == field.id]
 
 
 def test_every_quantity_has_a_source_or_is_derived() -> None:
@@ -30,69 +63,148 @@ def test_every_field_and_derivation_fills_a_quantity() -> None:
     assert set(DERIVED) <= set(QUANTITIES)
 
 
-def test_the_preferred_source_comes_first() -> None:
-    def ids(quantity: str) -> list[int]:
-        return [field.id for field in sources(quantity)]
+@pytest.mark.parametrize(
+    ("quantity", "ids"),
+    [
+        ("power_limit_watts", [164, 160]),
+        ("nvlink_transmit_bytes_per_second", [1011, 843]),
+        ("nvlink_receive_bytes_per_second", [1012, 897]),
+        ("pcie_transmit_bytes_per_second", [1009, 200]),
+        ("nvlink_replay_errors_total", [429, 499]),
+        ("nvlink_recovery_errors_total", [439, 498]),
+    ],
+)
+def test_the_preferred_source_comes_first(quantity: str, ids: list[int]) -> None:
+    assert [field.id for field in sources(quantity)] == ids
 
-    assert ids("power_limit_watts") == [164, 160]
-    assert ids("nvlink_transmit_bytes_per_second") == [1011, 843]
-    assert ids("nvlink_receive_bytes_per_second") == [1012, 897]
-    assert ids("pcie_transmit_bytes_per_second") == [1009, 200]
-    assert ids("nvlink_replay_errors_total") == [429, 499]
-    assert ids("nvlink_recovery_errors_total") == [439, 498]
 
-
-def test_a_source_says_what_documentation_quotes() -> None:
+def test_a_source_is_named_by_its_number_and_name() -> None:
     assert str(sources("tensor_active_ratio")[0]) == "1004 PROF_PIPE_TENSOR_ACTIVE"
 
 
-def test_sources_of_no_quantity() -> None:
+def test_an_unknown_quantity_has_no_sources() -> None:
     with pytest.raises(KeyError, match="tensor_activity"):
         sources("tensor_activity")
 
 
 @pytest.mark.parametrize("index", [BY_NAME, BY_SHORT])
-def test_a_name_means_one_field(index: dict[str, tuple[object, ...]]) -> None:
+def test_a_name_means_one_field(index: dict[str, tuple[DcgmField, ...]]) -> None:
     for fields in index.values():
-        assert len({field.id for field in fields}) == 1  # type: ignore[attr-defined]
+        assert len({field.id for field in fields}) == 1
 
 
-def test_fields_mean_what_the_table_records() -> None:
-    assert [FieldRow.of(field) for field in FIELDS] == FIELD_ROWS
+UNITS_BY_ENDING = {
+    "_bytes_per_second": {"B/s", "kB/s", "MB/s"},
+    "_bytes(_total)?": {"B", "MiB"},
+    "_joules_total": {"J", "mJ"},
+    "_seconds_total": {"s", "ns"},
+    "_ratio": {"ratio", "%"},
+    "_watts": {"W"},
+    "_celsius": {"°C"},
+    "_hertz": {"Hz", "MHz"},
+    "performance_state": {"P-state"},
+    "": {"count", "code"},
+}
+
+
+def test_the_unit_fits_the_name_of_the_quantity() -> None:
+    for field in FIELDS:
+        units = next(units for ending, units in UNITS_BY_ENDING.items() if re.search(f"{ending}$", field.quantity))
+        assert field.unit.name in units, field
+
+
+def test_base_unit_fields_need_no_conversion() -> None:
+    for field in FIELDS:
+        if field.id >= FIRST_BASE_UNIT_ID:
+            assert (field.unit.multiply, field.unit.divide, field.short) == (1.0, 1.0, ""), field
+
+
+@pytest.mark.parametrize("field", CLASSIC_FIELDS, ids=str)
+def test_a_field_agrees_with_dcgms_headers(field: DcgmField) -> None:
+    rows = header_rows(field)
+    assert rows
+    for row in rows:
+        assert (field.short, field.unit.type) == (row.short, {"int": "int64", "double": "double"}[row.type])
+        assert row.name in field.names
+        below = row.level in {"GPU_CI", "GPU_I"} and field.quantity != "xid_last_code"
+        assert (field.level == "instance") == below
+
+
+def test_texts_agree_with_dcgms_headers() -> None:
+    rows = {row.short: row for row in HEADER_ROWS if row.short in TEXT_COLUMNS}
+    assert {short: (int(row.id), row.type) for short, row in rows.items()} == {
+        "DVNAM": (50, "string"),
+        "UUID#": (54, "string"),
+        "PCBID": (57, "string"),
+        "DRVER": (1, "string"),
+    }
+    assert all(row.name in TEXT_NAMES[TEXT_COLUMNS[short]] for short, row in rows.items())
+
+
+@pytest.mark.parametrize("field", CLASSIC_FIELDS, ids=str)
+def test_no_exporter_accepts_a_field_before_the_dcgm_that_it_came_with(field: DcgmField) -> None:
+    """The first exporter that certainly accepts a field contains at least the DCGM that introduced it."""
+    exporters = {"2.0": "2.0.0", "2.4": "2.6.0", "3.0": "3.1.0", "3.1": "3.1.0", "3.2": "3.2.0", "4.0": "4.0.0"}
+    exporters |= {"4.1": "4.0.1", "4.2": "4.1.0", "4.6": "4.8.3"}
+    came = min(exporters[row.since] for row in header_rows(field))
+    assert field.since >= ExporterVersion(*map(int, came.split(".")))
 
 
 @needs_samples
-def test_the_table_agrees_with_dcgms() -> None:
-    with TABLE.open(newline="") as file:
+def test_units_and_names_agree_with_the_facts_about_dcgm() -> None:
+    with FACTS.open(newline="") as file:
         rows = {int(row["id"]): row for row in csv.DictReader(file, delimiter="\t")}
-    units = {"C": "°C", "KB/s": "kB/s", "B": "B", "BER": "ratio", "count": "count"}
-    codes = {"bitmask", "bool", "enum", "code", "gen", "lanes"}
-    for field in FIELDS:
-        if field.id >= FIRST_BASE_UNIT_ID:
-            continue
+    units = {"C": "°C", "KB/s": "kB/s", "B": "B", "BER": "ratio", "count": "count", "percent": "%"}
+    units |= dict.fromkeys(("bitmask", "bool", "enum", "code", "gen", "lanes"), "code")
+    for field in CLASSIC_FIELDS:
         row = rows[field.id]
         named = {row["name"], row["name_4_6"] or row["name"]} - {AMBIGUOUS_NAME}
         assert named <= set(field.names), field
-        assert field.short == row["short"], field
-        assert field.unit.type == row["type"], field
-        expected = row["unit"]
-        if expected == "percent":
-            expected = "%"
-        elif expected in codes:
-            expected = "P-state" if field.id == 190 else "code"
-        assert field.unit.name == units.get(expected, expected), field
-        below = row["level"] in {"GPU_CI", "GPU_I"} and field.quantity != "xid_last_code"
-        assert (field.level == "instance") == below, field
+        assert field.unit.name == ("P-state" if field.id == 190 else units.get(row["unit"], row["unit"])), field
 
 
-@needs_samples
-def test_dmons_text_columns() -> None:
-    with TABLE.open(newline="") as file:
-        short = {row["short"]: row for row in csv.DictReader(file, delimiter="\t")}
-    assert {column: int(short[column]["id"]) for column in TEXT_COLUMNS} == {
-        "DVNAM": 50,
-        "UUID#": 54,
-        "PCBID": 57,
-        "DRVER": 1,
+def test_the_groups_in_the_order_of_importance() -> None:
+    assert {name: (group.fast, group.slow, group.superchip) for name, group in GROUPS.items()} == {
+        "core": (
+            (
+                *(1001, 1002, 1004, 1005, 1003, 1006, 1007, 1008, 1009, 1010, 203, 204),
+                *(155, 156, 150, 140, 100, 101, 112, 252, 251, 253),
+                *(1014, 1013, 1015, 1016, 190),
+            ),
+            (1, 54, 113, 114, 164, 160, 161, 162, 163, 110, 111, 66, 67, 74),
+            (1076, 1078),
+        ),
+        "health": (
+            (230, 240, 241),
+            (
+                *(310, 311, 312, 313, 393, 394, 395, 396, 390, 391, 392, 385, 386, 387, 388, 389),
+                *(202, 235, 236, 237, 238, 158, 159, 151, 152, 153, 242, 243, 244, 245, 246, 247, 300, 301, 84, 191),
+                *(1420, 1421, 1422, 1423, 1424, 342, 343, 344, 345, 346, 1501, 1507, 1523, 170, 171, 174, 175, 1432),
+            ),
+            (),
+        ),
+        "nvlink": ((1011, 1012, 449), (409, 419, 429, 439, 497, 498, 499, 1206, 1211, 1212, 1213, 1214), ()),
+        "media": ((206, 207, 102), (115,), ()),
     }
-    assert {short[column]["type"] for column in TEXT_COLUMNS} == {"string"}
+
+
+def test_no_field_is_watched_twice() -> None:
+    ids = [field for group in GROUPS.values() for field in (*group.fast, *group.slow, *group.superchip)]
+    assert len(ids) == len(set(ids))
+
+
+def test_own_fields_come_behind_the_groups_and_make_slow_ones_fast() -> None:
+    fast, slow = fields_to_watch(["nvlink"], [409, 1011, 1017])
+    assert fast == (1011, 1012, 449, 409, 1017)
+    assert 409 not in slow
+    assert 419 in slow
+
+
+def test_fields_of_superchips_are_watched_beside_the_others() -> None:
+    assert superchip_fields(GROUPS) == (1076, 1078)
+    assert not {1076, 1078} & {*fields_to_watch(GROUPS)[0]}
+
+
+def test_the_default_is_light_enough_for_ten_times_a_second() -> None:
+    fast, _ = fields_to_watch(GROUPS)
+    assert len(fast) <= 40

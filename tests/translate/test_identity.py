@@ -25,47 +25,61 @@ def temperature(**labels: str) -> Row:
     return "DCGM_FI_DEV_GPU_TEMP", labels, 40.0
 
 
-@pytest.mark.parametrize("label", ["UUID", "uuid"])
-def test_uuid_spellings(label: str) -> None:
-    (device,) = devices(temperature(gpu="3", **{label: A}))
-    assert device.entity == Entity("gpu", "3", A, node="here")
+L4 = {"gpu": "1", "UUID": A, "modelName": "NVIDIA L4", "device": "nvidia1", "pci_bus_id": "0000:3b:00.0"}
+
+
+def gpu(uuid: str = A, node: str = "here") -> Device:
+    return Device(Entity("gpu", "0", uuid, node=node))
 
 
 @pytest.mark.parametrize(
-    "label", ["Hostname", "hostname", "exported_hostname", "exported_Hostname", "node", "instance"]
+    ("labels", "expected"),
+    [
+        *(({"gpu": "0", label: A}, gpu()) for label in ("UUID", "uuid")),
+        *(
+            ({"gpu": "0", "UUID": A, label: "n1"}, gpu(node="n1"))
+            for label in ("Hostname", "hostname", "exported_hostname", "exported_Hostname", "node", "instance")
+        ),
+        (
+            {"gpu": "0", "UUID": A, "instance": "10.0.0.1:9400", "node": "k8s-1", "hostname": "n1"},
+            gpu(node="n1"),  # before the labels of Prometheus
+        ),
+        *(
+            case
+            for host in ("localhost", "localhost:9400", "127.0.0.1", "[::1]:9400")
+            for case in (
+                ({"gpu": "0", "UUID": A, "Hostname": host}, gpu()),
+                ({"gpu": "0", "UUID": A, "Hostname": host, "instance": "gpu-7:9400"}, gpu(node="gpu-7:9400")),
+            )
+        ),
+        *(
+            (
+                {**L4, label: "580.65"},
+                Device(
+                    Entity("gpu", "1", A, node="here"),
+                    model="NVIDIA L4",
+                    pci_bus_id="00000000:3B:00.0",
+                    driver_version="580.65",
+                    device="nvidia1",
+                ),
+            )
+            for label in ("DCGM_FI_DRIVER_VERSION", "DCGM_FI_SYSTEM_DRIVER_VERSION")
+        ),
+        *(
+            (
+                {"gpu": "0", **dict.fromkeys(("UUID", "Hostname", "GPU_I_ID", "pod", "DCGM_FI_DRIVER_VERSION"), blank)},
+                gpu(uuid=""),
+            )
+            for blank in ("", "<<<NULL>>>", "<<<NOT_SUPPORTED>>>", "SKIPPING DCGM VALUE")
+        ),
+        # dcgm-exporter copies a pod's labels with DCGM_EXPORTER_KUBERNETES_ENABLE_POD_LABELS; a missing GPU would
+        # count as lost.
+        *(({"gpu": "0", "UUID": A, label: "high"}, gpu()) for label in ("cpu", "cpucore", "nvlink", "nvswitch")),
+        ({"gpu": "0", "UUID": A, "gpu_uuid": "high"}, gpu()),
+    ],
 )
-def test_node_spellings(label: str) -> None:
-    (device,) = devices(temperature(gpu="0", UUID=A, **{label: "n1"}))
-    assert device.entity.node == "n1"
-
-
-def test_hostname_comes_before_prometheus_labels() -> None:
-    (device,) = devices(temperature(gpu="0", UUID=A, instance="10.0.0.1:9400", node="k8s-1", hostname="n1"))
-    assert device.entity.node == "n1"
-
-
-@pytest.mark.parametrize("label", ["DCGM_FI_DRIVER_VERSION", "DCGM_FI_SYSTEM_DRIVER_VERSION"])
-def test_everything_else_about_a_device(label: str) -> None:
-    (device,) = devices(
-        temperature(
-            gpu="1", UUID=A, modelName="NVIDIA L4", device="nvidia1", pci_bus_id="0000:3b:00.0", **{label: "580.65"}
-        )
-    )
-    assert device == Device(
-        Entity("gpu", "1", A, node="here"),
-        model="NVIDIA L4",
-        pci_bus_id="00000000:3B:00.0",
-        driver_version="580.65",
-        device="nvidia1",
-    )
-
-
-@pytest.mark.parametrize("blank", ["", "<<<NULL>>>", "<<<NOT_SUPPORTED>>>", "SKIPPING DCGM VALUE"])
-def test_blank_labels_are_absent(blank: str) -> None:
-    (device,) = devices(
-        temperature(gpu="0", UUID=blank, Hostname=blank, GPU_I_ID=blank, pod=blank, DCGM_FI_DRIVER_VERSION=blank)
-    )
-    assert device == Device(Entity("gpu", "0", node="here"))
+def test_labels_of_one_row_identify_a_device(labels: Mapping[str, str], expected: Device) -> None:
+    assert devices(temperature(**labels)) == (expected,)
 
 
 def test_rows_with_one_uuid_are_one_device_however_else_they_differ() -> None:
@@ -88,17 +102,9 @@ def test_rows_with_one_uuid_are_one_device_however_else_they_differ() -> None:
     }
 
 
-def test_without_uuid_the_index_tells() -> None:
+def test_without_uuid_the_index_identifies_a_device() -> None:
     found = devices(temperature(gpu="1"), temperature(gpu="0"), temperature(gpu="1", pod="a"))
     assert [device.entity.gpu for device in found] == ["0", "1"]
-
-
-@pytest.mark.parametrize("host", ["localhost", "localhost:9400", "127.0.0.1", "[::1]:9400"])
-def test_a_page_that_names_its_own_machine_names_no_node(host: str) -> None:
-    (device,) = devices(temperature(gpu="0", UUID=A, Hostname=host))
-    assert device.entity.node == "here"
-    (device,) = devices(temperature(gpu="0", UUID=A, Hostname=host, instance="gpu-7:9400"))
-    assert device.entity.node == "gpu-7:9400"
 
 
 def test_one_index_on_two_nodes_is_two_devices() -> None:
@@ -140,42 +146,32 @@ def test_links_switches_and_processors_are_not_gpus() -> None:
     assert present(canonical.readings[0]) == {"nvlink_bandwidth_bytes_per_second": 1e8}
 
 
-@pytest.mark.parametrize("label", ["cpu", "cpucore", "nvlink", "nvswitch", "gpu_uuid"])
-def test_a_gpu_stays_one_whatever_labels_its_pod_has(label: str) -> None:
-    """dcgm-exporter copies them with DCGM_EXPORTER_KUBERNETES_ENABLE_POD_LABELS; a missing GPU would count as lost."""
-    (device,) = devices(temperature(gpu="3", UUID=A, **{label: "high"}))
-    assert device.entity.uuid == A
-
-
 @pytest.mark.parametrize(
-    "model", ["GRID A100-8C", "NVIDIA H100-20C", "NVIDIA A40-48Q", "GRID M60-0B4", "NVIDIA A100-1-5CME", "GRID T4-16A"]
-)
-def test_vgpu_guests_by_model(model: str) -> None:
-    (device,) = devices(temperature(gpu="0", UUID=A, modelName=model))
-    assert device.guest
-    assert not device.whole
-
-
-@pytest.mark.parametrize(
-    "model",
+    ("model", "guest"),
     [
-        "NVIDIA A100-SXM4-40GB",
-        "NVIDIA A100 80GB PCIe",
-        "NVIDIA H100 80GB HBM3",
-        "Tesla T4",
-        "Tesla V100-PCIE-16GB",
-        "NVIDIA GH200 480GB",
-        "NVIDIA A800-SXM4-80GB",
-        "NVIDIA RTX 4000 Ada Generation",
+        ("GRID A100-8C", True),
+        ("NVIDIA H100-20C", True),
+        ("NVIDIA A40-48Q", True),
+        ("GRID M60-0B4", True),
+        ("NVIDIA A100-1-5CME", True),
+        ("GRID T4-16A", True),
+        ("NVIDIA A100-SXM4-40GB", False),
+        ("NVIDIA A100 80GB PCIe", False),
+        ("NVIDIA H100 80GB HBM3", False),
+        ("Tesla T4", False),
+        ("Tesla V100-PCIE-16GB", False),
+        ("NVIDIA GH200 480GB", False),
+        ("NVIDIA A800-SXM4-80GB", False),
+        ("NVIDIA RTX 4000 Ada Generation", False),
     ],
 )
-def test_boards_are_not_guests_although_they_show_a_licence(model: str) -> None:
-    (device,) = devices(("DCGM_FI_DEV_VGPU_LICENSE_STATUS", {"gpu": "0", "UUID": A, "modelName": model}, 0.0))
-    assert not device.guest
-    assert device.whole
+def test_vgpu_guests_by_model_also_of_boards_that_show_a_licence(model: str, guest: bool) -> None:
+    labels = {"gpu": "0", "UUID": A, "modelName": model}
+    (device,) = devices(("DCGM_FI_DEV_VGPU_LICENSE_STATUS", labels, 0.0))
+    assert (device.guest, device.whole) == (guest, not guest)
 
 
-def test_guests_without_model_by_what_they_lack() -> None:
+def test_guests_without_model_are_those_without_values_of_boards() -> None:
     licence: Row = ("DCGM_FI_DEV_VGPU_LICENSE_STATUS", {"gpu": "0", "UUID": A}, 1.0)
     (guest,) = devices(licence, ("DCGM_FI_DEV_GPU_UTIL", {"gpu": "0", "UUID": A}, 5.0))
     (board,) = devices(licence, ("DCGM_FI_DEV_POWER_USAGE", {"gpu": "0", "UUID": A}, 55.0))
@@ -203,7 +199,7 @@ DCGM_FI_DEV_FB_USED{gpu="0",UUID="GPU-a",DCGM_FI_DRIVER_VERSION="535.1",pod="%s"
 """
 
 
-def test_what_is_no_longer_on_the_page_is_no_longer_so() -> None:
+def test_texts_and_owners_that_left_the_page_are_dropped() -> None:
     # The parser's layout keeps the series of a pod that is gone; the GPU is not its any more.
     parser, translator = PageParser(), Translator()
     names = []
@@ -216,7 +212,7 @@ def test_what_is_no_longer_on_the_page_is_no_longer_so() -> None:
     assert (device.driver_version, device.owners) == ("580.2", None)
 
 
-def test_a_value_missing_for_once_changes_no_device() -> None:
+def test_one_missing_value_changes_no_device() -> None:
     parser, translator = PageParser(), Translator()
     page = PAGE % ("a", "a")
     first = translator.translate(page_tick(page, parser)).devices
@@ -312,7 +308,7 @@ def test_dmons_texts_name_the_device() -> None:
     )
 
 
-def test_dmons_texts_may_change_and_may_fail_for_once() -> None:
+def test_dmons_texts_may_change_and_one_blank_changes_nothing() -> None:
     translator = Translator()
     first = tick(dmon(("GPU", "0", {"UUID#": A, "POWER": 70.0})), "dmon")
     one = translator.translate(first).devices
@@ -324,7 +320,7 @@ def test_dmons_texts_may_change_and_may_fail_for_once() -> None:
     assert [device.entity.uuid for device in (*one, *other)] == [A, B]
 
 
-def test_a_row_of_dmon_is_a_gpu_even_if_it_says_nothing() -> None:
+def test_a_row_of_dmon_without_values_is_a_gpu() -> None:
     rows = dmon(("GPU", "0", {"UUID#": A, "POWER": None}), ("GPU", "1", {"UUID#": None, "POWER": None}))
     named, nameless = Translator().translate(tick(rows, "dmon")).devices
     assert (named.entity.uuid, nameless.entity.uuid) == (A, "")
@@ -335,7 +331,7 @@ def live(entity: str, id_: str, column: str, value: float, **facts: str) -> tupl
     return column, {"entity": entity, "id": id_, **facts}, value
 
 
-def test_a_live_source_says_who_the_gpus_are() -> None:
+def test_labels_of_a_live_source_identify_gpus() -> None:
     board = {"uuid": A, "model": "NVIDIA A100-SXM4-40GB", "pci_bus_id": "00000000:07:00.0"}
     other = {"uuid": B, "model": "NVIDIA A100-SXM4-40GB", "pci_bus_id": "00000000:0F:00.0"}
     canonical = Translator("host").translate(

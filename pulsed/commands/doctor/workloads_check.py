@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from pulsed.attribution.pod_workloads import NAME
 from pulsed.collector.cluster import resolves_workloads
-from pulsed.collector.source_factory import api_client
+from pulsed.collector.connections import api_client
 from pulsed.collector.this_host import node_name
 from pulsed.commands.doctor.attribution_check import AttributionCheck
 from pulsed.config import Config

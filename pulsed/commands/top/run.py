@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from pulsed.commands.daemon_client import DaemonClient
-from pulsed.commands.options import DEFAULT_URL, client_settings, load_config
+from pulsed.commands.daemon_client import DaemonClient, client_settings
+from pulsed.commands.options import DEFAULT_URL, load_config
 from pulsed.commands.top.feed import Connection, Feed
 from pulsed.commands.top.session import TopSession, once, wait_for_gpus
 from pulsed.commands.top.targets import START_SECONDS, LocalTarget, OwnDaemon, local_urls, opening

@@ -108,10 +108,7 @@ class GpuCheck:
     def conclude(self, inputs: GpuInputs, is_guest: bool, time: float, now: float) -> bool:
         """Update the state from the rules; return whether anything in it changed.
 
-        Args:
-            is_guest: whether the GPU is a share of a board in a vGPU guest.
-            time: of the sample, in Unix seconds.
-            now: of the sample, by the GPU's clock.
+        A guest is a GPU that is a share of a board. The time of the sample is in Unix seconds, and by the GPU's clock.
         """
         check, old, covered = self.check, self.state, self.is_covered
         severities = [rule.severity for rule in self.rules]

@@ -174,12 +174,9 @@ class Resets:
     is_pending: bool = False
 
     def update(self, reading: Reading, now: float, is_any_changed: bool) -> float | None:
-        """Take a measurement; return the time of the newest reset that it shows, None for none.
+        """Take a measurement that is not repeated; return the time of the newest reset that it shows, None for none.
 
-        Args:
-            reading: not a repeated one.
-            now: seconds of the GPU's clock.
-            is_any_changed: whether a sign other than the first has changed.
+        `is_any_changed` is whether a sign other than the first has changed.
         """
         energy = reading[_ENERGY]
         moment = None if energy is None else self.energy.update(energy, now, 0.0)

@@ -49,14 +49,11 @@ class Reachability:
         self._seen = -LOST_SECONDS
 
     def update(self, state: InputState, reading: Reading, has_peers: bool, time: float, now: float) -> None:
-        """Take a sample. Stale inputs are no proof that the GPU is gone.
+        """Take a sample: its state, its reading (all None for a GPU that is in no sample), and its time in Unix seconds
+        and by the GPU's clock.
 
-        Args:
-            state: of its inputs.
-            reading: all None for a GPU that is in no sample.
-            has_peers: whether another GPU of the source answers; without one the source itself may be silent.
-            time: in Unix seconds.
-            now: seconds of the GPU's clock.
+        Stale inputs are no proof that the GPU is gone. If no other GPU of the source answers, the source itself may be
+        silent.
         """
         if state == "stale":
             return
@@ -101,22 +98,13 @@ class NodeFacts(NamedTuple):
 class GpuHealth:
     """Health of one GPU.
 
-    Args:
-        plan: the checks.
-        device: the GPU.
-
     Attributes:
         health: now; the same object while nothing in it changes.
-        device: as last seen.
         changes: checks whose state changed with the last sample: before and after.
         xids: codes that happened since the sample before the last one.
         now: seconds of the GPU's clock, as of the last sample. It starts at 0 and continues over a restart.
         started: seconds of that clock at the GPU's first sample since the start of the daemon.
         time: of the last sample, in Unix seconds.
-        rules: of all enabled checks.
-        inputs: of the rules.
-        reachability: whether it answers.
-        resets: whether it was reset.
         boot_id: of its node, opaque.
         driver_version: last known.
         last_reset: of the GPU, its driver or its node, in Unix seconds; None if none was seen.
@@ -162,16 +150,7 @@ class GpuHealth:
         extras: Extras | None = None,
         kernel_events: tuple[KernelEvent, ...] = (),
     ) -> Health:
-        """Evaluate a sample; a repeated one changes nothing.
-
-        Args:
-            track: identity and time of the GPU.
-            sample: what time the sample covers.
-            reading: its readings; those of a missing GPU are all None.
-            node: of the tick.
-            extras: dcgm-exporter's own metrics of the GPU.
-            kernel_events: messages about the GPU in the kernel log.
-        """
+        """Evaluate a sample; a repeated one changes nothing. The readings of a missing GPU are all None."""
         if self.health is NOT_EVALUATED:
             sample = FIRST
         elif sample.kind == "repeat":

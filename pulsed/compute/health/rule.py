@@ -16,11 +16,11 @@ from typing import NamedTuple
 from pulsed.compute.health.device_counters import CounterIncrease, DutyCounter
 from pulsed.compute.health.inputs import INPUT_POSITION, GpuInputs
 from pulsed.compute.sample import has_passed
-from pulsed.model.health import SEVERITY, State
+from pulsed.model.health import RAISED_STATES, SEVERITY, State
 
 MINUTE, HOUR, DAY = 60.0, 3600.0, 86400.0
 
-_RAISED = (1, 2, 3, 4)
+_RAISED = tuple(SEVERITY[state] for state in RAISED_STATES)
 """Severities of the raised states."""
 
 

@@ -11,7 +11,7 @@ from pulsed.compute.health.checks import BY_ID, CHECKS
 from pulsed.compute.health.rule import Rule
 from pulsed.compute.health.xids import XidSeverity, severity_of
 from pulsed.errors import ConfigError
-from pulsed.model.health import State
+from pulsed.model.health import RAISED_STATES, State
 from pulsed.suggestions import did_you_mean
 
 _R = TypeVar("_R", bound=Rule)
@@ -64,7 +64,7 @@ DEFAULT_HEALTH = HealthSettings()
 def threshold_keys(check: Check) -> Mapping[str, float]:
     """Return the thresholds of a check that can be changed, by key, with their values: the configuration's words."""
     keys: dict[str, float] = {}
-    for state in ("info", "warn", "hot", "crit"):
+    for state in RAISED_STATES:
         values = [(rule, value) for rule in check.rules for level, value in rule.levels.items() if level == state]
         if len(values) == 1:
             keys[state] = values[0][1]

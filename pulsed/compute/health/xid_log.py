@@ -132,16 +132,11 @@ class XidLog:
         return [code for code, source in events.items() if self._add(code, source, jobs, now)]
 
     def add_kernel_events(self, events: Sequence[KernelEvent], jobs: Jobs, now: float, time: float) -> list[int]:
-        """Add messages of the kernel log; return the codes that happened since the first sample.
+        """Add messages of the kernel log about this GPU; return the codes that happened since the first sample.
 
         The log has every occurrence with its time, where a gauge has only the last code. Messages from before the first
         sample date codes of unknown age; by themselves they are no evidence, because the GPU may have been reset since.
-
-        Args:
-            events: about this GPU.
-            jobs: on the GPU.
-            now: seconds of the GPU's clock.
-            time: the same moment, in Unix seconds.
+        `now` and `time` are the same moment, by the GPU's clock and in Unix seconds.
         """
         happened = []
         for event in events:

@@ -3,19 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from pulsed.accounting.account import VIOLATIONS, GpuAccount, OwnerAccount
 from pulsed.accounting.accounting import OwnerAccounting
 from pulsed.accounting.counter_vector import by_name, observed
 from pulsed.accounting.saved_accounts import EndedAccounts
+from pulsed.model.gpu import Device, node_of
 from pulsed.model.owner import Owner
+from pulsed.model.vocabulary import Value
 from pulsed.present.account_totals import coverage, with_totals
+from pulsed.present.api.gpu_matches import IDENTITY
+from pulsed.present.api.schema import (
+    TEXT,
+    TIME,
+    TIME_OR_NULL,
+    Document,
+    Member,
+    Shape,
+    ValueKind,
+    listed,
+    optional,
+    shape_of,
+)
+from pulsed.present.job_advice import Advice
 from pulsed.present.job_numbers import NO_PRICES, Prices
-from pulsed.present.time_text import rfc3339, rfc3339_or_none
-from pulsed.present.workload_totals import WorkloadTotals
-
-Document = dict[str, Any]
+from pulsed.present.owner_totals import WorkloadTotals
 
 
 class Accounts(NamedTuple):
@@ -82,69 +95,167 @@ def names_of_owner(owner: Owner) -> set[str]:
     return names - {""}
 
 
-def owner_document(owner: Owner) -> Document:
-    """Return who an owner is; unknown texts are null."""
-    return {
-        "kind": owner.kind,
-        "id": owner.id,
-        "user": owner.user or None,
-        "user_id": owner.user_id or None,
-        "account": owner.account or None,
-        "partition": owner.partition or None,
-        "cluster": owner.cluster or None,
-        "name": owner.name or None,
-        "namespace": owner.namespace or None,
-        "container": owner.container or None,
-        "uid": owner.uid or None,
-        "workload": owner.workload or None,
-        "workload_kind": owner.workload_kind or None,
-        "labels": dict(owner.labels),
-    }
+SECONDS = ValueKind(lambda: float, observed)
+"""Observed time, of counters."""
+
+OWNER = Shape(
+    "OwnerShape",
+    Member("kind", str, "slurm_job, pod, process, or nobody"),
+    Member("id", str),
+    Member("user", TEXT),
+    Member("user_id", TEXT),
+    Member("account", TEXT),
+    Member("partition", TEXT),
+    Member("cluster", TEXT),
+    Member("name", TEXT),
+    Member("namespace", TEXT),
+    Member("container", TEXT),
+    Member("uid", TEXT),
+    Member("workload", TEXT),
+    Member("workload_kind", TEXT),
+    Member("labels", ValueKind(lambda: dict[str, str], dict)),
+)
+"""A job, pod or process that has GPUs; unknown texts are null."""
+
+COUNTERS = ValueKind(lambda: dict[str, float | dict[str, float] | None], by_name)
+
+_COUNTED = Shape(
+    "CountedShape",
+    Member("gpu_seconds", SECONDS, "observed time, of a shared GPU an equal share", "estimate"),
+    Member("observed_seconds", float, "observed time, also of shared GPUs", "observed"),
+    Member("bridged_joules", float, "energy while pulsed did not run, by the GPU's own counter"),
+    Member("counters", COUNTERS, "counters of METRICS.md, with equal shares of shared GPUs", "estimate"),
+    Member("lower", COUNTERS, "at least: without shared time", "alone"),
+    Member("upper", COUNTERS, "at most: all of shared time, and of samples in which it began or ended"),
+)
+"""Counters over the time in which an owner had GPUs."""
+
+_PEAKS = Shape(
+    "PeaksShape",
+    Member("memory_used_bytes", float | None),
+    Member("power_watts", float | None),
+    Member("temperature_celsius", float | None),
+)
+"""The largest values of the samples."""
+
+_IDLE_RUNS = Shape(
+    "IdleRunsShape",
+    Member("longest_seconds", float, of="longest_idle"),
+    Member("last_seconds", float, "the run at the end; 0 if the last sample was not idle", "idle_run"),
+)
+"""Runs of idle samples."""
+
+_EVENT = Shape(
+    "OwnerEventShape",
+    Member("time", TIME),
+    Member("check", TEXT, "a health check, `hang` or `straggler`; null for the GPU as a whole"),
+    Member("before", str),
+    Member("after", str),
+    Member("message", str),
+    Member("remedy", str, "what to do; empty for findings and where a check is no longer raised"),
+)
+"""A change of a GPU's health while the owner had it, or of a finding."""
+
+
+class _OwnedGpu(NamedTuple):
+    """A GPU of an owner, until a Unix time."""
+
+    account: GpuAccount
+    node: str
+    moment: float
+
+    @property
+    def device(self) -> Device:
+        """The GPU."""
+        return self.account.device
+
+    @property
+    def seconds(self) -> float:
+        """Time for which the owner had it."""
+        return self.account.held_seconds(self.moment)
+
+    @property
+    def coverage(self) -> float | None:
+        """Share of this time in which it was observed."""
+        return coverage(self.account.observed, self.seconds)
+
+    @property
+    def violations(self) -> dict[str, Value]:
+        """Increase of the GPU's own counters of lost clocks."""
+        return dict(zip(VIOLATIONS, self.account.violations, strict=True))
+
+
+_GPU = Shape(
+    "GpuAccountShape",
+    IDENTITY.members[-1],
+    *IDENTITY.members[:-1],
+    Member("model", TEXT, of="device.model"),
+    Member("memory_bytes", float | None, "size of its device memory", "account.memory_bytes"),
+    Member("shared_by", int, "most owners at a time; 1: not shared", "account.sharers"),
+    Member("held_seconds", float, of="seconds"),
+    Member("coverage", float | None),
+    Member("boundary_seconds", SECONDS, of="account.boundary"),
+    Member("samples", int, of="account.extremes.samples"),
+    *_COUNTED.via("account"),
+    Member("peaks", _PEAKS, of="account.extremes"),
+    Member("idle_runs", _IDLE_RUNS, of="account.extremes"),
+    Member("violations", dict[str, float | None]),
+    Member("events", listed(_EVENT), of="account.events"),
+    first=("gpu", "uuid", "mig_id", "node", *(member.name for member in _COUNTED.members)),
+)
+"""What an owner got out of one GPU."""
+
+_COST = Shape(
+    "CostShape",
+    Member("currency", str),
+    Member("per_gpu_hour", float | None),
+    Member("per_kwh", float | None),
+    Member("gpu_time", float, "of `total.gpu_seconds`"),
+    Member("energy", float | None, "null if the energy is unknown"),
+    Member("total", float | None),
+)
+"""Cost by the prices of the configuration, in `currency`."""
+
+
+class _Shown(NamedTuple):
+    """An account with what follows from its GPUs."""
+
+    account: OwnerAccount
+    moment: float
+
+    @property
+    def state(self) -> str:
+        """Whether it goes on."""
+        return "running" if self.account.end is None else "ended"
+
+    @property
+    def elapsed_seconds(self) -> float:
+        """Time since its begin."""
+        return max(self.moment - self.account.begin, 0.0)
+
+
+ACCOUNT = Shape(
+    "AccountShape",
+    Member("owner", OWNER, of="account.owner"),
+    Member("state", str, "running or ended"),
+    Member("begin", TIME, of="account.begin"),
+    Member("end", TIME_OR_NULL, of="account.end"),
+    Member("last_sample_time", TIME, of="account.last_seen"),
+    Member("elapsed_seconds", float),
+    # What follows is of `with_totals`.
+    Member("gpu_count", int, of=None),
+    Member("coverage", float | None, "share of the time with its GPUs in which they were observed", None),
+    Member("boundary_seconds", float, "samples in which it began or ended; not in counters, but in upper", None),
+    Member("total", _COUNTED, of=None),
+    Member("gpus", listed(_GPU), of=None),
+    Member("cost", optional(_COST), "null without prices", None),
+    Member("advice", listed(shape_of("AdviceShape", Advice)), "empty without enough observed time", None),
+)
+"""What an owner got out of its GPUs."""
 
 
 def account_document(account: OwnerAccount, here: str, prices: Prices = NO_PRICES) -> Document:
     """Return an account with all of its GPUs; `here` is this process's node."""
     moment = account.last_seen if account.end is None else account.end
-    document: Document = {
-        "owner": owner_document(account.owner),
-        "state": "running" if account.end is None else "ended",
-        "begin": rfc3339(account.begin),
-        "end": rfc3339_or_none(account.end),
-        "last_sample_time": rfc3339(account.last_seen),
-        "elapsed_seconds": max(moment - account.begin, 0.0),
-    }
-    return with_totals(document, [_gpu(each, moment, here) for each in account.gpus.values()], prices)
-
-
-def _gpu(account: GpuAccount, moment: float, here: str) -> Document:
-    device, extremes = account.device, account.extremes
-    held = account.held_seconds(moment)
-    return {
-        "node": device.entity.node or here,
-        "gpu": device.entity.gpu,
-        "uuid": device.entity.uuid or None,
-        "mig_id": device.entity.mig_id or None,
-        "model": device.model or None,
-        "memory_bytes": account.memory_bytes,
-        "shared_by": account.sharers,
-        "held_seconds": held,
-        "coverage": coverage(account.observed, held),
-        "boundary_seconds": observed(account.boundary),
-        "samples": extremes.samples,
-        "gpu_seconds": observed(account.estimate),
-        "observed_seconds": account.observed,
-        "bridged_joules": account.bridged_joules,
-        "counters": by_name(account.estimate),
-        "lower": by_name(account.alone),
-        "upper": by_name(account.upper),
-        "peaks": {
-            "memory_used_bytes": extremes.memory_used_bytes,
-            "power_watts": extremes.power_watts,
-            "temperature_celsius": extremes.temperature_celsius,
-        },
-        "idle_runs": {"longest_seconds": extremes.longest_idle, "last_seconds": extremes.idle_run},
-        "violations": dict(zip(VIOLATIONS, account.violations, strict=True)),
-        "events": [
-            {**event._asdict(), "time": rfc3339(event.time), "check": event.check or None} for event in account.events
-        ],
-    }
+    gpus = [_GPU.of(_OwnedGpu(each, node_of(each.device, here), moment)) for each in account.gpus.values()]
+    return with_totals(ACCOUNT.of(_Shown(account, moment)), gpus, prices)

@@ -5,89 +5,108 @@ Importing this module costs some 0.2 s and 13 MB: it is imported by the first re
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable
 from typing import Any
 
-from fastapi import FastAPI
+from fastapi import APIRouter, FastAPI
+from fastapi.openapi.utils import get_openapi
 from fastapi_offline import FastAPIOffline
 
 from pulsed import __version__
-from pulsed.attribution.gpu_processes import GpuProcessTable
-from pulsed.compute.settings import DEFAULT_SETTINGS, ComputeSettings
-from pulsed.model.target_store import TargetStore
-from pulsed.present.api.account_documents import Accounts
-from pulsed.present.api.events import EventBroadcaster
-from pulsed.present.api.history import History
-from pulsed.present.api.json_compression import JsonCompression
-from pulsed.present.api.json_response import ERROR_HANDLERS
-from pulsed.present.api.openapi import openapi_document
-from pulsed.present.api.response_headers import ResponseHeaders
+from pulsed.present.api.json_response import ERROR_HANDLERS, JsonCompression, ResponseHeaders
 from pulsed.present.api.routes.autoscale import autoscale_router
-from pulsed.present.api.routes.catalog import catalog_router
 from pulsed.present.api.routes.container_metrics import container_router
-from pulsed.present.api.routes.daemon import daemon_router
-from pulsed.present.api.routes.docs import docs_router
+from pulsed.present.api.routes.daemon import daemon_router, host_router
 from pulsed.present.api.routes.events import event_router
-from pulsed.present.api.routes.gpu_health import health_router
-from pulsed.present.api.routes.gpu_history import history_router
-from pulsed.present.api.routes.gpus import gpu_router
-from pulsed.present.api.routes.host import host_router
-from pulsed.present.api.routes.jobs import job_router
+from pulsed.present.api.routes.explanations import catalog_router, class_router
+from pulsed.present.api.routes.gpus import gpu_router, health_router
+from pulsed.present.api.routes.history import history_router
+from pulsed.present.api.routes.owners import owner_router
 from pulsed.present.api.routes.page import page_router
-from pulsed.present.api.routes.workloads import workload_router
+from pulsed.present.api.routing import ApiParts
+from pulsed.present.asgi import HEALTH, HEALTHY, READY
 
 SUMMARY = "Real utilization, workload class and health of the GPUs of this node."
 
+ROUTERS: tuple[Callable[[ApiParts], APIRouter], ...] = (
+    page_router,
+    gpu_router,
+    class_router,
+    history_router,
+    owner_router,
+    container_router,
+    autoscale_router,
+    event_router,
+    health_router,
+    host_router,
+    catalog_router,
+    daemon_router,
+)
+"""In the order of the documentation."""
 
-def api(
-    board: TargetStore,
-    config: Mapping[str, Any],
-    telemetry_path: str = "/metrics",
-    settings: ComputeSettings = DEFAULT_SETTINGS,
-    *,
-    history: History,
-    events: EventBroadcaster,
-    accounts: Accounts,
-    external_path: str | None = None,
-    processes: GpuProcessTable | None = None,
-) -> FastAPI:
-    """Return the JSON API.
 
-    Args:
-        config: the configuration with secrets masked.
-        settings: that results are computed with.
-        processes: has those that use GPUs.
-        external_path: path of all pages as clients see it, without a slash at the end; None: links are relative.
-    """
+def api(parts: ApiParts) -> FastAPI:
+    """Return the JSON API."""
     app = FastAPIOffline(
         None,  # its page has absolute links
         None,
         title="pulsed",
         version=__version__,
         summary=SUMMARY,
-        root_path_in_servers=external_path is None,
+        root_path_in_servers=parts.external_path is None,
         redirect_slashes=False,  # its addresses have the Host of the client
         exception_handlers=ERROR_HANDLERS,
         license_info={"name": "Apache-2.0", "identifier": "Apache-2.0"},
     )
     app.add_middleware(JsonCompression)
     app.add_middleware(ResponseHeaders)
-    for router in (
-        page_router(board, telemetry_path, external_path),
-        docs_router(),
-        gpu_router(board, settings),
-        history_router(board, history),
-        job_router(board, accounts),
-        workload_router(board, accounts, config),
-        container_router(board, settings.preset_name),
-        autoscale_router(board),
-        event_router(board, events),
-        health_router(board),
-        host_router(config, processes or GpuProcessTable()),
-        catalog_router(settings),
-        daemon_router(config),
-    ):
-        app.include_router(router)
-    document = openapi_document(app, telemetry_path, external_path)
+    for router in ROUTERS:
+        app.include_router(router(parts))
+    document = _openapi_document(app, parts.telemetry_path, parts.external_path)
     app.openapi = lambda: document  # type: ignore[method-assign] # FastAPI's way; what is in openapi_schema it may redo
     return app
+
+
+def _openapi_document(app: FastAPI, telemetry_path: str, external_path: str | None) -> dict[str, Any]:
+    """Return the OpenAPI document: that of FastAPI, and the paths that are served outside it."""
+    document = get_openapi(
+        title=app.title, version=app.version, summary=app.summary, license_info=app.license_info, routes=app.routes
+    )
+    _remove_422(document)
+    document["paths"] |= _front_paths(telemetry_path)
+    if external_path is not None:
+        document["servers"] = [{"url": external_path or "/"}]
+    return document
+
+
+def _front_paths(telemetry_path: str) -> dict[str, Any]:
+    """Return the OpenAPI paths that are served outside FastAPI."""
+    page = "Prometheus page: text 0.0.4 or OpenMetrics 1.0.0 by Accept, gzip by Accept-Encoding"
+    alive = "Liveness of the process, whatever the sources do"
+    text = {"text/plain": {"schema": {"type": "string"}}}
+    paths: dict[str, Any] = {}
+    for path, summary in (
+        (telemetry_path, page),
+        (HEALTHY, alive),
+        (HEALTH, alive),
+        (READY, "Readiness: 200 with fresh data"),
+    ):
+        answers: dict[str, Any] = {"200": {"description": "OK", "content": text}}
+        if path == READY:
+            answers["503"] = {"description": "No fresh data", "content": text}
+        if path == telemetry_path:
+            answers["200"] = {
+                "description": "OK",
+                "content": text | {"application/openmetrics-text": {"schema": {"type": "string"}}},
+            }
+        paths[path] = {"get": {"summary": summary, "responses": answers}}
+    return paths
+
+
+def _remove_422(document: dict[str, Any]) -> None:
+    """Remove FastAPI's 422 responses: an invalid parameter is answered 400."""
+    for path in document["paths"].values():
+        for operation in path.values():
+            operation["responses"].pop("422", None)
+    for name in ("HTTPValidationError", "ValidationError"):
+        document["components"]["schemas"].pop(name, None)

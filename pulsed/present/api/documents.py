@@ -1,4 +1,4 @@
-"""The JSON documents of the API, as plain dictionaries.
+"""The JSON documents of the state of GPUs and sources.
 
 Unlike the page for Prometheus they list stale GPUs too, with `stale`. A missing reading is null; all keys are always
 present.
@@ -6,211 +6,181 @@ present.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from math import isfinite
-from typing import Any, NamedTuple
+from typing import Annotated, NamedTuple
 
-from pulsed.accounting.counter_vector import by_name
+from pydantic import Field
+
 from pulsed.compute.health.checks import BY_ID
-from pulsed.compute.health.summary import limited_to, stale
-from pulsed.model.computed_tick import ComputedTick, Result
-from pulsed.model.gpu import Device, board_names, key_of, names_of, node_of, repeated
+from pulsed.compute.health.summary import limited_to
+from pulsed.model.gpu import Device
 from pulsed.model.health import CheckState, Health
+from pulsed.model.owner import Owner
 from pulsed.model.target_store import Target, TargetStore
 from pulsed.model.vocabulary import Reading
-from pulsed.present.api.account_documents import owner_document
-from pulsed.present.api.derived_fields import derived_sections
-from pulsed.present.time_text import rfc3339, rfc3339_or_none
+from pulsed.present.api.account_documents import COUNTERS, OWNER
+from pulsed.present.api.derived_sections import SECTIONS, Derived
+from pulsed.present.api.gpu_matches import Match, age, current_result, health_of, is_stale, matches
+from pulsed.present.api.schema import (
+    TEXT,
+    TIME,
+    TIME_OR_NULL,
+    Document,
+    Member,
+    Shape,
+    ValueKind,
+    listed,
+    optional,
+    shape_of,
+)
+from pulsed.present.time_text import rfc3339
 
-Document = dict[str, Any]
 
-SILENT_INTERVALS = 10.0
-"""After so many intervals without a sample the health of a GPU is unknown."""
+class SourceSummary(NamedTuple):
+    """One source of data."""
 
-SILENT_SECONDS = 10.0
-"""The same in seconds, for fast sources."""
+    kind: str
+    target: str
+    up: bool
+    error: str | None
+    interval_seconds: float
+    last_sample_time: str | None
+    demo: bool
+    kernel_log_error: Annotated[
+        str | None, Field(description="why XIDs are not read from the kernel log; null: they are, or off")
+    ]
 
 
-class Match(NamedTuple):
-    """One GPU or MIG instance, with the target that shows it."""
+class Sources(NamedTuple):
+    """All sources of a node, at a Unix time."""
 
-    target: Target
-    device: Device
-    reading: Reading
-    result: Result
     node: str
     time: float
-    lost: bool
-    position: int
-
-    @classmethod
-    def of(cls, target: Target, tick: ComputedTick, position: int, here: str) -> Match:
-        """Return a device of a target's tick; `here` is this process's node."""
-        device, lost = tick.devices[position], position in tick.lost
-        time = tick.lost[position] if lost else tick.time
-        reading, result = tick.readings[position], tick.results[position]
-        return cls(target, device, reading, result, node_of(device, here), time, lost, position)
+    sources: Sequence[SourceSummary]
 
 
-def gpus_document(board: TargetStore, now: float, wall_time: float, preset: str) -> Document:
-    """Return the document of all GPUs and sources; ages refer to `now` (monotonic seconds)."""
-    return {**sources_document(board, now, wall_time), "gpus": list(gpu_documents(board, now, preset))}
+def sources_of(store: TargetStore, now: float, wall_time: float) -> Sources:
+    """Return the state of all sources at `now` monotonic seconds, which is `wall_time`."""
+    return Sources(store.node, wall_time, [_state_of(target, now) for target in store.targets])
 
 
-def gpu_documents(board: TargetStore, now: float, preset: str) -> Iterator[Document]:
-    """Yield the documents of all GPUs, of the tick that a target has when it is its turn."""
-    return (gpu_document(match, now, preset) for match in matches(board, now))
+def _state_of(target: Target, now: float) -> SourceSummary:
+    return SourceSummary(
+        kind=target.kind,
+        target=target.name,
+        up=target.up and target.fresh(now),  # as on the page: one that hangs has not failed yet
+        error=target.error or None,
+        interval_seconds=target.interval,
+        last_sample_time=rfc3339(target.tick.time) if target.tick else None,
+        demo=target.kind == "demo",
+        kernel_log_error=target.kernel_log_error or None,
+    )
 
 
-def sources_document(board: TargetStore, now: float, wall_time: float) -> Document:
-    """Return the document of all sources."""
-    sources = [_source(target, now) for target in board.targets]
-    return {
-        "node": board.node,
-        "time": rfc3339(wall_time),
-        "source": _all_sources(sources),
-        "sources": sources,
-    }
+def _all_sources(states: Sequence[SourceSummary]) -> SourceSummary:
+    """Return the summary of all sources: up only if all of them are, with the first error."""
+    if len(states) == 1:
+        return states[0]
+    down = [state for state in states if not state.up]
+    error = next((state.error for state in down if state.error), None)
+    if len(down) > 1:
+        error = f"{len(down)} of {len(states)} sources are down" + (f"; the first: {error}" if error else "")
+    return SourceSummary(
+        kind=",".join(dict.fromkeys(state.kind for state in states)),
+        target=f"{len(states)} targets",
+        up=bool(states) and not down,
+        error=error,
+        interval_seconds=max((state.interval_seconds for state in states), default=0.0),
+        last_sample_time=max((state.last_sample_time for state in states if state.last_sample_time), default=None),
+        demo=any(state.demo for state in states),
+        kernel_log_error=next((state.kernel_log_error for state in states if state.kernel_log_error), None),
+    )
 
 
-def gpu_document(match: Match, now: float, preset: str) -> Document:
-    """Return the document of one GPU; its age refers to `now` (monotonic seconds)."""
-    device, result = match.device, current_result(match, now)
-    derived = derived_sections(match.reading, result, {"preset": preset})
-    derived["health"] |= _checks(result.health)
-    return {
-        "gpu": device.entity.gpu,
-        "uuid": device.entity.uuid or None,
-        "node": match.node,
-        "model": device.model or None,
-        "mig": _mig(device),
-        "time": rfc3339(match.time),
-        "age_seconds": round(_age(match, now), 3),
-        "stale": is_stale(match, now),
-        **derived,
-        "metrics": _metrics(match.reading),
-        "accounting": {"since": rfc3339_or_none(result.counters.created), "counters": by_name(result.counters.values)},
-        "attribution": _attribution(device),
-    }
+_SOURCE = shape_of("SourceShape", SourceSummary)
+
+SOURCES = Shape(
+    "SourcesShape",
+    Member("node", str),
+    Member("time", TIME),
+    Member("source", _SOURCE, of=lambda sources: _all_sources(sources.sources)),
+    Member("sources", listed(_SOURCE)),
+)
+"""The state of all sources."""
+
+_MIG = Shape(
+    "MigInstance",
+    Member("id", str, of="entity.mig_id"),
+    Member("profile", TEXT, of="entity.mig_profile"),
+    Member("uuid", TEXT, of="mig_uuid"),
+)
+MIG = ValueKind(lambda: _MIG.model | None, lambda device: _MIG.of(device) if device and device.entity.mig_id else None)
+"""What a device is besides a GPU."""
+
+_EVIDENCE = ValueKind(
+    lambda: dict[str, float | None],
+    lambda pairs: {name: value if isfinite(value) else None for name, value in pairs},
+)
+
+CHECK = Shape(
+    "HealthCheck",
+    Member("id", str),
+    Member("state", str, "unknown (inputs are absent), ok, info, warn, hot or crit"),
+    Member("since", TIME_OR_NULL),
+    Member("last_event", TIME_OR_NULL, "time of the last event that raised it"),
+    Member("covered", bool, "whether its inputs are present; a latched state outlives them"),
+    Member("message", str),
+    Member("evidence", _EVIDENCE, "the values that decided"),
+    Member("remedy", str),
+)
+"""One check of a GPU's health."""
+
+_XID = Shape(
+    "LastXid",
+    Member("code", int),
+    Member("description", str),
+    Member("time", TIME_OR_NULL, "null if it is older than pulsed's first sample"),
+)
+
+_HEALTH = Shape(
+    "HealthShape",
+    *SECTIONS["health"].members,
+    Member("checks", listed(CHECK), of=lambda derived: [each for each in derived.result.health.checks if each.applies]),
+    Member("last_xid", optional(_XID), of="result.health.xid_last"),
+    first=("checks", "last_xid"),
+)
+
+_POD = Shape(
+    "PodShape", Member("namespace", str), Member("pod", str, of="name"), Member("container", str), Member("uid", str)
+)
+
+_ATTRIBUTION = Shape(
+    "AttributionShape",
+    Member(
+        "known", bool, "whether its owners are known; without any it is then free", lambda gpu: gpu.owners is not None
+    ),
+    Member("owners", listed(OWNER), "several share it", lambda gpu: gpu.owners or ()),
+    Member("pods", listed(_POD), of=lambda gpu: _owners_of(gpu, "pod")),
+    Member("slurm_job", TEXT, of=lambda gpu: ",".join(owner.id for owner in _owners_of(gpu, "slurm_job"))),
+    Member(
+        "processes",
+        list[int],
+        "leaders of process groups, with attribution.process_owners",
+        lambda gpu: [int(owner.id) for owner in _owners_of(gpu, "process") if owner.id.isdecimal()],
+    ),
+)
 
 
-def health_document(board: TargetStore, now: float, checks: Collection[str] = ()) -> list[Document]:
-    """Return the health of all GPUs as a flat list for scripts; `problems` has the checks that are worse than ok.
-
-    A target without any GPU has one element, whose `gpu` is null: its GPUs are unknown.
-
-    Args:
-        checks: the ids of those that count, all if empty; a GPU on which none is raised and one is unknown is unknown.
-    """
-    found: list[Document] = []
-    for match in matches(board, now):
-        device, health = match.device, _health_of(match, now)
-        health = limited_to(health, checks) if checks else health
-        found.append(
-            {
-                "node": match.node,
-                "gpu": device.entity.gpu,
-                "uuid": device.entity.uuid or None,
-                "mig": _mig(device),
-                "model": device.model or None,
-                "target": match.target.name,
-                "stale": is_stale(match, now),
-                "state": health.state,
-                "severity": health.severity,
-                "coverage": health.coverage,
-                "last_reset": rfc3339_or_none(health.last_reset),
-                "problems": [check_document(check) for check in health.checks if check.severity > 0],
-            }
-        )
-    return found + [
-        _unknown_health(target, board.node)
-        for target in board.targets
-        if target.tick is None or not target.tick.devices
-    ]
+def _owners_of(device: Device, kind: str) -> Sequence[Owner]:
+    return [owner for owner in device.owners or () if owner.kind == kind]
 
 
-def _unknown_health(target: Target, node: str) -> Document:
-    """Return the element of a target without any GPU."""
-    telemetry = BY_ID["telemetry"]
-    message = f"No GPU has been read: {target.error or 'no data yet'}"
-    return {
-        "node": node,
-        "gpu": None,
-        "uuid": None,
-        "mig": None,
-        "model": None,
-        "target": target.name,
-        "stale": True,
-        "state": "unknown",
-        "severity": -1,
-        "coverage": 0.0,
-        "last_reset": None,
-        "problems": [check_document(CheckState("telemetry", "unknown", message=message, remedy=telemetry.remedy))],
-    }
-
-
-def find(board: TargetStore, wanted: str, node: str | None = None, now: float | None = None) -> list[Match]:
-    """Return the GPUs of a name, as `find_all`."""
-    return find_all(board, [wanted], node, now)[wanted]
-
-
-def find_all(
-    board: TargetStore, wanted: Sequence[str], node: str | None = None, now: float | None = None
-) -> dict[str, list[Match]]:
-    """Return the GPUs of each name: none, one, or several if nodes share it or only MIG instances of a GPU are known.
-
-    Args:
-        wanted: indices, UUIDs of GPUs or MIG instances, or index or UUID and MIG id as in `0:7`.
-        now: monotonic seconds; when two targets report the same GPU a fresh one is preferred. None: the first.
-    """
-    exact: dict[str, list[Match]] = {name: [] for name in wanted}
-    parts: dict[str, list[Match]] = {name: [] for name in wanted}
-    for match in matches(board, now):
-        if node is None or match.node == node:
-            for found, names in ((exact, names_of(match.device)), (parts, board_names(match.device))):
-                for name in names:
-                    if name in found:
-                        found[name].append(match)
-    return {name: exact[name] or parts[name] for name in exact}
-
-
-def matches(board: TargetStore, now: float | None = None) -> Iterator[Match]:
-    """Yield all GPUs, each once, in the order of the configuration; fresh targets take precedence."""
-    seen = [target for target in board.targets if target.tick is not None]
-    ranked = seen if now is None else sorted(seen, key=lambda target: not target.fresh(now))
-    keys = [
-        [key_of(device, board.node) for device in target.tick.devices] for target in ranked if target.tick is not None
-    ]
-    hidden = {id(target): positions for target, positions in zip(ranked, repeated(keys), strict=True)}
-    for target in seen:
-        if (tick := target.tick) is not None:
-            for position in range(len(tick.devices)):
-                if position not in hidden[id(target)]:
-                    yield Match.of(target, tick, position, board.node)
-
-
-def is_stale(match: Match, now: float) -> bool:
-    """Return whether a GPU's values are too old to be served as current ones; `now` is monotonic seconds."""
-    return match.lost or not match.target.fresh(now)
-
-
-def is_silent(target: Target, now: float) -> bool:
-    """Return whether a target has not delivered for so long that the health of its GPUs is unknown."""
-    silent = now - target.arrived > max(SILENT_INTERVALS * target.interval, SILENT_SECONDS)
-    return silent and target.tick is not None and not target.fresh(now)
-
-
-def current_result(match: Match, now: float) -> Result:
-    """Return the result of a GPU; its health is unknown once its target has not delivered for a long time."""
-    health = _health_of(match, now)
-    return match.result if health is match.result.health else match.result._replace(health=health)
-
-
-def _mig(device: Device) -> Document | None:
-    entity = device.entity
-    if not entity.mig_id:
-        return None
-    return {"id": entity.mig_id, "profile": entity.mig_profile or None, "uuid": device.mig_uuid or None}
+_ACCOUNTING = Shape(
+    "AccountingShape",
+    Member("since", TIME_OR_NULL, "time of the first sample; null before it", "created"),
+    Member("counters", COUNTERS, "counters of METRICS.md without prefix; states that are 0 are absent", "values"),
+)
 
 
 def _metrics(reading: Reading) -> dict[str, float | None]:
@@ -225,96 +195,132 @@ def _metrics(reading: Reading) -> dict[str, float | None]:
     return {name: value if value is not None and isfinite(value) else None for name, value in metrics.items()}
 
 
-def _age(match: Match, now: float) -> float:
-    """Return the age of the values; those of a lost GPU are older than the sample that it is missing from."""
-    target = match.target
-    sample = match.time if target.tick is None else target.tick.time
-    return max(0.0, now - target.arrived) + max(0.0, sample - match.time)
+class Shown(NamedTuple):
+    """A GPU at monotonic seconds, and what has its derived values at that time."""
+
+    match: Match
+    now: float
+    derived: Derived
 
 
-def _health_of(match: Match, now: float) -> Health:
-    """Return the health of a GPU: unknown once its target has not delivered for a long time."""
-    target, health = match.target, match.result.health
-    if match.lost or not is_silent(target, now):
-        return health
-    return stale(health, match.time + target.interval, (now - target.arrived) / target.interval)
+GPU = Shape(
+    "Gpu",
+    Member("gpu", str, of="match.device.entity.gpu"),
+    Member("uuid", TEXT, of="match.device.entity.uuid"),
+    Member("node", str, of="match.node"),
+    Member("model", TEXT, of="match.device.model"),
+    Member("mig", MIG, of="match.device"),
+    Member("time", TIME, of="match.time"),
+    Member("age_seconds", float, of=lambda shown: round(age(shown.match, shown.now), 3)),
+    Member("stale", bool, of=lambda shown: is_stale(shown.match, shown.now)),
+    *(Member(name, _HEALTH if name == "health" else shape, of="derived") for name, shape in SECTIONS.items()),
+    Member(
+        "metrics",
+        ValueKind(lambda: dict[str, float | None], _metrics),
+        "every quantity; null without a reading",
+        "match.reading",
+    ),
+    Member("accounting", _ACCOUNTING, "time and energy by class, since pulsed was started", "match.result.counters"),
+    Member("attribution", _ATTRIBUTION, "owners of the GPU", "match.device"),
+)
+"""The current state of one GPU or MIG instance."""
+
+GPUS = Shape("Gpus", *SOURCES.via("sources"), Member("gpus", listed(GPU)))
+"""The current state of all GPUs."""
 
 
-def _checks(health: Health) -> Document:
-    last = health.xid_last
-    return {
-        "checks": [check_document(check) for check in health.checks if check.applies],
-        "last_xid": None
-        if last is None
-        else {
-            "code": last.code,
-            "description": last.description,
-            "time": rfc3339_or_none(last.time),
-        },
-    }
+class Gpus(NamedTuple):
+    """All GPUs and sources; the GPUs of the ticks that targets have when it is their turn."""
+
+    sources: Sources
+    gpus: Iterator[Shown]
 
 
-def check_document(check: CheckState) -> Document:
-    """Return the document of one check."""
-    return {
-        "id": check.id,
-        "state": check.state,
-        "since": rfc3339_or_none(check.since),
-        "last_event": rfc3339_or_none(check.last_event),
-        "covered": check.covered,
-        "message": check.message,
-        "evidence": {name: value if isfinite(value) else None for name, value in check.evidence},
-        "remedy": check.remedy,
-    }
+def shown(match: Match, now: float, preset: str) -> Shown:
+    """Return a GPU at monotonic seconds; `preset` is the name of the weights of real utilization."""
+    return Shown(match, now, Derived(match.reading, current_result(match, now), preset))
 
 
-def _attribution(device: Device) -> Document:
-    owners = device.owners or ()
-    return {
-        "known": device.owners is not None,
-        "owners": [owner_document(owner) for owner in owners],
-        "pods": [
-            {"namespace": owner.namespace, "pod": owner.name, "container": owner.container, "uid": owner.uid}
-            for owner in owners
-            if owner.kind == "pod"
-        ],
-        "slurm_job": ",".join(owner.id for owner in owners if owner.kind == "slurm_job") or None,
-        "processes": [int(owner.id) for owner in owners if owner.kind == "process" and owner.id.isdecimal()],
-    }
+def all_gpus(store: TargetStore, now: float, wall_time: float, preset: str) -> Gpus:
+    """Return all GPUs and sources at `now` monotonic seconds, which is `wall_time`."""
+    return Gpus(sources_of(store, now, wall_time), (shown(match, now, preset) for match in matches(store, now)))
 
 
-def _source(target: Target, now: float) -> Document:
-    return {
-        "kind": target.kind,
-        "target": target.name,
-        "up": target.up and target.fresh(now),  # as on the page: one that hangs has not failed yet
-        "error": target.error or None,
-        "interval_seconds": target.interval,
-        "last_sample_time": rfc3339(target.tick.time) if target.tick else None,
-        "demo": target.kind == "demo",
-        "kernel_log_error": target.kernel_log_error or None,
-    }
+def gpu_document(match: Match, now: float, preset: str) -> Document:
+    """Return the document of one GPU; its age refers to `now` (monotonic seconds)."""
+    return GPU.of(shown(match, now, preset))
 
 
-def _all_sources(sources: list[Document]) -> Mapping[str, Any]:
-    """Return the summary of all sources: up only if all of them are, with the first error."""
-    if len(sources) == 1:
-        return sources[0]
-    down = [source for source in sources if not source["up"]]
-    error = next((source["error"] for source in down if source["error"]), None)
-    if len(down) > 1:
-        error = f"{len(down)} of {len(sources)} sources are down" + (f"; the first: {error}" if error else "")
-    kinds = dict.fromkeys(source["kind"] for source in sources)
-    times = [source["last_sample_time"] for source in sources if source["last_sample_time"]]
-    return {
-        "kind": ",".join(kinds),
-        "target": f"{len(sources)} targets",
-        "up": bool(sources) and not down,
-        "error": error,
-        "interval_seconds": max((source["interval_seconds"] for source in sources), default=0.0),
-        "last_sample_time": max(times, default=None),
-        "demo": any(source["demo"] for source in sources),
-        "kernel_log_error": next(
-            (source["kernel_log_error"] for source in sources if source["kernel_log_error"]), None
-        ),
-    }
+def gpus_document(store: TargetStore, now: float, wall_time: float, preset: str) -> Document:
+    """Return the document of all GPUs and sources; ages refer to `now` (monotonic seconds)."""
+    return GPUS.of(all_gpus(store, now, wall_time, preset))
+
+
+class _GpuHealth(NamedTuple):
+    """Health of one GPU, or of a target without any."""
+
+    node: str
+    device: Device | None
+    target: Target
+    stale: bool
+    health: Health
+    problems: Sequence[CheckState]
+
+
+GPU_HEALTH = Shape(
+    "GpuHealthShape",
+    Member("node", str),
+    Member(
+        "gpu",
+        str | None,
+        "index; null for a target from which no GPU was read",
+        lambda row: row.device and row.device.entity.gpu,
+    ),
+    Member("uuid", TEXT, of=lambda row: row.device and row.device.entity.uuid),
+    Member("mig", MIG, of="device"),
+    Member("model", TEXT, of=lambda row: row.device and row.device.model),
+    Member("target", str, "the source that it was read from", "target.name"),
+    Member("stale", bool),
+    Member("state", str, of="health.state"),
+    Member("severity", int, of="health.severity"),
+    Member("coverage", float, of="health.coverage"),
+    Member(
+        "last_reset",
+        TIME_OR_NULL,
+        "last reset of the GPU, its driver or its node; null if none was seen",
+        "health.last_reset",
+    ),
+    Member("problems", listed(CHECK), "checks that are worse than ok"),
+)
+"""Health of one GPU, or of a target without any, for scripts."""
+
+
+def health_document(store: TargetStore, now: float, checks: Collection[str] = ()) -> list[Document]:
+    """Return the health of all GPUs as a flat list for scripts; `problems` has the checks that are worse than ok.
+
+    A target without any GPU has one element, whose `gpu` is null: its GPUs are unknown.
+
+    Args:
+        checks: the ids of those that count, all if empty; a GPU on which none is raised and one is unknown is unknown.
+    """
+    rows = [_gpu_health(match, now, checks) for match in matches(store, now)]
+    rows += [
+        _unknown_health(target, store.node)
+        for target in store.targets
+        if target.tick is None or not target.tick.devices
+    ]
+    return [GPU_HEALTH.of(row) for row in rows]
+
+
+def _gpu_health(match: Match, now: float, checks: Collection[str]) -> _GpuHealth:
+    health = health_of(match, now)
+    health = limited_to(health, checks) if checks else health
+    problems = [check for check in health.checks if check.severity > 0]
+    return _GpuHealth(match.node, match.device, match.target, is_stale(match, now), health, problems)
+
+
+def _unknown_health(target: Target, node: str) -> _GpuHealth:
+    """Return the health of the GPUs of a target without any."""
+    message = f"No GPU has been read: {target.error or 'no data yet'}"
+    check = CheckState("telemetry", "unknown", message=message, remedy=BY_ID["telemetry"].remedy)
+    return _GpuHealth(node, None, target, True, Health("unknown", 0.0, ()), [check])

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from math import isfinite
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from pulsed.accounting.findings import FindingChange
 from pulsed.accounting.owner_roster import OwnerChange
 from pulsed.compute.health.xids import advice, xid_of
 from pulsed.json_text import json_text
 from pulsed.model.computed_tick import ComputedTick, Removal, Result
-from pulsed.model.gpu import Device, node_of
+from pulsed.model.gpu import Device
 from pulsed.model.vocabulary import Reading, Value
-from pulsed.present.api.account_documents import owner_document
+from pulsed.present.api.account_documents import OWNER
+from pulsed.present.api.gpu_matches import IDENTITY, Identity
 from pulsed.present.api.sample_fields import getter
+from pulsed.present.api.schema import Document
 from pulsed.present.time_text import rfc3339
 
 TICK_FIELDS = (
@@ -36,8 +38,6 @@ TICK_FIELDS = (
 """Fields of a GPU in a tick event; `/gpus` has all."""
 
 TICK = "tick"
-
-Document = dict[str, Any]
 
 
 class Change(NamedTuple):
@@ -96,14 +96,14 @@ def _xids(tick: ComputedTick) -> Iterator[Change]:
 
 def owner_change(change: OwnerChange) -> Change:
     """Return the change of an owner that is new on a GPU, or that had it and has ended."""
-    return Change(OWNER, change.device, change.time, {"change": change.kind, "owner": owner_document(change.owner)})
+    return Change("owner", change.device, change.time, {"change": change.kind, "owner": OWNER.of(change.owner)})
 
 
 def finding_change(change: FindingChange) -> Change:
     """Return the change of a finding about an owner's GPU."""
     state = "suspected" if change.is_active else "ok"
     document = {"finding": change.name, "state": state, "message": change.message or None}
-    return Change(FINDING, change.device, change.time, {**document, "owner": owner_document(change.owner)})
+    return Change("finding", change.device, change.time, {**document, "owner": OWNER.of(change.owner)})
 
 
 def removal_change(removal: Removal) -> Change:
@@ -134,9 +134,7 @@ CHANGES: Mapping[str, Callable[[ComputedTick], Iterable[Change]]] = {
 }
 """The kinds of changes, each with the function that yields them from a tick."""
 
-OWNER, FINDING = "owner", "finding"
-
-CHANGE_KINDS: tuple[str, ...] = (*CHANGES, OWNER, FINDING)
+CHANGE_KINDS: tuple[str, ...] = (*CHANGES, "owner", "finding")
 """All kinds of changes."""
 
 KINDS: tuple[str, ...] = (TICK, *CHANGE_KINDS)
@@ -145,23 +143,12 @@ KINDS: tuple[str, ...] = (TICK, *CHANGE_KINDS)
 
 def change_document(change: Change, here: str) -> Document:
     """Return the document of a change; `here` is this process's node, for GPUs whose source does not name one."""
-    return {"time": rfc3339(change.time), **identity_document(change.device, here), **change.document}
+    return {"time": rfc3339(change.time), **IDENTITY.of(Identity.of(change.device, here)), **change.document}
 
 
-def identity_document(device: Device, here: str) -> Document:
-    """Return the keys that identify a GPU in events and in the history."""
-    entity = device.entity
-    return {
-        "gpu": entity.gpu,
-        "uuid": entity.uuid or None,
-        "mig_id": entity.mig_id or None,
-        "node": node_of(device, here),
-    }
-
-
-def gpu_document(device: Device, reading: Reading, result: Result, here: str) -> Document:
+def tick_row(device: Device, reading: Reading, result: Result, here: str) -> Document:
     """Return the part of a tick event about one GPU; `here` is this process's node."""
-    row = identity_document(device, here)
+    row = IDENTITY.of(Identity.of(device, here))
     for name, get in _GETTERS:
         row[name] = finite(get(reading, result))
     return row

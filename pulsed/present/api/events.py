@@ -19,18 +19,9 @@ from typing import TYPE_CHECKING, Protocol
 
 from pulsed.model.computed_tick import ComputedTick
 from pulsed.model.gpu import names_of
-from pulsed.present.api.event_documents import (
-    CHANGES,
-    KINDS,
-    TICK,
-    Change,
-    Document,
-    change_document,
-    encoded,
-    gpu_document,
-)
-from pulsed.present.api.event_queue import MAX_QUEUED, Event, Subscriber
-from pulsed.present.api.recent_changes import RecentChanges
+from pulsed.present.api.event_documents import CHANGES, KINDS, TICK, Change, change_document, encoded, tick_row
+from pulsed.present.api.kept_events import MAX_QUEUED, Event, RecentChanges, Subscriber
+from pulsed.present.api.schema import Document
 from pulsed.present.time_text import rfc3339
 
 if TYPE_CHECKING:
@@ -115,7 +106,7 @@ class EventBroadcaster:
         def written(gpu: str | None) -> Document | None:
             head = {"time": rfc3339(tick.time), "target": tick.target}
             rows = zip(tick.devices, tick.readings, tick.results, strict=True)
-            chosen = [gpu_document(*row, self._here()) for row in rows if gpu is None or gpu in names_of(row[0])]
+            chosen = [tick_row(*row, self._here()) for row in rows if gpu is None or gpu in names_of(row[0])]
             return {**head, "gpus": chosen} if chosen or gpu is None else None
 
         self._hand_out(TICK, written)

@@ -6,19 +6,21 @@ A twentieth of the size of the GPUs' documents, and a client with the roster nee
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from hashlib import blake2b
 from itertools import groupby
-from typing import NamedTuple
+from operator import attrgetter
+from typing import Any, NamedTuple
 
 from pulsed.model.computed_tick import ComputedTick, Result
 from pulsed.model.gpu import Device, names_of
-from pulsed.model.health import Health
 from pulsed.model.target_store import Target, TargetStore
 from pulsed.model.vocabulary import Value
-from pulsed.present.api.documents import Document, Match, current_result, is_silent, is_stale, matches
+from pulsed.present.api.documents import SOURCES, Sources
 from pulsed.present.api.event_documents import TICK_FIELDS, encoded, finite
+from pulsed.present.api.gpu_matches import Match, current_result, is_silent, is_stale, matches
 from pulsed.present.api.sample_fields import getter
+from pulsed.present.api.schema import Document, Member, Shape, ValueKind
 from pulsed.present.time_text import rfc3339
 
 SUMMARY_FIELDS = (*TICK_FIELDS, "limiting_resource", "memory_bytes", "power_limit_watts")
@@ -28,32 +30,133 @@ MAX_ROWS = 1000
 """GPUs of one event at most, of whole targets: more keep the event loop from its connections for over 20 ms."""
 
 
-def summary_document(shown: Sequence[Match], fields: Sequence[str], now: float) -> Document:
-    """Return the roster of some GPUs and their state; `now` is monotonic seconds."""
-    gpus = _identities(shown)
-    owners = [
-        None if match.device.owners is None else [f"{owner.kind}:{owner.id}" for owner in match.device.owners]
-        for match in shown
-    ]
-    results = [current_result(match, now) for match in shown]
-    return {
-        "roster": _roster_id(gpus),
-        "gpus": gpus,
-        "owners": owners,
-        "class_since": [None if result.held.since is None else round(result.held.since, 3) for result in results],
-        "candidates": [list(result.workload.candidates) for result in results],
-        "problem": [_problem(result.health) for result in results],
-        **_state(shown, fields, now),
-    }
+class GpuColumns(NamedTuple):
+    """Some GPUs at monotonic seconds, with their current results, and the names of fields."""
+
+    gpus: Sequence[Match]
+    results: Sequence[Result]
+    fields: Sequence[str]
+    now: float
+
+    @classmethod
+    def of(cls, gpus: Sequence[Match], fields: Sequence[str], now: float) -> GpuColumns:
+        """Return the columns of these fields."""
+        return cls(gpus, [current_result(gpu, now) for gpu in gpus], fields, now)
 
 
-def _problem(health: Health) -> str | None:
+def _column(name: str, kind: Any, path: str) -> Member:
+    """Return the key of a column of identities; those that are unknown are null."""
+    get = attrgetter(path)
+    return Member(name, kind, of=lambda gpus: [get(gpu) or None for gpu in gpus])
+
+
+_ROSTER = Shape(
+    "RosterShape",
+    _column("node", list[str], "node"),
+    _column("gpu", list[str], "device.entity.gpu"),
+    _column("uuid", list[str | None], "device.entity.uuid"),
+    _column("mig_id", list[str | None], "device.entity.mig_id"),
+    _column("mig_profile", list[str | None], "device.entity.mig_profile"),
+    _column("model", list[str | None], "device.model"),
+)
+"""The identities of GPUs."""
+
+_STATE = Shape(
+    "GpuState",
+    Member(
+        "sample_time",
+        list[float],
+        "Unix seconds of each GPU's sample",
+        lambda columns: [round(gpu.time, 3) for gpu in columns.gpus],
+    ),
+    Member("stale", list[bool], of=lambda columns: [is_stale(gpu, columns.now) for gpu in columns.gpus]),
+    Member(
+        "fields",
+        dict[str, list[float | str | None]],
+        "one list per field; ratios have four decimals",
+        lambda columns: {name: list(_values(name, columns)) for name in columns.fields},
+    ),
+)
+"""What changes with every sample."""
+
+
+class _Summary(NamedTuple):
+    sources: Sources
+    roster: Document
+    columns: GpuColumns
+
+
+def _each(type: Any, convert: Callable[[Any], object]) -> ValueKind:
+    """Return the kind of a column: a value for each of a list."""
+    return ValueKind(lambda: type, lambda each: list(map(convert, each)))
+
+
+def _owners(gpu: Match) -> list[str] | None:
+    owners = gpu.device.owners
+    return None if owners is None else [f"{owner.kind}:{owner.id}" for owner in owners]
+
+
+def _class_since(result: Result) -> float | None:
+    return None if result.held.since is None else round(result.held.since, 3)
+
+
+def _problem(result: Result) -> str | None:
     """Return the message of the worst raised check; None if none is raised."""
-    raised = [check for check in health.checks if check.applies and check.severity > 0]
+    raised = [check for check in result.health.checks if check.applies and check.severity > 0]
     return max(raised, key=lambda check: check.severity).message if raised else None
 
 
-class _Shown(NamedTuple):
+GPU_COLUMNS = Shape(
+    "GpuColumnsShape",
+    *SOURCES.via("sources"),
+    Member(
+        "roster",
+        str,
+        "identifies the list of GPUs; another one if GPUs come or go",
+        lambda summary: _roster_id(summary.roster),
+    ),
+    Member("gpus", ValueKind(lambda: _ROSTER.model), of="roster"),
+    Member(
+        "owners",
+        _each(list[list[str] | None], _owners),
+        "`kind:id` of each owner; null if they are not known",
+        "columns.gpus",
+    ),
+    Member(
+        "class_since",
+        _each(list[float | None], _class_since),
+        "Unix seconds of the first sample of the class",
+        "columns.results",
+    ),
+    Member(
+        "candidates",
+        _each(list[list[str]], lambda result: list(result.workload.candidates)),
+        "classes that raw_class may be while it is unknown; else empty",
+        "columns.results",
+    ),
+    Member("problem", _each(list[str | None], _problem), "message of the worst raised health check", "columns.results"),
+    *_STATE.via("columns"),
+)
+"""The state of all GPUs as columns, in the order of the roster."""
+
+
+def summary_document(sources: Sources, gpus: Sequence[Match], fields: Sequence[str], now: float) -> Document:
+    """Return the roster of some GPUs and their state; `now` is monotonic seconds."""
+    return GPU_COLUMNS.of(_Summary(sources, _ROSTER.of(gpus), GpuColumns.of(gpus, fields, now)))
+
+
+def _values(name: str, columns: GpuColumns) -> Iterator[str | Value]:
+    get, is_ratio = getter(name), name.endswith("_ratio")
+    for gpu, result in zip(columns.gpus, columns.results, strict=True):
+        value = finite(get(gpu.reading, result))
+        yield round(value, 4) if is_ratio and isinstance(value, float) else value
+
+
+def _roster_id(roster: Document) -> str:
+    return blake2b(json.dumps(roster).encode(), digest_size=8).hexdigest()
+
+
+class _Sent(NamedTuple):
     """What was sent of a target."""
 
     tick: ComputedTick
@@ -81,7 +184,7 @@ class ColumnReader:
         self._roster = ""
         self._layout: list[tuple[Target, tuple[Device, ...], bool]] = []
         self._rows: list[tuple[Target, list[int], int]] = []
-        self._sent: dict[int, _Shown] = {}
+        self._sent: dict[int, _Sent] = {}
 
     def read(self, now: float, wall_time: float) -> tuple[bytes, bool]:
         """Return the next events and whether these are all; at `now` monotonic seconds, which is `wall_time`."""
@@ -93,7 +196,7 @@ class ColumnReader:
             tick = target.tick
             if tick is None:
                 continue
-            state = _Shown(tick, not target.fresh(now), is_silent(target, now))
+            state = _Sent(tick, not target.fresh(now), is_silent(target, now))
             sent = self._sent.get(first)
             if sent is not None and sent.tick is tick and sent[1:] == state[1:]:
                 continue
@@ -105,7 +208,7 @@ class ColumnReader:
             at += range(first, first + len(positions))
         if shown:
             head = {"roster": self._roster, "time": rfc3339(wall_time), "at": at}
-            parts.append(encoded("columns", {**head, **_state(shown, self._fields, now)}))
+            parts.append(encoded("columns", {**head, **_STATE.of(GpuColumns.of(shown, self._fields, now))}))
         return b"".join(parts), is_complete
 
     def _has_new_layout(self, now: float) -> bool:
@@ -132,45 +235,9 @@ class ColumnReader:
             rows = list(group)
             self._rows.append((rows[0].target, [match.position for match in rows], first))
             first += len(rows)
-        gpus = _identities(shown)
+        gpus = _ROSTER.of(shown)
         before, self._roster = self._roster, _roster_id(gpus)
         if before == self._roster:
             return b""
         self._sent.clear()
         return encoded("roster", {"roster": self._roster, "gpus": gpus})
-
-
-def _identities(shown: Iterable[Match]) -> Document:
-    rows = [
-        (
-            match.node,
-            match.device.entity.gpu,
-            match.device.entity.uuid or None,
-            match.device.entity.mig_id or None,
-            match.device.entity.mig_profile or None,
-            match.device.model or None,
-        )
-        for match in shown
-    ]
-    names = ("node", "gpu", "uuid", "mig_id", "mig_profile", "model")
-    return {name: [row[column] for row in rows] for column, name in enumerate(names)}
-
-
-def _roster_id(gpus: Document) -> str:
-    return blake2b(json.dumps(gpus).encode(), digest_size=8).hexdigest()
-
-
-def _state(shown: Sequence[Match], fields: Sequence[str], now: float) -> Document:
-    results = [current_result(match, now) for match in shown]
-    return {
-        "sample_time": [round(match.time, 3) for match in shown],
-        "stale": [is_stale(match, now) for match in shown],
-        "fields": {name: list(_column(name, shown, results)) for name in fields},
-    }
-
-
-def _column(name: str, shown: Sequence[Match], results: Sequence[Result]) -> Iterator[str | Value]:
-    get, is_ratio = getter(name), name.endswith("_ratio")
-    for match, result in zip(shown, results, strict=True):
-        value = finite(get(match.reading, result))
-        yield round(value, 4) if is_ratio and isinstance(value, float) else value

@@ -1,8 +1,8 @@
 """The samples of the last minutes of every GPU, in memory: for `/gpus/{gpu}/history`.
 
-Bounded by time, and by bytes over all GPUs together: a process that reads 10,000 GPUs stays as small as one that reads
-eight and only looks back less far. Consecutive ticks of one target form a segment; a segment that is complete is kept
-compressed, without loss. Beyond the limit the oldest segments are dropped, whichever target they belong to.
+Each target has a ring of ticks, which are packed rows. It is bounded by time, and by bytes over all GPUs together: a
+process that reads 10,000 GPUs stays as small as one that reads eight and only looks back less far. Beyond the limit the
+oldest ticks are dropped, whichever target they belong to.
 
 Age is measured on clocks that never step: the source's own, so that a replay looks back as far as its capture did, and
 this process's, by which a GPU or target that is gone expires. Samples are returned in the order of their arrival.
@@ -15,35 +15,35 @@ from __future__ import annotations
 import asyncio
 import struct
 import time
-import zlib
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import groupby
 from typing import Any, NamedTuple
 
 from pulsed.json_text import json_text
 from pulsed.model.computed_tick import ComputedTick
-from pulsed.model.gpu import Device, Entity, Key, key_of, names_of, node_of
-from pulsed.present.api.sample_fields import DEFAULT_FIELDS, check_fields
-from pulsed.present.api.sample_rows import Columns, json_numbers
+from pulsed.model.gpu import Device, Entity, GpuKey, key_of, names_of, node_of
+from pulsed.present.api.gpu_matches import IDENTITY, Identity
+from pulsed.present.api.sample_fields import DEFAULT_FIELDS, Columns, check_fields, json_numbers
+from pulsed.present.api.schema import Member, Shape
 
 SECONDS = 600.0
 MAX_BYTES = 8 * 2**20
 
-_SEGMENT_BYTES = 32 * 2**10
-"""Uncompressed size at which a segment is complete: compressing it takes some 0.5 ms, decompressing it 0.1 ms."""
+_RING_BYTES = 1000
+"""Memory of a ring without ticks (CPython, with malloc's share)."""
 
-_SEGMENTS = 64
-"""A segment is complete after this share of the history's time, too: a segment expires as a whole."""
-
-_OVERHEAD_BYTES = 400
-"""Memory of a segment besides its data: its objects and its place (CPython, with malloc's share)."""
+_TICK_BYTES = 130
+"""Memory of a tick besides its data: its objects and its places."""
 
 _DEVICE_BYTES = 480
-"""Memory of a device that no other segment holds."""
+"""Memory of a device that no other tick has."""
+
+_PIECE_TICKS = 256
+"""Ticks that are read at once; it takes less than 1 ms."""
 
 _MOMENT = struct.Struct("=ddd")
 """How each tick begins: its clock, its time, and when it arrived by this process's clock. The GPUs' rows follow."""
-
 
 _FORGOTTEN = Device(Entity("gpu", ""))
 """In place of a device whose samples are hidden; it has no name."""
@@ -57,48 +57,48 @@ class RememberedGpu(NamedTuple):
     node: str
 
 
-class _Source:
-    """What is kept of one target."""
+class _Tick(NamedTuple):
+    """The packed samples of all devices of a target; consecutive ticks with equal devices have the same tuple."""
 
-    __slots__ = ("devices", "interval", "name", "newest", "open", "segments", "time")
-
-    def __init__(self, name: str) -> None:
-        self.name, self.newest, self.time, self.interval = name, 0.0, 0.0, 0.0
-        self.devices: tuple[Device, ...] = ()
-        self.open: _Segment | None = None
-        self.segments = 0
-
-
-class _Segment:
-    """Consecutive ticks of one target with the same devices.
-
-    Once it is complete, `compressed` replaces `data`. `arrived` is that of the last tick, `cost` its counted bytes.
-    `number` counts all segments, `ticks` those of this one.
-    """
-
-    __slots__ = ("arrived", "compressed", "cost", "data", "devices", "first", "last", "number", "source", "ticks")
-
-    def __init__(self, source: _Source, devices: tuple[Device, ...], clock: float, number: int) -> None:
-        self.source, self.devices, self.first, self.last, self.arrived = source, devices, clock, clock, 0.0
-        self.number, self.ticks = number, 0
-        self.data, self.compressed, self.cost = bytearray(), b"", 0
-
-
-class _Part(NamedTuple):
-    """One GPU's samples in a segment: its number, ticks and data, how many GPUs it has, and which of them it is."""
-
-    number: int
-    ticks: int
+    devices: tuple[Device, ...]
     data: bytes
-    compressed: bool
-    devices: int
-    position: int
+
+    @property
+    def moment(self) -> tuple[float, float, float]:
+        """Its clock, its Unix time, and when it arrived."""
+        clock, time, arrived = _MOMENT.unpack_from(self.data)
+        return clock, time, arrived
+
+
+class _Ring:
+    """The ticks of one target, the oldest first, and clock, Unix time and interval of the newest."""
+
+    __slots__ = ("interval", "newest", "target", "ticks", "time")
+
+    def __init__(self, target: str) -> None:
+        self.target, self.newest, self.time, self.interval = target, 0.0, 0.0, 0.0
+        self.ticks: deque[_Tick] = deque()
+
+    def layouts(self) -> Iterator[tuple[Device, ...]]:
+        """Yield the devices of consecutive ticks."""
+        for _, ticks in groupby(self.ticks, lambda tick: id(tick.devices)):
+            yield next(ticks).devices
+
+
+class HistorySamples(NamedTuple):
+    """Consecutive samples of a GPU: clocks, Unix times, and packed rows."""
+
+    clocks: list[float]
+    times: list[float]
+    rows: bytes
 
 
 class HistoryWindow(NamedTuple):
-    """What is kept of one GPU, at most `seconds` back from `newest`, the clock of the newest tick of the source.
+    """What is kept of one GPU, at most `seconds` back from `newest`, the clock of the newest tick of its target.
 
-    `time` is the Unix time of that tick.
+    Attributes:
+        time: the Unix time of that tick.
+        ticks: with the position of the GPU in each.
     """
 
     device: Device
@@ -106,22 +106,40 @@ class HistoryWindow(NamedTuple):
     seconds: float
     newest: float = 0.0
     time: float = 0.0
-    now: float = 0.0
-    parts: tuple[_Part, ...] = ()
-
-    @property
-    def most_samples(self) -> int:
-        """Number of samples, those included that are a little too old."""
-        return sum(part.ticks for part in self.parts)
+    ticks: Sequence[tuple[_Tick, int]] = ()
 
 
-class HistorySamples(NamedTuple):
-    """Consecutive samples of one of several windows: clocks, Unix times, and packed rows."""
+class LocatedWindow(NamedTuple):
+    """A window, and whose it is."""
 
-    window: int
-    clocks: list[float]
-    times: list[float]
-    rows: bytes
+    window: HistoryWindow
+    identity: Identity
+
+    @classmethod
+    def of(cls, window: HistoryWindow, here: str) -> LocatedWindow:
+        """Return a window of this process's node, unless its source names another one."""
+        return cls(window, Identity.of(window.device, here))
+
+
+HISTORY_HEAD = (
+    *IDENTITY.via("identity"),
+    Member("interval_seconds", float, "nominal time between two samples; 0 without samples", "window.interval"),
+)
+"""Whose history it is."""
+
+HISTORY = Shape(
+    "HistoryShape",
+    *HISTORY_HEAD,
+    Member("seconds", float, "length of the window", "window.seconds"),
+    Member("time", list[float], "Unix seconds of each sample, oldest first", None),
+    Member(
+        "fields",
+        dict[str, list[float | str | None]],
+        "one list per field, as long as time; null without a reading",
+        None,
+    ),
+)
+"""Recent samples of a GPU as columns, oldest first."""
 
 
 class History:
@@ -131,6 +149,7 @@ class History:
 
     Attributes:
         columns: layout of the packed rows.
+        size: bytes that all samples take, overhead included.
     """
 
     def __init__(
@@ -144,47 +163,37 @@ class History:
         self.fields = tuple(dict.fromkeys(fields))
         check_fields(self.fields)
         self.columns = Columns(self.fields)
-        self._sources: dict[str, _Source] = {}
-        self._segments: deque[_Segment] = deque()
-        self._bytes = self._count = 0
-
-    @property
-    def size(self) -> int:
-        """Bytes that all samples take, overhead included."""
-        return self._bytes
+        self.size = 0
+        self._rings: dict[str, _Ring] = {}
+        self._order: deque[_Ring] = deque()  # of each tick, in the order of their arrival
 
     def add(self, tick: ComputedTick) -> None:
         """Keep a tick. Costs 2 to 3 us per GPU; never fails."""
         now = self._now()
-        source = self._sources.get(tick.target)
-        if source is None:
-            source = self._sources[tick.target] = _Source(tick.target)
-        clock, pack = tick.clock, self.columns.pack
-        segment = self._segment(source, tick.devices, clock)
-        data = segment.data
-        before = len(data)
-        data += _MOMENT.pack(clock, tick.time, now)
-        for reading, result in zip(tick.readings, tick.results, strict=True):
-            data += pack(result, reading)
-        segment.last, segment.arrived = clock, now
-        segment.ticks += 1
-        source.newest, source.time, source.interval = clock, tick.time, tick.interval
-        # A growing bytearray is up to an eighth larger than its content.
-        self._charge(segment, (len(data) - before) * 9 // 8)
+        ring = self._rings.get(tick.target)
+        if ring is None:
+            ring = self._rings[tick.target] = _Ring(tick.target)
+            self.size += _RING_BYTES
+        devices = tick.devices
+        if ring.ticks and ring.ticks[-1].devices == devices:
+            devices = ring.ticks[-1].devices
+        else:
+            self.size += _DEVICE_BYTES * len(devices)
+        moment = _MOMENT.pack(tick.clock, tick.time, now)
+        data = b"".join((moment, *map(self.columns.pack, tick.results, tick.readings)))
+        ring.ticks.append(_Tick(devices, data))
+        ring.newest, ring.time, ring.interval = tick.clock, tick.time, tick.interval
+        self._order.append(ring)
+        self.size += len(data) + _TICK_BYTES
         self._forget(now)
 
     def find(self, wanted: str, node: str | None, here: str) -> list[RememberedGpu]:
-        """Return the GPUs with this name, as in `documents.find`, of which samples are kept, each once."""
+        """Return the GPUs with this name, as in `gpu_matches.find`, of which samples are kept, each once."""
         self._forget(self._now())
-        found: dict[Key, RememberedGpu] = {}
-        seen: dict[str, tuple[Device, ...]] = {}
-        for segment in self._segments:
-            target, devices = segment.source.name, segment.devices
-            if seen.get(target) is devices:
-                continue
-            seen[target] = devices
-            for device in devices:
-                past = RememberedGpu(target, device, node_of(device, here))
+        found: dict[GpuKey, RememberedGpu] = {}
+        for ring in sorted(self._rings.values(), key=lambda ring: ring.ticks[-1].moment[2]):
+            for device in (device for devices in ring.layouts() for device in devices):
+                past = RememberedGpu(ring.target, device, node_of(device, here))
                 if wanted in names_of(device) and node in (None, past.node):
                     found[key_of(device, here)] = past
         return list(found.values())
@@ -193,46 +202,40 @@ class History:
         """Return what is kept of a GPU, at most `seconds` back from the target's newest tick; perhaps nothing."""
         now, seconds = self._now(), min(seconds, self.seconds)
         self._forget(now)
-        source, key = self._sources.get(target), key_of(device, "")
-        if source is None:
+        ring, key = self._rings.get(target), key_of(device, "")
+        if ring is None:
             return HistoryWindow(device, 0.0, seconds)
-        parts: list[_Part] = []
-        devices: tuple[Device, ...] = ()
-        position: int | None = None
-        for segment in self._segments:
-            if segment.source is not source:
-                continue
-            if segment.devices is not devices:
-                devices = segment.devices
-                position = next((at for at, each in enumerate(devices) if key_of(each, "") == key), None)
-                device = device if position is None else devices[position]
-            if position is not None and source.newest - segment.last <= seconds:
-                data = segment.compressed or bytes(segment.data)
-                parts.append(
-                    _Part(segment.number, segment.ticks, data, bool(segment.compressed), len(devices), position)
-                )
-        return HistoryWindow(device, source.interval, seconds, source.newest, source.time, now, tuple(parts))
+        positions: dict[int, int] = {}
+        for devices in ring.layouts():
+            position = next((at for at, each in enumerate(devices) if key_of(each, "") == key), None)
+            if position is not None:
+                positions[id(devices)], device = position, devices[position]
+        shown = [
+            (tick, positions[id(tick.devices)])
+            for tick in ring.ticks
+            if id(tick.devices) in positions and self._is_within(tick, ring, seconds, now)
+        ]
+        return HistoryWindow(device, ring.interval, seconds, ring.newest, ring.time, shown)
 
     def forget(self, gpu: Device) -> None:
         """Hide all samples of a GPU and of its parts; their memory is freed when they expire."""
         board = gpu.entity.board
-        hidden: dict[int, tuple[Device, ...]] = {}
-        for segment in self._segments:
-            devices = segment.devices
-            if id(devices) not in hidden:
-                shown = tuple([_FORGOTTEN if each.entity.board == board else each for each in devices])
-                hidden[id(devices)] = devices if shown == devices else shown
-            segment.devices = hidden[id(devices)]
+        for ring in self._rings.values():
+            shown = {
+                id(devices): tuple([_FORGOTTEN if each.entity.board == board else each for each in devices])
+                for devices in ring.layouts()
+            }
+            ring.ticks = deque(_Tick(shown[id(tick.devices)], tick.data) for tick in ring.ticks)
 
     async def write(self, window: HistoryWindow, fields: Sequence[str], head: Mapping[str, Any]) -> bytes:
-        """Render a window as JSON, column by column; yields to the event loop after each part.
+        """Render a window as JSON, column by column; yields to the event loop after each piece.
 
         The object begins with the keys and values of `head`.
         """
         columns = self.columns
         times: list[str] = []
         texts: dict[str, list[str]] = {name: [] for name in fields}
-        for _, _, moments, rows in self.samples([window]):
+        for _, moments, rows in self.samples(window):
             values = columns.transposed(rows)
             times.append(json_numbers(moments, 3))
             for name in fields:
@@ -242,76 +245,32 @@ class History:
         written = ",".join(f"{json_text(name)}:[{','.join(parts)}]" for name, parts in texts.items())
         return f'{{{begin}"time":[{",".join(times)}],"fields":{{{written}}}}}'.encode()
 
-    def samples(self, windows: Sequence[HistoryWindow]) -> Iterator[HistorySamples]:
-        """Yield the samples of some windows, segment by segment: those of a window in the order of their arrival.
-
-        A segment is decompressed once for all windows. Segments without a sample in a window are left out.
-        """
+    def samples(self, window: HistoryWindow) -> Iterator[HistorySamples]:
+        """Yield the samples of a window, piece by piece, in the order of their arrival."""
         size = self.columns.size
-        uses: dict[int, list[tuple[int, _Part]]] = {}
-        for index, window in enumerate(windows):
-            for part in window.parts:
-                uses.setdefault(part.number, []).append((index, part))
-        for number in sorted(uses):
-            first = uses[number][0][1]
-            data = zlib.decompress(first.data) if first.compressed else first.data
-            stride = _MOMENT.size + first.devices * size
-            moments = [(at, *_MOMENT.unpack_from(data, at)) for at in range(0, len(data), stride)]
-            for index, part in uses[number]:
-                window, place = windows[index], _MOMENT.size + part.position * size
-                shown = [
-                    (clock, when, data[at + place : at + place + size])
-                    for at, clock, when, arrived in moments
-                    if window.newest - clock <= window.seconds and window.now - arrived <= self.seconds
-                ]
-                if shown:
-                    clocks, times, rows = zip(*shown, strict=True)
-                    yield HistorySamples(index, list(clocks), list(times), b"".join(rows))
+        for begin in range(0, len(window.ticks), _PIECE_TICKS):
+            ticks = window.ticks[begin : begin + _PIECE_TICKS]
+            places = [_MOMENT.size + position * size for _, position in ticks]
+            moments = [tick.moment for tick, _ in ticks]
+            rows = b"".join([tick.data[at : at + size] for (tick, _), at in zip(ticks, places, strict=True)])
+            yield HistorySamples([clock for clock, _, _ in moments], [time for _, time, _ in moments], rows)
 
-    def _segment(self, source: _Source, devices: tuple[Device, ...], clock: float) -> _Segment:
-        """Return the segment that the next tick of a target belongs to."""
-        segment = source.open
-        if segment is not None:
-            span = clock - segment.first
-            within = 0 <= span * _SEGMENTS < self.seconds and len(segment.data) < _SEGMENT_BYTES
-            if within and segment.devices == devices:
-                return segment
-            self._complete(segment)
-        self._count += 1
-        segment = source.open = _Segment(source, devices, clock, self._count)
-        self._segments.append(segment)
-        self._charge(segment, _OVERHEAD_BYTES)
-        if source.devices is not devices:
-            self._charge(segment, _DEVICE_BYTES * len(devices))
-        source.devices = devices
-        source.segments += 1
-        return segment
-
-    def _complete(self, segment: _Segment) -> None:
-        """Compress a segment."""
-        segment.compressed = zlib.compress(segment.data, 1)
-        self._charge(segment, len(segment.compressed) - len(segment.data) * 9 // 8)
-        segment.data = bytearray()
-
-    def _charge(self, segment: _Segment, count: int) -> None:
-        segment.cost += count
-        self._bytes += count
+    def _is_within(self, tick: _Tick, ring: _Ring, seconds: float, now: float) -> bool:
+        clock, _, arrived = tick.moment
+        return ring.newest - clock <= seconds and now - arrived <= self.seconds
 
     def _forget(self, now: float) -> None:
-        """Drop the oldest segments while there is too much, or they are too old."""
-        segments, limit = self._segments, self.seconds
-        while segments:
-            oldest = segments[0]
-            expired = oldest.source.newest - oldest.last > limit or now - oldest.arrived > limit
-            if not expired and self._bytes <= self._max_bytes:
+        """Drop the oldest ticks while there is too much, or they are too old."""
+        while self._order:
+            ring = self._order[0]
+            oldest = ring.ticks[0]
+            if self.size <= self._max_bytes and self._is_within(oldest, ring, self.seconds, now):
                 return
-            self._drop(segments.popleft())
-
-    def _drop(self, segment: _Segment) -> None:
-        source = segment.source
-        self._charge(segment, -segment.cost)
-        source.segments -= 1
-        if source.open is segment:
-            source.open = None
-        if not source.segments:
-            del self._sources[source.name]
+            self._order.popleft()
+            ring.ticks.popleft()
+            self.size -= len(oldest.data) + _TICK_BYTES
+            if not ring.ticks or ring.ticks[0].devices is not oldest.devices:
+                self.size -= _DEVICE_BYTES * len(oldest.devices)
+            if not ring.ticks:
+                del self._rings[ring.target]
+                self.size -= _RING_BYTES

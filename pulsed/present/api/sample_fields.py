@@ -1,8 +1,16 @@
-"""Fields of a sample in history and events, and its columns in CSV: derived values and readings, by their name."""
+"""Fields of a sample in history and events, and its columns in CSV: derived values and readings, by their name.
+
+A sample is kept as one packed row, from which columns of JSON are made.
+"""
 
 from __future__ import annotations
 
+import json
+import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from math import nan
+from operator import itemgetter
+from typing import Any
 
 from pulsed.compute.declaration import DerivedNumber, DerivedState, DerivedVector
 from pulsed.compute.derived_results import DERIVED_VALUES
@@ -85,3 +93,82 @@ def check_fields(fields: Sequence[str]) -> None:
     for name in fields:
         if name not in FIELDS:
             raise UsageError(f"{name!r} is not a field", did_you_mean(name, FIELDS, "METRICS.md lists them"))
+
+
+NO_STATE = 255
+"""Position of a state that is missing."""
+
+
+class Columns:
+    """Layout of a packed sample: states, derived numbers, then readings.
+
+    Ratios have single precision, sufficient for six decimals; bytes, joules and hertz have double.
+    """
+
+    def __init__(self, fields: Sequence[str]) -> None:
+        words = [name for name in fields if name in WORDS]
+        derived = [name for name in fields if name in NUMBERS]
+        readings = [name for name in fields if name in POSITION]
+        self._names = (*words, *derived, *readings)
+        self._column = {name: position for position, name in enumerate(self._names)}
+        ratios = [name for name in derived if name.endswith("_ratio")]
+        single = frozenset((*ratios, *(name for name in readings if QUANTITIES[name].group == "activity")))
+        self._single = single
+        codes = "".join("B" if name in WORDS else "f" if name in single else "d" for name in self._names)
+        self._struct = struct.Struct(f"={codes}")
+        self._words = [
+            (WORDS[name].get, {word: code for code, word in enumerate(WORDS[name].states)}) for name in words
+        ]
+        self._derived = [NUMBERS[name] for name in derived]
+        positions = [POSITION[name] for name in readings]
+        self._pick: Callable[[Reading], tuple[Value, ...]]
+        if len(positions) > 1:
+            self._pick = itemgetter(*positions)
+        else:
+            self._pick = lambda reading: tuple(reading[position] for position in positions)
+        self.size = self._struct.size
+
+    def pack(self, result: Result, reading: Reading) -> bytes:
+        """Return a packed sample; missing values, and numbers out of range, are NaN."""
+        codes = [known.get(get(reading, result), NO_STATE) for get, known in self._words]
+        values = [get(reading, result) for get in self._derived]
+        values += self._pick(reading)
+        numbers = [nan if value is None else value for value in values]
+        try:
+            return self._struct.pack(*codes, *numbers)
+        except (OverflowError, struct.error):  # beyond single precision, or an integer beyond any
+            return self._struct.pack(*codes, *map(_within, numbers))
+
+    def transposed(self, rows: bytes) -> list[tuple[Any, ...]]:
+        """Return the rows as one tuple per column."""
+        return list(zip(*self._struct.iter_unpack(rows), strict=True))
+
+    def column(self, name: str, values: Sequence[tuple[Any, ...]]) -> tuple[Any, ...]:
+        """Return a transposed column: numbers, NaN where they are missing, or the positions of states."""
+        return values[self._column[name]]
+
+    def decimals(self, name: str) -> int | None:
+        """Return the decimals to which the numbers of a column are exact; None for all."""
+        return 6 if name in self._single else None
+
+    def text(self, name: str, values: Sequence[tuple[Any, ...]]) -> str:
+        """Return a column as JSON, without brackets."""
+        column = self.column(name, values)
+        if name in WORDS:
+            words = WORDS[name].states
+            return json.dumps([words[code] if code != NO_STATE else None for code in column], separators=(",", ":"))[
+                1:-1
+            ]
+        return json_numbers(column, self.decimals(name))
+
+
+def _within(value: float) -> float:
+    """Return a number in the range of single precision, or NaN."""
+    return value if abs(value) < 3e38 else nan
+
+
+def json_numbers(column: Sequence[float], decimals: int | None) -> str:
+    """Return numbers as JSON, without brackets; infinity and NaN are null."""
+    values = column if decimals is None else [round(value, decimals) for value in column]
+    text = json.dumps(values, separators=(",", ":"))[1:-1]
+    return text.replace("-Infinity", "null").replace("Infinity", "null").replace("NaN", "null")

@@ -26,15 +26,12 @@ from pulsed.present.owner_groups import (
     SCALE_TARGET,
     WORKLOAD,
     GroupLabels,
-    GroupSums,
     Owned,
     OwnerGroup,
-    families_of,
     fresh_owners,
     rows_of,
-    sums_of,
 )
-from pulsed.present.workload_totals import WorkloadTotals
+from pulsed.present.owner_totals import GroupSums, WorkloadTotals, families_of, sums_of
 
 MAX_OWNERS = 256
 
@@ -149,18 +146,18 @@ class OwnerFamilies:
     def _info_family(self, shown: Iterable[OwnerAccount], owned: Owned) -> Iterator[Metric]:
         info = Metric(_INFO, "Owners of the GPU, to be joined with its series", "info")
         for account in shown:
-            for held in owned[account]:
-                labels = {**dict(gpu_labels(held.device, self.board.node)), **_info(account.owner)}
+            for gpu in owned[account]:
+                labels = {**dict(gpu_labels(gpu.device, self.board.node)), **_info(account.owner)}
                 info.add_sample(f"{_INFO}_info", {name: text for name, text in labels.items() if text}, 1)
         if info.samples:
             yield info
 
     def _finding_families(self, shown: Iterable[OwnerAccount], owned: Owned) -> Iterator[Metric]:
         families = {name: Metric(*names, "gauge") for name, names in FINDING_FAMILIES.items()}
-        for held in chain.from_iterable(owned[account] for account in shown):
-            for name, is_active in self.findings.states(held.device).items():
+        for gpu in chain.from_iterable(owned[account] for account in shown):
+            for name, is_active in self.findings.states(gpu.device).items():
                 family = families[name]
-                family.add_sample(family.name, dict(gpu_labels(held.device, self.board.node)), int(is_active))
+                family.add_sample(family.name, dict(gpu_labels(gpu.device, self.board.node)), int(is_active))
         yield from (family for family in families.values() if family.samples and family.name in self.published)
 
     def _group_families(self, group: OwnerGroup, rows: Mapping[GroupLabels, GroupSums]) -> Iterator[Metric]:

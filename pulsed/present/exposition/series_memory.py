@@ -9,7 +9,7 @@ from __future__ import annotations
 from math import inf
 from typing import Literal, TypeVar, get_args
 
-from pulsed.model.gpu import Key
+from pulsed.model.gpu import GpuKey
 
 LEAST_HOLD_SECONDS, MOST_HOLD_SECONDS = 30.0, 120.0
 """Limits of the time for which a new counter stays at 0."""
@@ -40,7 +40,7 @@ class SeriesMemory:
         self.hold = LEAST_HOLD_SECONDS
         self._interval = 0.0
         self._changed = -inf
-        self._times: dict[Key, dict[str, float]] = {}
+        self._times: dict[GpuKey, dict[str, float]] = {}
 
     def begin_page(self, now: float) -> None:
         """Begin a page that is requested at this time.
@@ -59,7 +59,7 @@ class SeriesMemory:
         if self.now != -inf:
             self._changed = inf
 
-    def counter(self, key: Key, series: str, value: float, form: CounterForm) -> tuple[float | None, bool]:
+    def counter(self, key: GpuKey, series: str, value: float, form: CounterForm) -> tuple[float | None, bool]:
         """Return what to publish of a counter, None for nothing, and whether that changes with time alone.
 
         On the first page of a GPU, `counted` has its value at once, as the counters that every page has: quotients of
@@ -84,7 +84,7 @@ class SeriesMemory:
         times[series] = -inf
         return value, False
 
-    def gauge(self, key: Key, series: str, value: float, time: float) -> tuple[float | None, bool]:
+    def gauge(self, key: GpuKey, series: str, value: float, time: float) -> tuple[float | None, bool]:
         """Return the value of a gauge at this Unix time, None if it was 0 for long; and whether that changes."""
         times = self._times.setdefault(key, {_FIRST_PAGE: self.now})
         if value:
@@ -95,12 +95,12 @@ class SeriesMemory:
             since = times[series] = time
         return (value, True) if time - since <= RECENT_SECONDS else (None, False)
 
-    def forget_others(self, keys: set[Key]) -> None:
+    def forget_others(self, keys: set[GpuKey]) -> None:
         """Forget GPUs that are gone, once they are many."""
         self._times = without_gone(self._times, keys)
 
 
-def without_gone(kept: dict[Key, T], keys: set[Key]) -> dict[Key, T]:
+def without_gone(kept: dict[GpuKey, T], keys: set[GpuKey]) -> dict[GpuKey, T]:
     """Return what is kept of GPUs: all, until most of them are gone, because those that return begin again."""
     if len(kept) <= 2 * len(keys) + _SPARE:
         return kept

@@ -13,7 +13,7 @@ from pulsed.compute.peaks import LINKS, RESOURCES, Peaks
 from pulsed.compute.products import DEFAULT, architecture_of
 from pulsed.model.computed_tick import ComputedTick
 from pulsed.model.counters import Distribution
-from pulsed.model.gpu import Key
+from pulsed.model.gpu import GpuKey
 from pulsed.model.health import Health
 from pulsed.model.vocabulary import POSITION
 from pulsed.present.exposition.series_memory import without_gone
@@ -80,7 +80,7 @@ class TargetCounts:
         self._not_ok: Sequence[Sequence[Values]] = ()
 
     def update(
-        self, tick: ComputedTick, keys: Sequence[Key], hidden: frozenset[int], distribution: Distributions
+        self, tick: ComputedTick, keys: Sequence[GpuKey], hidden: frozenset[int], distribution: Distributions
     ) -> None:
         """Count the GPUs of a tick, without those at the positions `hidden`."""
         if tick is self._tick and hidden == self._hidden:
@@ -117,9 +117,9 @@ class Distributions:
 
     def __init__(self) -> None:
         self.sums: dict[tuple[str, str], Bucket] = {}
-        self._seen: dict[Key, Distribution] = {}
+        self._seen: dict[GpuKey, Distribution] = {}
 
-    def add(self, key: Key, model: str, now: Distribution) -> None:
+    def add(self, key: GpuKey, model: str, now: Distribution) -> None:
         """Add what is new in the distribution of one GPU."""
         before = self._seen.get(key)
         if before is now:
@@ -133,7 +133,7 @@ class Distributions:
         counts = list(map(add, counts, map(sub, now.counts, before.counts)))
         self.sums[key[0], model] = (bounds, counts, total + now.sum - before.sum)
 
-    def forget_others(self, keys: set[Key]) -> None:
+    def forget_others(self, keys: set[GpuKey]) -> None:
         """Forget what was seen of GPUs that are gone; what was counted of them stays."""
         self._seen = without_gone(self._seen, keys)
 

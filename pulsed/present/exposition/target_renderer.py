@@ -14,7 +14,7 @@ from operator import is_, ne
 from typing import cast
 
 from pulsed.model.computed_tick import ComputedTick
-from pulsed.model.gpu import Device, Key, gpu_labels, key_of
+from pulsed.model.gpu import Device, GpuKey, gpu_labels, key_of
 from pulsed.model.vocabulary import Value
 from pulsed.present.exposition.catalog import Catalog, Form
 from pulsed.present.exposition.family_types import Basis, DerivedFamily, Samples
@@ -50,7 +50,7 @@ class TargetRenderer:
     """
 
     def __init__(self, here: str, catalog: Catalog, memory: SeriesMemory, *, owner_labels: bool = False) -> None:
-        self.keys: tuple[Key, ...] = ()
+        self.keys: tuple[GpuKey, ...] = ()
         self._here, self._catalog, self._memory, self._owner_labels = here, catalog, memory, owner_labels
         self._devices: tuple[Device, ...] = ()
         self._tick: ComputedTick | None = None

@@ -103,7 +103,7 @@ class DcgmiSource:
         self._entities: frozenset[Labels] = frozenset()
         self._upkeep: asyncio.Task[None] | None = None
         self._upkeep_at = self._last_upkeep = 0.0
-        self._wants_restart = False
+        self._must_restart = False
         self._logged_lost: Mapping[str, tuple[int, ...]] = {}
         self._is_closed = False
 
@@ -138,8 +138,8 @@ class DcgmiSource:
         """
         if self._is_closed:
             raise StreamBroke(f"{self.target} is closed", "Make a new source")
-        if self._wants_restart:
-            self._wants_restart = False
+        if self._must_restart:
+            self._must_restart = False
             await self._stop()
         try:
             arrival = await (self._begin() if self._stream is None else self._stream.next(self._patience))
@@ -265,7 +265,7 @@ class DcgmiSource:
             before, self._topology = self._topology, await self._discover()
             changed = not self._settings.entities and is_outdated(before, self._topology)
             if changed or self._fields() != self._watch.wanted:
-                self._wants_restart = True
+                self._must_restart = True
         except SourceError as error:
             log.debug("the GPUs cannot be looked up now", extra={"error": str(error)})
         if not (missed := self._watch.lost_profiling):
@@ -280,7 +280,7 @@ class DcgmiSource:
             return
         await stream.end_now()
         self._watch.restore(probe.attempt())
-        self._wants_restart = True
+        self._must_restart = True
 
     def _log_lost(self) -> None:
         lost = self.lost

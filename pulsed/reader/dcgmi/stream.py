@@ -26,7 +26,7 @@ _TURNS = 2
 has then been read. Timers would do, but waking up costs as much as reading a tick."""
 
 _LONGEST_LINE = 2**14
-_LONGEST_TALK = 2 * 2**20
+_MOST_UNPARSED_BYTES = 2 * 2**20
 """So many bytes without a tick are no dmon: 16 GPUs in 7 instances with 60 fields are a seventh of it."""
 
 _MOST_WAITING = 64
@@ -53,14 +53,14 @@ class DmonStream:
         self._child: Child | None = None
         self._rest = b""
         self._stamp = (wall(), clock())
-        self._talk = 0
+        self._unparsed = 0
         self._chunks = 0
         self._received = 0.0
         self._timer: asyncio.TimerHandle | None = None
         self._found: list[RawTick] = []
         self._waiting: deque[RawTick] = deque()
         self._delivered_at = clock()
-        self._owed: Counter[str] = Counter()
+        self._unreported: Counter[str] = Counter()
         self._ticks = 0
         self._over = False
         self._refusal: SourceError | None = None
@@ -126,8 +126,8 @@ class DmonStream:
                 return
             self._take(tick)
             self._stamp = now
-        self._talk += len(data)
-        if self._talk > _LONGEST_TALK:
+        self._unparsed += len(data)
+        if self._unparsed > _MOST_UNPARSED_BYTES:
             name = f"{self._command[0]} dmon"
             self._refuse(StreamHung(f"{name} does not print a dmon table", "See what source.dcgmi.path runs"))
             return
@@ -164,7 +164,7 @@ class DmonStream:
         )
         if len(self._found) > _MOST_WAITING:
             self._leave_out([self._found.pop(0)])
-        self._talk = 0
+        self._unparsed = 0
 
     def _deliver(self) -> None:
         """Take the tick in progress as whole, and hand over what has been found."""
@@ -182,17 +182,17 @@ class DmonStream:
             return
         self._waiting.extend(_spread(found, min(self._interval, gap / len(found))))
         self._leave_out([self._waiting.popleft() for _ in range(len(self._waiting) - _MOST_WAITING)])
-        if self._owed:
+        if self._unreported:
             first = self._waiting[0]
-            self._waiting[0] = replace(first, rejected=self._owed + Counter(first.rejected))
-            self._owed = Counter()
+            self._waiting[0] = replace(first, rejected=self._unreported + Counter(first.rejected))
+            self._unreported = Counter()
         self._wake()
 
     def _leave_out(self, late: Sequence[RawTick]) -> None:
         """Forget ticks, but for what was rejected with them."""
         self.late += len(late)
         for tick in late:
-            self._owed.update(tick.rejected)
+            self._unreported.update(tick.rejected)
 
     def _refuse(self, error: SourceError) -> None:
         self._refusal = error

@@ -1,15 +1,18 @@
-"""What the demo's eight GPUs are doing: one function of time per workload.
+"""What the demo's eight GPUs are doing: signals of time per workload, and how much each puts on the GPU.
 
-Every story repeats after its period and is made of arithmetic only, so that any instant can be computed without
-what came before. This module must not depend on power, clocks, field names or ticks.
+`scenes.tsv` has the weights: a metric is the sum of the workload's signals, each times its weight. Every story repeats
+after its period and is made of arithmetic only, so that any instant can be computed without what came before. This
+module must not depend on power, clocks or ticks.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections import defaultdict
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from math import inf
+from pathlib import Path
 from typing import NamedTuple
 
 from pulsed.reader.demo.troubles import (
@@ -17,37 +20,15 @@ from pulsed.reader.demo.troubles import (
     EIGHT_MINUTES,
     SIX_MINUTES,
     UNCORRECTABLE_ERROR,
-    Faults,
     failing_cooling,
     failing_memory,
 )
 
-GIBIBYTE = 1024.0
-"""In MiB, DCGM's unit of frame buffer."""
+Activity = dict[str, float]
+"""The load on a GPU, by DCGM's name without `DCGM_FI_`: ratios, percent, bytes per second and MiB, as on the page.
 
-
-class Activity(NamedTuple):
-    """The load that a workload puts on the GPU: ratios 0..1, traffic in bytes per second, memory in MiB.
-
-    Values slightly out of range or order (more tensor than SM) are corrected by the simulated board.
-    """
-
-    graphics_engine: float = 0.0
-    sm: float = 0.0
-    occupancy: float = 0.0
-    tensor: float = 0.0
-    integer_tensor: float = 0.0
-    fp64: float = 0.0
-    fp32: float = 0.0
-    fp16: float = 0.0
-    integer: float = 0.0
-    dram: float = 0.0
-    encoder: float = 0.0
-    decoder: float = 0.0
-    pcie_transmit: float = 0.0
-    pcie_receive: float = 0.0
-    nvlink: float = 0.0
-    memory_used: float = 0.0
+Values slightly out of range or order (more tensor than SM) are corrected by the simulated board.
+"""
 
 
 class Wobble(NamedTuple):
@@ -129,132 +110,71 @@ def has_owner(t: float, turn: float) -> bool:
 LOADER_TURN = 240.0
 SOLVER_TURN = 480.0
 
+Signals = Mapping[str, float]
+"""How strong each signal of a workload is at one instant; the signal `always` is 1."""
 
-def training(t: float, wobble: Wobble) -> Activity:
+
+def training(t: float, wobble: Wobble) -> Signals:
     """Train a language model: tensor cores full, starved by the loader twice and checkpointed once in two minutes."""
     phase = t % 120.0
     checkpoint = pulse(phase, 100.0, 112.0)
     starved = max(pulse(phase, 30.0, 34.0), pulse(phase, 66.0, 70.0))
     busy = (1.0 - checkpoint) * (1.0 - 0.82 * starved) * (1.0 + 0.05 * wobble.fast)
-    return Activity(
-        graphics_engine=0.05 + 0.92 * busy,
-        sm=0.02 + 0.86 * busy,
-        occupancy=0.34 * busy,
-        tensor=0.66 * busy,
-        fp32=0.12 * busy,
-        fp16=0.03 * busy,
-        integer=0.10 * busy,
-        dram=0.03 + (0.43 + 0.04 * wobble.middle) * busy,
-        pcie_transmit=0.2e9 + 14e9 * checkpoint,
-        pcie_receive=0.4e9 + 8e9 * starved,
-        nvlink=120e9 * busy,
-        memory_used=71.0 * GIBIBYTE,
-    )
+    return {"busy": busy, "busy_middle": wobble.middle * busy, "checkpoint": checkpoint, "starved": starved}
 
 
-def inference(t: float, wobble: Wobble) -> Activity:
+def inference(t: float, wobble: Wobble) -> Signals:
     """Serve a model: a burst of prompts (tensor cores), then answers (memory bandwidth), then no requests."""
     phase = t % 24.0
     load = 0.9 + 0.1 * wobble.slow
-    prefill = load * pulse(phase, 0.0, 6.0)
-    decode = load * pulse(phase, 5.0, 17.0)
-    return Activity(
-        graphics_engine=0.01 + 0.95 * max(prefill, decode),
-        sm=0.68 * prefill + (0.36 + 0.03 * wobble.fast) * decode,
-        occupancy=0.30 * prefill + 0.15 * decode,
-        tensor=0.42 * prefill + 0.06 * decode,
-        integer_tensor=0.10 * prefill,
-        fp32=0.10 * prefill + 0.08 * decode,
-        fp16=0.04 * prefill + 0.05 * decode,
-        integer=0.06 * prefill + 0.05 * decode,
-        dram=0.30 * prefill + (0.64 + 0.03 * wobble.fast) * decode,
-        pcie_transmit=20e6 + 60e6 * decode,
-        pcie_receive=20e6 + 150e6 * prefill,
-        memory_used=(68.0 + 1.5 * wobble.slow) * GIBIBYTE,
-    )
+    prefill, decode = load * pulse(phase, 0.0, 6.0), load * pulse(phase, 5.0, 17.0)
+    return {
+        "any_load": max(prefill, decode),
+        "prefill": prefill,
+        "decode": decode,
+        "decode_fast": wobble.fast * decode,
+        "slow": wobble.slow,
+    }
 
 
-def simulation(t: float, wobble: Wobble) -> Activity:
+def simulation(t: float, wobble: Wobble) -> Signals:
     """Solve equations in double precision, with a short exchange of boundaries every quarter of a minute."""
-    if not has_owner(t, SOLVER_TURN):
-        return Activity()
     exchange = pulse(t % 15.0, 12.5, 14.5)
     busy = (1.0 - 0.3 * exchange) * (1.0 + 0.04 * wobble.fast)
-    return Activity(
-        graphics_engine=0.97,
-        sm=0.85 * busy,
-        occupancy=0.48 * busy,
-        fp64=(0.45 + 0.03 * wobble.middle) * busy,
-        fp32=0.04 * busy,
-        integer=0.12 * busy,
-        dram=(0.34 + 0.03 * wobble.slow) * busy,
-        pcie_transmit=60e6,
-        pcie_receive=60e6,
-        nvlink=2e9 + 45e9 * exchange,
-        memory_used=52.0 * GIBIBYTE,
-    )
+    return {"busy": busy, "busy_middle": wobble.middle * busy, "busy_slow": wobble.slow * busy, "exchange": exchange}
 
 
-def data_loading(t: float, wobble: Wobble) -> Activity:
+def data_loading(t: float, wobble: Wobble) -> Signals:
     """Decode pictures as fast as PCIe brings them; the kernels are done long before the next batch."""
-    if not has_owner(t, LOADER_TURN):
-        return Activity()
-    flow = 1.0 + 0.2 * wobble.middle + 0.05 * wobble.fast
-    return Activity(
-        graphics_engine=0.27 * flow,
-        sm=0.12 * flow,
-        occupancy=0.06 * flow,
-        tensor=0.03 * flow,
-        fp32=0.04 * flow,
-        integer=0.04 * flow,
-        dram=0.16 * flow,
-        decoder=0.45 * flow,
-        pcie_transmit=0.6e9 * flow,
-        pcie_receive=17e9 * flow,
-        memory_used=(30.0 + 0.5 * wobble.slow) * GIBIBYTE,
-    )
+    return {"flow": 1.0 + 0.2 * wobble.middle + 0.05 * wobble.fast, "slow": wobble.slow}
 
 
-def forgotten(t: float, wobble: Wobble) -> Activity:
+def forgotten(t: float, wobble: Wobble) -> Signals:
     """Do nothing but keep the memory, as an abandoned notebook does."""
-    return Activity(memory_used=40.0 * GIBIBYTE)
+    return {}
 
 
-def burn_in(t: float, wobble: Wobble) -> Activity:
+def burn_in(t: float, wobble: Wobble) -> Signals:
     """Compute at full tilt until it gets too hot, then rest until it has cooled."""
-    busy = (1.0 - 0.9 * pulse(t % SIX_MINUTES, 254.0, 338.0, ramp=6.0)) * (1.0 + 0.03 * wobble.fast)
-    return Activity(
-        graphics_engine=0.98 * busy,
-        sm=0.91 * busy,
-        occupancy=0.62 * busy,
-        tensor=0.10 * busy,
-        fp32=0.64 * busy,
-        integer=0.20 * busy,
-        dram=0.30 * busy,
-        pcie_transmit=10e6,
-        pcie_receive=10e6,
-        memory_used=20.0 * GIBIBYTE,
-    )
+    return {"busy": (1.0 - 0.9 * pulse(t % SIX_MINUTES, 254.0, 338.0, ramp=6.0)) * (1.0 + 0.03 * wobble.fast)}
 
 
-def fine_tuning(t: float, wobble: Wobble) -> Activity:
+def fine_tuning(t: float, wobble: Wobble) -> Signals:
     """Compute until bad memory kills the job, start once more, and be killed for good; again after the GPU's reset."""
     phase = t % EIGHT_MINUTES
     alive = pulse(phase, 12.0, CONTAINED_ERROR + 1.0) + pulse(phase, CONTAINED_ERROR + 20.0, UNCORRECTABLE_ERROR + 1.0)
     busy = alive * (1.0 + 0.05 * wobble.fast)
-    return Activity(
-        graphics_engine=0.90 * busy,
-        sm=(0.62 + 0.03 * wobble.middle) * busy,
-        occupancy=0.40 * busy,
-        tensor=0.08 * busy,
-        fp32=0.34 * busy,
-        fp16=0.05 * busy,
-        integer=0.10 * busy,
-        dram=0.30 * busy,
-        pcie_transmit=80e6 * busy,
-        pcie_receive=250e6 * busy,
-        memory_used=(0.6 + 44.0 * alive) * GIBIBYTE,
-    )
+    return {"alive": alive, "busy": busy, "busy_middle": wobble.middle * busy}
+
+
+_WEIGHTS: defaultdict[str, list[tuple[str, str, float]]] = defaultdict(list)
+"""Signal, metric and weight, by workload."""
+
+for _row in Path(__file__).with_suffix(".tsv").read_text(encoding="utf-8").splitlines()[1:]:
+    _workload, _signal, _metric, _weight = _row.split("\t")
+    _WEIGHTS[_workload].append((_signal, _metric, float(_weight)))
+
+_NOTHING: Activity = {metric: 0.0 for weights in _WEIGHTS.values() for _, metric, _ in weights}
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,14 +188,23 @@ class Scene:
         profiled: begin and end, in seconds of each period, of a profiler's use of the GPU's profiling counters.
     """
 
-    activity: Callable[[float, Wobble], Activity]
+    workload: Callable[[float, Wobble], Signals]
     owners: tuple[DemoOwner, ...] = ()
     period: float = EIGHT_MINUTES
     heat: Callable[[float], float] | None = None
-    faults: Callable[[float], Faults] | None = None
+    faults: Callable[[float], Mapping[str, int]] | None = None
     reset_each_period: bool = False
     seconds_per_replay: float = inf
     profiled: tuple[float, float] | None = None
+
+    def activity(self, t: float, wobble: Wobble) -> Activity:
+        """Return the load at `t` seconds; none between two owners."""
+        activity = _NOTHING.copy()
+        if not self.owners or has_owner(t, self.owners[0].turn):
+            signals = {"always": 1.0, **self.workload(t, wobble)}
+            for signal, metric, weight in _WEIGHTS[self.workload.__name__]:
+                activity[metric] += weight * signals[signal]
+        return activity
 
     def is_profiled(self, t: float) -> bool:
         """Return whether a profiler has the profiling counters at `t` seconds: DCGM's fields are blank then."""

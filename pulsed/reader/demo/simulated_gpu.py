@@ -1,8 +1,7 @@
 """A simulated H100: what a workload's activity does to power, clocks, heat and counters.
 
 The laws that hold on hardware hold here at every instant: an engine is at least as busy as what it contains, memory
-adds up, power stays under its limit, and counters are the integral of what they count. Independent of field names
-or ticks.
+adds up, power stays under its limit, and counters are the integral of what they count. Independent of ticks.
 """
 
 from __future__ import annotations
@@ -14,19 +13,16 @@ from itertools import accumulate
 from math import ceil, floor
 from typing import NamedTuple
 
+from pulsed.reader.demo.page import FIXED
 from pulsed.reader.demo.scenes import Activity, Noise, Scene, Wobble
 from pulsed.reader.demo.troubles import HEALTHY
 
 # NVIDIA H100 80GB HBM3: limits as nvidia-smi shows them; temperatures in the T.Limit form -8/-2/0 of 87 °C.
-POWER_LIMIT_WATTS = 700.0
-SM_CLOCK_MAX_MHZ = 1980.0
-MEMORY_CLOCK_MHZ = 2619.0
-MAX_OPERATING_CELSIUS = 87.0
-SLOWDOWN_CELSIUS = 89.0
-SHUTDOWN_CELSIUS = 95.0
-MEMORY_MAX_OPERATING_CELSIUS = 95.0
-MEMORY_MIB = 81559.0
-MEMORY_RESERVED_MIB = 604.0
+POWER_LIMIT_WATTS = FIXED["DEV_ENFORCED_POWER_LIMIT"]
+SM_CLOCK_MAX_MHZ = FIXED["DEV_MAX_SM_CLOCK"]
+MAX_OPERATING_CELSIUS = FIXED["DEV_GPU_MAX_OP_TEMP"]
+SLOWDOWN_CELSIUS = FIXED["DEV_SLOWDOWN_TEMP"]
+USABLE_MIB = FIXED["DEV_FB_TOTAL"] - FIXED["DEV_FB_RESERVED"]
 
 HELD_WATTS = 115.0
 """An H100 that computes nothing, but has a CUDA context."""
@@ -45,53 +41,6 @@ WARM_UP_SECONDS = 30
 
 NANOSECONDS = 1e9
 MILLIJOULES = 1e3
-
-
-class SimulatedReading(NamedTuple):
-    """Everything about one board at one instant, in DCGM's units: MiB, mJ, MHz, percent, ratio, ns, bytes/s."""
-
-    graphics_engine_ratio: float
-    sm_ratio: float
-    occupancy_ratio: float
-    tensor_ratio: float
-    tensor_half_ratio: float
-    tensor_integer_ratio: float
-    fp64_ratio: float
-    fp32_ratio: float
-    fp16_ratio: float
-    integer_ratio: float
-    dram_ratio: float
-    gpu_percent: float
-    memory_percent: float
-    encoder_percent: float
-    decoder_percent: float
-    pcie_transmit: float
-    pcie_receive: float
-    nvlink_transmit: float
-    nvlink_receive: float
-    nvlink_megabytes: float
-    memory_used_mib: float
-    memory_free_mib: float
-    memory_used_ratio: float
-    power_watts: float
-    energy_millijoules: float
-    temperature: float
-    memory_temperature: float
-    temperature_margin: float
-    sm_clock_mhz: float
-    clocks_event_reasons: float
-    power_violation_ns: float
-    thermal_violation_ns: float
-    pcie_replays: float
-    xid: float
-    corrected: float
-    corrected_lifetime: float
-    uncorrected: float
-    uncorrected_lifetime: float
-    rows_corrected: float
-    rows_uncorrected: float
-    remap_pending: float
-    recovery_action: float
 
 
 class _Load(NamedTuple):
@@ -139,58 +88,42 @@ class SimulatedGpu:
         self._capped = RunningIntegral.of([float(load.reasons & SW_POWER_CAP != 0) for load in loads])
         self._slowed = RunningIntegral.of([float(load.reasons & (SW_THERMAL | HW_THERMAL) != 0) for load in loads])
 
-    def read(self, t: float) -> SimulatedReading:
-        """Read every sensor and counter at `t` seconds after the demo's start."""
+    def read(self, t: float) -> dict[str, float]:
+        """Return every sensor and counter at `t` seconds after the demo's start, by DCGM's name without `DCGM_FI_`."""
         scene = self._scene
         activity, watts, clock, reasons = self._load(t)
         since_reset = t % scene.period if scene.reset_each_period else t
-        faults = HEALTHY if scene.faults is None else scene.faults(t)
-        celsius = float(floor(self._celsius(t)))
-        used = round(activity.memory_used)
-        return SimulatedReading(
-            graphics_engine_ratio=activity.graphics_engine,
-            sm_ratio=activity.sm,
-            occupancy_ratio=activity.occupancy,
-            tensor_ratio=activity.tensor,
-            tensor_half_ratio=round(activity.tensor - activity.integer_tensor, 6),
-            tensor_integer_ratio=activity.integer_tensor,
-            fp64_ratio=activity.fp64,
-            fp32_ratio=activity.fp32,
-            fp16_ratio=activity.fp16,
-            integer_ratio=activity.integer,
-            dram_ratio=activity.dram,
-            gpu_percent=float(min(100, ceil(101.0 * activity.graphics_engine))),
-            memory_percent=float(min(100, ceil(115.0 * activity.dram))),
-            encoder_percent=float(round(100.0 * activity.encoder)),
-            decoder_percent=float(round(100.0 * activity.decoder)),
-            pcie_transmit=float(round(activity.pcie_transmit)),
-            pcie_receive=float(round(activity.pcie_receive)),
-            nvlink_transmit=float(round(activity.nvlink)),
-            nvlink_receive=float(round(0.98 * activity.nvlink)),
-            nvlink_megabytes=float(round(1.98e-6 * activity.nvlink)),
-            memory_used_mib=float(used),
-            memory_free_mib=MEMORY_MIB - MEMORY_RESERVED_MIB - used,
-            memory_used_ratio=round(used / (MEMORY_MIB - MEMORY_RESERVED_MIB), 6),
-            power_watts=round(watts, 3),
-            energy_millijoules=float(round(MILLIJOULES * (self._energy_before + self._joules.at(since_reset)))),
-            temperature=celsius,
-            memory_temperature=float(floor(celsius + 2.0 + 6.0 * activity.dram)),
-            temperature_margin=MAX_OPERATING_CELSIUS - celsius,
-            sm_clock_mhz=clock,
-            clocks_event_reasons=float(reasons),
-            power_violation_ns=float(round(NANOSECONDS * self._capped.at(since_reset))),
-            thermal_violation_ns=float(round(NANOSECONDS * self._slowed.at(since_reset))),
-            pcie_replays=float(since_reset // scene.seconds_per_replay),
-            xid=float(faults.xid),
-            corrected=float(faults.corrected),
-            corrected_lifetime=float(faults.corrected_lifetime),
-            uncorrected=float(faults.uncorrected),
-            uncorrected_lifetime=float(faults.uncorrected_lifetime),
-            rows_corrected=float(faults.rows_corrected),
-            rows_uncorrected=float(faults.rows_uncorrected),
-            remap_pending=float(faults.remap_pending),
-            recovery_action=float(faults.recovery_action),
-        )
+        celsius = floor(self._celsius(t))
+        used = round(activity["DEV_FB_USED"])
+        return {
+            **activity,
+            "DEV_SM_CLOCK": clock,
+            "DEV_CLOCKS_EVENT_REASONS": reasons,
+            "DEV_MEMORY_TEMP": floor(celsius + 2.0 + 6.0 * activity["PROF_DRAM_ACTIVE"]),
+            "DEV_GPU_TEMP": celsius,
+            "DEV_GPU_TEMP_LIMIT": MAX_OPERATING_CELSIUS - celsius,
+            "DEV_POWER_USAGE": round(watts, 3),
+            "DEV_TOTAL_ENERGY_CONSUMPTION": round(MILLIJOULES * (self._energy_before + self._joules.at(since_reset))),
+            "DEV_POWER_VIOLATION": round(NANOSECONDS * self._capped.at(since_reset)),
+            "DEV_THERMAL_VIOLATION": round(NANOSECONDS * self._slowed.at(since_reset)),
+            "DEV_PCIE_REPLAY_COUNTER": since_reset // scene.seconds_per_replay,
+            "DEV_GPU_UTIL": min(100, ceil(101.0 * activity["PROF_GR_ENGINE_ACTIVE"])),
+            "DEV_MEM_COPY_UTIL": min(100, ceil(115.0 * activity["PROF_DRAM_ACTIVE"])),
+            "DEV_ENC_UTIL": 0.0,
+            "DEV_DEC_UTIL": round(activity["DEV_DEC_UTIL"]),
+            "DEV_FB_FREE": USABLE_MIB - used,
+            "DEV_FB_USED": used,
+            "DEV_FB_USED_PERCENT": round(used / USABLE_MIB, 6),
+            "DEV_NVLINK_BANDWIDTH_TOTAL": round(1.98e-6 * activity["PROF_NVLINK_TX_BYTES"]),
+            "PROF_PIPE_TENSOR_HMMA_ACTIVE": round(
+                activity["PROF_PIPE_TENSOR_ACTIVE"] - activity["PROF_PIPE_TENSOR_IMMA_ACTIVE"], 6
+            ),
+            "PROF_PCIE_TX_BYTES": round(activity["PROF_PCIE_TX_BYTES"]),
+            "PROF_PCIE_RX_BYTES": round(activity["PROF_PCIE_RX_BYTES"]),
+            "PROF_NVLINK_TX_BYTES": round(activity["PROF_NVLINK_TX_BYTES"]),
+            "PROF_NVLINK_RX_BYTES": round(0.98 * activity["PROF_NVLINK_TX_BYTES"]),
+            **(HEALTHY if scene.faults is None else scene.faults(t)),
+        }
 
     def _load(self, t: float) -> _Load:
         """Settle the scene's activity, and what power and clocks make of it."""
@@ -203,7 +136,7 @@ class SimulatedGpu:
             reasons |= SW_POWER_CAP
             factor *= (POWER_LIMIT_WATTS / watts) ** 0.5
             watts = POWER_LIMIT_WATTS
-        if activity.graphics_engine == 0.0:
+        if activity["PROF_GR_ENGINE_ACTIVE"] == 0.0:
             reasons |= GPU_IDLE
         return _Load(activity, watts, SM_CLOCK_STEP_MHZ * (SM_CLOCK_MAX_MHZ * factor // SM_CLOCK_STEP_MHZ), reasons)
 
@@ -217,27 +150,17 @@ class SimulatedGpu:
 
 def settled(wanted: Activity) -> Activity:
     """Bring an activity in line with how the counters nest: GR >= SM >= every pipe and the occupancy, all in 0..1."""
-    occupancy, tensor = _ratio(wanted.occupancy), _ratio(wanted.tensor)
-    fp64, fp32, fp16, integer = _ratio(wanted.fp64), _ratio(wanted.fp32), _ratio(wanted.fp16), _ratio(wanted.integer)
-    sm = max(_ratio(wanted.sm), occupancy, tensor, fp64, fp32, fp16, integer)
-    return Activity(
-        graphics_engine=max(_ratio(wanted.graphics_engine), sm),
-        sm=sm,
-        occupancy=occupancy,
-        tensor=tensor,
-        integer_tensor=min(_ratio(wanted.integer_tensor), tensor),
-        fp64=fp64,
-        fp32=fp32,
-        fp16=fp16,
-        integer=integer,
-        dram=_ratio(wanted.dram),
-        encoder=_ratio(wanted.encoder),
-        decoder=_ratio(wanted.decoder),
-        pcie_transmit=max(0.0, wanted.pcie_transmit),
-        pcie_receive=max(0.0, wanted.pcie_receive),
-        nvlink=max(0.0, wanted.nvlink),
-        memory_used=min(max(0.0, wanted.memory_used), MEMORY_MIB - MEMORY_RESERVED_MIB),
-    )
+    found = {
+        name: _ratio(value) if name.endswith(("_ACTIVE", "_OCCUPANCY")) else max(0.0, value)
+        for name, value in wanted.items()
+    }
+    integer, tensor = found["PROF_PIPE_TENSOR_IMMA_ACTIVE"], found["PROF_PIPE_TENSOR_ACTIVE"]
+    found["PROF_PIPE_TENSOR_IMMA_ACTIVE"] = min(integer, tensor)
+    sm = max(value for name, value in found.items() if name.startswith(("PROF_SM_", "PROF_PIPE_")))
+    found["PROF_SM_ACTIVE"] = sm
+    found["PROF_GR_ENGINE_ACTIVE"] = max(found["PROF_GR_ENGINE_ACTIVE"], sm)
+    found["DEV_FB_USED"] = min(found["DEV_FB_USED"], USABLE_MIB)
+    return found
 
 
 def _ratio(value: float) -> float:
@@ -251,11 +174,11 @@ def _watts_wanted(activity: Activity) -> float:
     """Power at full clocks, without a limit: what each part takes when it is always active."""
     return (
         HELD_WATTS
-        + 200.0 * activity.sm
-        + 400.0 * (activity.tensor + activity.fp64)
-        + 200.0 * (activity.fp32 + activity.dram)
-        + 150.0 * activity.fp16
-        + 1.5e-9 * (activity.pcie_transmit + activity.pcie_receive)
+        + 200.0 * activity["PROF_SM_ACTIVE"]
+        + 400.0 * (activity["PROF_PIPE_TENSOR_ACTIVE"] + activity["PROF_PIPE_FP64_ACTIVE"])
+        + 200.0 * (activity["PROF_PIPE_FP32_ACTIVE"] + activity["PROF_DRAM_ACTIVE"])
+        + 150.0 * activity["PROF_PIPE_FP16_ACTIVE"]
+        + 1.5e-9 * (activity["PROF_PCIE_TX_BYTES"] + activity["PROF_PCIE_RX_BYTES"])
     )
 
 

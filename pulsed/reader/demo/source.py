@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable
 
 from pulsed.errors import ConfigError
 from pulsed.model.raw_tick import RawTick
-from pulsed.reader.demo.fields import demo_layout, demo_values, owner_labels
+from pulsed.reader.demo.page import FIXED, PROFILED, demo_layout, demo_values, owner_labels
 from pulsed.reader.demo.scenes import SCENES
 from pulsed.reader.demo.simulated_gpu import SimulatedGpu
 
@@ -22,12 +22,15 @@ class Node:
     """The simulated machine: every value at any instant, as a pure function of the seed and the time."""
 
     def __init__(self, seed: int = 0) -> None:
-        self._boards = tuple(SimulatedGpu(scene, f"{seed}/{index}") for index, scene in enumerate(SCENES))
+        self._gpus = tuple(SimulatedGpu(scene, f"{seed}/{index}") for index, scene in enumerate(SCENES))
 
     def sample(self, t: float) -> list[float]:
         """Read all GPUs `t` seconds (0 or more) after the start, in the order of `demo_layout`."""
-        profiled = [index for index, scene in enumerate(SCENES) if scene.is_profiled(t)]
-        return demo_values([board.read(t) for board in self._boards], profiled)
+        readings = [FIXED | gpu.read(t) for gpu in self._gpus]
+        for index, scene in enumerate(SCENES):
+            if scene.is_profiled(t):
+                readings[index] |= PROFILED
+        return demo_values(readings)
 
 
 class DemoSource:

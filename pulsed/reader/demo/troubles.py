@@ -1,13 +1,12 @@
 """Faults of the demo: a GPU whose cooling fails, and one whose memory does.
 
-Functions of time that repeat, like the scenes; this module must not depend on workloads, field names or ticks.
+Functions of time that repeat, like the scenes.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from collections.abc import Mapping
 from itertools import pairwise
-from typing import NamedTuple
 
 SIX_MINUTES = 360.0
 EIGHT_MINUTES = 480.0
@@ -30,14 +29,11 @@ HEAT_CURVE: tuple[tuple[float, float], ...] = (
 
 
 def failing_cooling(t: float) -> float:
-    """Temperature of the die in °C while its cooling fails, a cycle of six minutes."""
+    """Return the temperature of the die in °C while its cooling fails, a cycle of six minutes."""
     phase = t % SIX_MINUTES
-    place = bisect_right(HEAT_CURVE, phase, key=lambda point: point[0])
-    (before, low), (after, high) = _HEAT_LEGS[min(place, len(_HEAT_LEGS)) - 1]
+    (before, low), (after, high) = next(leg for leg in pairwise(HEAT_CURVE) if phase < leg[1][0])
     return low + (high - low) * (phase - before) / (after - before)
 
-
-_HEAT_LEGS = tuple(pairwise(HEAT_CURVE))
 
 ROW_REMAPPED = 200.0
 CONTAINED_ERROR = 330.0
@@ -49,25 +45,8 @@ BOARD_LIFE = 24
 """Cycles until the failing board is swapped for a new one: a demo may run for weeks, spare rows would not."""
 
 
-class Faults(NamedTuple):
-    """Error counters and flags, as DCGM counts them; `_lifetime` counters and remapped rows outlive a reset."""
-
-    corrected: int = 0
-    corrected_lifetime: int = 0
-    uncorrected: int = 0
-    uncorrected_lifetime: int = 0
-    rows_corrected: int = 0
-    rows_uncorrected: int = 0
-    remap_pending: int = 0
-    xid: int = 0
-    recovery_action: int = 0
-
-
-HEALTHY = Faults()
-
-
-def failing_memory(t: float) -> Faults:
-    """Errors that grow for eight minutes, from corrected ones to XID 63, 94 and 48, and end with a reset.
+def failing_memory(t: float) -> Mapping[str, int]:
+    """Return errors that grow for eight minutes, from corrected ones to XID 63, 94 and 48, and end with a reset.
 
     A reset clears volatile counters, the pending remap and the XID; aggregates and remapped rows stay with the board.
     """
@@ -76,14 +55,17 @@ def failing_memory(t: float) -> Faults:
     remapped, contained, lost = phase >= ROW_REMAPPED, phase >= CONTAINED_ERROR, phase >= UNCORRECTABLE_ERROR
     corrected = int(CORRECTED_PER_CYCLE * (max(0.0, phase - 20.0) / (EIGHT_MINUTES - 20.0)) ** 2)
     uncorrected = contained + lost
-    return Faults(
-        corrected=corrected,
-        corrected_lifetime=resets * CORRECTED_PER_CYCLE + corrected,
-        uncorrected=uncorrected,
-        uncorrected_lifetime=resets * 2 + uncorrected,
-        rows_corrected=resets + remapped,
-        rows_uncorrected=resets * 2 + uncorrected,
-        remap_pending=int(remapped),
-        xid=48 if lost else 94 if contained else 63 if remapped else 0,
-        recovery_action=int(lost),
-    )
+    return {
+        "DEV_ECC_SBE_VOL_TOTAL": corrected,
+        "DEV_ECC_SBE_AGG_TOTAL": resets * CORRECTED_PER_CYCLE + corrected,
+        "DEV_ECC_DBE_VOL_TOTAL": uncorrected,
+        "DEV_ECC_DBE_AGG_TOTAL": resets * 2 + uncorrected,
+        "DEV_CORRECTABLE_REMAPPED_ROWS": resets + remapped,
+        "DEV_UNCORRECTABLE_REMAPPED_ROWS": resets * 2 + uncorrected,
+        "DEV_ROW_REMAP_PENDING": remapped,
+        "DEV_XID_ERRORS": 48 if lost else 94 if contained else 63 if remapped else 0,
+        "DEV_GET_GPU_RECOVERY_ACTION": lost,
+    }
+
+
+HEALTHY = dict.fromkeys(failing_memory(0.0), 0)

@@ -14,8 +14,8 @@ from typing import Literal
 
 from pulsed.errors import TooManyGpus
 from pulsed.model.raw_tick import MAX_GPUS, Layout, RawValue, Series
-from pulsed.reader.dmon.rows import BadRow, DmonEntity, DmonRow, SplitTable, Table
-from pulsed.reader.dmon.tables import is_header, is_unit_line, table_of
+from pulsed.reader.dmon.rows import BadRow, DmonEntity, DmonRow, SplitTable
+from pulsed.reader.dmon.tables import Table, is_header, is_unit_line, table_of
 
 
 @dataclass(frozen=True, slots=True)

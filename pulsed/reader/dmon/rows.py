@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Sequence
-from typing import Literal, NamedTuple, Protocol
+from typing import Literal, NamedTuple
 
 from pulsed.model.raw_tick import RawValue
 
@@ -124,24 +124,11 @@ class BadRow(NamedTuple):
     reason: Reason
 
 
-class Table(Protocol):
-    """The columns under one header."""
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Short names in the order of the columns; not always unique (`MEMRES` is 350 and 356)."""
-
-    def read(self, line: str, terminated: bool = True) -> DmonRow | BadRow | None:
-        """Return a line as a row; None if it does not begin with an entity.
-
-        If the stream ended before the line did (not `terminated`), it counts only if surely nothing is cut.
-        """
-
-
 class SplitTable:
     """Columns without places: no header (names from the configuration), or one that lost its blanks.
 
-    Without names every row is refused.
+    Without names every row is refused. `names` are the short names in the order of the columns; they are not always
+    unique (`MEMRES` is 350 and 356).
     """
 
     def __init__(self, names: tuple[str, ...]) -> None:
@@ -149,7 +136,10 @@ class SplitTable:
         self._texts = text_flags(names)
 
     def read(self, line: str, terminated: bool = True) -> DmonRow | BadRow | None:
-        """Read a line as a row. See `Table.read`."""
+        """Return a line as a row; None if it does not begin with an entity.
+
+        If the stream ended before the line did (not `terminated`), it counts only if surely nothing is cut.
+        """
         row = split_row(line, self._texts)
         if not self.names and row is not None:
             return BadRow(row.entity, "no_header")

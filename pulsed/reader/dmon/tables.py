@@ -23,7 +23,6 @@ from pulsed.reader.dmon.rows import (
     DmonEntity,
     DmonRow,
     SplitTable,
-    Table,
     check_blanks,
     entity_of,
     is_strict_number,
@@ -101,7 +100,7 @@ class LeftAlignedTable:
         self._entities: dict[str, DmonEntity] = {}
 
     def read(self, line: str, terminated: bool = True) -> DmonRow | BadRow | None:
-        """Read a line as a row. See `Table.read`."""
+        """Read a line as a row. See `SplitTable.read`."""
         if terminated:
             cells = self._slice(line)
             entity = self._entities.get(cells[0])
@@ -213,7 +212,7 @@ class RightAlignedTable:
         self._has_text = any(self._texts)
 
     def read(self, line: str, terminated: bool = True) -> DmonRow | BadRow | None:
-        """Read a line as a row. See `Table.read`."""
+        """Read a line as a row. See `SplitTable.read`."""
         match = ENTITY.match(line)
         if match is None:
             return None
@@ -301,3 +300,7 @@ def _may_be(text: str, is_text: bool) -> bool:
     except BadCell:
         return False
     return True
+
+
+Table = SplitTable | LeftAlignedTable | RightAlignedTable
+"""The columns under one header."""

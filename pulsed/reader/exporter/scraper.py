@@ -193,7 +193,7 @@ class Scraper:
 
 
 def _failure(where: str, error: BrokenAnswer | OSError) -> ScrapeFailed:
-    from pulsed.http.failure import describe
+    from pulsed.http.connection import describe
 
     kind, what = describe(error)
     return ScrapeFailed(f"{where} {what}", _FAILURE_REMEDIES[kind])

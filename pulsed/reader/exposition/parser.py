@@ -19,6 +19,7 @@ from itertools import chain
 from types import MappingProxyType
 
 from pulsed.errors import BadPage, TooManyGpus
+from pulsed.model.gpu import NOT_A_GPU
 from pulsed.model.raw_tick import Labels, Layout, RawValue, Series
 from pulsed.reader.exposition.row import (
     PageLimits,
@@ -44,7 +45,6 @@ SPARE_TEXTS = 1000
 _GROUP_LENGTH = 2**18
 _MAX_INVALID_BYTES = 2**16
 _LARGE_REMEDY = "Check what serves this URL; a page of very many GPUs needs source.max_gpus"
-_NOT_A_GPU = frozenset({"nvlink", "nvswitch", "cpu", "cpucore"})
 _NONE_REJECTED: Mapping[str, int] = MappingProxyType({})
 
 
@@ -354,7 +354,7 @@ def device_of(labels: Labels) -> int | None:
     """
     pairs = dict(labels)
     uuid, gpu = pairs.get("UUID") or pairs.get("uuid"), pairs.get("gpu")
-    if not uuid and (not gpu or not _NOT_A_GPU.isdisjoint(pairs)):
+    if not uuid and (not gpu or not NOT_A_GPU.isdisjoint(pairs)):
         return None
     node = pairs.get("Hostname") or pairs.get("hostname") or pairs.get("instance")
     return hash((node, uuid or f"gpu {gpu}", pairs.get("GPU_I_ID")))

@@ -3,30 +3,38 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
-from itertools import chain, islice
+import math
+from collections.abc import Iterator, Sequence
 from types import ModuleType
 
 from pulsed.errors import WatchRefused
-from pulsed.reader.nvml.call_group import CallGroup, is_refused, names_of
-from pulsed.reader.nvml.calls import CALLS
+from pulsed.reader.nvml.batches import FieldBatch, GpmSampler, Steps, Values
+from pulsed.reader.nvml.calls import (
+    CALLS,
+    EVERY,
+    FAST,
+    FIELD_VALUES,
+    GPM_METRICS,
+    SECOND,
+    SLOW,
+    Call,
+    GpmMetric,
+    Numbers,
+)
 from pulsed.reader.nvml.device_list import NvmlDevice
-from pulsed.reader.nvml.field_values import EVERY, FAST, FIELD_VALUES, SLOW, Values
-from pulsed.reader.nvml.gpm import GPM_METRICS, GpmMetric, GpmSampler
-from pulsed.reader.nvml.library import ENDED, GONE, profiling_error
-from pulsed.reader.nvml.native_call import Handle, LongCall
+from pulsed.reader.nvml.library import GONE, is_refused, optional, profiling_error
 from pulsed.reader.nvml.settings import NvmlSettings
 
 log = logging.getLogger(__name__)
 
 GPM_SUPPORT = "DCGM_FI_DEV_GPM_SUPPORT"
 
+_EARLY_SECONDS = 0.1
+"""A tick may come so much early without missing the calls that are due every second or less often."""
+
 
 class DeviceReader:
     """A GPU, or a MIG instance of one.
-
-    In every tick the calls of `prepare_sample` are made, those of `prepare_comparison`, those of `prepare_fields`; then
-    `read` has the values.
 
     Args:
         is_split: whether the GPU has MIG instances: then its own activity is theirs.
@@ -34,104 +42,64 @@ class DeviceReader:
 
     Attributes:
         device: what is read.
-        all_names: the metrics that `values` are of.
-        values: None is missing.
+        values: of the last tick, all metrics in an order that stays.
         gone: NVML's error if the GPU no longer answers; 0 while it does.
         profiling_error: why there are no profiling counters, where the driver has any and it is not the GPU's model.
     """
 
     def __init__(
-        self,
-        nvml: ModuleType,
-        device: NvmlDevice,
-        *,
-        settings: NvmlSettings,
-        is_split: bool = False,
-        offset: float = 0.0,
+        self, nvml: ModuleType, device: NvmlDevice, *, settings: NvmlSettings, is_split: bool, offset: float
     ) -> None:
         self._nvml, self.device, self._offset = nvml, device, offset
-        is_board = device.instance is None
         self.gone = 0
         self.profiling_error: WatchRefused | None = None
-        rows = [row for row in CALLS if row.instance or is_board]
-        fields = FIELD_VALUES if is_board else ()
-        has_gpm = _has_gpm(nvml, device.board)
-        metrics = _metrics(is_board, is_split) if has_gpm else []
-        groups = [
-            (
-                seconds,
-                [field for field in fields if _period(field.every, settings) == seconds],
-                [row for row in rows if _period(row.every, settings) == seconds],
-            )
-            for seconds in sorted({_period(every, settings) for every in EVERY})
-        ]
-        self._support = (GPM_SUPPORT,) if is_board else ()
-        counters = [metric.name for metric in metrics]
-        self.all_names = (*self._support, *counters, *chain.from_iterable(names_of(*group[1:]) for group in groups))
-        self.values: Values = [None] * len(self.all_names)
-        places = {name: place for place, name in enumerate(self.all_names)}
-        self._groups = [
-            CallGroup(nvml, device.handle, seconds, fields, rows, places) for seconds, fields, rows in groups
-        ]
-        if is_board:
-            self.values[0] = float(has_gpm)
-        self._gpm = self._sampler(metrics, places, max(3.0 * settings.interval, 1.0)) if has_gpm else None
-        self._counters: tuple[str, ...] = ()
-        self._due: list[CallGroup] = []
+        support = optional(nvml, "nvmlGpmQueryDeviceSupport", device.board)
+        has_gpm = support is not None and bool(support.isSupportedDevice)
+        metrics = _metrics(device.is_board, is_split) if has_gpm else []
+        periods = sorted({_period(every, settings) for every in EVERY})
+        self._groups = [_CallGroup(nvml, device, seconds, settings) for seconds in periods]
+        self._support = {GPM_SUPPORT: float(has_gpm)} if device.is_board else {}
+        self.values: Values = {**self._support}
+        for names in ([metric.name for metric in metrics], *(group.names for group in self._groups)):
+            self.values |= dict.fromkeys(names)
+        self._gpm = self._sampler(metrics, max(3.0 * settings.interval, 1.0)) if has_gpm else None
 
     @property
-    def names(self) -> frozenset[str]:
-        """The metrics that the driver does not refuse."""
-        counters = () if self._gpm is None else self._gpm.names
-        return frozenset(chain(self._support, counters, *(group.names for group in self._groups)))
+    def counters(self) -> Sequence[str]:
+        """The profiling counters that the driver does not refuse."""
+        return () if self._gpm is None else self._gpm.names
 
-    def was_narrowed(self) -> bool:
-        """Return whether the driver has refused profiling counters since the last call."""
-        before, self._counters = self._counters, () if self._gpm is None else self._gpm.names
-        return before is not self._counters
+    @property
+    def names(self) -> Sequence[str]:
+        """The metrics that the driver does not refuse, in the order of `values`."""
+        names = {*self._support, *self.counters}.union(*(group.names for group in self._groups))
+        return [name for name in self.values if name in names]
 
     @property
     def has_values(self) -> bool:
         """Whether any call for the device succeeded."""
-        return any(value is not None for value in islice(self.values, len(self._support), None))
+        return any(value is not None for name, value in self.values.items() if name not in self._support)
 
-    def prepare_sample(self, now: float) -> LongCall | None:
-        """Return the call that takes a sample of profiling counters at `now`, seconds of a clock that never steps."""
-        return None if self._gpm is None else self._gpm.prepare_sample(now)
-
-    def prepare_comparison(self) -> LongCall | None:
-        """Return the call that compares it with an earlier one."""
-        return None if self._gpm is None else self._gpm.prepare_comparison()
-
-    def prepare_fields(self, now: float) -> Sequence[LongCall]:
-        """Return the calls for the field values that are due, and note what else is."""
-        self._due = [group for group in self._groups if now >= group.due]
-        return [call for group in self._due if (call := group.prepare(now, self._offset)) is not None]
-
-    def read(self) -> None:
-        """Read the rest that is due, and update the values; slow values stay until they are read again.
+    def read(self, now: float) -> Steps:
+        """Read what is due at `now`, seconds of a clock that never steps; other values stay.
 
         Raises:
             NVMLError: the driver is gone.
         """
         try:
-            for group in self._due:
-                group.read(self.values)
+            due = [group for group in self._groups if now >= group.due]
+            for group in due:
+                group.call_fields(now, self._offset)
+            yield
             if self._gpm is not None:
-                self._decode_gpm(self._gpm)
+                yield from self._read_counters(self._gpm, now)
+            for group in due:
+                group.read(self.values)
         except self._nvml.NVMLError as error:
             if error.value not in GONE:
                 raise
             self.gone = error.value
-            self.clear()
-
-    def clear(self) -> None:
-        """Leave no value."""
-        self.values[:] = [None] * len(self.values)
-
-    def replace(self, name: str, value: float) -> None:
-        """Set a value."""
-        self.values[self.all_names.index(name)] = value
+            self.values = dict.fromkeys(self.values)
 
     def close(self) -> None:
         """Free the samples of profiling counters. Safe to call twice."""
@@ -139,17 +107,17 @@ class DeviceReader:
             self._gpm.close()
             self._gpm = None
 
-    def _sampler(self, metrics: Sequence[GpmMetric], places: Mapping[str, int], longest: float) -> GpmSampler | None:
+    def _sampler(self, metrics: Sequence[GpmMetric], longest: float) -> GpmSampler | None:
         try:
-            return GpmSampler(self._nvml, self.device.board, self.device.instance, metrics, places, longest)
+            return GpmSampler(self._nvml, self.device, metrics, longest)
         except self._nvml.NVMLError as error:
             is_refused(error)
             self._set_profiling_error(profiling_error(error.value))
             return None
 
-    def _decode_gpm(self, gpm: GpmSampler) -> None:
+    def _read_counters(self, gpm: GpmSampler, now: float) -> Steps:
         try:
-            gpm.decode(self.values)
+            yield from gpm.read(now, self.values)
         except self._nvml.NVMLError as error:
             self._set_profiling_error(profiling_error(error.value))
             if is_refused(error):
@@ -166,23 +134,79 @@ class DeviceReader:
             )
 
 
+class _CallGroup:
+    """The calls and field values that are read at one interval. What the driver refuses is left out from then on.
+
+    Args:
+        seconds: between two reads.
+
+    Attributes:
+        due: when it is read next, seconds of a clock that never steps.
+    """
+
+    def __init__(self, nvml: ModuleType, device: NvmlDevice, seconds: float, settings: NvmlSettings) -> None:
+        self._nvml, self._handle, self._seconds = nvml, device.handle, seconds
+        self.due = -math.inf
+        fields = [field for field in FIELD_VALUES if device.is_board and _period(field.every, settings) == seconds]
+        self._fields = FieldBatch(nvml, device.handle, fields)
+        self._rows = [
+            (row, list(row.calls))
+            for row in CALLS
+            if (row.of_instance or device.is_board) and _period(row.every, settings) == seconds
+        ]
+        self._blank: Values = dict.fromkeys(self.names)
+
+    @property
+    def names(self) -> Iterator[str]:
+        """The metrics that the driver does not refuse."""
+        yield from self._fields.names
+        for row, calls in self._rows:
+            if calls:
+                yield from row.names
+
+    def call_fields(self, now: float, offset: float) -> None:
+        """Make the call for the field values, for `read`.
+
+        Args:
+            offset: share of the interval, 0..1, after which a slow group is read for the second time.
+        """
+        is_staggered = self.due == -math.inf and self._seconds > SECOND
+        early = _EARLY_SECONDS if self._seconds >= SECOND else 0.0
+        self.due = now + self._seconds * (offset if is_staggered else 1.0) - early
+        self._fields.call()
+
+    def read(self, values: Values) -> None:
+        """Set the values of the group; None where a call fails.
+
+        Raises:
+            NVMLError: the GPU or the driver is gone.
+        """
+        values.update(self._blank)
+        self._fields.decode(values)
+        for row, calls in self._rows:
+            if calls and not (row.is_backup and values[row.names[0]] is not None):
+                values.update(zip(row.names, self._numbers(calls), strict=False))
+
+    def _numbers(self, calls: list[Call]) -> Numbers:
+        """Return what the first call returns that is not refused; nothing if it fails."""
+        while calls:
+            try:
+                return calls[0](self._nvml, self._handle)
+            except self._nvml.NVMLError as error:  # noqa: PERF203 - the next one is another call
+                if not is_refused(error):
+                    break
+                del calls[0]
+        return ()
+
+
 def _period(every: float, settings: NvmlSettings) -> float:
     """Return the seconds between two reads of what is read so often; `FAST` for all that is due with every tick."""
     seconds = settings.slow_interval if every == SLOW else every
     return seconds if seconds > settings.interval else FAST
 
 
-def _has_gpm(nvml: ModuleType, handle: Handle) -> bool:
-    try:
-        return bool(nvml.nvmlGpmQueryDeviceSupport(handle).isSupportedDevice)
-    except nvml.NVMLError as error:
-        if error.value in GONE or error.value in ENDED:
-            raise
-        return False
-
-
 def _metrics(is_board: bool, is_split: bool) -> Sequence[GpmMetric]:
-    """Return the metrics of a GPU, or of a MIG instance."""
-    if is_board:
-        return [metric for metric in GPM_METRICS if not (is_split and metric.of_instance)]
-    return [metric for metric in GPM_METRICS if metric.of_instance]
+    """Return the profiling counters of a GPU, or of a MIG instance."""
+    return [
+        metric for metric in GPM_METRICS if (not (is_split and metric.of_instance) if is_board else metric.of_instance)
+    ]

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from types import ModuleType
 
-from pulsed.reader.nvml.library import ENDED, GONE, NOT_FOUND, REFUSALS, source_error
-from pulsed.reader.nvml.native_call import Handle
+from pulsed.model.raw_tick import Labels
+from pulsed.reader.nvml.library import ENDED, GONE, NOT_FOUND, Handle, is_refused, optional, source_error
 
 _MIG_PROFILE = re.compile(r"MIG (?:\d+c\.)?(\S+)$")
-
-Labels = tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +31,11 @@ class NvmlDevice:
     handle: Handle = field(default=None, compare=False)
     board: Handle = field(default=None, compare=False)
 
+    @property
+    def is_board(self) -> bool:
+        """Whether it is a GPU, and not an instance of one."""
+        return self.instance is None
+
 
 def list_devices(nvml: ModuleType, known: Sequence[NvmlDevice]) -> tuple[list[NvmlDevice], bool]:
     """Return the GPUs and MIG instances, and whether any GPU did not answer.
@@ -44,79 +46,63 @@ def list_devices(nvml: ModuleType, known: Sequence[NvmlDevice]) -> tuple[list[Nv
         NVMLError: the driver is gone.
         SourceError: there are GPUs, and none answers.
     """
-    driver = _text(nvml, nvml.nvmlSystemGetDriverVersion)
-    found: list[NvmlDevice] = []
+    driver = optional(nvml, "nvmlSystemGetDriverVersion")
+    devices: list[NvmlDevice] = []
     codes: list[int] = []
     for index in range(nvml.nvmlDeviceGetCount()):
         try:
-            found += list(_of_gpu(nvml, index, driver, known))
+            devices += list(_of_gpu(nvml, index, driver, known))
         except nvml.NVMLError as error:  # noqa: PERF203 - of one GPU
             if error.value in ENDED:
                 raise
             codes.append(error.value)
             if error.value in GONE:
-                found += [device for device in known if device.index == index]
-    if codes and not found:
+                devices += [device for device in known if device.index == index]
+    if codes and not devices:
         raise source_error(codes[-1])
-    return found, not GONE.isdisjoint(codes)
+    return devices, not GONE.isdisjoint(codes)
 
 
-def _of_gpu(nvml: ModuleType, index: int, driver: str, known: Sequence[NvmlDevice]) -> Iterator[NvmlDevice]:
+def _of_gpu(nvml: ModuleType, index: int, driver: str | None, known: Sequence[NvmlDevice]) -> Iterator[NvmlDevice]:
     board = nvml.nvmlDeviceGetHandleByIndex(index)
     uuid = nvml.nvmlDeviceGetUUID(board)
-    model = _text(nvml, lambda: nvml.nvmlDeviceGetName(board))
+    pci, minor = optional(nvml, "nvmlDeviceGetPciInfo", board), optional(nvml, "nvmlDeviceGetMinorNumber", board)
     facts = (
         ("gpu", str(index)),
         ("UUID", uuid),
-        ("pci_bus_id", _text(nvml, lambda: nvml.nvmlDeviceGetPciInfo(board).busId)),
-        ("device", _text(nvml, lambda: f"nvidia{nvml.nvmlDeviceGetMinorNumber(board)}")),
-        ("modelName", model),
+        ("pci_bus_id", pci and pci.busId),
+        ("device", None if minor is None else f"nvidia{minor}"),
+        ("modelName", optional(nvml, "nvmlDeviceGetName", board)),
         ("DCGM_FI_DRIVER_VERSION", driver),
     )
-    labels = tuple((name, text) for name, text in facts if text)
-    yield NvmlDevice(index, uuid, labels, handle=board, board=board)
-    instances = [device for device in known if device.uuid == uuid and device.instance is not None]
+    gpu = NvmlDevice(index, uuid, tuple((name, text) for name, text in facts if text), handle=board, board=board)
+    yield gpu
+    instances = [device for device in known if device.uuid == uuid and not device.is_board]
     try:
-        instances = list(_instances(nvml, board, index, uuid, labels))
+        instances = list(_instances(nvml, gpu))
     except nvml.NVMLError as error:  # they stay, unless it cannot have any
-        _raise_if_serious(error)
-        if error.value in REFUSALS:
+        if is_refused(error):
             instances = []
     yield from instances
 
 
-def _instances(nvml: ModuleType, board: Handle, index: int, uuid: str, labels: Labels) -> Iterator[NvmlDevice]:
+def _instances(nvml: ModuleType, gpu: NvmlDevice) -> Iterator[NvmlDevice]:
     """Yield the GPU instances that have a compute instance; positions in NVML's list may be empty."""
-    if not nvml.nvmlDeviceGetMigMode(board)[0]:
+    if not nvml.nvmlDeviceGetMigMode(gpu.board)[0]:
         return
-    found: set[int] = set()
-    for position in range(nvml.nvmlDeviceGetMaxMigDeviceCount(board)):
+    listed: set[int] = set()
+    for position in range(nvml.nvmlDeviceGetMaxMigDeviceCount(gpu.board)):
         try:
-            handle = nvml.nvmlDeviceGetMigDeviceHandleByIndex(board, position)
+            handle = nvml.nvmlDeviceGetMigDeviceHandleByIndex(gpu.board, position)
         except nvml.NVMLError as error:
             if error.value != NOT_FOUND:
                 raise
             continue
         instance = nvml.nvmlDeviceGetGpuInstanceId(handle)
-        if instance in found:  # a further compute instance of it
+        if instance in listed:  # a further compute instance of it
             continue
-        found.add(instance)
-        name = _MIG_PROFILE.search(_text(nvml, partial(nvml.nvmlDeviceGetName, handle)))
+        listed.add(instance)
+        name = _MIG_PROFILE.search(optional(nvml, "nvmlDeviceGetName", handle) or "")
         profile = (("GPU_I_PROFILE", name[1]),) if name else ()
         own = (("GPU_I_ID", str(instance)), *profile, ("DCGM_FI_DEV_UUID", nvml.nvmlDeviceGetUUID(handle)))
-        yield NvmlDevice(index, uuid, (*labels, *own), instance, handle, board)
-
-
-def _text(nvml: ModuleType, read: Callable[[], str | bytes]) -> str:
-    try:
-        text = read()
-    except nvml.NVMLError as error:
-        _raise_if_serious(error)
-        return ""
-    return text.decode(errors="replace") if isinstance(text, bytes) else text
-
-
-def _raise_if_serious(error: Exception) -> None:
-    code: int = error.value  # type: ignore[attr-defined]  # of NVMLError, whose module has no types
-    if code in ENDED or code in GONE:
-        raise error
+        yield NvmlDevice(gpu.index, gpu.uuid, (*gpu.labels, *own), instance, handle, gpu.board)

@@ -1,12 +1,14 @@
-"""Load nvidia-ml-py, and translate NVML's errors.
+"""Load nvidia-ml-py, call it, and translate NVML's errors.
 
-The module is passed on as an argument, so that nothing else imports it: without the source it is never loaded.
+The module is passed on as an argument, so that nothing else imports it: without the source it is never loaded. A
+function that the driver or this release of nvidia-ml-py lacks fails with FUNCTION_NOT_FOUND.
 """
 
 from __future__ import annotations
 
 import importlib
 from types import ModuleType
+from typing import Any
 
 from pulsed.errors import (
     DriverMismatch,
@@ -21,10 +23,12 @@ from pulsed.errors import (
     WatchRefused,
 )
 
-UNINITIALIZED, NOT_SUPPORTED, NO_PERMISSION, NOT_FOUND, INSUFFICIENT_SIZE, DRIVER_NOT_LOADED = 1, 3, 4, 6, 7, 9
-IN_USE = 19
-LIBRARY_NOT_FOUND, FUNCTION_NOT_FOUND, CORRUPTED_INFOROM = 12, 13, 14
-GPU_IS_LOST, RESET_REQUIRED, LIB_RM_VERSION_MISMATCH, VERSION_MISMATCH, GPU_NOT_FOUND = 15, 16, 18, 25, 28
+Handle = Any
+"""A device handle of NVML, opaque."""
+
+UNINITIALIZED, NOT_SUPPORTED, NO_PERMISSION, NOT_FOUND, DRIVER_NOT_LOADED, TIMEOUT = 1, 3, 4, 6, 9, 10
+LIBRARY_NOT_FOUND, FUNCTION_NOT_FOUND, CORRUPTED_INFOROM, GPU_IS_LOST, RESET_REQUIRED = 12, 13, 14, 15, 16
+LIB_RM_VERSION_MISMATCH, IN_USE, VERSION_MISMATCH, GPU_NOT_FOUND = 18, 19, 25, 28
 """Return values of `nvml.h`."""
 
 REFUSALS = frozenset({NOT_SUPPORTED, NO_PERMISSION, FUNCTION_NOT_FOUND, VERSION_MISMATCH})
@@ -45,6 +49,35 @@ def load_nvml() -> ModuleType:
         raise NvmlMissing(
             "the Python package nvidia-ml-py is not installed", "Install it with pip install 'pulsed[nvml]'"
         ) from error
+
+
+def call(nvml: ModuleType, function: str, *arguments: object) -> Any:
+    """Return what a function of nvidia-ml-py returns. Raises `NVMLError`."""
+    found = getattr(nvml, function, None)
+    if found is None:
+        raise nvml.NVMLError(FUNCTION_NOT_FOUND)
+    return found(*arguments)
+
+
+def optional(nvml: ModuleType, function: str, *arguments: object) -> Any:
+    """Return what a function of nvidia-ml-py returns, or None if it fails.
+
+    Raises:
+        NVMLError: the GPU or the driver is gone.
+    """
+    try:
+        return call(nvml, function, *arguments)
+    except nvml.NVMLError as error:
+        is_refused(error)
+        return None
+
+
+def is_refused(error: Exception) -> bool:
+    """Return whether a call need not be repeated. Raises the error if the GPU or the driver is gone."""
+    code: int = error.value  # type: ignore[attr-defined]  # of NVMLError, whose module has no types
+    if code in GONE or code in ENDED:
+        raise error
+    return code in REFUSALS
 
 
 def source_error(code: int) -> SourceError:

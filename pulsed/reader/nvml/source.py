@@ -10,8 +10,11 @@ import contextlib
 import math
 import time
 from collections.abc import Awaitable, Callable, Mapping
+from functools import cache
+from typing import TypeVar
 
 from pulsed.aligned_sleep import next_multiple
+from pulsed.daemon_thread import DaemonThread
 from pulsed.errors import (
     DriverHung,
     DriverMismatch,
@@ -24,15 +27,25 @@ from pulsed.errors import (
     TooManyGpus,
 )
 from pulsed.model.raw_tick import RawTick
-from pulsed.reader.nvml.driver_session import TARGET, DriverSession, Sample
-from pulsed.reader.nvml.driver_thread import DriverThread, driver_thread
+from pulsed.reader.nvml.session import TARGET, DriverSession, Sample
 from pulsed.reader.nvml.settings import LEAST_INTERVAL, NvmlSettings
+
+T = TypeVar("T")
 
 FIRST_SECONDS = 60.0
 """Patience with the first tick: the driver takes 30 s to initialize eight GPUs without persistence mode."""
 
 CLOSE_SECONDS = 1.0
 """Patience with the shutdown of NVML; a hung one is left to its thread."""
+
+
+@cache
+def driver_thread() -> DaemonThread:
+    """Return the one thread of this process that calls NVML: a call into a hung driver never returns.
+
+    All sources share it, so that a hung driver blocks no second thread.
+    """
+    return DaemonThread("nvml")
 
 
 class NvmlSource:
@@ -60,7 +73,7 @@ class NvmlSource:
     def __init__(
         self,
         settings: NvmlSettings | None = None,
-        thread: DriverThread | None = None,
+        thread: DaemonThread | None = None,
         *,
         clock: Callable[[], float] = time.monotonic,
         wall: Callable[[], float] = time.time,
@@ -93,14 +106,36 @@ class NvmlSource:
         patience = self._settings.patience
         if not self._session.is_open:
             patience = max(FIRST_SECONDS, patience)
-        wall, clock, sample = await self._thread.run(self._tick, patience)
+        wall, clock, sample = await self._run(self._tick, patience)
         return RawTick(TARGET, wall, clock, self.interval, sample.layout, sample.values, processes=sample.processes)
 
     async def close(self) -> None:
         """Shut NVML down; a hung driver is left alone. Safe to call twice."""
         with contextlib.suppress(DriverHung):
-            await self._thread.run(self._session.close, CLOSE_SECONDS, is_final=True)
+            await self._run(self._session.close, CLOSE_SECONDS, is_final=True)
 
     def _tick(self) -> tuple[float, float, Sample]:
         wall, clock = self._wall(), self._clock()
         return wall, clock, self._session.tick()
+
+    async def _run(self, function: Callable[[], T], patience: float, *, is_final: bool = False) -> T:
+        """Run a function in the driver's thread and return its result.
+
+        A function that has not begun after `patience` seconds never begins, unless it `is_final`; the result of one
+        that is running is dropped.
+
+        Raises:
+            DriverHung: there is no result after `patience` seconds.
+        """
+        call = self._thread.submit(function)
+        try:
+            return await asyncio.wait_for(call.result, patience)
+        except asyncio.TimeoutError as error:
+            raise DriverHung(
+                f"NVIDIA's driver has not answered for {patience:g} s",
+                "See dmesg for XIDs; pulsed reads again when the call returns. A process in state D ends only with "
+                "a reboot",
+            ) from error
+        finally:
+            if not is_final:
+                call.cancel()

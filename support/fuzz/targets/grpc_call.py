@@ -15,7 +15,7 @@ from pulsed.attribution.pod_resources import unary_call
 from pulsed.errors import AttributionError
 from support.fuzz.target import FuzzTarget, pieces, randomness
 from support.fuzz.transport import LOOP, FakeTransport
-from tests.attribution.fake_kubelet import container, pods
+from support.kubernetes.fake_kubelet import container, pods
 
 _MAX_BYTES = 2048
 _TURNS = 3  # of the loop, in which a piece is read

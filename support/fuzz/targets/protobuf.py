@@ -9,7 +9,7 @@ from google.protobuf.message import DecodeError
 
 from pulsed.attribution.pod_resources import parse_pod_resources
 from support.fuzz.target import FuzzTarget
-from tests.attribution.fake_kubelet import container, normalized, pods
+from support.kubernetes.fake_kubelet import container, normalized, pods
 
 
 def _read(data: bytes) -> object:

@@ -10,10 +10,10 @@ import pytest
 
 from support.daemon import pulsed
 from support.dmon_writer import ERAS, DmonWriter
+from support.kubernetes.fake_kubelet import kubelet, pods
 from support.samples import SAMPLES, needs_samples
 from support.standin.install import install
 from support.standin.scenario import PROFILING, Refusal, Scenario, gpus, with_mig
-from tests.attribution.fake_kubelet import kubelet, pods
 from tests.commands.doctor.setting import NO_USERS, configured, page, report, serving, told
 
 NOTHING_LACKS: Mapping[str, Mapping[str, list[str]]] = {

@@ -155,17 +155,6 @@ def test_checks_of_a_vgpu_guest() -> None:
     assert guest == {"gpu_lost", "telemetry", "xid_critical", "xid_warning", "xid_repeat"}
 
 
-@pytest.mark.parametrize(
-    ("mask", "state"),
-    [
-        *((mask, "ok") for mask in (0x0, 0x2, 0x8, 0x20, 0x80, 0x100, 0x1000)),
-        *((mask, "crit") for mask in (0x1, 0x4, 0x10, 0x40, 0x200, 0xF00, 0x1200)),
-    ],
-)
-def test_faults_in_the_health_mask_of_the_fabric(mask: int, state: str) -> None:
-    assert Sim().run(70, "fabric_link", fabric_health_mask=float(mask)).state == state
-
-
 def test_a_very_late_sample_is_critical_telemetry() -> None:
     sim = Sim()
     sim.health(temperature_celsius=40.0)

@@ -156,20 +156,6 @@ def test_counts_show_what_the_gauge_cannot() -> None:
     assert dict(health.xid_events)[62] == 1, "samples are counted, not events"
 
 
-def test_gauge_and_counts_see_the_same_event() -> None:
-    sim = Sim()
-    sim.health(counts(), xid_last_code=0.0)
-    sim.health(counts(), xid_last_code=48.0)
-    assert dict(sim.health(counts(x48=1.0), xid_last_code=48.0).xid_events)[48] == 1
-
-
-def test_a_sticky_code_that_is_counted_again_is_not_new() -> None:
-    sim = Sim()
-    sim.health(xid_last_code=79.0)
-    assert sim.health(counts(), xid_last_code=79.0).check("xid_critical").state == "ok"
-    assert sim.health(counts(x79=1.0), xid_last_code=79.0).check("xid_critical").state == "ok"
-
-
 def test_totals_are_events() -> None:
     sim = Sim()
     sim.health(Extras(xid_totals=((48, 3.0),)))

@@ -10,12 +10,14 @@ from fastapi import APIRouter, FastAPI
 
 from pulsed.accounting.accounting import OwnerAccounting
 from pulsed.accounting.saved_accounts import EndedAccounts
+from pulsed.attribution.gpu_processes import GpuProcessTable
 from pulsed.model.target_store import TargetStore
 from pulsed.present.api.account_documents import Accounts
 from pulsed.present.api.application import api
 from pulsed.present.api.events import EventBroadcaster
 from pulsed.present.api.history import History
 from pulsed.present.api.json_response import ERROR_HANDLERS
+from pulsed.present.api.routing import ApiParts
 
 
 class Answer(NamedTuple):
@@ -28,12 +30,23 @@ class Answer(NamedTuple):
 
 def application(store: TargetStore, history: History | None = None, events: EventBroadcaster | None = None) -> FastAPI:
     """The whole API of a store, without accounts."""
-    return api(
+    return api(parts(store, history, events))
+
+
+def parts(
+    store: TargetStore,
+    history: History | None = None,
+    events: EventBroadcaster | None = None,
+    accounts: Accounts | None = None,
+    config: Mapping[str, Any] | None = None,
+) -> ApiParts:
+    return ApiParts(
         store,
-        {},
-        history=history or History(),
-        events=events or EventBroadcaster(lambda: "here"),
-        accounts=Accounts(OwnerAccounting(), EndedAccounts()),
+        history or History(),
+        events or EventBroadcaster(lambda: "here"),
+        accounts or Accounts(OwnerAccounting(), EndedAccounts()),
+        GpuProcessTable(),
+        config or {},
     )
 
 

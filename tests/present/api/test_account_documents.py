@@ -10,6 +10,7 @@ from pulsed.accounting.accounting import OwnerAccounting
 from pulsed.accounting.saved_accounts import EndedAccounts
 from pulsed.model.owner import Owner
 from pulsed.present.api.account_documents import (
+    ACCOUNT,
     AccountFilter,
     Accounts,
     account_document,
@@ -17,7 +18,6 @@ from pulsed.present.api.account_documents import (
     ended_accounts,
     running_accounts,
 )
-from pulsed.present.api.schema import AccountShape
 from tests.accounting.streams import Node
 from tests.compute.streams import BUSY, DAY, IDLE
 
@@ -45,7 +45,7 @@ def test_documents_have_the_shape_of_the_schema(accounts: Accounts) -> None:
     assert [document["state"] for document in documents] == ["running", "running", "ended"]
     for document in documents:
         text = json.dumps(document, allow_nan=False)
-        assert json.loads(AccountShape.model_validate_json(text, strict=True).model_dump_json()) == json.loads(text)
+        assert json.loads(ACCOUNT.model.model_validate_json(text, strict=True).model_dump_json()) == json.loads(text)
 
 
 def test_a_reader_can_check_the_sums_by_hand(accounts: Accounts) -> None:

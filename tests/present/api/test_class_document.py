@@ -14,9 +14,8 @@ from pulsed.compute.settings import DEFAULT_SETTINGS, ComputeSettings
 from pulsed.compute.workload import MEASURED_BY
 from pulsed.model.computed_tick import Bounds, Inputs
 from pulsed.model.vocabulary import NOTHING, Reading
-from pulsed.present.api import schema
-from pulsed.present.api.class_document import class_document
-from pulsed.present.api.documents import Match
+from pulsed.present.api.gpu_matches import Match
+from pulsed.present.api.routes.explanations import CLASS_REASON, class_document
 from tests.present.api.test_application import Known
 from tests.present.boards import Gpu, gpu, mig, target, tick
 
@@ -46,7 +45,7 @@ def explained(made: Gpu, reading: Reading, settings: ComputeSettings = DEFAULT_S
     made_tick = tick([made._replace(reading=reading, result=result)])
     match = Match.of(target("a", made_tick), made_tick, 0, "here")
     document = class_document(match, settings)
-    schema.ClassReasonShape.model_validate(document, strict=True)
+    CLASS_REASON.model.model_validate(document, strict=True)
     return document
 
 
@@ -104,4 +103,4 @@ async def test_the_route(name: str, status: int) -> None:
     found, document, _ = await Known([gpu(0)]).get(f"/gpus/{name}/class")
     assert found == status
     if status == 200:
-        schema.ClassReasonShape.model_validate(document, strict=True)
+        CLASS_REASON.model.model_validate(document, strict=True)

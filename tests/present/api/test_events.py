@@ -21,8 +21,8 @@ from pulsed.model.computed_tick import ClassChange, ComputedTick
 from pulsed.model.health import HealthChange
 from pulsed.model.vocabulary import Reading
 from pulsed.present.api.event_documents import KINDS, Change
-from pulsed.present.api.event_queue import MAX_QUEUED_BYTES, Subscriber
 from pulsed.present.api.events import EventBroadcaster, TooManySubscribers
+from pulsed.present.api.kept_events import MAX_QUEUED_BYTES, Subscriber
 from pulsed.server.http_server import Server
 from support.daemon import serving
 from support.waiting import SECONDS, eventually, until

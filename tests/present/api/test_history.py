@@ -19,8 +19,7 @@ from pulsed.errors import UsageError
 from pulsed.model.computed_tick import ComputedTick
 from pulsed.model.gpu import names_of
 from pulsed.model.vocabulary import QUANTITIES
-from pulsed.present.api import schema
-from pulsed.present.api.history import History
+from pulsed.present.api.history import HISTORY, MAX_BYTES, History
 from pulsed.present.api.sample_fields import DEFAULT_FIELDS, FIELDS
 from support.clocks import ManualClock
 from tests.present.boards import FLICKER, OPEN, SETTLED, TIME, Gpu, busy_gpus, gpu, mig, tick
@@ -71,7 +70,7 @@ def test_the_answer_has_its_shape() -> None:
     history.add(at(0, busy_gpus(1, 1)))
     document = told(history)
     assert list(document["fields"]) == list(DEFAULT_FIELDS)
-    assert schema.HistoryShape.model_validate(document, strict=True).model_dump() == document
+    assert HISTORY.model.model_validate(document, strict=True).model_dump() == document
 
 
 def test_what_no_json_number_can_be_is_null() -> None:
@@ -254,7 +253,7 @@ def test_ten_minutes_of_eight_gpus_at_ten_hertz_fit() -> None:
         clock, readings = number / 10, made[number % len(made)]
         history.add(replace(first, raw=replace(first.raw, clock=clock, time=TIME + clock), readings=readings))
     assert told(history, 3)["time"] == [round(TIME + number / 10, 3) for number in range(999, 7000)]
-    assert history.size < 6 * 2**20
+    assert history.size <= MAX_BYTES
 
 
 def test_too_little_for_even_one_tick_is_not_exceeded() -> None:

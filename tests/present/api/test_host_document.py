@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import psutil
 
-from pulsed.present.api.host_document import HostUsage
+from pulsed.present.api.routes.daemon import HostUsage
 from support.clocks import ManualClock
 
 

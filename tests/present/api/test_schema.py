@@ -10,14 +10,15 @@ from hypothesis import given, settings
 
 from pulsed.model.target_store import TargetStore
 from pulsed.model.vocabulary import QUANTITIES
-from pulsed.present.api import schema
-from pulsed.present.api.documents import find, gpu_document, gpus_document
+from pulsed.present.api.documents import GPU, GPUS, gpu_document, gpus_document
+from pulsed.present.api.gpu_matches import find
+from pulsed.present.api.schema import DocumentModel
 from pulsed.present.exposition.page import Pages
 from pulsed.present.exposition.telemetry import Telemetry
 from tests.present.strategies import NOW, boards
 
 
-def holds(shape: type[schema.Shape], document: object) -> None:
+def holds(shape: type[DocumentModel], document: object) -> None:
     """A document is exactly of its shape, and can be sent."""
     assert shape.model_validate(document, strict=True).model_dump(by_alias=True) == document
     json.dumps(document, allow_nan=False)
@@ -27,10 +28,10 @@ def holds(shape: type[schema.Shape], document: object) -> None:
 @settings(max_examples=150)
 def test_every_document_has_its_shape(board: TargetStore) -> None:
     document = gpus_document(board, NOW, 1767225600.0, "ai")
-    holds(schema.Gpus, document)
+    holds(GPUS.model, document)
     for name in ("0", "GPU-a", "0:7", "GPU-b:1", ""):
         for match in find(board, name, now=NOW):
-            holds(schema.Gpu, gpu_document(match, NOW, "ai"))
+            holds(GPU.model, gpu_document(match, NOW, "ai"))
 
 
 @given(boards())

@@ -13,13 +13,12 @@ from pulsed.accounting.saved_accounts import EndedAccounts
 from pulsed.model.owner import Owner, Owners, pod
 from pulsed.model.target_store import Target, TargetStore
 from pulsed.model.vocabulary import Reading
-from pulsed.present.api import schema
 from pulsed.present.api.account_documents import Accounts
-from pulsed.present.api.routes.workloads import workload_router
-from pulsed.present.workload_totals import WorkloadTotals
+from pulsed.present.api.routes.owners import WORKLOADS, owner_router
+from pulsed.present.owner_totals import WorkloadTotals
 from tests.accounting.streams import Node
 from tests.compute.streams import activity
-from tests.present.api.client import ask, routes
+from tests.present.api.client import ask, parts, routes
 
 WORKS = Reading(**activity(0.6), memory_used_bytes=40e9, power_watts=500.0)
 RESTS = Reading(**activity(0.0), memory_used_bytes=10e9, power_watts=100.0)
@@ -39,10 +38,10 @@ async def get(query: str, gpus: Sequence[tuple[Owners | None, Reading]], age: fl
     target.accept(node.tick, time.monotonic() - age)
     accounts = Accounts(node.accounting, EndedAccounts(), workloads=WorkloadTotals())
     store = TargetStore("here", [target])
-    app = routes(workload_router(store, accounts, {"publish": {"scale_target": 0.5}}))
+    app = routes(owner_router(parts(store, accounts=accounts, config={"publish": {"scale_target": 0.5}})))
     status, document, _ = await ask(app, f"/workloads{query}")
     assert status == 200
-    schema.WorkloadsShape.model_validate(document)
+    WORKLOADS.model.model_validate(document)
     assert document["node"] == "here"
     return document["workloads"]
 

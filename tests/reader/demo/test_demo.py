@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pulsed.errors import ConfigError
-from pulsed.reader.demo.fields import BLANK, demo_layout, owner_labels
-from pulsed.reader.demo.scenes import ROWS, SCENES, Activity, Noise
+from pulsed.reader.demo.page import BLANK, demo_layout, owner_labels
+from pulsed.reader.demo.scenes import ROWS, SCENES, Activity, Noise, Wobble
 from pulsed.reader.demo.simulated_gpu import RunningIntegral, settled
 from pulsed.reader.demo.source import DemoSource, Node
 from pulsed.reader.demo.troubles import failing_cooling, failing_memory
@@ -286,19 +286,20 @@ def test_a_power_cap_lowers_clocks_and_is_counted(story: list[Page]) -> None:
 
 
 @given(
-    st.builds(
-        Activity,
-        *(st.floats(-1.0, 3.0, allow_nan=False) for _ in range(12)),
-        *(st.floats(-1e9, 1e12) for _ in range(3)),
-        st.floats(-1e6, 1e6),
+    st.fixed_dictionaries(
+        {
+            name: st.floats(-1.0, 3.0) if name.endswith(("_ACTIVE", "_OCCUPANCY")) else st.floats(-1e9, 1e12)
+            for name in SCENES[TRAINING].activity(0.0, Wobble(0.0, 0.0, 0.0))
+        }
     )
 )
 def test_any_activity_is_settled_into_a_possible_one(wanted: Activity) -> None:
     found = settled(wanted)
-    pipes = (found.tensor, found.fp64, found.fp32, found.fp16, found.integer, found.occupancy)
-    assert 1.0 >= found.graphics_engine >= found.sm >= max(pipes)
-    assert min(found) >= 0.0
-    assert found.integer_tensor <= found.tensor
+    sm = found["PROF_SM_ACTIVE"]
+    assert 1.0 >= found["PROF_GR_ENGINE_ACTIVE"] >= sm
+    assert sm >= max(found[name] for name in (*PIPES, "PROF_PIPE_INT_ACTIVE", "PROF_SM_OCCUPANCY"))
+    assert min(found.values()) >= 0.0
+    assert found["PROF_PIPE_TENSOR_IMMA_ACTIVE"] <= found["PROF_PIPE_TENSOR_ACTIVE"]
 
 
 def test_an_integral_continues_over_its_period_and_before_zero() -> None:
@@ -429,7 +430,7 @@ def test_a_reset_keeps_what_belongs_to_the_board(story: list[Page]) -> None:
 
 
 def test_remapped_rows_never_reach_the_limit_however_long_the_demo_runs() -> None:
-    assert max(failing_memory(480.0 * cycle + 479.0).rows_uncorrected for cycle in range(2000)) < 512
+    assert max(failing_memory(480.0 * cycle + 479.0)["DEV_UNCORRECTABLE_REMAPPED_ROWS"] for cycle in range(2000)) < 512
 
 
 def test_all_other_gpus_are_free_of_errors(story: list[Page]) -> None:

@@ -429,11 +429,6 @@ def test_binary_is_called_binary(body: bytes) -> None:
         PageParser().parse(body)
 
 
-def test_a_byte_order_mark_is_not_part_of_the_first_name() -> None:
-    page = PageParser().parse(b"\xef\xbb\xbfup 1\n")
-    assert [series.name for series in page.layout.series] == ["up"]
-
-
 def test_bytes_of_another_encoding_do_not_cost_the_page() -> None:
     parser = PageParser()
     for _ in range(3):

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 from pulsed.model.canonical_tick import CanonicalTick
 from pulsed.model.raw_tick import GpuProcess, RawTick
-from pulsed.reader.nvml.driver_session import DriverSession
+from pulsed.reader.nvml.session import DriverSession
 from pulsed.reader.nvml.settings import NvmlSettings
 from pulsed.translate.translator import Translator
 from support.sources import FakeClock

@@ -8,8 +8,8 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from pulsed.daemon_thread import DaemonThread
 from pulsed.errors import DriverHung, DriverUnavailable, NvmlMissing
-from pulsed.reader.nvml.driver_thread import DriverThread
 from pulsed.reader.nvml.settings import NvmlSettings
 from pulsed.reader.nvml.source import NvmlSource
 from support.nvml_standin import boards
@@ -21,7 +21,7 @@ from support.waiting import eventually
 @asynccontextmanager
 async def source(settings: NvmlSettings | None = None, clock: FakeClock | None = None) -> AsyncIterator[NvmlSource]:
     clock = clock or FakeClock(100.0)
-    made = NvmlSource(settings, DriverThread(), clock=clock.clock, wall=clock.wall, sleep=clock.sleep)
+    made = NvmlSource(settings, DaemonThread("nvml"), clock=clock.clock, wall=clock.wall, sleep=clock.sleep)
     try:
         yield made
     finally:

@@ -3,48 +3,64 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Iterable
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Response
 
 from pulsed.errors import NumberUnknown
+from pulsed.model.computed_tick import Result
+from pulsed.model.owner import Owner
 from pulsed.model.target_store import TargetStore
-from pulsed.present.api import schema
-from pulsed.present.api.json_response import REFUSED, ApiError, json_response
-from pulsed.present.api.pod_gpus import missing_targets, pod_gpus
-from pulsed.present.api.query_fields import chosen, some_of
-from pulsed.present.api.sample_fields import GAUGES
-from pulsed.present.autoscale import GPUS_ROUTE, POD_KIND, ROUTES, Aggregate, How, WorkloadKey, workload_number
-from pulsed.present.time_text import rfc3339
+from pulsed.model.vocabulary import Reading, Value
+from pulsed.present.api.event_documents import finite
+from pulsed.present.api.gpu_matches import Match, board_of, is_stale, matches, pods_of, without_split_boards
+from pulsed.present.api.json_response import FAILURE, ApiError, json_response
+from pulsed.present.api.routing import NODE_ANSWER, REFUSED, ApiParts, NodeAnswer, Responses, chosen, some_of
+from pulsed.present.api.sample_fields import GAUGES, getter
+from pulsed.present.api.schema import TIME, Member, Shape, listed, shape_of
+from pulsed.present.autoscale import GPUS_ROUTE, POD_KIND, ROUTES, Aggregate, How, PodGpu, WorkloadKey, workload_number
 from pulsed.suggestions import did_you_mean
 
 DEFAULT_FIELDS = ("real_utilization_ratio", "memory_used_bytes", "power_watts")
 
 _METRICS: list[Any] = [*GAUGES, *(name.removesuffix("_ratio") for name in GAUGES if name.endswith("_ratio"))]
 
-_UNKNOWN: dict[int | str, dict[str, Any]] = {
-    404: {"model": schema.Failure, "description": "No such workload here; a sum is 0 instead"},
-    503: {"model": schema.Failure, "description": "No current value; keep the replicas"},
+_UNKNOWN: Responses = {
+    404: {"model": FAILURE.model, "description": "No such workload here; a sum is 0 instead"},
+    503: {"model": FAILURE.model, "description": "No current value; keep the replicas"},
 }
 
 
-def autoscale_router(board: TargetStore) -> APIRouter:
+POD_GPUS = Shape("PodGpus", *NODE_ANSWER.members, Member("gpus", listed(shape_of("PodGpuShape", PodGpu)), of="items"))
+"""The GPUs of pods."""
+
+SCALE_NUMBER = Shape(
+    "ScaleNumber",
+    Member("value", float),
+    Member("gpus", int),
+    Member("pods", int),
+    Member("timestamp", TIME, "time of the oldest sample", "time"),
+    Member("stale", bool, "GPUs without a current value were left out; never in a sum"),
+)
+"""A number of a workload."""
+
+
+def autoscale_router(parts: ApiParts) -> APIRouter:
     """Return the routes `/autoscale/v1/gpus` and `/autoscale/v1/{how}/{namespace}/{kind}/{name}/{metric}`."""
-    router = APIRouter(prefix=ROUTES)
+    router, store = APIRouter(prefix=ROUTES), parts.store
 
     @router.get(
-        GPUS_ROUTE, response_model=schema.PodGpus, responses=REFUSED, summary="GPUs of pods, with values to scale on"
+        GPUS_ROUTE, response_model=POD_GPUS.model, responses=REFUSED, summary="GPUs of pods, with values to scale on"
     )
     async def rows(fields: str = some_of(GAUGES, "fields", default=",".join(DEFAULT_FIELDS))) -> Response:
         wanted = chosen("fields", fields, GAUGES, _not_a_number)
-        found = pod_gpus(board, time.monotonic(), wanted)
-        return json_response(
-            {"node": board.node, "time": rfc3339(time.time()), "gpus": [row._asdict() for row in found]}
-        )
+        found = pod_gpus(store, time.monotonic(), wanted)
+        return json_response(POD_GPUS.of(NodeAnswer(store.node, found)))
 
     @router.get(
         "/{how}/{namespace}/{kind}/{name}/{metric}",
-        response_model=schema.ScaleNumber,
+        response_model=SCALE_NUMBER.model,
         responses=REFUSED | _UNKNOWN,
         summary="One number of a workload on this node",
     )
@@ -61,30 +77,57 @@ def autoscale_router(board: TargetStore) -> APIRouter:
         if field not in GAUGES:
             raise ApiError(400, f"metric: {_not_a_number(metric)}")
         now, workload = time.monotonic(), WorkloadKey(namespace, kind, name)
-        rows = pod_gpus(board, now, [field])
+        rows = pod_gpus(store, now, [field])
         try:
-            found = workload_number(rows, workload, how, field, lambda: missing_targets(board, now))
+            found = workload_number(rows, workload, how, field, lambda: missing_targets(store, now))
         except NumberUnknown as error:
             raise ApiError(503, str(error), {"Retry-After": "5"}) from None
         if found is None and how == "sum":
             found = Aggregate(0.0, 0, 0, time.time(), False)
         if found is None:
-            raise ApiError(404, f"{workload} has no GPU on node {board.node}")
-        return json_response(_document(found))
+            raise ApiError(404, f"{workload} has no GPU on node {store.node}")
+        return json_response(SCALE_NUMBER.of(found))
 
     return router
-
-
-def _document(found: Aggregate) -> dict[str, object]:
-    return {
-        "value": found.value,
-        "gpus": found.gpus,
-        "pods": found.pods,
-        "timestamp": rfc3339(found.time),
-        "stale": found.stale,
-    }
 
 
 def _not_a_number(name: str) -> str:
     hint = did_you_mean(name, GAUGES, "METRICS.md lists the quantities")
     return f"{name!r} is not a number to scale on; {hint}"
+
+
+def pod_gpus(store: TargetStore, now: float, fields: Iterable[str]) -> list[PodGpu]:
+    """Return the GPUs that pods have, stale ones too, once per container, with these fields; at a monotonic time."""
+    getters = [(name, getter(name)) for name in fields]
+    return [
+        _pod_gpu(match, owner, getters, now)
+        for match in without_split_boards(list(matches(store, now)))
+        for owner in pods_of(match)
+    ]
+
+
+def missing_targets(store: TargetStore, now: float) -> str:
+    """Return why pods may have more GPUs than `pod_gpus` returns; empty if they certainly have not."""
+    for target in store.targets:
+        if not target.fresh(now):
+            return f"{target.name} has no current data" + (f": {target.error}" if target.error else "")
+    return ""
+
+
+def _pod_gpu(
+    match: Match, owner: Owner, getters: Iterable[tuple[str, Callable[[Reading, Result], str | Value]]], now: float
+) -> PodGpu:
+    entity = match.device.entity
+    values = {name: finite(get(match.reading, match.result)) for name, get in getters}
+    return PodGpu(
+        owner.namespace,
+        owner.name,
+        owner.container,
+        owner.workload,
+        owner.workload_kind,
+        "/".join(filter(None, (*board_of(match), entity.mig_id))),
+        1 / len(match.device.owners or (owner,)),
+        round(match.time, 3),
+        is_stale(match, now),
+        {name: value for name, value in values.items() if not isinstance(value, str)},
+    )

@@ -1,28 +1,209 @@
-"""The routes of the daemon itself: version and configuration."""
+"""The routes of the daemon and its host: version, configuration, CPU and memory, processes."""
 
 from __future__ import annotations
 
+import asyncio
 import platform
-from collections.abc import Mapping
-from typing import Any
+import time
+from collections.abc import Callable, Sequence
+from typing import Annotated, NamedTuple
 
+import psutil
 from fastapi import APIRouter, Response
+from pydantic import Field
 
 from pulsed import __version__
-from pulsed.present.api import schema
+from pulsed.attribution.processes import ListedProcess, are_visible, listed_processes
+from pulsed.model.raw_tick import GpuProcess
 from pulsed.present.api.json_response import json_response
+from pulsed.present.api.routing import ApiParts
+from pulsed.present.api.schema import TEXT, TIME_OR_NULL, Document, Member, Shape, ValueKind, listed, shape_of
+
+WINDOW_SECONDS = 1.0
+"""The shortest time over which the CPU is measured; requests in between get the result before."""
+
+VERSION = Shape(
+    "Version",
+    Member("version", str, of=lambda python: __version__),
+    Member("python", str, of=lambda python: python.python_version()),
+)
+"""The version of pulsed and Python."""
 
 
-def daemon_router(config: Mapping[str, Any]) -> APIRouter:
-    """Return the routes `/version` and `/config`; secrets in `config` are masked."""
+class Host(NamedTuple):
+    """CPU and memory of the host, also from inside a container, and of pulsed; None where it is unknown."""
+
+    cpu_count: int | None
+    cpu_busy_ratio: Annotated[
+        float | None, Field(description="since the request before, or at least 1 s; null at the first")
+    ]
+    load_average: Annotated[float, Field(description="over one minute")]
+    memory_bytes: int
+    memory_used_bytes: Annotated[int, Field(description="without what programs can get: caches and free memory")]
+    pulsed_cpu_seconds: Annotated[float, Field(description="CPU time of pulsed since its start")]
+    pulsed_memory_bytes: Annotated[int, Field(description="resident memory of pulsed")]
+
+
+_HOST = shape_of("Host", Host)
+
+
+class _Process(NamedTuple):
+    """A process whose control group belongs to a job or pod, or that uses a GPU.
+
+    Attributes:
+        found: None: it is hidden, or has just ended.
+        gpus: what it uses; None where the source does not list it.
+    """
+
+    pid: int
+    found: ListedProcess | None
+    gpus: Sequence[GpuProcess] | None
+
+    def owner(self, kind: str) -> str | None:
+        """Return the id of its owner, if that is of a kind."""
+        owner = self.found.owner if self.found is not None else None
+        return owner.id if owner is not None and owner.kind == kind else None
+
+
+class _Processes(NamedTuple):
+    published: bool
+    visible: bool | None
+    processes: Sequence[_Process]
+
+
+_GPU = Shape(
+    "ProcessGpu",
+    Member("gpu", str),
+    Member("uuid", str),
+    Member("mig_id", TEXT),
+    Member("memory_bytes", int | None),
+    Member("sm_utilization_ratio", float | None, "share of time with kernels, in the last sampling period"),
+    Member("mean_utilization_ratio", float | None, "the same since its start, in accounting mode"),
+    Member("peak_memory_bytes", int | None, "since its start, in accounting mode"),
+)
+"""A GPU or MIG instance that a process uses."""
+
+_GPUS = ValueKind(
+    lambda: listed(_GPU).type() | None, lambda gpus: None if gpus is None else [_GPU.of(each) for each in gpus]
+)
+
+_PROCESS = Shape(
+    "ProcessRow",
+    Member("pid", int),
+    Member("slurm_job", str | None, of=lambda process: process.owner("slurm_job")),
+    Member("pod_uid", str | None, of=lambda process: process.owner("pod")),
+    Member(
+        "user",
+        str | None,
+        "null, like the rest, of a process that uses a GPU and cannot be seen",
+        lambda process: process.found and process.found.user,
+    ),
+    Member("memory_bytes", int | None, "resident", lambda process: process.found and process.found.memory_bytes),
+    Member("start", TIME_OR_NULL, of=lambda process: process.found and process.found.start),
+    Member(
+        "command",
+        str | None,
+        "without what looks like a secret; at most 256 characters",
+        lambda process: process.found and process.found.command,
+    ),
+    Member("gpus", _GPUS, "the GPUs that it uses; null where the source does not list them"),
+)
+"""A process whose control group belongs to a job or pod, or that uses a GPU."""
+
+_PROCESSES = Shape(
+    "Processes",
+    Member("published", bool, "the key attribution.processes"),
+    Member("visible", bool | None, "whether all processes of the host can be seen, not with hidepid; or null"),
+    Member("processes", listed(_PROCESS)),
+)
+"""Processes of jobs and pods, and with the source nvml those that use a GPU."""
+
+
+def daemon_router(parts: ApiParts) -> APIRouter:
+    """Return the routes `/version` and `/config`."""
     router = APIRouter()
 
-    @router.get("/version", response_model=schema.Version, summary="Version of pulsed and Python")
+    @router.get("/version", response_model=VERSION.model, summary="Version of pulsed and Python")
     async def version() -> Response:
-        return json_response({"version": __version__, "python": platform.python_version()})
+        return json_response(VERSION.of(platform))
 
     @router.get("/config", summary="Configuration in force, with secrets masked")
     async def configuration() -> Response:
-        return json_response(config)
+        return json_response(parts.config)
 
     return router
+
+
+def host_router(parts: ApiParts) -> APIRouter:
+    """Return the routes `/host` and `/processes`; the latter is empty without `attribution.processes`."""
+    router, usage = APIRouter(), HostUsage()
+
+    @router.get("/host", response_model=_HOST.model, summary="CPU and memory of the host")
+    async def host() -> Response:
+        return json_response(usage.document())
+
+    @router.get(
+        "/processes",
+        response_model=_PROCESSES.model,
+        summary="Processes of jobs and pods on this host, and those that use its GPUs",
+    )
+    async def processes() -> Response:
+        if not parts.config["attribution"]["processes"]:
+            return json_response(_PROCESSES.of(_Processes(False, None, ())))
+        return json_response(await asyncio.to_thread(processes_document, parts.processes.current))
+
+    return router
+
+
+class HostUsage:
+    """Measures the host when requested, from one request to the next, in the thread that creates it.
+
+    Args:
+        cpu_percent: returns how busy the CPUs were since the call before, 0..100.
+        clock: returns monotonic seconds.
+    """
+
+    def __init__(
+        self, cpu_percent: Callable[[], float] = psutil.cpu_percent, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._cpu_percent, self._clock = cpu_percent, clock
+        self._cpu_percent()
+        self._measured = clock()
+        self._busy: float | None = None
+
+    def document(self) -> Document:
+        """Return the host's load. In a container it is that of the node."""
+        now = self._clock()
+        if now - self._measured >= WINDOW_SECONDS:
+            self._busy, self._measured = self._cpu_percent() / 100, now
+        memory, own = psutil.virtual_memory(), psutil.Process().cpu_times()
+        usage = Host(
+            cpu_count=psutil.cpu_count(),
+            cpu_busy_ratio=self._busy,
+            load_average=psutil.getloadavg()[0],
+            memory_bytes=memory.total,
+            memory_used_bytes=memory.total - memory.available,
+            pulsed_cpu_seconds=own.user + own.system,
+            pulsed_memory_bytes=psutil.Process().memory_info().rss,
+        )
+        return _HOST.of(usage)
+
+
+def processes_document(on_gpus: Sequence[GpuProcess] | None) -> Document:
+    """Return the processes that belong to jobs and pods or use a GPU. Reads /proc, which may take long.
+
+    Where processes of the host are hidden, the driver's process ids are not looked up: they may be other processes'
+    here.
+
+    Args:
+        on_gpus: as the driver lists them; None where the source does not.
+    """
+    is_visible = are_visible()
+    uses: dict[int, list[GpuProcess]] = {}
+    for use in on_gpus or ():
+        uses.setdefault(use.pid, []).append(use)
+    known = {process.pid: process for process in listed_processes(uses.keys() if is_visible else ())}
+    is_joined = is_visible and on_gpus is not None
+    rows = [_Process(pid, process, uses.get(pid, []) if is_joined else None) for pid, process in known.items()]
+    rows += [_Process(pid, None, gpus) for pid, gpus in uses.items() if not (is_visible and pid in known)]
+    return _PROCESSES.of(_Processes(True, is_visible, rows))

@@ -2,34 +2,71 @@
 
 from __future__ import annotations
 
-import time
-from typing import Annotated, Literal
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query, Response
 
-from pulsed.model.target_store import TargetStore
-from pulsed.present.api import schema
 from pulsed.present.api.event_documents import CHANGE_KINDS, KINDS, TICK, TICK_FIELDS
-from pulsed.present.api.event_stream_response import EventStreamResponse
-from pulsed.present.api.events import EventBroadcaster
+from pulsed.present.api.events import HEADERS, RETRY_SECONDS, EventBroadcaster, TooManySubscribers
 from pulsed.present.api.gpu_columns import ColumnReader
-from pulsed.present.api.json_response import REFUSED, list_response
-from pulsed.present.api.query_fields import chosen, chosen_fields, some_of
-from pulsed.present.api.recent_changes import MAX_CHANGES
+from pulsed.present.api.json_response import FAILURE, json_response, list_response
+from pulsed.present.api.kept_events import MAX_CHANGES
+from pulsed.present.api.routing import NODE_ANSWER, REFUSED, ApiParts, NodeAnswer, chosen, chosen_fields, some_of
 from pulsed.present.api.sample_fields import FIELDS
-from pulsed.present.asgi import EVENTS
-from pulsed.present.time_text import rfc3339
+from pulsed.present.api.schema import Member, Shape, ValueKind
+from pulsed.present.asgi import EVENTS, HEAD_ONLY, Receive, Scope, Send
+
+RECENT_CHANGES = Shape(
+    "RecentChangesShape",
+    *NODE_ANSWER.members,
+    Member(
+        "changes",
+        ValueKind(lambda: list[dict[str, Any]], items=iter),
+        "`id` and `event` as in /events, and its data",
+        "items",
+    ),
+)
+"""The last changes, the newest first."""
 
 
-def event_router(board: TargetStore, events: EventBroadcaster) -> APIRouter:
+class EventStreamResponse(Response):
+    """A response that lasts until the client disconnects or the daemon stops."""
+
+    media_type = "text/event-stream"
+
+    def __init__(
+        self, events: EventBroadcaster, kinds: Sequence[str], gpu: str | None, columns: ColumnReader | None = None
+    ) -> None:
+        self._events, self._kinds, self._gpu, self._columns = events, kinds, gpu, columns
+        self.status_code = 200
+        self.background = None
+        self.init_headers(HEADERS)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Subscribe and send events, or answer 503 if there are too many subscribers."""
+        if scope.get(HEAD_ONLY):
+            await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+            await send({"type": "http.response.body", "body": b""})
+            return
+        try:
+            with self._events.subscribed(self._kinds, self._gpu) as subscriber:
+                await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+                await self._events.serve(subscriber, receive, send, self._columns)
+        except TooManySubscribers:
+            message = "/events: too many subscribers; increase events.max_subscribers"
+            await json_response(FAILURE.of(message), 503, {"Retry-After": f"{RETRY_SECONDS:.0f}"})(scope, receive, send)
+
+
+def event_router(parts: ApiParts) -> APIRouter:
     """Return the routes `/events` and `/events/recent`."""
-    router = APIRouter()
+    router, store, events = APIRouter(), parts.store, parts.events
 
     @router.get(
         EVENTS,
         status_code=200,
         response_class=EventStreamResponse,
-        responses=REFUSED | {503: {"model": schema.Failure, "description": "Too many clients"}},
+        responses=REFUSED | {503: {"model": FAILURE.model, "description": "Too many clients"}},
         summary="Server-sent events: every sample, and every change of class or health",
     )
     async def stream(
@@ -46,12 +83,12 @@ def event_router(board: TargetStore, events: EventBroadcaster) -> APIRouter:
         wanted = chosen("types", types, KINDS, lambda name: f"{name!r} is not an event; allowed: {', '.join(KINDS)}")
         if format == "json":
             return EventStreamResponse(events, wanted, gpu)
-        reader = ColumnReader(board, shown, gpu, 1 / max_rate) if TICK in wanted else None
+        reader = ColumnReader(store, shown, gpu, 1 / max_rate) if TICK in wanted else None
         return EventStreamResponse(events, [name for name in wanted if name != TICK], gpu, reader)
 
     @router.get(
         "/events/recent",
-        response_model=schema.RecentChangesShape,
+        response_model=RECENT_CHANGES.model,
         responses=REFUSED,
         summary="The last changes of class, health, owners and expected GPUs, and XIDs, the newest first",
     )
@@ -65,7 +102,6 @@ def event_router(board: TargetStore, events: EventBroadcaster) -> APIRouter:
             "types", types, CHANGE_KINDS, lambda name: f"{name!r} is not a change; allowed: {', '.join(CHANGE_KINDS)}"
         )
         found = events.recent.find(wanted, gpu, since, limit)
-        head = {"node": board.node, "time": rfc3339(time.time())}
-        return list_response(head, "changes", (each.document(board.node) for each in found))
+        return list_response(RECENT_CHANGES, NodeAnswer(store.node, (each.document(store.node) for each in found)))
 
     return router

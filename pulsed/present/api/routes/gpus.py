@@ -1,4 +1,4 @@
-"""The routes of the current state of GPUs."""
+"""The routes of the current state and the health of GPUs."""
 
 from __future__ import annotations
 
@@ -9,26 +9,34 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, Query, Response
 
 from pulsed.background import in_background
-from pulsed.compute.settings import ComputeSettings
-from pulsed.model.target_store import TargetStore
-from pulsed.present.api import documents, schema
-from pulsed.present.api.class_document import class_document
-from pulsed.present.api.gpu_columns import MAX_ROWS, SUMMARY_FIELDS, summary_document
-from pulsed.present.api.gpu_lookup import NOT_ONE_GPU, GpuPath, NodeQuery, require_one
-from pulsed.present.api.json_response import REFUSED, json_response, list_response
-from pulsed.present.api.query_fields import chosen_fields, some_of
+from pulsed.compute.health.checks import BY_ID
+from pulsed.present.api.documents import GPU, GPU_HEALTH, GPUS, all_gpus, gpu_document, health_document, sources_of
+from pulsed.present.api.gpu_columns import GPU_COLUMNS, MAX_ROWS, SUMMARY_FIELDS, summary_document
+from pulsed.present.api.gpu_matches import matches
+from pulsed.present.api.json_response import json_response, list_response
+from pulsed.present.api.routing import (
+    NOT_ONE_GPU,
+    REFUSED,
+    ApiParts,
+    GpuPath,
+    NodeQuery,
+    chosen,
+    chosen_fields,
+    find_one,
+    some_of,
+)
 from pulsed.present.api.sample_fields import FIELDS
+from pulsed.present.api.schema import listed
+from pulsed.present.health_report import health_line
+from pulsed.suggestions import did_you_mean
 
 
-def gpu_router(board: TargetStore, settings: ComputeSettings) -> APIRouter:
-    """Return the routes `/gpus`, `/gpus/{gpu}` and `/gpus/{gpu}/class`."""
-    router, preset = APIRouter(), settings.preset_name
+def gpu_router(parts: ApiParts) -> APIRouter:
+    """Return the routes `/gpus` and `/gpus/{gpu}`."""
+    router, store, preset = APIRouter(), parts.store, parts.settings.preset_name
 
     @router.get(
-        "/gpus",
-        response_model=schema.Gpus | schema.GpuColumnsShape,
-        responses=REFUSED,
-        summary="Current state of every GPU",
+        "/gpus", response_model=GPUS.model | GPU_COLUMNS.model, responses=REFUSED, summary="Current state of every GPU"
     )
     async def gpus(
         view: Annotated[Literal["full", "summary"], Query(description="summary: columns")] = "full",
@@ -37,42 +45,51 @@ def gpu_router(board: TargetStore, settings: ComputeSettings) -> APIRouter:
         wanted = chosen_fields(fields)
         if view == "summary":
             return await columns(wanted)
-        now = time.monotonic()
-        head = documents.sources_document(board, now, time.time())
-        return list_response(head, "gpus", documents.gpu_documents(board, now, preset))
+        return list_response(GPUS, all_gpus(store, time.monotonic(), time.time(), preset))
 
     async def columns(wanted: Sequence[str]) -> Response:
         now = time.monotonic()
-        head = documents.sources_document(board, now, time.time())
-        shown = list(documents.matches(board, now))
+        sources = sources_of(store, now, time.time())
+        shown = list(matches(store, now))
 
         def make() -> Response:
-            return json_response({**head, **summary_document(shown, wanted, now)})
+            return json_response(summary_document(sources, shown, wanted, now))
 
         return await in_background(make) if len(shown) > MAX_ROWS else make()
 
     @router.get(
         "/gpus/{gpu}",
-        response_model=schema.Gpu,
+        response_model=GPU.model,
         responses=NOT_ONE_GPU,
         summary="Current state of one GPU or MIG instance",
     )
     async def one_gpu(gpu: GpuPath, node: NodeQuery = None) -> Response:
         now = time.monotonic()
-        return json_response(documents.gpu_document(find(gpu, node, now), now, preset))
-
-    @router.get(
-        "/gpus/{gpu}/class",
-        response_model=schema.ClassReasonShape,
-        responses=NOT_ONE_GPU,
-        summary="Why a GPU has its class: the rules that were tried, with bounds of their variables",
-    )
-    async def class_reason(gpu: GpuPath, node: NodeQuery = None) -> Response:
-        return json_response(class_document(find(gpu, node, time.monotonic()), settings))
-
-    def find(gpu: str, node: str | None, now: float) -> documents.Match:
-        found = documents.find(board, gpu, node, now)
-        require_one(gpu, [(match.node, match.device) for match in found])
-        return found[0]
+        return json_response(gpu_document(find_one(store, gpu, node, now), now, preset))
 
     return router
+
+
+def health_router(parts: ApiParts) -> APIRouter:
+    """Return the route `/health/gpus`."""
+    router, store = APIRouter(), parts.store
+
+    @router.get(
+        "/health/gpus",
+        response_model=listed(GPU_HEALTH).type(),
+        responses=REFUSED | {200: {"content": {"text/plain": {"schema": {"type": "string"}}}}},
+        summary="Health problems of every GPU, for scripts",
+    )
+    async def health(
+        format: Annotated[Literal["json", "line"], Query(description="line: one line for Nagios")] = "json",
+        checks: str = some_of(tuple(BY_ID), "checks that count, all if empty", default=""),
+    ) -> Response:
+        wanted = chosen("checks", checks, BY_ID, _unknown_check) if checks else []
+        rows = health_document(store, time.monotonic(), wanted)
+        return Response(health_line(rows), media_type="text/plain") if format == "line" else json_response(rows)
+
+    return router
+
+
+def _unknown_check(name: str) -> str:
+    return did_you_mean(name, BY_ID, "HEALTH.md lists the checks")

@@ -1,4 +1,4 @@
-"""The routes of the page for browsers. Other clients get its content as a table of text."""
+"""The routes of the pages for browsers: of the GPUs, which other clients get as a table of text, and of the API."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ import time
 from functools import cache
 
 from fastapi import APIRouter, Request, Response
+from fastapi.openapi.docs import get_swagger_ui_html
 from starlette.exceptions import HTTPException
 
 from pulsed import __version__
-from pulsed.model.target_store import TargetStore
+from pulsed.present.api.routing import ApiParts
 from pulsed.present.exposition.negotiation import accepts_gzip
 from pulsed.present.table import table
 from pulsed.present.web.assets import CONTENT_SECURITY_POLICY, Asset, Assets
@@ -17,8 +18,15 @@ from pulsed.present.web.assets import CONTENT_SECURITY_POLICY, Asset, Assets
 IMMUTABLE = "private, max-age=31536000, immutable"
 
 
-def page_router(board: TargetStore, telemetry_path: str, external_path: str | None) -> APIRouter:
-    """Return the routes `/` and `/static/`."""
+_DOCS_POLICY = (
+    "default-src 'none'; script-src 'self' 'unsafe-inline'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; "
+    "connect-src 'self'; base-uri 'self'; form-action 'self'; frame-ancestors 'self'"
+)
+"""Swagger UI has an inline script and inline styles."""
+
+
+def page_router(parts: ApiParts) -> APIRouter:
+    """Return the routes `/`, `/static/` and `/docs`."""
     router = APIRouter()
 
     @cache
@@ -27,12 +35,13 @@ def page_router(board: TargetStore, telemetry_path: str, external_path: str | No
 
     @cache
     def page() -> Asset:
-        return assets().page(__version__, telemetry_path, external_path)
+        return assets().page(__version__, parts.telemetry_path, parts.external_path)
 
     @router.get("/", include_in_schema=False)
     async def landing(request: Request) -> Response:
         if "text/html" not in request.headers.get("accept", ""):
-            text = f"{table(board, time.monotonic())}\nPrometheus: {telemetry_path}   JSON: /gpus   API: /docs\n"
+            paths = f"Prometheus: {parts.telemetry_path}   JSON: /gpus   API: /docs"
+            text = f"{table(parts.store, time.monotonic())}\n{paths}\n"
             return Response(text, media_type="text/plain", headers={"vary": "Accept"})
         headers = {
             "cache-control": "no-cache",
@@ -48,6 +57,19 @@ def page_router(board: TargetStore, telemetry_path: str, external_path: str | No
         if found is None or version != assets().version:
             raise HTTPException(404, "Not Found")
         return _file(request, found, {"cache-control": IMMUTABLE, "vary": "Accept-Encoding"})
+
+    @router.get("/docs", include_in_schema=False)
+    async def docs() -> Response:
+        static = "static-offline-docs"
+        page = get_swagger_ui_html(
+            openapi_url="openapi.json",
+            title="pulsed: API",
+            swagger_js_url=f"{static}/swagger-ui-bundle.js",
+            swagger_css_url=f"{static}/swagger-ui.css",
+            swagger_favicon_url=f"{static}/favicon.png",
+        )
+        page.headers["content-security-policy"] = _DOCS_POLICY
+        return page
 
     return router
 

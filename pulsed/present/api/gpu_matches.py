@@ -1,0 +1,155 @@
+"""The GPUs of all targets as the API shows them: each once, found by any of its names, with its age.
+
+Unlike the page for Prometheus it shows stale GPUs too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from pulsed.compute.health.summary import stale
+from pulsed.model.computed_tick import ComputedTick, Result
+from pulsed.model.gpu import Device, board_names, key_of, names_of, node_of, repeated
+from pulsed.model.health import Health
+from pulsed.model.owner import Owner
+from pulsed.model.target_store import Target, TargetStore
+from pulsed.model.vocabulary import Reading
+from pulsed.present.api.schema import TEXT, Member, Shape
+
+IDENTITY = Shape(
+    "NamedGpu",
+    Member("gpu", str, of="device.entity.gpu"),
+    Member("uuid", TEXT, of="device.entity.uuid"),
+    Member("mig_id", TEXT, of="device.entity.mig_id"),
+    Member("node", str),
+)
+"""What identifies a GPU or MIG instance, of a source with `device` and `node`."""
+
+SILENT_INTERVALS = 10.0
+"""After so many intervals without a sample the health of a GPU is unknown."""
+
+SILENT_SECONDS = 10.0
+"""The same in seconds, for fast sources."""
+
+
+class Identity(NamedTuple):
+    """A GPU or MIG instance, and its node."""
+
+    device: Device
+    node: str
+
+    @classmethod
+    def of(cls, device: Device, here: str) -> Identity:
+        """Return the identity of a device; `here` is this process's node."""
+        return cls(device, node_of(device, here))
+
+
+class Match(NamedTuple):
+    """One GPU or MIG instance, with the target that shows it."""
+
+    target: Target
+    device: Device
+    reading: Reading
+    result: Result
+    node: str
+    time: float
+    lost: bool
+    position: int
+
+    @classmethod
+    def of(cls, target: Target, tick: ComputedTick, position: int, here: str) -> Match:
+        """Return a device of a target's tick; `here` is this process's node."""
+        device, lost = tick.devices[position], position in tick.lost
+        time = tick.lost[position] if lost else tick.time
+        reading, result = tick.readings[position], tick.results[position]
+        return cls(target, device, reading, result, node_of(device, here), time, lost, position)
+
+
+def find(board: TargetStore, wanted: str, node: str | None = None, now: float | None = None) -> list[Match]:
+    """Return the GPUs of a name, as `find_all`."""
+    return find_all(board, [wanted], node, now)[wanted]
+
+
+def find_all(
+    board: TargetStore, wanted: Sequence[str], node: str | None = None, now: float | None = None
+) -> dict[str, list[Match]]:
+    """Return the GPUs of each name: none, one, or several if nodes share it or only MIG instances of a GPU are known.
+
+    Args:
+        wanted: indices, UUIDs of GPUs or MIG instances, or index or UUID and MIG id as in `0:7`.
+        now: monotonic seconds; when two targets report the same GPU a fresh one is preferred. None: the first.
+    """
+    exact: dict[str, list[Match]] = {name: [] for name in wanted}
+    parts: dict[str, list[Match]] = {name: [] for name in wanted}
+    for match in matches(board, now):
+        if node is None or match.node == node:
+            for found, names in ((exact, names_of(match.device)), (parts, board_names(match.device))):
+                for name in names:
+                    if name in found:
+                        found[name].append(match)
+    return {name: exact[name] or parts[name] for name in exact}
+
+
+def matches(board: TargetStore, now: float | None = None) -> Iterator[Match]:
+    """Yield all GPUs, each once, in the order of the configuration; fresh targets take precedence."""
+    seen = [target for target in board.targets if target.tick is not None]
+    ranked = seen if now is None else sorted(seen, key=lambda target: not target.fresh(now))
+    keys = [
+        [key_of(device, board.node) for device in target.tick.devices] for target in ranked if target.tick is not None
+    ]
+    hidden = {id(target): positions for target, positions in zip(ranked, repeated(keys), strict=True)}
+    for target in seen:
+        if (tick := target.tick) is not None:
+            for position in range(len(tick.devices)):
+                if position not in hidden[id(target)]:
+                    yield Match.of(target, tick, position, board.node)
+
+
+def is_stale(match: Match, now: float) -> bool:
+    """Return whether a GPU's values are too old to be served as current ones; `now` is monotonic seconds."""
+    return match.lost or not match.target.fresh(now)
+
+
+def is_silent(target: Target, now: float) -> bool:
+    """Return whether a target has not delivered for so long that the health of its GPUs is unknown."""
+    silent = now - target.arrived > max(SILENT_INTERVALS * target.interval, SILENT_SECONDS)
+    return silent and target.tick is not None and not target.fresh(now)
+
+
+def current_result(match: Match, now: float) -> Result:
+    """Return the result of a GPU; its health is unknown once its target has not delivered for a long time."""
+    health = health_of(match, now)
+    return match.result if health is match.result.health else match.result._replace(health=health)
+
+
+def health_of(match: Match, now: float) -> Health:
+    """Return the health of a GPU: unknown once its target has not delivered for a long time."""
+    target, health = match.target, match.result.health
+    if match.lost or not is_silent(target, now):
+        return health
+    return stale(health, match.time + target.interval, (now - target.arrived) / target.interval)
+
+
+def age(match: Match, now: float) -> float:
+    """Return the age of the values; those of a lost GPU are older than the sample that it is missing from."""
+    target = match.target
+    sample = match.time if target.tick is None else target.tick.time
+    return max(0.0, now - target.arrived) + max(0.0, sample - match.time)
+
+
+def without_split_boards(found: Sequence[Match]) -> list[Match]:
+    """Return the GPUs and MIG instances without the boards of these instances, whose values repeat theirs."""
+    split = {board_of(match) for match in found if match.device.entity.kind == "mig"}
+    return [match for match in found if match.device.entity.kind != "gpu" or board_of(match) not in split]
+
+
+def board_of(match: Match) -> tuple[str, str]:
+    """Return the key of a GPU's board: its node, and its UUID or else its index."""
+    entity = match.device.entity
+    return (match.node, entity.uuid or entity.gpu)
+
+
+def pods_of(match: Match) -> Sequence[Owner]:
+    """Return the owners of a GPU that are containers of pods."""
+    return [owner for owner in match.device.owners or () if owner.kind == "pod"]

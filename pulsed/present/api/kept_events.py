@@ -1,0 +1,160 @@
+"""Events that are kept in memory: the bounded queue of each subscriber, and the last changes for `/events/recent`.
+
+When a queue is full, the oldest ticks are dropped first and changes last; a `lag` event has their number.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Collection, Iterable
+from heapq import merge
+from itertools import islice
+from typing import NamedTuple
+
+from pulsed.model.gpu import names_of
+from pulsed.present.api.event_documents import CHANGE_KINDS, KINDS, Change, change_document, encoded
+from pulsed.present.api.schema import Document
+
+MAX_QUEUED = 256
+MAX_QUEUED_BYTES = 2**20
+_SEND_BYTES = 64 * 2**10
+
+MAX_CHANGES = 1000
+"""Recent changes of each kind, some 1 kB each: frequent ones displace only their own kind."""
+
+
+class Event(NamedTuple):
+    """An event as bytes, with its number in the order of all events."""
+
+    number: int
+    data: bytes
+
+
+class Subscriber:
+    """One subscriber and its queue.
+
+    Attributes:
+        lost_ticks: dropped tick events since the last `lag` event.
+        full_since: monotonic time since which a full queue was not read; None if it has room.
+        cut: ends its stream at once.
+    """
+
+    def __init__(
+        self,
+        kinds: Collection[str] = KINDS,
+        gpu: str | None = None,
+        max_queued: int = MAX_QUEUED,
+        max_bytes: int = MAX_QUEUED_BYTES,
+    ) -> None:
+        self.kinds, self.gpu = frozenset(kinds), gpu
+        self.lost_ticks = self.lost_changes = 0
+        self.full_since: float | None = None
+        self.ended = False
+        self.cut: Callable[[], object] = lambda: None
+        self._max_queued, self._max_bytes = max_queued, max_bytes
+        self._ticks, self._changes = deque[Event](), deque[Event]()
+        self._bytes = 0
+        self._wake = asyncio.Event()
+
+    @property
+    def queued(self) -> tuple[int, int]:
+        """Number of queued events, and their bytes."""
+        return len(self._ticks) + len(self._changes), self._bytes
+
+    def put(self, event: Event, *, tick: bool, now: float) -> None:
+        """Queue an event; if the queue is full, drop the oldest, ticks before changes. One event always fits."""
+        (self._ticks if tick else self._changes).append(event)
+        self._bytes += len(event.data)
+        self._wake.set()
+        while self._overflows():
+            if self.full_since is None:
+                self.full_since = now
+            if self._ticks:
+                self.lost_ticks += 1
+            else:
+                self.lost_changes += 1
+            self._bytes -= len((self._ticks or self._changes).popleft().data)
+
+    def end(self) -> None:
+        """End the stream after the queued events."""
+        self.ended = True
+        self._wake.set()
+
+    async def wait(self, seconds: float) -> None:
+        """Wait until an event is queued, or until the timeout."""
+        timer = asyncio.get_running_loop().call_later(seconds, self._wake.set)
+        try:
+            await self._wake.wait()
+        finally:
+            timer.cancel()
+
+    def take(self) -> bytes:
+        """Return queued events in order, up to about 64 KiB, after a `lag` event if any were dropped."""
+        parts: list[bytes] = []
+        size = 0
+        if self.lost_ticks or self.lost_changes:
+            lost = {"lost": self.lost_ticks + self.lost_changes, "ticks": self.lost_ticks, "changes": self.lost_changes}
+            parts.append(encoded("lag", lost))
+            self.lost_ticks = self.lost_changes = 0
+        while size < _SEND_BYTES and (queue := self._next()) is not None:
+            data = queue.popleft().data
+            size += len(data)
+            parts.append(data)
+        self._bytes -= size
+        self.full_since = None
+        if not self._ticks and not self._changes:
+            self._wake.clear()
+        return b"".join(parts)
+
+    def _overflows(self) -> bool:
+        count, size = self.queued
+        return count > 1 and (count > self._max_queued or size > self._max_bytes)
+
+    def _next(self) -> deque[Event] | None:
+        """Return the queue with the oldest event."""
+        ticks, changes = self._ticks, self._changes
+        if ticks and changes:
+            return ticks if ticks[0].number < changes[0].number else changes
+        return ticks or changes or None
+
+
+class NumberedChange(NamedTuple):
+    """A change with its number in the order of all events."""
+
+    number: int
+    change: Change
+
+    def document(self, here: str) -> Document:
+        """Return it as JSON; `here` is this process's node, for GPUs whose source does not name one."""
+        return {"id": self.number, "event": self.change.kind, **change_document(self.change, here)}
+
+
+class RecentChanges:
+    """The newest changes of each kind, at most `max_changes` of each. A restart clears them."""
+
+    def __init__(self, max_changes: int = MAX_CHANGES) -> None:
+        self._kept = {kind: deque[NumberedChange](maxlen=max_changes) for kind in CHANGE_KINDS}
+
+    def add(self, number: int, change: Change) -> None:
+        """Keep a change; its number is greater than all before."""
+        self._kept[change.kind].append(NumberedChange(number, change))
+
+    def find(self, kinds: Iterable[str], gpu: str | None, since: float, limit: int) -> list[NumberedChange]:
+        """Return some changes, the newest first.
+
+        Args:
+            gpu: only of this GPU, by any of its names.
+            since: Unix time; older changes are left out.
+        """
+        newest_first = merge(*[reversed(self._kept[kind]) for kind in set(kinds)], key=_age)
+        wanted = (
+            each
+            for each in newest_first
+            if each.change.time >= since and (gpu is None or gpu in names_of(each.change.device))
+        )
+        return list(islice(wanted, limit))
+
+
+def _age(each: NumberedChange) -> int:
+    return -each.number

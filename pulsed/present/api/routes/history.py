@@ -1,0 +1,145 @@
+"""The routes of the recent samples of GPUs."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from functools import partial
+from itertools import chain
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Response
+
+from pulsed.model.gpu import Device, node_of
+from pulsed.present.api.gpu_matches import find_all, matches
+from pulsed.present.api.history import HISTORY, LocatedWindow
+from pulsed.present.api.history_points import HISTORY_POINTS, write_points
+from pulsed.present.api.json_response import ApiError
+from pulsed.present.api.routing import (
+    NOT_FOUND,
+    NOT_ONE_GPU,
+    REFUSED,
+    ApiParts,
+    GpuPath,
+    NodeQuery,
+    chosen,
+    require_one,
+    some_of,
+)
+from pulsed.present.api.sample_fields import FIELDS
+from pulsed.suggestions import did_you_mean
+
+CHART_FIELDS = (
+    "workload_class",
+    "health_state",
+    "real_utilization_ratio",
+    "real_utilization_lower_ratio",
+    "real_utilization_upper_ratio",
+)
+"""Fields of points by default."""
+
+MAX_POINTS, MAX_GPUS = 2000, 256
+
+MAX_VALUES = 100_000
+"""Values of an answer with points, each with its minimum, mean and maximum: some 2.5 MB."""
+
+MAX_SAMPLE_VALUES = 250_000
+"""Values of an answer with samples: 10 minutes of the default fields at 10 Hz are 170,000."""
+
+
+def history_router(parts: ApiParts) -> APIRouter:
+    """Return the routes `/gpus/{gpu}/history` and `/history`."""
+    router, store, history = APIRouter(), parts.store, parts.history
+    unkept = partial(_unkept, kept=history.fields)
+
+    def places_of(wanted: Sequence[str], node: str | None) -> dict[str, list[tuple[str, Device]]]:
+        """Return target and device of the GPUs of each name, else of those that are gone."""
+        present = find_all(store, wanted, node, time.monotonic())
+        return {
+            name: [(match.target.tick.target, match.device) for match in found if match.target.tick is not None]
+            or [(past.target, past.device) for past in history.find(name, node, store.node)]
+            for name, found in present.items()
+        }
+
+    def all_places(node: str | None) -> list[tuple[str, Device]]:
+        return [
+            (match.target.tick.target, match.device)
+            for match in matches(store, time.monotonic())
+            if match.target.tick is not None and node in (None, match.node)
+        ]
+
+    @router.get(
+        "/gpus/{gpu}/history",
+        response_model=HISTORY.model,
+        responses=REFUSED | NOT_ONE_GPU,
+        summary="Recent samples of a GPU, also of one that is gone",
+    )
+    async def gpu_history(
+        gpu: GpuPath,
+        node: NodeQuery = None,
+        seconds: Annotated[
+            float, Query(gt=0, allow_inf_nan=False, description="length of the window; at most what is kept")
+        ] = history.seconds,
+        fields: str = some_of(history.fields, "fields"),
+    ) -> Response:
+        wanted = chosen("fields", fields, history.fields, unkept)
+        places = places_of([gpu], node)[gpu]
+        require_one(gpu, [(node_of(device, store.node), device) for _, device in places])
+        window = history.window(*places[0], seconds)
+        if (count := len(window.ticks) * len(wanted)) > MAX_SAMPLE_VALUES:
+            raise ApiError(400, f"{count} values are more than {MAX_SAMPLE_VALUES}; choose fewer fields or seconds")
+        head = HISTORY.of(LocatedWindow.of(window, store.node))
+        return Response(await history.write(window, wanted, head), media_type="application/json")
+
+    @router.get(
+        "/history",
+        response_model=HISTORY_POINTS.model,
+        responses=REFUSED | NOT_FOUND,
+        summary="Recent samples of several GPUs as points of equal length",
+    )
+    async def history_points(
+        gpu: Annotated[str, Query(description="names of GPUs, separated by commas; empty: all of /gpus")] = "",
+        node: NodeQuery = None,
+        seconds: Annotated[
+            float, Query(ge=1, allow_inf_nan=False, description="length of the window; at most what is kept")
+        ] = history.seconds,
+        points: Annotated[int, Query(ge=2, le=MAX_POINTS, description="number of points")] = 120,
+        fields: str = some_of(history.fields, "fields", default=",".join(_charted(history.fields))),
+    ) -> Response:
+        wanted = chosen("fields", fields, history.fields, unkept)
+        if gpu:
+            names = list(dict.fromkeys(gpu.split(",")))
+            _check_gpus(len(names))
+            found = places_of(names, node)
+            for name in names:
+                require_one(name, found[name][:1])
+            places = list(dict.fromkeys(chain.from_iterable(found.values())))
+        else:
+            places = list(dict.fromkeys(all_places(node)))
+        _check_gpus(len(places))
+        if (count := len(places) * points * len(wanted)) > MAX_VALUES:
+            shape = f"{len(places)} GPUs x {points} points x {len(wanted)} fields are {count} values"
+            raise ApiError(400, f"{shape}, more than {MAX_VALUES}; reduce them")
+        windows = [history.window(*place, seconds) for place in places]
+        body = await write_points(history, windows, wanted, points, min(seconds, history.seconds), store.node)
+        return Response(body, media_type="application/json")
+
+    return router
+
+
+def _charted(kept: Sequence[str]) -> list[str]:
+    """Return the default fields of charts; all that are kept if none of those is."""
+    return [name for name in CHART_FIELDS if name in kept] or list(kept)
+
+
+def _check_gpus(count: int) -> None:
+    if count > MAX_GPUS:
+        raise ApiError(400, f"gpu: {count} GPUs; name at most {MAX_GPUS}")
+
+
+def _unkept(name: str, kept: Sequence[str]) -> str:
+    """Return what is wrong with a field that is not kept."""
+    if name in FIELDS:
+        return f"{name!r} is not kept; add it to history.fields"
+    hint = did_you_mean(name, kept, did_you_mean(name, FIELDS, f"allowed: {', '.join(kept)}"))
+    return f"{name!r} is not a field; {hint}"

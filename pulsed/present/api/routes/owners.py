@@ -1,0 +1,173 @@
+"""The routes of the owners of GPUs: accounts of jobs, pods and others, and what groups of them do now."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
+from typing import Annotated, NamedTuple
+
+from fastapi import APIRouter, Path, Query, Response
+
+from pulsed.background import in_background
+from pulsed.present.api.account_documents import (
+    ACCOUNT,
+    AccountFilter,
+    account_document,
+    accounts_named,
+    ended_accounts,
+    running_accounts,
+)
+from pulsed.present.api.event_documents import finite
+from pulsed.present.api.json_response import ApiError, json_response
+from pulsed.present.api.routing import NODE_ANSWER, NOT_FOUND, REFUSED, ApiParts, NodeAnswer
+from pulsed.present.api.schema import REQUIRED, TIME, Document, Member, Shape, ValueKind, listed
+from pulsed.present.owner_groups import GROUPS, WORKLOAD, GroupLabels, GroupName, fresh_owners, rows_of
+from pulsed.present.owner_totals import FAMILIES, AccountTotals, GroupSums, OwnerFamily, families_of, sums_of
+
+MAX_JOBS = 1000
+
+
+_ACCOUNTS = Shape("AccountsShape", *NODE_ANSWER.members, Member("jobs", ValueKind(listed(ACCOUNT).type), of="items"))
+"""Accounts of owners."""
+
+
+class _OwnerRow(NamedTuple):
+    """What a pod, workload, job or user does with its GPUs on this node."""
+
+    labels: Mapping[str, str]
+    sums: GroupSums
+    scale_target: float
+
+
+def _label_member(label: str) -> Member:
+    return Member(label, str | None, of=lambda row: row.labels[label], default=None)
+
+
+def _family_member(family: OwnerFamily) -> Member:
+    default = None if family.groups else REQUIRED
+    return Member(family.key, _NUMBER, family.help, lambda row: family.get(row.sums), default)
+
+
+_NUMBER = ValueKind(lambda: float | None, lambda number: None if number is None else finite(number))
+
+_CLASSES = Member("classes", dict[str, float], "GPUs by workload class, shared ones in part", "sums.classes")
+
+_SCALE_HINT = Member(
+    "scale_hint",
+    int | None,
+    "1: more replicas are needed, -1: fewer, 0: neither",
+    lambda row: row.sums.scale_hint(row.scale_target),
+    None,
+)
+
+_ROWS: Mapping[GroupName, Shape] = {
+    name: Shape(
+        "WorkloadShape",
+        *map(_label_member, group.labels),
+        _CLASSES,
+        *map(_family_member, families_of(name)),
+        *([_SCALE_HINT] if group is WORKLOAD else ()),
+    )
+    for name, group in GROUPS.items()
+}
+"""The rows of each group; values have the names of their metrics, and are null where they are unknown."""
+
+_ANY_ROW: Sequence[Member] = (
+    *(_label_member(label) for group in GROUPS.values() for label in group.labels),
+    _CLASSES,
+    *map(_family_member, FAMILIES),
+    Member("gpus", float, "of workloads and users, shared ones in part"),
+    Member("pods", int, default=0),
+    _SCALE_HINT,
+)
+"""The keys of all groups, for the schema."""
+
+_WORKLOAD = Shape("WorkloadShape", *{member.name: member for member in _ANY_ROW}.values())
+
+WORKLOADS = Shape(
+    "WorkloadsShape",
+    Member("node", str),
+    Member("time", TIME),
+    Member("by", str),
+    Member("workloads", ValueKind(listed(_WORKLOAD).type)),
+)
+"""What pods, workloads, jobs or users do now; the keys of a row are those of its group only."""
+
+
+class _Workloads(NamedTuple):
+    node: str
+    time: float
+    by: GroupName
+    workloads: Sequence[Document]
+
+
+def owner_router(parts: ApiParts) -> APIRouter:
+    """Return the routes `/jobs`, `/jobs/{id}` and `/workloads`."""
+    router, store, accounts = APIRouter(), parts.store, parts.accounts
+
+    @router.get(
+        "/jobs",
+        response_model=_ACCOUNTS.model,
+        responses=REFUSED,
+        summary="Running and ended owners of GPUs with their accounts",
+    )
+    async def jobs(
+        state: Annotated[str, Query(description="running or ended", pattern="^(running|ended)?$")] = "",
+        kind: Annotated[str, Query(description="slurm_job, pod or process")] = "",
+        user: str = "",
+        account: str = "",
+        namespace: str = "",
+        since: Annotated[float, Query(description="not ended before this Unix time", allow_inf_nan=False)] = 0.0,
+        limit: Annotated[int, Query(ge=1, le=MAX_JOBS)] = 100,
+    ) -> Response:
+        wanted = AccountFilter(state, kind, user, account, namespace, since)
+        shown = [
+            account_document(each, store.node, accounts.prices) for each in running_accounts(accounts, wanted)[:limit]
+        ]
+        ended = islice(ended_accounts(accounts, wanted), limit - len(shown))
+        shown += await in_background(lambda: [account_document(each, store.node, accounts.prices) for each in ended])
+        return json_response(_ACCOUNTS.of(NodeAnswer(store.node, shown)))
+
+    @router.get(
+        "/jobs/{id:path}",
+        response_model=ACCOUNT.model | listed(ACCOUNT).type(),
+        responses=REFUSED | NOT_FOUND,
+        summary="Account of one owner: the newest with this id",
+    )
+    async def one_job(
+        id: Annotated[str, Path(description="a job id, a pod's UID, `pod:namespace/name`, or an owner's id")],
+        all: Annotated[bool, Query(description="a list of all with this id, such as of a requeued job")] = False,
+    ) -> Response:
+        found = [account_document(each, store.node, accounts.prices) for each in accounts_named(accounts, id)]
+        if not found:
+            raise ApiError(404, f"job {id!r} not found; /jobs lists all jobs")
+        return json_response(found if all else found[0])
+
+    @router.get(
+        "/workloads",
+        response_model=WORKLOADS.model,
+        responses=REFUSED,
+        summary="Pods, workloads, jobs or users with GPUs on this node: utilization, classes, memory, energy",
+    )
+    async def workloads(
+        by: Annotated[GroupName, Query(description="what to group by; workload: what controls pods")] = "workload",
+    ) -> Response:
+        rows = list(_workloads(parts, by, time.monotonic()))
+        return json_response(WORKLOADS.of(_Workloads(store.node, time.time(), by, rows)))
+
+    return router
+
+
+def _workloads(parts: ApiParts, by: GroupName, now: float) -> Iterator[Document]:
+    """Yield a row per pod, workload, job or user that has GPUs of fresh targets at a monotonic time."""
+    group, accounts = GROUPS[by], parts.accounts
+    owned = fresh_owners(parts.store, accounts.running, now)
+    accounts.running.settle(owned)
+    totals: Mapping[GroupLabels, AccountTotals] = {}
+    if group is WORKLOAD and accounts.workloads is not None:
+        accounts.workloads.take(owned)
+        totals = accounts.workloads.sums
+    for labels, members in rows_of(group, owned).items():
+        sums = sums_of(members, owned, totals.get(labels))
+        yield _ROWS[by].of(_OwnerRow(dict(labels), sums, parts.config["publish"]["scale_target"]))

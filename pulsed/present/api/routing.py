@@ -1,0 +1,128 @@
+"""What routes share: the parts of the daemon that they answer from, and their parameters with the errors of these."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from typing import Annotated, Any, NamedTuple
+
+from fastapi import Path, Query
+
+from pulsed.attribution.gpu_processes import GpuProcessTable
+from pulsed.compute.settings import DEFAULT_SETTINGS, ComputeSettings
+from pulsed.errors import UsageError
+from pulsed.model.gpu import Device
+from pulsed.model.target_store import TargetStore
+from pulsed.present.api.account_documents import Accounts
+from pulsed.present.api.events import EventBroadcaster
+from pulsed.present.api.gpu_matches import Match, find
+from pulsed.present.api.history import History
+from pulsed.present.api.json_response import FAILURE, ApiError
+from pulsed.present.api.sample_fields import check_fields
+from pulsed.present.api.schema import TIME, Member, Shape
+
+
+class ApiParts(NamedTuple):
+    """The parts of the daemon that the API shows.
+
+    Attributes:
+        config: the configuration with secrets masked.
+        telemetry_path: path of the Prometheus page.
+        settings: that results are computed with.
+        processes: has those that use GPUs.
+        external_path: path of all pages as clients see it, without a slash at the end; None: links are relative.
+    """
+
+    store: TargetStore
+    history: History
+    events: EventBroadcaster
+    accounts: Accounts
+    processes: GpuProcessTable
+    config: Mapping[str, Any]
+    settings: ComputeSettings = DEFAULT_SETTINGS
+    telemetry_path: str = "/metrics"
+    external_path: str | None = None
+
+
+class NodeAnswer(NamedTuple):
+    """Items of this process's node."""
+
+    node: str
+    items: Iterable[object]
+
+
+NODE_ANSWER = Shape("NodeAnswer", Member("node", str), Member("time", TIME, of=lambda answer: time.time()))
+"""Of which daemon an answer is, and when it was given."""
+
+Responses = dict[int | str, dict[str, Any]]
+"""Responses of a route besides its document, for its documentation."""
+
+REFUSED: Responses = {400: {"model": FAILURE.model}}
+"""The response for invalid parameters."""
+
+NOT_FOUND: Responses = {404: {"model": FAILURE.model}}
+
+GpuPath = Annotated[str, Path(description="an index, a UUID, a MIG UUID, or `index:MIG id`")]
+NodeQuery = Annotated[str | None, Query(description="node, if several have a GPU of that index")]
+
+NOT_ONE_GPU: Responses = NOT_FOUND | {409: {"model": FAILURE.model}}
+"""The errors of `require_one`."""
+
+
+def find_one(store: TargetStore, gpu: str, node: str | None, now: float) -> Match:
+    """Return the GPU of a name at monotonic seconds. Raises as `require_one`."""
+    found = find(store, gpu, node, now)
+    require_one(gpu, [(match.node, match.device) for match in found])
+    return found[0]
+
+
+def require_one(wanted: str, found: Sequence[tuple[str, Device]]) -> None:
+    """Raise `ApiError` for a name of no GPU, 404, or of several, 409; they are found with their nodes."""
+    if not found:
+        raise ApiError(404, f"GPU {wanted!r} not found; /gpus lists all GPUs")
+    if len(found) > 1:
+        raise ApiError(409, f"{wanted!r} is ambiguous: {_choices(found)}")
+
+
+def _choices(found: Sequence[tuple[str, Device]]) -> str:
+    """Return the remedy for a name that several GPUs share."""
+    nodes = sorted({node for node, _ in found})
+    if len(nodes) > 1:
+        return f"add ?node= with one of {', '.join(nodes)}"
+    return f"use one of {', '.join(device.entity.name for _, device in found)}"
+
+
+def some_of(names: Sequence[str], meaning: str, default: str | None = None) -> Any:
+    """Return a query parameter with some of these names, by default all; the pattern is for the documentation only."""
+    one = f"({'|'.join(names)})"
+    return Query(
+        ",".join(names) if default is None else default,
+        description=f"{meaning}, separated by commas",
+        json_schema_extra={"pattern": f"^{one}(,{one})*$" if default != "" else f"^({one}(,{one})*)?$"},
+    )
+
+
+def chosen(parameter: str, text: str, known: Container[str], error: Callable[[str], str]) -> list[str]:
+    """Return the names in a list, each once.
+
+    Args:
+        error: returns what is wrong with an unknown name.
+
+    Raises:
+        ApiError: 400, a name is unknown.
+    """
+    wanted = list(dict.fromkeys(text.split(",")))
+    for name in wanted:
+        if name not in known:
+            raise ApiError(400, f"{parameter}: {error(name)}")
+    return wanted
+
+
+def chosen_fields(text: str) -> list[str]:
+    """Return the names in a list of `FIELDS`, each once. Raises `ApiError` 400 for an unknown one."""
+    wanted = list(dict.fromkeys(text.split(",")))
+    try:
+        check_fields(wanted)
+    except UsageError as error:
+        raise ApiError(400, f"fields: {error}") from None
+    return wanted

@@ -1,0 +1,247 @@
+"""Values of pods, workloads, jobs and users: sums over the GPUs that they have now, and over their accounts.
+
+Of a GPU that several owners share, each has an equal share. Counters of workloads go on while pods come and go, also
+between two scrapes. They begin with 0 when pulsed starts, as counters of a process do; the accounts may be older.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from pulsed.accounting.account import OwnerAccount
+from pulsed.accounting.accounting import OwnedGpu
+from pulsed.accounting.counter_vector import EMPTY, CounterVector, added, observed, scaled, total, value
+from pulsed.model.gpu import GpuKey
+from pulsed.model.vocabulary import Value
+from pulsed.present.owner_groups import WORKLOAD, GroupLabels, GroupName, Owned, row_labels
+
+
+class AccountTotals(NamedTuple):
+    """Counters of accounts.
+
+    Attributes:
+        counters: of a shared GPU an equal share.
+        observed: seconds, also of shared GPUs in full.
+        joules: energy, also of the time in which pulsed did not run; None if never known.
+    """
+
+    counters: CounterVector
+    observed: float
+    joules: Value
+
+    def plus(self, other: AccountTotals, factor: float = 1.0) -> AccountTotals:
+        """Return the sum with another one, times a factor."""
+        joules = self.joules if other.joules is None else (self.joules or 0.0) + factor * other.joules
+        counters = added(self.counters, scaled(other.counters, factor))
+        return AccountTotals(counters, self.observed + factor * other.observed, joules)
+
+    def minus(self, other: AccountTotals) -> AccountTotals:
+        """Return the growth since another one of the same accounts."""
+        return self if other is NO_TOTALS else self.plus(other, -1.0)
+
+
+NO_TOTALS = AccountTotals(EMPTY, 0.0, None)
+
+
+def totals_of(account: OwnerAccount) -> AccountTotals:
+    """Return the counters of an account."""
+    found = NO_TOTALS
+    for each in account.gpus.values():
+        counters = each.estimate
+        joules = total(counters, "class_energy_joules")
+        if joules is not None or each.bridged_joules:
+            joules = (joules or 0.0) + each.bridged_joules
+        found = found.plus(AccountTotals(counters, each.observed, joules))
+    return found
+
+
+@dataclass(slots=True)
+class GroupSums:
+    """Sums over the GPUs of an owner, or of several with equal labels; of a shared GPU an equal share.
+
+    Attributes:
+        gpus: all GPUs, shared ones in full.
+        shares: the same, shared ones by their shares.
+        pods: names of the pods.
+        known: GPUs of which the real utilization is known, by shares.
+        classes: GPUs by workload class, by shares.
+        totals: of the accounts.
+    """
+
+    gpus: set[GpuKey] = field(default_factory=set)
+    shares: float = 0.0
+    pods: set[str] = field(default_factory=set)
+    known: float = 0.0
+    real_utilization: float = 0.0
+    classes: dict[str, float] = field(default_factory=dict)
+    memory_used_bytes: Value = None
+    power_watts: Value = None
+    totals: AccountTotals = NO_TOTALS
+
+    def add_gpu(self, gpu: OwnedGpu) -> None:
+        """Add what a GPU does now."""
+        share = 1.0 / gpu.sharers
+        self.gpus.add(gpu.device.entity.key)
+        self.shares += share
+        if gpu.account.owner.kind == "pod":
+            self.pods.add(gpu.account.owner.name)
+        name = gpu.result.held.workload_class
+        self.classes[name] = self.classes.get(name, 0.0) + share
+        if (ratio := gpu.result.real_utilization.ratio) is not None:
+            self.known += share
+            self.real_utilization += share * ratio
+        if (used := gpu.reading.memory_used_bytes) is not None:
+            self.memory_used_bytes = (self.memory_used_bytes or 0.0) + share * used
+        if (watts := gpu.reading.power_watts) is not None:
+            self.power_watts = (self.power_watts or 0.0) + share * watts
+
+    @property
+    def mean_real_utilization(self) -> Value:
+        """Mean over the GPUs of which it is known; None if of none."""
+        return self.real_utilization / self.known if self.known else None
+
+    @property
+    def whole_real_utilization(self) -> Value:
+        """Sum over all GPUs; None if it is unknown of any: a sum without it would be too low."""
+        return self.real_utilization if self.known >= self.shares - 1e-9 else None
+
+    def scale_hint(self, target: float) -> int | None:
+        """Return whether more replicas are needed (1), fewer (-1), or neither (0); None if that is unknown.
+
+        Args:
+            target: real utilization, 0..1. Between its half and itself nothing changes, so that a change of replicas
+                does not lead to the opposite change.
+        """
+        if (whole := self.whole_real_utilization) is None:
+            return None
+        mean = whole / self.shares
+        return int(mean > target) - int(mean < target / 2)
+
+
+def sums_of(accounts: Iterable[OwnerAccount], owned: Owned, totals: AccountTotals | None = None) -> GroupSums:
+    """Return the sums over accounts, which have to be settled.
+
+    Args:
+        totals: instead of the counters of the accounts.
+    """
+    sums = GroupSums()
+    for account in accounts:
+        if totals is None:
+            sums.totals = sums.totals.plus(totals_of(account))
+        for gpu in owned[account]:
+            sums.add_gpu(gpu)
+    if totals is not None:
+        sums.totals = totals
+    return sums
+
+
+class OwnerFamily(NamedTuple):
+    """A value of each group, by its name without `pulsed_{group}_` and `_total`.
+
+    Attributes:
+        groups: that have it; all if empty.
+    """
+
+    name: str
+    type: str
+    help: str
+    get: Callable[[GroupSums], Value]
+    groups: tuple[GroupName, ...] = ()
+
+    def full_name(self, group: str) -> str:
+        """Return the name of its samples for a group."""
+        return f"pulsed_{group}_{self.key}"
+
+    @property
+    def key(self) -> str:
+        """The name in JSON."""
+        return f"{self.name}_total" if self.type == "counter" else self.name
+
+
+def _gauge(name: str, help: str, get: Callable[[GroupSums], Value], *groups: GroupName) -> OwnerFamily:
+    return OwnerFamily(name, "gauge", help, get, groups)
+
+
+def _counter(name: str, help: str, get: Callable[[AccountTotals], Value]) -> OwnerFamily:
+    return OwnerFamily(name, "counter", help, lambda sums: get(sums.totals))
+
+
+FAMILIES: tuple[OwnerFamily, ...] = (
+    _gauge("gpus", "GPUs and MIG instances, shared ones in full", lambda sums: len(sums.gpus), "pod", "job"),
+    _gauge("gpus", "GPUs and MIG instances, shared ones in part", lambda sums: sums.shares, "workload", "user"),
+    _gauge("pods", "Pods with GPUs on this node", lambda sums: len(sums.pods), "workload"),
+    _gauge("real_utilization_ratio", "Mean real utilization of its GPUs", lambda sums: sums.mean_real_utilization),
+    _gauge(
+        "real_utilization_ratio_sum",
+        "Sum of the real utilization of its GPUs, shared ones in part; absent if that of any is unknown; over nodes,"
+        " sum / sum of gpus is the mean",
+        lambda sums: sums.whole_real_utilization,
+        "workload",
+    ),
+    _gauge("memory_used_bytes", "Device memory in use", lambda sums: sums.memory_used_bytes),
+    _gauge("power_watts", "Power", lambda sums: sums.power_watts),
+    _counter("gpu_seconds", "Observed GPU time", lambda totals: observed(totals.counters)),
+    _counter("observed_seconds", "Observed GPU time, shared GPUs in full", lambda totals: totals.observed),
+    _counter(
+        "real_utilization_seconds",
+        "Integral of real utilization over its GPUs",
+        lambda totals: value(totals.counters, "real_utilization_seconds"),
+    ),
+    _counter(
+        "real_utilization_unknown_seconds",
+        "Observed GPU time with unknown real utilization",
+        lambda totals: value(totals.counters, "real_utilization_unknown_seconds") or 0.0,
+    ),
+    _counter("idle_seconds", "Observed idle GPU time", lambda totals: total(totals.counters, "idle_seconds") or 0.0),
+    _counter("energy_joules", "Energy", lambda totals: totals.joules),
+    _counter("idle_energy_joules", "Energy while idle", lambda totals: total(totals.counters, "idle_energy_joules")),
+)
+
+
+def families_of(group: GroupName) -> Sequence[OwnerFamily]:
+    """Return the values of a group."""
+    return [family for family in FAMILIES if not family.groups or group in family.groups]
+
+
+MAX_WORKLOADS = 4096
+"""Workloads whose counters are kept while they have no pod; more are forgotten, the oldest first."""
+
+
+class WorkloadTotals:
+    """The counters of all workloads since the start."""
+
+    def __init__(self) -> None:
+        self._taken: dict[OwnerAccount, AccountTotals] = {}
+        self._sums: dict[GroupLabels, AccountTotals] = {}
+
+    def skip(self, accounts: Iterable[OwnerAccount]) -> None:
+        """Leave out what is in these accounts already: they are from before the start."""
+        self._taken |= {account: totals_of(account) for account in accounts}
+
+    def take(self, accounts: Iterable[OwnerAccount]) -> None:
+        """Add what these accounts have grown by; they have to be settled."""
+        for account in accounts:
+            labels = row_labels(WORKLOAD, account.owner)
+            if labels is None:
+                continue
+            now = totals_of(account)
+            growth = now.minus(self._taken.get(account, NO_TOTALS))
+            self._taken[account] = now
+            self._sums[labels] = self._sums.get(labels, NO_TOTALS).plus(growth)
+
+    def end(self, account: OwnerAccount) -> None:
+        """Add the last growth of an account that has ended."""
+        self.take([account])
+        self._taken.pop(account, None)
+        if len(self._sums) > MAX_WORKLOADS:
+            current = {row_labels(WORKLOAD, each.owner) for each in self._taken}
+            old = [labels for labels in self._sums if labels not in current]
+            for labels in old[: len(self._sums) - MAX_WORKLOADS]:
+                del self._sums[labels]
+
+    @property
+    def sums(self) -> Mapping[GroupLabels, AccountTotals]:
+        """The counters by labels of the workload."""
+        return self._sums

@@ -1,0 +1,217 @@
+"""Counters of a GPU over time: increases, and the signs of a reset."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import inf
+
+import pytest
+
+from pulsed.compute.health.device_counters import RESET_SECONDS, CounterIncrease, Resets, ResetSign
+from pulsed.compute.health.inputs import GpuInputs
+from pulsed.compute.health.rule import RuleState
+from pulsed.compute.health.rule_kinds import Increase, step
+from pulsed.model.vocabulary import Reading
+from tests.compute.health.sim import Sim, give
+from tests.compute.streams import DAY
+
+
+def fed(values: list[float], *, lifetime: bool = False) -> CounterIncrease:
+    window = CounterIncrease(60.0, lifetime)
+    for second, value in enumerate(values):
+        window.update(value, float(second))
+    return window
+
+
+@pytest.mark.parametrize(
+    ("values", "lifetime", "total"),
+    [
+        ([5], False, 0),
+        ([5, 5, 7], False, 2),
+        ([5, 0, 2], False, 2),
+        ([5, 0, 5], False, 0),
+        ([5, 0, 6], False, 1),
+        ([5, 0, 5], True, 0),
+        ([5, 3, 4, 6], True, 1),
+        ([5, 0, 2], True, 0),
+    ],
+)
+def test_growth_is_what_was_added(values: list[float], lifetime: bool, total: float) -> None:
+    assert fed(values, lifetime=lifetime).total == total
+
+
+def test_growth_leaves_the_window() -> None:
+    window = fed([0, 5, 5, 8])
+    assert (window.due, window.total) == (61.0, 8)
+    found = []
+    for now in (60.9, 61.0, 62.9, 63.0):
+        window.update(8, now)
+        found.append((window.total, window.due))
+    assert found == [(8, 61.0), (3, 63.0), (3, 63.0), (0, inf)]
+    assert window.grown == 3.0
+
+
+def test_one_value_settles_nothing() -> None:
+    window = fed([3])
+    found = [(window.settled, window.due, window.total)]
+    window.update(3, 5.0)
+    found.append((window.settled, window.due, window.total))
+    assert found == [(False, inf, 0), (True, inf, 0)]
+
+
+def test_a_busy_window_stays_small() -> None:
+    window = CounterIncrease(3600.0, lifetime=False)
+    for second in range(20_000):
+        window.update(float(second), float(second))
+    assert len(window.parts) <= 61
+    assert window.total == pytest.approx(3600, abs=61)
+
+
+def test_a_part_is_a_sixtieth_of_the_window() -> None:
+    window = CounterIncrease(60.0, lifetime=False)
+    for value, now in enumerate([0.0, 1.0, 1.99, 2.0, 2.5, 9.0]):
+        window.update(float(value), now)
+    assert window.parts == ((1.0, 2.0), (2.0, 2.0), (9.0, 1.0))
+
+
+def test_by_default_there_was_no_gap_before_a_value() -> None:
+    window = CounterIncrease(0.5, lifetime=False)
+    assert [window.update(value, value) for value in (0.0, 1.0)] == [0.0, 1.0]
+
+
+def evaluated(rule: Increase, *samples: tuple[float, float | None, float]) -> list[tuple[bool, int, float, int]]:
+    """Evaluate samples: time, value of the counter, and the gap before; return what changed, the state, its due time,
+    and the events."""
+    state, inputs, found = RuleState(), GpuInputs(), []
+    for now, value, gap in samples:
+        give(inputs, pcie_replays_total=value)
+        inputs.measured_at, inputs.gap_seconds = now, gap
+        is_changed = rule.evaluate(state, inputs, now)
+        found.append((is_changed, state.severity, state.due, state.events))
+    return found
+
+
+def test_a_step_is_due_when_it_leaves_its_window() -> None:
+    rule = step("pcie_replays_total", "warn", "replays", 60.0)
+    assert evaluated(rule, (0, 5, 0), (1, 5, 0), (2, 5, 0), (3, 7, 0), (4, 7, 0), (5, 8, 0), (6, None, 0)) == [
+        (False, -1, -inf, 0),
+        (True, 0, inf, 0),
+        (False, 0, inf, 0),
+        (True, 2, 63.0, 2),
+        (False, 2, 63.0, 0),
+        (True, 2, 63.0, 1),
+        (True, -1, inf, 0),
+    ]
+
+
+def test_an_event_is_a_change_while_the_state_stays() -> None:
+    rule = Increase("errors", {"crit": 100}, "errors", ("pcie_replays_total",), window=60.0)
+    assert [change for change, *_ in evaluated(rule, (0, 5, 0), (1, 5, 0), (2, 6, 0), (3, 6, 0), (3, 7, 0))] == [
+        *(False, True, True, False, True)
+    ]
+
+
+@pytest.mark.parametrize(("per", "held"), [(0.0, 2), (60.0, 0)])
+def test_only_rates_are_shared_out_over_a_gap(per: float, held: int) -> None:
+    rule = Increase("errors", {"warn": 6}, "errors", ("pcie_replays_total",), window=60.0, per=per)
+    assert evaluated(rule, (0, 0, 0), (600, 12, 600.0), (601, 12, 0))[-1][1] == held
+
+
+def test_a_rate_is_given_per_its_time_and_divided_by_its_limit() -> None:
+    rule = Increase("rate", {"warn": 6}, "errors", ("pcie_replays_total",), window=120.0, per=60.0)
+    limited = replace(rule, limit=lambda inputs: 4.0)
+    for growth, held, limited_held in ((11.9, 0, 0), (12.0, 2, 0), (47.9, 2, 0), (48.0, 2, 2)):
+        samples = ((0.0, 0.0, 0.0), (1.0, growth, 0.0))
+        assert evaluated(rule, *samples)[-1][1] == held
+        assert evaluated(limited, *samples)[-1][1] == limited_held
+
+
+def test_of_several_counters_the_first_that_is_present_counts() -> None:
+    inputs = ("pcie_replays_total", "pcie_correctable_errors_total")
+    rule = Increase("errors", {"warn": 1}, "errors", inputs, window=60.0)
+    for first, held, events in ((0.0, 0, 0), (None, 2, 3)):
+        state, facts = RuleState(), GpuInputs()
+        for now in (0.0, 1.0):
+            give(facts, pcie_replays_total=first, pcie_correctable_errors_total=3 * now)
+            rule.evaluate(state, facts, now)
+        assert (state.severity, state.events) == (held, events)
+
+
+@pytest.mark.parametrize(("gap", "total"), [(0.0, 12), (30.0, 12), (60.0, 12), (120.0, 6), (600.0, 1.2)])
+def test_an_increase_in_a_gap_counts_with_the_share_of_the_window(gap: float, total: float) -> None:
+    window = CounterIncrease(60.0, lifetime=False)
+    window.update(0.0, 0.0)
+    assert window.update(12.0, gap, gap) == pytest.approx(total)
+    assert window.total == pytest.approx(total)
+
+
+@pytest.mark.parametrize(("growth", "events"), [(0.0, 0), (0.5, 1), (1.0, 1), (3.0, 3)])
+def test_each_step_of_a_counter_is_an_event(growth: float, events: int) -> None:
+    sim = Sim()
+    for value in (3.0, 3.0, 3.0 + growth, 3.0 + growth):
+        health = sim.health(ecc_dbe_aggregate_total=value, ecc_dbe_volatile_total=0.0)
+    assert dict(health.events)["ecc_uncorrectable"] == events
+    assert health.check("ecc_uncorrectable").state == ("crit" if growth >= 1.0 else "ok")
+
+
+def test_the_second_lower_energy_is_a_reset_at_the_time_of_the_first() -> None:
+    sign = ResetSign()
+    found = [sign.update(energy, now, 0.0) for now, energy in enumerate([50.0, 60.0, 5.0, 6.0, 7.0, 6.0, 8.0])]
+    assert found == [None, None, None, 2.0, None, None, None]
+
+
+def test_energy_that_returns_was_misread() -> None:
+    sign = ResetSign()
+    found = [sign.update(energy, now, 0.0) for now, energy in enumerate([50.0, 5.0, 50.0, 5.0, 60.0, 5.0, 5.0])]
+    assert found == [None, None, None, None, None, None, 5.0]
+
+
+def test_other_counters_must_stay_lower_for_a_minute() -> None:
+    resets = Resets()
+
+    def follow(replays: float | None, now: float) -> tuple[float | None, bool]:
+        return resets.update(Reading(pcie_replays_total=replays), now, True), resets.is_pending
+
+    assert follow(9.0, 0.0) == (None, False)
+    assert follow(2.0, 1.0) == (None, True)
+    assert follow(None, 30.0) == (None, True)
+    assert follow(2.0, RESET_SECONDS + 0.9) == (None, True)
+    assert follow(2.0, RESET_SECONDS + 1.0) == (1.0, False)
+    assert follow(3.0, 70.0) == (None, False)
+    assert follow(1.0, 80.0) == (None, True)
+    assert follow(3.0, 90.0) == (None, False)  # misread
+
+
+def test_each_counter_is_compared_with_itself() -> None:
+    resets = Resets()
+    both = Reading(ecc_sbe_volatile_total=8.0, ecc_dbe_volatile_total=1.0)
+    assert resets.update(both, 0.0, True) is None
+    lower = both._replace(ecc_dbe_volatile_total=0.0)
+    assert [resets.update(lower, now, True) for now in (10.0, 69.0, 70.0)] == [None, None, 10.0]
+
+
+def test_of_two_resets_in_one_sample_the_newest_counts() -> None:
+    resets = Resets()
+    for replays, sbe, now in ((9.0, 9.0, 0.0), (9.0, 0.0, 10.0), (0.0, 0.0, 20.0)):
+        assert resets.update(Reading(pcie_replays_total=replays, ecc_sbe_volatile_total=sbe), now, True) is None
+    assert resets.update(Reading(pcie_replays_total=0.0, ecc_sbe_volatile_total=0.0), 500.0, True) == 20.0
+
+
+def test_signs_other_than_energy_are_taken_when_one_has_changed_and_while_one_is_lower() -> None:
+    resets = Resets()
+    for replays, now, is_any_changed in ((9.0, 0.0, True), (0.0, 10.0, False), (9.0, 20.0, False)):
+        assert resets.update(Reading(pcie_replays_total=replays), now, is_any_changed) is None
+        assert not resets.is_pending
+    assert resets.update(Reading(pcie_replays_total=0.0), 30.0, True) is None
+    assert resets.update(Reading(pcie_replays_total=0.0), 90.0, False) == 30.0
+
+
+def test_the_time_of_the_last_reset_is_that_of_its_first_sign_and_survives_a_restart_of_pulsed() -> None:
+    sim = Sim()
+    sim.boot_id = "a"
+    energies = [50.0, 60.0, 5.0, 6.0]
+    assert [sim.health(energy_joules_total=energy).last_reset for energy in energies] == [None] * 3 + [DAY + 3]
+    sim.restart(down=10.0)
+    assert sim.health(energy_joules_total=7.0).last_reset == DAY + 3
+    sim.boot_id = "b"
+    assert sim.health(energy_joules_total=8.0).last_reset == sim.time
